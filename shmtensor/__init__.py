@@ -28,13 +28,13 @@ from .tensor.from_data import *  # noqa: F403
 from .tensor.global_settings import *  # noqa: F403
 from .tensor.legacy_types import *  # noqa: F403
 from .tensor.printing import set_printoptions
-from .tensor.register_pickling import enter as _enter
 from .tensor.register_pickling import reduce_tensor as _reduce_tensor
+from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
 _set_array_namespace(lambda: __getattr__("array_api"))
-_enter(Tensor, _reduce_tensor)
+_register_class(Tensor, _reduce_tensor)
 _set_multiprocessing(lambda: __getattr__("multiprocessing"))
 
 # Methods that PyTorch has as functions, too.

@@ -1,4 +1,4 @@
-"""Who takes ops over by `__torch_function__`, `torch.overrides` by name."""
+"""Overriding ops by `__torch_function__`, `torch.overrides` by name."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ def is_tensor_like(inp: Any) -> bool:
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """Whether one of the operands takes ops over; plain tensors do not."""
-    return bool(torch_function.overriders(relevant_args))
+    """Whether one of the operands overrides ops; plain tensors do not."""
+    return bool(torch_function.overloaded_args(relevant_args))
 
 
 def handle_torch_function(
     public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any
 ) -> Any:
-    """What the operands that take ops over make of a call.
+    """Calls the `__torch_function__` of the operands that override ops.
 
-    Raises: TypeError, none of them knows.
+    Raises: TypeError, all of them return NotImplemented.
     """
-    return torch_function.ask(torch_function.overriders(relevant_args), public_api, args, kwargs)
+    return torch_function.call_torch_function(
+        torch_function.overloaded_args(relevant_args), public_api, args, kwargs
+    )

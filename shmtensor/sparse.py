@@ -20,7 +20,7 @@ from .tensor.torch_constants import sparse_coo
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
 
 
-@sparse_grad.shows
+@sparse_grad.register_sparse_class
 class SparseTensor(sparse_grad.SparseGradient):
     """A tensor that stores only some of its elements.
 

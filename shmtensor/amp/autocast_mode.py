@@ -1,4 +1,4 @@
-"""The context in which ops choose their precision."""
+"""autocast: the context in which ops choose their precision."""
 
 from __future__ import annotations
 
@@ -19,29 +19,30 @@ SUPPORTED = (dtypes.bfloat16, dtypes.float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for a kind of device: "cpu" and "cuda"."""
+    """Whether there is autocast for a device type: "cpu" and "cuda"."""
     return autocast_state.is_known(device_type)
 
 
 class autocast:
     """In a `with`, or in each call of a decorated function, ops choose their precision.
 
-    Products (`linear`, `matmul`, convolutions, attention) compute in the lower precision, what is
-    delicate (losses, `linalg`, `fft`, `prod`, ...) in float32, `cat` and `stack` in the widest type
-    of their operands, all others in what they are given: the lists of PyTorch's CPU backend, in
-    `docs/design/amp.md`. float64, integers, in-place forms and calls with `out=` stay as they are.
-    Each thread has its own. Backward belongs outside: it computes in each op's own precision.
+    Matrix products (`linear`, `matmul`, convolutions, attention) compute in the lower precision,
+    sensitive ops (losses, `linalg`, `fft`, `prod`, ...) in float32, `cat` and `stack` in the widest
+    dtype of their operands, and all others in their inputs' dtype. These are the lists of PyTorch's
+    CPU backend, see `docs/design/amp.md`. float64, integers, in-place forms and calls with `out=`
+    are not cast. Each thread has its own setting. Call backward outside the block: it computes in
+    each op's own precision.
 
     Args:
         device_type: "cpu" or "cuda"; with "cuda" and no such device it warns and does nothing.
         dtype: the lower precision, bfloat16 or float16; by default `get_autocast_dtype`'s: bfloat16
             for "cpu", float16 for "cuda".
-        enabled: False: in this block everything computes in what it is given.
-        cache_enabled: weights (leaves that require grad) are cast once in the outermost block.
+        enabled: False: ops in this block compute in their inputs' dtype.
+        cache_enabled: cast each weight (a leaf that requires grad) once in the outermost block.
 
     Raises:
-        ValueError: device_type is no string.
-        RuntimeError: no such kind of device.
+        ValueError: device_type is not a string.
+        RuntimeError: an unknown device type.
 
     Example:
         >>> import shmtensor as st
@@ -79,15 +80,15 @@ class autocast:
         self._former: list[tuple[bool, dtypes.Dtype, bool]] = []
 
     def _is_possible(self) -> bool:
-        """Whether this machine and the dtype allow it; warns."""
+        """Whether the machine and the dtype support autocast; warns if not."""
         if self.device == "cuda" and not accelerator.is_available():
-            why = "CUDA is not available"
+            reason = "CUDA is not available"
         elif self.fast_dtype not in SUPPORTED:
             names = ", ".join(map(str, SUPPORTED))
-            why = f"dtype {self.fast_dtype} is not supported, hint: {names}"
+            reason = f"dtype {self.fast_dtype} is not supported, hint: {names}"
         else:
             return True
-        warnings.warn(f"autocast: {why}: disabling autocast", UserWarning, stacklevel=3)
+        warnings.warn(f"autocast: {reason}: disabling autocast", UserWarning, stacklevel=3)
         return False
 
     def __enter__(self) -> autocast:
@@ -118,8 +119,8 @@ class autocast:
             )
 
         @functools.wraps(function)
-        def run(*args: Any, **named: Any) -> Any:
+        def run(*args: Any, **kwargs: Any) -> Any:
             with type(self)(self.device, self.fast_dtype, self._enabled, self._cache_enabled):
-                return function(*args, **named)
+                return function(*args, **kwargs)
 
         return run  # type: ignore[return-value]

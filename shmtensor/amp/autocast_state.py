@@ -1,4 +1,4 @@
-"""What autocast is set to in this thread, by kind of device: PyTorch's functions of these names."""
+"""The autocast settings of this thread, by device type: PyTorch's functions."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ __all__ = [
 
 
 def is_known(device_type: str) -> bool:
-    """Whether there is autocast for such devices."""
+    """Whether there is autocast for a device type."""
     return device_type in autocast.state.dtypes
 
 
-def checked(where: str, device_type: str) -> str:
+def check_device_type(where: str, device_type: str) -> str:
     if not is_known(device_type):
         raise RuntimeError(f"{where}: unsupported device_type: {device_type!r}, hint: 'cpu'")
     return device_type
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether ops on such devices choose their precision in this thread.
+    """Whether autocast is on for a device type in this thread.
 
     Raises: RuntimeError, there is no autocast for the device.
     """
-    return checked("is_autocast_enabled", device_type) in autocast.state.on
+    return check_device_type("is_autocast_enabled", device_type) in autocast.state.on
 
 
 def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -> None:
-    """Switches it, in this thread and until it is switched again; `(enabled)` alone means "cuda".
+    """Turns autocast on or off in this thread; `(enabled)` alone means "cuda".
 
     Raises: RuntimeError, there is no autocast for the device.
     """
@@ -53,24 +53,24 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
     elif enabled is None:
         raise TypeError("set_autocast_enabled: enabled is missing: (device_type, enabled)")
     else:
-        autocast.switch(checked("set_autocast_enabled", device_type), bool(enabled))
+        autocast.switch(check_device_type("set_autocast_enabled", device_type), bool(enabled))
 
 
 def get_autocast_dtype(device_type: str) -> dtypes.Dtype:
-    """The lower precision for such devices: bfloat16 for "cpu", float16 for "cuda", unless set.
+    """The lower precision of a device type: by default bfloat16 for "cpu", float16 for "cuda".
 
     Raises: RuntimeError, there is no autocast for the device.
     """
-    return autocast.state.dtypes[checked("get_autocast_dtype", device_type)]
+    return autocast.state.dtypes[check_device_type("get_autocast_dtype", device_type)]
 
 
 def set_autocast_dtype(device_type: str, dtype: dtypes.Dtype) -> None:
-    """Sets the lower precision, in this thread.
+    """Sets the lower precision in this thread.
 
     Raises: RuntimeError, there is no autocast for the device.
     """
-    known = checked("set_autocast_dtype", device_type)
-    autocast.state.dtypes[known] = dtypes.as_dtype(dtype)
+    check_device_type("set_autocast_dtype", device_type)
+    autocast.state.dtypes[device_type] = dtypes.as_dtype(dtype)
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -104,31 +104,31 @@ def set_autocast_gpu_dtype(dtype: dtypes.Dtype) -> None:
 
 
 def is_autocast_cache_enabled() -> bool:
-    """Whether casts of weights are kept until the outermost `autocast` ends."""
+    """Whether casts of weights are cached until the outermost `autocast` ends."""
     return autocast.state.caching
 
 
 def set_autocast_cache_enabled(enabled: bool) -> None:
-    """Whether they are from now on, in this thread."""
+    """Turns the cache of weight casts on or off in this thread."""
     autocast.state.caching = bool(enabled)
 
 
 def clear_autocast_cache() -> None:
-    """Forgets the casts of weights."""
+    """Clears the cache of weight casts."""
     autocast.state.casts.clear()
 
 
 def autocast_increment_nesting() -> int:
-    """One more `autocast` is open in this thread: for those who write such a context themselves.
+    """Adds one to this thread's open `autocast` contexts, for custom contexts.
 
-    Returns: how many are.
+    Returns: the number of open contexts.
     """
     return autocast.nest(1)
 
 
 def autocast_decrement_nesting() -> int:
-    """One less; with the last of them the casts of weights are forgotten.
+    """Subtracts one; the end of the last clears the cache of weight casts.
 
-    Returns: how many are left.
+    Returns: the number of open contexts.
     """
     return autocast.nest(-1)

@@ -26,49 +26,49 @@ def custom_fwd(
 
     Args:
         device_type: "cpu" or "cuda".
-        cast_inputs: inside autocast, floating tensors (but float64) come in this dtype, and forward
-            runs without autocast; None: as they are, and with it. Outside autocast no effect.
+        cast_inputs: inside autocast, cast floating tensors, except float64, to this dtype, and run
+            forward without autocast; None: neither. It has no effect outside autocast.
 
-    Raises: ValueError, device_type is no string.
+    Raises: ValueError, device_type is not a string.
     """
-    checked("custom_fwd", device_type)
+    check_device_type("custom_fwd", device_type)
     if fwd is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(fwd)
-    def forward(ctx: Any, *args: Any, **named: Any) -> Any:
+    def forward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         is_on = is_autocast_enabled(device_type)
         ctx._dtype = get_autocast_dtype(device_type)
         ctx._fwd_used_autocast = is_on and cast_inputs is None
         if not is_on or cast_inputs is None:
-            return fwd(ctx, *args, **named)
+            return fwd(ctx, *args, **kwargs)
         with autocast(device_type, enabled=False):
             return fwd(
-                ctx, *cast(args, device_type, cast_inputs), **cast(named, device_type, cast_inputs)
+                ctx, *cast(args, device_type, cast_inputs), **cast(kwargs, device_type, cast_inputs)
             )
 
     return forward
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
-    """Decorates the `backward` of a custom Function whose forward has `custom_fwd`: it runs with
-    autocast as forward did.
+    """Decorates the `backward` of a custom Function whose forward has `custom_fwd`, so that it runs
+    with the same autocast setting as forward.
 
-    Raises: ValueError, device_type is no string.
+    Raises: ValueError, device_type is not a string.
     """
-    checked("custom_bwd", device_type)
+    check_device_type("custom_bwd", device_type)
     if bwd is None:
         return functools.partial(custom_bwd, device_type=device_type)
 
     @functools.wraps(bwd)
-    def backward(ctx: Any, *args: Any, **named: Any) -> Any:
+    def backward(ctx: Any, *args: Any, **kwargs: Any) -> Any:
         with autocast(device_type, ctx._dtype, ctx._fwd_used_autocast):
-            return bwd(ctx, *args, **named)
+            return bwd(ctx, *args, **kwargs)
 
     return backward
 
 
-def checked(where: str, device_type: Any) -> None:
+def check_device_type(where: str, device_type: Any) -> None:
     if not isinstance(device_type, str):
         raise ValueError(
             f"{where}: device_type must be a str: {device_type!r} is a {type(device_type).__name__}"
@@ -76,15 +76,15 @@ def checked(where: str, device_type: Any) -> None:
 
 
 def cast(value: Any, device_type: str, dtype: dtypes.Dtype) -> Any:
-    """The tensors of nested containers in that dtype, but for float64 and integers."""
+    """Nested containers with their tensors cast to a dtype, except float64 and integers."""
     if isinstance(value, Tensor):
-        known = value.is_floating_point() and value.dtype is not dtypes.float64
-        return value.to(dtype) if known and value.device.type == device_type else value
+        needs_cast = value.is_floating_point() and value.dtype is not dtypes.float64
+        return value.to(dtype) if needs_cast and value.device.type == device_type else value
     if isinstance(value, (str, bytes, np.ndarray)):
         return value
     if isinstance(value, Mapping):
         return {cast(k, device_type, dtype): cast(v, device_type, dtype) for k, v in value.items()}
     if isinstance(value, Iterable):
-        made = (cast(v, device_type, dtype) for v in value)
-        return type(value)(made) if isinstance(value, (list, tuple)) else made
+        values = (cast(v, device_type, dtype) for v in value)
+        return type(value)(values) if isinstance(value, (list, tuple)) else values
     return value

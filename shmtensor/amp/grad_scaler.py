@@ -1,14 +1,15 @@
-"""Losses times a factor, so that gradients in 16 bits do not vanish; the factor finds itself.
+"""GradScaler: scales losses, so that 16-bit gradients do not underflow; adapts the scale.
 
 ```
  scale(loss).backward()     gradients times s
- unscale_(optimizer)        in place, times 1 / s; is one of them infinite or NaN?
- step(optimizer)            unscale_ if that was not done; the step, or none if one was
- update()                   s times backoff_factor if one was; times growth_factor after
+ unscale_(optimizer)        in place, times 1 / s; checks for infinity and NaN
+ step(optimizer)            unscale_ if not done yet; the step, unless there was one
+ update()                   s times backoff_factor if there was one; times growth_factor after
                             growth_interval steps in a row without
 ```
 
-The factor is a float of 32 bits and no tensor: on the CPU there is nothing to wait for.
+The scale is a Python float with float32's precision, not a tensor, because nothing here runs
+asynchronously.
 """
 
 from __future__ import annotations
@@ -31,22 +32,22 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class Stage(Enum):
-    """How far an optimizer is since the last `update`."""
+    """The stage of an optimizer since the last `update`."""
 
     UNSCALED = 1
     STEPPED = 2
 
 
 class GradScaler:
-    """Scales losses, unscales gradients, leaves out steps with infinite ones.
+    """Scales losses, unscales gradients, and skips steps with infinite or NaN gradients.
 
     Args:
-        device: "cpu", or "cuda", which warns and does nothing where there is none.
-        init_scale: the first factor.
-        growth_factor: times the factor after growth_interval good steps; more than 1.
-        backoff_factor: times the factor after a step with an infinite gradient or NaN; less than 1.
-        growth_interval: how many good steps in a row.
-        enabled: False: `step` is the optimizer's own, and all else does nothing.
+        device: "cpu", or "cuda", which warns and does nothing without a GPU.
+        init_scale: the initial scale.
+        growth_factor: multiplies the scale after growth_interval good steps; more than 1.
+        backoff_factor: multiplies the scale after a step with infinity or NaN; less than 1.
+        growth_interval: the number of good steps in a row.
+        enabled: False: `step` is the optimizer's, and the other methods do nothing.
 
     Example:
         >>> import shmtensor as st
@@ -84,7 +85,7 @@ class GradScaler:
             raise AssertionError(
                 f"GradScaler: backoff_factor must be less than 1: {backoff_factor}"
             )
-        self._scale = rounded(init_scale)
+        self._scale = as_float32(init_scale)
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
@@ -96,9 +97,9 @@ class GradScaler:
     # ---------------------------------------------------------------- a training step
 
     def scale(self, outputs: Any) -> Any:
-        """A tensor times the factor; or a list, tuple or other iterable of them, nested.
+        """Multiplies a tensor, or each tensor in a nested iterable, by the scale.
 
-        Raises: ValueError, something else is in there.
+        Raises: ValueError, another kind of value.
         """
         if not self._enabled:
             return outputs
@@ -113,17 +114,17 @@ class GradScaler:
         )
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divides the gradients of an optimizer's parameters by the factor, in place: before they
-        are clipped or looked at; otherwise `step` does it.
+        """Divides the gradients of an optimizer's parameters by the scale, in place. Call it before
+        clipping or reading them; otherwise `step` calls it.
 
         Copies: none.
         Raises:
-            RuntimeError: a second time since the last `update`, or after `step`.
-            ValueError: a gradient of float16: parameters stay float32 under autocast.
+            RuntimeError: it was called since the last `update`, or after `step`.
+            ValueError: a gradient is float16; parameters stay float32 under autocast.
         """
         if not self._enabled:
             return
-        self._insist_on_scale("unscale_")
+        self._check_scaled("unscale_")
         stage = self._stages.get(id(optimizer))
         if stage is Stage.UNSCALED:
             raise RuntimeError(
@@ -133,28 +134,28 @@ class GradScaler:
         if stage is Stage.STEPPED:
             raise RuntimeError("GradScaler: unscale_() is being called after step()")
         gradients = gradients_of(optimizer)
-        inverse = rounded(1 / self._scale)
+        inverse = as_float32(1 / self._scale)
         with no_grad():
-            found = [not is_finite(g) for g in gradients]
+            has_nonfinite = [not is_finite(g) for g in gradients]
             for g in gradients:
                 g.mul_(inverse)
         if gradients:
-            self._found[id(optimizer)] = any(found)
+            self._found[id(optimizer)] = any(has_nonfinite)
         self._stages[id(optimizer)] = Stage.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(*args, **kwargs)`, unless a gradient is infinite or NaN.
 
-        Returns: what the optimizer does; None if the step is left out.
+        Returns: the optimizer's result; None if the step is skipped.
         Raises:
-            RuntimeError: a closure is given; a second time since the last `update`.
-            AssertionError: no gradient is there, or `scale` was never called.
+            RuntimeError: a closure is given, or it was called since the last `update`.
+            AssertionError: there are no gradients, or `scale` was never called.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("GradScaler.step: closures are not supported")
-        self._insist_on_scale("step")
+        self._check_scaled("step")
         if self._stages.get(id(optimizer)) is Stage.STEPPED:
             raise RuntimeError("GradScaler: step() has already been called since the last update()")
         if id(optimizer) not in self._stages:
@@ -166,16 +167,16 @@ class GradScaler:
         return result
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
-        """The factor for the next step; at the end of each.
+        """Updates the scale at the end of a step.
 
         Args:
-            new_scale: this one, a number or a tensor of one element.
+            new_scale: the new scale, a number or a tensor of one element.
 
-        Raises: AssertionError, no optimizer was stepped or unscaled since the last one.
+        Raises: AssertionError, no optimizer was stepped or unscaled since the last update.
         """
         if not self._enabled:
             return
-        self._insist_on_scale("update")
+        self._check_scaled("update")
         if new_scale is not None:
             if isinstance(new_scale, Tensor) and (
                 new_scale.numel() != 1 or new_scale.requires_grad
@@ -184,11 +185,11 @@ class GradScaler:
                     f"GradScaler.update: new_scale must have one element and not require grad: "
                     f"{new_scale}"
                 )
-            self._scale = rounded(float(new_scale))
+            self._scale = as_float32(float(new_scale))
         elif not self._found:
             raise AssertionError("GradScaler.update: No inf checks were recorded prior to update.")
         elif any(self._found.values()):
-            self._scale = rounded(self._scale * self._backoff_factor)
+            self._scale = as_float32(self._scale * self._backoff_factor)
             self._growth_tracker = 0
         else:
             self._grow()
@@ -198,12 +199,12 @@ class GradScaler:
     def _grow(self) -> None:
         self._growth_tracker += 1
         if self._growth_tracker == self._growth_interval:
-            grown = self._scale * self._growth_factor
-            if grown <= LARGEST:
-                self._scale = rounded(grown)
+            new_scale = self._scale * self._growth_factor
+            if new_scale <= LARGEST:
+                self._scale = as_float32(new_scale)
             self._growth_tracker = 0
 
-    def _insist_on_scale(self, where: str) -> None:
+    def _check_scaled(self, where: str) -> None:
         if not self._begun:
             raise AssertionError(
                 f"GradScaler.{where}: scale() was not called, hint: scaler.scale(loss).backward()"
@@ -212,35 +213,35 @@ class GradScaler:
     # ---------------------------------------------------------------- settings and state
 
     def get_scale(self) -> float:
-        """The factor; 1.0 if not enabled."""
+        """The scale; 1.0 if not enabled."""
         return self._scale if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
-        """What the factor is multiplied by after good steps."""
+        """The factor by which the scale grows after good steps."""
         return self._growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
-        """Sets it."""
+        """Sets `growth_factor`."""
         self._growth_factor = new_factor
 
     def get_backoff_factor(self) -> float:
-        """What the factor is multiplied by after a step that was left out."""
+        """The factor by which the scale shrinks after a skipped step."""
         return self._backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
-        """Sets it."""
+        """Sets `backoff_factor`."""
         self._backoff_factor = new_factor
 
     def get_growth_interval(self) -> int:
-        """After how many good steps in a row the factor grows."""
+        """The number of good steps in a row after which the scale grows."""
         return self._growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
-        """Sets it."""
+        """Sets `growth_interval`."""
         self._growth_interval = new_interval
 
     def is_enabled(self) -> bool:
-        """Whether it does anything."""
+        """Whether scaling is enabled."""
         return self._enabled
 
     def state_dict(self) -> dict[str, Any]:
@@ -258,7 +259,7 @@ class GradScaler:
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Puts it back; nothing if not enabled.
+        """Restores the state, if enabled.
 
         Raises: RuntimeError, it is empty.
         """
@@ -269,7 +270,7 @@ class GradScaler:
                 "GradScaler.load_state_dict: the state is empty: saved from one that was not "
                 "enabled?"
             )
-        self._scale = rounded(state_dict["scale"])
+        self._scale = as_float32(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
@@ -283,31 +284,31 @@ class GradScaler:
         return self.__dict__.copy()
 
 
-def rounded(scale: float) -> float:
-    """As a float of 32 bits."""
+def as_float32(scale: float) -> float:
+    """Rounds to float32."""
     return float(np.float32(scale))
 
 
 def gradients_of(optimizer: Any) -> list[Any]:
     """The gradients of an optimizer's parameters.
 
-    Raises: ValueError, one is of float16.
+    Raises: ValueError, a gradient is float16.
     """
-    found = []
+    gradients = []
     for group in optimizer.param_groups:
         for p in group["params"]:
             if p.grad is None:
                 continue
             if p.grad.dtype is dtypes.float16:
                 raise ValueError("GradScaler: Attempting to unscale FP16 gradients.")
-            found.append(p.grad._values() if p.grad.is_sparse else p.grad)
-    return found
+            gradients.append(p.grad._values() if p.grad.is_sparse else p.grad)
+    return gradients
 
 
 def is_finite(g: Tensor) -> bool:
     """Whether no element is infinite or NaN.
 
-    Copies: none as a rule. A sum with one of those is none that is finite; where the sum of finite
-    elements overflows, the elements are looked at one by one.
+    Copies: usually none. A sum with infinity or NaN is not finite. If the sum of finite elements
+    overflows, it checks the elements one by one.
     """
     return math.isfinite(float(g.sum())) or bool(g.isfinite().all())

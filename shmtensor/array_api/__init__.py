@@ -1,8 +1,8 @@
 """shmtensor as a namespace of the Python array API standard, 2023.12: `x.__array_namespace__()`.
 
-What the standard names and means as PyTorch does is the same function here; the rest is spelled
-out. The standard's extensions (linalg, fft) are not part of it. Everything is differentiable as
-elsewhere, but for the functions of sets.
+A function with PyTorch's meaning is PyTorch's function, under the standard's name; the others are
+written here. The standard's extensions (linalg, fft) are missing. All functions are differentiable,
+except those of sets.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from . import (
 __array_api_version__ = "2023.12"
 __array_namespace_info__ = info.__array_namespace_info__
 
-# The standard's name, and ours.
-SAME = {
+# The standard's names and PyTorch's.
+PYTORCH_NAMES = {
     "acos": "acos", "acosh": "acosh", "add": "add", "asin": "asin", "asinh": "asinh",
     "atan": "atan", "atan2": "atan2", "atanh": "atanh", "bitwise_and": "bitwise_and",
     "bitwise_invert": "bitwise_not", "bitwise_left_shift": "bitwise_left_shift",
@@ -47,15 +47,15 @@ copysign divide equal floor_divide greater greater_equal hypot less less_equal l
 logical_or logical_xor matmul maximum minimum multiply nextafter not_equal pow remainder
 subtract""".split()  # noqa: SIM905
 PRIVATE = {"sizes", "Axis"}
-PARTS = (creation, dtypes, reshape_index, reductions, sort_unique)
+MODULES = (creation, dtypes, reshape_index, reductions, sort_unique)
 
-found = {name: getattr(functions, ours) for name, ours in SAME.items()}
-found |= {name: dtypes.same_category(found[name]) for name in BINARY}
-found |= {n: getattr(part, n) for part in PARTS for n in part.__all__ if n not in PRIVATE}
-found |= info.DTYPES
-globals().update(found)
+names = {name: getattr(functions, pytorch_name) for name, pytorch_name in PYTORCH_NAMES.items()}
+names |= {name: dtypes.same_category(names[name]) for name in BINARY}
+names |= {n: getattr(module, n) for module in MODULES for n in module.__all__ if n not in PRIVATE}
+names |= info.DTYPES
+globals().update(names)
 
 
 __all__ = [
-    *found, "e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi"
+    *names, "e", "finfo", "iinfo", "inf", "nan", "newaxis", "pi"
 ]  # fmt: skip

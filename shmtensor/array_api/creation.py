@@ -33,19 +33,19 @@ f: Any = functions
 
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: Any = None) -> Tensor:
-    """Data as a tensor. Copies: none where it can be, unless `copy`; never if that is False."""
+    """Data as a tensor. Copies: none if possible, unless `copy`; never if that is False."""
     return from_data.asarray(obj, dtype=dtype, device=device, copy=copy)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Tensor:
-    """A tensor over the memory of any object that speaks DLPack. Copies: none, unless `copy`."""
+    """A tensor over the memory of any object with `__dlpack__`. Copies: none, unless `copy`."""
     return from_data.from_dlpack(x, device=device, copy=copy)
 
 
 def arange(
     start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None
 ) -> Tensor:
-    """Numbers from start, or 0, up to stop; none if step leads away from there."""
+    """Numbers from start, or 0, up to stop; empty if step has the wrong sign."""
     bounds = (0, start) if stop is None else (start, stop)
     if (bounds[1] - bounds[0]) * step < 0:
         bounds = bounds[0], bounds[0]
@@ -64,9 +64,9 @@ def linspace(
 ) -> Tensor:
     """Evenly spaced numbers, real or complex."""
     if isinstance(start, complex) or isinstance(stop, complex):
-        wanted = dtypes.as_dtype(dtype or dtypes.default_complex())
+        target = dtypes.as_dtype(dtype or dtypes.default_complex())
         steps = linspace(0, 1, num, dtype=dtypes.float64, device=device, endpoint=endpoint)
-        return (steps * (stop - start) + start).to(wanted)  # type: ignore[no-any-return]
+        return (steps * (stop - start) + start).to(target)  # type: ignore[no-any-return]
     if endpoint:
         return f.linspace(start, stop, num, dtype=dtype, device=device)  # type: ignore[no-any-return]
     return f.linspace(start, stop, num + 1, dtype=dtype, device=device)[:num]  # type: ignore[no-any-return]
@@ -86,7 +86,7 @@ def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) 
 
 
 def empty(shape: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """A tensor whose elements are not set."""
+    """An uninitialized tensor."""
     return f.empty(sizes(shape), dtype=dtype, device=device)  # type: ignore[no-any-return]
 
 

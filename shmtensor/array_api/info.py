@@ -1,4 +1,4 @@
-"""What the namespace can do, by the array API standard."""
+"""The capabilities of the namespace, by the array API standard."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ DTYPES = {name: getattr(dtypes, name) for name in NAMES}
 
 
 class Info:
-    """What `__array_namespace_info__` gives."""
+    """The result of `__array_namespace_info__`."""
 
     def capabilities(self) -> dict[str, Any]:
-        """Boolean masks and shapes that depend on data are there."""
+        """Boolean masks and data-dependent shapes are supported."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 64}
 
     def default_device(self) -> Device:

@@ -1,4 +1,4 @@
-"""Reductions and running sums, by the array API standard."""
+"""Reductions and cumulative sums, by the array API standard."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ __all__ = [
 f: Any = functions
 
 
-def over(x: Tensor, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
-    """What is reduced, and along which axes: along none, each element is one by itself. There the
-    functions of PyTorch's names take all."""
+def normalize_axes(x: Tensor, axis: Axis) -> tuple[Tensor, tuple[int, ...]]:
+    """The tensor and the axes to reduce. Without axes, it gets a new axis to reduce, because
+    PyTorch's functions would reduce all.
+    """
     axes = tuple(range(x.ndim)) if axis is None else sizes(axis)
     return (x, axes) if axes or not x.ndim else (x.unsqueeze(-1), (-1,))
 
 
-def kept(function: Any, x: Tensor, axis: Axis, keepdims: Any, **named: Any) -> Tensor:
-    """A reduction by axes."""
-    x, axes = over(x, axis)
-    single = axes == (-1,) and axis == ()  # that axis is ours, and goes in any case
-    return function(x, axes, keepdim=keepdims and not single, **named)  # type: ignore[no-any-return]
+def reduce_axes(function: Any, x: Tensor, axis: Axis, keepdims: Any, **kwargs: Any) -> Tensor:
+    """Calls a reduction along axes."""
+    x, axes = normalize_axes(x, axis)
+    is_inserted = axes == (-1,) and axis == ()  # the inserted axis is always removed
+    return function(x, axes, keepdim=keepdims and not is_inserted, **kwargs)  # type: ignore[no-any-return]
 
 
-def reduction(name: str, doc: str, extreme: Any = False) -> Callable[..., Tensor]:
+def reduction(name: str, doc: str, standard_name: Any = False) -> Callable[..., Tensor]:
     def reduce(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
-        return kept(getattr(f, name), x, axis, keepdims)
+        return reduce_axes(getattr(f, name), x, axis, keepdims)
 
-    reduce.__name__ = reduce.__qualname__ = extreme or name
+    reduce.__name__ = reduce.__qualname__ = standard_name or name
     reduce.__doc__ = doc
     return reduce
 
@@ -72,52 +73,52 @@ def any(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
 
 
 def count_nonzero(x: Tensor, /, *, axis: Axis = None, keepdims: Any = False) -> Tensor:
-    """How many elements along axes are not zero."""
-    return kept(f.sum, x != 0, axis, keepdims)
+    """The number of elements along axes that are not zero."""
+    return reduce_axes(f.sum, x != 0, axis, keepdims)
 
 
-def accumulator(x: Tensor, dtype: Any) -> Any:
-    """The dtype of a sum or product: integers are added up in 64 bits, unsigned ones as such."""
+def accumulator_dtype(x: Tensor, dtype: Any) -> Any:
+    """The dtype of a sum or product: 64-bit for integers, signed or unsigned."""
     return dtype or {"b": int64, "i": int64, "u": uint64}.get(x.dtype.kind, x.dtype)
 
 
 def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
-    """The sum along axes; of integers in int64 or uint64."""
-    return kept(f.sum, x, axis, keepdims, dtype=accumulator(x, dtype))
+    """The sum along axes; int64 or uint64 for integers."""
+    return reduce_axes(f.sum, x, axis, keepdims, dtype=accumulator_dtype(x, dtype))
 
 
 def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: Any = False) -> Tensor:
-    """The product along axes; of integers in int64 or uint64."""
-    wanted = accumulator(x, dtype)
-    made = x.to(wanted)
+    """The product along axes; int64 or uint64 for integers."""
+    target = accumulator_dtype(x, dtype)
+    result = x.to(target)
     axes = tuple(range(x.ndim)) if axis is None else sizes(axis)
     for a in sorted((d % x.ndim for d in axes), reverse=True):
-        made = made.prod(a, keepdims)
-    return made.to(wanted)
+        result = result.prod(a, keepdims)
+    return result.to(target)
 
 
 def var(x: Tensor, /, *, axis: Axis = None, correction: Any = 0.0, keepdims: Any = False) -> Tensor:
     """The variance along axes, divided by n - correction."""
-    return kept(f.var, x, axis, keepdims, correction=correction)
+    return reduce_axes(f.var, x, axis, keepdims, correction=correction)
 
 
 def std(x: Tensor, /, *, axis: Axis = None, correction: Any = 0.0, keepdims: Any = False) -> Tensor:
     """The standard deviation along axes."""
-    return kept(f.std, x, axis, keepdims, correction=correction)
+    return reduce_axes(f.std, x, axis, keepdims, correction=correction)
 
 
 def cumulative(name: str, start: int) -> Callable[..., Tensor]:
     def cumulate(
         x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: Any = False
     ) -> Tensor:
-        along = 0 if axis is None else axis
-        wanted = accumulator(x, dtype)
-        made = getattr(f, name)(x.to(wanted), along).to(wanted)
+        dim = 0 if axis is None else axis
+        target = accumulator_dtype(x, dtype)
+        result = getattr(f, name)(x.to(target), dim).to(target)
         if include_initial:
-            shape = [*made.shape]
-            shape[along] = 1
-            made = f.cat([f.full(tuple(shape), start, dtype=wanted), made], along)
-        return made  # type: ignore[no-any-return]
+            shape = [*result.shape]
+            shape[dim] = 1
+            result = f.cat([f.full(tuple(shape), start, dtype=target), result], dim)
+        return result  # type: ignore[no-any-return]
 
     return cumulate
 
@@ -131,15 +132,15 @@ cumulative_prod.__doc__ = "The products of all elements up to each along an axis
 def diff(
     x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
 ) -> Tensor:
-    """The differences of neighbours along an axis."""
+    """The differences of adjacent elements along an axis."""
     return f.diff(x, n, axis, prepend, append)  # type: ignore[no-any-return]
 
 
 def argmax(x: Tensor, /, *, axis: int | None = None, keepdims: Any = False) -> Tensor:
-    """Where the largest element along an axis is."""
+    """The index of the largest element along an axis."""
     return f.argmax(x, axis, keepdims)  # type: ignore[no-any-return]
 
 
 def argmin(x: Tensor, /, *, axis: int | None = None, keepdims: Any = False) -> Tensor:
-    """Where the smallest element along an axis is."""
+    """The index of the smallest element along an axis."""
     return f.argmin(x, axis, keepdims)  # type: ignore[no-any-return]

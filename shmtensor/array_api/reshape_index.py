@@ -1,4 +1,4 @@
-"""Shapes and places, by the array API standard."""
+"""Shapes and indices, by the array API standard."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Axis = int | tuple[int, ...] | None
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
-    """Tensors joined along an axis, or flattened ones if that is None."""
+    """Tensors concatenated along an axis, or flattened first if that is None."""
     xs = list(arrays)
     if axis is None:
         xs, axis = [x.reshape(-1) for x in xs], 0
@@ -51,12 +51,12 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Tensor:
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Tensor:
-    """Tensors joined along a new axis."""
+    """Tensors stacked along a new axis."""
     return f.stack(list(arrays), axis)  # type: ignore[no-any-return]
 
 
 def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Tensor, ...]:
-    """The parts along an axis."""
+    """The slices along an axis."""
     return tuple(x.unbind(axis))
 
 
@@ -66,14 +66,14 @@ def expand_dims(x: Tensor, /, *, axis: int = 0) -> Tensor:
 
 
 def squeeze(x: Tensor, /, axis: Any) -> Tensor:
-    """Without axes of length one.
+    """Removes axes of length one.
 
     Raises:
-        ValueError: an axis of another length.
+        ValueError: an axis has another length.
     """
-    wrong = [a for a in sizes(axis) if x.shape[a] != 1]
-    if wrong:
-        raise ValueError(f"squeeze: axes of another length than one: {wrong} of {x.shape}")
+    other_axes = [a for a in sizes(axis) if x.shape[a] != 1]
+    if other_axes:
+        raise ValueError(f"squeeze: axes of another length than one: {other_axes} of {x.shape}")
     return f.squeeze(x, sizes(axis))  # type: ignore[no-any-return]
 
 
@@ -81,14 +81,14 @@ def reshape(x: Tensor, /, shape: Any, *, copy: Any = None) -> Tensor:
     """The elements in another shape.
 
     Raises:
-        ValueError: it would need a copy, and `copy` is False.
+        ValueError: it needs a copy, and `copy` is False.
     """
-    made = x.reshape(tuple(shape))
+    result = x.reshape(tuple(shape))
     if copy:
-        return made.clone() if np.shares_memory(made.array, x.array) else made
-    if copy is False and x.numel() and not np.shares_memory(made.array, x.array):
+        return result.clone() if np.shares_memory(result.array, x.array) else result
+    if copy is False and x.numel() and not np.shares_memory(result.array, x.array):
         raise ValueError(f"reshape: a copy is needed: {x.shape} to {tuple(shape)}")
-    return made
+    return result
 
 
 def permute_dims(x: Tensor, /, axes: Any) -> Tensor:
@@ -102,7 +102,7 @@ def matrix_transpose(x: Tensor, /) -> Tensor:
 
 
 def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
-    """Axes moved to other places. Copies: none."""
+    """Axes moved to other positions. Copies: none."""
     return f.movedim(x, source, destination)  # type: ignore[no-any-return]
 
 
@@ -112,7 +112,7 @@ def flip(x: Tensor, /, *, axis: Axis = None) -> Tensor:
 
 
 def roll(x: Tensor, /, shift: Any, *, axis: Axis = None) -> Tensor:
-    """The elements moved along axes, what falls off coming in at the other end."""
+    """The elements shifted along axes, with those past the end at the beginning."""
     return f.roll(x, shift, axis)  # type: ignore[no-any-return]
 
 
@@ -122,29 +122,29 @@ def repeat(x: Tensor, repeats: Any, /, *, axis: int | None = None) -> Tensor:
 
 
 def broadcast_to(x: Tensor, /, shape: Any) -> Tensor:
-    """The elements stretched to a shape. Copies: none."""
+    """The tensor broadcast to a shape. Copies: none."""
     return f.broadcast_to(x, tuple(shape))  # type: ignore[no-any-return]
 
 
 def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
-    """All of them stretched to their common shape. Copies: none."""
+    """The tensors broadcast to their common shape. Copies: none."""
     return list(f.broadcast_tensors(*arrays))
 
 
 def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
-    """The values, not below min and not above max, in the dtype of x."""
+    """The values limited to [min, max], in the dtype of x."""
     if min is None and max is None:
         return x.clone()
     return f.clamp(x, min, max).to(x.dtype)  # type: ignore[no-any-return]
 
 
 def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Tensor:
-    """The parts at some places along an axis."""
+    """The slices at indices along an axis."""
     return f.index_select(x, 0 if axis is None else axis, indices)  # type: ignore[no-any-return]
 
 
 def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Tensor:
-    """The elements at places given element by element."""
+    """The elements at indices along an axis, given element by element."""
     return f.take_along_dim(x, indices, axis)  # type: ignore[no-any-return]
 
 

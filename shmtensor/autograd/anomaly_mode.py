@@ -1,4 +1,4 @@
-"""Anomaly mode: an error in backward, or a NaN, names the forward line that made its node."""
+"""Anomaly mode: an error or NaN in backward names the forward line of its node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import native
 from .engine.accumulate_grad import node_name
-from .engine.node_hooks import inducing, tracing, watching
+from .engine.node_hooks import inducing, observer_count, tracing
 
 __all__ = [
     "detect_anomaly",
@@ -19,14 +19,14 @@ __all__ = [
     "set_detect_anomaly",
 ]
 
-_checking_nan: list[bool] = [True]
+_check_nan: list[bool] = [True]
 
 
 class set_detect_anomaly:
     """Turns anomaly mode on or off; in a `with`, until its end.
 
-    Every op then notes the line that called it, and backward looks for NaN: an error there is
-    preceded by a warning with that line. It slows everything down.
+    Every op then notes its caller's line, and backward checks for NaN. A warning with that line
+    precedes an error in backward. It slows everything down.
 
     Args:
         mode: on or off.
@@ -34,26 +34,26 @@ class set_detect_anomaly:
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.former = tracing.get(), _checking_nan[0]
-        turn(mode, check_nan)
+        self.former = tracing.get(), _check_nan[0]
+        set_mode(mode, check_nan)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: object) -> None:
-        turn(*self.former)
+        set_mode(*self.former)
 
 
-def turn(mode: bool, check_nan: bool) -> None:
+def set_mode(mode: bool, check_nan: bool) -> None:
     if mode != tracing.get():
-        watching.add(1 if mode else -1)
+        observer_count.add(1 if mode else -1)
     tracing.set(mode)
-    _checking_nan[0] = check_nan
+    _check_nan[0] = check_nan
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
     """Anomaly mode on or off, until it is set again."""
-    turn(mode, check_nan)
+    set_mode(mode, check_nan)
 
 
 def is_anomaly_enabled() -> bool:
@@ -63,7 +63,7 @@ def is_anomaly_enabled() -> bool:
 
 def is_anomaly_check_nan_enabled() -> bool:
     """Whether a NaN in a gradient is an error in anomaly mode."""
-    return _checking_nan[0]
+    return _check_nan[0]
 
 
 class detect_anomaly:
@@ -91,39 +91,41 @@ class detect_anomaly:
         self.mode.__exit__(*error)
 
 
-def blame(node: Any) -> None:
-    """Warns about a node whose backward failed, with the line that made it."""
-    line = noted(node, "forward")
+def warn_failed_node(node: Any) -> None:
+    """Warns about a node whose backward failed, with its forward line."""
+    line = note_of(node, "forward")
     if line is None:
-        told = "No forward pass information available. Enable detect anomaly during forward pass."
+        message = (
+            "No forward pass information available. Enable detect anomaly during forward pass."
+        )
     else:
-        told = f"Traceback of forward call that caused the error:\n{line}"
-    warnings.warn(f"Error detected in {node_name(node)}. {told}", stacklevel=3)
-    while (node := noted(node, "induced")) is not None:
+        message = f"Traceback of forward call that caused the error:\n{line}"
+    warnings.warn(f"Error detected in {node_name(node)}. {message}", stacklevel=3)
+    while (node := note_of(node, "induced")) is not None:
         warnings.warn(
             f"\n\nPrevious calculation was induced by {node_name(node)}. Traceback of forward call "
-            f"that induced the previous calculation:\n{noted(node, 'forward') or 'not known'}",
+            f"that induced the previous calculation:\n{note_of(node, 'forward') or 'not known'}",
             stacklevel=3,
         )
 
 
-def noted(node: Any, what: str) -> Any:
-    """What was noted of a node as it was made, or None."""
-    return None if node.hooks is None else node.hooks.metadata.get(what)
+def note_of(node: Any, key: str) -> Any:
+    """The note about a node's creation, or None."""
+    return None if node.hooks is None else node.hooks.metadata.get(key)
 
 
-def gradients(node: Any, g: Any, create: bool) -> tuple[Any, ...]:
-    """What a node gives in a backward; nodes made on the way know what induced them.
+def gradients(node: Any, g: Any, create_graph: bool) -> tuple[Any, ...]:
+    """The gradients of a node's inputs. Nodes created meanwhile note this node as their inducer.
 
     Raises:
-        RuntimeError: there is a NaN in it.
+        RuntimeError: a gradient has a NaN.
     """
     token = inducing.set(node)
     try:
-        grads: tuple[Any, ...] = (node.row.tensors if create else node.row.arrays)(node, g)
+        grads: tuple[Any, ...] = (node.row.tensors if create_graph else node.row.arrays)(node, g)
         inspect(node, grads)
     except Exception:
-        blame(node)
+        warn_failed_node(node)
         raise
     finally:
         inducing.reset(token)
@@ -131,15 +133,15 @@ def gradients(node: Any, g: Any, create: bool) -> tuple[Any, ...]:
 
 
 def inspect(node: Any, grads: tuple[Any, ...]) -> None:
-    """Refuses NaN in what a node gave.
+    """Checks a node's gradients for NaN.
 
     Raises:
-        RuntimeError: there is one.
+        RuntimeError: a gradient has a NaN.
     """
-    if not _checking_nan[0]:
+    if not _check_nan[0]:
         return
     for i, g in enumerate(grads):
-        g = getattr(g, "numbers", g)  # of a sparse one
+        g = getattr(g, "numbers", g)  # of a sparse gradient
         array = g.array if isinstance(g, native.TensorBase) else g
         if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
             raise RuntimeError(

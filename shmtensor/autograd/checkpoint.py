@@ -1,9 +1,10 @@
-"""Checkpointing: a part of the forward pass keeps nothing, and is run again in backward.
+"""Checkpointing: part of the forward pass saves nothing for backward, which recomputes it.
 
-Two flavours. Without re-entering (`use_reentrant=False`): the part runs as always, but what its ops
-save is replaced by a promise; the first one that backward asks for runs the part again, which
-fulfils all of them. With re-entering: a Function whose backward runs the part again and calls
-`backward` on it; then at least one input must require grad, and `grad` does not work through it.
+There are two variants. Without re-entering (`use_reentrant=False`), the function runs as usual, but
+each tensor that its ops save is replaced by a placeholder. The first placeholder that backward
+unpacks recomputes the function, which fills them all. With re-entering, a Function's backward
+recomputes the function and calls `backward` on it. Then at least one input must require grad, and
+`grad` does not work.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from .. import native
 from ..ops.random.philox import default_generator
 from .dispatch import autocast
 from .engine.backward import backward
-from .engine.node_hooks import Pair, called_from, pairs, watching
+from .engine.node_hooks import HookPair, forward_traceback, hook_pairs, observer_count
 from .function import Function
 from .grad_mode import enable_grad, is_grad_enabled
 
@@ -32,15 +33,15 @@ __all__ = [
 
 
 class CheckpointError(RuntimeError):
-    """A checkpointed function did something else when it was run again."""
+    """The recomputation of a checkpointed function differed from the first run."""
 
 
-class _Stop(BaseException):
-    """Ends a second run, once all that was promised is there."""
+class _StopRecomputation(BaseException):
+    """Ends a recomputation once all placeholders are filled."""
 
 
 class _Overrides:
-    """What counts instead of `checkpoint`'s own arguments; None: those count."""
+    """Values that replace `checkpoint`'s own arguments; None: no replacement."""
 
     early_stop: bool | None = None
     debug: bool | None = None
@@ -50,7 +51,7 @@ _overrides = _Overrides()
 
 
 @contextmanager
-def _overriding(name: str, value: bool | None) -> Iterator[None]:
+def _override(name: str, value: bool | None) -> Iterator[None]:
     former = getattr(_overrides, name)
     setattr(_overrides, name, value)
     try:
@@ -60,47 +61,45 @@ def _overriding(name: str, value: bool | None) -> Iterator[None]:
 
 
 def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[None]:
-    """Whether the second runs of the checkpoints made in this block end as soon as nothing more is
-    needed, whatever their `early_stop` says.
+    """In this block, overrides `early_stop` of the checkpoints: whether a recomputation ends as
+    soon as nothing more is needed.
     """
-    return _overriding("early_stop", enable)
+    return _override("early_stop", enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager[None]:
-    """Whether the checkpoints made in this block are debugged, whatever their `debug` says; None:
-    as it says.
-    """
-    return _overriding("debug", enabled)
+    """In this block, overrides `debug` of the checkpoints; None: no override."""
+    return _override("debug", enabled)
 
 
 @contextmanager
-def _replayed(state: Any) -> Iterator[None]:
-    """The random stream of that moment; afterwards as it was."""
+def _restored_rng(state: Any) -> Iterator[None]:
+    """In this block, the random generator starts from that state; afterwards it is restored."""
     if state is None:
         yield
         return
-    now = default_generator.read()
+    former = default_generator.read()
     default_generator.write(state)
     try:
         yield
     finally:
-        default_generator.write(now)
+        default_generator.write(former)
 
 
 def _detached(value: Any) -> Any:
     if isinstance(value, native.TensorBase):
-        fresh: Any = value
-        return fresh.detach().requires_grad_(fresh.requires_grad)
+        tensor: Any = value
+        return tensor.detach().requires_grad_(tensor.requires_grad)
     return value
 
 
 class _Reentrant(Function):
-    """The flavour that re-enters."""
+    """The variant that re-enters."""
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
         ctx.function_, ctx.state = function, default_generator.read() if preserve else None
-        ctx.autocast = autocast.kept()
+        ctx.autocast = autocast.snapshot()
         ctx.plain = [None if isinstance(a, native.TensorBase) else a for a in args]
         ctx.is_tensor = [isinstance(a, native.TensorBase) for a in args]
         ctx.save_for_backward(*(a for a in args if isinstance(a, native.TensorBase)))
@@ -113,7 +112,7 @@ class _Reentrant(Function):
             _detached(next(saved)) if is_tensor else plain
             for is_tensor, plain in zip(ctx.is_tensor, ctx.plain)
         ]
-        with enable_grad(), _replayed(ctx.state), autocast.reentered(ctx.autocast):
+        with enable_grad(), _restored_rng(ctx.state), autocast.restored(ctx.autocast):
             outputs = ctx.function_(*args)
         outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
         tracked = [
@@ -127,75 +126,78 @@ class _Reentrant(Function):
                 "necessary"
             )
         backward([o for o, _ in tracked], [g for _, g in tracked])
-        found = (getattr(a, "grad", None) if t else None for a, t in zip(args, ctx.is_tensor))
-        return (None, None, *found)
+        input_grads = (getattr(a, "grad", None) if t else None for a, t in zip(args, ctx.is_tensor))
+        return (None, None, *input_grads)
 
 
-class Promise:
-    """In place of a saved tensor: which one it is, and of what shape.
+class Placeholder:
+    """Replaces a saved tensor: its index, shape and dtype.
 
     Attributes:
-        tensor: the tensor after all, where a policy says that it is kept.
+        tensor: the tensor itself, if a policy keeps it.
     """
 
-    __slots__ = ("dtype", "index", "part", "shape", "tensor")
+    __slots__ = ("call", "dtype", "index", "shape", "tensor")
 
-    def __init__(self, part: _Part, index: int, array: Any) -> None:
-        self.part, self.index, self.shape, self.dtype = part, index, array.shape, array.dtype
+    def __init__(self, call: _CheckpointedCall, index: int, array: Any) -> None:
+        self.call, self.index, self.shape, self.dtype = call, index, array.shape, array.dtype
         self.tensor: Any = None
 
     def keep(self, tensor: Any) -> None:
-        """Keeps the tensor: the second run does not give it. Of several the last comes first."""
+        """Keeps the tensor, so the recomputation does not save it. Call it for the last index
+        first.
+        """
         self.tensor = tensor
-        self.part.promised -= 1
+        self.call.n_placeholders -= 1
 
 
-class Promised(threading.local):
-    """What this thread has promised since somebody began to collect it, with the tensors."""
+class PlaceholderLog(threading.local):
+    """This thread's placeholders with their tensors, while a selective checkpoint logs them."""
 
-    now: list[tuple[Promise, Any]] | None = None
-
-
-promised = Promised()
+    now: list[tuple[Placeholder, Any]] | None = None
 
 
-class _Part:
-    """A checkpointed call: how to run it again, and what that gave.
+placeholder_log = PlaceholderLog()
+
+
+class _CheckpointedCall:
+    """A checkpointed call: how to recompute it, and the recomputed tensors.
 
     Attributes:
-        notes: under `debug`, what was saved by the first run and by the second, and where.
+        notes: under `debug`, descriptions of the tensors that the first run and the recomputation
+            saved.
     """
 
     def __init__(
         self, run: Callable[[], Any], state: Any, check: bool, early_stop: bool, debug: bool
     ) -> None:
         self.run, self.state, self.check, self.early_stop = run, state, check, early_stop
-        self.autocast = autocast.kept()
-        self.promised = 0
-        self.made: dict[int, Any] = {}
+        self.autocast = autocast.snapshot()
+        self.n_placeholders = 0
+        self.recomputed: dict[int, Any] = {}
         self.notes: tuple[list[str], list[str]] | None = ([], []) if debug else None
 
-    def note(self, which: int, tensor: Any) -> None:
+    def note(self, run: int, tensor: Any) -> None:
         if self.notes is not None:
-            notes = self.notes[which]
+            notes = self.notes[run]
             notes.append(
                 f"tensor {len(notes)}: {tensor.array.shape} {tensor.array.dtype}, saved by\n"
-                f"{called_from()}"
+                f"{forward_traceback()}"
             )
 
     def pack(self, tensor: Any) -> Any:
-        self.promised += 1
+        self.n_placeholders += 1
         self.note(0, tensor)
-        promise = Promise(self, self.promised - 1, tensor.array)
-        if promised.now is not None:
-            promised.now.append((promise, tensor))
-        return promise
+        placeholder = Placeholder(self, self.n_placeholders - 1, tensor.array)
+        if placeholder_log.now is not None:
+            placeholder_log.now.append((placeholder, tensor))
+        return placeholder
 
-    def unpack(self, promise: Any) -> Any:
-        if promise.tensor is not None:
-            return promise.tensor
+    def unpack(self, placeholder: Any) -> Any:
+        if placeholder.tensor is not None:
+            return placeholder.tensor
         try:
-            return self.kept(promise)
+            return self.recomputed_tensor(placeholder)
         except CheckpointError as error:
             if self.notes is None:
                 raise
@@ -205,57 +207,57 @@ class _Part:
                 f"{second}"
             ) from error
 
-    def kept(self, promise: Any) -> Any:
-        if promise.index not in self.made:
-            self.run_again()
-        if promise.index not in self.made:
+    def recomputed_tensor(self, placeholder: Any) -> Any:
+        if placeholder.index not in self.recomputed:
+            self.recompute()
+        if placeholder.index not in self.recomputed:
             raise CheckpointError(
                 "checkpoint: A different number of tensors was saved during the original forward "
-                f"and recomputation: {self.promised} and {len(self.made)}"
+                f"and recomputation: {self.n_placeholders} and {len(self.recomputed)}"
             )
-        tensor = self.made.pop(promise.index)
-        found = tensor.array.shape, tensor.array.dtype
-        if self.check and found != (promise.shape, promise.dtype):
+        tensor = self.recomputed.pop(placeholder.index)
+        metadata = tensor.array.shape, tensor.array.dtype
+        if self.check and metadata != (placeholder.shape, placeholder.dtype):
             raise CheckpointError(
                 "checkpoint: Recomputed values for the following tensors have different metadata "
-                f"than during the forward pass: tensor {promise.index}: saved {promise.shape} "
-                f"{promise.dtype}, recomputed {found[0]} {found[1]}"
+                f"than during the forward pass: tensor {placeholder.index}: saved "
+                f"{placeholder.shape} {placeholder.dtype}, recomputed {metadata[0]} {metadata[1]}"
             )
         return tensor
 
-    def run_again(self) -> None:
-        made: dict[int, Any] = {}
+    def recompute(self) -> None:
+        tensors: dict[int, Any] = {}
 
-        def keep(tensor: Any) -> Any:
-            made[len(made)] = tensor
+        def collect(tensor: Any) -> Any:
+            tensors[len(tensors)] = tensor
             self.note(1, tensor)
-            if self.early_stop and len(made) == self.promised:
-                raise _Stop
+            if self.early_stop and len(tensors) == self.n_placeholders:
+                raise _StopRecomputation
             return tensor
 
         try:
             with (
                 enable_grad(),
-                _replayed(self.state),
-                autocast.reentered(self.autocast),
-                _hooked(Pair(keep, lambda t: t)),
+                _restored_rng(self.state),
+                autocast.restored(self.autocast),
+                _with_hooks(HookPair(collect, lambda t: t)),
             ):
                 self.run()
-        except _Stop:
+        except _StopRecomputation:
             pass
-        self.made = made
+        self.recomputed = tensors
 
 
 @contextmanager
-def _hooked(pair: Pair) -> Iterator[None]:
-    outer = pairs.get()
-    watching.add(1)
-    pairs.set((*outer, pair))
+def _with_hooks(pair: HookPair) -> Iterator[None]:
+    outer = hook_pairs.get()
+    observer_count.add(1)
+    hook_pairs.set((*outer, pair))
     try:
         yield
     finally:
-        watching.add(-1)
-        pairs.set(outer)
+        observer_count.add(-1)
+        hook_pairs.set(outer)
 
 
 def checkpoint(
@@ -269,22 +271,22 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Runs a function without keeping what backward needs; backward runs it again.
+    """Runs a function without saving tensors for backward; backward recomputes it.
 
     Args:
-        function: takes the arguments; must do the same when it is run again.
-        use_reentrant: False is the better one and the default: any tensors, keyword arguments,
-            nested structures, `grad` too. True is the older flavour, without keyword arguments.
-        context_fn: gives two context managers, for the first run and the second (not with
+        function: takes the arguments; must do the same when it is recomputed.
+        use_reentrant: False is the better variant and the default: any tensors, keyword arguments,
+            nested structures, and `grad`. True is the older variant, without keyword arguments.
+        context_fn: returns two context managers, for the first run and the recomputation (not with
             re-entering).
-        determinism_check: "default" compares shapes and dtypes of what is recomputed; "none".
-        debug: an error of the second run tells what both runs saved, and where.
-        early_stop: the second run ends as soon as nothing more is needed.
-        preserve_rng_state: the second run draws the same random numbers.
+        determinism_check: "default" compares shapes and dtypes of the recomputed tensors; "none".
+        debug: an error of the recomputation lists the tensors that both runs saved, and where.
+        early_stop: the recomputation ends as soon as nothing more is needed.
+        preserve_rng_state: the recomputation draws the same random numbers.
 
     Raises:
-        CheckpointError: in backward, if the second run differed.
-        ValueError: arguments that the flavour does not take.
+        CheckpointError: in backward, if the recomputation differed.
+        ValueError: arguments that the variant does not take.
     """
     if use_reentrant:
         if kwargs or context_fn is not None or debug:
@@ -316,8 +318,8 @@ def checkpoint(
     if not is_grad_enabled():
         with first:
             return function(*args, **kwargs)
-    part = _Part(run, state, determinism_check == "default", early_stop, debug)
-    with _hooked(Pair(part.pack, part.unpack)), first:
+    call = _CheckpointedCall(run, state, determinism_check == "default", early_stop, debug)
+    with _with_hooks(HookPair(call.pack, call.unpack)), first:
         return function(*args, **kwargs)
 
 
@@ -332,23 +334,26 @@ def checkpoint_sequential(
 
     Args:
         functions: modules or functions: an `nn.Sequential`, or a list.
-        segments: into how many parts to cut them.
-        input: what the first one takes.
+        segments: the number of parts to split them into.
+        input: the argument of the first one.
     """
     steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(steps) // segments
 
-    def part(chosen: Iterable[Any]) -> Callable[[Any], Any]:
+    def compose(segment: Iterable[Any]) -> Callable[[Any], Any]:
         def run(x: Any) -> Any:
-            for step in chosen:
+            for step in segment:
                 x = step(x)
             return x
 
         return run
 
     for i in range(segments - 1):
-        chosen = steps[i * size : (i + 1) * size]
+        segment = steps[i * size : (i + 1) * size]
         input = checkpoint(
-            part(chosen), input, use_reentrant=use_reentrant, preserve_rng_state=preserve_rng_state
+            compose(segment),
+            input,
+            use_reentrant=use_reentrant,
+            preserve_rng_state=preserve_rng_state,
         )
-    return part(steps[(segments - 1) * size :])(input)
+    return compose(steps[(segments - 1) * size :])(input)

@@ -1,10 +1,9 @@
 """Forward mode: tensors that carry a tangent.
 
-By double pullback: a dual tensor is an input of the graph, and `unpack_dual` differentiates the
-pullback by its cotangent, which gives the tangent of the result. Every op with a pullback that is
-itself differentiable has a forward mode thereby. What is computed from duals has history, so
-it costs what a graph costs, and needs grad mode: a level turns it on, and a `no_grad` inside the
-level ends the tangents.
+It is a double pullback: a dual tensor is an input of the graph, and `unpack_dual` differentiates
+the pullback by its cotangent, which gives the tangent of the result. So every op whose pullback is
+differentiable has forward mode. Results of duals have history, so forward mode costs a graph and
+needs grad mode: a level turns it on, and a `no_grad` inside the level drops the tangents.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from typing import Any, NamedTuple
 from .. import native
 from .dispatch.op_function import table
 from .engine.accumulate_grad import AccumulateGrad, node_of_edge
-from .engine.run_backward import waiting_for
+from .engine.run_backward import count_dependencies
 from .engine.views_and_inplace import node_of
-from .functional import pushed
+from .functional import jvp_by_double_backward
 from .grad_mode import enable_grad, recording
 
 __all__ = [
@@ -43,15 +42,17 @@ class Level:
     def __init__(self) -> None:
         self.former = recording.get()
         self.duals: list[tuple[Any, Any]] = []  # (dual, tangent)
-        self.own: set[Any] = set()  # leaves of ours: no user asked for their gradients
+        self.own_leaves: set[Any] = set()  # leaves that make_dual created
 
-    def shown(self, tensor: Any) -> Any:
-        """The tensor, with history if it leads to a leaf that a user made."""
+    def without_own_history(self, tensor: Any) -> Any:
+        """The tensor, without history unless that leads to a leaf of the user."""
         edge = node_of(tensor)
         if edge is None:
             return tensor
-        reached = waiting_for([node_of_edge(edge)[0]])
-        if any(node.__class__ is AccumulateGrad and node not in self.own for node in reached):
+        reachable = count_dependencies([node_of_edge(edge)[0]])
+        if any(
+            node.__class__ is AccumulateGrad and node not in self.own_leaves for node in reachable
+        ):
             return tensor
         return native.wrap(tensor.array)
 
@@ -70,7 +71,7 @@ def enter_dual_level() -> int:
     """Begins a block in which tensors may have tangents; `dual_level` is its `with`.
 
     Raises:
-        RuntimeError: one is open.
+        RuntimeError: a level is open.
     """
     if levels.open:
         raise RuntimeError(
@@ -83,10 +84,10 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Ends the block: all tangents go.
+    """Ends the block, and drops all tangents.
 
     Raises:
-        RuntimeError: none is open, or another one.
+        RuntimeError: no level is open, or another one.
     """
     if not levels.open or level not in (None, len(levels.open) - 1):
         raise RuntimeError(f"exit_dual_level: no such level is open: {level}")
@@ -110,7 +111,7 @@ class dual_level:
         exit_dual_level()
 
 
-def opened(where: str, level: int | None) -> Level:
+def current_level(where: str, level: int | None) -> Level:
     if not levels.open or level not in (None, len(levels.open) - 1):
         raise RuntimeError(
             f"{where}: Trying to use a dual tensor outside of a dual_level: level {level}"
@@ -128,7 +129,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         ValueError: an integer dtype.
         RuntimeError: shape or dtype differ; no level is open.
     """
-    here = opened("make_dual", level)
+    current = current_level("make_dual", level)
     for t, name in ((tensor, "tensor"), (tangent, "tangent")):
         if t.array.dtype.kind not in "fc":
             raise ValueError(
@@ -141,29 +142,33 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
             f"{tangent.array.dtype}"
         )
     with enable_grad():
-        source = tensor
+        primal = tensor
         if not tensor.requires_grad:
-            source = tensor.detach().requires_grad_()
-            here.own.add(source.node)
-        dual = table.view_as(source, source)
-    here.duals.append((dual, tangent))
+            primal = tensor.detach().requires_grad_()
+            current.own_leaves.add(primal.node)
+        dual = table.view_as(primal, primal)
+    current.duals.append((dual, tangent))
     return dual
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
     """The value, and the tangent if the tensor was computed from duals. Copies: none."""
-    here = opened("unpack_dual", level)
-    for dual, tangent in here.duals:
+    current = current_level("unpack_dual", level)
+    for dual, tangent in current.duals:
         if dual is tensor:
             return UnpackedDualTensor(tensor.detach(), tangent)
     edge = node_of(tensor)
     if edge is None:
         return UnpackedDualTensor(tensor, None)
-    reached = waiting_for([node_of_edge(edge)[0]])
-    if not any(node_of_edge(node_of(dual))[0] in reached for dual, _ in here.duals):
+    reachable = count_dependencies([node_of_edge(edge)[0]])
+    if not any(node_of_edge(node_of(dual))[0] in reachable for dual, _ in current.duals):
         return UnpackedDualTensor(tensor, None)
     with enable_grad():
-        tangents = [t for _, t in here.duals]
-        duals = [dual for dual, _ in here.duals]
-        (slope,) = pushed("unpack_dual", (tensor,), duals, tangents, True, False)
-    return UnpackedDualTensor(here.shown(tensor), here.shown(slope))
+        tangents = [t for _, t in current.duals]
+        duals = [dual for dual, _ in current.duals]
+        (result_tangent,) = jvp_by_double_backward(
+            "unpack_dual", (tensor,), duals, tangents, True, False
+        )
+    return UnpackedDualTensor(
+        current.without_own_history(tensor), current.without_own_history(result_tangent)
+    )

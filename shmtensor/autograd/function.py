@@ -10,10 +10,22 @@ from typing import Any
 
 from .. import native
 from .engine.accumulate_grad import AccumulateGrad
-from .engine.function_node import Applied, FunctionCtx, Refusal, Saved, is_plain
+from .engine.function_node import (
+    FunctionCtx,
+    FunctionRule,
+    OnceDifferentiable,
+    SavedVariable,
+    is_plain,
+)
 from .engine.grad_fn import function_class
-from .engine.heap_gate import shut
-from .engine.views_and_inplace import FROM_FUNCTION, embed, may_write, node_of, requires_grad
+from .engine.heap_gate import call_with_gate_shut
+from .engine.views_and_inplace import (
+    FROM_FUNCTION,
+    check_recorded_write,
+    node_of,
+    requires_grad,
+    write_to_root,
+)
 from .grad_mode import no_grad, recording
 
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
@@ -37,24 +49,24 @@ class Function:
     y = Cube.apply(x)
     ```
 
-    `forward` may leave out ctx if `setup_context(ctx, inputs, output)` is defined. Both run with
-    the heap shut: NumPy arrays that they make of their own are private. `jvp(ctx, *tangents)`, if
-    defined, gives the tangents of the outputs in forward mode; otherwise forward mode
+    `forward` has no ctx if `setup_context(ctx, inputs, output)` is defined. Both run with the
+    heap's gate shut, so NumPy arrays that they create are private. `jvp(ctx, *tangents)`, if
+    defined, returns the tangents of the outputs in forward mode; otherwise forward mode
     differentiates backward.
     """
 
     context: type[FunctionCtx]
     _backward_cls: type[Any]  # of `grad_fn`
-    _is_pushed: bool  # has it a `jvp`?
+    _has_jvp: bool  # whether it defines `jvp`
 
-    def __init_subclass__(cls, **named: Any) -> None:
-        super().__init_subclass__(**named)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         cls.context = type(f"{cls.__name__}Backward", (FunctionCtx,), {"_function": cls})
         cls._backward_cls = function_class(cls.context.__name__, cls)
-        cls._is_pushed = cls.jvp is not Function.jvp
+        cls._has_jvp = cls.jvp is not Function.jvp
 
     @staticmethod
-    def forward(*args: Any, **named: Any) -> Any:
+    def forward(*args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError("Function: you must implement the forward function")
 
     @staticmethod
@@ -68,7 +80,7 @@ class Function:
             "through it"
         )
 
-    vjp = backward  # another name: one of the two is defined
+    vjp = backward  # a Function defines one of the two
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -78,8 +90,8 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        """How the op runs on a batch: `(outputs, out_dims)`. Whoever maps over a Function asks it;
-        `info.batch_size` is the length of the mapped dimension.
+        """Runs the op on a batch, for `vmap`: returns `(outputs, out_dims)`. `info.batch_size` is
+        the size of the mapped dimension.
         """
         raise NotImplementedError(
             "Function: to be mapped over, a Function needs a vmap staticmethod, or "
@@ -88,7 +100,7 @@ class Function:
 
     @classmethod
     def _pullback(cls) -> Callable[..., Any]:
-        """What computes the gradients: `backward`, or `vjp`.
+        """The function that computes the gradients: `backward` or `vjp`.
 
         Raises:
             RuntimeError: both are defined.
@@ -103,12 +115,12 @@ class Function:
         return cls.vjp
 
     @classmethod
-    def apply(cls, *args: Any, **named: Any) -> Any:
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward, and records backward for the inputs that require grad."""
         ctx = cls.context()
         takes_ctx = cls.setup_context is Function.setup_context
         if not takes_ctx:
-            args, named = bound(cls.forward, args, named), {}
+            args, kwargs = bind_positionally(cls.forward, args, kwargs), {}
         nodes = [node_of(a) if isinstance(a, native.TensorBase) else None for a in args]
         tracked = recording.get() and any(n is not None for n in nodes)
         ctx.needs_input_grad = tuple(n is not None for n in nodes)
@@ -116,10 +128,10 @@ class Function:
         recording.set(False)
         try:
             if takes_ctx:
-                result = shut(cls.forward, ctx, *args, **named)
+                result = call_with_gate_shut(cls.forward, ctx, *args, **kwargs)
             else:
-                result = shut(cls.forward, *args)
-                shut(cls.setup_context, ctx, args, result)
+                result = call_with_gate_shut(cls.forward, *args)
+                call_with_gate_shut(cls.setup_context, ctx, args, result)
         finally:
             recording.set(former)
         several = isinstance(result, (tuple, list))
@@ -130,25 +142,25 @@ class Function:
         else:
             for t in ctx.dirty_tensors:
                 native.wrote(t)
-            outputs = [fresh(o, args, ctx.dirty_tensors, False) for o in outputs]
+            outputs = [as_output(o, args, ctx.dirty_tensors, False) for o in outputs]
         if not several:
             return outputs[0]
         return tuple(outputs) if isinstance(result, tuple) else outputs
 
 
-def bound(
-    forward: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+def bind_positionally(
+    forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """All arguments of a forward by position, with those that it has defaults for."""
-    if not named and not getattr(forward, "__defaults__", True):
+    """All arguments of a forward by position, including defaults."""
+    if not kwargs and not getattr(forward, "__defaults__", True):
         return args
-    found = inspect.signature(forward).bind(*args, **named)
-    found.apply_defaults()
-    return (*found.args, *found.kwargs.values())
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return (*bound.args, *bound.kwargs.values())
 
 
-def place_in(values: Sequence[Any], tensor: Any) -> int | None:
-    """Where the same object is among them."""
+def index_in(values: Sequence[Any], tensor: Any) -> int | None:
+    """The index of the same object, or None."""
     for i, value in enumerate(values):
         if value is tensor:
             return i
@@ -156,12 +168,12 @@ def place_in(values: Sequence[Any], tensor: Any) -> int | None:
 
 
 def is_in(tensor: Any, tensors: Sequence[Any]) -> bool:
-    """Is it one of them, the same object?"""
-    return place_in(tensors, tensor) is not None
+    """Whether the same object is among them."""
+    return index_in(tensors, tensor) is not None
 
 
 def check_dirty(ctx: FunctionCtx, outputs: list[Any]) -> None:
-    """Checks that what forward wrote is returned."""
+    """Checks that forward returned the tensors that it wrote."""
     for t in ctx.dirty_tensors:
         if not is_in(t, outputs):
             raise RuntimeError(
@@ -170,22 +182,23 @@ def check_dirty(ctx: FunctionCtx, outputs: list[Any]) -> None:
             )
 
 
-def fresh(output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...], has_gradient: bool) -> Any:
-    """An input that forward returned as it is becomes a view of itself, unless it was written; one
-    that requires grad and has no gradient here becomes what `detach` gives.
+def as_output(
+    output: Any, args: tuple[Any, ...], dirty: tuple[Any, ...], has_gradient: bool
+) -> Any:
+    """The output for a value that forward returned. An input becomes a view of itself unless it was
+    written, and is detached if it requires grad but its output has no gradient.
     """
     if not isinstance(output, native.TensorBase) or not is_in(output, args):
         return output
+    tensor: Any = output
     if is_in(output, dirty):
         return output
     if not has_gradient and requires_grad(output):
-        attached: Any = output
-        return attached.detach()
+        return tensor.detach()
     if is_plain(output):
         return native.view_of(output.array, output, None, FROM_FUNCTION)
     with no_grad():
-        alias: Any = output
-        return native.mark(alias.view_as(output), output, None, FROM_FUNCTION)
+        return native.mark(tensor.view_as(output), output, None, FROM_FUNCTION)
 
 
 def record(
@@ -200,94 +213,92 @@ def record(
                 f"Tensor, your Function cannot return more than one Tensor: {len(outputs)} "
                 f"outputs, the view's shape is {t.array.shape}; write to a clone() of it"
             )
-        may_write(t)
-    without = ctx.non_differentiable
-    made = [fresh(o, args, dirty, not is_in(o, without)) for o in outputs]
+        check_recorded_write(t)
+    non_differentiable = ctx.non_differentiable
+    results = [as_output(o, args, dirty, not is_in(o, non_differentiable)) for o in outputs]
     for t in dirty:
         native.wrote(t)
-    rule = Applied(ctx, args, made)
+    rule = FunctionRule(ctx, args, results)
     edges = tuple(n for n in nodes if n is not None)
-    node = native.Node(rule, edges, save(rule, args, nodes, outputs, made))
+    node = native.Node(rule, edges, save_tensors(rule, args, nodes, outputs, results))
     ctx._node = weakref.ref(node)
-    for i, o in enumerate(made):
+    for i, o in enumerate(results):
         if not isinstance(o, native.TensorBase) or o.array.dtype.kind not in "fc":
             continue
-        if is_in(outputs[i], without):
+        if is_in(outputs[i], non_differentiable):
             continue
-        if len(made) == 1:
+        if len(results) == 1:
             node.describe(o.array)
-            place: native.Edge = node
+            edge: native.Edge = node
         else:
-            place = native.Port(node, i, o.array)
+            edge = native.Port(node, i, o.array)
         is_dirty = is_in(o, dirty)
         if o.node.__class__ is AccumulateGrad and not is_dirty:
-            o = made[i] = native.wrap(o.array)
-        o.node = place
+            o = results[i] = native.wrap(o.array)
+        o.node = edge
         if o.base is not None:
             if is_dirty:
-                embed(o, place)
-            else:  # its own history is that of forward, which is not recorded
+                write_to_root(o, edge)
+            else:  # forward's own ops are not recorded
                 o.base = (o.base[0], o.version.count, None, FROM_FUNCTION)
     # An output refers to the node, which refers to the context.
     ctx.to_save = ctx.saved_for_forward = None
     ctx.dirty_tensors = ctx.non_differentiable = ()
-    return made
+    return results
 
 
-def save(
-    rule: Applied,
+def save_tensors(
+    rule: FunctionRule,
     args: tuple[Any, ...],
     nodes: list[Any],
     outputs: list[Any],
-    made: list[Any],
+    results: list[Any],
 ) -> tuple[Any, ...]:
-    """What the node keeps of the tensors that forward asked to save."""
+    """The tensors to save in the node; fills in `rule.saved`."""
     ctx = rule.ctx
-    asked = ctx.to_save or ()
-    rule.n_for_backward = len(asked)
-    asked += ctx.saved_for_forward or ()
-    for i, t in enumerate(asked):
+    to_save = ctx.to_save or ()
+    rule.n_for_backward = len(to_save)
+    to_save += ctx.saved_for_forward or ()
+    for i, t in enumerate(to_save):
         if t is None:
-            rule.saved.append(Saved(None))
+            rule.saved.append(SavedVariable(None))
             continue
         if not isinstance(t, native.TensorBase):
             raise TypeError(
                 f"{rule.name}: save_for_backward can only save variables, but argument {i} is of "
                 f"type {type(t).__name__}: {t!r}, set it as an attribute of ctx"
             )
-        output = place_in(outputs, t)
-        if output is not None and made[output] is t:
-            rule.saved.append(Saved(output))
+        output = index_in(outputs, t)
+        if output is not None and results[output] is t:
+            rule.saved.append(SavedVariable(output))
             continue
-        place = place_in(args, t)
-        rule.saved.append(Saved(node_of(t) if place is None else nodes[place], t))
-    return asked
+        position = index_in(args, t)
+        rule.saved.append(SavedVariable(node_of(t) if position is None else nodes[position], t))
+    return to_save
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a Function's backward as not differentiable itself: a second order through it is an
-    error.
-    """
+    """Decorates a Function's backward whose own derivative is an error."""
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:
         create = recording.get()
         recording.set(False)
         try:
-            made = backward(ctx, *grads)
+            gradients = backward(ctx, *grads)
         finally:
             recording.set(create)
         if not create or not any(
             isinstance(g, native.TensorBase) and g.node is not None for g in grads
         ):
-            return made
-        several = isinstance(made, tuple)
+            return gradients
+        several = isinstance(gradients, tuple)
         results = []
-        for g in made if several else (made,):
+        for g in gradients if several else (gradients,):
             if isinstance(g, native.TensorBase):
                 g = native.wrap(g.array)
                 sources = tuple(x.node for x in grads if isinstance(x, native.TensorBase))
-                g.node = native.Node(Refusal(type(ctx).__name__), sources, (), g.array)
+                g.node = native.Node(OnceDifferentiable(type(ctx).__name__), sources, (), g.array)
             results.append(g)
         return tuple(results) if several else results[0]
 

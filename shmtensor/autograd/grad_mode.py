@@ -41,19 +41,19 @@ def is_inference_mode_enabled() -> bool:
 class Mode:
     """Sets the mode in a `with`, in a decorated function, or while a decorated generator runs.
 
-    The former value is put back by setting it, not by a token: a generator may end in another
-    context than it began in.
+    It restores the former value by setting it, not by a token, because a generator may end in
+    another context than it began in.
     """
 
     value = True
     former: bool
 
-    def __new__(cls, function: Any = None, *args: Any, **named: Any) -> Any:
-        made = super().__new__(cls)
-        if callable(function):  # written as @no_grad, without brackets
-            made.__init__()  # type: ignore[misc]
-            return made(function)
-        return made
+    def __new__(cls, function: Any = None, *args: Any, **kwargs: Any) -> Any:
+        mode = super().__new__(cls)
+        if callable(function):  # as @no_grad, without parentheses
+            mode.__init__()  # type: ignore[misc]
+            return mode(function)
+        return mode
 
     def __enter__(self) -> None:
         self.former = recording.get()
@@ -67,39 +67,39 @@ class Mode:
     ) -> None:
         recording.set(self.former)
 
-    def again(self) -> Mode:
-        """A fresh one for each call of a decorated function, which may be recursive."""
-        fresh: Mode = type(self)()
-        return fresh
+    def copy(self) -> Mode:
+        """A new instance for each call of a decorated function, which may be recursive."""
+        mode: Mode = type(self)()
+        return mode
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
-            def generate(*args: Any, **named: Any) -> Generator[Any, Any, Any]:
-                running = function(*args, **named)
-                step, given = running.send, None
+            def generate(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+                generator = function(*args, **kwargs)
+                resume, value = generator.send, None
                 while True:
                     try:
-                        with self.again():
-                            made = step(given)
+                        with self.copy():
+                            item = resume(value)
                     except StopIteration as end:
                         return end.value
                     try:
-                        step, given = running.send, (yield made)
+                        resume, value = generator.send, (yield item)
                     except GeneratorExit:
-                        with self.again():
-                            running.close()
+                        with self.copy():
+                            generator.close()
                         raise
                     except BaseException as error:
-                        step, given = running.throw, error
+                        resume, value = generator.throw, error
 
             return generate  # type: ignore[return-value]
 
         @functools.wraps(function)
-        def run(*args: Any, **named: Any) -> Any:
-            with self.again():
-                return function(*args, **named)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self.copy():
+                return function(*args, **kwargs)
 
         return run  # type: ignore[return-value]
 
@@ -130,7 +130,7 @@ class set_grad_enabled(Mode):
     def __enter__(self) -> None:
         recording.set(self.value)
 
-    def again(self) -> Mode:
+    def copy(self) -> Mode:
         return set_grad_enabled(self.value)
 
     def __call__(self, function: F) -> F:
@@ -139,12 +139,12 @@ class set_grad_enabled(Mode):
 
 
 class inference_mode(Mode):
-    """As `no_grad`; and the tensors made in it (`x.is_inference()`) may not be saved for backward,
-    nor written in place outside the mode, later on.
+    """As `no_grad`; tensors made in it (`x.is_inference()`) may later neither be saved for backward
+    nor written in place outside the mode.
     """
 
     value = False
-    inferred: bool
+    former_inferring: bool
 
     def __new__(cls, mode: Any = True) -> Any:
         return super().__new__(cls, mode)
@@ -153,7 +153,7 @@ class inference_mode(Mode):
         self.mode = mode if isinstance(mode, bool) else True
 
     def __enter__(self) -> None:
-        self.inferred = inferring.get()
+        self.former_inferring = inferring.get()
         self.former = recording.get()
         inferring.set(self.mode)
         native.inference(1)
@@ -166,15 +166,15 @@ class inference_mode(Mode):
         trace: TracebackType | None,
     ) -> None:
         native.inference(-1)
-        inferring.set(self.inferred)
+        inferring.set(self.former_inferring)
         recording.set(self.former)
 
-    def again(self) -> Mode:
+    def copy(self) -> Mode:
         return inference_mode(self.mode)
 
 
 class set_multithreading_enabled:
-    """Accepted, as a function and in a `with`: a backward runs in the thread that calls it."""
+    """Has no effect, as a function and in a `with`: backward runs in the calling thread."""
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)

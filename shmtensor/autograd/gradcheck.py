@@ -1,4 +1,4 @@
-"""Gradients compared with finite differences."""
+"""Compares gradients with finite differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import native
 from .engine.backward import grad
-from .functional import pushed
+from .functional import jvp_by_double_backward
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -21,8 +21,8 @@ class GradcheckError(RuntimeError):
 
 
 def outputs_of(function: Callable[..., Any], inputs: Sequence[Any]) -> list[Any]:
-    made = function(*inputs)
-    outputs = list(made) if isinstance(made, (tuple, list)) else [made]
+    result = function(*inputs)
+    outputs = list(result) if isinstance(result, (tuple, list)) else [result]
     return [o for o in outputs if isinstance(o, native.TensorBase) and o.array.dtype.kind in "fc"]
 
 
@@ -39,8 +39,8 @@ def along_directions(gradient: Any) -> Any:
 
 
 @contextmanager
-def moved(arrays: Sequence[Any], steps: Sequence[Any]) -> Iterator[None]:
-    """In this block the arrays have a step added, in place."""
+def perturbed(arrays: Sequence[Any], steps: Sequence[Any]) -> Iterator[None]:
+    """In this block, a step is added to each array in place."""
     before = [array.copy() for array in arrays]
     for array, step in zip(arrays, steps):
         array[...] = array + step
@@ -61,11 +61,11 @@ def finite_differences(
     """For each output, the central difference along steps of the inputs' arrays.
 
     Raises:
-        AssertionError: the outputs have other shapes there.
+        AssertionError: the perturbation changes the outputs' shapes.
     """
     sides = []
     for sign in (1, -1):
-        with moved(arrays, [sign * eps * step for step in steps]):
+        with perturbed(arrays, [sign * eps * step for step in steps]):
             sides.append([o.array.copy() for o in outputs_of(function, xs)])
     high, low = sides
     shapes = [[a.shape for a in side] for side in sides]
@@ -113,19 +113,19 @@ def gradcheck(
 
     Args:
         func: takes the inputs, returns a tensor or several.
-        inputs: a tensor or a tuple; those that require grad are checked and should be float64 or
-            complex128: of others it warns. They are written for the differences, and restored.
+        inputs: a tensor or a tuple; those that require grad are checked. Dtypes other than float64
+            and complex128 give a warning. The differences write the inputs and restore them.
         eps: step of the differences.
         atol, rtol: allowed absolute and relative difference.
         raise_exception: raise, or return False.
-        nondet_tol: how far a second backward, which is always run, may differ.
-        check_undefined_grad: accepted: each output's gradient is taken alone in any case.
+        nondet_tol: how much a second backward, which always runs, may differ.
+        check_undefined_grad: ignored: the gradient of each output is computed alone in any case.
         check_grad_dtypes: a gradient must have its input's dtype.
-        check_batched_grad, check_batched_forward_grad: batches are loops here, and need no check.
-        check_forward_ad: tangents are compared, too, in a random direction.
-        check_backward_ad: False leaves the gradients out.
+        check_batched_grad, check_batched_forward_grad: ignored: batches are loops here.
+        check_forward_ad: also compare tangents, in a random direction.
+        check_backward_ad: False skips the gradients.
         fast_mode: one random direction instead of every element.
-        masked: accepted: of sparse inputs the kept elements are checked.
+        masked: ignored: of sparse inputs the stored elements are checked.
 
     Raises:
         GradcheckError: they differ; the message shows both.
@@ -137,11 +137,11 @@ def gradcheck(
     try:
         checked = checkable(xs)
         if check_backward_ad and fast_mode:
-            check_along(func, xs, checked, (eps, atol, rtol), False, nondet_tol)
+            check_directional(func, xs, checked, (eps, atol, rtol), False, nondet_tol)
         elif check_backward_ad:
             check(func, xs, checked, eps, atol, rtol, nondet_tol)
         if check_forward_ad:
-            check_along(func, xs, checked, (eps, atol, rtol), True, nondet_tol)
+            check_directional(func, xs, checked, (eps, atol, rtol), True, nondet_tol)
         if check_grad_dtypes:
             check_dtypes(func, xs, checked)
     except GradcheckError:
@@ -176,22 +176,22 @@ def checkable(xs: tuple[Any, ...]) -> list[tuple[int, Any]]:
     return checked
 
 
-def noise(rng: Any, array: Any) -> Any:
-    made = rng.standard_normal(array.shape)
+def random_like(rng: Any, array: Any) -> Any:
+    values = rng.standard_normal(array.shape)
     if array.dtype.kind == "c":
-        made = made + 1j * rng.standard_normal(array.shape)
-    return np.asarray(made, array.dtype)
+        values = values + 1j * rng.standard_normal(array.shape)
+    return np.asarray(values, array.dtype)
 
 
 def inner(a: Any, b: Any) -> float:
     return float(np.real(np.sum(np.conj(a) * b)))
 
 
-def repeated(output: Any, tensors: list[Any], cotangent: Any, nondet_tol: float) -> list[Any]:
-    """The gradients as arrays; zeros where there is none.
+def repeated_grad(output: Any, tensors: list[Any], cotangent: Any, nondet_tol: float) -> list[Any]:
+    """The gradients as arrays; zeros for a missing one.
 
     Raises:
-        GradcheckError: a second backward gives others.
+        GradcheckError: a second backward gives other gradients.
     """
     runs = [grad(output, tensors, native.wrap(cotangent), True, allow_unused=True) for _ in "ab"]
     first, second = (
@@ -207,7 +207,7 @@ def repeated(output: Any, tensors: list[Any], cotangent: Any, nondet_tol: float)
     return first
 
 
-def check_along(
+def check_directional(
     function: Callable[..., Any],
     xs: tuple[Any, ...],
     checked: list[tuple[int, Any]],
@@ -219,19 +219,23 @@ def check_along(
     eps, atol, rtol = tolerances
     rng = np.random.default_rng(0)
     tensors = [x for _, x in checked]
-    ways = [noise(rng, x.array) for x in tensors]
-    expected = finite_differences(function, xs, [x.array for x in tensors], ways, eps)
-    for number, (output, slope) in enumerate(zip(outputs_of(function, xs), expected)):
+    vs = [random_like(rng, x.array) for x in tensors]
+    expected = finite_differences(function, xs, [x.array for x in tensors], vs, eps)
+    for number, (output, derivative) in enumerate(zip(outputs_of(function, xs), expected)):
         if output.node is None:
             continue
         if forward:
-            tangents = [native.wrap(way) for way in ways]
-            (made,) = pushed("gradcheck", (output,), tensors, tangents, False, False)
-            pairs = [(made.array.ravel()[k], slope.ravel()[k]) for k in range(slope.size)]
+            tangents = [native.wrap(v) for v in vs]
+            (tangent,) = jvp_by_double_backward(
+                "gradcheck", (output,), tensors, tangents, False, False
+            )
+            pairs = [
+                (tangent.array.ravel()[k], derivative.ravel()[k]) for k in range(derivative.size)
+            ]
         else:
-            weight = noise(rng, output.array)
-            gs = repeated(output, tensors, weight, nondet_tol)
-            pairs = [(sum(map(inner, gs, ways)), inner(weight, slope))]
+            weight = random_like(rng, output.array)
+            gs = repeated_grad(output, tensors, weight, nondet_tol)
+            pairs = [(sum(map(inner, gs, vs)), inner(weight, derivative))]
         wrong = [(a, b) for a, b in pairs if not abs(a - b) <= atol + rtol * abs(b)]
         if wrong:
             kind = "forward" if forward else "backward"
@@ -278,26 +282,28 @@ def check(
     for number, output in enumerate(outputs):
         if output.node is None:
             continue
-        for place, unit in directions(output.array):
+        for index, unit in directions(output.array):
             cotangent = np.zeros(output.array.shape, output.array.dtype)
-            cotangent.reshape(-1)[place] = unit
-            gradients = repeated(output, tensors, cotangent, nondet_tol)
+            cotangent.reshape(-1)[index] = unit
+            gradients = repeated_grad(output, tensors, cotangent, nondet_tol)
             for (i, x), g, jacobians in zip(checked, gradients, expected):
                 if not x.array.size:
                     continue
-                mine = along_directions(g)
-                want = np.real(np.conj(unit) * jacobians[number][:, place])
-                wrong = np.flatnonzero(~(np.abs(mine - want) <= atol + rtol * np.abs(want)))
+                analytical = along_directions(g)
+                numerical = np.real(np.conj(unit) * jacobians[number][:, index])
+                wrong = np.flatnonzero(
+                    ~(np.abs(analytical - numerical) <= atol + rtol * np.abs(numerical))
+                )
                 if wrong.size:
                     k = wrong[0]
                     element, _ = directions(x.array)[k]
                     raise GradcheckError(
                         f"gradcheck: Jacobian mismatch for output {number} with respect to input "
-                        f"{i}: numerical {want[k]:.8g}, analytical {mine[k]:.8g} at output element "
-                        f"{place} and input element {element}"
+                        f"{i}: numerical {numerical[k]:.8g}, analytical {analytical[k]:.8g} at "
+                        f"output element {index} and input element {element}"
                     )
         zeros = np.zeros(output.array.shape, output.array.dtype)
-        if any(g.any() for g in repeated(output, tensors, zeros, nondet_tol)):
+        if any(g.any() for g in repeated_grad(output, tensors, zeros, nondet_tol)):
             raise GradcheckError(
                 f"gradcheck: backward not multiplied by grad_output: output {number} has gradients "
                 "for a grad_output of zeros"
@@ -324,31 +330,31 @@ def gradgradcheck(
     outputs = outputs_of(func, xs)
     if grad_outputs is None:
         rng = np.random.default_rng(0)
-        given = []
+        grads = []
         for o in outputs:
             values = rng.standard_normal(o.array.shape)
             if o.array.dtype.kind == "c":
                 values = values + 1j * rng.standard_normal(o.array.shape)
             g = native.wrap(np.asarray(values, o.array.dtype))
-            given.append(g.requires_grad_())
+            grads.append(g.requires_grad_())
     else:
-        given = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
+        grads = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]
     count = len(xs)
 
     def gradient(*both: Any) -> tuple[Any, ...]:
         inner, gs = both[:count], both[count:]
-        made = outputs_of(func, inner)
+        ys = outputs_of(func, inner)
         differentiated = [
             x for x in inner if isinstance(x, native.TensorBase) and x.node is not None
         ]
-        pairs = [(o, g) for o, g in zip(made, gs) if o.node is not None]
-        found = grad(
+        pairs = [(o, g) for o, g in zip(ys, gs) if o.node is not None]
+        results = grad(
             [o for o, _ in pairs], differentiated, [g for _, g in pairs], create_graph=True,
             allow_unused=True,
         )  # fmt: skip
-        return tuple(g for g in found if g is not None)
+        return tuple(g for g in results if g is not None)
 
     return gradcheck(
-        gradient, (*xs, *given), eps=eps, atol=atol, rtol=rtol,
+        gradient, (*xs, *grads), eps=eps, atol=atol, rtol=rtol,
         raise_exception=raise_exception, nondet_tol=nondet_tol, **options,
     )  # fmt: skip

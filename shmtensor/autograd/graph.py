@@ -1,4 +1,4 @@
-"""The graph as users see it: its nodes, edges, and the hooks that reach across it."""
+"""The graph for users: nodes, edges, and hooks on several tensors."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from .engine.accumulate_grad import (
     RemovableHandle,
     node_of_edge,
 )
-from .engine.grad_fn import shown
-from .engine.running import BackwardRun, walks
+from .engine.grad_fn import as_grad_fn
+from .engine.running import BackwardRun, backward_state
 from .engine.saved_tensors import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,
@@ -41,7 +41,7 @@ __all__ = [
 
 
 class Node(ABC):
-    """What `x.grad_fn` is, and what a leaf's gradients end in: for `isinstance`."""
+    """The class of `x.grad_fn` and of AccumulateGrad, for `isinstance`."""
 
     @abstractmethod
     def name(self) -> str:
@@ -50,12 +50,12 @@ class Node(ABC):
     @property
     @abstractmethod
     def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
-        """The nodes that this one's gradients go to, each with the number of its output."""
+        """The nodes that receive this one's gradients, each with the number of its output."""
 
     @property
     @abstractmethod
     def metadata(self) -> dict[str, Any]:
-        """A dictionary for whoever wants to note something."""
+        """A dictionary for the user's own data."""
 
     @abstractmethod
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
@@ -85,11 +85,11 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
             f"does not require gradients: shape {tensor.array.shape}"
         )
     node, index = node_of_edge(edge)
-    return GradientEdge(shown(node), index, edge)
+    return GradientEdge(as_grad_fn(node), index, edge)
 
 
 def increment_version(tensor: Any) -> None:
-    """Counts a write to a tensor, or several, that was made behind autograd's back."""
+    """Counts a write that autograd has not seen to a tensor, or to several."""
     for t in [tensor] if isinstance(tensor, native.TensorBase) else tensor:
         native.wrote(t)
 
@@ -97,12 +97,13 @@ def increment_version(tensor: Any) -> None:
 def register_multi_grad_hook(
     tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all"
 ) -> RemovableHandle:
-    """Calls a hook once per backward, when the gradients of several tensors are known.
+    """Calls a hook once per backward, when the gradients of several tensors are computed.
 
     Args:
         tensors: each requires grad.
-        fn: with mode "all" called as `fn(grads)`, a list with None for what this backward does not
-            reach, when the last of them is known; with "any" as `fn(grad)`, with the first.
+        fn: with mode "all", called as `fn(grads)` when the last gradient is computed; the list has
+            None for tensors that this backward does not reach. With "any", called as `fn(grad)`
+            with the first gradient.
         mode: "all" or "any".
     """
     if mode not in ("all", "any"):
@@ -110,24 +111,24 @@ def register_multi_grad_hook(
             f"register_multi_grad_hook: Expects mode to be one of ('all', 'any'): {mode!r}"
         )
     lock = threading.Lock()
-    seen: WeakKeyDictionary[BackwardRun, list[Any]] = WeakKeyDictionary()  # gradients by walk
+    gradients_of: WeakKeyDictionary[BackwardRun, list[Any]] = WeakKeyDictionary()
     edges = [get_gradient_edge(t) for t in tensors]
 
-    def arrived(index: int, grad: Any) -> None:
-        walk = walks.now
-        assert walk is not None  # hooks run in a walk
+    def hook(index: int, grad: Any) -> None:
+        run = backward_state.current
+        assert run is not None  # hooks run inside a backward
         with lock:
-            first = walk not in seen
-            if first:
-                seen[walk] = [None] * len(edges)
-            seen[walk][index] = grad
-            known = sum(g is not None for g in seen[walk])
-            grads = list(seen[walk])
+            is_first = run not in gradients_of
+            if is_first:
+                gradients_of[run] = [None] * len(edges)
+            gradients_of[run][index] = grad
+            count = sum(g is not None for g in gradients_of[run])
+            grads = list(gradients_of[run])
         if mode == "any":
-            if first:
+            if is_first:
                 fn(grad)
-        elif known == sum(walk.will_compute(e.node, e.output_nr) for e in edges):
+        elif count == sum(run.will_compute(e.node, e.output_nr) for e in edges):
             fn(grads)
 
-    handles = [t.register_hook(functools.partial(arrived, i)) for i, t in enumerate(tensors)]
+    handles = [t.register_hook(functools.partial(hook, i)) for i, t in enumerate(tensors)]
     return Handles(handles)

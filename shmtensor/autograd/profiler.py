@@ -1,9 +1,9 @@
 """Where the time of ops goes, `torch.autograd.profiler` by name: `profile` and `record_function`.
 
-An observer is told of each call of an op, in both directions; a program without a profile pays one
-test for each. `WRITTEN` has the functions that are no ops and do such work: of those the
-interpreter tells (`sys.setprofile`). What a pullback does with operators on plain arrays, and the
-sums that a backward makes of gradients, are in the time of the event around them.
+An observer sees each call of an op, in forward and backward; without a profile that costs one test
+a call. `PYTHON_FUNCTIONS` lists functions that compute without an op; the interpreter reports them
+(`sys.setprofile`). Operators of a pullback on plain arrays, and the sums of gradients in a
+backward, are part of the time of the event around them.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Functions that compute without an op, by file and name; {} is the class of their object.
-WRITTEN = {
+# Functions that compute without an op, by file and name; {} is the class of `self`.
+PYTHON_FUNCTIONS = {
     ("tensor/from_data.py", "tensor"): "tensor",
     ("tensor/from_data.py", "from_numpy"): "from_numpy",
     ("tensor/tensor.py", "detach"): "detach",
@@ -82,53 +82,53 @@ class EventList(list[Any]):
 
         Args:
             sort_by: a column: "cpu_time_total", "self_cpu_time_total", "cpu_time", "count".
-            row_limit: at most as many lines.
+            row_limit: the maximal number of lines.
         """
         rows = list(self)
         if sort_by is not None:
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
-        whole = sum(row.self_cpu_time_total for row in self) or 1.0
+        total = sum(row.self_cpu_time_total for row in self) or 1.0
         titles = ("Self CPU %", "Self CPU us", "CPU total us", "# of Calls")
         lines = [f"{'Name':<40} " + " ".join(f"{title:>12}" for title in titles)]
         for row in rows[: row_limit if row_limit >= 0 else None]:
-            own = row.self_cpu_time_total
+            self_time = row.self_cpu_time_total
             lines.append(
-                f"{row.key:<40.40} {100 * own / whole:>11.2f}% {own:>12.1f} "
+                f"{row.key:<40.40} {100 * self_time / total:>11.2f}% {self_time:>12.1f} "
                 f"{row.cpu_time_total:>12.1f} {row.count:>12}"
             )
-        lines.append(f"Self CPU time total: {whole:.1f} us")
+        lines.append(f"Self CPU time total: {total:.1f} us")
         return "\n".join(lines)
 
 
-class Open:
+class OpenCall:
     """A call that has not returned.
 
     Attributes:
-        again: how many calls inside are the same function once more.
-        inner: the seconds that events inside took.
+        recursion: how many inner calls of the same function are open.
+        inner: the seconds of inner events.
     """
 
-    __slots__ = ("again", "inner", "name", "start")
+    __slots__ = ("inner", "name", "recursion", "start")
 
     def __init__(self, name: str) -> None:
-        self.name, self.again, self.inner, self.start = name, 0, 0.0, time.perf_counter()
+        self.name, self.recursion, self.inner, self.start = name, 0, 0.0, time.perf_counter()
 
 
 active: profile | None = None
 
 
 @functools.cache
-def event_of(filename: str, function: str) -> str | None:
-    """What a call of one of the functions in `WRITTEN` counts as; None: it is none of them."""
-    return WRITTEN.get((filename.removeprefix(PACKAGE), function))
+def event_name(filename: str, function: str) -> str | None:
+    """The event name of a function in `PYTHON_FUNCTIONS`, else None."""
+    return PYTHON_FUNCTIONS.get((filename.removeprefix(PACKAGE), function))
 
 
 class profile:
-    """Measures the ops in a block, of all threads.
+    """Measures the ops in a block, in all threads.
 
     Args:
         enabled: False measures nothing.
-        use_cpu, record_shapes, with_stack and the like: accepted for PyTorch's sake.
+        use_cpu, record_shapes, with_stack and the like: accepted as in PyTorch, and ignored.
 
     Raises:
         RuntimeError: another profile is running.
@@ -154,8 +154,8 @@ class profile:
                 raise RuntimeError("profile: another profile is running, they do not nest")
             active = self
             self.former = sys.getprofile(), threading.getprofile()
-            threading.setprofile(self.tell)
-            sys.setprofile(self.tell)
+            threading.setprofile(self.on_profile_event)
+            sys.setprofile(self.on_profile_event)
             observers.add(self)
         return self
 
@@ -172,13 +172,13 @@ class profile:
             threading.setprofile(self.former[1])
             active = None
 
-    def tell(self, frame: FrameType, event: str, argument: Any) -> None:
-        """What the interpreter calls at each call and return."""
-        if active is not self:  # a thread that went on after the end
+    def on_profile_event(self, frame: FrameType, event: str, argument: Any) -> None:
+        """The profile function, which the interpreter calls at each call and return."""
+        if active is not self:  # a thread that outlived the profile
             sys.setprofile(None)
         elif event == "call" or event == "return":
             code = frame.f_code
-            name = event_of(code.co_filename, code.co_name)
+            name = event_name(code.co_filename, code.co_name)
             if name is None:
                 return
             if "{" in name:
@@ -187,57 +187,57 @@ class profile:
             last = stack[-1] if stack else None
             if event == "call":
                 if last is not None and last.name == name:
-                    last.again += 1
+                    last.recursion += 1
                 else:
-                    stack.append(Open(name))
+                    stack.append(OpenCall(name))
             elif last is not None and last.name == name:
-                if last.again:
-                    last.again -= 1
+                if last.recursion:
+                    last.recursion -= 1
                 else:
                     self.leave()
 
-    def stack(self) -> list[Open]:
-        """The calls of this thread that have not returned."""
+    def stack(self) -> list[OpenCall]:
+        """The open calls of this thread."""
         if not hasattr(self.local, "open"):
             self.local.open = []
         return self.local.open  # type: ignore[no-any-return]
 
     def enter(self, event: str, operands: tuple[Any, ...] = ()) -> None:
-        """A call, or a block, begins in this thread."""
-        self.stack().append(Open(event))
+        """Begins a call, or a block, in this thread."""
+        self.stack().append(OpenCall(event))
 
     def leave(self, result: Any = None) -> None:
-        """The one that began last in this thread ends."""
+        """Ends the innermost call, or block, of this thread."""
         stack = self.stack()
         if not stack:  # a block that was entered in another thread
             return
-        done = stack.pop()
-        took = time.perf_counter() - done.start
+        call = stack.pop()
+        seconds = time.perf_counter() - call.start
         if stack:
-            stack[-1].inner += took
-        thread, start = threading.get_ident(), done.start * 1e6
+            stack[-1].inner += seconds
+        thread, start = threading.get_ident(), call.start * 1e6
         self.function_events.append(
-            FunctionEvent(done.name, thread, start, took * 1e6, (took - done.inner) * 1e6)
+            FunctionEvent(call.name, thread, start, seconds * 1e6, (seconds - call.inner) * 1e6)
         )
 
     def key_averages(self, *unused: Any, **also_unused: Any) -> EventList:
-        """The events of each name as one, a `FunctionEventAvg`."""
+        """A `FunctionEventAvg` of the events of each name."""
         return averages(self.function_events)
 
     def total_average(self) -> FunctionEventAvg:
-        """All events as one."""
+        """The sum of all events."""
         rows = self.key_averages()
-        own = self.self_cpu_time_total
-        return FunctionEventAvg("Total", sum(r.count for r in rows), own, own)
+        total = self.self_cpu_time_total
+        return FunctionEventAvg("Total", sum(r.count for r in rows), total, total)
 
     @property
     def self_cpu_time_total(self) -> float:
         """The time spent in ops and recorded blocks, in microseconds."""
         return sum(e.self_cpu_time_total for e in self.function_events)
 
-    def table(self, *args: Any, **named: Any) -> str:
+    def table(self, *args: Any, **kwargs: Any) -> str:
         """`key_averages().table(...)`."""
-        return self.key_averages().table(*args, **named)
+        return self.key_averages().table(*args, **kwargs)
 
     def export_chrome_trace(self, path: Any) -> None:
         """Writes the events as a trace that chrome://tracing and Perfetto show."""
@@ -257,32 +257,32 @@ class profile:
 
 
 def averages(events: Iterable[FunctionEvent]) -> EventList:
-    found: dict[str, FunctionEventAvg] = {}
+    by_name: dict[str, FunctionEventAvg] = {}
     for e in events:
-        old = found.get(e.name, FunctionEventAvg(e.name, 0, 0.0, 0.0))
+        old = by_name.get(e.name, FunctionEventAvg(e.name, 0, 0.0, 0.0))
         total = old.cpu_time_total + e.cpu_time_total
-        own = old.self_cpu_time_total + e.self_cpu_time_total
-        found[e.name] = FunctionEventAvg(e.name, old.count + 1, total, own)
-    return EventList(found.values())
+        self_total = old.self_cpu_time_total + e.self_cpu_time_total
+        by_name[e.name] = FunctionEventAvg(e.name, old.count + 1, total, self_total)
+    return EventList(by_name.values())
 
 
 class record_function:
-    """Names a block, or a function, in a profile; without a profile it does nothing.
+    """Names a block, or a function, in a profile; does nothing without a profile.
 
     Args:
-        name: what the profile shows.
-        args: accepted for PyTorch's sake.
+        name: the name in the profile.
+        args: accepted as in PyTorch, and ignored.
     """
 
     def __init__(self, name: str, args: str | None = None) -> None:
-        self.name, self.measured = name, None
+        self.name, self.active_profile = name, None
 
-    measured: profile | None
+    active_profile: profile | None
 
     def __enter__(self) -> record_function:
-        self.measured = active
-        if self.measured is not None:
-            self.measured.enter(self.name)
+        self.active_profile = active
+        if self.active_profile is not None:
+            self.active_profile.enter(self.name)
         return self
 
     def __exit__(
@@ -291,13 +291,13 @@ class record_function:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self.measured is not None:
-            self.measured.leave()
+        if self.active_profile is not None:
+            self.active_profile.leave()
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)
-        def recorded(*args: Any, **named: Any) -> Any:
+        def recorded(*args: Any, **kwargs: Any) -> Any:
             with record_function(self.name):
-                return function(*args, **named)
+                return function(*args, **kwargs)
 
         return recorded  # type: ignore[return-value]

@@ -1,7 +1,7 @@
-"""Selective checkpointing: a policy says of each op whether its results are kept.
+"""Selective checkpointing: a policy decides for each op whether its results are kept.
 
-In the first run the results of kept ops are put away, with all that their nodes save. The second
-run takes them from there instead of calling the op, and records what depends on them as usual.
+The first run stores the results of kept ops, and all that their nodes save. The recomputation takes
+them from there instead of calling the op, and records the ops that depend on them as usual.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 
 from .. import native
 from ..ops.random.philox import default_generator
-from .checkpoint import promised
-from .dispatch.observers import calling
+from .checkpoint import placeholder_log
+from .dispatch.observers import call_through
 from .dispatch.op_function import table
 from .engine.views_and_inplace import requires_grad
 
@@ -29,7 +29,7 @@ Policy = Callable[..., Any]
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a policy answers: SAVE and CPU_OFFLOAD keep an op's results, RECOMPUTE does not. MUST
+    """The result of a policy: SAVE and CPU_OFFLOAD keep an op's results, RECOMPUTE does not. MUST
     and PREFER mean the same here.
     """
 
@@ -41,15 +41,15 @@ class CheckpointPolicy(enum.Enum):
     PREFER_CPU_OFFLOAD = 5
 
 
-RECOMPUTED = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
+RECOMPUTE = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 
 
 class SelectiveCheckpointContext:
-    """What a policy is told besides the op and its arguments.
+    """An argument of a policy, besides the op and its arguments.
 
     Attributes:
-        is_recompute: False: a policy is asked in the first run only.
-        op_output: what the op gave.
+        is_recompute: always False, because a policy is called in the first run only.
+        op_output: the result of the op.
     """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
@@ -59,28 +59,28 @@ class SelectiveCheckpointContext:
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Policy | Sequence[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Two contexts, which the `context_fn` of a `checkpoint` returns anew each time.
+    """Two contexts, for the `context_fn` of a `checkpoint`, which returns new ones each time.
 
     ```python
-    kept = functools.partial(create_selective_checkpoint_contexts, [st.matmul])
-    y = checkpoint(part, x, use_reentrant=False, context_fn=kept)
+    contexts = functools.partial(create_selective_checkpoint_contexts, [st.matmul])
+    y = checkpoint(function, x, use_reentrant=False, context_fn=contexts)
     ```
 
     Args:
-        policy_fn_or_list: `policy(context, op, *args, **kwargs)` gives a CheckpointPolicy, or
-            whether to keep; op is a row such as `st.matmul`. Or a list of functions whose results
-            are kept. In-place forms are computed again in any case.
+        policy_fn_or_list: `policy(context, op, *args, **kwargs)` returns a CheckpointPolicy, or a
+            bool: whether to keep; op is a row such as `st.matmul`. Or a list of functions whose
+            results are kept. In-place forms are always recomputed.
         allow_cache_entry_mutation: kept results may be written before they are used.
 
     Raises:
-        RuntimeError: in backward: the second run calls other ops, a kept result was written, or
-            there is a second backward.
+        RuntimeError: in backward: the recomputation calls other ops, a kept result was written, or
+            it is a second backward.
         TypeError: neither a function nor a list.
     """
     if isinstance(policy_fn_or_list, (list, tuple)):
-        ops = [op_of(f) for f in policy_fn_or_list]
-        cache = Cache(listed(ops), allow_cache_entry_mutation)
-        cache.whole = {op for op in ops if not isinstance(op, native.OpFunction)}
+        ops = [as_op(f) for f in policy_fn_or_list]
+        cache = Cache(policy_of_list(ops), allow_cache_entry_mutation)
+        cache.composites = {op for op in ops if not isinstance(op, native.OpFunction)}
     elif callable(policy_fn_or_list):
         cache = Cache(policy_fn_or_list, allow_cache_entry_mutation)
     else:
@@ -88,14 +88,14 @@ def create_selective_checkpoint_contexts(
             "create_selective_checkpoint_contexts: policy_fn_or_list must be a function or a list "
             f"of ops: {type(policy_fn_or_list).__name__}"
         )
-    return calling(cache.compute), Reuse(cache)
+    return call_through(cache.compute), Reuse(cache)
 
 
-def op_of(function: Any) -> Any:
-    """The op that a function is, or is a name of (`nn.functional.relu`).
+def as_op(function: Any) -> Any:
+    """The op of a function, which may be an alias (`nn.functional.relu`).
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is not an op.
     """
     name = getattr(function, "__name__", "")
     op = function if hasattr(function, "unobserved") else getattr(table, name, None)
@@ -104,11 +104,11 @@ def op_of(function: Any) -> Any:
     return op
 
 
-def listed(ops: Sequence[Any]) -> Policy:
-    """The policy that keeps the results of these."""
+def policy_of_list(ops: Sequence[Any]) -> Policy:
+    """The policy that keeps the results of these ops."""
     rules = {op.rule for op in ops if isinstance(op, native.OpFunction)}
 
-    def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **named: Any) -> bool:
+    def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> bool:
         return op.rule in rules
 
     return policy
@@ -121,89 +121,91 @@ class Result:
     """A kept result.
 
     Attributes:
-        parts: (array, version, count of writes, requires grad?) of each tensor in it.
-        state: of the random generator after the op, if that drew numbers.
+        saved: (array, version, count of writes, requires grad?) of each tensor in it.
+        state: the random generator's state after the op, if the op drew numbers.
     """
 
     def __init__(self, output: Any, state: Any) -> None:
         tensors = output if isinstance(output, tuple) else (output,)
         self.cls = type(output) if isinstance(output, tuple) else None
-        self.parts = []
+        self.saved = []
         for t in tensors:
             shared = t.detach()
-            self.parts.append((t.array, shared.version, shared._version, requires_grad(t)))
+            self.saved.append((t.array, shared.version, shared._version, requires_grad(t)))
         self.state = state
 
     def tensors(self, op: Any, may_change: bool) -> Any:
-        """The result once more, as leaves."""
-        made = []
-        for array, version, count, tracked in self.parts:
+        """The result again, as leaves."""
+        results = []
+        for array, version, count, needs_grad in self.saved:
             if version.count != count and not may_change:
                 raise RuntimeError(
                     f"create_selective_checkpoint_contexts: {op.event}: Tensor cached during "
                     "selective activation checkpoint has been mutated: shape "
                     f"{array.shape}; allow_cache_entry_mutation=True allows it"
                 )
-            made.append(native.wrap(array).requires_grad_(tracked))
+            results.append(native.wrap(array).requires_grad_(needs_grad))
         if self.state is not None:
             default_generator.write(self.state)
         if self.cls is None:
-            return made[0]
-        return self.cls(*made) if hasattr(self.cls, "_fields") else self.cls(made)
+            return results[0]
+        return self.cls(*results) if hasattr(self.cls, "_fields") else self.cls(results)
 
 
 class Cache:
     """The kept results of one checkpoint.
 
     Attributes:
-        results: per op, for each of its calls: a Result, None if it is computed again, or USED.
-        whole: functions that are no rows: all that they call is kept.
+        results: per op, for each of its calls: a Result, None if it is recomputed, or USED.
+        composites: functions that are not rows: the results of all their ops are kept.
     """
 
     def __init__(self, policy: Policy, may_change: bool) -> None:
         self.policy, self.may_change = policy, may_change
         self.results: dict[Any, list[Any]] = defaultdict(list)
-        self.whole: set[Any] = set()
-        self.depth = 0  # of the calls of such functions
+        self.composites: set[Any] = set()
+        self.depth = 0  # of the open calls of composites
 
-    def compute(self, called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A call in the first run."""
-        if not isinstance(called, native.OpFunction):
-            inside = called in self.whole
-            self.depth += inside
+    def compute(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Makes a call in the first run."""
+        if not isinstance(op, native.OpFunction):
+            is_composite = op in self.composites
+            self.depth += is_composite
             try:
-                return called.unobserved(*args, **named)
+                return op.unobserved(*args, **kwargs)
             finally:
-                self.depth -= inside
-        outer, promised.now = promised.now, []
-        before = default_generator.read()
+                self.depth -= is_composite
+        outer_log, placeholder_log.now = placeholder_log.now, []
+        state = default_generator.read()
         try:
-            output = called.unobserved(*args, **named)
+            output = op.unobserved(*args, **kwargs)
         finally:
-            inner, promised.now = promised.now, outer
-        if self.keeps(called, output, args, named):
-            after = default_generator.read()
-            self.results[called.rule].append(
-                Result(output, after if (after != before).any() else None)
+            inner_log, placeholder_log.now = placeholder_log.now, outer_log
+        if self.keeps(op, output, args, kwargs):
+            new_state = default_generator.read()
+            self.results[op.rule].append(
+                Result(output, new_state if (new_state != state).any() else None)
             )
-            for promise, tensor in reversed(inner):
-                promise.keep(tensor)
+            for placeholder, tensor in reversed(inner_log):
+                placeholder.keep(tensor)
         else:
-            self.results[called.rule].append(None)
-            if outer is not None:
-                outer += inner
+            self.results[op.rule].append(None)
+            if outer_log is not None:
+                outer_log += inner_log
         return output
 
-    def keeps(self, op: Any, output: Any, args: tuple[Any, ...], named: dict[str, Any]) -> bool:
+    def keeps(self, op: Any, output: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         context = SelectiveCheckpointContext(is_recompute=False, op_output=output)
-        answer = self.depth > 0 or self.policy(context, op, *args, **named)
+        decision = self.depth > 0 or self.policy(context, op, *args, **kwargs)
         if op is op.rule.inplace:
             return False
-        return answer not in RECOMPUTED if isinstance(answer, CheckpointPolicy) else bool(answer)
+        return (
+            decision not in RECOMPUTE if isinstance(decision, CheckpointPolicy) else bool(decision)
+        )
 
 
 class Reuse:
-    """Around a second run, of which there may be several: they take what is kept."""
+    """The context of a recomputation, which uses the kept results. There may be several."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -212,32 +214,32 @@ class Reuse:
 
     def __enter__(self) -> None:
         self.calls.clear()
-        self.block = calling(self.call)
+        self.block = call_through(self.call)
         self.block.__enter__()
 
     def __exit__(self, *error: Any) -> None:
         self.block.__exit__(*error)
 
-    def call(self, called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """A call in a second run."""
-        if not isinstance(called, native.OpFunction):
-            return called.unobserved(*args, **named)
-        results, at = self.cache.results[called.rule], self.calls[called.rule]
-        self.calls[called.rule] += 1
-        if at >= len(results):
+    def call(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Makes a call in a recomputation."""
+        if not isinstance(op, native.OpFunction):
+            return op.unobserved(*args, **kwargs)
+        results, index = self.cache.results[op.rule], self.calls[op.rule]
+        self.calls[op.rule] += 1
+        if index >= len(results):
             raise RuntimeError(
-                f"create_selective_checkpoint_contexts: {called.event}: call {at} encountered "
+                f"create_selective_checkpoint_contexts: {op.event}: call {index} encountered "
                 "during backward but not in forward: a checkpointed function must call the same "
                 "ops when it is run again"
             )
-        result = results[at]
+        result = results[index]
         if result is None:
-            return called.unobserved(*args, **named)
+            return op.unobserved(*args, **kwargs)
         if result is USED:
             raise RuntimeError(
                 "create_selective_checkpoint_contexts: Trying to backward an extra time. You are "
                 "only allowed to backward once on any region computed under selective activation "
                 "checkpoint"
             )
-        results[at] = USED
-        return result.tensors(called, self.cache.may_change)
+        results[index] = USED
+        return result.tensors(op, self.cache.may_change)

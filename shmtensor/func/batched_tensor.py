@@ -1,10 +1,10 @@
-"""Tensors that stand for one example each of a batch, inside `vmap`.
+"""Tensors that represent one example of a batch, inside `vmap`.
 
-A `Batched` shows the shape of one example and keeps all of them in `value`, along its first
-dimension. It is no plain class (Note [Plain classes] in autograd/dispatch/torch_function.py), so
-every op on it comes to `rules.batched`. There is no array of one example: who asks for one meets a
-`Ghost`, which knows shape and dtype, and raises `NoRule` for anything else; `vmap` then runs the
-function anew, example by example.
+A `Batched` has the shape of one example and holds all of them in `value`, along its first
+dimension. It is not a plain class (Note [Plain classes] in autograd/dispatch/torch_function.py), so
+every op on it calls `rules.call_batched`. It has no array of one example but a `MetaArray`, which
+knows shape and dtype, and raises `NoBatchingRule` for anything else; `vmap` then runs the function
+again, example by example.
 """
 
 from __future__ import annotations
@@ -19,24 +19,27 @@ from .. import native
 from ..autograd import table
 from ..tensor import Tensor
 
-__all__ = ["Batched", "Level", "NoRule", "levels", "lifted", "shared", "spread", "wrapped"]
+__all__ = [
+    "Batched", "Level", "NoBatchingRule", "add_batch_dim", "all_examples", "expand_to_batch",
+    "levels", "unwrap_levels", "wrap_levels",
+]  # fmt: skip
 
-rules: Any = None  # batching_rules/find_rule.py, which vmap.py enters
+rules: Any = None  # batching_rules/find_rule.py, set by vmap.py
 
 
-class NoRule(BaseException):
-    """Something that a batch cannot do at once. No error of the user's: `vmap` catches it."""
+class NoBatchingRule(BaseException):
+    """A batch cannot do this at once. It is not an error of the user: `vmap` catches it."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
 
 
 class Level:
-    """One `vmap` that is running.
+    """One running `vmap`.
 
     Attributes:
-        size: how many examples.
-        randomness: what random ops may do: "error", or "any" where examples run one by one.
+        size: the number of examples.
+        randomness: "error" if random ops raise, or "any" if examples run one by one.
     """
 
     __slots__ = ("depth", "randomness", "size")
@@ -46,17 +49,17 @@ class Level:
 
 
 class Levels(threading.local):
-    """The vmaps that run in this thread, outermost first."""
+    """The running vmaps of this thread, outermost first."""
 
     def __init__(self) -> None:
-        self.now: list[Level] = []
+        self.active: list[Level] = []
 
 
 levels = Levels()
 
 
-class Ghost:
-    """What stands for the array of one example: its shape and dtype, no numbers."""
+class MetaArray:
+    """In place of the array of one example: its shape and dtype, without data."""
 
     __slots__ = ("dtype", "shape")
 
@@ -89,14 +92,14 @@ class Ghost:
             steps.append(steps[-1] * n)
         return tuple(steps[::-1][: self.ndim])
 
-    def refused(self, *args: Any, **named: Any) -> NoReturn:
-        raise NoRule("the numbers of one example were asked for")
+    def refuse(self, *args: Any, **kwargs: Any) -> NoReturn:
+        raise NoBatchingRule("the data of one example is needed")
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise NoRule(f"the numbers of one example were asked for: {name}")
+        raise NoBatchingRule(f"the data of one example is needed: {name}")
 
-    __array__ = __int__ = __float__ = __index__ = __bool__ = __len__ = __iter__ = refused
-    __getitem__ = __complex__ = refused
+    __array__ = __int__ = __float__ = __index__ = __bool__ = __len__ = __iter__ = refuse
+    __getitem__ = __complex__ = refuse
 
 
 class Batched(Tensor):
@@ -104,7 +107,7 @@ class Batched(Tensor):
 
     Attributes:
         value: all examples, along the first dimension.
-        level: the vmap that it belongs to.
+        level: its vmap.
     """
 
     value: Any
@@ -112,11 +115,11 @@ class Batched(Tensor):
 
     @property
     def array(self) -> Any:
-        return Ghost(tuple(self.value.shape[1:]), self.value.dtype)
+        return MetaArray(tuple(self.value.shape[1:]), self.value.dtype)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return rules.batched(func, args, kwargs or {})
+        return rules.call_batched(func, args, kwargs or {})
 
     @property
     def requires_grad(self) -> bool:
@@ -139,55 +142,55 @@ class Batched(Tensor):
         return self.value.grad_fn
 
     def detach(self) -> Any:
-        return wrapped(self.value.detach(), self.level)
+        return add_batch_dim(self.value.detach(), self.level)
 
     def clone(self, *, memory_format: Any = None) -> Any:
-        return wrapped(self.value.clone(), self.level)
+        return add_batch_dim(self.value.clone(), self.level)
 
     def contiguous(self, memory_format: Any = None) -> Any:
-        return wrapped(self.value.contiguous(), self.level)
+        return add_batch_dim(self.value.contiguous(), self.level)
 
     def numpy(self, *, force: bool = False) -> Any:
-        raise NoRule("numpy() of one example")
+        raise NoBatchingRule("numpy() of one example")
 
-    def backward(self, *args: Any, **named: Any) -> Any:
+    def backward(self, *args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("backward: not inside vmap: use func.grad or func.vjp")
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        rules.assigned(self, index, value)
+        rules.setitem(self, index, value)
 
     def __repr__(self) -> str:
         return f"Batched(shape={tuple(self.shape)}, of {self.level.size}, value={self.value!r})"
 
 
-def wrapped(value: Any, level: Level) -> Any:
-    """An example of the batch `value`."""
-    made: Any = native.TensorBase.__new__(Batched)
-    made.value, made.level = value, level
-    return made
+def add_batch_dim(value: Any, level: Level) -> Any:
+    """The tensor of one example of the batch `value`."""
+    tensor: Any = native.TensorBase.__new__(Batched)
+    tensor.value, tensor.level = value, level
+    return tensor
 
 
-def shared(value: Any, level: Level) -> Any:
+def expand_to_batch(value: Any, level: Level) -> Any:
     """One value for all examples, as a batch (a view)."""
     return table.expand(table.unsqueeze(value, 0), (level.size, *tuple(value.shape)))
 
 
-def lifted(x: Any, level: Level) -> Any:
+def all_examples(x: Any, level: Level) -> Any:
     """All examples of x, along the first dimension."""
-    return x.value if isinstance(x, Batched) and x.level is level else shared(x, level)
+    return x.value if isinstance(x, Batched) and x.level is level else expand_to_batch(x, level)
 
 
-def spread(x: Any, stack: list[Level]) -> Any:
+def unwrap_levels(x: Any, active_levels: list[Level]) -> Any:
     """A plain tensor with a leading dimension for each level, outermost first."""
-    for level in reversed(stack):
-        x = lifted(x, level)
+    for level in reversed(active_levels):
+        x = all_examples(x, level)
     if isinstance(x, Batched):
-        raise NoRule("an example of a vmap that is not running here")
+        raise NoBatchingRule("an example of a vmap that does not run here")
     return x
 
 
-def unstack(x: Any, stack: list[Level]) -> Any:
-    """The reverse of `spread`."""
-    for level in stack:
-        x = wrapped(x, level)
+def wrap_levels(x: Any, active_levels: list[Level]) -> Any:
+    """The inverse of `unwrap_levels`."""
+    for level in active_levels:
+        x = add_batch_dim(x, level)
     return x

@@ -11,71 +11,75 @@ from ..autograd import table
 __all__ = ["functional_call", "stack_module_state"]
 
 
-def place_of(module: Any, name: str) -> tuple[Any, str]:
-    """(the table of parameters or buffers, the key) that a dotted name means.
+def find_entry(module: Any, name: str) -> tuple[Any, str]:
+    """(the dictionary of parameters or buffers, the key) of a dotted name.
 
     Raises:
         KeyError: the module has no such parameter or buffer.
     """
     *path, last = name.split(".")
     owner = module
-    for part in path:
-        owner = owner._modules.get(part) if owner is not None else None
+    for name_part in path:
+        owner = owner._modules.get(name_part) if owner is not None else None
     if owner is None:
         raise KeyError(name)
-    for kind in (owner._parameters, owner._buffers):
-        if last in kind:
-            return kind, last
+    for entries in (owner._parameters, owner._buffers):
+        if last in entries:
+            return entries, last
     raise KeyError(name)
 
 
-def ties(module: Any) -> dict[int, list[str]]:
-    """All names of each tensor of the module."""
-    found: dict[int, list[str]] = {}
+def names_by_tensor(module: Any) -> dict[int, list[str]]:
+    """All names of each tensor of the module, by the tensor's id."""
+    names: dict[int, list[str]] = {}
     for prefix, owner in module.named_modules(remove_duplicate=False):
-        for kind in (owner._parameters, owner._buffers):
-            for key, value in kind.items():
+        for entries in (owner._parameters, owner._buffers):
+            for key, value in entries.items():
                 if value is not None:
-                    found.setdefault(id(value), []).append(f"{prefix}.{key}" if prefix else key)
-    return found
+                    names.setdefault(id(value), []).append(f"{prefix}.{key}" if prefix else key)
+    return names
 
 
 @contextmanager
-def holding(module: Any, given: dict[str, Any], tie_weights: bool, strict: bool) -> Iterator[None]:
-    """In this block the module has those tensors."""
-    names = ties(module)
-    wanted = dict(given)
+def reparametrize_module(
+    module: Any, tensors: dict[str, Any], tie_weights: bool, strict: bool
+) -> Iterator[None]:
+    """In this block the module has the given tensors."""
+    names = names_by_tensor(module)
+    replacements = dict(tensors)
     unknown = []
-    for name, value in given.items():
+    for name, value in tensors.items():
         try:
-            kind, key = place_of(module, name)
+            entries, key = find_entry(module, name)
         except KeyError:
             unknown.append(name)
-            wanted.pop(name)
+            replacements.pop(name)
             continue
         if tie_weights:
-            for other in names.get(id(kind[key]), ()):
-                if wanted.setdefault(other, value) is not value:
+            for other in names.get(id(entries[key]), ()):
+                if replacements.setdefault(other, value) is not value:
                     raise ValueError(
                         f"functional_call got multiple values for keys {sorted((name, other))}, "
                         "which are tied. Consider using tie_weights=False"
                     )
     if strict:
-        missing = [all_names[0] for all_names in names.values() if not set(all_names) & set(wanted)]
+        missing = [
+            all_names[0] for all_names in names.values() if not set(all_names) & set(replacements)
+        ]
         if unknown or missing:
             raise RuntimeError(
                 f"functional_call: strict: unexpected names {unknown}, missing names {missing}"
             )
-    before = []
+    former = []
     try:
-        for name, value in wanted.items():
-            kind, key = place_of(module, name)
-            before.append((kind, key, kind[key]))
-            kind[key] = value
+        for name, value in replacements.items():
+            entries, key = find_entry(module, name)
+            former.append((entries, key, entries[key]))
+            entries[key] = value
         yield
     finally:
-        for kind, key, value in reversed(before):
-            kind[key] = value
+        for entries, key, value in reversed(former):
+            entries[key] = value
 
 
 def functional_call(
@@ -87,28 +91,30 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What a module computes with other parameters and buffers than its own. Copies: none.
+    """Calls a module with other parameters and buffers. Copies: none.
 
     Args:
-        parameter_and_buffer_dicts: tensors by dotted names, a dictionary or several; what they do
-            not name stays the module's own.
-        args, kwargs: for the module; one argument need not be in a tuple.
-        tie_weights: what the module has under several names is replaced under all of them.
-        strict: every name must be the module's, and none of the module's be missing.
+        parameter_and_buffer_dicts: tensors by dotted names, in one dictionary or several; the
+            module's own tensors are used for other names.
+        args, kwargs: for the module; a single argument need not be in a tuple.
+        tie_weights: a tensor with several names is replaced under all of them.
+        strict: the names must be exactly those of the module.
 
     Raises:
-        RuntimeError: under strict, other names.
+        RuntimeError: under strict, unexpected or missing names.
         ValueError: a name is in two dictionaries, or names of one tensor have two values.
     """
-    given: dict[str, Any] = {}
+    tensors: dict[str, Any] = {}
     dicts = parameter_and_buffer_dicts
-    for part in dicts if isinstance(dicts, (list, tuple)) else (dicts,):
-        twice = set(part) & set(given)
-        if twice:
-            raise ValueError(f"functional_call: {sorted(twice)} appeared in multiple dictionaries")
-        given.update(part)
+    for dictionary in dicts if isinstance(dicts, (list, tuple)) else (dicts,):
+        duplicates = set(dictionary) & set(tensors)
+        if duplicates:
+            raise ValueError(
+                f"functional_call: {sorted(duplicates)} appeared in multiple dictionaries"
+            )
+        tensors.update(dictionary)
     positional = () if args is None else args if isinstance(args, tuple) else (args,)
-    with holding(module, given, tie_weights, strict):
+    with reparametrize_module(module, tensors, tie_weights, strict):
         return module(*positional, **(kwargs or {}))
 
 
@@ -127,17 +133,17 @@ def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str,
             f"{sorted({type(m).__name__ for m in models})}"
         )
     parameters = {
-        name: stacked([dict(m.named_parameters())[name] for m in models])
+        name: construct_stacked_leaf([dict(m.named_parameters())[name] for m in models])
         for name, _ in models[0].named_parameters()
     }
     buffers = {
-        name: stacked([dict(m.named_buffers())[name] for m in models])
+        name: construct_stacked_leaf([dict(m.named_buffers())[name] for m in models])
         for name, _ in models[0].named_buffers()
     }
     return parameters, buffers
 
 
-def stacked(tensors: list[Any]) -> Any:
-    """A new leaf of them all."""
-    made = table.stack([t.detach() for t in tensors])
-    return made.requires_grad_() if tensors[0].requires_grad else made
+def construct_stacked_leaf(tensors: list[Any]) -> Any:
+    """A new leaf, stacked from the tensors."""
+    leaf = table.stack([t.detach() for t in tensors])
+    return leaf.requires_grad_() if tensors[0].requires_grad else leaf

@@ -1,9 +1,9 @@
 """Gradients of functions as functions: grad, vjp, jvp, Jacobians. They compose with each other,
 with `vmap`, and with a graph around them.
 
-Inside `vmap` everything is done on all examples at once: the inputs are spread to a leading
-dimension for every vmap that runs, so that the gradients of what all examples share come out
-example by example, too (docs/design/func.md).
+Inside `vmap` everything is computed on all examples at once. The inputs get a leading dimension for
+every running vmap, so the gradients of shared inputs are computed for each example, too
+(docs/design/func.md).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .. import native
 from ..autograd import enable_grad, table
 from ..autograd import grad as gradients_of
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..autograd.functional import pulled_by
-from .batched_tensor import Batched, NoRule, levels, spread, unstack
-from .pytree import flat
+from ..autograd.functional import vjp_for_forward_mode
+from .batched_tensor import Batched, NoBatchingRule, levels, unwrap_levels, wrap_levels
+from .pytree import flatten
 
 __all__ = ["grad", "grad_and_value", "jvp", "vjp"]
 
@@ -29,31 +29,32 @@ Function = Callable[..., Any]
 Argnums = int | tuple[int, ...]
 
 
-class Depth(threading.local):
-    """How many of these functions run in this thread, one inside the other."""
+class Nesting(threading.local):
+    """How many of these functions are running in this thread, nested."""
 
-    now = 0
-
-
-depth = Depth()
+    depth = 0
 
 
-class Trial:
-    """One run of a function on inputs that are differentiated.
+nesting = Nesting()
+
+
+class DifferentiatedCall:
+    """One call of a function on inputs to differentiate by.
 
     Attributes:
-        stack: the vmaps around it.
-        plain: the inputs as tensors with the batches in front, each the start of a graph.
-        tracked: whether results are part of a graph around this run.
+        levels: the vmaps around it.
+        inputs: the inputs as plain tensors with leading batch dimensions, each an input of the
+            graph.
+        in_outer_graph: whether results are part of a graph around this call.
     """
 
     def __init__(self, where: str, trees: list[Any]) -> None:
-        found = [flat(tree) for tree in trees]
-        self.stack = list(levels.now)
-        self.counts = [len(leaves) for leaves, _ in found]
-        self.rebuilds = [rebuild for _, rebuild in found]
-        given = [x for leaves, _ in found for x in leaves]
-        for x in given:
+        flattened = [flatten(tree) for tree in trees]
+        self.levels = list(levels.active)
+        self.counts = [len(leaves) for leaves, _ in flattened]
+        self.rebuilds = [rebuild for _, rebuild in flattened]
+        tensors = [x for leaves, _ in flattened for x in leaves]
+        for x in tensors:
             if not isinstance(x, native.TensorBase):
                 raise RuntimeError(
                     f"{where}: expected all inputs that are differentiated to be tensors: "
@@ -64,126 +65,129 @@ class Trial:
                     f"{where}: only tensors of floating-point or complex dtype have gradients: "
                     f"{x.dtype}"  # type: ignore[attr-defined]
                 )
-        wide = [spread(x, self.stack) for x in given]
-        self.tracked = depth.now > 1 or any(x.requires_grad for x in wide)
-        self.plain = [
-            table.view_as(x, x) if x.requires_grad else x.detach().requires_grad_() for x in wide
+        unwrapped = [unwrap_levels(x, self.levels) for x in tensors]
+        self.in_outer_graph = nesting.depth > 1 or any(x.requires_grad for x in unwrapped)
+        self.inputs = [
+            table.view_as(x, x) if x.requires_grad else x.detach().requires_grad_()
+            for x in unwrapped
         ]
 
-    def trees(self) -> list[Any]:
-        """The inputs for the function, nested as they were given."""
-        made, start = [], 0
+    def arguments(self) -> list[Any]:
+        """The arguments for the function, nested as the caller's."""
+        trees, start = [], 0
         for n, rebuild in zip(self.counts, self.rebuilds):
-            part = [unstack(x, self.stack) for x in self.plain[start : start + n]]
-            made.append(rebuild(part))
+            part = [wrap_levels(x, self.levels) for x in self.inputs[start : start + n]]
+            trees.append(rebuild(part))
             start += n
-        return made
+        return trees
 
-    def nested(self, values: list[Any]) -> list[Any]:
+    def unflatten(self, values: list[Any]) -> list[Any]:
         """Values, one for each input, nested as the inputs."""
-        made, start = [], 0
+        trees, start = [], 0
         for n, rebuild in zip(self.counts, self.rebuilds):
-            made.append(rebuild(values[start : start + n]))
+            trees.append(rebuild(values[start : start + n]))
             start += n
-        return made
+        return trees
 
-    def finish(self, output: Any) -> None:
-        """Looks whether a result depends on other leaves: then it stays in their graph."""
-        if not self.tracked and output.requires_grad:
-            own = {id(x.node) for x in self.plain}
-            self.tracked = depends_on_others(output.node, own)
+    def check_outer_graph(self, output: Any) -> None:
+        """Checks whether a result depends on other leaves: then it stays in their graph."""
+        if not self.in_outer_graph and output.requires_grad:
+            own_leaves = {id(x.node) for x in self.inputs}
+            self.in_outer_graph = depends_on_others(output.node, own_leaves)
 
-    def pulled(self, output: Any, cotangent: Any) -> list[Any]:
-        """The gradients at the inputs, zeros where nothing depends on one."""
-        found: Any = [None] * len(self.plain)
+    def vjp(self, output: Any, cotangent: Any) -> list[Any]:
+        """The gradients of the inputs, zeros for an input that the output does not depend on."""
+        gradients: Any = [None] * len(self.inputs)
         if output.requires_grad:
-            found = gradients_of(output, self.plain, cotangent, True, self.tracked, True)
-        return [zeros(x) if g is None else g for g, x in zip(found, self.plain)]
+            gradients = gradients_of(
+                output, self.inputs, cotangent, True, self.in_outer_graph, True
+            )
+        return [zeros(x) if g is None else g for g, x in zip(gradients, self.inputs)]
 
-    def shown(self, value: Any) -> Any:
-        """A result for the caller: without our graph, unless there is one around."""
-        return value if self.tracked else value.detach()
+    def as_result(self, value: Any) -> Any:
+        """A result for the caller: detached, unless there is an outer graph."""
+        return value if self.in_outer_graph else value.detach()
 
 
 def zeros(x: Any) -> Any:
     return native.wrap(native.call(np.zeros, tuple(x.shape), x.dtype))
 
 
-def depends_on_others(node: Any, own: set[int]) -> bool:
-    """Whether a graph leads to a leaf that is not among ours."""
-    seen, stack = {id(node)}, [node]
+def depends_on_others(node: Any, own_leaves: set[int]) -> bool:
+    """Whether a graph leads to a leaf other than these."""
+    visited, stack = {id(node)}, [node]
     while stack:
         node = stack.pop()
         if node.__class__ is native.Port:
             node = node.node
         if node.__class__ is AccumulateGrad:
-            if id(node) not in own:
+            if id(node) not in own_leaves:
                 return True
             continue
         for e in node.edges:
-            if e is not None and id(e) not in seen:
-                seen.add(id(e))
+            if e is not None and id(e) not in visited:
+                visited.add(id(e))
                 stack.append(e)
     return False
 
 
-class inside:
-    """While a function runs: gradients are recorded, and inner ones are part of the outer graph."""
+class differentiating:
+    """In this block, history is recorded, and results of nested calls stay in the outer graph."""
 
     def __enter__(self) -> None:
         self.mode = enable_grad()
         self.mode.__enter__()
-        depth.now += 1
+        nesting.depth += 1
 
     def __exit__(self, *error: Any) -> None:
-        depth.now -= 1
+        nesting.depth -= 1
         self.mode.__exit__(*error)
 
 
-def chosen(where: str, argnums: Argnums, args: tuple[Any, ...]) -> list[int]:
-    """The positions of the arguments that are differentiated."""
-    given = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    for i in given:
+def argument_positions(where: str, argnums: Argnums, args: tuple[Any, ...]) -> list[int]:
+    """The positions of the arguments to differentiate by."""
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for i in positions:
         if not -len(args) <= i < len(args):
             raise RuntimeError(f"{where}: argnums {argnums} but only {len(args)} positional inputs")
-    return [i % len(args) for i in given]
+    return [i % len(args) for i in positions]
 
 
-def replaced(args: tuple[Any, ...], at: list[int], values: list[Any]) -> list[Any]:
-    made = list(args)
-    for i, v in zip(at, values):
-        made[i] = v
-    return made
+def replace_at(args: tuple[Any, ...], positions: list[int], values: list[Any]) -> list[Any]:
+    arguments = list(args)
+    for i, v in zip(positions, values):
+        arguments[i] = v
+    return arguments
 
 
-def apart(where: str, made: Any, has_aux: bool) -> tuple[Any, Any]:
-    """(output, aux) of what the function returned."""
+def split_aux(where: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+    """(output, aux) from the function's result."""
     if not has_aux:
-        return made, None
-    if not isinstance(made, tuple) or len(made) != 2:
+        return result, None
+    if not isinstance(result, tuple) or len(result) != 2:
         raise RuntimeError(f"{where}: with has_aux=True the function must return (output, aux)")
-    return made
+    return result
 
 
-def freed(trial: Trial, tree: Any) -> Any:
-    """aux for the caller: its tensors without our graph."""
-    leaves, rebuild = flat(tree)
-    return rebuild([trial.shown(x) if isinstance(x, native.TensorBase) else x for x in leaves])
+def detach_aux(call: DifferentiatedCall, tree: Any) -> Any:
+    """aux for the caller, with its tensors detached."""
+    leaves, rebuild = flatten(tree)
+    return rebuild([call.as_result(x) if isinstance(x, native.TensorBase) else x for x in leaves])
 
 
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """A function that gives (gradient, value), or (gradient, (value, aux)).
+    """A function that returns (gradient, value), or (gradient, (value, aux)).
 
     Args: as `grad`.
     """
 
     @functools.wraps(func)
-    def run(*args: Any, **named: Any) -> Any:
-        at = chosen("grad", argnums, args)
-        with inside():
-            trial = Trial("grad", [args[i] for i in at])
-            made = func(*replaced(args, at, trial.trees()), **named)
-            output, aux = apart("grad", made, has_aux)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        positions = argument_positions("grad", argnums, args)
+        with differentiating():
+            call = DifferentiatedCall("grad", [args[i] for i in positions])
+            returned = func(*replace_at(args, positions, call.arguments()), **kwargs)
+            output, aux = split_aux("grad", returned, has_aux)
             if not isinstance(output, native.TensorBase):
                 raise RuntimeError(
                     "grad: Expected f(*args) to return a single tensor, got "
@@ -197,33 +201,34 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
                 )
             if value.dtype.kind == "c":
                 raise RuntimeError("grad: Expected f(*args) to return a real tensor, got complex")
-            plain = spread(value, trial.stack)
-            trial.finish(plain)
-            one = native.wrap(np.ones(tuple(plain.shape), plain.dtype))
-            found = [unstack(g, trial.stack) for g in trial.pulled(plain, one)]
-        slopes = trial.nested(found)
-        result = slopes[0] if isinstance(argnums, int) else tuple(slopes)
-        value = unstack(trial.shown(plain), trial.stack)
-        return result, ((value, freed(trial, aux)) if has_aux else value)
+            output_value = unwrap_levels(value, call.levels)
+            call.check_outer_graph(output_value)
+            one = native.wrap(np.ones(tuple(output_value.shape), output_value.dtype))
+            gradients = [wrap_levels(g, call.levels) for g in call.vjp(output_value, one)]
+        nested = call.unflatten(gradients)
+        result = nested[0] if isinstance(argnums, int) else tuple(nested)
+        value = wrap_levels(call.as_result(output_value), call.levels)
+        return result, ((value, detach_aux(call, aux)) if has_aux else value)
 
     return run
 
 
 def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """A function that gives the gradient of `func` at its arguments.
+    """A function that returns the gradient of `func` at its arguments.
 
     Args:
-        func: returns a tensor of no dimensions; with has_aux a pair of it and anything else.
-        argnums: which arguments, a number or several; each is a tensor, or nested lists, tuples and
-            dictionaries of tensors.
-        has_aux: also give what the function returned besides.
+        func: returns a 0-d tensor; with has_aux a pair of it and anything else.
+        argnums: the positions of the arguments, one or several; each is a tensor, or nested lists,
+            tuples and dictionaries of tensors.
+        has_aux: also return the function's second result.
 
     Returns:
-        A function of the same arguments: the gradient, nested as the argument; for several argnums
-        a tuple; with has_aux (gradient, aux).
+        A function of the same arguments that returns the gradient, nested as the argument; for
+        several argnums a tuple; with has_aux (gradient, aux).
 
     Raises:
-        RuntimeError: the result has dimensions, an argument is no tensor of real numbers.
+        RuntimeError: the result has dimensions or is complex, or an argument is not a
+            floating-point or complex tensor.
 
     Example:
         >>> import shmtensor as st
@@ -233,88 +238,86 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
     both = grad_and_value(func, argnums, has_aux)
 
     @functools.wraps(func)
-    def run(*args: Any, **named: Any) -> Any:
-        slope, value = both(*args, **named)
-        return (slope, value[1]) if has_aux else slope
+    def run(*args: Any, **kwargs: Any) -> Any:
+        gradient, value = both(*args, **kwargs)
+        return (gradient, value[1]) if has_aux else gradient
 
     return run
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """(output, pull): the result, and a function from cotangents to gradients of all primals.
+    """(output, pull): the result, and a function from cotangents to the gradients of all primals.
 
     Args:
-        func: takes tensors, or nested containers, returns the same.
+        func: takes and returns tensors, or nested containers of them.
         has_aux: the function returns (output, aux); aux comes third.
 
     Returns:
-        pull takes one argument nested as the output, and gives a tuple with an entry per primal (of
-        a single primal, too). It may be called again and again.
+        pull takes one argument, nested as the output, and returns a tuple with an entry per primal,
+        also for a single primal. It may be called several times.
     """
     if not primals:
         raise RuntimeError("vjp: at least one input is needed")
-    with inside():
-        trial = Trial("vjp", list(primals))
-        output, aux = apart("vjp", func(*trial.trees()), has_aux)
-        leaves, rebuild = flat(output)
+    with differentiating():
+        call = DifferentiatedCall("vjp", list(primals))
+        output, aux = split_aux("vjp", func(*call.arguments()), has_aux)
+        leaves, rebuild = flatten(output)
         for y in leaves:
             if not isinstance(y, native.TensorBase):
                 raise RuntimeError(f"vjp: the function must return tensors: {type(y).__name__}")
-        plain = [spread(y, trial.stack) for y in leaves]
-        for y in plain:
-            trial.finish(y)
+        outputs = [unwrap_levels(y, call.levels) for y in leaves]
+        for y in outputs:
+            call.check_outer_graph(y)
 
     def pull(cotangents: Any) -> Any:
-        given, _ = flat(cotangents)
-        if len(given) != len(plain):
-            raise RuntimeError(
-                f"vjp: as many cotangents as outputs are needed: {len(given)}, {len(plain)}"
-            )
-        total: list[Any] = [None] * len(trial.plain)
-        with inside():
-            for g, y in zip(given, plain):
-                if isinstance(g, Batched) and g.level not in trial.stack:
-                    raise NoRule("a cotangent of a vmap that is inside")
-                wide = spread(g, trial.stack)
-                if tuple(wide.shape) != tuple(y.shape):
+        grads, _ = flatten(cotangents)
+        if len(grads) != len(outputs):
+            raise RuntimeError(f"vjp: {len(grads)} cotangents for {len(outputs)} outputs")
+        total: list[Any] = [None] * len(call.inputs)
+        with differentiating():
+            for g, y in zip(grads, outputs):
+                if isinstance(g, Batched) and g.level not in call.levels:
+                    raise NoBatchingRule("a cotangent of an inner vmap")
+                grad_output = unwrap_levels(g, call.levels)
+                if tuple(grad_output.shape) != tuple(y.shape):
                     raise RuntimeError(
                         "vjp: the cotangent has another shape than the output: "
-                        f"{tuple(wide.shape)}, {tuple(y.shape)}"
+                        f"{tuple(grad_output.shape)}, {tuple(y.shape)}"
                     )
-                trial.tracked = trial.tracked or wide.requires_grad
-                found = trial.pulled(y, wide)
-                total = [p if t is None else t + p for t, p in zip(total, found)]
-        made = trial.nested([unstack(g, trial.stack) for g in total])
-        return tuple(made)
+                call.in_outer_graph = call.in_outer_graph or grad_output.requires_grad
+                gradients = call.vjp(y, grad_output)
+                total = [p if t is None else t + p for t, p in zip(total, gradients)]
+        nested = call.unflatten([wrap_levels(g, call.levels) for g in total])
+        return tuple(nested)
 
-    result = rebuild([unstack(trial.shown(y), trial.stack) for y in plain])
-    return (result, pull, freed(trial, aux)) if has_aux else (result, pull)
+    result = rebuild([wrap_levels(call.as_result(y), call.levels) for y in outputs])
+    return (result, pull, detach_aux(call, aux)) if has_aux else (result, pull)
 
 
-def pushes(trial: Trial, plain: list[Any]) -> Callable[[list[Any]], list[Any]]:
-    """Tangents of the inputs to tangents of the outputs: the pullback is linear in its cotangent,
-    and its own pullback by that is the Jacobian.
+def jvp_function(call: DifferentiatedCall, plain: list[Any]) -> Callable[[list[Any]], list[Any]]:
+    """A function from tangents of the inputs to tangents of the outputs: the pullback is linear in
+    its cotangent, and its own pullback by that is the Jacobian.
     """
-    pulled = []
+    vjps = []
     for y in plain:
         u = zeros(y).requires_grad_()
-        gs: Any = [None] * len(trial.plain)
+        gs: Any = [None] * len(call.inputs)
         if y.requires_grad:
-            gs = pulled_by(u, y, trial.plain)
-        pulled.append((u, gs))
+            gs = vjp_for_forward_mode(u, y, call.inputs)
+        vjps.append((u, gs))
 
     def push(tangents: list[Any]) -> list[Any]:
-        made = []
-        for (u, gs), y in zip(pulled, plain):
-            used = [(g, t) for g, t in zip(gs, tangents) if g is not None and g.requires_grad]
+        results = []
+        for (u, gs), y in zip(vjps, plain):
+            pairs = [(g, t) for g, t in zip(gs, tangents) if g is not None and g.requires_grad]
             g = None
-            if used:
-                tracked = trial.tracked or any(t.requires_grad for _, t in used)
+            if pairs:
+                tracked = call.in_outer_graph or any(t.requires_grad for _, t in pairs)
                 (g,) = gradients_of(
-                    [g for g, _ in used], u, [t for _, t in used], True, tracked, True
+                    [g for g, _ in pairs], u, [t for _, t in pairs], True, tracked, True
                 )
-            made.append(zeros(y) if g is None else g)
-        return made
+            results.append(zeros(y) if g is None else g)
+        return results
 
     return push
 
@@ -329,21 +332,21 @@ def jvp(func: Function, primals: Any, tangents: Any, *, has_aux: bool = False) -
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, (tuple, list)) or not value:
             raise RuntimeError(f"jvp: {name} must be a tuple that is not empty: {value!r}")
-    with inside():
-        trial = Trial("jvp", list(primals))
-        given = flat(list(tangents))[0]
-        wide = [spread(t, trial.stack) for t in given]
-        if [tuple(t.shape) for t in wide] != [tuple(x.shape) for x in trial.plain]:
+    with differentiating():
+        call = DifferentiatedCall("jvp", list(primals))
+        tangent_leaves = flatten(list(tangents))[0]
+        unwrapped = [unwrap_levels(t, call.levels) for t in tangent_leaves]
+        if [tuple(t.shape) for t in unwrapped] != [tuple(x.shape) for x in call.inputs]:
             raise RuntimeError(
                 "jvp: primals and tangents must have the same shapes: "
-                f"{[tuple(x.shape) for x in trial.plain]}, {[tuple(t.shape) for t in wide]}"
+                f"{[tuple(x.shape) for x in call.inputs]}, {[tuple(t.shape) for t in unwrapped]}"
             )
-        output, aux = apart("jvp", func(*trial.trees()), has_aux)
-        leaves, rebuild = flat(output)
-        plain = [spread(y, trial.stack) for y in leaves]
-        for y in plain:
-            trial.finish(y)
-        made = pushes(trial, plain)(wide)
-        slope = rebuild([unstack(trial.shown(t), trial.stack) for t in made])
-    result = rebuild([unstack(trial.shown(y), trial.stack) for y in plain])
-    return (result, slope, freed(trial, aux)) if has_aux else (result, slope)
+        output, aux = split_aux("jvp", func(*call.arguments()), has_aux)
+        leaves, rebuild = flatten(output)
+        outputs = [unwrap_levels(y, call.levels) for y in leaves]
+        for y in outputs:
+            call.check_outer_graph(y)
+        output_tangents = jvp_function(call, outputs)(unwrapped)
+        tangent = rebuild([wrap_levels(call.as_result(t), call.levels) for t in output_tangents])
+    result = rebuild([wrap_levels(call.as_result(y), call.levels) for y in outputs])
+    return (result, tangent, detach_aux(call, aux)) if has_aux else (result, tangent)

@@ -12,86 +12,95 @@ import numpy as np
 
 from .. import native
 from ..autograd import table
-from .batched_tensor import spread, unstack
-from .grad_vjp_jvp import Argnums, Trial, apart, chosen, freed, inside, jvp, pushes, replaced, zeros
-from .pytree import flat
+from .batched_tensor import unwrap_levels, wrap_levels
+from .grad_vjp_jvp import (
+    Argnums,
+    DifferentiatedCall,
+    argument_positions,
+    detach_aux,
+    differentiating,
+    jvp,
+    jvp_function,
+    replace_at,
+    split_aux,
+    zeros,
+)
+from .pytree import flatten
 
 __all__ = ["hessian", "jacfwd", "jacrev", "linearize"]
 
 Function = Callable[..., Any]
 
 
-def unit(trial: Trial, like: Any, place: int) -> Any:
-    """For every example zeros with a one at an element."""
-    n = len(trial.stack)
+def unit(call: DifferentiatedCall, like: Any, index: int) -> Any:
+    """Zeros with a one at a flat index, for every example."""
+    n = len(call.levels)
     array = np.zeros(tuple(like.shape), like.dtype)
-    array.reshape(*like.shape[:n], -1)[..., place] = 1
+    array.reshape(*like.shape[:n], -1)[..., index] = 1
     return native.wrap(array)
 
 
-def elements(trial: Trial, x: Any) -> int:
-    """How many elements one example has."""
-    return int(np.prod(x.shape[len(trial.stack) :], dtype=np.int64))
+def elements(call: DifferentiatedCall, x: Any) -> int:
+    """The number of elements of one example."""
+    return int(np.prod(x.shape[len(call.levels) :], dtype=np.int64))
 
 
 def jacobian(func: Function, argnums: Argnums, has_aux: bool, forward: bool) -> Function:
-    """jacrev and jacfwd."""
+    """Implements jacrev and jacfwd."""
     where = "jacfwd" if forward else "jacrev"
 
     @functools.wraps(func)
-    def run(*args: Any, **named: Any) -> Any:
-        at = chosen(where, argnums, args)
-        with inside():
-            trial = Trial(where, [args[i] for i in at])
-            made = func(*replaced(args, at, trial.trees()), **named)
-            output, aux = apart(where, made, has_aux)
-            leaves, rebuild = flat(output)
-            plain = [spread(y, trial.stack) for y in leaves]
-            for y in plain:
-                trial.finish(y)
-            blocks = (columns if forward else rows)(trial, plain)
-            found = []
-            for y, row in zip(plain, blocks):
-                shape = tuple(y.shape[len(trial.stack) :])
-                made_row = []
-                for x, block in zip(trial.plain, row):
-                    own = tuple(x.shape[len(trial.stack) :])
-                    parts = [unstack(trial.shown(b), trial.stack) for b in block]
+    def run(*args: Any, **kwargs: Any) -> Any:
+        positions = argument_positions(where, argnums, args)
+        with differentiating():
+            call = DifferentiatedCall(where, [args[i] for i in positions])
+            returned = func(*replace_at(args, positions, call.arguments()), **kwargs)
+            output, aux = split_aux(where, returned, has_aux)
+            leaves, rebuild = flatten(output)
+            outputs = [unwrap_levels(y, call.levels) for y in leaves]
+            for y in outputs:
+                call.check_outer_graph(y)
+            blocks = (columns if forward else rows)(call, outputs)
+            results = []
+            for y, row in zip(outputs, blocks):
+                shape = tuple(y.shape[len(call.levels) :])
+                jacobians = []
+                for x, block in zip(call.inputs, row):
+                    input_shape = tuple(x.shape[len(call.levels) :])
+                    parts = [wrap_levels(call.as_result(b), call.levels) for b in block]
                     if not parts:
-                        empty = native.wrap(np.zeros(shape + own, x.dtype))
-                        made_row.append(empty)
+                        empty = native.wrap(np.zeros(shape + input_shape, x.dtype))
+                        jacobians.append(empty)
                         continue
-                    whole = table.stack(parts, -1 if forward else 0)
-                    made_row.append(table.reshape(whole, (*shape, *own)))
-                nested = trial.nested(made_row)
-                found.append(nested[0] if isinstance(argnums, int) else tuple(nested))
-        result = rebuild(found)
-        return (result, freed(trial, aux)) if has_aux else result
+                    stacked = table.stack(parts, -1 if forward else 0)
+                    jacobians.append(table.reshape(stacked, (*shape, *input_shape)))
+                nested = call.unflatten(jacobians)
+                results.append(nested[0] if isinstance(argnums, int) else tuple(nested))
+        result = rebuild(results)
+        return (result, detach_aux(call, aux)) if has_aux else result
 
     return run
 
 
-def rows(trial: Trial, plain: list[Any]) -> list[list[list[Any]]]:
+def rows(call: DifferentiatedCall, outputs: list[Any]) -> list[list[list[Any]]]:
     """For each output and input, the gradients of each element of the output."""
     blocks = []
-    for y in plain:
-        per_input: list[list[Any]] = [[] for _ in trial.plain]
-        for i in range(elements(trial, y)):
-            for parts, g in zip(per_input, trial.pulled(y, unit(trial, y, i))):
+    for y in outputs:
+        per_input: list[list[Any]] = [[] for _ in call.inputs]
+        for i in range(elements(call, y)):
+            for parts, g in zip(per_input, call.vjp(y, unit(call, y, i))):
                 parts.append(g)
         blocks.append(per_input)
     return blocks
 
 
-def columns(trial: Trial, plain: list[Any]) -> list[list[list[Any]]]:
+def columns(call: DifferentiatedCall, outputs: list[Any]) -> list[list[list[Any]]]:
     """For each output and input, the derivatives by each element of the input."""
-    push = pushes(trial, plain)
-    blocks: list[list[list[Any]]] = [[[] for _ in trial.plain] for _ in plain]
-    for k, x in enumerate(trial.plain):
-        for i in range(elements(trial, x)):
-            tangents = [
-                unit(trial, t, i) if j == k else zeros(t) for j, t in enumerate(trial.plain)
-            ]
+    push = jvp_function(call, outputs)
+    blocks: list[list[list[Any]]] = [[[] for _ in call.inputs] for _ in outputs]
+    for k, x in enumerate(call.inputs):
+        for i in range(elements(call, x)):
+            tangents = [unit(call, t, i) if j == k else zeros(t) for j, t in enumerate(call.inputs)]
             for row, d in zip(blocks, push(tangents)):
                 row[k].append(d)
     return blocks
@@ -105,15 +114,15 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:
-    """A function that gives the Jacobian of `func`, a pullback per element of the outputs.
+    """A function that returns the Jacobian of `func`, a pullback per element of the outputs.
 
     Args:
         argnums, has_aux: as `grad`.
-        chunk_size: accepted; pullbacks run one by one anyway.
+        chunk_size: ignored; pullbacks run one by one.
 
     Returns:
-        A function of the same arguments: (*output, *input), nested as the outputs, and in them as
-        the inputs.
+        A function of the same arguments that returns tensors of shape (*output, *input), nested as
+        the outputs, and inside them as the inputs.
     """
     return jacobian(func, argnums, has_aux, False)
 
@@ -121,7 +130,7 @@ def jacrev(
 def jacfwd(
     func: Function, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Function:
-    """A function that gives the Jacobian of `func`, a push forward per element of the inputs.
+    """A function that returns the Jacobian of `func`, a push forward per element of the inputs.
 
     Args and Returns: as `jacrev`.
     """
@@ -129,20 +138,21 @@ def jacfwd(
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
-    """A function that gives the second derivatives of `func`: `jacfwd` of `jacrev`."""
+    """A function that returns the second derivatives of `func`: `jacfwd` of `jacrev`."""
     return jacfwd(jacrev(func, argnums), argnums)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """(output, push): the function's result, and its derivative there as a linear function.
 
-    `push(*tangents)` is `jvp(func, primals, tangents)[1]`: the function runs again in each call.
+    `push(*tangents)` is `jvp(func, primals, tangents)[1]`, and runs the function again in each
+    call.
 
     Args:
         primals: tensors, or nested containers of them.
 
     Raises:
-        RuntimeError: in push: other shapes than the primals'.
+        RuntimeError: in push: the tangents' shapes are not the primals'.
     """
 
     def push(*tangents: Any) -> Any:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor import native
-from shmtensor.tensor import Tensor, remade
+from shmtensor.tensor import Tensor, make_tensor
 
 from . import sharedctypes
 from .picklable import extra_reductions, is_main_importable
@@ -81,7 +81,7 @@ class _Blocks:
     def reduce(self, obj: Any, cls: type) -> Any:
         """The reduction of what this module knows, or NotImplemented."""
         if cls is Tensor:
-            if obj.node is None and obj.leaf is None and obj.base is None:
+            if obj.node is None and obj.accumulate_grad is None and obj.base is None:
                 return rebuild_plain, self.array(obj.array)
             return rebuild_tensor, (cls, *self.tensor(obj))
         if cls is np.ndarray:
@@ -208,7 +208,7 @@ def restore_tensor(
     cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any
 ) -> Tensor:
     """A leaf tensor of the class, with its gradient and attributes."""
-    tensor = remade(cls, array, requires_grad, grad)
+    tensor = make_tensor(cls, array, requires_grad, grad)
     if state is not None:
         tensor.__dict__.update(state)
     return tensor

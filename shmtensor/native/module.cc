@@ -36,7 +36,7 @@ PyObject* raise(const char* name, const char* format, ...) {
 // The array of a tensor without history, gradient or hooks, borrowed; else null.
 static PyObject* plain_array(PyObject* object) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
-  return tensor->node == Py_None && tensor->leaf == Py_None ? tensor->array : nullptr;
+  return tensor->node == Py_None && tensor->accumulate_grad == Py_None ? tensor->array : nullptr;
 }
 
 }  // namespace shmtensor

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from ..autograd.dispatch import torch_function
 from ..functions import empty
 from ..tensor import Tensor
-from ..tensor.register_pickling import enter, reduce_tensor
+from ..tensor.register_pickling import reduce_tensor, register_class
 
 __all__ = [
     "Buffer",
@@ -49,7 +49,7 @@ class Parameter(Tensor):
             )
         self = Tensor.__new__(cls)
         self.array = data.array
-        self.node = self.version = self.base = self.leaf = None
+        self.node = self.version = self.base = self.accumulate_grad = None
         if requires_grad:
             self.requires_grad_(True)
         return self
@@ -81,7 +81,7 @@ class Buffer(Tensor):
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Buffer:
         self = Tensor.__new__(cls)
         self.array = (Tensor([]) if data is None else data).array
-        self.node = self.version = self.base = self.leaf = None
+        self.node = self.version = self.base = self.accumulate_grad = None
         self.persistent = persistent
         return self
 
@@ -155,7 +155,7 @@ class UninitializedTensorMixin:
     ) -> Any:
         if func.__name__ not in _ALLOWED:
             _refuse(func.__name__, cls)
-        with torch_function.off():
+        with torch_function.disabled():
             return func(*args, **(kwargs or {}))
 
     def __repr__(self) -> str:
@@ -257,4 +257,4 @@ class UninitializedBuffer(UninitializedTensorMixin, Buffer):
         return remake, (*parts, self.persistent)
 
 
-enter(Parameter, reduce_tensor)
+register_class(Parameter, reduce_tensor)

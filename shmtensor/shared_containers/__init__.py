@@ -4,12 +4,12 @@ Built once, packed into few blocks of shared memory, read without touching them:
 is written, so no page is copied after a fork (docs/shared-data.md).
 """
 
-from ..tensor.register_pickling import enter
+from ..tensor.register_pickling import register_class
 from .packing import reduce_for_stdlib
 from .shared_dict import SharedDict
 from .shared_list import SharedList
 
 __all__ = ["SharedDict", "SharedList"]
 
-enter(SharedList, reduce_for_stdlib)
-enter(SharedDict, reduce_for_stdlib)
+register_class(SharedList, reduce_for_stdlib)
+register_class(SharedDict, reduce_for_stdlib)

@@ -1,4 +1,4 @@
-"""What NumPy and the array API standard ask of a tensor, where it is more than a line."""
+"""Tensor's longer methods for NumPy and the array API standard."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
 
 __all__ = ["array_namespace", "needs_detach", "needs_float", "set_array_namespace"]
 
-load_namespace: Callable[[], Any]  # gives `shmtensor.array_api`, which stands above this file
+load_namespace: Callable[[], Any]  # returns `shmtensor.array_api`, which is in a higher layer
 
 
 def set_array_namespace(load: Callable[[], Any]) -> None:
-    """Says how the namespace of the array API standard is imported, when it is first asked for."""
+    """Sets the function that imports the namespace of the array API standard on first use."""
     global load_namespace
     load_namespace = load
 
@@ -24,7 +24,7 @@ def array_namespace(api_version: str | None) -> Any:
     namespace = load_namespace()
     if api_version not in (None, "2021.12", "2022.12", namespace.__array_api_version__):
         raise ValueError(
-            f"__array_namespace__: version {api_version} is not there, "
+            f"__array_namespace__: version {api_version} is not supported, "
             f"{namespace.__array_api_version__} is"
         )
     return namespace

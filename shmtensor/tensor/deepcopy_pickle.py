@@ -1,4 +1,4 @@
-"""Copies of a tensor as Python makes them: deepcopy, pickle."""
+"""Copies of a tensor by deepcopy and pickle."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .grad_attributes import node_name
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["deepcopy", "rebuilt", "reduce", "remade"]
+__all__ = ["deepcopy", "make_tensor", "rebuilt", "reduce"]
 
 
 def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
-    """A leaf's copy, with a `.grad` of its own. Copies: one, of all the memory that the tensor is a
+    """A copy of a leaf, with its own `.grad`. Copies: one, of all the memory that the tensor is a
     view of.
     """
     if not tensor.is_leaf:
@@ -32,51 +32,52 @@ def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     if id(tensor) in memo:
         return memo[id(tensor)]  # type: ignore[no-any-return]
     cls: Any = type(tensor)
-    made = remade(cls, copied_memory(tensor, memo), tensor.requires_grad, None)
-    memo[id(tensor)] = made
-    if named := getattr(tensor, "__dict__", None):
-        made.__dict__.update(copy.deepcopy(named, memo))
+    result = make_tensor(cls, copy_memory(tensor, memo), tensor.requires_grad, None)
+    memo[id(tensor)] = result
+    if attributes := getattr(tensor, "__dict__", None):
+        result.__dict__.update(copy.deepcopy(attributes, memo))
     if tensor.grad is not None:
-        made.leaf = made.leaf or AccumulateGrad(made)
-        made.leaf.grad = tensor.grad.__deepcopy__(memo)
-    return made
+        result.accumulate_grad = result.accumulate_grad or AccumulateGrad(result)
+        result.accumulate_grad.grad = tensor.grad.__deepcopy__(memo)
+    return result
 
 
-def copied_memory(tensor: Tensor, memo: dict[Any, Any]) -> Any:
-    """A copy of a tensor's array. Tensors of one deepcopy that share memory share the copy, for the
-    memory is copied whole.
+def copy_memory(tensor: Tensor, memo: dict[Any, Any]) -> Any:
+    """A copy of a tensor's array. The whole memory is copied, so tensors of one deepcopy that share
+    memory share the copy.
     """
-    owner = whole(tensor)
+    owner = full_memory(tensor)
     if owner is None:
         return native.call(np.array, tensor.array)
     key = ("memory", id(owner))
     if key not in memo:
-        memo[key] = native.call(np.array, owner), owner  # which has to stay as long as its id
-    made = memo[key][0]
-    return made if tensor.array is owner else part_of(made, *place_in(tensor, owner))
+        memo[key] = native.call(np.array, owner), owner  # the owner must outlive its id
+    copied = memo[key][0]
+    return copied if tensor.array is owner else view_at(copied, *view_arguments(tensor, owner))
 
 
-def whole(tensor: Tensor) -> Any:
-    """The array of all the memory that a tensor is a view of; None if the tensor is to be copied
-    alone: a parameter leaves the flat block that it lies in with others, and a part of a file
-    its mapping.
+def full_memory(tensor: Tensor) -> Any:
+    """The array of all the memory that a tensor is a view of; None if the tensor is copied alone: a
+    parameter in a flat block with others, or a part of a mapped file.
     """
     owner = owner_of(tensor.array)
-    plain = owner.flags.c_contiguous or owner.flags.f_contiguous
-    mapped = isinstance(owner.base, mmap.mmap)
-    home = tensor.leaf is not None and tensor.leaf.grad_buffer is not None
-    return owner if plain and not mapped and not home else None
+    is_dense = owner.flags.c_contiguous or owner.flags.f_contiguous
+    is_mapped = isinstance(owner.base, mmap.mmap)
+    has_grad_buffer = (
+        tensor.accumulate_grad is not None and tensor.accumulate_grad.grad_buffer is not None
+    )
+    return owner if is_dense and not is_mapped and not has_grad_buffer else None
 
 
-def place_in(tensor: Tensor, owner: Any) -> tuple[Any, ...]:
-    """The arguments of `part_of` that give a tensor's array."""
+def view_arguments(tensor: Tensor, owner: Any) -> tuple[Any, ...]:
+    """The arguments of `view_at` for a tensor's array."""
     array = tensor.array
     start = array.ctypes.data - owner.ctypes.data if array.size else 0
     return array.shape, array.dtype, start, array.strides
 
 
 def reduce(tensor: Tensor) -> Any:
-    """What pickle calls to make a tensor anew, and with what."""
+    """The function and arguments with which pickle rebuilds a tensor."""
     if not tensor.is_leaf:
         raise RuntimeError(
             "pickle: cannot send or store a tensor that requires grad and is not a leaf, "
@@ -84,45 +85,47 @@ def reduce(tensor: Tensor) -> Any:
             f"{node_name(tensor)}, use detach()"
         )
     grad = tensor.grad.array if isinstance(tensor.grad, native.TensorBase) else tensor.grad
-    owner = whole(tensor)
+    owner = full_memory(tensor)
     if owner is None:
-        owner = dense(tensor.array)
-    parts: tuple[Any, ...] = (type(tensor), owner, tensor.requires_grad, grad)
-    if owner is not tensor.array:  # pickle knows the owner again where another tensor names it
-        parts += (place_in(tensor, owner),)
-    # A subclass's own attributes are the third part, which pickle puts back by itself.
-    return rebuilt, parts, getattr(tensor, "__dict__", None) or None
+        owner = flatten_if_dense(tensor.array)
+    arguments: tuple[Any, ...] = (type(tensor), owner, tensor.requires_grad, grad)
+    if owner is not tensor.array:  # pickle stores an owner once for several tensors
+        arguments += (view_arguments(tensor, owner),)
+    # The third item is the state, a subclass's own attributes, which pickle restores.
+    return rebuilt, arguments, getattr(tensor, "__dict__", None) or None
 
 
-def dense(array: Any) -> Any:
-    """The elements in the order of memory if they leave no gaps (channels last): a 1-d view; else
-    the array itself, which pickle packs.
+def flatten_if_dense(array: Any) -> Any:
+    """A 1-d view in the order of memory if the elements leave no gaps (channels last); else the
+    array itself, which pickle makes contiguous.
     """
     order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
-    turned = array.transpose(order)
-    return turned.reshape(-1) if turned.flags.c_contiguous else array
+    permuted = array.transpose(order)
+    return permuted.reshape(-1) if permuted.flags.c_contiguous else array
 
 
-def part_of(
+def view_at(
     owner: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]
 ) -> Any:
-    """A view of an array's memory, beginning at byte `start`. Copies: none."""
+    """A view of an array's memory, from byte `start` on. Copies: none."""
     flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1).view(np.uint8)
-    part = np.ndarray(shape, dtype, flat, start, strides)
-    if any(n > 1 and not step for n, step in zip(shape, strides)):  # stretched: as `expand` has it
-        part.flags.writeable = False
-    return part
+    view = np.ndarray(shape, dtype, flat, start, strides)
+    if any(n > 1 and not step for n, step in zip(shape, strides)):  # read-only, as from `expand`
+        view.flags.writeable = False
+    return view
 
 
-def remade(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Tensor:
-    """A tensor of a class over an array; the class's own `__new__` may want more than we have."""
-    made: Tensor = native.TensorBase.__new__(cls)
-    made.array = array
+def make_tensor(cls: type[Tensor], array: Any, requires_grad: Any, grad: Any) -> Tensor:
+    """A tensor of a class over an array, without the class's own `__new__`, which may need other
+    arguments.
+    """
+    tensor: Tensor = native.TensorBase.__new__(cls)
+    tensor.array = array
     if requires_grad:
-        made.requires_grad_()
+        tensor.requires_grad_()
     if grad is not None:
-        made.grad = grad
-    return made
+        tensor.grad = grad
+    return tensor
 
 
 def rebuilt(
@@ -131,11 +134,11 @@ def rebuilt(
     """A tensor from its pickle.
 
     Args:
-        place: where it lies in `array`: the arguments of `part_of`; None: all of it.
+        place: the arguments of `view_at` in `array`; None: all of it.
     """
-    own = as_canonical(array if place is None else part_of(array, *place))
-    made = remade(cls, own, requires_grad, None)
+    array = as_canonical(array if place is None else view_at(array, *place))
+    tensor = make_tensor(cls, array, requires_grad, None)
     if grad is not None:
         is_dense = isinstance(grad, np.ndarray)
-        made.grad = native.wrap(as_canonical(grad)) if is_dense else grad
-    return made
+        tensor.grad = native.wrap(as_canonical(grad)) if is_dense else grad
+    return tensor

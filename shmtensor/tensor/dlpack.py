@@ -20,56 +20,56 @@ UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any object that speaks DLPack, or of a capsule that such a one
-    gave, which serves once (one older than DLPack 1.0 cannot say that its memory is read-only: it
-    is written to then). Copies: none, unless `copy`.
+    """A tensor over the memory of any object with `__dlpack__`, or of a capsule, which can be used
+    once. A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable.
+    Copies: none, unless `copy`.
     """
     as_device(device)
     if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = Bits(ext_tensor, HOST)
+        ext_tensor = CapsuleHolder(ext_tensor, HOST)
     try:
-        array = np.from_dlpack(asked := Asked(ext_tensor))
-        if asked.old:
-            array = np.asarray(Open(array))
+        array = np.from_dlpack(probe := VersionProbe(ext_tensor))
+        if probe.is_legacy:
+            array = np.asarray(WritableView(array))
     except (BufferError, RuntimeError):
         array = bfloat16_from(ext_tensor)
         if array is None:
             raise
-    made: Tensor = native.wrap(as_canonical(array))
-    return made.clone() if copy else made
+    tensor: Tensor = native.wrap(as_canonical(array))
+    return tensor.clone() if copy else tensor
 
 
-class Asked:
-    """An object that speaks DLPack, and whether it does so as before DLPack 1.0."""
+class VersionProbe:
+    """Wraps an object with `__dlpack__`, and notes whether its capsule is older than DLPack 1.0."""
 
-    old = False
+    is_legacy = False
 
-    def __init__(self, given: Any) -> None:
-        self.given = given
+    def __init__(self, producer: Any) -> None:
+        self.producer = producer
 
-    def __dlpack__(self, **named: Any) -> Any:
-        capsule = self.given.__dlpack__(**named)
-        self.old = '"dltensor"' in repr(capsule)
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        capsule = self.producer.__dlpack__(**kwargs)
+        self.is_legacy = '"dltensor"' in repr(capsule)
         return capsule
 
     def __dlpack_device__(self) -> Any:
-        return self.given.__dlpack_device__()
+        return self.producer.__dlpack_device__()
 
 
-class Open:
-    """Memory that NumPy calls read-only, offered as what can be written to."""
+class WritableView:
+    """Exports an array that NumPy marks as read-only as writable memory."""
 
     def __init__(self, array: np.ndarray[Any, Any]) -> None:
-        offered = dict(array.__array_interface__)
-        offered["data"] = offered["data"][0], False
-        self.array, self.__array_interface__ = array, offered
+        interface = dict(array.__array_interface__)
+        interface["data"] = interface["data"][0], False
+        self.array, self.__array_interface__ = array, interface
 
 
-HOST = (1, 0)  # DLPack's number of the CPU
+HOST = (1, 0)  # DLPack's device of the CPU
 
 
-class Bits:
-    """A capsule as an object, which NumPy asks for: of bfloat16 offered as unsigned integers."""
+class CapsuleHolder:
+    """A capsule as the object that NumPy needs; bfloat16 is retyped as unsigned integers."""
 
     def __init__(self, capsule: Any, device: tuple[int, int]) -> None:
         self.capsule, self.device = capsule, device
@@ -82,21 +82,21 @@ class Bits:
 
 
 def bfloat16_from(ext_tensor: Any) -> Any:
-    """The array over a bfloat16 tensor's memory; None if it is of another dtype."""
+    """An array over a bfloat16 tensor's memory; None for other dtypes."""
     device = ext_tensor.__dlpack_device__()
     try:
         capsule = ext_tensor.__dlpack__(max_version=(1, 0))
-    except TypeError:  # older than the keyword
+    except TypeError:  # the producer is older than the keyword
         capsule = ext_tensor.__dlpack__()
     if not native.retype(capsule, BFLOAT, UNSIGNED):
         return None
-    array = np.from_dlpack(asked := Asked(Bits(capsule, device)))
-    return (np.asarray(Open(array)) if asked.old else array).view(dtypes.bfloat16)
+    array = np.from_dlpack(probe := VersionProbe(CapsuleHolder(capsule, device)))
+    return (np.asarray(WritableView(array)) if probe.is_legacy else array).view(dtypes.bfloat16)
 
 
-def capsule_of(tensor: Tensor, stream: Any, named: dict[str, Any]) -> Any:
+def capsule_of(tensor: Tensor, stream: Any, kwargs: dict[str, Any]) -> Any:
     """A DLPack capsule of a tensor's memory, by the arguments of `__dlpack__`. Copies: none."""
-    if stream is not None and stream != -1:  # -1: no synchronisation is asked for
+    if stream is not None and stream != -1:  # -1: no synchronization
         raise BufferError(f"__dlpack__: stream: None is expected on the CPU: {stream!r}")
     if views_and_inplace.node_of(tensor) is not None:
         raise BufferError(
@@ -104,8 +104,8 @@ def capsule_of(tensor: Tensor, stream: Any, named: dict[str, Any]) -> Any:
             f"{tuple(tensor.shape)}, use tensor.detach()"
         )
     if tensor.array.dtype is not dtypes.bfloat16:
-        return tensor.array.__dlpack__(**named)
-    capsule = tensor.array.view(np.uint16).__dlpack__(**named)
+        return tensor.array.__dlpack__(**kwargs)
+    capsule = tensor.array.view(np.uint16).__dlpack__(**kwargs)
     native.retype(capsule, UNSIGNED, BFLOAT)
     return capsule
 

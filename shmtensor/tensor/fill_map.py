@@ -1,4 +1,4 @@
-"""Writes of one number, or of a Python function's results, over a tensor's elements."""
+"""Writes one number, or a Python function's results, over a tensor's elements."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["fill_", "fill_diagonal_", "write_map"]
 
 
 def fill_(tensor: Tensor, value: Any) -> Tensor:
-    """Writes a number, or a 0-d tensor's, everywhere."""
+    """Writes a number, or that of a 0-d tensor, to all elements."""
     if isinstance(value, native.TensorBase) and value.array.ndim:
         raise RuntimeError(
             f"fill_: only supports 0-dimension value tensor but got tensor of shape "
@@ -26,13 +26,13 @@ def fill_(tensor: Tensor, value: Any) -> Tensor:
         )
     if isinstance(value, (int, float, complex)) and value:
         fits_dtype("fill_", value, tensor.array.dtype)
-    if fits(value, tensor.array.dtype):  # the usual operands, which need no search
+    if fits(value, tensor.array.dtype):  # fast path
         value = native.wrap(np.array(value, tensor.array.dtype))
     return table.copy_(tensor, value)  # type: ignore[no-any-return]
 
 
 def fits(value: Any, dtype: Any) -> bool:
-    """Is it a number that any such dtype can hold, and float64 exactly?"""
+    """Whether any dtype of this kind can hold the number, and float64 exactly."""
     if dtype.kind in "iu":
         return value.__class__ is int and 0 <= value < 128
     if dtype.kind != "f":
@@ -43,7 +43,7 @@ def fits(value: Any, dtype: Any) -> bool:
 
 
 def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
-    """Writes a number on the main diagonal, and on further ones of a high matrix if `wrap`."""
+    """Writes a number on the main diagonal; `wrap` repeats it in a tall matrix."""
     shape = tensor.array.shape
     if len(shape) < 2 or (len(shape) > 2 and len(set(shape)) > 1):
         raise RuntimeError(
@@ -58,8 +58,8 @@ def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
     return tensor.masked_fill_(native.wrap(mask), value)
 
 
-def write_map(function: Callable[..., Any], tensor: Tensor, *others: Tensor) -> Tensor:
-    """Writes `function(x, y, ...)` over each element x of a tensor; y, ... are those of others."""
-    operands = [np.broadcast_to(t.array, tensor.array.shape) for t in (tensor, *others)]
+def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) -> Tensor:
+    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others."""
+    operands = [np.broadcast_to(t.array, tensor.array.shape) for t in (tensor, *tensors)]
     flat = [function(*values) for values in zip(*(a.reshape(-1).tolist() for a in operands))]
     return tensor.copy_(native.wrap(np.array(flat, tensor.dtype).reshape(tensor.array.shape)))

@@ -1,4 +1,4 @@
-"""Tensors from data that is already somewhere: lists, NumPy arrays, DLPack, buffers."""
+"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers."""
 
 from __future__ import annotations
 
@@ -38,46 +38,46 @@ __all__ = [
 ]
 
 
-# Told apart by what they are, not by what NumPy would make of them.
+# Classes whose data keeps its dtype.
 ARRAYS = (native.TensorBase, np.ndarray, np.generic)
 
 
-def without_tensors(read: Any, data: Any) -> Any:
-    """`read(data)`, an array. NumPy reads most tensors in lists by itself, but none that requires a
-    gradient and none of bfloat16; looking for them first would cost more than all the rest.
+def without_tensors(convert: Any, data: Any) -> Any:
+    """`convert(data)`, an array. NumPy converts most tensors in lists, but none that requires grad
+    and none of bfloat16; a search for those first would cost more than the conversion.
     """
     first = data
     while first.__class__ in (list, tuple) and first:
         first = first[0]
     if not isinstance(first, native.TensorBase):
         try:
-            array = read(data)
+            array = convert(data)
         except (RuntimeError, TypeError):
-            return read(as_plain(data))
+            return convert(as_plain(data))
         if array.dtype.kind != "O":
             return array
-    return read(as_plain(data))
+    return convert(as_plain(data))
 
 
-def one_by_one(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.ndarray[Any, Any]:
-    """Whole numbers that NumPy does not convert: below 0 and unsigned they wrap around.
+def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.ndarray[Any, Any]:
+    """Integers that NumPy does not convert: negative numbers wrap around in an unsigned dtype.
 
     Raises:
-        RuntimeError: one does not fit.
+        RuntimeError: a number does not fit.
     """
     try:
-        read = np.array(data, object)
-        flat = [as_element("tensor", v, dtype) for v in read.reshape(-1).tolist()]
+        objects = np.array(data, object)
+        flat = [as_element("tensor", v, dtype) for v in objects.reshape(-1).tolist()]
     except (TypeError, ValueError):
         raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
-    return native.call(np.array, np.reshape(np.array(flat, dtype), read.shape), dtype)  # type: ignore[no-any-return]
+    return native.call(np.array, np.reshape(np.array(flat, dtype), objects.shape), dtype)  # type: ignore[no-any-return]
 
 
-def unreadable(data: Any, array: np.ndarray[Any, Any]) -> Exception:
-    """Why data gave an array of objects."""
+def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
+    """The error for data that gave an array of objects."""
     for value in array.reshape(-1).tolist():
         if isinstance(value, int):
-            return ValueError(f"tensor: overflow, 64 bits are the most: {value}")
+            return ValueError(f"tensor: overflow, the integer has more than 64 bits: {value}")
         if not isinstance(value, (str, bytes)):
             return RuntimeError(
                 f"tensor: could not infer dtype of {type(value).__name__}: {reprlib.repr(data)}"
@@ -89,44 +89,44 @@ LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 
 
-def holds_numbers_alone(data: Any) -> bool:
-    """Whether nested lists hold Python's numbers, and no tensors, arrays or NumPy's numbers."""
-    found = set(map(type, data))
-    while found and found <= LISTS:
+def has_only_numbers(data: Any) -> bool:
+    """Whether nested lists hold only Python's numbers, no tensors, arrays or NumPy scalars."""
+    types = set(map(type, data))
+    while types and types <= LISTS:
         data = list(itertools.chain.from_iterable(data))
-        found = set(map(type, data))
-    return found <= PLAIN
+        types = set(map(type, data))
+    return types <= PLAIN
 
 
-def leaf_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
-    """What the elements of nested lists bring into the common dtype; lists within are walked."""
+def element_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
+    """The dtypes of the elements of nested lists, for promotion."""
     for x in data:
         if x.__class__ in (list, tuple):
-            yield from leaf_dtypes(x)
+            yield from element_dtypes(x)
         elif hasattr(x, "dtype"):
             yield dtypes.as_dtype(x.dtype)
         elif isinstance(x, complex):
             yield dtypes.default_complex()
         else:
-            kinds = {bool: dtypes.bool, int: dtypes.int64}
-            yield kinds.get(x.__class__, dtypes.get_default_dtype())
+            by_class = {bool: dtypes.bool, int: dtypes.int64}
+            yield by_class.get(x.__class__, dtypes.get_default_dtype())
 
 
-def inferred(data: Any, array: Any) -> dtypes.Dtype | None:
-    """The dtype of new data by PyTorch's rules: Python floats are the default dtype; None: what
-    NumPy read, as arrays keep theirs.
+def infer_dtype(data: Any, array: Any) -> dtypes.Dtype | None:
+    """The dtype of new data by PyTorch's rules: Python floats have the default dtype. None: NumPy's
+    dtype, which arrays keep.
     """
     kind = array.dtype.kind
     if kind in "fc":
         if isinstance(data, ARRAYS):
             return None
-        if data.__class__ in LISTS and not holds_numbers_alone(data):
-            return functools.reduce(dtypes.promote_types, leaf_dtypes(data))
+        if data.__class__ in LISTS and not has_only_numbers(data):
+            return functools.reduce(dtypes.promote_types, element_dtypes(data))
         return dtypes.get_default_dtype() if kind == "f" else dtypes.default_complex()
     while data.__class__ in (list, tuple) and data:
         data = data[0]
     if array.dtype == np.uint64 and isinstance(data, int):
-        raise ValueError("overflow: int64 does not hold so large a number, hint: dtype=uint64")
+        raise ValueError("overflow: the number is too large for int64, hint: dtype=uint64")
     return None
 
 
@@ -142,42 +142,42 @@ def tensor(
     memory).
 
     Args:
-        data: anything that NumPy can make an array of.
-        dtype: by default as the data: Python floats become the default dtype, integers int64.
-        requires_grad: record what is computed from it.
+        data: anything that NumPy can convert to an array.
+        dtype: by default that of the data: Python floats have the default dtype, integers int64.
+        requires_grad: whether to record operations on it.
 
     Raises:
-        ValueError: nested lists of differing lengths.
-        TypeError: data that no tensor can hold.
-        RuntimeError: a number that the dtype cannot hold.
+        ValueError: nested lists differ in length.
+        TypeError: no tensor can hold the data.
+        RuntimeError: the dtype cannot hold a number.
     """
     as_device(device)
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    target = None if dtype is None else dtypes.as_dtype(dtype)
     try:
-        if wanted is None:
-            read = without_tensors(np.asarray, data)
-            wanted = inferred(data, read)
-            array = native.call(np.array, read, wanted)
+        if target is None:
+            source = without_tensors(np.asarray, data)
+            target = infer_dtype(data, source)
+            array = native.call(np.array, source, target)
         else:
-            array = without_tensors(lambda plain: native.call(np.array, plain, wanted), data)
+            array = without_tensors(lambda plain: native.call(np.array, plain, target), data)
     except (ValueError, TypeError, OverflowError) as error:
-        if wanted is None or wanted.kind not in "iu":
+        if target is None or target.kind not in "iu":
             raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
-        array = one_by_one(data, wanted, error)
+        array = convert_integers(data, target, error)
     if array.dtype.kind == "O":
-        raise unreadable(data, array)
-    made: Tensor = native.wrap(array if array.dtype is wanted else as_canonical(array))
-    return made.requires_grad_() if requires_grad else made
+        raise explain_objects(data, array)
+    result: Tensor = native.wrap(array if array.dtype is target else as_canonical(array))
+    return result.requires_grad_() if requires_grad else result
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Data as a tensor, without a copy where it is one, or an array, of that dtype. Copies: none or
-    one.
+    """Data as a tensor, without a copy if it is a tensor, or an array, of that dtype. Copies: none
+    or one.
     """
     as_device(device)
     if isinstance(data, native.TensorBase):
-        found: Any = data
-        return found if dtype is None else found.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
+        result: Any = data
+        return result if dtype is None else result.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
@@ -193,49 +193,49 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """A tensor of any object, over its memory where it has some: a tensor, an array, a DLPack
-    capsule, a buffer (bytes, bytearray, memoryview, array.array: read as elements of the dtype); or
-    of numbers in lists. Copies: none or one.
+    """A tensor from an object, over its memory if possible: a tensor, an array, a DLPack capsule, a
+    buffer (bytes, bytearray, memoryview, array.array: as elements of the dtype); or from numbers in
+    lists. Copies: none or one.
 
     Args:
-        dtype: by default the object's; of a buffer the default dtype.
-        copy: True: in any case; False: never.
-        requires_grad: by default as it is; False: without history.
+        dtype: by default the object's; for a buffer the default dtype.
+        copy: True: always; False: never.
+        requires_grad: by default as the object; False: without history.
 
     Raises:
-        ValueError: `copy=False` and a copy is needed. RuntimeError: the same of a NumPy scalar.
+        ValueError: `copy=False`, but a copy is needed. RuntimeError: the same for a NumPy scalar.
     """
     as_device(device)
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    made = over_memory(obj, wanted)
-    if made is None:
+    target = None if dtype is None else dtypes.as_dtype(dtype)
+    result = alias(obj, target)
+    if result is None:
         if copy is False:
             is_scalar = isinstance(obj, np.generic)
             raise (RuntimeError if is_scalar else ValueError)(
                 f"asarray: can't alias {'NumPy scalars' if is_scalar else 'arbitrary sequences'}: "
                 f"{reprlib.repr(obj)}"
             )
-        made = tensor(obj, dtype=wanted)
+        result = tensor(obj, dtype=target)
     else:
-        recorded = made.requires_grad
-        if wanted is not None and made.dtype != wanted:
+        has_history = result.requires_grad
+        if target is not None and result.dtype != target:
             if copy is False:
                 raise ValueError(
-                    f"asarray: can't alias tensor with dtype {made.dtype} into dtype {wanted}: a "
+                    f"asarray: can't alias tensor with dtype {result.dtype} into dtype {target}: a "
                     "copy is needed"
                 )
-            made = made.to(wanted)
+            result = result.to(target)
         elif copy:
-            made = made.clone()
+            result = result.clone()
         if requires_grad is None:
-            requires_grad = recorded
+            requires_grad = has_history
     if requires_grad:
-        return made if made.requires_grad else made.requires_grad_()
-    return made.detach() if made.requires_grad else made
+        return result if result.requires_grad else result.requires_grad_()
+    return result.detach() if result.requires_grad else result
 
 
-def over_memory(obj: Any, dtype: Any) -> Tensor | None:
-    """A tensor over an object's memory, of the dtype for a buffer; None where it has none."""
+def alias(obj: Any, dtype: Any) -> Tensor | None:
+    """A tensor over an object's memory, or None; a buffer gets the dtype."""
     if isinstance(obj, native.TensorBase):
         return obj  # type: ignore[return-value]
     if isinstance(obj, np.ndarray):
@@ -252,7 +252,7 @@ def over_memory(obj: Any, dtype: Any) -> Tensor | None:
 
 
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor over an array's memory; a write to one is seen in the other. Copies: none."""
+    """A tensor that shares an array's memory. Copies: none."""
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
@@ -264,13 +264,13 @@ def frombuffer(
     """A 1-d tensor over an object's buffer. Copies: none.
 
     Raises:
-        ValueError: there are no bytes, or not as many as `count` elements need.
+        ValueError: the buffer is empty, or too small for `count` elements.
     """
     size = memoryview(buffer).nbytes
     if not size or not count:
         raise ValueError(f"frombuffer: nothing to read: a buffer of {size} bytes, count={count}")
-    made: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
-    return made.requires_grad_() if requires_grad else made
+    result: Tensor = native.wrap(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    return result.requires_grad_() if requires_grad else result
 
 
 def from_file(
@@ -287,35 +287,35 @@ def from_file(
     """A 1-d tensor over a mapped file. Copies: none.
 
     Args:
-        shared: writes go to the file, which is made if it is not there; else they stay here.
-        size: how many elements.
+        shared: writes go to the file, which is created if missing; else they are private.
+        size: the number of elements.
         dtype: by default the default dtype.
 
-    Raises: RuntimeError, the file is too short or not there.
+    Raises: RuntimeError, the file is too short or missing.
     """
     as_device(device)
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     try:
-        if not shared and os.path.getsize(filename) < size * wanted.itemsize:
+        if not shared and os.path.getsize(filename) < size * target.itemsize:
             raise ValueError(f"{os.path.getsize(filename)} bytes")
         mode: Any = "c" if not shared else "r+" if os.path.exists(filename) else "w+"
-        array = np.memmap(filename, wanted, mode, 0, (size,)) if size else np.empty(0, wanted)
+        array = np.memmap(filename, target, mode, 0, (size,)) if size else np.empty(0, target)
     except (OSError, ValueError) as error:
         raise RuntimeError(
-            f"from_file: {size} elements of {wanted} cannot be mapped: {filename}: {error}"
+            f"from_file: {size} elements of {target} cannot be mapped: {filename}: {error}"
         ) from None
-    made: Tensor = native.wrap(as_canonical(array))
-    return made.requires_grad_() if requires_grad else made
+    result: Tensor = native.wrap(as_canonical(array))
+    return result.requires_grad_() if requires_grad else result
 
 
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A 0-d tensor of a number, of the default dtype."""
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    """A 0-d tensor of a number, by default of the default dtype."""
+    target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(s, complex):
-        fits_dtype("scalar_tensor", s, wanted)
-    return tensor(s, dtype=wanted, device=device, requires_grad=requires_grad)
+        fits_dtype("scalar_tensor", s, target)
+    return tensor(s, dtype=target, device=device, requires_grad=requires_grad)
 
 
 def is_tensor(obj: Any) -> bool:
@@ -349,7 +349,7 @@ def numel(input: Tensor) -> int:
 
 
 def result_type(tensor1: Any, tensor2: Any) -> dtypes.Dtype:
-    """The dtype that arithmetic on two tensors or numbers gives."""
+    """The result dtype of arithmetic on two tensors or numbers."""
     from ..autograd.dispatch.promote_operands import common_dtype
 
     return common_dtype((tensor1, tensor2))

@@ -1,4 +1,4 @@
-"""Switches that scripts set for PyTorch's sake: what each means here is said with it."""
+"""PyTorch's global settings: each function says what the setting means here."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class State:
 
 
 def get_default_device() -> Device:
-    """Where new tensors are made: the CPU."""
+    """The device of new tensors: the CPU."""
     return CPU
 
 
 def set_default_device(device: Any) -> None:
-    """Where new tensors are to be made.
+    """Sets the device of new tensors.
 
     Raises:
         RuntimeError: there is no such device.
@@ -47,25 +47,25 @@ def set_default_device(device: Any) -> None:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Noted; every op gives the same bits in every run anyway."""
+    """Stores the setting; every op is deterministic anyway."""
     State.deterministic, State.warn_only = bool(mode), bool(warn_only)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """What `use_deterministic_algorithms` has noted."""
+    """The setting of `use_deterministic_algorithms`."""
     return State.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """What `use_deterministic_algorithms` has noted of `warn_only`."""
+    """The setting `warn_only` of `use_deterministic_algorithms`."""
     return State.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """Noted: 0 or "default", 1 or "warn", 2 or "error".
+    """Stores the setting: 0 or "default", 1 or "warn", 2 or "error".
 
     Raises:
-        RuntimeError: none of these.
+        RuntimeError: another value.
     """
     words = ["default", "warn", "error"]
     mode = words.index(debug_mode) if debug_mode in words else debug_mode
@@ -75,12 +75,12 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """What `set_deterministic_debug_mode` has noted, as a number."""
+    """The setting of `set_deterministic_debug_mode`, as a number."""
     return (1 if State.warn_only else 2) if State.deterministic else 0
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Noted; products of float32 are computed in float32 whatever is set.
+    """Stores the setting; products of float32 are always computed in float32.
 
     Raises:
         RuntimeError: not one of highest, high, medium.
@@ -93,12 +93,12 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """What `set_float32_matmul_precision` has noted."""
+    """The setting of `set_float32_matmul_precision`."""
     return State.precision
 
 
 def set_num_interop_threads(n: int) -> None:
-    """Noted; ops run one after another.
+    """Stores the setting; ops run one after another.
 
     Raises:
         RuntimeError: not a positive number.
@@ -109,20 +109,20 @@ def set_num_interop_threads(n: int) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """What `set_num_interop_threads` has noted."""
+    """The setting of `set_num_interop_threads`."""
     return State.interop
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Whether denormal numbers could be made zero: False, they never are."""
+    """Whether denormal numbers are flushed to zero: False, never."""
     return False
 
 
 def set_warn_always(b: bool) -> None:
-    """Noted; a warning is Python's, whose filters decide how often it is shown."""
+    """Stores the setting; Python's filters decide how often a warning is shown."""
     State.warn_always = bool(b)
 
 
 def is_warn_always_enabled() -> bool:
-    """What `set_warn_always` has noted."""
+    """The setting of `set_warn_always`."""
     return State.warn_always

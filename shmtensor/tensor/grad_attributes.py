@@ -1,4 +1,4 @@
-"""What is set of a tensor's place in the graph: `requires_grad`, `grad`, `data`."""
+"""Setters of `requires_grad`, `grad` and `data`."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def start_recording(tensor: Tensor) -> None:
             "requires_grad_: Setting requires_grad=True on inference tensor outside InferenceMode "
             f"is not allowed: shape {tuple(tensor.shape)}, make a clone() first"
         )
-    if tensor.leaf is None:
-        tensor.leaf = AccumulateGrad(tensor)
+    if tensor.accumulate_grad is None:
+        tensor.accumulate_grad = AccumulateGrad(tensor)
     else:
-        tensor.leaf.describe(tensor.array)
-    tensor.node = tensor.leaf
+        tensor.accumulate_grad.describe(tensor.array)
+    tensor.node = tensor.accumulate_grad
 
 
 def stop_recording(tensor: Tensor, node: Any) -> None:
-    """Makes a leaf with that node one that does not require grad. A view made under `no_grad`
-    requires grad as long as its base does.
+    """Makes a leaf with that node stop requiring grad. A view made under `no_grad` requires grad as
+    long as its base does.
     """
     if is_unrecorded(node):
         return
@@ -65,13 +65,13 @@ def set_grad(tensor: Tensor, value: Any) -> None:
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
         )
-    if tensor.leaf is None:
-        tensor.leaf = AccumulateGrad(tensor)
-    tensor.leaf.grad = value
+    if tensor.accumulate_grad is None:
+        tensor.accumulate_grad = AccumulateGrad(tensor)
+    tensor.accumulate_grad.grad = value
 
 
 def set_data(tensor: Tensor, value: Any) -> None:
-    """Makes a tensor one over another one's memory; its history stays. Copies: none."""
+    """Makes a tensor use another one's memory; its history stays. Copies: none."""
     if not isinstance(value, native.TensorBase):
         raise TypeError(f"data: must be a Tensor, not {type(value).__name__}")
     if value.array.dtype.kind not in "fc" and tensor.requires_grad:
@@ -80,15 +80,17 @@ def set_data(tensor: Tensor, value: Any) -> None:
             "floating point or complex dtype"
         )
     array = tensor.array = value.array
-    leaf = tensor.leaf
-    if leaf is not None:
-        leaf.describe(array)
-        home = leaf.grad_buffer
-        if home is not None and (home.dtype is not array.dtype or home.shape != array.shape):
-            leaf.grad_buffer = None
+    accumulate_grad = tensor.accumulate_grad
+    if accumulate_grad is not None:
+        accumulate_grad.describe(array)
+        grad_buffer = accumulate_grad.grad_buffer
+        if grad_buffer is not None and (
+            grad_buffer.dtype is not array.dtype or grad_buffer.shape != array.shape
+        ):
+            accumulate_grad.grad_buffer = None
 
 
 def node_name(tensor: Tensor) -> str:
-    """The name of what computed a tensor."""
+    """The name of the node that computed a tensor."""
     fn = tensor.grad_fn
     return "a leaf" if fn is None else str(fn.name())

@@ -26,14 +26,14 @@ __all__ = [
 
 
 class Typed(type):
-    """The class of the names: calling one makes a plain Tensor of its dtype."""
+    """The metaclass of the old types: calling one makes a plain Tensor of its dtype."""
 
     dtype: Any
 
-    def __call__(cls, *args: Any, **named: Any) -> Any:
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if not args or isinstance(args[0], int):
             return Tensor(*args).to(cls.dtype)
-        return from_data.tensor(args[0], dtype=cls.dtype, **named)
+        return from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
 
     def __instancecheck__(cls, value: Any) -> bool:
         return isinstance(value, Tensor) and value.dtype is cls.dtype
@@ -103,28 +103,28 @@ def set_default_tensor_type(t: Any) -> None:
     """The default dtype by an old name: `FloatTensor`, "shmtensor.DoubleTensor".
 
     Raises:
-        TypeError: a type that is not of floating point.
+        TypeError: not a floating-point type.
     """
     name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
-    found = dtypes.TENSOR_TYPES.get(name)
-    if found is None or found.kind != "f":
+    dtype = dtypes.TENSOR_TYPES.get(name)
+    if dtype is None or dtype.kind != "f":
         raise TypeError(
             f"set_default_tensor_type: only floating-point types are supported: {name}, e.g. "
             "FloatTensor"
         )
-    dtypes.set_default_dtype(found)
+    dtypes.set_default_dtype(dtype)
 
 
 def typename(obj: Any) -> str:
-    """The name of an object's type; of a tensor, the old name of its type."""
+    """The name of an object's type; for a tensor, the old name of its type."""
     if isinstance(obj, Tensor):
         return dtypes.NAMES_OF_TYPES[obj.dtype]
-    own: Any = obj if isinstance(obj, type) else type(obj)
-    name: str = own.__qualname__
-    return name if own.__module__ == "builtins" else f"{own.__module__}.{name}"
+    cls: Any = obj if isinstance(obj, type) else type(obj)
+    name: str = cls.__qualname__
+    return name if cls.__module__ == "builtins" else f"{cls.__module__}.{name}"
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage: what `untyped_storage()` gives."""
-    found = sys.modules.get("shmtensor.storage")  # without it there is none
-    return found is not None and isinstance(obj, found.UntypedStorage)
+    """Whether an object is a storage, as from `untyped_storage()`."""
+    module = sys.modules.get("shmtensor.storage")  # not imported: no storage exists
+    return module is not None and isinstance(obj, module.UntypedStorage)

@@ -1,4 +1,4 @@
-"""`x.new_tensor`: a tensor from data, of another tensor's dtype."""
+"""`x.new_tensor`: a tensor from data, with the dtype of x."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def new_tensor(data: Any, dtype: Any) -> Tensor:
 
 
 def as_plain(data: Any) -> Any:
-    """Data without tensors in it."""
+    """Data with arrays in place of tensors."""
     if isinstance(data, native.TensorBase):
         return data.array
     if isinstance(data, (list, tuple)):

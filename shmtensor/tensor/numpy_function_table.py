@@ -1,8 +1,8 @@
 """NumPy's functions as ops on tensors, with NumPy's names, defaults and checks of axes.
 
-An entry answers NotImplemented where NumPy's own function has to run: on whole numbers of which it
-makes other dtypes than PyTorch's rules do, and for arguments that no op has. (`np.var` divides by
-n, `np.cumsum` flattens.)
+An entry returns NotImplemented where NumPy's own function must run: on integers, if NumPy's result
+dtype differs from PyTorch's, and for arguments that no op has. (`np.var` divides by n, `np.cumsum`
+flattens.)
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 from .. import native
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.promote_operands import as_canonical
-from .numpy_ufunc import in_common
+from .numpy_ufunc import cast_to_common_dtype
 
 __all__ = ["TABLE"]
 
 
 def tensor(value: Any) -> Any:
-    """An operand as a tensor. Copies: none, but for lists and numbers."""
+    """An operand as a tensor. Copies: none, except for lists and numbers."""
     if isinstance(value, native.TensorBase):
         return value
     return native.wrap(as_canonical(np.asarray(value)))
@@ -31,12 +31,12 @@ def tensors(values: Any) -> list[Any]:
     return [tensor(v) for v in values]
 
 
-def flat(x: Any) -> Any:
+def flatten(x: Any) -> Any:
     return table.reshape(x, (-1,))
 
 
-def is_whole(x: Any) -> bool:
-    """Whether NumPy makes a float64 of it, where PyTorch's rules refuse or take the default."""
+def is_integral(x: Any) -> bool:
+    """Whether NumPy converts it to float64, where PyTorch refuses it or uses the default dtype."""
     return x.array.dtype.kind in "iub"
 
 
@@ -45,8 +45,8 @@ def is_unsigned(x: Any) -> bool:
     return bool(x.array.dtype.kind == "u")
 
 
-def checked(x: Any, axis: Any) -> Any:
-    """An axis, or several, as NumPy checks and counts them: an int or a tuple; None stays.
+def normalize_axis(x: Any, axis: Any) -> Any:
+    """One or several axes, checked and normalized by NumPy: an int or a tuple; None stays.
 
     Raises: numpy.exceptions.AxisError or ValueError, as NumPy does.
     """
@@ -57,14 +57,14 @@ def checked(x: Any, axis: Any) -> Any:
     return normalize_axis_tuple(axis, x.array.ndim)
 
 
-def reduced(x: Any, axis: Any) -> Any:
-    """As `checked`, for reductions that take axis 0 of a scalar."""
-    return None if not x.array.ndim and axis in (0, -1) else checked(x, axis)
+def normalize_reduced_axis(x: Any, axis: Any) -> Any:
+    """As `normalize_axis`, for reductions that allow axis 0 of a scalar."""
+    return None if not x.array.ndim and axis in (0, -1) else normalize_axis(x, axis)
 
 
 def concatenate(arrays: Any, axis: Any = 0) -> Any:
     xs = tensors(arrays)
-    return table.cat([flat(x) for x in xs]) if axis is None else table.cat(xs, axis)
+    return table.cat([flatten(x) for x in xs]) if axis is None else table.cat(xs, axis)
 
 
 def where(condition: Any, x: Any = None, y: Any = None) -> Any:
@@ -79,54 +79,54 @@ def sum(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     x = tensor(a)
     if axis == () or is_unsigned(x):
         return NotImplemented
-    return table.sum(x, reduced(x, axis), keepdims)
+    return table.sum(x, normalize_reduced_axis(x, axis), keepdims)
 
 
 def mean(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     x = tensor(a)
-    if axis == () or is_whole(x):
+    if axis == () or is_integral(x):
         return NotImplemented
-    return table.mean(x, checked(x, axis), keepdims)
+    return table.mean(x, normalize_axis(x, axis), keepdims)
 
 
 def prod(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
     x = tensor(a)
     if isinstance(axis, tuple) or (axis is None and keepdims) or is_unsigned(x):
         return NotImplemented
-    dim = reduced(x, axis)
+    dim = normalize_reduced_axis(x, axis)
     return table.prod(x) if dim is None else table.prod(x, dim, keepdims)
 
 
 def minmax(op: str) -> Any:
-    def of(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
+    def function(a: Any, axis: Any = None, *, keepdims: bool = False) -> Any:
         x = tensor(a)
         if axis == ():
             return NotImplemented
-        dim = reduced(x, axis)
+        dim = normalize_reduced_axis(x, axis)
         return getattr(table, op)(x, () if dim is None else dim, keepdims)
 
-    return of
+    return function
 
 
-def spread(op: str) -> Any:
-    def of(a: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
+def variance(op: str) -> Any:
+    def function(a: Any, axis: Any = None, *, ddof: float = 0, keepdims: bool = False) -> Any:
         x = tensor(a)
-        if axis == () or is_whole(x):
+        if axis == () or is_integral(x):
             return NotImplemented
-        return getattr(table, op)(x, checked(x, axis), correction=ddof, keepdim=keepdims)
+        return getattr(table, op)(x, normalize_axis(x, axis), correction=ddof, keepdim=keepdims)
 
-    return of
+    return function
 
 
 def cumulative(op: str) -> Any:
-    def of(a: Any, axis: Any = None) -> Any:
+    def function(a: Any, axis: Any = None) -> Any:
         x = tensor(a)
         if not x.array.ndim or is_unsigned(x):
             return NotImplemented
-        run = getattr(table, op)
-        return run(flat(x), 0) if axis is None else run(x, checked(x, axis))
+        compute = getattr(table, op)
+        return compute(flatten(x), 0) if axis is None else compute(x, normalize_axis(x, axis))
 
-    return of
+    return function
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -143,11 +143,13 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 def squeeze(a: Any, axis: Any = None) -> Any:
     x = tensor(a)
-    if reduced(x, axis) is None:
+    if normalize_reduced_axis(x, axis) is None:
         return table.squeeze(x)
     shape, dims = x.array.shape, normalize_axis_tuple(axis, x.array.ndim)
     if any(shape[dim] != 1 for dim in dims):
-        raise ValueError(f"squeeze: only axes of size 1 can go: axis {axis} of shape {shape}")
+        raise ValueError(
+            f"squeeze: only axes of size 1 can be removed: axis {axis} of shape {shape}"
+        )
     return table.squeeze(x, dims)
 
 
@@ -162,11 +164,11 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Any:
-    x = flat(tensor(a)) if axis is None else tensor(a)
+    x = flatten(tensor(a)) if axis is None else tensor(a)
     if not x.array.ndim:
         return NotImplemented
     times = repeats if isinstance(repeats, int) else tensor(repeats)
-    return table.repeat_interleave(x, times, 0 if axis is None else checked(x, axis))
+    return table.repeat_interleave(x, times, 0 if axis is None else normalize_axis(x, axis))
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
@@ -181,25 +183,25 @@ def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
 
 
 def take(a: Any, indices: Any, axis: Any = None) -> Any:
-    x, at = tensor(a), tensor(indices)
-    if at.array.dtype.kind not in "iu" or not x.array.ndim:
+    x, index = tensor(a), tensor(indices)
+    if index.array.dtype.kind not in "iu" or not x.array.ndim:
         return NotImplemented
     if axis is None:
-        return table.take(x, at)
-    return x[(slice(None),) * checked(x, axis) + (at,)]
+        return table.take(x, index)
+    return x[(slice(None),) * normalize_axis(x, axis) + (index,)]
 
 
 def take_along_axis(arr: Any, indices: Any, axis: Any = -1) -> Any:
-    x, at = tensor(arr), tensor(indices)
+    x, index = tensor(arr), tensor(indices)
     if axis is None:
-        return table.take(x, at) if at.array.ndim == 1 else NotImplemented
-    dim = checked(x, axis)
+        return table.take(x, index) if index.array.ndim == 1 else NotImplemented
+    dim = normalize_axis(x, axis)
     n = x.array.shape[dim]
-    if (wrong := at.array[(at.array < -n) | (at.array >= n)]).size:
+    if (out_of_range := index.array[(index.array < -n) | (index.array >= n)]).size:
         raise IndexError(
-            f"take_along_axis: index {wrong[0]} is out of bounds for axis {dim} of size {n}"
+            f"take_along_axis: index {out_of_range[0]} is out of bounds for axis {dim} of size {n}"
         )
-    return table.take_along_dim(x, table.remainder(at, n), dim)
+    return table.take_along_dim(x, table.remainder(index, n), dim)
 
 
 def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
@@ -207,7 +209,7 @@ def trace(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    x, y = in_common(tensors((a, b)))
+    x, y = cast_to_common_dtype(tensors((a, b)))
     if not x.array.ndim or not y.array.ndim:
         return table.mul(x, y)
     if y.array.ndim <= 2:
@@ -216,21 +218,21 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def vdot(a: Any, b: Any) -> Any:
-    return table.vdot(*in_common([flat(tensor(a)), flat(tensor(b))]))
+    return table.vdot(*cast_to_common_dtype([flatten(tensor(a)), flatten(tensor(b))]))
 
 
 def outer(a: Any, b: Any) -> Any:
-    return table.outer(flat(tensor(a)), flat(tensor(b)))
+    return table.outer(flatten(tensor(a)), flatten(tensor(b)))
 
 
 def einsum(subscripts: Any, *operands: Any, optimize: Any = False) -> Any:
     if not isinstance(subscripts, str):
         return NotImplemented
-    return table.einsum(subscripts, *in_common(tensors(operands)))
+    return table.einsum(subscripts, *cast_to_common_dtype(tensors(operands)))
 
 
 def cross(a: Any, b: Any, axis: int = -1) -> Any:
-    x, y = in_common(tensors((a, b)))
+    x, y = cast_to_common_dtype(tensors((a, b)))
     if x.array.shape[axis] != 3 or y.array.shape[axis] != 3:
         return NotImplemented
     return table.linalg_cross(x, y, dim=axis)
@@ -247,7 +249,7 @@ def nan_to_num(x: Any, *, nan: float = 0.0, posinf: Any = None, neginf: Any = No
 
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     values = tensor(y)
-    if is_whole(values) or not values.array.size:
+    if is_integral(values) or not values.array.size:
         return NotImplemented
     if x is None:
         return table.trapezoid(values, dx=dx, dim=axis)
@@ -255,49 +257,49 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
 
 
 def sort(a: Any, axis: Any = -1) -> Any:
-    x = flat(tensor(a)) if axis is None else tensor(a)
-    return table.sort(x, -1 if axis is None else checked(x, axis))[0]
+    x = flatten(tensor(a)) if axis is None else tensor(a)
+    return table.sort(x, -1 if axis is None else normalize_axis(x, axis))[0]
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     x = tensor(a)
-    return table.movedim(x, checked(x, source), checked(x, destination))
+    return table.movedim(x, normalize_axis(x, source), normalize_axis(x, destination))
 
 
 def triangle(op: str) -> Any:
-    def of(m: Any, k: int = 0) -> Any:
+    def function(m: Any, k: int = 0) -> Any:
         x = tensor(m)
         return NotImplemented if x.array.ndim < 2 else getattr(table, op)(x, k)
 
-    return of
+    return function
 
 
 def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     values = tensor(x)
-    if is_whole(values):
+    if is_integral(values):
         return NotImplemented
-    return table.linalg_norm(values, ord, checked(values, axis), keepdims)
+    return table.linalg_norm(values, ord, normalize_axis(values, axis), keepdims)
 
 
 def pinv(a: Any) -> Any:
     x = tensor(a)
-    return NotImplemented if is_whole(x) else table.linalg_pinv(x)
+    return NotImplemented if is_integral(x) else table.linalg_pinv(x)
 
 
 def transform(op: str) -> Any:
-    def of(a: Any, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
+    def function(a: Any, n: Any = None, axis: int = -1, norm: Any = None) -> Any:
         x = tensor(a)
-        return NotImplemented if is_whole(x) else getattr(table, op)(x, n, axis, norm)
+        return NotImplemented if is_integral(x) else getattr(table, op)(x, n, axis, norm)
 
-    return of
+    return function
 
 
-def named(entries: Any) -> dict[str, Any]:
+def by_name(entries: Any) -> dict[str, Any]:
     return {f"numpy.{entry.__name__}": entry for entry in entries}
 
 
 TABLE: dict[str, Any] = {
-    **named((
+    **by_name((
         concatenate, where, sum, mean, prod, transpose, expand_dims, squeeze, reshape, flip, repeat,
         array_split, split, take, take_along_axis, trace, dot, vdot, outer, einsum, cross, clip,
         nan_to_num, trapezoid, sort, moveaxis,
@@ -306,8 +308,8 @@ TABLE: dict[str, Any] = {
     "numpy.min": minmax("amin"),
     "numpy.amax": minmax("amax"),
     "numpy.amin": minmax("amin"),
-    "numpy.var": spread("var"),
-    "numpy.std": spread("std"),
+    "numpy.var": variance("var"),
+    "numpy.std": variance("std"),
     "numpy.cumsum": cumulative("cumsum"),
     "numpy.cumprod": cumulative("cumprod"),
     "numpy.tril": triangle("tril"),
@@ -317,7 +319,7 @@ TABLE: dict[str, Any] = {
     "numpy.hstack": lambda tup: table.hstack(tensors(tup)),
     "numpy.dstack": lambda tup: table.dstack(tensors(tup)),
     "numpy.column_stack": lambda tup: table.column_stack(tensors(tup)),
-    "numpy.ravel": lambda a: flat(tensor(a)),
+    "numpy.ravel": lambda a: flatten(tensor(a)),
     "numpy.swapaxes": lambda a, axis1, axis2: table.transpose(tensor(a), axis1, axis2),
     "numpy.broadcast_to": lambda array, shape: table.broadcast_to(tensor(array), shape),
     "numpy.broadcast_arrays": lambda *args: table.broadcast_tensors(*tensors(args)),
@@ -328,10 +330,10 @@ TABLE: dict[str, Any] = {
     ),
     "numpy.diag": lambda v, k=0: table.diag(tensor(v), k),
     "numpy.diff": lambda a, n=1, axis=-1: table.diff(tensor(a), n, axis),
-    "numpy.inner": lambda a, b: table.inner(*in_common(tensors((a, b)))),
+    "numpy.inner": lambda a, b: table.inner(*cast_to_common_dtype(tensors((a, b)))),
     "numpy.kron": lambda a, b: table.kron(tensor(a), tensor(b)),
     "numpy.tensordot": lambda a, b, axes=2: table.tensordot(
-        *in_common(tensors((a, b))), axes
+        *cast_to_common_dtype(tensors((a, b))), axes
     ),
     "numpy.linalg.norm": norm,
     "numpy.linalg.inv": lambda a: table.linalg_inv(tensor(a)),

@@ -1,4 +1,4 @@
-"""NumPy's functions on tensors: a ufunc that is an op runs as that op, with its gradient."""
+"""NumPy's ufuncs on tensors: a ufunc that is an op runs as that op, with its gradient."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from ..autograd.dispatch.promote_operands import as_canonical
 from ..dtypes import complex128, float64, of_number, promote_types
 from ..ops.table.op_definition import ROWS
 
-__all__ = ["array_ufunc", "in_common"]
+__all__ = ["array_ufunc", "cast_to_common_dtype"]
 
-# Where NumPy's name is another one than ours, or ours means something else.
+# NumPy's names that differ from ours; "" if our op of that name has another meaning.
 NAMES = {
     "conjugate": "conj", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",
     "right_shift": "bitwise_right_shift", "rint": "round", "degrees": "rad2deg",
@@ -24,33 +24,33 @@ NAMES = {
 }  # fmt: skip
 
 
-# What takes tensors alone, by all names; a composition among them.
-NO_NUMBERS = {"ldexp"} | {
+# Ops that take only tensors, by all names; ldexp is a composite.
+TENSORS_ONLY = {"ldexp"} | {
     n for row in ROWS.values() if row.tensors for n in (row.name, *row.aliases)
 }
 
 
-def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The result of a ufunc on operands of which at least one is a tensor.
+def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls a ufunc on operands of which at least one is a tensor.
 
-    A plain call of a ufunc that is in the op table is that op, with PyTorch's rules for dtypes, and
-    in the graph. Anything else (`out=`, `where=`, `np.add.reduce`, SciPy's ufuncs) runs on the
-    arrays, which a tensor that requires grad refuses as `numpy()` does; results are tensors.
+    A plain call of a ufunc that is in the op table runs that op, with PyTorch's rules for dtypes,
+    and in the graph. Anything else (`out=`, `where=`, `np.add.reduce`, SciPy's ufuncs) runs on the
+    arrays; as `numpy()`, that refuses tensors that require grad. The results are tensors.
     """
     name = NAMES.get(ufunc.__name__, ufunc.__name__)
-    if method == "__call__" and not named and name in vars(table):
+    if method == "__call__" and not kwargs and name in vars(table):
         operands = [x.item() if isinstance(x, np.generic) else x for x in inputs]
-        if name in NO_NUMBERS:
-            precise = any(getattr(x, "dtype", None) in (float64, complex128) for x in operands)
-            operands = [as_tensor(x, precise) for x in operands]
-        return vars(table)[name](*common(name, operands))
+        if name in TENSORS_ONLY:
+            is_double = any(getattr(x, "dtype", None) in (float64, complex128) for x in operands)
+            operands = [number_as_tensor(x, is_double) for x in operands]
+        return vars(table)[name](*cast_if_needed(name, operands))
     arrays = [x.numpy() if isinstance(x, native.TensorBase) else x for x in inputs]  # type: ignore[attr-defined]
-    outs = named.get("out", ())
+    outs = kwargs.get("out", ())
     if outs:
-        named = {**named, "out": tuple(plain(o) for o in outs)}
+        kwargs = {**kwargs, "out": tuple(as_array(o) for o in outs)}
     token = native.gate_open()
     try:
-        made = getattr(ufunc, method)(*arrays, **named)
+        result = getattr(ufunc, method)(*arrays, **kwargs)
     finally:
         native.gate_close(token)
     if outs:
@@ -58,33 +58,37 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], named: dict[st
             if isinstance(o, native.TensorBase):
                 native.wrote(o)
         return outs if len(outs) > 1 else outs[0]
-    return tuple(wrapped(m) for m in made) if isinstance(made, tuple) else wrapped(made)
+    return (
+        tuple(as_tensor_or_array(m) for m in result)
+        if isinstance(result, tuple)
+        else as_tensor_or_array(result)
+    )
 
 
-def as_tensor(value: Any, precise: bool) -> Any:
-    """A Python number as a 0-d tensor: NumPy's functions take numbers where some ops do not."""
+def number_as_tensor(value: Any, is_double: bool) -> Any:
+    """A Python number as a 0-d tensor, for ops that take only tensors."""
     if not isinstance(value, (bool, int, float, complex)):
         return value
     dtype = of_number(type(value))
-    if precise and dtype.kind in "fc":
+    if is_double and dtype.kind in "fc":
         dtype = float64 if dtype.kind == "f" else complex128
     return native.wrap(np.asarray(value, dtype))
 
 
-def common(name: str, operands: list[Any]) -> list[Any]:
-    """Tensors of one dtype for an op that mixes none: NumPy's functions do."""
+def cast_if_needed(name: str, operands: list[Any]) -> list[Any]:
+    """Casts the operands of an op that does not promote; NumPy's functions do."""
     row = ROWS.get(name)
     if row is None or row.check_dtypes is None or name == "sub":
         return operands
-    return in_common(operands)
+    return cast_to_common_dtype(operands)
 
 
-def in_common(operands: Sequence[Any]) -> list[Any]:
-    """The same, tensors cast to their common dtype, however many dimensions they have."""
-    found = [x.array.dtype for x in operands if isinstance(x, native.TensorBase)]
-    if all(d is found[0] for d in found):
+def cast_to_common_dtype(operands: Sequence[Any]) -> list[Any]:
+    """Casts the tensors to their common dtype, whatever their numbers of dimensions."""
+    dtypes = [x.array.dtype for x in operands if isinstance(x, native.TensorBase)]
+    if all(d is dtypes[0] for d in dtypes):
         return list(operands)
-    dtype = functools.reduce(promote_types, found)
+    dtype = functools.reduce(promote_types, dtypes)
     return [
         table._to_copy(x, dtype)
         if isinstance(x, native.TensorBase) and x.array.dtype is not dtype
@@ -93,13 +97,13 @@ def in_common(operands: Sequence[Any]) -> list[Any]:
     ]
 
 
-def plain(out: Any) -> Any:
+def as_array(out: Any) -> Any:
     return out.numpy() if isinstance(out, native.TensorBase) else out  # type: ignore[attr-defined]
 
 
-def wrapped(made: Any) -> Any:
-    """An array as a tensor; what no tensor can hold stays an array."""
+def as_tensor_or_array(array: Any) -> Any:
+    """An array as a tensor; an array that no tensor can hold stays."""
     try:
-        return native.wrap(as_canonical(made))
+        return native.wrap(as_canonical(array))
     except TypeError:
-        return made
+        return array

@@ -33,21 +33,21 @@ def set_printoptions(
 
     Args:
         precision: digits after the point.
-        threshold: elements from which on only the edges are shown.
-        edgeitems: how many at each edge.
+        threshold: tensors with more elements show only their edges.
+        edgeitems: how many elements at each edge.
         linewidth: characters in a line.
         profile: "default", "short" or "full", instead of the above.
-        sci_mode: scientific notation always or never; None decides by the values.
+        sci_mode: always or never use scientific notation; None decides by the values.
 
     Raises:
-        ValueError: a number is negative, or there is no such profile; nothing is set.
-        TypeError: a number is no whole number; nothing is set.
+        ValueError: a number is negative, or the profile is unknown; nothing is set.
+        TypeError: a number is not an integer; nothing is set.
     """
     counts = {"precision": precision, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, n in counts.items():
         if n is not None and operator.index(n) < 0:
             raise ValueError(f"set_printoptions: {name} must not be negative: {n}")
-    most = None if threshold is None else int(min(threshold, 2**62))
+    max_elements = None if threshold is None else int(min(threshold, 2**62))
     if profile is not None:
         values = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, 2**62, 3)}
         if profile not in values:
@@ -56,8 +56,8 @@ def set_printoptions(
         Options.linewidth = 80
     if precision is not None:
         Options.precision = precision
-    if most is not None:
-        Options.threshold = most
+    if max_elements is not None:
+        Options.threshold = max_elements
     if edgeitems is not None:
         Options.edgeitems = edgeitems
     if linewidth is not None:
@@ -65,67 +65,67 @@ def set_printoptions(
     Options.sci_mode = sci_mode
 
 
-class Style:
-    """How the elements of one tensor are written: all with the same width."""
+class ElementFormat:
+    """The format of the elements of one tensor, which all have the same width."""
 
     def __init__(self, values: Any) -> None:
-        self.floating = values.dtype.kind == "f"
-        self.whole = True
-        self.scientific = False
+        self.is_floating = values.dtype.kind == "f"
+        self.is_integral = True
+        self.is_scientific = False
         self.width = 1
-        if not self.floating:
-            self.width = max((len(self.plain(v)) for v in values.flat), default=1)
+        if not self.is_floating:
+            self.width = max((len(self.format(v)) for v in values.flat), default=1)
             return
-        usual = values[np.isfinite(values) & (values != 0)]
-        if not usual.size:  # the width stays 1
+        nonzero = values[np.isfinite(values) & (values != 0)]
+        if not nonzero.size:  # the width stays 1
             return
-        finite = np.abs(usual.astype(np.float64))
-        low, high = float(finite.min()), float(finite.max())
-        self.whole = bool((np.ceil(finite) == finite).all())
-        self.scientific = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
+        magnitudes = np.abs(nonzero.astype(np.float64))
+        low, high = float(magnitudes.min()), float(magnitudes.max())
+        self.is_integral = bool((np.ceil(magnitudes) == magnitudes).all())
+        self.is_scientific = high / low > 1000.0 or high > 1.0e8 or low < 1.0e-4
         if Options.sci_mode is not None:
-            self.scientific = Options.sci_mode
-        self.width = max(len(self.plain(v)) for v in usual.flat)
+            self.is_scientific = Options.sci_mode
+        self.width = max(len(self.format(v)) for v in nonzero.flat)
 
-    def plain(self, v: Any) -> str:
+    def format(self, v: Any) -> str:
         if v.dtype.kind == "b":
             return str(bool(v))
-        if not self.floating:
+        if not self.is_floating:
             return str(int(v))
         value = float(v)
         if value != value or value in (float("inf"), float("-inf")):
             return str(value)
-        if self.scientific:
+        if self.is_scientific:
             return f"{value:.{Options.precision}e}"
-        if self.whole:
+        if self.is_integral:
             return f"{value:.0f}."
         return f"{value:.{Options.precision}f}"
 
     def write(self, v: Any) -> str:
-        return self.plain(v).rjust(self.width)
+        return self.format(v).rjust(self.width)
 
 
-def writer_of(shown: Any) -> Any:
-    """The function that writes one element, and its width."""
-    if shown.dtype.kind != "c":
-        style = Style(shown)
+def writer_of(array: Any) -> Any:
+    """The function that formats one element, and its width."""
+    if array.dtype.kind != "c":
+        style = ElementFormat(array)
         return style.write, style.width
-    real, imag = Style(shown.real), Style(shown.imag)
+    real, imag = ElementFormat(array.real), ElementFormat(array.imag)
 
     def write(v: Any) -> str:
         sign = "-" if np.signbit(v.imag) and v.imag == v.imag else "+"
-        return f"{real.write(v.real)}{sign}{imag.plain(abs(v.imag))}j"
+        return f"{real.write(v.real)}{sign}{imag.format(abs(v.imag))}j"
 
     return write, real.width + imag.width + 1
 
 
 def edges(a: Any) -> Any:
-    """Only what is shown of a large array."""
+    """The elements of a large array that are shown."""
     n = Options.edgeitems
     for dim in range(a.ndim):
         if a.shape[dim] > 2 * n:
-            keep = np.r_[:n, a.shape[dim] - n : a.shape[dim]]
-            a = a.take(keep, dim)
+            indices = np.r_[:n, a.shape[dim] - n : a.shape[dim]]
+            a = a.take(indices, dim)
     return a
 
 
@@ -133,23 +133,23 @@ def nested(a: Any, indent: int, summarise: bool, write: Callable[[Any], str], wi
     if a.ndim == 0:
         return write(a[()])
     n = Options.edgeitems
-    short = summarise and a.shape[0] > 2 * n
+    is_cut = summarise and a.shape[0] > 2 * n
     if a.ndim == 1:
-        parts = [write(v) for v in (a[:n] if short else a)]
-        if short:
+        parts = [write(v) for v in (a[:n] if is_cut else a)]
+        if is_cut:
             parts += [" ..."] + [write(v) for v in a[-n:]]
         per_line = max(1, (Options.linewidth - indent) // (width + 2))
         lines = [parts[i : i + per_line] for i in range(0, len(parts), per_line)]
         return "[" + (",\n" + " " * (indent + 1)).join(", ".join(line) for line in lines) + "]"
-    rows = [nested(v, indent + 1, summarise, write, width) for v in (a[:n] if short else a)]
-    if short:
+    rows = [nested(v, indent + 1, summarise, write, width) for v in (a[:n] if is_cut else a)]
+    if is_cut:
         rows += ["..."] + [nested(v, indent + 1, summarise, write, width) for v in a[-n:]]
-    between: str = "," + "\n" * (a.ndim - 1) + " " * (indent + 1)
-    return f"[{between.join(rows)}]"
+    separator: str = "," + "\n" * (a.ndim - 1) + " " * (indent + 1)
+    return f"[{separator.join(rows)}]"
 
 
 def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] = ()) -> str:
-    """An array as `tensor(...)`, with its dtype if that is not what the numbers show."""
+    """An array as `tensor(...)`, with its dtype unless that is the default for the values."""
     indent = len(prefix)
     notes = []
     dtype = array.dtype
@@ -163,8 +163,13 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
         summarise = array.size > Options.threshold
         write, width = writer_of(edges(array) if summarise else array)
         text = nested(array, indent, summarise, write, width)
-    usual = (dtypes.get_default_dtype(), dtypes.default_complex(), dtypes.int64, dtypes.bool)
-    if dtype not in usual or (array.size == 0 and dtype != dtypes.get_default_dtype()):
+    default_dtypes = (
+        dtypes.get_default_dtype(),
+        dtypes.default_complex(),
+        dtypes.int64,
+        dtypes.bool,
+    )
+    if dtype not in default_dtypes or (array.size == 0 and dtype != dtypes.get_default_dtype()):
         notes.append(f"dtype=shmtensor.{dtype}")
     notes += suffixes
     last = len(text) - text.rfind("\n") + 1 + (indent if "\n" not in text else 0)

@@ -1,4 +1,4 @@
-"""What Python's syntax and built-in functions ask of a tensor, where it is more than a line."""
+"""Tensor's longer methods for Python's syntax and built-in functions."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .printing import format_array
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["ambiguous", "contains", "index_number", "one_number", "real_number", "text"]
+__all__ = ["ambiguous", "contains", "index_of_single", "real_number", "single_number", "text"]
 
 
 def text(tensor: Tensor) -> str:
-    """A tensor as PyTorch prints it, with its place in the graph."""
+    """A tensor as PyTorch prints it, with its grad_fn."""
     notes = []
     if views_and_inplace.requires_grad(tensor):
         try:
@@ -25,13 +25,13 @@ def text(tensor: Tensor) -> str:
             notes.append("grad_fn=<Invalid>")
         else:
             notes.append("requires_grad=True" if is_leaf else f"grad_fn=<{node_name(tensor)}>")
-    own = type(tensor) is not native.plain_class() and tensor.keeps_class
-    prefix = f"{type(tensor).__name__}(" if own else "tensor("
+    shows_class = type(tensor) is not native.plain_class() and tensor.keeps_class
+    prefix = f"{type(tensor).__name__}(" if shows_class else "tensor("
     return format_array(tensor.array, prefix, tuple(notes))
 
 
 def contains(tensor: Tensor, value: Any) -> bool:
-    """Whether some element equals a value."""
+    """Whether an element equals a value."""
     if not isinstance(value, (native.TensorBase, int, float, complex)):
         raise RuntimeError(
             f"in: Tensor.__contains__ only supports Tensor or scalar: {type(value).__name__}"
@@ -40,15 +40,15 @@ def contains(tensor: Tensor, value: Any) -> bool:
 
 
 def ambiguous(tensor: Tensor) -> RuntimeError:
-    how_many = "no values" if tensor.array.size == 0 else "more than one value"
+    count = "no values" if tensor.array.size == 0 else "more than one value"
     return RuntimeError(
-        f"bool: Boolean value of Tensor with {how_many} is ambiguous: shape "
+        f"bool: Boolean value of Tensor with {count} is ambiguous: shape "
         f"{tuple(tensor.shape)}, use any() or all()"
     )
 
 
-def index_number(tensor: Tensor) -> int:
-    """The one element, a whole number."""
+def index_of_single(tensor: Tensor) -> int:
+    """The single element, an integer."""
     if tensor.array.dtype.kind not in "iub" or tensor.array.size != 1:
         raise TypeError(
             "index: only integer tensors of a single element can be converted to an index: "
@@ -57,11 +57,11 @@ def index_number(tensor: Tensor) -> int:
     return int(tensor.array.item())
 
 
-def one_number(x: Any, where: str) -> Any:
-    """The one element.
+def single_number(x: Any, where: str) -> Any:
+    """The single element.
 
     Raises:
-        ValueError: it is not one.
+        ValueError: there is not exactly one.
     """
     if x.array.size != 1:
         raise ValueError(
@@ -72,14 +72,14 @@ def one_number(x: Any, where: str) -> Any:
 
 
 def real_number(x: Any, where: str) -> Any:
-    """The one element, which has no imaginary part.
+    """The single element, which must be real.
 
     Raises:
-        RuntimeError: it has one.
+        RuntimeError: it has an imaginary part.
     """
-    found = one_number(x, where)
-    if found.__class__ is complex:
-        if found.imag:
-            raise RuntimeError(f"{where}: value cannot be converted without overflow: {found}")
-        return found.real
-    return found
+    number = single_number(x, where)
+    if number.__class__ is complex:
+        if number.imag:
+            raise RuntimeError(f"{where}: value cannot be converted without overflow: {number}")
+        return number.real
+    return number

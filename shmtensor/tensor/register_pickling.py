@@ -1,8 +1,8 @@
-"""Lets the queues and pipes of the standard library and of loky carry tensors as handles, whoever
-imports them.
+"""Registers reductions, so that the queues and pipes of the standard library and of loky send
+tensors as handles.
 
-Each has a table of reductions by class; our classes are entered once the module with the table is
-there, which `import shmtensor` itself does not import. joblib brings a loky of its own.
+Each module has a table of reductions by class. Our classes are registered once such a module is
+imported; `import shmtensor` itself does not import it. joblib has its own copy of loky.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["enter", "reduce_tensor", "set_multiprocessing"]
+__all__ = ["reduce_tensor", "register_class", "set_multiprocessing"]
 
 Reduction: TypeAlias = Callable[[Any], Any]
-load_multiprocessing: Callable[[], Any]  # gives the package, which stands above this file
+load_multiprocessing: Callable[[], Any]  # returns the package, which is in a higher layer
 
 
-def _of_the_standard_library(module: Any) -> Any:
+def _standard_library_register(module: Any) -> Any:
     return module.ForkingPickler.register
 
 
-def _of_loky(module: Any) -> Any:
+def _loky_register(module: Any) -> Any:
     return module.register
 
 
-# What enters a reduction, by the module that has the table.
+# The function that registers a reduction, by the module with the table.
 _TABLES: dict[str, Callable[[Any], Any]] = {
-    "multiprocessing.reduction": _of_the_standard_library,
-    "loky.backend.reduction": _of_loky,
-    "joblib.externals.loky.backend.reduction": _of_loky,
+    "multiprocessing.reduction": _standard_library_register,
+    "loky.backend.reduction": _loky_register,
+    "joblib.externals.loky.backend.reduction": _loky_register,
 }
 
 
-# Our classes so far, and the tables so far.
+# Our classes and the imported modules so far.
 _classes: dict[type, Reduction] = {}
 _tables: dict[str, ModuleType] = {}
 
 
-def enter(cls: type, reduce: Reduction) -> None:
-    """Enters a class in each table now, or when its module is imported."""
+def register_class(cls: type, reduce: Reduction) -> None:
+    """Registers a class in each table, now or when its module is imported."""
     if not _classes:
         _watch()
     _classes[cls] = reduce
@@ -50,13 +50,13 @@ def enter(cls: type, reduce: Reduction) -> None:
 
 
 def set_multiprocessing(load: Callable[[], Any]) -> None:
-    """Says how `shmtensor.multiprocessing` is imported, when a tensor first travels."""
+    """Sets the function that imports `shmtensor.multiprocessing` when a tensor is first sent."""
     global load_multiprocessing
     load_multiprocessing = load
 
 
 def reduce_tensor(tensor: Any) -> Any:
-    """How a tensor travels through a queue that is not ours."""
+    """The reduction of a tensor in a queue that is not ours."""
     return load_multiprocessing().reduction.reduce_for_stdlib(tensor)
 
 
@@ -79,7 +79,7 @@ def _register(name: str, module: ModuleType) -> None:
 
 
 class _Finder:
-    """Finds those modules as Python would, and registers when one has run."""
+    """Finds the modules as Python does, and registers our classes after one is executed."""
 
     def __init__(self, names: set[str]) -> None:
         self._names = names

@@ -1,4 +1,4 @@
-"""A tensor's geometry changed in place: it becomes another view of memory, the values stay."""
+"""Changes a tensor's shape and strides in place: it becomes another view of memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .. import native
 from ..autograd.dispatch.op_function import table
 from ..autograd.engine import views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..autograd.engine.resize import SetStorage, place, resize
+from ..autograd.engine.resize import SetStorage, resize, set_array
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import enable_grad, no_grad, recording
 from ..ops.table.tensor_like import order_in
@@ -21,20 +21,20 @@ from . import torch_constants
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["become", "resize_", "set_"]
+__all__ = ["become_view", "resize_", "set_"]
 
 T = TypeVar("T", bound="Tensor")
 
 
-def become(tensor: T, name: str, *args: Any) -> T:
-    """The tensor takes the place of a view of itself, by the op that gives the view.
+def become_view(tensor: T, name: str, *args: Any) -> T:
+    """Turns a tensor into a view of itself, by the op that makes the view.
 
-    What it was is its base from then on, so that its history continues, under `no_grad` too: a
-    tensor that requires grad still does. A leaf remains one. It counts as a write.
+    Its former self becomes its base, so its history continues: a tensor that requires grad still
+    does, under `no_grad`, too. A leaf remains a leaf. It counts as a write.
     """
-    views_and_inplace.may_change(tensor)
+    views_and_inplace.check_inference_write(tensor)
     node = views_and_inplace.node_of(tensor)
-    views_and_inplace.may_forget(tensor)
+    views_and_inplace.check_unrecorded_write(tensor)
     if node.__class__ is AccumulateGrad or is_unrecorded(node):
         with no_grad():
             tensor.array = getattr(table, name)(tensor.detach(), *args).array
@@ -42,29 +42,29 @@ def become(tensor: T, name: str, *args: Any) -> T:
             node.describe(tensor.array)
         native.wrote(tensor)
         return tensor
-    former: Any = native.wrap(tensor.array)
-    former.node, former.base = tensor.node, tensor.base
-    former.version = tensor.version
+    old: Any = native.wrap(tensor.array)
+    old.node, old.base = tensor.node, tensor.base
+    old.version = tensor.version
     with enable_grad():
-        made = getattr(table, name)(former, *args)
-    node = views_and_inplace.node_of(made)
-    tensor.array = made.array
-    tensor.version, tensor.node = made.version, node
-    tensor.base = made.base if node is not None or former.base is not None else None
+        view = getattr(table, name)(old, *args)
+    node = views_and_inplace.node_of(view)
+    tensor.array = view.array
+    tensor.version, tensor.node = view.version, node
+    tensor.base = view.base if node is not None or old.base is not None else None
     native.wrote(tensor)
-    if tensor.base is not None:  # it has seen that
+    if tensor.base is not None:  # it is up to date
         parent, _, *step = tensor.base
         tensor.base = (parent, tensor.version.count, *step)
-    if tensor.leaf is not None and former.node is not None:
-        views_and_inplace.move_retained(tensor, former.node)
+    if tensor.accumulate_grad is not None and old.node is not None:
+        views_and_inplace.move_retain_grad(tensor, old.node)
     return tensor
 
 
 def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
-    """Changes a tensor's shape: its elements are those in memory from the first one on."""
+    """Resizes a tensor; its elements are those in memory from the first one on."""
     if not sizes:
         raise TypeError("resize_: missing argument 'size'")
-    views_and_inplace.may_change(tensor)
+    views_and_inplace.check_inference_write(tensor)
     shape = tuple(sizes[0] if len(sizes) == 1 and isinstance(sizes[0], Sequence) else sizes)
     if any(operator.index(n) < 0 for n in shape):
         raise RuntimeError(f"resize_: sizes must not be negative: {shape}")
@@ -82,11 +82,11 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
 
 
 def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) -> T:
-    """Makes a tensor one over another one's memory, or over none. Copies: none."""
-    views_and_inplace.may_change(tensor)
+    """Makes a tensor use another one's memory, or none. Copies: none."""
+    views_and_inplace.check_inference_write(tensor)
     node = views_and_inplace.node_of(tensor)
     if node.__class__ is AccumulateGrad and recording.get():
-        views_and_inplace.may_write(tensor)
+        views_and_inplace.check_recorded_write(tensor)
     if source is None:
         array = native.call(np.empty, 0, tensor.dtype)
     elif source.array.dtype is not tensor.array.dtype:
@@ -102,7 +102,7 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
             steps = np.cumprod([1, *tuple(size)[:0:-1]])[::-1].tolist()
         array = table.as_strided(source.detach(), size, steps, storage_offset).array
     sources = (node, None if source is None else views_and_inplace.node_of(source))
-    place(tensor, array)
+    set_array(tensor, array)
     native.wrote(tensor)
     if recording.get() and any(sources):
         tensor.node = native.Node(SetStorage, sources, (), array)

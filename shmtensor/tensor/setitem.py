@@ -1,4 +1,4 @@
-"""`x[index] = value`: what of a value is written, and which values are refused."""
+"""`x[index] = value`: conversion and checks of the value."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import native
-from ..autograd.dispatch.convert_index import as_index, kind_of
-from ..autograd.dispatch.promote_operands import Unknown, as_operand
+from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..ops.table.python_scalars import as_assigned
 
@@ -20,34 +20,34 @@ __all__ = ["setitem"]
 
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
-    """Writes a value at an index. It is `Tensor.__setitem__` itself, for the warnings below count
-    frames up to the user's line.
+    """Writes a value at an index. It is `Tensor.__setitem__` itself, because the warnings below
+    count frames up to the user's line.
     """
     is_tensor = isinstance(value, native.TensorBase)
     if isinstance(value, (list, tuple)):
         value = native.wrap(np.asarray(value, self.array.dtype))
     try:
         value = as_operand(value)
-    except Unknown:
+    except UnsupportedOperand:
         raise TypeError(
             f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
         ) from None
     if not isinstance(value, native.TensorBase):
         value = native.wrap(as_assigned(value, self.array.dtype))
-    place = as_index(index, self.array)
+    converted_index = as_index(index, self.array)
     if is_tensor and value.array.dtype is not self.array.dtype:
-        check_dtypes(self.array, place, value.array)
+        check_dtypes(self.array, converted_index, value.array)
     if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
-        value = real_part(value, place, self.array.dtype)
+        value = real_part(value, converted_index, self.array.dtype)
     try:
-        views_and_inplace.set_item(self, place, value)
+        views_and_inplace.set_item(self, converted_index, value)
     except IndexError as error:
         raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
     except ValueError as error:
         if not self.array.flags.writeable:
             raise RuntimeError(
                 f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
-                "stretched (expand) or came read-only; write to a clone()"
+                "expanded or read-only; write to a clone()"
             ) from None
         raise RuntimeError(
             f"setitem: {error}: value of shape {value.array.shape} into shape {tuple(self.shape)}"
@@ -55,16 +55,16 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def check_dtypes(array: Any, index: Any, value: Any) -> None:
-    """Nothing, if values of another dtype can be assigned to an index: to numbers and slices, and
-    one value to a mask, which are converted.
+    """Checks an assignment with another dtype. Numbers and slices convert it, and a mask a single
+    value.
 
     Raises:
-        RuntimeError: they cannot, at places that tensors or lists name.
+        RuntimeError: the index has tensors or lists.
     """
     parts = index if isinstance(index, tuple) else (index,)
-    advanced = [kind for kind in map(kind_of, parts) if kind in "ab?"]
-    converts = isinstance(index, bool) or (advanced == ["b"] and value.size == 1)
-    if advanced and not converts:
+    advanced_kinds = [kind for kind in map(part_kind, parts) if kind in "ab?"]
+    converts = isinstance(index, bool) or (advanced_kinds == ["b"] and value.size == 1)
+    if advanced_kinds and not converts:
         raise RuntimeError(
             "setitem: Index put requires the source and destination dtypes match, got "
             f"{array.dtype} for the destination and {value.dtype} for the source, hint: "
@@ -73,10 +73,10 @@ def check_dtypes(array: Any, index: Any, value: Any) -> None:
 
 
 def real_part(value: Any, index: Any, dtype: Any) -> Any:
-    """What of complex numbers is written into real ones, with a warning as PyTorch's.
+    """The real part of complex numbers, with PyTorch's warning.
 
     Raises:
-        RuntimeError: at places that a tensor names.
+        RuntimeError: the index has a tensor.
     """
     parts = index if isinstance(index, tuple) else (index,)
     if any(hasattr(i, "dtype") for i in parts):

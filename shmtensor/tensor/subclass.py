@@ -1,7 +1,7 @@
 """Subclasses of Tensor: results keep the class, and `__torch_function__` sees every op.
 
-Ops take a tensor of a subclass by its memory only inside `__torch_function__`; else they ask the
-class (Note [Plain classes] in autograd/dispatch/torch_function.py).
+Only inside `__torch_function__` do ops use the memory of a subclass's tensor; otherwise they call
+the class's `__torch_function__` (Note [Plain classes] in autograd/dispatch/torch_function.py).
 """
 
 from __future__ import annotations
@@ -11,61 +11,63 @@ from typing import Any
 
 from .. import native
 from ..autograd.dispatch.op_function import table
-from ..autograd.dispatch.torch_function import add_plain_class, is_off, off
+from ..autograd.dispatch.torch_function import add_plain_class, disabled, is_disabled
 
-__all__ = ["as_class", "as_subclass", "settle", "torch_function"]
+__all__ = ["as_class", "as_subclass", "register_if_plain", "torch_function", "with_class"]
 
 
-def settle(cls: Any) -> None:
-    """A new subclass of Tensor: one without behaviour of its own is registered as plain."""
+def register_if_plain(cls: Any) -> None:
+    """Registers a new subclass of Tensor as plain, if it has no behaviour of its own."""
     if not cls.keeps_class and getattr(cls.__torch_function__, "__func__", None) is torch_function:
         add_plain_class(cls)
 
 
 def as_class(result: Any, cls: Any) -> Any:
-    """A result, or several, as tensors of a subclass; what is of a subclass already stays."""
+    """One or several results as tensors of a subclass; those of a subclass stay."""
     if isinstance(result, (tuple, list)):
-        made = [as_class(r, cls) for r in result]
-        kind: Any = type(result)
-        return kind(*made) if hasattr(kind, "_fields") else kind(made)
+        results = [as_class(r, cls) for r in result]
+        cls_of_result: Any = type(result)
+        return (
+            cls_of_result(*results) if hasattr(cls_of_result, "_fields") else cls_of_result(results)
+        )
     if result.__class__ is not native.plain_class() or cls is result.__class__:
         return result
-    return moved(result, cls)
+    return with_class(result, cls)
 
 
-def moved(tensor: Any, cls: Any) -> Any:
-    """Another tensor of that class in the place of one that nobody else refers to."""
-    made: Any = native.TensorBase.__new__(cls)
-    made.array, made.node, made.base = tensor.array, tensor.node, tensor.base
-    made.version = tensor.version
-    return made
+def with_class(tensor: Any, cls: Any) -> Any:
+    """A tensor of that class with the state of another, which must have no other references."""
+    result: Any = native.TensorBase.__new__(cls)
+    result.array, result.node, result.base = tensor.array, tensor.node, tensor.base
+    result.version = tensor.version
+    return result
 
 
 def as_subclass(tensor: Any, cls: Any) -> Any:
     """The same memory and history as a tensor of that class."""
-    with off():
-        return moved(table.view_as(tensor, tensor), cls)
+    with disabled():
+        return with_class(table.view_as(tensor, tensor), cls)
 
 
 def torch_function(
     cls: Any, func: Callable[..., Any], types: Sequence[Any], args: Any = (), kwargs: Any = None
 ) -> Any:
-    """What an op on tensors of a subclass does: it runs, and what it gives becomes of the class.
+    """Runs an op on tensors of a subclass, and converts its results to the class.
 
     A subclass may override it, as in PyTorch, and calls `super().__torch_function__`.
     """
-    if is_off() or not all(issubclass(cls, t) for t in types):
-        return NotImplemented  # off: what runs below asks again, so it is no function of ours
-    with off():
-        result = own_function(func)(*args, **(kwargs or {}))
+    if is_disabled() or not all(issubclass(cls, t) for t in types):
+        return NotImplemented  # disabled: a function that is not ours calls it again
+    with disabled():
+        result = function_of_same_name(func)(*args, **(kwargs or {}))
     return as_class(result, cls)
 
 
-def own_function(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Our op of the same name, if `func` is PyTorch's: `torch.nn.functional.gelu(x)` asks the class
-    of x, and so gets here when x is one of our tensors.
+def function_of_same_name(func: Callable[..., Any]) -> Callable[..., Any]:
+    """Our op of the same name, if `func` is PyTorch's: `torch.nn.functional.gelu(x)` calls the
+    `__torch_function__` of our tensor x.
     """
     if (getattr(func, "__module__", None) or "").partition(".")[0] != "torch":
         return func
-    own: Callable[..., Any] = getattr(table, func.__name__, func)
-    return own
+    function: Callable[..., Any] = getattr(table, func.__name__, func)
+    return function

@@ -1,9 +1,9 @@
 """Tensor: an array in memory that other processes can see, with its place in the graph. The file is
 long because Tensor is one class and has PyTorch's methods.
 
-Each method is a few lines: longer bodies are functions in the files beside this one. The base class
-has the methods that come from the op table (autograd/dispatch/tensor_methods.py) and, in C, the
-slots array, node, version, base and leaf (native/dispatch/autograd_node.h).
+Each method is a few lines; longer bodies are functions in the files beside this one. The base class
+has the methods from the op table (autograd/dispatch/tensor_methods.py) and, in C, the slots array,
+node, version, base and accumulate_grad (native/dispatch/autograd_node.h).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..autograd.dispatch.tensor_methods import Methods
 from ..autograd.engine import hooks, views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad, RemovableHandle
 from ..autograd.engine.backward import backward
-from ..autograd.engine.grad_fn import shown
+from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
 from ..device import CPU, Device, as_device
@@ -40,7 +40,7 @@ from . import (
 )
 from .numpy_ufunc import array_ufunc
 from .setitem import setitem
-from .subclass import as_subclass, moved, settle, torch_function
+from .subclass import as_subclass, register_if_plain, torch_function, with_class
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,18 +53,18 @@ Size = native.Size
 class Tensor(Methods):
     """A multi-dimensional array of one dtype. Made by `tensor`, `zeros`, `from_numpy` and the like.
 
-    Its memory is seen by every process that has the tensor: a write is seen by all, as between
-    threads.
+    All processes that have the tensor share its memory: they see each other's writes, as threads
+    do.
     """
 
     __slots__ = ()
     __module__ = "shmtensor"
 
-    keeps_class = True  # of a subclass: its ops give tensors of the subclass
+    keeps_class = True  # whether ops on a subclass return tensors of the subclass
 
-    def __init_subclass__(cls, **named: Any) -> None:
-        super().__init_subclass__(**named)
-        settle(cls)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        register_if_plain(cls)
 
     __torch_function__ = classmethod(torch_function)
 
@@ -74,20 +74,20 @@ class Tensor(Methods):
 
     @staticmethod
     def _make_subclass(cls: Any, data: Tensor, require_grad: bool = False) -> Any:
-        made = as_subclass(data.detach(), cls)
-        return made.requires_grad_() if require_grad else made
+        tensor = as_subclass(data.detach(), cls)
+        return tensor.requires_grad_() if require_grad else tensor
 
-    def __new__(cls, data: Any = None, *sizes: int, **named: Any) -> Any:
-        made: Any = super().__new__(cls)
+    def __new__(cls, data: Any = None, *sizes: int, **kwargs: Any) -> Any:
+        tensor: Any = super().__new__(cls)
         if data is None:
-            made.array = native.call(np.empty, 0, dtypes.get_default_dtype())
+            tensor.array = native.call(np.empty, 0, dtypes.get_default_dtype())
         elif isinstance(data, int):
-            made.array = native.call(np.empty, (data, *sizes), dtypes.get_default_dtype())
+            tensor.array = native.call(np.empty, (data, *sizes), dtypes.get_default_dtype())
         elif isinstance(data, native.TensorBase):
-            made.array = data.array
+            tensor.array = data.array
         else:
-            made.array = native.call(np.array, data, dtypes.get_default_dtype())
-        return made
+            tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
+        return tensor
 
     # ------------------------------------------------------------ shape, dtype, strides
 
@@ -121,7 +121,7 @@ class Tensor(Methods):
     is_ipu = is_maia = is_vulkan = is_xla = is_xpu = False
 
     def get_device(self) -> int:
-        """The number of its GPU: -1, it is on the CPU."""
+        """The number of its GPU: -1 for the CPU."""
         return -1
 
     @property
@@ -168,7 +168,7 @@ class Tensor(Methods):
 
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements, counted in elements."""
-        steps = strides.steps_of(self.array)
+        steps = strides.element_strides(self.array)
         return steps if dim is None else steps[dim]
 
     def storage_offset(self) -> int:
@@ -183,7 +183,7 @@ class Tensor(Methods):
         return tuple(sorted(range(len(steps)), key=lambda i: -steps[i]))
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in order: of rows, or of channels last if that is asked for."""
+        """Whether the elements are contiguous in a memory format, by default in row order."""
         return strides.is_contiguous(self.array, memory_format)
 
     def is_floating_point(self) -> bool:
@@ -197,18 +197,18 @@ class Tensor(Methods):
         return self.array.dtype.kind in "ifc"
 
     def is_conj(self) -> bool:
-        """Whether the conjugation is yet to be done; here it never is."""
+        """Whether the tensor is a lazy conjugate: never here."""
         return False
 
     def is_neg(self) -> bool:
-        """Whether the negation is yet to be done; here it never is."""
+        """Whether the tensor is a lazy negation: never here."""
         return False
 
     def is_nonzero(self) -> bool:
         """Whether the one element is not zero.
 
         Raises:
-            RuntimeError: there is not exactly one.
+            RuntimeError: there is not exactly one element.
         """
         return bool(self)
 
@@ -228,15 +228,13 @@ class Tensor(Methods):
         )
 
     def is_shared(self) -> bool:
-        """Whether the memory lies in the domain, so that the tensor travels between processes as a
+        """Whether the memory is in the domain, so that the tensor is sent between processes as a
         handle.
         """
         return bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
-        """Moves the tensor into shared memory; does nothing if it is there. Copies: one (if
-        outside).
-        """
+        """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
         if not self.is_shared():
             self.array = native.call(np.array, self.array)
         return self
@@ -245,32 +243,32 @@ class Tensor(Methods):
         """The same memory without history, to be sent to other processes.
 
         Args:
-            readonly: the result, its views, its NumPy arrays and what every receiver gets of it
-                cannot be written; the tensor it was made from can, and they see it.
+            readonly: the result, its views, its NumPy arrays and every receiver's tensor are
+                read-only. The original tensor is writable, and they see its writes.
 
-        Copies: none, or one (if the memory lies outside the domain: as `share_memory_`).
+        Copies: none, or one (if the memory is outside the domain, as `share_memory_`).
 
         Example:
             >>> import shmtensor as st
             >>> weights = st.ones(3)
-            >>> shown = weights.share(readonly=True)
-            >>> shown += 1
+            >>> view = weights.share(readonly=True)
+            >>> view += 1
             Traceback (most recent call last):
             RuntimeError: add_: the memory cannot be written: ...
         """
         self.share_memory_()
-        fresh = self.detach()
+        tensor = self.detach()
         if readonly:
-            fresh.array = fresh.array.view()
-            fresh.array.flags.writeable = False
-        return fresh
+            tensor.array = tensor.array.view()
+            tensor.array.flags.writeable = False
+        return tensor
 
     def untyped_storage(self) -> Any:
-        """The tensor's whole memory as bytes, which its views share. Copies: none."""
+        """The tensor's full memory as bytes, which its views share. Copies: none."""
         return UntypedStorage(self.array)
 
     def storage(self) -> Any:
-        """The tensor's whole memory as numbers, which its views share. Copies: none."""
+        """The tensor's full memory as numbers, which its views share. Copies: none."""
         return TypedStorage(self.array)
 
     def is_pinned(self) -> bool:
@@ -280,7 +278,7 @@ class Tensor(Methods):
         return self
 
     def is_distributed(self) -> bool:
-        """No: PyTorch has the name from an older design."""
+        """Always False, as in PyTorch."""
         return False
 
     # ------------------------------------------------------------ views written as attributes
@@ -311,19 +309,19 @@ class Tensor(Methods):
             return self._only_scalar("mH", "matrices or batches of matrices")
         return self.mT.conj()  # type: ignore[no-any-return]
 
-    def _only_scalar(self, name: str, what: str) -> Tensor:
+    def _only_scalar(self, name: str, allowed: str) -> Tensor:
         """The tensor itself if it has no dimensions.
 
         Raises:
             RuntimeError: it has some.
         """
         if self.array.ndim:
-            raise RuntimeError(f"{name}: only of {what}: shape {tuple(self.shape)}")
+            raise RuntimeError(f"{name}: only for {allowed}: shape {tuple(self.shape)}")
         return self
 
     @property
     def real(self) -> Tensor:
-        if self.array.dtype.kind != "c":  # as it is, and a leaf remains one
+        if self.array.dtype.kind != "c":  # the same object, so a leaf remains one
             return self
         return table.real(self)  # type: ignore[no-any-return]
 
@@ -339,7 +337,7 @@ class Tensor(Methods):
     def imag(self, value: Any) -> None:
         table.imag(self).copy_(value)
 
-    # ------------------------------------------------------------ gradients, and what computed it
+    # ------------------------------------------------------------ autograd
 
     @property
     def requires_grad(self) -> bool:
@@ -352,10 +350,10 @@ class Tensor(Methods):
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Starts, or stops, recording what is computed from this leaf.
+        """Starts, or stops, recording operations on this leaf.
 
         Raises:
-            RuntimeError: an integer tensor; stopping for a tensor that was computed.
+            RuntimeError: an integer tensor; stopping for a tensor that is not a leaf.
         """
         node = views_and_inplace.node_of(self)
         if requires_grad and node is None:
@@ -371,11 +369,11 @@ class Tensor(Methods):
 
     @property
     def grad_fn(self) -> Any:
-        """What computed the tensor, a node of the graph; None for a leaf."""
+        """The node of the graph that computed the tensor; None for a leaf."""
         node = views_and_inplace.node_of(self)
         if node is None or node.__class__ is AccumulateGrad or is_unrecorded(node):
             return None
-        return shown(node.node if node.__class__ is native.Port else node)
+        return as_grad_fn(node.node if node.__class__ is native.Port else node)
 
     @property
     def output_nr(self) -> int:
@@ -385,14 +383,14 @@ class Tensor(Methods):
     @property
     def grad(self) -> Any:
         """The gradient so far, or None."""
-        return None if self.leaf is None else self.leaf.grad
+        return None if self.accumulate_grad is None else self.accumulate_grad.grad
 
     @grad.setter
     def grad(self, value: Any) -> None:
         if value is not None:
             grad_attributes.set_grad(self, value)
-        elif self.leaf is not None:
-            self.leaf.grad = None
+        elif self.accumulate_grad is not None:
+            self.accumulate_grad.grad = None
 
     @grad.deleter
     def grad(self) -> None:
@@ -400,15 +398,15 @@ class Tensor(Methods):
 
     @property
     def retains_grad(self) -> bool:
-        return self.leaf is not None and self.node is not self.leaf
+        return self.accumulate_grad is not None and self.node is not self.accumulate_grad
 
     def retain_grad(self) -> None:
-        """Makes backward fill in `.grad` of this tensor although it is not a leaf."""
+        """Makes backward set `.grad` of this tensor, although it is not a leaf."""
         hooks.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
-        """Calls `hook(grad)` whenever the tensor's gradient is computed; what it returns, if not
-        None, replaces it.
+        """Calls `hook(grad)` whenever the tensor's gradient is computed; a result other than None
+        replaces the gradient.
         """
         return hooks.register(self, hook)
 
@@ -423,21 +421,21 @@ class Tensor(Methods):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds to the `.grad` of the leaves that this tensor was computed from. As
+        """Adds to the `.grad` of the leaves that this tensor was computed from, as
         `autograd.backward`.
         """
         backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
         """The same memory without history. Copies: none."""
-        fresh: Tensor = native.wrap(self.array)
-        fresh.version = self.version = self.version or native.Version()
+        tensor: Tensor = native.wrap(self.array)
+        tensor.version = self.version = self.version or native.Version()
         if self.__class__ is native.plain_class() or not self.keeps_class:
-            return fresh
-        return moved(fresh, type(self))  # type: ignore[no-any-return]
+            return tensor
+        return with_class(tensor, type(self))  # type: ignore[no-any-return]
 
     def detach_(self) -> Self:
-        """Forgets the history of this tensor."""
+        """Drops the history of this tensor."""
         if self.base is not None:
             raise RuntimeError(
                 f"detach_: can't detach views in-place: shape {tuple(self.shape)}, use detach() "
@@ -463,7 +461,7 @@ class Tensor(Methods):
 
     @property
     def _base(self) -> Any:
-        return None if self.base is None else views_and_inplace.chain_to(self)[0]
+        return None if self.base is None else views_and_inplace.root_and_steps(self)[0]
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""
@@ -478,11 +476,11 @@ class Tensor(Methods):
         raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Writes another tensor's values over this one's, with broadcasting and conversion."""
+        """Writes another tensor's values, with broadcasting and conversion."""
         return table.copy_(self, src)  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Tensor:
-        """Writes one value everywhere."""
+        """Writes one value to all elements."""
         return fill_map.fill_(self, value)
 
     def zero_(self) -> Tensor:
@@ -520,37 +518,37 @@ class Tensor(Methods):
 
     def polygamma_(self, n: int) -> Tensor:
         """`polygamma` in place."""
-        # what backward needs of it must outlive the write
+        # backward needs the old value
         return table._overwrite_(self, table.polygamma(n, self.clone()))  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ another view of memory, in place
 
     def t_(self) -> Self:
         """`t` in place. Copies: none."""
-        return resize_set.become(self, "t")
+        return resize_set.become_view(self, "t")
 
     def transpose_(self, dim0: int, dim1: int) -> Self:
         """`transpose` in place. Copies: none."""
-        return resize_set.become(self, "transpose", dim0, dim1)
+        return resize_set.become_view(self, "transpose", dim0, dim1)
 
     swapaxes_ = swapdims_ = transpose_
 
     def squeeze_(self, dim: Any = None) -> Self:
         """`squeeze` in place. Copies: none."""
-        return resize_set.become(self, "squeeze", *(() if dim is None else (dim,)))
+        return resize_set.become_view(self, "squeeze", *(() if dim is None else (dim,)))
 
     def unsqueeze_(self, dim: int) -> Self:
         """`unsqueeze` in place. Copies: none."""
-        return resize_set.become(self, "unsqueeze", dim)
+        return resize_set.become_view(self, "unsqueeze", dim)
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: int | None = None) -> Self:
         """`as_strided` in place. Copies: none."""
-        return resize_set.become(self, "as_strided", size, stride, storage_offset)
+        return resize_set.become_view(self, "as_strided", size, stride, storage_offset)
 
     def resize_(self, *sizes: Any, memory_format: Any = None) -> Self:
-        """Changes the shape: the elements are those that lie in memory from the first one on. Where
-        the memory ends before, the tensor gets new memory, whose further elements are not set, and
-        no longer shares any. Copies: none, or one of the whole memory if that is too small.
+        """Changes the shape: the elements are those in memory from the first one on. If the memory
+        is too small, the tensor gets new memory of its own, in which the additional elements are
+        uninitialized. Copies: none, or one of the whole memory.
 
         Raises:
             RuntimeError: it requires grad; a size is negative.
@@ -558,8 +556,8 @@ class Tensor(Methods):
         return resize_set.resize_(self, sizes, memory_format)
 
     def resize(self, *sizes: Any) -> Tensor:
-        """A tensor of another shape: of as many elements it is `reshape`, else a copy without
-        history, as far as the memory reaches (deprecated in PyTorch: `resize_`).
+        """A tensor of another shape: `reshape` for the same number of elements, else a resized copy
+        without history (deprecated in PyTorch: `resize_`).
         """
         shape = tuple(sizes[0] if len(sizes) == 1 and not isinstance(sizes[0], int) else sizes)
         if math.prod(shape) == self.array.size:
@@ -574,25 +572,25 @@ class Tensor(Methods):
         """Takes the shape of another tensor, as `resize_`.
 
         Args:
-            memory_format: `preserve_format`: channels last where that is how the other one lies.
+            memory_format: `preserve_format`: channels last if the other tensor is.
         """
         if memory_format is torch_constants.preserve_format:
-            last = native.suggests_channels_last(tensor.array)
-            images = (
+            is_channels_last = native.suggests_channels_last(tensor.array)
+            channels_last = (
                 torch_constants.channels_last
                 if tensor.ndim == 4
                 else torch_constants.channels_last_3d
             )
-            memory_format = images if last else None
+            memory_format = channels_last if is_channels_last else None
         return self.resize_(tensor.shape, memory_format=memory_format)
 
     def set_(
         self, source: Any = None, storage_offset: int = 0, size: Any = None, stride: Any = None
     ) -> Self:
-        """Makes this tensor a tensor over another one's memory, or over none. Copies: none.
+        """Makes this tensor use another one's memory, or none. Copies: none.
 
         Raises:
-            RuntimeError: another dtype.
+            RuntimeError: the dtypes differ.
         """
         return resize_set.set_(self, source, storage_offset, size, stride)
 
@@ -602,22 +600,22 @@ class Tensor(Methods):
         """The same values in memory of its own, in the graph. Copies: one.
 
         Args:
-            memory_format: by default the strides stay; `contiguous_format`: in order of rows,
-                `channels_last` (of 4 dimensions, `channels_last_3d` of 5): of channels last.
+            memory_format: by default the strides stay; `contiguous_format`: row order;
+                `channels_last` (4 dimensions) and `channels_last_3d` (5 dimensions).
         """
-        kind = strides.channels_of(memory_format, self.array)
-        if kind is not None:
-            return (table._contiguous_channels_last if kind else table._contiguous)(self)  # type: ignore[no-any-return]
+        to_channels_last = strides.is_channels_last(memory_format, self.array)
+        if to_channels_last is not None:
+            copy = table._contiguous_channels_last if to_channels_last else table._contiguous
+            return copy(self)  # type: ignore[no-any-return]
         return table.clone(self)  # type: ignore[no-any-return]
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """Itself if the elements lie in order in memory, else a copy that does. Copies: none or
-        one.
+        """Itself if the elements are contiguous, else a contiguous copy. Copies: none or one.
 
         Args:
-            memory_format: the order, as for `clone`.
+            memory_format: as for `clone`.
         """
-        if memory_format is not None and strides.channels_of(memory_format, self.array):
+        if memory_format is not None and strides.is_channels_last(memory_format, self.array):
             return (
                 self if self.is_contiguous(memory_format) else table._contiguous_channels_last(self)
             )
@@ -628,17 +626,17 @@ class Tensor(Methods):
     ) -> Tensor:
         """A tensor of the same dtype from data. Copies: one."""
         as_device(device)
-        made = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
-        return made.requires_grad_() if requires_grad else made
+        tensor = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
+        return tensor.requires_grad_() if requires_grad else tensor
 
     def new(self, *sizes: int) -> Tensor:
         return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:
-        made = deepcopy_pickle.remade(type(self), self.array, self.requires_grad, self.grad)
-        if named := getattr(self, "__dict__", None):
-            made.__dict__.update(named)
-        return made
+        tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)
+        if attributes := getattr(self, "__dict__", None):
+            tensor.__dict__.update(attributes)
+        return tensor
 
     def __deepcopy__(self, memo: dict[Any, Any]) -> Tensor:
         """A leaf's copy has memory and `.grad` of its own; the copies of tensors that share memory
@@ -647,21 +645,21 @@ class Tensor(Methods):
         return deepcopy_pickle.deepcopy(self, memo)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Plain pickle copies the memory whole, once for all tensors of one pickle that are views
-        of it, and keeps the strides. Between processes the pickler of `multiprocessing` sends a
+        """Plain pickle copies the whole memory, once for all tensors of one pickle that are views
+        of it, and keeps the strides. Between processes, the pickler of `multiprocessing` sends a
         handle instead.
         """
         return deepcopy_pickle.reduce(self)
 
-    # ------------------------------------------------------------ in the hands of others
+    # ------------------------------------------------------------ NumPy, Python, DLPack
 
     def numpy(self, *, force: bool = False) -> Any:
-        """The memory as a NumPy array; a write to one is seen in the other. Copies: none.
+        """A NumPy array that shares the memory. Copies: none.
 
         Raises:
             RuntimeError: the tensor requires grad, in grad mode, and not `force`.
-            TypeError: a bfloat16 tensor, for NumPy has no such numbers: `x.float().numpy()` has the
-                values, `x.view(st.uint16).numpy()` the bits (Copies: none).
+            TypeError: a bfloat16 tensor, because NumPy has no such dtype: `x.float().numpy()` has
+                the values, `x.view(st.uint16).numpy()` the bits (Copies: none).
         """
         if not force and views_and_inplace.node_of(self) is not None and recording.get():
             raise array_protocols.needs_detach(self)
@@ -689,23 +687,23 @@ class Tensor(Methods):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if dtype is None and not copy:
             return self.numpy()
-        if dtype is not None and self.array.dtype is dtypes.bfloat16:  # the values, as asked for
+        if dtype is not None and self.array.dtype is dtypes.bfloat16:  # the values
             return table._to_copy(self, dtypes.float32).numpy().astype(dtype)
         return np.array(self.numpy(), dtype, copy=copy)
 
     __array_priority__ = 1000
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **named: Any) -> Any:
-        return array_ufunc(ufunc, method, inputs, named)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return array_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        from .numpy_function import array_function  # not needed before
+        from .numpy_function import array_function  # imported on first use
 
         return array_function(func, types, args, kwargs)
 
     @property
     def __array_interface__(self) -> Any:
-        if self.array.dtype is dtypes.bfloat16:  # it would be spelled as float16 is
+        if self.array.dtype is dtypes.bfloat16:  # its name would be float16's
             raise AttributeError("__array_interface__: NumPy has no name for bfloat16")
         return self.numpy().__array_interface__
 
@@ -713,18 +711,17 @@ class Tensor(Methods):
         """`shmtensor.array_api`, the namespace of the Python array API standard.
 
         Raises:
-            ValueError: a version of the standard that is not there.
+            ValueError: the version of the standard is not supported.
         """
         return array_protocols.array_namespace(api_version)
 
-    def __dlpack__(self, *, stream: Any = None, **named: Any) -> Any:
-        """A DLPack capsule of the memory; read-only memory stays so. Copies: none.
+    def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
+        """A DLPack capsule of the memory; read-only memory stays read-only. Copies: none.
 
         Raises:
-            BufferError: the tensor requires grad, or a stream is given: memory of the host has
-                none.
+            BufferError: the tensor requires grad, or `stream` is not None: the CPU has none.
         """
-        return dlpack.capsule_of(self, stream, named)
+        return dlpack.capsule_of(self, stream, kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]
@@ -750,7 +747,7 @@ class Tensor(Methods):
         return iter(self.unbind(0))
 
     def __reversed__(self) -> Tensor:
-        """All dimensions turned round, as PyTorch has it; a 0-d tensor is itself."""
+        """All dimensions flipped, as in PyTorch; a 0-d tensor itself."""
         return table.flip(self, tuple(range(self.array.ndim))) if self.array.ndim else self
 
     def __contains__(self, value: Any) -> Any:
@@ -768,26 +765,26 @@ class Tensor(Methods):
         return float(python_operators.real_number(self, "float"))
 
     def __complex__(self) -> complex:
-        return complex(python_operators.one_number(self, "complex"))
+        return complex(python_operators.single_number(self, "complex"))
 
     def __index__(self) -> Any:
-        return python_operators.index_number(self)
+        return python_operators.index_of_single(self)
 
     def __hash__(self) -> Any:
         return id(self)
 
     # ------------------------------------------------------------ other dtypes and devices
-    # Last: below this line the names `bool`, `float`, `int` and `type` are those of methods.
+    # Last, because from here on the names `bool`, `float`, `int` and `type` are methods.
 
-    def to(self, *args: Any, **named: Any) -> Tensor:
+    def to(self, *args: Any, **kwargs: Any) -> Tensor:
         """The tensor with another dtype or on another device; itself if nothing changes.
 
-        Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` copies in any case.
+        Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` always copies.
         """
-        if not named and len(args) == 1 and isinstance(args[0], dtypes.dtype):
-            wanted = dtypes.as_dtype(args[0])
-            return self if wanted is self.array.dtype else table._to_copy(self, wanted)
-        return to_dtype.to(self, args, named)
+        if not kwargs and len(args) == 1 and isinstance(args[0], dtypes.dtype):
+            dtype = dtypes.as_dtype(args[0])
+            return self if dtype is self.array.dtype else table._to_copy(self, dtype)
+        return to_dtype.to(self, args, kwargs)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
         """The tensor on a device, by the array API's name: `to(device)`."""
@@ -805,7 +802,7 @@ class Tensor(Methods):
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another
-        dtype, which may be given by such a name.
+        dtype, by its dtype or old name.
         """
         if dtype is None:
             return dtypes.NAMES_OF_TYPES[self.array.dtype]

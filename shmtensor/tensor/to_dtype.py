@@ -1,4 +1,4 @@
-"""`x.to(...)`: its forms, and what they ask for."""
+"""`x.to(...)`, in all its forms."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, native
 from ..autograd.dispatch.op_function import table
 from ..device import Device, as_device
-from .strides import channels_of
+from .strides import is_channels_last
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
 __all__ = ["to"]
 
-# What `to` takes by name.
+# The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
 
 
-def to(tensor: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
-    """A tensor with another dtype, on another device or in another order; itself if nothing
+def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """A tensor with another dtype, on another device or in another memory format; itself if nothing
     changes.
     """
-    dtype, device, copy = named.get("dtype"), named.get("device"), named.get("copy", False)
-    if unknown := named.keys() - TO:
+    dtype, device, copy = kwargs.get("dtype"), kwargs.get("device"), kwargs.get("copy", False)
+    if unknown := kwargs.keys() - TO:
         raise TypeError(f"to: got an unexpected keyword argument: {sorted(unknown)}")
-    if "other" in named:
-        args = (*args, named["other"])
+    if "other" in kwargs:
+        args = (*args, kwargs["other"])
     for a in args:
         if isinstance(a, native.TensorBase):
             dtype = a.array.dtype
@@ -41,12 +41,14 @@ def to(tensor: Tensor, args: tuple[Any, ...], named: dict[str, Any]) -> Tensor:
         elif a is not None:
             dtype = a
     as_device(device)
-    wanted = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)
-    same = wanted is tensor.array.dtype
-    if channels_of(named.get("memory_format"), tensor.array) is not None:
-        made = tensor if same else table._to_copy(tensor, wanted)
-        form = named["memory_format"]
-        return made.clone(memory_format=form) if copy else made.contiguous(form)
-    if same:
+    target = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)
+    is_same_dtype = target is tensor.array.dtype
+    if is_channels_last(kwargs.get("memory_format"), tensor.array) is not None:
+        result = tensor if is_same_dtype else table._to_copy(tensor, target)
+        memory_format = kwargs["memory_format"]
+        return (
+            result.clone(memory_format=memory_format) if copy else result.contiguous(memory_format)
+        )
+    if is_same_dtype:
         return tensor.clone() if copy else tensor
-    return table._to_copy(tensor, wanted)  # type: ignore[no-any-return]
+    return table._to_copy(tensor, target)  # type: ignore[no-any-return]

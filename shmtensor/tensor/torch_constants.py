@@ -1,6 +1,4 @@
-"""Names that scripts write for PyTorch's sake: memory formats and layouts, and the constants of
-mathematics.
-"""
+"""PyTorch's constants: memory formats, layouts, and those of mathematics."""
 
 from __future__ import annotations
 
@@ -26,9 +24,7 @@ newaxis = None
 
 
 class memory_format:
-    """How a tensor's dimensions lie in memory; tensors here are made in row order, whatever is
-    asked for.
-    """
+    """The order of a tensor's dimensions in memory. New tensors are always in row order."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -37,11 +33,11 @@ class memory_format:
         return f"shmtensor.{self.name}"
 
     def __reduce__(self) -> str:
-        return self.name  # copies and pickles are the same object, which `is` asks for
+        return self.name  # copies and pickles are the same object, for comparison by `is`
 
 
 class layout(memory_format):
-    """How a tensor's elements are kept: with strides."""
+    """How a tensor's elements are stored: with strides."""
 
 
 contiguous_format = memory_format("contiguous_format")
@@ -49,4 +45,4 @@ preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
 strided = layout("strided")
-sparse_coo = layout("sparse_coo")  # public where sparse tensors are
+sparse_coo = layout("sparse_coo")  # public in shmtensor.sparse

@@ -110,16 +110,16 @@ class Shards:
     def clear_gradients(self) -> None:
         for flat in self.flats:
             for p in flat.tensors:
-                p.leaf.grad = None
+                p.accumulate_grad.grad = None
 
     def complete_gradients(self) -> None:
         """Brings in what is not at home: a gradient that somebody holds or assigned, or none."""
         for flat in self.flats:
             for i, p in enumerate(flat.tensors):
-                g = p.leaf.grad
+                g = p.accumulate_grad.grad
                 if g is None:
                     flat.part(flat.gradient, i)[...] = 0  # it took no part
-                elif not in_grad_buffer(p.leaf, g.array):
+                elif not in_grad_buffer(p.accumulate_grad, g.array):
                     flat.part(flat.gradient, i).reshape(p.array.shape)[...] = g.array
 
     def range(self, i: int, rank: int) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Models to look at: the graph of a backward, and what each layer holds and computes."""
+"""Views of models: the graph of a backward, and a table of the layers."""
 
 from .graph import Graph as Graph
 from .graph import GraphNode as GraphNode

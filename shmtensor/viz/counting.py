@@ -1,7 +1,7 @@
-"""What the ops of a block compute and allocate, found without their knowledge.
+"""Counts what the ops of a block compute and allocate, with an observer.
 
-Counted are the products that every layer comes down to: linear layers, attention and recurrent
-layers run `linear`, `matmul`, `bmm` and, where all steps are one op, `_rnn_layer`.
+It counts the products that layers consist of: linear layers, attention and recurrent layers call
+`linear`, `matmul`, `bmm` and, if all steps are one op, `_rnn_layer`.
 """
 
 from __future__ import annotations
@@ -16,65 +16,65 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch import observers
 
-__all__ = ["Watch", "tensors_in"]
+__all__ = ["OpCounter", "tensors_in"]
 
 
 def size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)
 
 
-def of_product(operands: tuple[Any, ...], out: Any) -> int:
+def count_matmul(operands: tuple[Any, ...], out: Any) -> int:
     return size(out.shape) * int(operands[0].shape[-1])
 
 
-def of_convolution(operands: tuple[Any, ...], out: Any) -> int:
+def count_convolution(operands: tuple[Any, ...], out: Any) -> int:
     return size(out.shape) * size(operands[1].shape[1:])
 
 
-def of_transposed_convolution(operands: tuple[Any, ...], out: Any) -> int:
+def count_transposed_convolution(operands: tuple[Any, ...], out: Any) -> int:
     return size(operands[0].shape) * size(operands[1].shape[1:])
 
 
-def of_recurrent_layer(operands: tuple[Any, ...], out: Any) -> int:
-    """Each row of the packed input times the state's weight, and the projection if there is one;
-    the input's own weight is a `linear` before.
+def count_recurrent_layer(operands: tuple[Any, ...], out: Any) -> int:
+    """Each row of the packed input times the hidden weight, and the projection if there is one. The
+    product with the input weight is a `linear` of its own.
     """
-    x, _, *rest = operands[0]
-    return int(x.shape[0]) * sum(size(w.shape) for w in (rest[0], *rest[2:]))
+    x, _, *weights = operands[0]
+    return int(x.shape[0]) * sum(size(w.shape) for w in (weights[0], *weights[2:]))
 
 
-# The multiply-adds of an op, by its operands and its result.
+# The number of multiply-adds of an op, from its operands and its result.
 MULTIPLY_ADDS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
-    "bmm": of_product,
-    "_vdot": of_product,
-    "_convolution": of_convolution,
-    "dot": of_product,
-    "linear": of_product,
-    "matmul": of_product,
-    "_rnn_layer": of_recurrent_layer,
-    "_conv_transpose": of_transposed_convolution,
+    "bmm": count_matmul,
+    "_vdot": count_matmul,
+    "_convolution": count_convolution,
+    "dot": count_matmul,
+    "linear": count_matmul,
+    "matmul": count_matmul,
+    "_rnn_layer": count_recurrent_layer,
+    "_conv_transpose": count_transposed_convolution,
 }
 
 
 class Call(NamedTuple):
-    """An op that has not returned; its operands as it was called with them."""
+    """An open call of an op, with its operands."""
 
     multiply_adds: Callable[[tuple[Any, ...], Any], int] | None
     operands: tuple[Any, ...]
 
 
-class Watch:
-    """In a `with`, `tell(multiply_adds, nbytes)` is called for each op of this thread that counts.
+class OpCounter:
+    """In a `with`, calls `callback(multiply_adds, nbytes)` for each op of this thread.
 
-    `nbytes` are those of results in memory of their own, of ops that are not part of another op.
+    `nbytes` counts results with their own memory, of ops that are not part of another op.
     """
 
-    def __init__(self, tell: Callable[[int, int], None]) -> None:
-        self.tell = tell
+    def __init__(self, callback: Callable[[int, int], None]) -> None:
+        self.callback = callback
         self.thread = threading.get_ident()
         self.calls: list[Call] = []
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> OpCounter:
         observers.add(self)
         return self
 
@@ -87,7 +87,7 @@ class Watch:
             self.calls.append(Call(MULTIPLY_ADDS.get(event), operands))
 
     def leave(self, result: Any) -> None:
-        """It has returned."""
+        """An op has returned."""
         if threading.get_ident() != self.thread:
             return
         call = self.calls.pop()
@@ -97,11 +97,11 @@ class Watch:
         count = 0
         if call.multiply_adds is not None and not is_part:
             count = call.multiply_adds(call.operands, result)
-        self.tell(count, 0 if self.calls else new_bytes(result, call.operands))
+        self.callback(count, 0 if self.calls else new_bytes(result, call.operands))
 
 
 def new_bytes(result: Any, operands: tuple[Any, ...]) -> int:
-    """The bytes of results that are no views of operands."""
+    """The bytes of results that are not views of operands."""
     inputs = [x.array for x in tensors_in(operands)]
     return sum(
         out.array.nbytes

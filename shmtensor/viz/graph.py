@@ -1,7 +1,6 @@
-"""The graph of a backward as a picture: what was computed from which parameters, and what of it is
-kept until then.
+"""Draws the graph of a backward: the parameters, the operations, and the memory that they save.
 
-Gradients flow against the arrows. A leaf is one box, its AccumulateGrad is not drawn besides.
+Gradients flow against the arrows. A leaf is one box; its AccumulateGrad is not drawn.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ class GraphNode:
 
     Attributes:
         kind: "parameter" (a leaf that requires grad), "operation" or "output".
-        name: a parameter's, the operation's as `grad_fn.name()` has it, or "output".
-        shape: of the tensor, of an operation its first output.
+        name: of the parameter, of the operation (`grad_fn.name()`), or "output".
+        shape: of the tensor; for an operation, of its first output.
         dtype: its dtype.
-        kept_bytes: what the operation keeps for backward, besides leaves.
+        kept_bytes: the memory that the operation saves for backward, without leaves.
     """
 
     kind: str
@@ -51,9 +50,9 @@ class Graph:
 
     Attributes:
         nodes: of type `GraphNode`.
-        edges: pairs of places in `nodes`, from operand to result, each once.
-        kept_bytes: what all nodes keep for backward, each byte once, besides leaves: what a
-            backward would free.
+        edges: unique pairs of indices into `nodes`, from operand to result.
+        kept_bytes: the memory that all nodes save for backward, each byte once, without leaves:
+            what a backward frees.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class Graph:
 
     @property
     def title(self) -> str:
-        """How large it is."""
+        """The numbers of nodes and edges, and the saved memory."""
         return (
             f"{len(self.nodes)} nodes, {len(self.edges)} edges, "
             f"{in_bytes(self.kept_bytes)} kept for backward"
@@ -77,19 +76,19 @@ class Graph:
         """The graph in Graphviz's language."""
         lines = [
             "digraph {",
-            f"  label={quoted([self.title])};",
+            f"  label={dot_string([self.title])};",
             '  node [shape=box, style="rounded,filled", fontname="Helvetica", fontsize=11];',
         ]
         for i, node in enumerate(self.nodes):
             fill, outline, _ = COLORS[node.kind]
-            label = quoted(lines_of(node))
+            label = dot_string(lines_of(node))
             lines.append(f'  n{i} [label={label}, fillcolor="{fill}", color="{outline}"];')
         lines += [f"  n{a} -> n{b};" for a, b in self.edges]
         return "\n".join([*lines, "}", ""])
 
     @cached_property
     def svg(self) -> str:
-        """The picture: one file without references, which every browser shows."""
+        """The picture, for any browser: one file without references."""
         boxes = [
             Box(n.kind, lines_of(n), f"{n.name} {n.shape} {n.dtype}, keeps {n.kept_bytes} bytes")
             for n in self.nodes
@@ -113,7 +112,7 @@ class Graph:
 
 
 def graph(outputs: Any, params: Any = None) -> Graph:
-    """Draws what a backward from a tensor would walk over: `shmtensor.viz.graph(loss, model)`.
+    """Draws the graph that a backward from a tensor runs: `shmtensor.viz.graph(loss, model)`.
 
     Args:
         outputs: a tensor that requires grad, or several.
@@ -124,7 +123,7 @@ def graph(outputs: Any, params: Any = None) -> Graph:
 
     Raises:
         RuntimeError: a tensor has no graph.
-        TypeError: an output is no tensor.
+        TypeError: an output is not a tensor.
 
     Example:
         >>> import shmtensor as st
@@ -132,27 +131,31 @@ def graph(outputs: Any, params: Any = None) -> Graph:
         >>> st.viz.graph((w * w).sum(), {"w": w})
         Graph(4 nodes, 3 edges, 0 B kept for backward)
     """
-    several = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-    roots = [root_of(tensor) for tensor in several]
-    found = reached(roots)
-    leaves = merged(span_of(leaf.variable.array) for leaf in found if has_tensor(leaf))
+    tensors = outputs if isinstance(outputs, (list, tuple)) else [outputs]
+    roots = [root_of(tensor) for tensor in tensors]
+    graph_nodes = reachable_nodes(roots)
+    leaves = merge_spans(span_of(leaf.variable.array) for leaf in graph_nodes if has_tensor(leaf))
     names = names_of(params)
-    place = {node: i for i, node in enumerate(found)}
+    index = {node: i for i, node in enumerate(graph_nodes)}
     nodes, edges, spans = [], [], []
-    for node in found:
+    for node in graph_nodes:
         if isinstance(node, AccumulateGrad):
             name = names.get(id(node.variable), "leaf")
             nodes.append(GraphNode("parameter", name, node.shape, node.dtype))
             continue
-        kept = [s for s in map(span_of, arrays_in(node.kept)) if not lies_in(leaves, s)]
-        spans += kept
-        nodes.append(GraphNode("operation", node.name(), node.shape, node.dtype, length(kept)))
-        edges += [(place[e], place[node]) for e, _ in node.next_functions if e is not None]
-    for i, (tensor, root) in enumerate(zip(several, roots, strict=True)):
-        edges.append((place[root], len(nodes)))
-        name = "output" if len(several) == 1 else f"output {i}"
+        saved_spans = [
+            s for s in map(span_of, arrays_in(node.raw_saved)) if not is_within(leaves, s)
+        ]
+        spans += saved_spans
+        nodes.append(
+            GraphNode("operation", node.name(), node.shape, node.dtype, total_bytes(saved_spans))
+        )
+        edges += [(index[e], index[node]) for e, _ in node.next_functions if e is not None]
+    for i, (tensor, root) in enumerate(zip(tensors, roots, strict=True)):
+        edges.append((index[root], len(nodes)))
+        name = "output" if len(tensors) == 1 else f"output {i}"
         nodes.append(GraphNode("output", name, tuple(tensor.shape), tensor.array.dtype))
-    return Graph(nodes, list(dict.fromkeys(edges)), length(spans))
+    return Graph(nodes, list(dict.fromkeys(edges)), total_bytes(spans))
 
 
 def root_of(tensor: Any) -> Any:
@@ -167,21 +170,21 @@ def root_of(tensor: Any) -> Any:
     return node_of_edge(edge)[0]
 
 
-def reached(roots: Sequence[Any]) -> list[Any]:
-    """All nodes and leaves that the roots lead to, operands before results."""
-    found: dict[Any, None] = {}
-    entered: set[Any] = set()
+def reachable_nodes(roots: Sequence[Any]) -> list[Any]:
+    """All nodes and leaves reachable from the roots, operands before results."""
+    result: dict[Any, None] = {}
+    visited: set[Any] = set()
     stack = [(root, False) for root in reversed(roots)]
     while stack:
-        node, is_left = stack.pop()
-        if is_left:
-            found[node] = None
-        elif node not in entered:
-            entered.add(node)
+        node, is_finished = stack.pop()
+        if is_finished:
+            result[node] = None
+        elif node not in visited:
+            visited.add(node)
             stack.append((node, True))
             operands = [e for e, _ in node.next_functions if e is not None]
-            stack.extend((e, False) for e in reversed(operands) if e not in entered)
-    return list(found)
+            stack.extend((e, False) for e in reversed(operands) if e not in visited)
+    return list(result)
 
 
 def has_tensor(node: Any) -> bool:
@@ -189,7 +192,7 @@ def has_tensor(node: Any) -> bool:
 
 
 def names_of(params: Any) -> dict[int, str]:
-    """Names by the identity of the tensor."""
+    """Names by the id of the tensor."""
     if params is None:
         return {}
     if hasattr(params, "named_parameters"):
@@ -205,17 +208,17 @@ def lines_of(node: GraphNode) -> list[str]:
     return [*lines, f"keeps {in_bytes(node.kept_bytes)}"] if node.kept_bytes else lines
 
 
-def quoted(lines: Sequence[str]) -> str:
-    """A DOT string with line breaks; what is special in one is escaped."""
-    clean = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
-    return '"' + "\\n".join(" ".join(line.splitlines()) for line in clean) + '"'
+def dot_string(lines: Sequence[str]) -> str:
+    """An escaped DOT string with line breaks."""
+    escaped = [line.replace("\\", "\\\\").replace('"', '\\"') for line in lines]
+    return '"' + "\\n".join(" ".join(line.splitlines()) for line in escaped) + '"'
 
 
 # ---------------------------------------------------------------- memory
 
 
 def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
-    """The arrays among what a node keeps, also what a pack hook made of them."""
+    """The arrays among a node's saved values, also in the results of pack hooks."""
     stack = [value]
     while stack:
         item = stack.pop()
@@ -224,7 +227,7 @@ def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
         if isinstance(item, np.ndarray):
             yield item
         elif isinstance(item, HookResult):
-            stack.append(item.kept)
+            stack.append(item.value)
         elif isinstance(item, (list, tuple)):
             stack.extend(item)
         elif isinstance(item, Mapping):
@@ -232,28 +235,28 @@ def arrays_in(value: Any) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def span_of(array: np.ndarray[Any, Any]) -> Span:
-    """The addresses of its first byte and of the one after its last."""
+    """The addresses of the first byte and of the byte after the last."""
     low, high = np.lib.array_utils.byte_bounds(array)
     return low, high if array.size else low
 
 
-def merged(spans: Iterator[Span] | Sequence[Span]) -> list[Span]:
-    """The same bytes in spans that do not touch, in order."""
-    found: list[Span] = []
+def merge_spans(spans: Iterator[Span] | Sequence[Span]) -> list[Span]:
+    """The same bytes in disjoint spans, sorted."""
+    merged: list[Span] = []
     for low, high in sorted(spans):
-        if found and low <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], high)
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
         else:
-            found.append((low, high))
-    return found
+            merged.append((low, high))
+    return merged
 
 
-def length(spans: Sequence[Span]) -> int:
-    """How many bytes lie in the spans, each counted once."""
-    return sum(high - low for low, high in merged(spans))
+def total_bytes(spans: Sequence[Span]) -> int:
+    """The number of bytes in the spans, each counted once."""
+    return sum(high - low for low, high in merge_spans(spans))
 
 
-def lies_in(spans: Sequence[Span], span: Span) -> bool:
-    """Whether one of the merged spans holds it."""
-    at = bisect_right(spans, (span[0], 1 << 64)) - 1
-    return at >= 0 and span[1] <= spans[at][1]
+def is_within(spans: Sequence[Span], span: Span) -> bool:
+    """Whether one of the merged spans contains it."""
+    index = bisect_right(spans, (span[0], 1 << 64)) - 1
+    return index >= 0 and span[1] <= spans[index][1]

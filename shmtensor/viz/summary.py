@@ -9,14 +9,14 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..nn import Module
-from .counting import Watch, tensors_in
+from .counting import OpCounter, tensors_in
 from .units import in_bytes, in_thousands
 
 __all__ = ["Summary", "SummaryRow", "summary"]
 
 Shape = tuple[int, ...]
 TITLES = ("Layer", "Input", "Output", "Parameters", "FLOPs", "Activations")
-COUNTED = (
+FOOTNOTE = (
     "FLOPs are two for each multiply-add of products and convolutions, those in linear layers,",
     "attention and recurrent layers among them; other operations are not counted. Activations are",
     "all results in memory of their own. Numbers of a layer hold those of its parts.",
@@ -25,19 +25,19 @@ COUNTED = (
 
 @dataclass(frozen=True)
 class SummaryRow:
-    """A module of the model; its numbers hold those of its parts.
+    """A module of the model; its numbers include those of its submodules.
 
     Attributes:
         name: its name in `named_modules()`, "" for the model.
         kind: the name of its class.
-        depth: 0 for the model, 1 for its parts, and so on.
+        depth: 0 for the model, 1 for its direct submodules, and so on.
         calls: how often forward ran it.
         input_shapes, output_shapes: of the tensors in the first call.
-        params, trainable_params: numbers in parameters, a shared one once; in those that require
-            grad.
+        params, trainable_params: the number of elements of all parameters, shared ones once; and of
+            those that require grad.
         param_bytes: the bytes of all its parameters.
         flops: floating-point operations of all calls: two for each multiply-add.
-        activation_bytes: results in memory of their own, of all calls.
+        activation_bytes: the results with their own memory, of all calls.
     """
 
     name: str
@@ -54,11 +54,11 @@ class SummaryRow:
 
 
 class Summary:
-    """What `summary` has found; `str` of it is the table.
+    """The result of `summary`; its `str` is the table.
 
     Attributes:
-        rows: a `SummaryRow` for each module, the model first, each before its parts.
-        depth: rows down to here are in the table.
+        rows: a `SummaryRow` for each module, the model first, each before its submodules.
+        depth: the table has rows down to this depth.
     """
 
     def __init__(self, rows: list[SummaryRow], depth: int) -> None:
@@ -66,12 +66,12 @@ class Summary:
 
     @property
     def total_params(self) -> int:
-        """The numbers in all parameters, a shared one once."""
+        """The number of elements of all parameters, shared ones once."""
         return self.rows[0].params
 
     @property
     def trainable_params(self) -> int:
-        """The numbers in parameters that require grad."""
+        """The number of elements of parameters that require grad."""
         return self.rows[0].trainable_params
 
     @property
@@ -91,26 +91,26 @@ class Summary:
 
     @property
     def activation_bytes(self) -> int:
-        """The bytes of all results of a forward in memory of their own."""
+        """The bytes of all results of a forward with their own memory."""
         return self.rows[0].activation_bytes
 
     def __str__(self) -> str:
-        shown = [row for row in self.rows if row.depth <= self.depth]
+        rows = [row for row in self.rows if row.depth <= self.depth]
         lines = [TITLES] + [
             (
-                branch + label(row),
+                prefix + label(row),
                 shapes(row.input_shapes),
                 shapes(row.output_shapes),
                 f"{row.params:,}" if row.params else "-",
                 in_thousands(row.flops) if row.flops else "-",
                 in_bytes(row.activation_bytes) if row.activation_bytes else "-",
             )
-            for row, branch in zip(shown, branches([row.depth for row in shown]), strict=True)
+            for row, prefix in zip(rows, tree_prefixes([row.depth for row in rows]), strict=True)
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-        text = [aligned(line, widths) for line in lines]
+        text = [align(line, widths) for line in lines]
         rule = "─" * len(text[0])
-        fixed = self.total_params - self.trainable_params
+        frozen = self.total_params - self.trainable_params
         return "\n".join(
             [
                 text[0].rstrip(),
@@ -118,10 +118,10 @@ class Summary:
                 *(line.rstrip() for line in text[1:]),
                 rule,
                 f"Parameters   {self.total_params:,} ({self.trainable_params:,} trainable, "
-                f"{fixed:,} not), {in_bytes(self.param_bytes)}",
+                f"{frozen:,} not), {in_bytes(self.param_bytes)}",
                 f"FLOPs        {self.total_flops:,}",
                 f"Activations  {in_bytes(self.activation_bytes)}",
-                *COUNTED,
+                *FOOTNOTE,
             ]
         )
 
@@ -129,7 +129,7 @@ class Summary:
 
 
 class Record:
-    """What is noted of a module while forward runs."""
+    """The counts of a module during forward."""
 
     def __init__(self) -> None:
         self.calls = self.flops = self.activation_bytes = 0
@@ -138,21 +138,21 @@ class Record:
 
 
 def summary(model: Module, *inputs: Any, depth: int = 3) -> Summary:
-    """Runs a model once and tells what its layers are given, hold and compute.
+    """Runs a model once, and lists the inputs, parameters and operations of its layers.
 
-    It runs in evaluation mode and records no gradients; modes and hooks are afterwards as before.
+    It runs in evaluation mode without recording history; afterwards it restores modes and hooks.
 
     Args:
         model: any Module.
-        inputs: what forward is called with.
-        depth: how far down the table goes: 1 for the model and its parts.
+        inputs: the arguments of forward.
+        depth: the depth of the table: 1 for the model and its direct submodules.
 
     Returns:
         A `Summary`, whose `str` is the table, and whose `rows`, `total_params`, `total_flops` and
         the like are the numbers.
 
     Raises:
-        TypeError: the model is no Module.
+        TypeError: the model is not a Module.
 
     Example:
         >>> import shmtensor as st
@@ -165,14 +165,14 @@ def summary(model: Module, *inputs: Any, depth: int = 3) -> Summary:
         raise TypeError(f"viz.summary: expected a Module: {type(model).__name__}")
     modules = dict(model.named_modules())
     records = {name: Record() for name in modules}
-    with evaluating(model), observed(modules, records), no_grad():
+    with evaluation_mode(model), recording(modules, records), no_grad():
         model(*inputs)
     return Summary([row_of(name, modules[name], records[name]) for name in modules], depth)
 
 
 @contextmanager
-def evaluating(model: Module) -> Iterator[None]:
-    """The model in evaluation mode; afterwards each module has the mode that it had."""
+def evaluation_mode(model: Module) -> Iterator[None]:
+    """In this block the model is in evaluation mode; afterwards each module has its former mode."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -183,35 +183,35 @@ def evaluating(model: Module) -> Iterator[None]:
 
 
 @contextmanager
-def observed(modules: dict[str, Module], records: dict[str, Record]) -> Iterator[None]:
-    """Notes each module's calls and, of the ops within, what they compute and allocate."""
-    running: list[frozenset[str]] = [frozenset()]
+def recording(modules: dict[str, Module], records: dict[str, Record]) -> Iterator[None]:
+    """Counts each module's calls, and what the ops in them compute and allocate."""
+    active: list[frozenset[str]] = [frozenset()]
 
-    def tell(multiply_adds: int, nbytes: int) -> None:
-        for name in running[-1]:
+    def add(multiply_adds: int, nbytes: int) -> None:
+        for name in active[-1]:
             records[name].flops += 2 * multiply_adds
             records[name].activation_bytes += nbytes
 
     handles = []
     for name, module in modules.items():
 
-        def enter(_: Module, args: Any, named: Any, name: str = name) -> None:
-            # a container that is not called itself counts what its parts do
-            running.append(running[-1] | {name, *parents(name)})
+        def enter(_: Module, args: Any, kwargs: Any, name: str = name) -> None:
+            # a container that is not called itself counts its submodules' ops
+            active.append(active[-1] | {name, *parents(name)})
             record = records[name]
             record.calls += 1
             if record.calls == 1:
-                record.inputs = shapes_in((args, named))
+                record.inputs = shapes_in((args, kwargs))
 
         def leave(_: Module, args: Any, result: Any, name: str = name) -> None:
-            running.pop()
+            active.pop()
             if records[name].calls == 1:
                 records[name].outputs = shapes_in(result)
 
         handles.append(module.register_forward_pre_hook(enter, with_kwargs=True))
         handles.append(module.register_forward_hook(leave, always_call=True))
     try:
-        with Watch(tell):
+        with OpCounter(add):
             yield
     finally:
         for handle in handles:
@@ -219,7 +219,7 @@ def observed(modules: dict[str, Module], records: dict[str, Record]) -> Iterator
 
 
 def parents(name: str) -> list[str]:
-    """The names of the modules that one lies in: "a.b.c" in "a.b", "a" and ""."""
+    """The names of a module's ancestors: "a.b", "a" and "" for "a.b.c"."""
     parts = name.split(".")
     return [".".join(parts[:n]) for n in range(len(parts))] if name else []
 
@@ -249,33 +249,33 @@ def row_of(name: str, module: Module, record: Record) -> SummaryRow:
 
 
 def label(row: SummaryRow) -> str:
-    own = row.name.rpartition(".")[2]
-    text = f"{own} ({row.kind})" if own else row.kind
+    short_name = row.name.rpartition(".")[2]
+    text = f"{short_name} ({row.kind})" if short_name else row.kind
     return text if row.calls < 2 else f"{text} x {row.calls}"
 
 
-def shapes(found: tuple[Shape, ...]) -> str:
-    """At most two shapes, and how many more there are."""
-    text = ", ".join("scalar" if not shape else str(shape) for shape in found[:2]) or "-"
-    return text if len(found) <= 2 else f"{text}, {len(found) - 2} more"
+def shapes(all_shapes: tuple[Shape, ...]) -> str:
+    """At most two shapes, and the number of others."""
+    text = ", ".join("scalar" if not shape else str(shape) for shape in all_shapes[:2]) or "-"
+    return text if len(all_shapes) <= 2 else f"{text}, {len(all_shapes) - 2} more"
 
 
-def aligned(line: tuple[str, ...], widths: list[int]) -> str:
-    """Names and shapes to the left of their columns, numbers to the right."""
+def align(line: tuple[str, ...], widths: list[int]) -> str:
+    """Left-aligns names and shapes, and right-aligns numbers."""
     texts = [cell.ljust(w) for cell, w in zip(line[:3], widths[:3], strict=True)]
     numbers = [cell.rjust(w) for cell, w in zip(line[3:], widths[3:], strict=True)]
     return "  ".join(texts + numbers)
 
 
-def branches(depths: list[int]) -> list[str]:
-    """What stands before each line of a tree, by the depths of the lines."""
+def tree_prefixes(depths: list[int]) -> list[str]:
+    """The prefix of each line of a tree, from the depths of the lines."""
     lines: list[str] = []
-    goes_on: set[int] = set()  # depths at which a later line follows, seen from below
+    continued: set[int] = set()  # depths with a later line, counted from the end
     for depth in reversed(depths):
         if depth:
-            bars = ("│  " if d in goes_on else "   " for d in range(1, depth))
-            lines.append("".join(bars) + ("├─ " if depth in goes_on else "└─ "))
+            bars = ("│  " if d in continued else "   " for d in range(1, depth))
+            lines.append("".join(bars) + ("├─ " if depth in continued else "└─ "))
         else:
             lines.append("")
-        goes_on = {d for d in goes_on if d <= depth} | {depth}
+        continued = {d for d in continued if d <= depth} | {depth}
     return lines[::-1]

@@ -1,19 +1,19 @@
-"""A laid-out graph as one SVG file that needs nothing else."""
+"""Renders a laid-out graph as one SVG file without references."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
 
-from .layout import layered
+from .layout import layout_graph
 
 __all__ = ["Box", "render_svg"]
 
 MARGIN = 24.0
-LINE = 16.0  # pixels from line to line in a box
-CHARACTER = 6.9  # the width of one, at most on the average
+LINE = 16.0  # pixels between the lines of a box
+CHARACTER = 6.9  # average width of a character, at most
 
-# By kind: fill, outline, and the word for it in the legend.
+# By kind: fill, outline, and label in the legend.
 COLORS = {
     "parameter": ("#dbeafe", "#3b82f6", "leaf that collects a gradient"),
     "operation": ("#f4f4f5", "#a1a1aa", "operation"),
@@ -27,33 +27,33 @@ STYLE = (
 
 
 class Box:
-    """What is drawn of a node.
+    """The drawing of a node.
 
     Args:
         kind: a key of COLORS.
         lines: its text, the first line in bold.
-        note: what a browser shows when the pointer is on it.
+        note: the tooltip in a browser.
     """
 
-    def __init__(self, kind: str, lines: Sequence[str], note: str) -> None:
-        self.kind, self.lines, self.note = kind, [cut(line) for line in lines], note
+    def __init__(self, kind: str, lines: Sequence[str], tooltip: str) -> None:
+        self.kind, self.lines, self.tooltip = kind, [shorten(line) for line in lines], tooltip
         longest = max(len(self.lines[0]) * 1.1, *map(len, self.lines))
         self.width = max(64.0, longest * CHARACTER + 22)
         self.height = LINE * len(self.lines) + 14
 
 
-def cut(line: str) -> str:
-    """A long name keeps its end, which says most."""
+def shorten(line: str) -> str:
+    """Cuts the beginning of a long name."""
     return line if len(line) <= 44 else "…" + line[-43:]
 
 
 def render_svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: str) -> str:
-    """The SVG of boxes and of arrows between them, with a title and a legend above."""
-    layout = layered([(box.width, box.height) for box in boxes], edges)
+    """The SVG of boxes and arrows, with a title and a legend above."""
+    layout = layout_graph([(box.width, box.height) for box in boxes], edges)
     top = MARGIN + 62
     kinds = [kind for kind in COLORS if any(box.kind == kind for box in boxes)]
-    words = [COLORS[kind][2] for kind in kinds]
-    head = max(len(title) * CHARACTER * 1.1, sum(map(legend_width, words)))
+    labels = [COLORS[kind][2] for kind in kinds]
+    head = max(len(title) * CHARACTER * 1.1, sum(map(legend_width, labels)))
     width = max(layout.size[0], head) + 2 * MARGIN
     height = layout.size[1] + top + MARGIN
     left = (width - layout.size[0]) / 2
@@ -68,11 +68,11 @@ def render_svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: st
         *legend(kinds),
         f'<g transform="translate({left:.1f} {top:.1f})">',
         *(
-            f'<path class="edge" marker-end="url(#head)" d="{path_through(way)}"/>'
-            for way in layout.ways
+            f'<path class="edge" marker-end="url(#head)" d="{path_through(path)}"/>'
+            for path in layout.paths
         ),
     ]
-    for box, (x, y) in zip(boxes, layout.places, strict=True):
+    for box, (x, y) in zip(boxes, layout.centers, strict=True):
         parts.extend(rectangle(box, x, y))
     return "\n".join([*parts, "</g>", "</svg>", ""])
 
@@ -80,40 +80,42 @@ def render_svg(boxes: Sequence[Box], edges: Sequence[tuple[int, int]], title: st
 def legend(kinds: Sequence[str]) -> list[str]:
     parts, x, y = [], MARGIN, MARGIN + 26
     for kind in kinds:
-        fill, outline, word = COLORS[kind]
+        fill, outline, label = COLORS[kind]
         parts.append(
             f'<rect x="{x:.0f}" y="{y:.0f}" width="14" height="14" rx="3" fill="{fill}" '
             f'stroke="{outline}"/>'
-            f'<text class="small left" x="{x + 20:.0f}" y="{y + 11:.0f}">{escape(word)}</text>'
+            f'<text class="small left" x="{x + 20:.0f}" y="{y + 11:.0f}">{escape(label)}</text>'
         )
-        x += legend_width(word)
+        x += legend_width(label)
     return parts
 
 
-def legend_width(word: str) -> float:
-    return len(word) * 5.9 + 44
+def legend_width(label: str) -> float:
+    return len(label) * 5.9 + 44
 
 
 def rectangle(box: Box, x: float, y: float) -> list[str]:
     fill, outline, _ = COLORS[box.kind]
     low, high = x - box.width / 2, y - box.height / 2
     parts = [
-        f"<g><title>{escape(box.note)}</title>",
+        f"<g><title>{escape(box.tooltip)}</title>",
         f'<rect x="{low:.1f}" y="{high:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" '
         f'rx="6" fill="{fill}" stroke="{outline}"/>',
     ]
     for i, line in enumerate(box.lines):
-        shade = "small" if i else "name"
-        at = high + 19 + LINE * i
-        parts.append(f'<text class="{shade}" x="{x:.1f}" y="{at:.1f}">{escape(line)}</text>')
+        css_class = "small" if i else "name"
+        baseline = high + 19 + LINE * i
+        parts.append(
+            f'<text class="{css_class}" x="{x:.1f}" y="{baseline:.1f}">{escape(line)}</text>'
+        )
     return [*parts, "</g>"]
 
 
-def path_through(way: Sequence[tuple[float, float]]) -> str:
-    """A path through the points that leaves and reaches each of them vertically."""
-    (x, y), *rest = way
+def path_through(points: Sequence[tuple[float, float]]) -> str:
+    """A path through the points that is vertical at each of them."""
+    (x, y), *following = points
     path = [f"M{x:.1f} {y:.1f}"]
-    for x1, y1 in rest:
+    for x1, y1 in following:
         middle = (y + y1) / 2
         path.append(f"C{x:.1f} {middle:.1f} {x1:.1f} {middle:.1f} {x1:.1f} {y1:.1f}")
         x, y = x1, y1

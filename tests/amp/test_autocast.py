@@ -306,10 +306,10 @@ def test_transforms() -> None:
     np.testing.assert_allclose(out.float().numpy(), batch.numpy() @ x.numpy(), atol=0.1)
 
 
-def test_what_is_called_apart_is_not_cast() -> None:
+def test_operands_without_autocast_are_not_cast() -> None:
     with st.autocast("cpu"):
         assert (x @ y).dtype is st.bfloat16
-        assert inner.apart(lambda: (x @ y).dtype) is st.float32
+        assert inner.without_autocast(lambda: (x @ y).dtype) is st.float32
         assert (x @ y).dtype is st.bfloat16
         assert str(inspect.signature(st.matmul)) == "(input, other, *, out=None)"
     assert (x @ y).dtype is st.float32

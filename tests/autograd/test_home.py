@@ -31,7 +31,9 @@ def parameter(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     rng = np.random.default_rng(0)
     p = nn.Parameter(st.tensor(rng.standard_normal(shape).astype(dtype)))
     block = bytearray(np.full(p.array.size + 2, 7, dtype).tobytes())
-    p.leaf.grad_buffer = native.GradientBuffer(np.ndarray(shape, dtype, block, p.array.itemsize))
+    p.accumulate_grad.grad_buffer = native.GradientBuffer(
+        np.ndarray(shape, dtype, block, p.array.itemsize)
+    )
     return p
 
 
@@ -54,18 +56,18 @@ def test_gradient_is_born_at_home(name: str, dtype: Any) -> None:
     product, x_shape, shape = PRODUCTS[name]
     p, x = parameter(shape, dtype), operand(x_shape, dtype)
     born: list[bool] = []
-    p.register_hook(lambda g: born.append(is_in(g, p.leaf.grad_buffer)))
+    p.register_hook(lambda g: born.append(is_in(g, p.accumulate_grad.grad_buffer)))
     for _ in range(2):
         p.grad = None
         y = product(x, p)
         y.backward(st.ones_like(y))
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
     assert born == [dtype is not np.float16] * 2  # 16 bits are computed in 32, and rounded
     other = own(p)
     y = product(x, other)
     y.backward(st.ones_like(y))
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
-    block = np.frombuffer(p.leaf.grad_buffer.memory, dtype)
+    block = np.frombuffer(p.accumulate_grad.grad_buffer.memory, dtype)
     assert block[0] == block[-1] == 7
 
 
@@ -88,17 +90,17 @@ def test_a_kept_gradient_is_not_written_anew(keeper: Keeper) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
-    array = np.ndarray((3, 4), np.float32, p.leaf.grad_buffer.memory, 4)
+    array = np.ndarray((3, 4), np.float32, p.accumulate_grad.grad_buffer.memory, 4)
     kept = keeper(p.grad)
     p.grad = None
     linear(x * 2, p).sum().backward()
-    assert not in_grad_buffer(p.leaf, p.grad.array)
+    assert not in_grad_buffer(p.accumulate_grad, p.grad.array)
     np.testing.assert_array_equal(array, before)
     np.testing.assert_array_equal(p.grad.numpy(), before * 2)
     del kept
     p.grad = None
     linear(x * 3, p).sum().backward()
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
     np.testing.assert_allclose(array, before * 3, rtol=1e-6)
 
 
@@ -125,14 +127,14 @@ def test_every_gradient_comes_home_and_is_added_to_there(use: Product) -> None:
         for n in (1, 2):
             use(x, p).backward()
             use(x, other).backward()
-            assert in_grad_buffer(p.leaf, p.grad.array), n
+            assert in_grad_buffer(p.accumulate_grad, p.grad.array), n
             np.testing.assert_allclose(p.grad.numpy(), other.grad.numpy(), rtol=1e-6)
 
 
 def test_a_gradient_stays_at_home_where_inputs_are_named() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward(inputs=[p])
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
 def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
@@ -141,7 +143,7 @@ def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
     before = p.grad.numpy().copy()
     p.grad.zero_()
     linear(x, p).sum().backward()
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
     np.testing.assert_array_equal(p.grad.numpy(), before)
 
 
@@ -150,7 +152,7 @@ def test_a_failed_backward_leaves_the_next_one_right() -> None:
     seen: list[Any] = []
 
     def fail(g: Any) -> None:
-        seen.append(is_in(g, p.leaf.grad_buffer))
+        seen.append(is_in(g, p.accumulate_grad.grad_buffer))
         raise ValueError("hook")
 
     handle = p.register_hook(fail)
@@ -159,7 +161,7 @@ def test_a_failed_backward_leaves_the_next_one_right() -> None:
     handle.remove()
     assert seen == [True]
     assert p.grad is None
-    assert p.leaf.grad_buffer.lent  # the traceback refers to the gradient
+    assert p.accumulate_grad.grad_buffer.lent  # the traceback refers to the gradient
     linear(x, p).sum().backward()
     other = own(p)
     linear(x, other).sum().backward()
@@ -168,14 +170,14 @@ def test_a_failed_backward_leaves_the_next_one_right() -> None:
     gc.collect()
     p.grad = None
     linear(x, p).sum().backward()
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
 def test_a_post_accumulate_hook_sees_the_gradient_at_home() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     seen: list[bool] = []
     p.register_post_accumulate_grad_hook(
-        lambda p: seen.append(in_grad_buffer(p.leaf, p.grad.array))
+        lambda p: seen.append(in_grad_buffer(p.accumulate_grad, p.grad.array))
     )
     linear(x, p).sum().backward()
     linear(x, p).sum().backward()
@@ -188,7 +190,7 @@ def test_a_gradient_that_was_given_another_shape_in_place_is_added_to() -> None:
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
     p.grad.array.shape = (1, 3, 4)
-    assert not in_grad_buffer(p.leaf, p.grad.array)
+    assert not in_grad_buffer(p.accumulate_grad, p.grad.array)
     linear(x, p).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), before[None] * 2)
     p.grad = None
@@ -235,7 +237,7 @@ def test_gradients_of_two_uses_are_added() -> None:
     for each in (p, other):
         linear(linear(x, each), each).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
 def test_backwards_add_up_at_home() -> None:
@@ -245,20 +247,20 @@ def test_backwards_add_up_at_home() -> None:
         linear(x, each).sum().backward()
         linear(x * 3, each).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
 def test_grad_gives_memory_of_the_callers_own() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     (g,) = st.autograd.grad(linear(x, p).sum(), p)
-    assert not is_in(g, p.leaf.grad_buffer)
+    assert not is_in(g, p.accumulate_grad.grad_buffer)
     assert p.grad is None
     linear(x, p).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), g.numpy())
-    assert in_grad_buffer(p.leaf, p.grad.array)
+    assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
 def test_a_graph_of_the_gradient_does_not_hold_the_home() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).square().sum().backward(create_graph=True)
-    assert not is_in(p.grad, p.leaf.grad_buffer)
+    assert not is_in(p.grad, p.accumulate_grad.grad_buffer)

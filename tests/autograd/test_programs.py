@@ -15,7 +15,7 @@ import pytest
 
 import shmtensor as st
 
-REFUSALS = ("inplace", "in-place", "stretched", "read-only")
+REFUSALS = ("inplace", "in-place", "expanded", "read-only")
 STEPS = [
     "mul",
     "add",

@@ -87,7 +87,7 @@ def test_only_what_is_kept_is_held() -> None:
     exp = y.grad_fn.next_functions[0][0]
     product = exp.next_functions[0][0]
     held = [
-        [packed.kept.tensor is not None for packed in node.kept if hasattr(packed, "kept")]
+        [packed.value.tensor is not None for packed in node.raw_saved if hasattr(packed, "unpack")]
         for node in (y.grad_fn, exp, product)
     ]
     assert held == [[False], [False], [True, True]]

@@ -11,7 +11,7 @@ import pytest
 import shmtensor as st
 from shmtensor.func import vmap
 from shmtensor.func.batched_tensor import Batched
-from shmtensor.func.batching_rules import find_rule as rules
+from shmtensor.func.batching_rules import find_rule
 from shmtensor.nn import functional as F
 
 RANDOM = np.random.default_rng(11)
@@ -101,16 +101,16 @@ def filled(x: Any) -> Any:
 
 def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
     """What vmap must give, flat."""
-    from shmtensor.func.pytree import flat
+    from shmtensor.func.pytree import flatten
 
-    rows = [flat(function(*row))[0] for row in zip(*batches, strict=True)]
+    rows = [flatten(function(*row))[0] for row in zip(*batches, strict=True)]
     return [np.stack([r[k].numpy() for r in rows]) for k in range(len(rows[0]))]
 
 
 def same(ours: Any, expected: list[Any]) -> None:
-    from shmtensor.func.pytree import flat
+    from shmtensor.func.pytree import flatten
 
-    found = flat(ours)[0]
+    found = flatten(ours)[0]
     assert len(found) == len(expected)
     for x, y in zip(found, expected, strict=True):
         assert not isinstance(x, Batched)
@@ -136,7 +136,7 @@ def test_ops_run_once_for_all_examples(name: str, monkeypatch: pytest.MonkeyPatc
         calls.append(x)
         return ONE[name](x)
 
-    monkeypatch.setattr(rules, "one_by_one", None)
+    monkeypatch.setattr(find_rule, "call_each", None)
     vmap(counted)(X)
     assert len(calls) == 1
 

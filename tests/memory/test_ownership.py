@@ -177,7 +177,7 @@ def test_wrong_arguments_of_steal_gradient_are_named() -> None:
         ([], 0, reference, None),
         (leaf.sums, "leaf", reference, fresh()),
     ):
-        with pytest.raises(TypeError, match=r"steal_gradient: \(sums, leaf, tensor, "):
+        with pytest.raises(TypeError, match=r"steal_gradient: \(sums, accumulate_grad, tensor, "):
             native.steal_gradient(*wrong)  # type: ignore[arg-type, call-arg]
     assert "leaf" in leaf.sums
 

@@ -277,7 +277,7 @@ def test_a_leaf_over_other_memory_is_new_to_the_graph() -> None:
     assert p.grad.tolist() == [2] * 4
     assert calls == [(6,), (4,)]
     former = weakref.ref(loss.grad_fn.next_functions[0][0].next_functions[0][0])
-    assert former() is not p.leaf
+    assert former() is not p.accumulate_grad
     del loss
     assert former() is None  # no cycle keeps it
 

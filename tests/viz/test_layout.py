@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from itertools import pairwise
 
-from shmtensor.viz.layout import GAP, crossings, layered, ordered, ranked
+from shmtensor.viz.layout import GAP, assign_ranks, crossings, layout_graph, reduce_crossings
 
 
 def test_boxes_lie_apart_and_arrows_lead_down() -> None:
@@ -13,9 +13,9 @@ def test_boxes_lie_apart_and_arrows_lead_down() -> None:
     n = 300
     boxes = [(random.uniform(40, 160), random.choice([30, 46, 62])) for _ in range(n)]
     edges = [(random.randrange(max(0, b - 20), b), b) for b in range(1, n) for _ in range(2)]
-    found = layered(boxes, list(dict.fromkeys(edges)))
+    found = layout_graph(boxes, list(dict.fromkeys(edges)))
     rows: dict[float, list[tuple[float, float]]] = {}
-    for (x, y), (width, height) in zip(found.places, boxes, strict=True):
+    for (x, y), (width, height) in zip(found.centers, boxes, strict=True):
         assert x - width / 2 >= -1e-6
         assert x + width / 2 <= found.size[0] + 1e-6
         assert height / 2 <= y <= found.size[1] - height / 2 + 1e-6
@@ -24,22 +24,22 @@ def test_boxes_lie_apart_and_arrows_lead_down() -> None:
         row.sort()
         for (_, right), (left, _) in pairwise(row):
             assert left - right >= GAP - 1e-6
-    for way in found.ways:
-        heights = [y for _, y in way]
+    for path in found.paths:
+        heights = [y for _, y in path]
         assert heights == sorted(set(heights))
 
 
 def test_a_box_stands_right_above_the_highest_that_it_leads_to() -> None:
     #  0 -> 1 -> 2 -> 3, 4 -> 3, 5 -> 1 and 5 -> 3
-    assert ranked(6, [(0, 1), (1, 2), (2, 3), (4, 3), (5, 1), (5, 3)]) == [0, 1, 2, 3, 2, 0]
+    assert assign_ranks(6, [(0, 1), (1, 2), (2, 3), (4, 3), (5, 1), (5, 3)]) == [0, 1, 2, 3, 2, 0]
 
 
 def test_a_crossing_that_need_not_be_is_undone() -> None:
     up, down = [[], [], [1], [0]], [[3], [2], [], []]
     assert crossings([[0, 1], [2, 3]], down) == 1
-    assert crossings(ordered([[0, 1], [2, 3]], up, down), down) == 0
+    assert crossings(reduce_crossings([[0, 1], [2, 3]], up, down), down) == 0
 
 
 def test_nothing_is_a_drawing_too() -> None:
-    found = layered([], [])
-    assert (found.places, found.ways, found.size) == ([], [], (0.0, 0.0))
+    found = layout_graph([], [])
+    assert (found.centers, found.paths, found.size) == ([], [], (0.0, 0.0))

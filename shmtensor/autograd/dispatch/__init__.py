@@ -1,1 +1,1 @@
-"""What an op's call does when an operand is not a plain tensor, and explaining what went wrong."""
+"""The call of an op outside its C++ fast path, and the plans that the fast path reads."""

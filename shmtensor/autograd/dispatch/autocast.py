@@ -1,15 +1,14 @@
-"""Autocast as ops meet it: the thread's state, and operands brought to a listed op's precision.
+"""Autocast in the calls of ops: the thread's state, and casts of operands.
 
-While autocast is on in some thread, the ops that it concerns (column `autocast`) come to `run`,
-which looks at the calling thread's state; else nothing is looked at (native/dispatch/modes.h). An
-op runs with autocast left out in this thread, as in PyTorch, so that a composite's parts compute in
+While autocast is on in some thread, the ops that it concerns (column `autocast`) call `run`, which
+reads the calling thread's state; otherwise there is no cost (native/dispatch/modes.h). An op runs
+with autocast left out in this thread, as in PyTorch, so that the parts of a composite compute in
 the composite's precision.
 
-Note [Weights are cast once]
-A leaf of float32 that requires grad is cast once within the outermost context: its casts are one
-node of the graph, and backward adds up their gradients there, in 16 bits, as in PyTorch. The cast
-is made anew if the leaf was written or moved to other memory meanwhile, or if history is recorded
-now and was not then.
+Note [Weights are cast once] A float32 leaf that requires grad is cast once within the outermost
+context. Its casts share one node of the graph, which adds up their gradients in 16 bits, as in
+PyTorch. The leaf is cast again if it was written or got other memory, or if history is recorded now
+and was not then.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from .plan import AUTOCAST
 
 __all__ = [
     "active",
-    "apart",
     "in_full_precision",
-    "in_given_precision",
-    "kept",
+    "in_input_precision",
     "nest",
-    "reentered",
+    "restored",
     "run",
+    "snapshot",
     "state",
     "switch",
+    "without_autocast",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,29 +43,29 @@ FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
 
 ops: Any = None  # the table on Tensors, set by op_function.py
 
-active: list[str] = []  # the kinds of devices with autocast on, of every thread
-switching = threading.RLock()
-os.register_at_fork(after_in_child=switching._at_fork_reinit)  # type: ignore[attr-defined]
+active: list[str] = []  # the device types with autocast on, in all threads
+lock = threading.RLock()
+os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Cast(NamedTuple):
-    """A weight's cast, and what it was made of."""
+    """A weight's cast, and the state that it is valid for."""
 
     weight: Any
     array: Any
     version: int
     modes: tuple[bool, bool]
-    made: Any
+    result: Any
 
 
 class State(threading.local):
-    """What this thread has set.
+    """The settings of this thread.
 
     Attributes:
-        on: kinds of devices with autocast on.
-        dtypes: the lower precision of each kind.
-        caching: whether casts of weights are kept.
-        casts: those that are, by the weight's id.
+        on: the device types with autocast on.
+        dtypes: the lower precision of each device type.
+        caching: whether casts of weights are cached.
+        casts: the cached casts, by the weight's id.
         nesting: how many contexts are open.
     """
 
@@ -82,10 +81,10 @@ state = State()
 
 
 def switch(device_type: str, enabled: bool) -> None:
-    """Autocast on or off, in this thread."""
+    """Turns autocast on or off in this thread."""
     if enabled == (device_type in state.on):
         return
-    with switching:
+    with lock:
         if enabled:
             state.on.add(device_type)
             active.append(device_type)
@@ -95,33 +94,33 @@ def switch(device_type: str, enabled: bool) -> None:
         native.set_modes(AUTOCAST, bool(active))
 
 
-def kept() -> tuple[Any, ...]:
-    """What `reentered` needs to compute again as now."""
+def snapshot() -> tuple[Any, ...]:
+    """The current settings, for `restored`."""
     return frozenset(state.on), dict(state.dtypes), state.caching
 
 
 @contextmanager
-def reentered(former: tuple[Any, ...]) -> Iterator[None]:
-    """Autocast as it was when `kept` was called."""
-    now = kept()
-    put_back(former)
+def restored(former: tuple[Any, ...]) -> Iterator[None]:
+    """In this block, autocast has the settings of a `snapshot`."""
+    current = snapshot()
+    restore(former)
     nest(1)
     try:
         yield
     finally:
         nest(-1)
-        put_back(now)
+        restore(current)
 
 
-def put_back(former: tuple[Any, ...]) -> None:
-    on, lower, state.caching = former
-    state.dtypes = dict(lower)
+def restore(former: tuple[Any, ...]) -> None:
+    on, dtypes_by_device, state.caching = former
+    state.dtypes = dict(dtypes_by_device)
     for device_type in state.dtypes:
         switch(device_type, device_type in on)
 
 
 def nest(step: int) -> int:
-    """One more context is open, or one less; the outermost's end forgets the casts."""
+    """Adds to the number of open contexts; the end of the outermost clears the casts."""
     state.nesting += step
     if state.nesting <= 0:
         state.casts.clear()
@@ -131,87 +130,91 @@ def nest(step: int) -> int:
 # ---------------------------------------------------------------- what ops call
 
 
-def run(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """An op that autocast concerns, on operands of its precision, if this thread wants that."""
-    return in_precision(called.precision, called, args, named)
+def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls an op with its operands cast to its precision, if autocast is on in this thread."""
+    return in_precision(op.precision, op, args, kwargs)
 
 
 def in_precision(
-    kind: str, function: Callable[..., Any], args: tuple[Any, ...], named: dict[str, Any]
+    kind: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """A function on operands of its precision; its parts are not cast.
+    """Calls a function with its operands cast to its precision; inside it, autocast is off.
 
     Args:
-        kind: "lower", "full", "widest", or "alone": the operands stay.
+        kind: "lower", "full", "widest", or "alone": the operands are not cast.
     """
-    former = native.leave_out_modes(AUTOCAST)
+    former_modes = native.leave_out_modes(AUTOCAST)
     try:
         on = state.on
-        if on and not former & AUTOCAST and kind != "alone" and named.get("out") is None:
-            first = next(flat((*args, *named.values())), None)
+        if on and not former_modes & AUTOCAST and kind != "alone" and kwargs.get("out") is None:
+            first = next(tensors_in((*args, *kwargs.values())), None)
             if first is not None and (device_type := first.device.type) in on:
                 dtype = state.dtypes[device_type]
                 if kind != "lower":
-                    dtype = wanted(kind, list(flat((*args, *named.values()))), dtype)
+                    dtype = computing_dtype(
+                        kind, list(tensors_in((*args, *kwargs.values()))), dtype
+                    )
                 args = tuple([cast(value, dtype) for value in args])
-                named = {name: cast(value, dtype) for name, value in named.items()}
-        return function(*args, **named)
+                kwargs = {name: cast(value, dtype) for name, value in kwargs.items()}
+        return function(*args, **kwargs)
     finally:
-        native.leave_out_modes(former)
+        native.leave_out_modes(former_modes)
 
 
-def apart(function: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """The call with autocast off in this thread."""
-    return in_precision("alone", function, args, named)
+def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls a function with autocast off in this thread."""
+    return in_precision("alone", function, args, kwargs)
 
 
 def in_full_precision(function: F) -> F:
-    """A function of tensors that computes in float32 inside autocast, though it is in no table."""
-    return concerned(function, "full")
+    """Decorates a function outside the table that computes in float32 inside autocast."""
+    return with_precision(function, "full")
 
 
-def in_given_precision(function: F) -> F:
-    """A function of tensors that computes in what it is given, though there are products in it."""
-    return concerned(function, "alone")
+def in_input_precision(function: F) -> F:
+    """Decorates a function with matrix products that keeps its inputs' dtype inside autocast."""
+    return with_precision(function, "alone")
 
 
-def concerned(function: F, kind: str) -> F:
+def with_precision(function: F, kind: str) -> F:
     @functools.wraps(function)
-    def called(*args: Any, **named: Any) -> Any:
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not active:
-            return function(*args, **named)
-        return in_precision(kind, function, args, named)
+            return function(*args, **kwargs)
+        return in_precision(kind, function, args, kwargs)
 
-    return called  # type: ignore[return-value]
+    return wrapper  # type: ignore[return-value]
 
 
-def flat(values: Any) -> Iterator[Any]:
+def tensors_in(values: Any) -> Iterator[Any]:
     """The tensors among arguments, and in lists of them."""
     for value in values:
         if isinstance(value, native.TensorBase):
             yield value
         elif isinstance(value, (list, tuple)):
-            yield from flat(value)
+            yield from tensors_in(value)
 
 
-def wanted(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:
-    """The floating dtype that an op of full precision, or of the widest operand's, computes in; 64
-    bits stay 64 bits everywhere.
+def computing_dtype(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:
+    """The dtype of an op that computes in full precision, or in that of its widest operand. 64-bit
+    operands always stay.
     """
     if kind == "full":
         return dtypes.float32
-    found = {t.dtype for t in tensors} & set(FLOATS)
-    return lower if found <= {lower} else dtypes.float32
+    float_dtypes = {t.dtype for t in tensors} & set(FLOATS)
+    return lower if float_dtypes <= {lower} else dtypes.float32
 
 
 def cast(value: Any, dtype: dtypes.Dtype) -> Any:
-    """An argument with its tensors in that dtype, if they are of a float of at most 32 bits."""
+    """An argument with its tensors of 16 or 32-bit floats cast to that dtype."""
     if isinstance(value, native.TensorBase):
         tensor: Any = value
-        own = tensor.array.dtype
-        if own is dtype or not (own is FLOATS[0] or own is FLOATS[1] or own is FLOATS[2]):
+        tensor_dtype = tensor.array.dtype
+        if tensor_dtype is dtype or not (
+            tensor_dtype is FLOATS[0] or tensor_dtype is FLOATS[1] or tensor_dtype is FLOATS[2]
+        ):
             return tensor
-        if own is FLOATS[0] and is_weight(tensor) and state.caching and state.nesting:
+        if tensor_dtype is FLOATS[0] and is_weight(tensor) and state.caching and state.nesting:
             return cast_once(tensor, dtype)
         return ops._to_copy(tensor, dtype)
     if value.__class__ is list or value.__class__ is tuple:
@@ -225,12 +228,12 @@ def is_weight(tensor: Any) -> bool:
 
 def cast_once(weight: Any, dtype: dtypes.Dtype) -> Any:
     """See Note [Weights are cast once]."""
-    now = weight, weight.array, weight._version, (recording.get(), inferring.get())
-    known = state.casts.get(id(weight))
-    if known is not None and known.made.dtype is dtype:
-        same = known.array is now[1] and known.version == now[2] and known.modes == now[3]
+    source = weight, weight.array, weight._version, (recording.get(), inferring.get())
+    entry = state.casts.get(id(weight))
+    if entry is not None and entry.result.dtype is dtype:
+        same = entry.array is source[1] and entry.version == source[2] and entry.modes == source[3]
         if same:
-            return known.made
-    made = ops._to_copy(weight, dtype)
-    state.casts[id(weight)] = Cast(*now, made)
-    return made
+            return entry.result
+    result = ops._to_copy(weight, dtype)
+    state.casts[id(weight)] = Cast(*source, result)
+    return result

@@ -1,5 +1,5 @@
-"""Composites as callables: `native.Composite` calls `compute(ops, ...)`; what is odd about a call
-comes here.
+"""Composites as callables: `native.Composite` calls `compute(ops, ...)`; the functions here handle
+other arguments and errors.
 """
 
 from __future__ import annotations
@@ -9,83 +9,84 @@ from typing import Any
 
 from ... import native
 from ...ops.table.op_definition import Composite
-from .explain_error import mistaken
-from .out_argument import put
+from .explain_error import explain_missing_attribute
+from .general_call import wrong_call
+from .out_argument import copy_to_out
 from .plan import AUTOCAST, OBSERVED, is_public
-from .slow import wrong_call
-from .torch_function import ask, overriders
+from .torch_function import call_torch_function, overloaded_args
 
-__all__ = ["callable_of", "failed", "foreign", "out", "signature"]
+__all__ = ["call_overloaded", "callable_of", "explain", "out", "signature"]
 
-FIRST = {"input", "tensor", "tensors", "condition"}  # what a composite's tensors are called
+FIRST = {"input", "tensor", "tensors", "condition"}  # names of a composite's tensor arguments
 HAS_KEYWORDS = inspect.CO_VARKEYWORDS
 
 
-def callable_of(made: Composite, ops: Any, on_tensors: bool) -> Any:
+def callable_of(composite: Composite, ops: Any, on_tensors: bool) -> Any:
     """The function of a composite, on Tensors or on plain arrays."""
-    code = made.compute.__code__
+    code = composite.compute.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    passing = code.co_flags & HAS_KEYWORDS and not made.name.endswith("_copy")
-    takes_out = is_public(made) and not passing and "out" not in names
+    has_keywords = code.co_flags & HAS_KEYWORDS and not composite.name.endswith("_copy")
+    takes_out = is_public(composite) and not has_keywords and "out" not in names
     takes_first = on_tensors and len(names) > 1 and names[1] in FIRST
-    kind = made.autocast if on_tensors else ""
+    kind = composite.autocast if on_tensors else ""
     return native.Composite(
-        made.name, made.doc, made.compute, ops, OBSERVED | AUTOCAST * bool(kind), kind,
+        composite.name, composite.doc, composite.compute, ops,
+        OBSERVED | AUTOCAST * bool(kind), kind,
         on_tensors | takes_first << 1 | takes_out << 2,
     )  # fmt: skip
 
 
-def signature(called: Any) -> inspect.Signature:
+def signature(composite: Any) -> inspect.Signature:
     """The signature of a composite's function: that of `compute`, without the table."""
-    shown = list(inspect.signature(called.compute).parameters.values())[1:]
-    if called.takes_out:
-        named = [p for p in shown if p.kind is p.VAR_KEYWORD]
-        shown = [p for p in shown if p.kind is not p.VAR_KEYWORD]
-        shown.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
-        shown += named
-    return inspect.Signature(shown)
+    parameters = list(inspect.signature(composite.compute).parameters.values())[1:]
+    if composite.takes_out:
+        var_keyword = [p for p in parameters if p.kind is p.VAR_KEYWORD]
+        parameters = [p for p in parameters if p.kind is not p.VAR_KEYWORD]
+        parameters.append(inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None))
+        parameters += var_keyword
+    return inspect.Signature(parameters)
 
 
-def foreign(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """What the overriders among the operands make of a call, if one of them is no tensor;
-    NotImplemented if there is none. (Subclasses see the rows that a composite is made of.)
+def call_overloaded(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls the `__torch_function__` of the operands, if one of them is not a tensor; else returns
+    NotImplemented. (Tensor subclasses see the rows that a composite calls.)
     """
-    found = overriders((*args, *named.values()))
-    if all(isinstance(x, native.TensorBase) for x in found):
+    overloaded = overloaded_args((*args, *kwargs.values()))
+    if all(isinstance(x, native.TensorBase) for x in overloaded):
         return NotImplemented
-    return ask(found, called, args, named)
+    return call_torch_function(overloaded, composite, args, kwargs)
 
 
-def out(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A call with `out=`: the result is copied there."""
-    target = named.pop("out")
-    result = called.unobserved(*args, **named)
-    return result if target is None else put(target, called.__name__, result)
+def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Calls with `out=`, and copies the result there."""
+    target = kwargs.pop("out")
+    result = composite.unobserved(*args, **kwargs)
+    return result if target is None else copy_to_out(target, composite.__name__, result)
 
 
-def failed(called: Any, args: tuple[Any, ...], named: dict[str, Any], error: Exception) -> Any:
-    """Raises what the caller should see of an error that may be about the arguments.
+def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
+    """Raises the error that the caller sees, if the arguments may have caused it.
 
     Raises:
-        TypeError: an argument is missing, not known, or no tensor where one is needed.
+        TypeError: an argument is missing, unknown, or not a tensor where one is needed.
     """
-    shown = signature(called)
+    expected = signature(composite)
     try:
-        bound = shown.bind(*args, **named)
+        bound = expected.bind(*args, **kwargs)
     except TypeError:
-        raise wrong_arguments(called.__name__, shown, args, named) from None
+        raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
     if isinstance(error, AttributeError):
-        mistaken(called.__name__, error, bound.arguments)
+        explain_missing_attribute(composite.__name__, error, bound.arguments)
     raise error
 
 
 def wrong_arguments(
-    name: str, shown: inspect.Signature, args: tuple[Any, ...], named: dict[str, Any]
+    name: str, expected: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> TypeError:
     """The error of a call that does not fit a signature."""
-    parameters = list(shown.parameters.values())
+    parameters = list(expected.parameters.values())
     by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-    named_ones = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
-    known = [p.name for p in named_ones]
-    required = [p.name for p in named_ones if p.default is p.empty]
-    return wrong_call(name, by_position, required, known, args, named)
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    names = [p.name for p in named]
+    required = [p.name for p in named if p.default is p.empty]
+    return wrong_call(name, by_position, required, names, args, kwargs)

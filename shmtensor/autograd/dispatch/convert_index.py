@@ -1,10 +1,10 @@
-"""Indices as PyTorch reads them, said in NumPy's words.
+"""Converts indices with PyTorch's meaning to indices with NumPy's.
 
-Tensors and lists become arrays. A number among arrays is one more array to NumPy; PyTorch selects
-by it first, and only then looks where the arrays stand:
+Tensors and lists become arrays. NumPy treats a number among arrays as one more array. PyTorch
+selects by the number first, and only then decides where the arrays' dimensions go:
 
-    x[0, :, [2, 1]]     NumPy    0 and [2, 1] stand apart: their dimension comes first
-                        PyTorch  x[0][:, [2, 1]]: it stays where the array is
+    x[0, :, [2, 1]]     NumPy    0 and [2, 1] are separated: their dimension comes first
+                        PyTorch  x[0][:, [2, 1]]: the dimension stays where the array is
 """
 
 from __future__ import annotations
@@ -17,34 +17,33 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["as_index", "kind_of"]
+__all__ = ["as_index", "part_kind"]
 
 
-def any_index(index: Any, x: Any) -> Any:
-    """An index of x (a tensor or an array) without tensors in it: arrays instead; lists become
-    arrays, and numbers stay.
+def convert_index(index: Any, x: Any) -> Any:
+    """An index of x (a tensor or an array) with arrays in place of tensors and lists.
 
     Raises:
         IndexError: a tensor of floats.
     """
     if not isinstance(index, tuple):
-        if not stands_for_tuple(index):
-            return one_index(index)
+        if not is_tuple_like(index):
+            return convert_part(index)
         warnings.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated: use "
             f"x[tuple(seq)] instead of x[seq]: a list of {len(index)}",
             stacklevel=3,
         )
         index = tuple(index)
-    parts = tuple([one_index(i) for i in index])
-    kinds = "".join([kind_of(i) for i in parts])
+    parts = tuple([convert_part(i) for i in index])
+    kinds = "".join([part_kind(i) for i in parts])
     if kinds.count(".") > 1:
         parts, kinds = one_ellipsis(parts, kinds, x.ndim)
-    return numbers_first(parts, kinds, x.shape) if stand_apart(kinds) else parts
+    return numbers_first(parts, kinds, x.shape) if needs_reordering(kinds) else parts
 
 
-def stands_for_tuple(index: Any) -> bool:
-    """Whether PyTorch reads a list as the tuple of its elements: one of them is no number."""
+def is_tuple_like(index: Any) -> bool:
+    """Whether PyTorch treats a list as a tuple: one of its elements is not a number."""
     return (
         index.__class__ is list
         and len(index) < 32
@@ -57,8 +56,8 @@ def stands_for_tuple(index: Any) -> bool:
     )
 
 
-def kind_of(part: Any) -> str:
-    """n: a number, a: an array, b: a mask, `.`: `...`, `+`: None, s: a slice, ?: a truth value."""
+def part_kind(part: Any) -> str:
+    """n: a number, a: an array, b: a mask, `.`: `...`, `+`: None, s: a slice, ?: a bool."""
     if part.__class__ is int:
         return "n"
     if part.__class__ is slice:
@@ -76,62 +75,62 @@ def kind_of(part: Any) -> str:
 
 
 def one_ellipsis(parts: tuple[Any, ...], kinds: str, ndim: int) -> tuple[tuple[Any, ...], str]:
-    """Without the further `...`; each steps over as many dimensions as the first, so that nothing
-    may follow unless that is none.
+    """The parts without further `...`. Each `...` skips as many dimensions as the first, so if it
+    skips any, no other part may follow.
 
     Raises:
-        IndexError: something does follow.
+        IndexError: another part follows.
     """
-    at = kinds.index(".")
-    used = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
-    if used < ndim and "." in kinds.rstrip(".")[at + 1 :]:
+    first = kinds.index(".")
+    n_indexed = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
+    if n_indexed < ndim and "." in kinds.rstrip(".")[first + 1 :]:
         raise IndexError(
-            f"getitem: Dimension out of range: something follows a second `...`, which has stepped "
-            f"over {ndim - used} dimensions, as the first: {ndim} dimensions"
+            f"getitem: Dimension out of range: a part follows a second `...`, which skips "
+            f"{ndim - n_indexed} dimensions, as the first: {ndim} dimensions"
         )
-    kept = [i for i, k in enumerate(kinds) if k != "." or i == at]
-    return tuple(parts[i] for i in kept), "".join(kinds[i] for i in kept)
+    positions = [i for i, k in enumerate(kinds) if k != "." or i == first]
+    return tuple(parts[i] for i in positions), "".join(kinds[i] for i in positions)
 
 
-def stand_apart(kinds: str) -> bool:
-    """Whether NumPy sees a gap between numbers and arrays which the numbers alone make, behind
-    something that keeps its place."""
+def needs_reordering(kinds: str) -> bool:
+    """Whether NumPy treats the arrays as separated only because of numbers, and something precedes
+    the arrays."""
     if "n" not in kinds or "?" in kinds or not ("a" in kinds or "b" in kinds):
         return False
-    rest = kinds.replace("n", "").replace("b", "a")
-    gapless = rest.strip("s+.") == "a" * rest.count("a")
-    together = kinds.replace("b", "a").replace("n", "a").strip("s+.")
-    return gapless and rest[0] != "a" and "a" * len(together) != together
+    arrays_only = kinds.replace("n", "").replace("b", "a")
+    gapless = arrays_only.strip("s+.") == "a" * arrays_only.count("a")
+    all_arrays = kinds.replace("b", "a").replace("n", "a").strip("s+.")
+    return gapless and arrays_only[0] != "a" and "a" * len(all_arrays) != all_arrays
 
 
 def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> tuple[Any, ...]:
-    """The same elements by arrays alone, slices among them, which say where each dimension of the
-    result goes."""
-    used = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
-    rest = len(shape) - used
-    if rest < 0 or kinds.count(".") > 1:
-        return parts  # NumPy says what is wrong with it
+    """The same elements by arrays alone, also for slices, whose shapes place each dimension of the
+    result."""
+    n_indexed = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
+    n_skipped = len(shape) - n_indexed
+    if n_skipped < 0 or kinds.count(".") > 1:
+        return parts  # NumPy explains the error
     if "." not in kinds:
         parts, kinds = (*parts, Ellipsis), kinds + "."
     at = kinds.index(".")
-    parts = (*parts[:at], *[slice(None)] * rest, *parts[at + 1 :])
-    kinds = kinds[:at] + "s" * rest + kinds[at + 1 :]
+    parts = (*parts[:at], *[slice(None)] * n_skipped, *parts[at + 1 :])
+    kinds = kinds[:at] + "s" * n_skipped + kinds[at + 1 :]
     width = max(1 if k == "b" else p.ndim for p, k in zip(parts, kinds) if k in "ab")
     total = width + kinds.count("s") + kinds.count("+")
     out: list[Any] = []
-    place = dim = 0  # of the result, of x
-    behind = -1  # dimensions of the result behind those of the arrays
+    position = dim = 0  # in the result, in x
+    behind = -1  # dimensions of the result after those of the arrays
     for part, kind in zip(parts, kinds):
         if kind in "ab" and behind < 0:
-            place += width
-            behind = total - place
+            position += width
+            behind = total - position
         if kind in "s+":
-            place += 1
+            position += 1
         if kind == "n":
             out.append(part)
         elif kind == "s":
             steps = np.arange(*part.indices(shape[dim]))
-            out.append(steps.reshape(-1, *(1,) * (total - place)))
+            out.append(steps.reshape(-1, *(1,) * (total - position)))
         elif kind == "a":
             out.append(part.reshape(*part.shape, *(1,) * behind))
         elif kind == "b":
@@ -146,7 +145,7 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
     return tuple(out)
 
 
-def one_index(index: Any) -> Any:
+def convert_part(index: Any) -> Any:
     cls = index.__class__
     if cls is int or index is None or index is Ellipsis or cls is bool:
         return index
@@ -159,7 +158,7 @@ def one_index(index: Any) -> Any:
         array = index.array
         char = array.dtype.char
         if char == "B":
-            return as_mask(array)
+            return uint8_mask(array)
         if char not in "lqi?":
             raise IndexError(
                 f"getitem: tensors used as indices must be integers or booleans: {array.dtype}, "
@@ -169,15 +168,15 @@ def one_index(index: Any) -> Any:
             return int(array)
         return array
     if isinstance(index, (list, range)):
-        array = np.asarray([one_index(i) for i in index])
+        array = np.asarray([convert_part(i) for i in index])
         return array if array.size else array.astype(np.int64)
     if isinstance(index, (str, bytes)):
         raise TypeError(f"getitem: a {type(index).__name__} is no index: {index!r}")
     return index
 
 
-def as_mask(array: Any) -> Any:
-    """uint8 is a mask, as PyTorch has it since it had no bool."""
+def uint8_mask(array: Any) -> Any:
+    """A uint8 index is a mask, as in PyTorch."""
     warnings.warn(
         "indexing with dtype uint8 is now deprecated, please use a dtype bool instead: "
         f"shape {array.shape}",
@@ -186,5 +185,5 @@ def as_mask(array: Any) -> Any:
     return array != 0
 
 
-# numbers, slices, None and `...` alone stay as they are, and no Python looks at them
-as_index: Callable[[Any, Any], Any] = native.KernelOrFallback(native.basic, any_index)
+# an index of numbers, slices, None and `...` alone stays, without a call of Python
+as_index: Callable[[Any, Any], Any] = native.KernelOrFallback(native.basic, convert_index)

@@ -1,9 +1,9 @@
-"""The seam for a second device: ops on tensors whose array is not NumPy's.
+"""The interface for a second device: ops on tensors whose array is not NumPy's.
 
-A device registers its array class and its array module. An op on such a tensor leaves
-`native.OpFunction` because the array is no `numpy.ndarray`, which costs other calls nothing, and
-comes here from `slow.odd`. The row's forward runs with the device's module as `xp`, or the forward
-that the row has for this class (`row.on(array_class)`).
+A device registers its array class and its array module. An op on such a tensor leaves the fast path
+of `native.OpFunction`, because the array is not a `numpy.ndarray`; this costs other calls nothing.
+`general_call.call_general` then calls `compute`. The row's forward runs with the device's module as
+`xp`, or the forward that the row has for this class (`row.on(array_class)`).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from ..grad_mode import recording
 from .plan import by_position
 from .promote_operands import NUMBERS, common_dtype
 
-__all__ = ["Device", "compute", "of", "register"]
+__all__ = ["Device", "compute", "device_of", "register"]
 
 
 class Device(NamedTuple):
-    """A kind of device.
+    """A type of device.
 
     Attributes:
-        name: what messages call it.
-        array_class: the class of its arrays. They have `dtype`, `shape`, `ndim`, `astype` and
-            item assignment, as NumPy's.
-        xp: the array module that forwards get.
+        name: its name in messages.
+        array_class: the class of its arrays, with `dtype`, `shape`, `ndim`, `astype` and item
+            assignment, as NumPy's.
+        xp: the array module for forwards.
     """
 
     name: str
@@ -40,7 +40,7 @@ devices: dict[type, Device] = {}
 
 
 def register(device: Device) -> None:
-    """Ops take arrays of the device's class from now on."""
+    """Makes ops accept arrays of the device's class."""
     devices[device.array_class] = device
 
 
@@ -53,16 +53,16 @@ def tensors_in(values: Any) -> Iterator[Any]:
             yield from tensors_in(value)
 
 
-def of(inputs: Any) -> Device | None:
+def device_of(inputs: Any) -> Device | None:
     """The device of an op's tensors; None if all of them are in NumPy's memory."""
     if not devices:
         return None
-    found = (devices.get(type(x.array)) for x in tensors_in(inputs))
-    return next((device for device in found if device is not None), None)
+    candidates = (devices.get(type(x.array)) for x in tensors_in(inputs))
+    return next((device for device in candidates if device is not None), None)
 
 
 def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: bool) -> Any:
-    """An op on a device.
+    """Calls an op on a device.
 
     Raises:
         RuntimeError: an operand is on another device. Numbers, and tensors without dimensions on
@@ -74,7 +74,7 @@ def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: boo
         raise NotImplementedError(
             f"{op.event.lstrip('_')}: there are no gradients on device {device.name} yet"
         )
-    arrays = [settled(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
+    arrays = [as_device_operand(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
     arrays = in_common_dtype(row, inputs, arrays)
     forward = row.overrides.get(device.array_class)
     result = (by_position(row) if forward is None else forward)(device.xp, *arrays, *attributes)
@@ -92,15 +92,15 @@ def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: boo
     return named_results.shape_of(row.label, row.outputs)(*outputs)
 
 
-def settled(row: Row, device: Device, name: str, value: Any) -> Any:
-    """An operand as the forward gets it: a device's array, a number, None, or a list of arrays.
+def as_device_operand(row: Row, device: Device, name: str, value: Any) -> Any:
+    """An operand for the forward: a device's array, a number, None, or a list of arrays.
 
     Raises:
         RuntimeError: it is on another device.
-        TypeError: it is no tensor.
+        TypeError: it is not a tensor.
     """
     if isinstance(value, (list, tuple)):
-        return [settled(row, device, name, v) for v in value]
+        return [as_device_operand(row, device, name, v) for v in value]
     if value is None or isinstance(value, NUMBERS):
         return value
     if not isinstance(value, native.TensorBase):
@@ -119,12 +119,12 @@ def settled(row: Row, device: Device, name: str, value: Any) -> Any:
 
 
 def in_common_dtype(row: Row, inputs: Any, arrays: list[Any]) -> list[Any]:
-    """The promoted arrays in PyTorch's common dtype."""
+    """The arrays, with the promoted ones cast to PyTorch's common dtype."""
     if row.promote is None:
         return arrays
-    at = [i for i, x in enumerate(row.inputs) if x.name in row.promoted]
+    positions = [i for i, x in enumerate(row.inputs) if x.name in row.promoted]
     operands: list[Any] = []
-    for i in at:
+    for i in positions:
         operands += inputs[i] if isinstance(inputs[i], (list, tuple)) else [inputs[i]]
     dtype = common_dtype([v for v in operands if v is not None])
     if row.promote == "float" and dtype.kind not in "fc":
@@ -135,4 +135,4 @@ def in_common_dtype(row: Row, inputs: Any, arrays: list[Any]) -> list[Any]:
             return [cast(a) for a in array]
         return array.astype(dtype) if getattr(array, "dtype", dtype) != dtype else array
 
-    return [cast(a) if i in at else a for i, a in enumerate(arrays)]
+    return [cast(a) if i in positions else a for i, a in enumerate(arrays)]

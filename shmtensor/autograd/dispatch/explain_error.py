@@ -1,4 +1,4 @@
-"""Why an op failed, said well: looked into only after NumPy or a kernel raised, so right use pays
+"""Explains why an op failed. It runs only after NumPy or a kernel raised, so right use pays
 nothing.
 """
 
@@ -13,44 +13,46 @@ from ... import dtypes, native
 from ...errors import ShmTensorError, is_explained
 from .plan import FORMS
 
-__all__ = ["failed", "mistaken"]
+__all__ = ["explain", "explain_missing_attribute"]
 
 AxisError = np.exceptions.AxisError
 
 
-def mistaken(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
-    """Raises TypeError if an argument was asked for what only a tensor has, and is none."""
+def explain_missing_attribute(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
+    """Raises TypeError if the error is a missing tensor attribute of an argument that is not a
+    tensor.
+    """
     wrong = error.obj
     if isinstance(wrong, native.TensorBase) or hasattr(wrong, "__torch_function__"):
         return
     for argument, value in arguments.items():
-        if any(x is wrong for x in within(value)):
+        if any(x is wrong for x in nested_values(value)):
             part = f"argument {argument!r}" if value is wrong else f"the elements of {argument!r}"
             raise TypeError(
                 f"{name}: {part} must be Tensor, not {type(wrong).__name__}: {wrong!r:.80}"
             ) from None
 
 
-def within(value: Any) -> Iterator[Any]:
-    """The value, and if it is a list, what is in it."""
+def nested_values(value: Any) -> Iterator[Any]:
+    """The value and, for a list, its elements."""
     yield value
     if isinstance(value, (list, tuple)):
         for x in value:
-            yield from within(x)
+            yield from nested_values(x)
     elif isinstance(value, str):
         yield from value
 
 
-def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
-    """Raises what the caller should see of a kernel's error.
+def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
+    """Raises the error that the caller sees after a kernel's error.
 
-    It is made from what is wrong with the operands, not from what NumPy says of them.
+    Its text comes from the operands, not from NumPy's message.
 
     Args:
         values: the op's arguments in the row's order.
 
     Raises:
-        RuntimeError: shapes that do not match, memory that cannot be written.
+        RuntimeError: shapes that do not match, read-only memory.
         IndexError: a dimension or index out of range.
     """
     row, form = op.rule.row, FORMS[op.form]
@@ -58,27 +60,27 @@ def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     inputs, attributes = values[:n], values[n:]
     if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
         raise error
-    name, shown = op.event.lstrip("_"), shapes_of(inputs)
+    name, shapes = op.event.lstrip("_"), shapes_of(inputs)
     if isinstance(error, AxisError) and error.ndim is not None:
         low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
         raise IndexError(
             f"{name}: Dimension out of range (expected to be in range of [{low}, {high}], but got "
-            f"{error.axis}): {shown}"
+            f"{error.axis}): {shapes}"
         ) from None
     if isinstance(error, IndexError):
-        raise IndexError(f"{name}: {error}: {shown}") from None
+        raise IndexError(f"{name}: {error}: {shapes}") from None
     if form == "inplace" and not inputs[0].array.flags.writeable:
         raise RuntimeError(
-            f"{name}: the memory cannot be written: {shown}, it is stretched (expand) or came "
-            "read-only; write to a clone()"
+            f"{name}: the memory cannot be written: {shapes}, it is expanded or read-only; "
+            "write to a clone()"
         ) from None
     if row.diagnose is not None and (wrong := row.diagnose(inputs, attributes)) is not None:
         raise wrong from None
     if isinstance(error, ValueError):
-        told = mismatch(row, form, inputs, shown)
-        raise RuntimeError(f"{name}: {told or f'{error}: {shown}'}") from None
+        message = mismatch(row, form, inputs, shapes)
+        raise RuntimeError(f"{name}: {message or f'{error}: {shapes}'}") from None
     if isinstance(error, ZeroDivisionError):
-        raise RuntimeError(f"{name}: ZeroDivisionError: {error}: {shown}") from None
+        raise RuntimeError(f"{name}: ZeroDivisionError: {error}: {shapes}") from None
     if isinstance(error, AttributeError):
         for a, value in zip(row.attributes, attributes):
             if value is error.obj:
@@ -88,15 +90,15 @@ def failed(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
         if knows_no_dtypes(op.kernel, inputs):
             raise NotImplementedError(
-                f"{name}: not implemented for {dtypes_of(inputs)}: {shown}"
+                f"{name}: not implemented for {dtypes_of(inputs)}: {shapes}"
             ) from None
-        raise TypeError(f"{name}: {error}: {shown}") from None
+        raise TypeError(f"{name}: {error}: {shapes}") from None
     raise error
 
 
 def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
-    """Whether a TypeError of a kernel is about the operands' dtypes: a ufunc gets nothing else, and
-    any kernel knows float32 and float64.
+    """Whether a kernel's TypeError is about the operands' dtypes: a ufunc has no other arguments,
+    and all kernels support float32 and float64.
     """
     floats = (dtypes.float32, dtypes.float64)
     return isinstance(kernel, np.ufunc) or any(
@@ -104,8 +106,8 @@ def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
     )
 
 
-def mismatch(row: Any, form: str, inputs: Sequence[Any], shown: str) -> str:
-    """What is wrong with the shapes; "" if that is not known."""
+def mismatch(row: Any, form: str, inputs: Sequence[Any], described: str) -> str:
+    """What is wrong with the shapes; "" if unknown."""
     shapes = [t.array.shape for t in tensors_of(inputs)]
     if len(shapes) < 2:
         return ""
@@ -125,7 +127,7 @@ def mismatch(row: Any, form: str, inputs: Sequence[Any], shown: str) -> str:
     if form != "inplace":
         return ""
     return (
-        f"the result does not fit into the tensor that is written: {shown}, the output with shape "
+        f"the result does not fit into the written tensor: {described}, the output with shape "
         f"{list(shapes[0])} doesn't match the broadcast shape {list(np.broadcast_shapes(*shapes))}"
     )
 
@@ -157,5 +159,5 @@ def shapes_of(inputs: Sequence[Any]) -> str:
 
 
 def dtypes_of(inputs: Sequence[Any]) -> str:
-    found = {str(t.array.dtype) for t in tensors_of(inputs)}
-    return ", ".join(sorted(found)) or str(dtypes.get_default_dtype())
+    names = {str(t.array.dtype) for t in tensors_of(inputs)}
+    return ", ".join(sorted(names)) or str(dtypes.get_default_dtype())

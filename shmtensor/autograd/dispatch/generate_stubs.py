@@ -1,8 +1,8 @@
 """Writes the types of what comes from the op table:
 `python -m shmtensor.autograd.dispatch.generate_stubs [PACKAGE]`.
 
-The build runs it; the files are not committed. PACKAGE is the folder `shmtensor` that they go to,
-by default the one that is imported.
+The build runs it; the files are not committed. PACKAGE is the folder `shmtensor` to write to,
+by default that of the imported package.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _Operand = Tensor | builtins.complex
 '''
 
 
-def result(row: Row) -> str:
+def result_type(row: Row) -> str:
     if row.listed:
         return "tuple[Tensor, ...]"
     return "Tensor" if len(row.outputs) == 1 else "Any"
@@ -40,41 +40,43 @@ def result(row: Row) -> str:
 
 def row_parameters(row: Row, variant: str) -> list[str]:
     """The parameters of a row's function, typed."""
-    shown: list[str] = []
+    parameters: list[str] = []
     for x in row.inputs:
-        kind = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
-        shown.append(f"{x.public}: {kind} | None = ..." if x.optional else f"{x.public}: {kind}")
+        type_ = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
+        parameters.append(
+            f"{x.public}: {type_} | None = ..." if x.optional else f"{x.public}: {type_}"
+        )
     spellings = numpy_names(row)
     keywords: list[str] = []
     for a in row.attributes:
         if is_sized(row, variant, a):
-            shown.append(f"*{a.name}: Any")
+            parameters.append(f"*{a.name}: Any")
             continue
         text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
-        starred = any(p.startswith("*") for p in shown)
+        has_star = any(p.startswith("*") for p in parameters)
         if a.name in spellings:
             text = f"{a.name}: Any = ..."
-        (keywords if a.keyword_only or starred else shown).append(text)
+        (keywords if a.keyword_only or has_star else parameters).append(text)
     keywords += [f"{k}: Any = ..." for k in row.rare_defaults]
     keywords += [f"{other}: Any = ..." for other in spellings.values()]
     if variant == "function" and takes_out(row):
         keywords.append("out: Any = ...")
-    if keywords and not any(p.startswith("*") for p in shown):
-        shown.append("*")
-    return shown + keywords
+    if keywords and not any(p.startswith("*") for p in parameters):
+        parameters.append("*")
+    return parameters + keywords
 
 
-def composite_parameters(made: Composite, variant: str) -> list[str]:
+def composite_parameters(composite: Composite, variant: str) -> list[str]:
     """The parameters of a composite's function, typed."""
-    shown: list[str] = []
-    for p in signature(getattr(table, made.name)).parameters.values():
+    parameters: list[str] = []
+    for p in signature(getattr(table, composite.name)).parameters.values():
         if p.name == "out" and variant != "function" and p.kind is p.KEYWORD_ONLY:
             continue
         stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
-        if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in shown):
-            shown.append("*")
-        shown.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
-    return shown
+        if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parameters):
+            parameters.append("*")
+        parameters.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+    return parameters
 
 
 def definition(name: str, parameters: list[str], returns: str, depth: int) -> str:
@@ -90,36 +92,36 @@ def definition(name: str, parameters: list[str], returns: str, depth: int) -> st
     return f"{indent}def {name}(\n{inner}\n{indent}) -> {returns}: ..."
 
 
-def every(variant: str) -> list[tuple[str, list[str], str]]:
+def public_functions(variant: str) -> list[tuple[str, list[str], str]]:
     """(name, parameters, result) of all public functions, or methods."""
-    found = []
+    entries = []
     for name, row in ROWS.items():
         if not (row.method if variant == "method" else row.function):
             continue
         parameters = row_parameters(row, variant)
         for public in (name, *row.aliases):
-            found.append((public, parameters, result(row)))
+            entries.append((public, parameters, result_type(row)))
             if row.inplace:
                 parameters = row_parameters(row, "method")
-                found.append((f"{public}_", parameters, "Tensor"))
-    for name, made in COMPOSITES.items():
-        if not (made.method if variant == "method" else made.function):
+                entries.append((f"{public}_", parameters, "Tensor"))
+    for name, composite in COMPOSITES.items():
+        if not (composite.method if variant == "method" else composite.function):
             continue
-        for public in (name, *made.aliases):
-            found.append((public, composite_parameters(made, variant), "Any"))
-            if made.inplace and variant == "method":
-                found.append((f"{public}_", composite_parameters(made, "method"), "Tensor"))
-    return sorted(found, key=lambda entry: entry[0])
+        for public in (name, *composite.aliases):
+            entries.append((public, composite_parameters(composite, variant), "Any"))
+            if composite.inplace and variant == "method":
+                entries.append((f"{public}_", composite_parameters(composite, "method"), "Tensor"))
+    return sorted(entries, key=lambda entry: entry[0])
 
 
 def functions_text() -> str:
     lines = [HEAD.format(imports="from .tensor import Tensor\n")]
-    lines += [definition(*entry, 0) for entry in every("function")]
-    return finished(lines)
+    lines += [definition(*entry, 0) for entry in public_functions("function")]
+    return file_text(lines)
 
 
-def finished(lines: list[str]) -> str:
-    """The file's text, without the import that only some need."""
+def file_text(lines: list[str]) -> str:
+    """The text of a file, without the import of Sequence if it is unused."""
     text = "\n".join(lines) + "\n"
     if "Sequence[" not in text:
         text = text.replace("from collections.abc import Sequence\n", "")
@@ -136,12 +138,12 @@ def methods_text() -> str:
         "COMPARISONS: set[str]\n",
         "class Methods(TensorBase):",
     ]
-    lines += [definition(*entry, 1) for entry in every("method")]
-    known = {**ROWS, **COMPOSITES}
+    lines += [definition(*entry, 1) for entry in public_functions("method")]
+    declared = {**ROWS, **COMPOSITES}
     for name, special in OPERATORS.items():
-        if name not in known:
+        if name not in declared:
             continue
-        row: Any = known[name]
+        row: Any = declared[name]
         ignore = "  # type: ignore[override]" if name in ("eq", "ne") else ""
         lines.append(f"    def __{special}__(self, other: Any) -> Tensor: ...{ignore}")
         if isinstance(row, Row) and name not in COMPARISONS:
@@ -151,11 +153,11 @@ def methods_text() -> str:
                 lines.append(f"    def __i{special}__(self, other: Any) -> Tensor: ...")
     lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
     lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
-    return finished(lines)
+    return file_text(lines)
 
 
 def texts() -> dict[str, str]:
-    """What the files hold, by their place in the package."""
+    """The texts of the files, by their paths in the package."""
     return {
         "functions.pyi": functions_text(),
         "autograd/dispatch/tensor_methods.pyi": methods_text(),
@@ -165,7 +167,7 @@ def texts() -> dict[str, str]:
 def write(package: Path) -> None:
     for name, text in texts().items():
         path = package / name
-        if not path.exists() or path.read_text() != text:  # else a build would follow the next
+        if not path.exists() or path.read_text() != text:  # a newer file would cause another build
             path.write_text(text)
 
 

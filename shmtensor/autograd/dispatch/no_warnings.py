@@ -1,9 +1,8 @@
-"""Arithmetic without warnings: NumPy warns about overflow and NaN, PyTorch never does, and `-W
-error` makes it fatal.
+"""Arithmetic without warnings: NumPy warns about overflow and NaN, which `-W error` makes fatal;
+PyTorch never does.
 
-Kernels made by `native.parallel` are quiet by themselves; a forward in plain NumPy is wrapped.
-`numpy.errstate` as a decorator does the same in twice the time, because it builds its state anew at
-each call.
+Kernels of `native.parallel` never warn; a forward in plain NumPy is wrapped. `numpy.errstate` as a
+decorator does the same in twice the time, because it builds its state at each call.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ __all__ = ["no_warnings"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-try:  # where NumPy 2 keeps the state that errstate sets
+try:  # NumPy 2's variable for the state of errstate
     umath: Any = importlib.import_module("numpy._core.umath")
     state, SILENT = umath._extobj_contextvar, umath._make_extobj(all="ignore")
-except (ImportError, AttributeError):  # another NumPy: the public way
+except (ImportError, AttributeError):  # another NumPy: use errstate
     state = SILENT = None
 
 
@@ -30,15 +29,15 @@ def no_warnings(function: F) -> F:
     """The function, with floating-point warnings off while it runs."""
     if state is None:
         return np.errstate(all="ignore")(function)
-    get, put = state.get, state.set
+    get_state, set_state = state.get, state.set
 
     @functools.wraps(function)
-    def silently(*args: Any, **named: Any) -> Any:
-        former = get()
-        put(SILENT)
+    def silently(*args: Any, **kwargs: Any) -> Any:
+        former = get_state()
+        set_state(SILENT)
         try:
-            return function(*args, **named)
+            return function(*args, **kwargs)
         finally:
-            put(former)
+            set_state(former)
 
     return cast(F, silently)

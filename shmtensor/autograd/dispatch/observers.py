@@ -1,8 +1,8 @@
-"""Who sees the calls of ops: profiles, and counters of what they compute; and who makes them
+"""Observers see the calls of ops: profiles, and counters of operations. Callers make the calls
 instead: selective checkpoints.
 
-While there is an observer, or a caller, each call of an op, of a composite and of a node's backward
-comes to `observed`; otherwise nothing is looked at (native/dispatch/modes.h).
+While there is an observer or a caller, each call of an op, of a composite and of a node's backward
+goes through `call_observed`; otherwise there is no cost (native/dispatch/modes.h).
 """
 
 from __future__ import annotations
@@ -16,85 +16,85 @@ from typing import Any, Protocol
 from ... import native
 from .plan import OBSERVED
 
-__all__ = ["Observer", "add", "calling", "observed", "remove"]
+__all__ = ["Observer", "add", "call_observed", "call_through", "remove"]
 
-changing = threading.Lock()
-os.register_at_fork(after_in_child=changing._at_fork_reinit)  # type: ignore[attr-defined]
+lock = threading.Lock()
+os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Observer(Protocol):
-    """Is told of calls, in the thread that makes them."""
+    """Sees calls, in the thread that makes them."""
 
     def enter(self, event: str, operands: tuple[Any, ...]) -> None:
         """An op is called.
 
         Args:
             event: its name: "add", "add_", "AddBackward0".
-            operands: its arguments, those by keyword last.
+            operands: its arguments, with keyword arguments last.
         """
 
     def leave(self, result: Any) -> None:
-        """The call that was entered last has returned; None: it raised."""
+        """The innermost call has returned; None: it raised."""
 
 
 observers: list[Observer] = []
 Caller = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Calling(threading.local):
-    """Who makes this thread's calls; None: the op itself."""
+class ThreadCaller(threading.local):
+    """The function that makes this thread's calls; None: the op itself."""
 
     caller: Caller | None = None
 
 
-now = Calling()
+thread = ThreadCaller()
 callers: list[Caller] = []  # of all threads
 
 
 def add(observer: Observer) -> None:
-    """From now on the observer is told of calls, in all threads."""
-    with changing:
+    """Adds an observer of the calls in all threads."""
+    with lock:
         observers.append(observer)
         native.set_modes(OBSERVED, True)
 
 
 def remove(observer: Observer) -> None:
-    """The observer is told of no more calls."""
-    with changing:
+    """Removes an observer."""
+    with lock:
         observers.remove(observer)
         native.set_modes(OBSERVED, bool(observers or callers))
 
 
 @contextmanager
-def calling(caller: Caller) -> Iterator[None]:
-    """In this block `caller(called, args, named)` makes the calls of this thread; it may use
-    `called.unobserved(*args, **named)`.
+def call_through(caller: Caller) -> Iterator[None]:
+    """In this block `caller(op, args, kwargs)` makes the calls of this thread; it may use
+    `op.unobserved(*args, **kwargs)`.
     """
-    outer, now.caller = now.caller, caller
-    with changing:
+    outer, thread.caller = thread.caller, caller
+    with lock:
         callers.append(caller)
         native.set_modes(OBSERVED, True)
     try:
         yield
     finally:
-        now.caller = outer
-        with changing:
+        thread.caller = outer
+        with lock:
             callers.remove(caller)
             native.set_modes(OBSERVED, bool(observers or callers))
 
 
-def observed(called: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """A call, shown to the observers."""
-    seeing = list(observers)
-    for observer in seeing:
-        observer.enter(called.event, (*args, *named.values()))
+def call_observed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Makes a call with the observers notified."""
+    current = list(observers)
+    for observer in current:
+        observer.enter(op.event, (*args, *kwargs.values()))
     result = None
     try:
-        if now.caller is None:
-            result = called.unobserved(*args, **named)
+        if thread.caller is None:
+            result = op.unobserved(*args, **kwargs)
         else:
-            result = now.caller(called, args, named)
+            result = thread.caller(op, args, kwargs)
     finally:
-        for observer in reversed(seeing):
+        for observer in reversed(current):
             observer.leave(result)
     return result

@@ -1,7 +1,7 @@
-"""The ops as callables: a rule for each row, and the two tables that pullbacks name.
+"""The ops as callables: a rule for each row, and the two tables of ops for pullbacks.
 
-`table` has every op on Tensors, `table.arrays` the same on plain arrays; both have the public
-signatures, so a pullback runs on either. docs/design/ops.md follows a call hop by hop.
+`table` has every op on Tensors, `table.arrays` the same on plain arrays. Both have the public
+signatures, so a pullback runs on either. docs/design/ops.md follows a call step by step.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from . import (
     composite,
     convert_index,
     explain_error,
+    general_call,
     observers,
     plan,
     promote_operands,
-    slow,
 )
-from .out_argument import put
+from .out_argument import copy_to_out
 
 __all__ = ["Rule", "declare", "rule_of", "table"]
 
 AUTOCAST_FORMS = ("function", "method", "operator", "reflected")
 
-planning = threading.RLock()
-os.register_at_fork(after_in_child=planning._at_fork_reinit)  # type: ignore[attr-defined]
+plan_lock = threading.RLock()
+os.register_at_fork(after_in_child=plan_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
 
 class Table(SimpleNamespace):
-    """Ops by name, those of later families when they are first asked for. Unknown names say so."""
+    """Ops by name; it loads the families in `LATER` on first access."""
 
     def __getattr__(self, name: str) -> Any:
         word = name.lstrip("_").partition("_")[0]
@@ -50,12 +50,12 @@ class Table(SimpleNamespace):
         raise AttributeError(f"ops: there is no op {name!r}")
 
 
-loaded: set[str] = set()  # the words of later families that are in the tables
+loaded: set[str] = set()  # the names of the families in the tables
 
 
 def declare(word: str = "") -> None:
-    """Puts later families into the tables: those of a word, or all."""
-    with planning:
+    """Loads later families into the tables: one by name, or all."""
+    with plan_lock:
         load(word)
         install()
         loaded.update([word] if word else LATER)
@@ -66,13 +66,13 @@ table = Table(arrays=arrays)
 
 
 class Rule:
-    """What the engine knows of a row: its functions, and what a node of it does in a backward.
+    """The functions of a row, and the backward of its nodes.
 
     Attributes:
         public: the function on Tensors; method, operator, reflected, inplace: its other forms, or
             None.
-        on_array: the same on plain arrays.
-        arrays, tensors: `(node, g) -> gradients`, aligned with the node's edges.
+        on_array: the function on plain arrays.
+        arrays, tensors: `(node, g) -> gradients`, one for each edge of the node.
     """
 
     def __init__(self, row: Row) -> None:
@@ -87,7 +87,7 @@ class Rule:
         self.on_array = self.function("array")
 
     def function(self, form: str) -> Any:
-        """One form of the op; its columns are filled in at the first call."""
+        """One form of the op; the first call fills in its columns."""
         name = f"{self.name}_" if form == "inplace" else self.name
         kind = self.row.autocast if form in AUTOCAST_FORMS else ""
         modes = plan.OBSERVED | plan.AUTOCAST * bool(kind)
@@ -97,19 +97,19 @@ class Rule:
 
     @functools.cached_property
     def kernel(self) -> Any:
-        """What all forms call."""
+        """The kernel of all forms."""
         return plan.kernel_of(self.row)
 
     @functools.cached_property
     def arrays(self) -> Any:
-        return plan.gradients(self, False, grad_buffer.offered, array_zeros)
+        return plan.gradients(self, False, grad_buffer.take_buffer, array_zeros)
 
     @functools.cached_property
     def tensors(self) -> Any:
-        return plan.gradients(self, True, grad_buffer.offered, tensor_zeros)
+        return plan.gradients(self, True, grad_buffer.take_buffer, tensor_zeros)
 
-    def again(self, tensor: Any, attributes: tuple[Any, ...]) -> Any:
-        """The op on a tensor, with attributes in the row's order."""
+    def replay(self, tensor: Any, attributes: tuple[Any, ...]) -> Any:
+        """Calls the op on a tensor, with attributes in the row's order, to record a view again."""
         return self.public.call_bound((tensor, *attributes))
 
     def __repr__(self) -> str:
@@ -125,8 +125,8 @@ def tensor_zeros(like: tuple[tuple[int, ...], Any]) -> Any:
 
 
 def fill(op: Any) -> None:
-    """Gives an op its columns, once."""
-    with planning:
+    """Fills in the columns of an op, once."""
+    with plan_lock:
         if op.kernel is None:
             plan.fill(op)
 
@@ -135,21 +135,21 @@ RULES: dict[str, Rule] = {}
 
 
 def rule_of(name: str) -> Rule:
-    """The rule of an op, made when first asked for."""
-    found = RULES.get(name)
-    if found is None:
+    """The rule of an op, created on first use."""
+    rule = RULES.get(name)
+    if rule is None:
         row = ROWS[name]
-        found = RULES[name] = Rule(row)
-        setattr(table, name, found.public)
-        setattr(table, f"{name}_rule", found)
-        if found.inplace is not None:
-            setattr(table, f"{name}_", found.inplace)
-        setattr(arrays, name, found.on_array)
-    return found
+        rule = RULES[name] = Rule(row)
+        setattr(table, name, rule.public)
+        setattr(table, f"{name}_rule", rule)
+        if rule.inplace is not None:
+            setattr(table, f"{name}_", rule.inplace)
+        setattr(arrays, name, rule.on_array)
+    return rule
 
 
 def install() -> None:
-    """Fills both tables from the rows and composites that are declared now."""
+    """Fills both tables from the rows and composites declared so far."""
     for name in ROWS:
         if name in RULES:
             continue
@@ -159,12 +159,12 @@ def install() -> None:
             setattr(arrays, other, getattr(arrays, name))
             if hasattr(table, f"{name}_"):
                 setattr(table, f"{other}_", getattr(table, f"{name}_"))
-    for made in COMPOSITES.values():
-        if made.name in vars(table):
+    for composite_row in COMPOSITES.values():
+        if composite_row.name in vars(table):
             continue
-        on_tensors = composite.callable_of(made, table, True)
-        on_arrays = composite.callable_of(made, arrays, False)
-        for name in (made.name, *made.aliases):
+        on_tensors = composite.callable_of(composite_row, table, True)
+        on_arrays = composite.callable_of(composite_row, arrays, False)
+        for name in (composite_row.name, *composite_row.aliases):
             setattr(table, name, on_tensors)
             setattr(arrays, name, on_arrays)
     views_and_inplace.ops = autocast.ops = table
@@ -174,24 +174,24 @@ install()
 native.set_op_hooks(
     plan=fill,
     signature=plan.signature,
-    bind=slow.bind,
-    odd=slow.odd,
-    failed=explain_error.failed,
-    put=put,
+    bind=general_call.bind,
+    call_general=general_call.call_general,
+    explain=explain_error.explain,
+    copy_to_out=copy_to_out,
     as_index=convert_index.as_index,
     as_dtype=dtypes.as_dtype,
-    history=views_and_inplace.history,
+    view_node=views_and_inplace.view_node,
     recording=recording,
-    may_write=views_and_inplace.may_write,
-    may_forget=views_and_inplace.may_forget,
-    written=views_and_inplace.rewrite_history,
-    common=promote_operands.common_of_pair,
+    check_recorded_write=views_and_inplace.check_recorded_write,
+    check_unrecorded_write=views_and_inplace.check_unrecorded_write,
+    rewrite_history=views_and_inplace.rewrite_history,
+    common_dtype=promote_operands.common_of_two,
     cast=rule_of("_to_copy").public,
 )
 native.set_composite_hooks(
     signature=composite.signature,
-    foreign=composite.foreign,
+    overloaded=composite.call_overloaded,
     out=composite.out,
-    failed=composite.failed,
+    explain=composite.explain,
 )
-native.set_mode_functions(autocast.run, observers.observed)
+native.set_mode_functions(autocast.run, observers.call_observed)

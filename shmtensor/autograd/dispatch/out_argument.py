@@ -1,4 +1,4 @@
-"""`out=`: the result of an op, put into tensors that are there."""
+"""`out=`: copies the result of an op into existing tensors."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from ... import dtypes, native
 from ...ops.table.op_definition import COMPOSITES, ROWS
 from ..engine.resize import resize_output
-from ..engine.views_and_inplace import may_forget, node_of
+from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording
 
-__all__ = ["put"]
+__all__ = ["copy_to_out"]
 
 
-def put(out: Any, where: str, result: Any) -> Any:
-    """Copies the result of an op into `out`, which takes its shape. Copies: one.
+def copy_to_out(out: Any, where: str, result: Any) -> Any:
+    """Copies the result of an op into `out`, which is resized to its shape. Copies: one.
 
     Args:
         out: a tensor, or a tuple for an op of several results.
         where: the op, for messages.
 
     Raises:
-        RuntimeError: the result's dtype does not fit; something requires grad.
-        TypeError: `out` is no tensor.
+        RuntimeError: the result's dtype cannot be cast; a tensor requires grad.
+        TypeError: `out` is not a tensor.
     """
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
@@ -32,15 +32,15 @@ def put(out: Any, where: str, result: Any) -> Any:
                 f"{where}: argument 'out' must be a tuple of {len(result)} Tensors: "
                 f"{type(out).__name__}"
             )
-        made = [put(o, where, r) for o, r in zip(out, result)]
+        results = [copy_to_out(o, where, r) for o, r in zip(out, result)]
         cls: Any = type(result)
-        return cls(*made) if hasattr(cls, "_fields") else tuple(made)
+        return cls(*results) if hasattr(cls, "_fields") else tuple(results)
     if not isinstance(out, native.TensorBase):
         raise TypeError(f"{where}: argument 'out' must be Tensor, not {type(out).__name__}")
     if recording.get() and (result.node is not None or node_of(out) is not None):
         raise RuntimeError(
             f"{where}: functions with out=... arguments don't support automatic differentiation, "
-            "but one of the arguments requires grad: use no_grad(), or leave out= away"
+            "but one of the arguments requires grad: use no_grad(), or omit out="
         )
     declared: Any = ROWS.get(where) or COMPOSITES[where]
     if declared.exact_out and result.array.dtype is not out.array.dtype:
@@ -53,6 +53,6 @@ def put(out: Any, where: str, result: Any) -> Any:
             f"{where}: result type {result.array.dtype} can't be cast to the desired output type "
             f"{out.array.dtype}"
         )
-    may_forget(out)
+    check_unrecorded_write(out)
     resize_output(out, where, result.array.shape)
     return native.write(out, np.copyto, out.array, result.array, "unsafe")

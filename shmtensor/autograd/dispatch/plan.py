@@ -1,11 +1,12 @@
-"""From a row of the op table to the columns that `native.OpFunction` and `native.Gradients` read.
+"""Converts a row of the op table to the columns that `native.OpFunction` and `native.Gradients`
+read.
 
-A row says in names what its kernel, its node and its pullbacks get; a plan says it in numbers:
-lists of (what, which one, condition). Plans are made at an op's first call.
+A row names the arguments of its kernel, its saved values and its pullbacks. A plan has numbers for
+the names: lists of (what, index, condition). It is made at an op's first call.
 
-A node keeps what the pullbacks name, in the order of the names: inputs, shapes and dtypes of
-inputs, outputs, what the kernel returned besides, attributes. Then come (shape, dtype) of outputs
-whose gradient may be missing, and last the tensors of a listed input, however many there are.
+A node saves the values that the pullbacks name, in the order of the names: inputs, shapes and
+dtypes of inputs, outputs, extra values of the kernel, attributes. Then come (shape, dtype) of
+outputs whose gradient may be missing, and last the tensors of a listed input.
 """
 
 from __future__ import annotations
@@ -39,40 +40,44 @@ __all__ = [
 
 FORMS = ("function", "method", "operator", "reflected", "inplace", "array")
 PROMOTIONS = {None: 0, "common": 1, "float": 2}
-INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, INTO, SAVED = range(11)
+INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUFFER, SAVED = range(
+    11
+)
 
-AUTOCAST, OBSERVED = 1, 2  # the modes of native/dispatch/modes.h
+AUTOCAST, OBSERVED = 1, 2  # as in native/dispatch/modes.h
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
-NAMESPACED = {"i1"}  # rows of the core that a namespace names (`special.i1`)
+NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
 
 Item = tuple[int, int, int]
 
 
-# ---------------------------------------------------------------- what a row says
+# ---------------------------------------------------------------- properties of a row
 
 
-def is_public(made: Any) -> bool:
-    """Whether users call a row or a composite by name, of `shmtensor` or of a namespace."""
-    return bool(made.function or made.name.partition("_")[0] in LATER or made.name in NAMESPACED)
+def is_public(declared: Any) -> bool:
+    """Whether a row or a composite is public, in `shmtensor` or in a namespace."""
+    return bool(
+        declared.function or declared.name.partition("_")[0] in LATER or declared.name in NAMESPACED
+    )
 
 
 def takes_out(row: Row) -> bool:
     """Whether the function of a row has `out=`."""
-    named = {a.name for a in row.attributes}
-    return is_public(row) and not row.view and not row.listed and "out" not in named
+    names = {a.name for a in row.attributes}
+    return is_public(row) and not row.view and not row.listed and "out" not in names
 
 
 def numpy_names(row: Row) -> dict[str, str]:
-    """Attributes that may be given by NumPy's name as well, with that name."""
+    """The attributes that have a name of NumPy, too, with that name."""
     if not (row.method or row.function):
         return {}
-    named = {a.name for a in row.attributes}
+    names = {a.name for a in row.attributes}
     required = [a.name for a in row.attributes if a.default is EMPTY]
     return {
         n: other
         for n, other in NUMPY_NAMES.items()
-        if n in named and other not in named and n not in required[:-1]
+        if n in names and other not in names and n not in required[:-1]
     }
 
 
@@ -86,7 +91,7 @@ def is_operator(form: str) -> bool:
 
 
 def anchor_of(row: Row, form: str) -> Input | None:
-    """The input that must be a tensor, and sets the dtype."""
+    """The input that must be a tensor, and decides the dtype."""
     promoted = [x for x in row.inputs if x.name in row.promoted]
     if form == "reflected":
         promoted = promoted[1:]
@@ -94,7 +99,7 @@ def anchor_of(row: Row, form: str) -> Input | None:
 
 
 def kernel_of(row: Row) -> Any:
-    """What is called with arrays: the row's kernel, or its forward, which gets NumPy first."""
+    """The row's kernel on arrays, or its forward, whose first argument is NumPy."""
     if isinstance(row.numpy, tuple):
         return row.numpy[0]
     if row.numpy is not None:
@@ -104,7 +109,7 @@ def kernel_of(row: Row) -> Any:
 
 
 def by_position(row: Row) -> Callable[..., Any]:
-    """The forward, taking all attributes by position."""
+    """The forward, with all attributes by position."""
     forward = row.forward
     names = [a.name for a in row.attributes if a.keyword_only]
     if not names:
@@ -117,15 +122,15 @@ def by_position(row: Row) -> Callable[..., Any]:
     return positional
 
 
-class Saved:
-    """What the nodes of a row keep.
+class SavedValues:
+    """The values that the nodes of a row save.
 
     Attributes:
         differentiable: the inputs that have a pullback.
         gradients: the gradients that the pullbacks name, `g` or `g_<output>`.
-        names: what is kept, by name; `<gradient> like` for what zeros are made of. A listed input
-            is not among them.
-        listed: the listed input that is kept, or None.
+        names: the names of the saved values, without a listed input; `<gradient> like` is the
+            (shape, dtype) for zeros.
+        listed: the listed input that is saved, or None.
     """
 
     def __init__(self, row: Row) -> None:
@@ -145,11 +150,11 @@ class Saved:
         return name == "g" or (name.startswith("g_") and name[2:] in self.row.outputs)
 
     def output(self, gradient: str) -> int:
-        """Which output a gradient is of."""
+        """The index of a gradient's output."""
         return 0 if gradient == "g" else self.row.outputs.index(gradient[2:])
 
     def items(self) -> list[Item]:
-        """What a call gives a node."""
+        """The items that a call saves."""
         row = self.row
         inputs = {x.name: i for i, x in enumerate(row.inputs)}
         attributes = {a.name: len(inputs) + i for i, a in enumerate(row.attributes)}
@@ -173,7 +178,7 @@ class Saved:
 
     def users(self, name: str) -> int:
         """The inputs, as bits, of which one must have a node for the pullbacks to need this input;
-        0 if they need it in any case.
+        0 if they always need it.
         """
         users = [x for x in self.differentiable if name in self.row.pullbacks[x.name].needs]
         if len(users) == len(self.differentiable) or any(x.listed for x in users):
@@ -185,18 +190,18 @@ class Saved:
 
 
 def kernel_items(row: Row) -> tuple[list[Item], tuple[Any, ...]]:
-    """What the kernel gets, and the constants among it."""
+    """The kernel's arguments, and the constants among them."""
     inputs = {x.name: (INPUT, i, 0) for i, x in enumerate(row.inputs)}
     attributes = {a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
     if not isinstance(row.numpy, tuple):
         first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
         return [*first, *inputs.values(), *attributes.values()], (np,)
-    known = inputs | attributes
+    by_name = inputs | attributes
     items: list[Item] = []
     constants: list[Any] = []
     for word in row.numpy[1].replace(" ", "").split(","):
-        if word in known:
-            items.append(known[word])
+        if word in by_name:
+            items.append(by_name[word])
         else:
             items.append((CONSTANT, len(constants), 0))
             constants.append(literal_eval(word))
@@ -208,7 +213,7 @@ def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
     anchor = anchor_of(row, form)
     names = [x.public for x in row.inputs]
     if form == "reflected":
-        names[:2] = names[1::-1]  # as they are given; the values are turned round then
+        names[:2] = names[1::-1]  # the order of the call; the values are swapped later
     columns: list[tuple[Any, ...]] = []
     for x, name in zip(row.inputs, names):
         promoted = row.promote is not None and x.name in row.promoted
@@ -224,21 +229,21 @@ def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
     return columns
 
 
-def rare_of(row: Row, form: str) -> Any:
-    """The composite that takes a call with a rare keyword; None if there are none."""
+def rare_composite(row: Row, form: str) -> Any:
+    """The composite for calls with a rare keyword, or None."""
     rare_form = row.rare_form
     if form != "inplace" or rare_form is None:
         return rare_form
     if row.rare_form_inplace is not None:
         return row.rare_form_inplace
-    return lambda ops, x, *args, **named: ops._overwrite_(x, rare_form(ops, x, *args, **named))
+    return lambda ops, x, *args, **kwargs: ops._overwrite_(x, rare_form(ops, x, *args, **kwargs))
 
 
 def fill(op: Any) -> None:
-    """Gives an OpFunction its columns."""
+    """Fills in the columns of an OpFunction."""
     rule, form = op.rule, FORMS[op.form]
     row: Row = rule.row
-    at = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
+    sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
     n_inputs = len(row.inputs)
     plain = [a for a in row.attributes if not a.keyword_only]
     writes_out = (
@@ -247,7 +252,7 @@ def fill(op: Any) -> None:
         and not (row.attributes or row.saves or row.listed or len(row.outputs) > 1)
         and not row.autocast
     )
-    pair = (
+    is_pair = (
         row.broadcast
         and row.promote is not None
         and n_inputs == len(row.promoted) == 2
@@ -262,30 +267,29 @@ def fill(op: Any) -> None:
         | writes_out << 3
         | (form == "function" and takes_out(row)) << 4
         | bool(row.saves) << 5
-        | pair << 6
+        | is_pair << 6
         | row.wraps << 7
     )
     items, constants = kernel_items(row)
     widening = None
-    if not row.view and not row.halves:  # 16-bit floats are computed with in float32
+    if not row.view and not row.halves:  # computes 16-bit floats in float32
         widening = len(row.outputs), half_kernel_of(row.numpy)
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
-        # max_along is what max(dim) runs
         result = named_results.shape_of(row.label, row.outputs)
     op.fill(
         arguments=tuple(arguments(row, form)),
         n_inputs=n_inputs,
-        n_positional=n_inputs + len(plain) if at is None else 1 << 16,
-        sizes_at=-1 if at is None else n_inputs + at,
+        n_positional=n_inputs + len(plain) if sizes_position is None else 1 << 16,
+        sizes_at=-1 if sizes_position is None else n_inputs + sizes_position,
         promotion=PROMOTIONS[row.promote],
         n_outputs=len(row.outputs),
         flags=int(flags),
         kernel=rule.kernel,
         kernel_items=tuple(items),
         constants=constants,
-        saved_items=tuple(Saved(row).items()),
-        rare=rare_of(row, form),
+        saved_items=tuple(SavedValues(row).items()),
+        rare=rare_composite(row, form),
         rare_defaults={} if is_operator(form) else row.rare_defaults,
         ops=rule.ops.arrays if form == "array" else rule.ops,
         result=result,
@@ -298,40 +302,41 @@ def signature(op: Any) -> inspect.Signature:
     """The signature of a row's function, for `help` and `inspect`."""
     P = inspect.Parameter
     row, form = op.rule.row, FORMS[op.form]
-    shown = [
+    parameters = [
         P(x.public, P.POSITIONAL_OR_KEYWORD, default=None if x.optional else P.empty)
         for x in row.inputs
     ]
     if form == "reflected":
-        shown[:2] = shown[1::-1]
+        parameters[:2] = parameters[1::-1]
     keywords = []
     for a in row.attributes:
         if is_sized(row, form, a):
-            shown.append(P(a.name, P.VAR_POSITIONAL))
-        elif a.keyword_only or any(p.kind is P.VAR_POSITIONAL for p in shown):
+            parameters.append(P(a.name, P.VAR_POSITIONAL))
+        elif a.keyword_only or any(p.kind is P.VAR_POSITIONAL for p in parameters):
             keywords.append(P(a.name, P.KEYWORD_ONLY, default=a.default))
         else:
-            shown.append(P(a.name, P.POSITIONAL_OR_KEYWORD, default=a.default))
+            parameters.append(P(a.name, P.POSITIONAL_OR_KEYWORD, default=a.default))
     if not is_operator(form):
         keywords += [P(k, P.KEYWORD_ONLY, default=v) for k, v in row.rare_defaults.items()]
     if form == "function" and takes_out(row):
         keywords.append(P("out", P.KEYWORD_ONLY, default=None))
-    return inspect.Signature(shown + keywords)
+    return inspect.Signature(parameters + keywords)
 
 
 # ---------------------------------------------------------------- Gradients
 
 
-def gradients(rule: Any, tensors: bool, offered: Any, make_zeros: Any) -> Any:
-    """What a node of a row does in a backward, on arrays or on Tensors.
+def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> Any:
+    """The backward of a row's nodes, on arrays or on Tensors.
 
     Args:
-        offered: `offered(edge)` gives an array that the gradient may be written to, or None.
-        make_zeros: makes zeros of a (shape, dtype).
+        take_buffer: `take_buffer(edge)` returns an array that the gradient may be written to, or
+            None.
+        make_zeros: makes zeros from a (shape, dtype).
     """
     row: Row = rule.row
-    saved = Saved(row)
-    edges = {x.name: i for i, x in enumerate(saved.differentiable)}
+    saved_values = SavedValues(row)
+    edges = {x.name: i for i, x in enumerate(saved_values.differentiable)}
     inputs = {x.name for x in row.inputs}
 
     def as_tensor(name: str) -> Item:
@@ -342,34 +347,34 @@ def gradients(rule: Any, tensors: bool, offered: Any, make_zeros: Any) -> Any:
         return CONSTANT if name in row.saves else ATTRIBUTE, 0, 0
 
     def argument(name: str) -> Item:
-        if saved.is_gradient(name):
-            return GRADIENT, saved.output(name), 0
+        if saved_values.is_gradient(name):
+            return GRADIENT, saved_values.output(name), 0
         if name in ("ops", "into"):
-            return OPS if name == "ops" else INTO, 0, 0
-        if saved.listed is not None and name == saved.listed.name:
-            return SAVED, len(saved.names), 0
-        return SAVED, saved.names.index(name), 0
+            return OPS if name == "ops" else GRAD_BUFFER, 0, 0
+        if saved_values.listed is not None and name == saved_values.listed.name:
+            return SAVED, len(saved_values.names), 0
+        return SAVED, saved_values.names.index(name), 0
 
     pullbacks = []
-    for x in saved.differentiable:
+    for x in saved_values.differentiable:
         pullback = row.pullbacks[x.name]
         pullbacks.append((pullback.function, tuple(argument(n) for n in pullback.needs)))
     zeros = [
-        (ZEROS, i, saved.output(n.removesuffix(" like")))
-        for i, n in enumerate(saved.names)
+        (ZEROS, i, saved_values.output(n.removesuffix(" like")))
+        for i, n in enumerate(saved_values.names)
         if n.endswith(" like")
     ]
-    listed_at = next((i for i, x in enumerate(saved.differentiable) if x.listed), -1)
+    listed_at = next((i for i, x in enumerate(saved_values.differentiable) if x.listed), -1)
     words = "".join(word.capitalize() for word in row.name.split("_"))
     return native.Gradients(
         f"{words}Backward0",
         tuple(pullbacks),
-        tuple(as_tensor(n) for n in saved.names),
+        tuple(as_tensor(n) for n in saved_values.names),
         tuple(zeros),
         len(row.outputs),
         listed_at,
-        tensors | row.listed << 1 | (saved.listed is not None) << 2,
+        tensors | row.listed << 1 | (saved_values.listed is not None) << 2,
         rule.ops if tensors else rule.ops.arrays,
-        offered,
+        take_buffer,
         make_zeros,
     )

@@ -1,7 +1,7 @@
-"""Operands that `native.OpFunction` does not take as they are: numbers in front, other dtypes,
+"""Operands that the fast path of `native.OpFunction` does not take: numbers first, other dtypes,
 NumPy's arrays and numbers.
 
-Whatever is given is turned into tensors of PyTorch's common dtype, and the op is called again.
+They are converted to tensors of PyTorch's common dtype, and the op is called again.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ from ...ops.table.op_definition import Row
 from ...ops.table.python_scalars import check_64_bits
 from ..grad_mode import recording
 
-__all__ = ["as_operand", "common_dtype", "common_of_pair", "usual"]
+__all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
 
 
-class Unknown(Exception):
+class UnsupportedOperand(Exception):
     """An operand that no op takes."""
 
 
 def as_canonical(array: Any) -> Any:
     """The array as a plain ndarray with the canonical dtype instance; a view of the same memory.
 
-    Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, and the fast
-    path's test is `is`. So arrays are re-viewed wherever they enter. Another byte order is
-    converted: a copy.
+    Note [Canonical dtypes]: an unpickled array has another instance of the same dtype, but the fast
+    path compares dtypes by `is`. So every array is viewed with the canonical instance when it
+    becomes a tensor. Another byte order is converted by a copy.
     """
     array = np.asarray(array)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     dtype = dtypes.SPELLINGS.get(array.dtype)
-    if dtype is None and dtypes.is_bfloat16(array.dtype):  # ml_dtypes'
+    if dtype is None and dtypes.is_bfloat16(array.dtype):  # of ml_dtypes
         return array.view(np.uint16).view(dtypes.bfloat16)
     if dtype is None:
         raise TypeError(
@@ -52,7 +52,7 @@ def as_operand(value: Any) -> Any:
     """A Tensor or a Python number.
 
     Raises:
-        Unknown: neither, and not convertible.
+        UnsupportedOperand: it is neither, and cannot be converted.
     """
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
@@ -62,17 +62,17 @@ def as_operand(value: Any) -> Any:
         try:
             return native.wrap(as_canonical(value))
         except TypeError:
-            raise Unknown from None
+            raise UnsupportedOperand from None
     if isinstance(value, NUMBERS):  # a subclass: IntEnum
         number: Any = value
         return next(c for c in NUMBERS if isinstance(value, c))(number)
-    raise Unknown
+    raise UnsupportedOperand
 
 
 def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     """PyTorch's result type of tensors and Python numbers.
 
-    Tensors with dimensions decide; 0-d tensors, and then numbers, count only if their category
+    Tensors with dimensions decide; 0-d tensors, and then numbers, only count if their category
     (bool, integer, float, complex) is higher.
     """
     groups: list[dtypes.Dtype | None] = [None, None, None]
@@ -81,8 +81,8 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
             i, d = 2, dtypes.of_number(type(x))
         else:
             i, d = int(x.array.ndim == 0), x.array.dtype
-        old = groups[i]
-        groups[i] = d if old is None or old is d else dtypes.promote_types(old, d)
+        other = groups[i]
+        groups[i] = d if other is None or other is d else dtypes.promote_types(other, d)
     result, *weaker = [d for d in groups if d is not None]
     for d in weaker:
         if dtypes.category(d) > dtypes.category(result):
@@ -92,8 +92,10 @@ def common_dtype(operands: Sequence[Any]) -> dtypes.Dtype:
     return result
 
 
-def usual(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
-    """The op on operands of one dtype that are tensors, or numbers where a number fits.
+def call_promoted(
+    rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]
+) -> Any:
+    """Calls the op with operands converted to tensors of one dtype, or numbers where allowed.
 
     Raises:
         TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
@@ -106,25 +108,25 @@ def usual(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, 
     if row.check_dtypes is not None:
         row.check_dtypes(*inputs)
     if form == "inplace" and row.promote is not None:
-        written = elsewhere(rule, inputs, attributes)
-        if written is not None:
-            return written
+        result = inplace_by_copy(rule, inputs, attributes)
+        if result is not None:
+            return result
     try:
-        made = normalised(rule, inputs)
-    except Unknown:
+        operands = convert_operands(rule, inputs)
+    except UnsupportedOperand:
         if form in ("operator", "reflected"):
             return NotImplemented
         raise wrong_operand(row, inputs) from None
     function = rule.inplace if form == "inplace" else rule.public
-    return function.call_bound((*made, *attributes))
+    return function.call_bound((*operands, *attributes))
 
 
-def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
-    """An in-place op whose common dtype is not the written tensor's: computed in the common one,
-    then copied in; None if it is.
+def inplace_by_copy(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """An in-place op whose common dtype differs from the written tensor's: computes in the common
+    dtype, then copies. None if the dtypes are equal.
     """
     row: Row = rule.row
-    target, *rest = inputs
+    target, *operands = inputs
     promoted = [v for x, v in zip(row.inputs, inputs) if x.name in row.promoted]
     if not all(isinstance(v, (native.TensorBase, *NUMBERS)) for v in promoted):
         return None
@@ -134,19 +136,19 @@ def elsewhere(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -
     if dtype is target.array.dtype:
         return None
     if target.requires_grad and recording.get():
-        target = rule.ops.clone(target)  # what backward needs must outlive the write
-    made = rule.public.call_bound((target, *rest, *attributes))
-    if not dtypes.can_cast(made.array.dtype, target.array.dtype):
+        target = rule.ops.clone(target)  # backward needs the old value
+    result = rule.public.call_bound((target, *operands, *attributes))
+    if not dtypes.can_cast(result.array.dtype, target.array.dtype):
         raise RuntimeError(
-            f"{row.label}_: result type {made.array.dtype} can't be cast to the desired output "
+            f"{row.label}_: result type {result.array.dtype} can't be cast to the desired output "
             f"type {target.array.dtype}: use the out-of-place {row.label}, or convert the tensor "
             "first"
         )
-    return rule.ops._overwrite_(inputs[0], made)
+    return rule.ops._overwrite_(inputs[0], result)
 
 
-def common_of_pair(promote: str, x: Any, y: Any) -> dtypes.Dtype:
-    """The dtype that an op computes in with two operands; Note [A pair's dtype] in
+def common_of_two(promote: str, x: Any, y: Any) -> dtypes.Dtype:
+    """The dtype that an op with two operands computes in: Note [Common dtype of two operands] in
     native/dispatch/op_operands.cc.
     """
     dtype = common_dtype((x, y))
@@ -156,85 +158,83 @@ def common_of_pair(promote: str, x: Any, y: Any) -> dtypes.Dtype:
 
 
 def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
-    shown = ", ".join(
+    description = ", ".join(
         f"{x.public} is a {type(value).__name__}" for x, value in zip(row.inputs, inputs)
     )
-    wanted = "tensors or numbers" if row.broadcast else "tensors"
+    expected = "tensors or numbers" if row.broadcast else "tensors"
     where = ""
     if row.tensors:
-        wanted = "tensors"
+        expected = "tensors"
         where = f" ({', '.join(x.public for x in row.inputs if x.name in row.tensors)})"
-    return TypeError(f"{row.label}: the operands{where} must be {wanted}: {shown}")
+    return TypeError(f"{row.label}: the operands{where} must be {expected}: {description}")
 
 
-def normalised(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
+def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
     row: Row = rule.row
-    made: list[Any] = []
+    operands: list[Any] = []
     for x, value in zip(row.inputs, inputs):
         if value is None and x.optional:
-            made.append(None)
+            operands.append(None)
         elif x.listed:
             if isinstance(value, native.TensorBase):
                 value = iter(value)  # type: ignore[call-overload]
             if not isinstance(value, Iterable):
-                raise Unknown
-            made.append([tensor_only(row, as_operand(v), x.name) for v in value])
-            if not made[-1]:
-                kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch has it
+                raise UnsupportedOperand
+            operands.append([require_tensor(row, as_operand(v), x.name) for v in value])
+            if not operands[-1]:
+                kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch
                 raise kind(f"{row.label}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted
-            made.append(operand if number_fits else tensor_only(row, operand, x.name))
+            operands.append(operand if number_fits else require_tensor(row, operand, x.name))
     if row.promote is None:
-        return made
+        return operands
     flat: list[Any] = []
-    for x, value in zip(row.inputs, made):
+    for x, value in zip(row.inputs, operands):
         if x.name in row.promoted and value is not None:
             flat += value if x.listed else [value]
     if all(isinstance(v, NUMBERS) for v in flat):
-        raise Unknown
+        raise UnsupportedOperand
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":
         dtype = dtypes.get_default_dtype()
-    for i, (x, value) in enumerate(zip(row.inputs, made)):
+    for i, (x, value) in enumerate(zip(row.inputs, operands)):
         if x.name not in row.promoted or value is None:
             continue
         first = i == first_promoted(row)
-        made[i] = (
+        operands[i] = (
             [cast(rule, v, dtype, True) for v in value]
             if x.listed
             else cast(rule, value, dtype, first)
         )
-    return made
+    return operands
 
 
 def first_promoted(row: Row) -> int:
     return next(i for i, x in enumerate(row.inputs) if x.name in row.promoted)
 
 
-def tensor_only(row: Row, value: Any, name: str) -> Any:
-    """A number is no tensor here; except for a bare bool or number where a broadcast op takes a
-    condition.
-    """
+def require_tensor(row: Row, value: Any, name: str) -> Any:
+    """Refuses a number; a broadcast op converts it, for example as a condition."""
     if isinstance(value, NUMBERS):
         if not row.broadcast:
-            raise Unknown
+            raise UnsupportedOperand
         return native.wrap(np.asarray(value, dtypes.of_number(type(value))))
     return value
 
 
 def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
-    """The operand in the common dtype. A number stays one where the fast path takes it."""
+    """The operand in the common dtype. A number stays if the fast path takes it."""
     if isinstance(value, NUMBERS):
         kind = dtype.kind
-        usual = (value.__class__ is float and kind in "fc") or (
+        stays_number = (value.__class__ is float and kind in "fc") or (
             value.__class__ is int and kind in "fc"
         )
-        if usual and not first:
+        if stays_number and not first:
             return value
         if kind in "iu" and isinstance(value, int):
-            return native.wrap(wrapped(value, dtype))
+            return native.wrap(wrap_integer(value, dtype))
         return native.wrap(np.asarray(value, dtype))
     if value.array.dtype is dtype:
         return value
@@ -243,8 +243,8 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
     return rule.ops._to_copy(value, dtype)
 
 
-def wrapped(value: int, dtype: dtypes.Dtype) -> Any:
-    """A Python integer as that dtype, modulo its size, as PyTorch stores it."""
+def wrap_integer(value: int, dtype: dtypes.Dtype) -> Any:
+    """A Python integer in that dtype, modulo its range, as in PyTorch."""
     bits = 8 * dtype.itemsize
     check_64_bits(value)
     value &= (1 << bits) - 1

@@ -1,5 +1,5 @@
-"""The methods of Tensor that come from the op table. Their types are in tensor_methods.pyi, which a
-script writes.
+"""The methods of Tensor from the op table. generate_stubs.py writes their types,
+tensor_methods.pyi.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from ... import native
 from ...dtypes import can_cast
 from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
 from ..grad_mode import recording
-from .autocast import active, apart
+from .autocast import active, without_autocast
 from .op_function import rule_of, table
 
 __all__ = ["Methods", "functions"]
 
 
 class Methods(native.TensorBase):
-    """What every Tensor can do by the op table."""
+    """The methods of every Tensor from the op table."""
 
     __slots__ = ()
 
@@ -32,7 +32,7 @@ UNARY = {"neg": "neg", "abs": "abs", "bitwise_not": "invert", "positive": "pos"}
 COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
 
 
-class Swapped:
+class InplaceTable:
     """The table, with the in-place forms of some rows under the names of the rows."""
 
     def __init__(self, rows: str) -> None:
@@ -43,57 +43,61 @@ class Swapped:
         return getattr(table, name)
 
 
-def overwriting(made: Composite) -> Any:
-    """The in-place form of a composite: as its `inplace` says, or computed, then copied in."""
-    name, quick = made.name, made.inplace
-    if isinstance(quick, str):
-        swapped = Swapped(quick)
-        quick = lambda ops, *args, **named: made.compute(swapped, *args, **named)  # noqa: E731
+def inplace_form(composite: Composite) -> Any:
+    """The in-place form of a composite: by its `inplace`, or computed and then copied."""
+    name, compute_inplace = composite.name, composite.inplace
+    if isinstance(compute_inplace, str):
+        swapped = InplaceTable(compute_inplace)
+        compute_inplace = lambda ops, *args, **kwargs: composite.compute(swapped, *args, **kwargs)  # noqa: E731
 
-    def inplace(input: Any, *args: Any, **named: Any) -> Any:
+    def inplace(input: Any, *args: Any, **kwargs: Any) -> Any:
         function = getattr(table, name)
-        if quick is not True and not active:
-            done = quick(table, input, *args, **named)
-            if done is input:
-                return done
-            if done is not None:
-                return table._overwrite_(input, done)
-        # what `function` keeps of the input for backward must outlive the write
-        given = table.clone(input) if input.requires_grad and recording.get() else input
-        # in place is in the tensor's own dtype, inside autocast too
-        made = apart(function, given, *args, **named) if active else function(given, *args, **named)
+        if compute_inplace is not True and not active:
+            result = compute_inplace(table, input, *args, **kwargs)
+            if result is input:
+                return result
+            if result is not None:
+                return table._overwrite_(input, result)
+        # backward may need the input's old value
+        x = table.clone(input) if input.requires_grad and recording.get() else input
+        # in-place forms compute in the tensor's own dtype, inside autocast, too
+        result = (
+            without_autocast(function, x, *args, **kwargs)
+            if active
+            else function(x, *args, **kwargs)
+        )
         target = input.array.dtype
-        if not can_cast(made.array.dtype, target):
+        if not can_cast(result.array.dtype, target):
             raise RuntimeError(
-                f"{name}_: result type {made.array.dtype} can't be cast to the desired output type "
-                f"{target}: use the out-of-place {name}, or convert the tensor first"
+                f"{name}_: result type {result.array.dtype} can't be cast to the desired output "
+                f"type {target}: use the out-of-place {name}, or convert the tensor first"
             )
-        return table._overwrite_(input, made)
+        return table._overwrite_(input, result)
 
     inplace.__name__ = inplace.__qualname__ = f"{name}_"
-    inplace.__doc__ = made.doc
+    inplace.__doc__ = composite.doc
     return inplace
 
 
 def functions() -> dict[str, Any]:
     """The public functions of the table, by name."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, row in ROWS.items():
         if row.function:
             rule = rule_of(name)
             for public in (name, *row.aliases):
-                found[public] = rule.public
+                result[public] = rule.public
                 if rule.inplace is not None:
-                    found[f"{public}_"] = rule.inplace
-    for name, made in COMPOSITES.items():
-        if made.function:
-            for public in (name, *made.aliases):
-                found[public] = getattr(table, name)
-    return found
+                    result[f"{public}_"] = rule.inplace
+    for name, composite in COMPOSITES.items():
+        if composite.function:
+            for public in (name, *composite.aliases):
+                result[public] = getattr(table, name)
+    return result
 
 
 def attach() -> None:
-    """Gives Methods its functions."""
+    """Sets the functions of Methods."""
     for name, row in ROWS.items():
         rule = rule_of(name)
         if row.method:
@@ -110,15 +114,15 @@ def attach() -> None:
                 setattr(Methods, f"__i{special}__", rule.inplace)
         if name in UNARY:
             setattr(Methods, f"__{UNARY[name]}__", rule.public)
-    for name, made in COMPOSITES.items():
-        if not made.method:
+    for name, composite in COMPOSITES.items():
+        if not composite.method:
             continue
         if name in UNARY:
             setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
-        for public in (name, *made.aliases):
+        for public in (name, *composite.aliases):
             setattr(Methods, public, getattr(table, name))
-            if made.inplace:
-                inplace = overwriting(made)
+            if composite.inplace:
+                inplace = inplace_form(composite)
                 setattr(Methods, f"{public}_", inplace)
                 setattr(table, f"{public}_", inplace)
         if name in OPERATORS:

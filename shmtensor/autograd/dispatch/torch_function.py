@@ -1,8 +1,9 @@
-"""Who takes an op over: operands of classes with a `__torch_function__` of their own.
+"""`__torch_function__`: operands of subclasses that override ops.
 
-Note [Plain classes]: ops take tensors of `Tensor`, and of the classes that are registered here, by
-their memory. A tensor of any other subclass leaves the fast path for `slow.odd`, which asks its
-class. Inside `off`, that is in a `__torch_function__` that runs its op, every tensor is plain.
+Note [Plain classes]: ops use the memory of tensors of `Tensor`, and of the classes that are
+registered here. A tensor of any other subclass leaves the fast path for
+`general_call.call_general`, which calls its class's `__torch_function__`. In a `disabled` block,
+such as a `__torch_function__` that runs its op, every tensor is plain.
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["add_plain_class", "ask", "is_off", "off", "overriders"]
+__all__ = ["add_plain_class", "call_torch_function", "disabled", "is_disabled", "overloaded_args"]
 
 plain_classes: set[type] = set()
 
 
 def add_plain_class(cls: type) -> None:
-    """Tensors of the class have no behaviour of their own: Note [Plain classes]."""
+    """Registers a class without behaviour of its own: Note [Plain classes]."""
     plain_classes.add(cls)
     native.add_plain_class(cls)
 
 
-class off:
-    """In this block, of this thread, tensors of subclasses are plain tensors."""
+class disabled:
+    """In this block, in this thread, tensors of subclasses are plain."""
 
     __slots__ = ()
 
@@ -35,46 +36,50 @@ class off:
         native.turn_overrides_off(-1)
 
 
-def is_off() -> bool:
+def is_disabled() -> bool:
     """Whether this thread is in such a block."""
     return native.turn_overrides_off(0) > 0
 
 
-def flat(values: Iterable[Any]) -> Iterator[Any]:
+def flatten(values: Iterable[Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, (tuple, list)):
-            yield from flat(value)
+            yield from flatten(value)
         else:
             yield value
 
 
-def overriders(operands: Iterable[Any]) -> list[Any]:
-    """The operands that take ops over, one of each class, subclasses before their bases."""
-    if is_off():
+def overloaded_args(operands: Iterable[Any]) -> list[Any]:
+    """The operands that override ops, one of each class, subclasses before their bases."""
+    if is_disabled():
         return []
-    found: list[Any] = []
-    for x in flat(operands):
+    overloaded: list[Any] = []
+    for x in flatten(operands):
         cls = x.__class__
         if cls is native.plain_class() or cls in plain_classes:
             continue
-        if not hasattr(cls, "__torch_function__") or any(type(y) is cls for y in found):
+        if not hasattr(cls, "__torch_function__") or any(type(y) is cls for y in overloaded):
             continue
-        at = next((i for i, y in enumerate(found) if issubclass(cls, type(y))), len(found))
-        found.insert(at, x)
-    return found
+        position = next(
+            (i for i, y in enumerate(overloaded) if issubclass(cls, type(y))), len(overloaded)
+        )
+        overloaded.insert(position, x)
+    return overloaded
 
 
-def ask(takers: list[Any], function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The first answer of a taker.
+def call_torch_function(
+    overloaded: list[Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The first result of the operands' `__torch_function__`.
 
     Raises:
-        TypeError: none of them knows.
+        TypeError: all of them return NotImplemented.
     """
-    types = tuple(type(x) for x in takers)
-    for x in takers:
-        made = type(x).__torch_function__(function, types, args, named)
-        if made is not NotImplemented:
-            return made
+    types = tuple(type(x) for x in overloaded)
+    for x in overloaded:
+        result = type(x).__torch_function__(function, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
     raise TypeError(
         f"{function.__name__}: no implementation found for types that implement "
         f"__torch_function__: {[t.__name__ for t in types]}"

@@ -1,1 +1,1 @@
-"""The graph at run time: nodes, hooks, and the walk that computes gradients."""
+"""The graph at run time: nodes, hooks, and the backward that computes gradients."""

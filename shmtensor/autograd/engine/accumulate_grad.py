@@ -1,9 +1,9 @@
-"""The graph's parts that are not hot: leaves, hooks, and what users see of a node.
+"""The graph's parts that are not hot: AccumulateGrad, hooks, and names of nodes.
 
 Nodes, ports and edges are C objects (native/dispatch/autograd_node.h). A tensor that requires grad
 has a `node`: the Node or Port that computed it, or, for a leaf, its AccumulateGrad. Edges point
-backward only, a AccumulateGrad holds its tensor weakly, and saved outputs are saved as arrays: so
-the graph has no reference cycle and is freed at once.
+backward only, an AccumulateGrad holds its tensor weakly, and outputs are saved as arrays. So the
+graph has no reference cycle and is freed at once.
 """
 
 from __future__ import annotations
@@ -26,32 +26,34 @@ __all__ = [
 ]
 
 Hook = Callable[..., Any]
-numbers = itertools.count()
+hook_ids = itertools.count()
 
 
 class AccumulateGrad(native.Edge):
-    """Where gradients of one tensor end: owns `.grad`, hooks, and the place for flat gradients.
+    """The node of a leaf: owns its `.grad`, its hooks and its grad buffer.
 
     Attributes:
         tensor: weak reference to the tensor.
         grad: the gradient so far, a Tensor, or None.
-        home: None, or the native.GradientBuffer (a part of a flat block) where the first gradient
-            of a backward is written and later ones are added; `grad` is then a Tensor over it.
+        grad_buffer: None, or the native.GradientBuffer (a part of a flat block) to which the first
+            gradient is written and later ones are added; `grad` is then a Tensor over it.
     """
 
-    __slots__ = ("__weakref__", "before", "grad", "grad_buffer", "hooks", "notes", "post", "tensor")
+    __slots__ = (
+        "__weakref__", "grad", "grad_buffer", "hooks", "notes", "posthooks", "prehooks", "tensor",
+    )  # fmt: skip
 
     def __init__(self, tensor: Any) -> None:
         self.tensor = weakref.ref(tensor)
         self.grad: Any = None
         self.grad_buffer: Any = None
         self.hooks: dict[int, Hook] | None = None  # the tensor's
-        self.before: dict[int, Hook] | None = None  # the node's, before it adds
-        self.post: dict[int, Hook] | None = None  # after it added
+        self.prehooks: dict[int, Hook] | None = None  # the node's, before it adds the gradient
+        self.posthooks: dict[int, Hook] | None = None  # after it added the gradient
         self.notes: dict[str, Any] | None = None
         self.describe(tensor.array)
 
-    # -------------------------------------------------------- as users see it: AccumulateGrad
+    # -------------------------------------------------------- for users, as PyTorch's
 
     next_functions: tuple[Any, ...] = ()
 
@@ -69,7 +71,7 @@ class AccumulateGrad(native.Edge):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """A dictionary for whoever wants to note something."""
+        """A dictionary for the user's own data."""
         if self.notes is None:
             self.notes = {}
         return self.notes
@@ -77,68 +79,69 @@ class AccumulateGrad(native.Edge):
     def register_prehook(self, hook: Hook) -> RemovableHandle:
         """Calls `hook((g,))` before the gradient is added; it may return another, in a tuple."""
 
-        def before(g: Any) -> Any:
-            made = hook((g,))
-            return made[0] if isinstance(made, tuple) else made
+        def prehook(g: Any) -> Any:
+            result = hook((g,))
+            return result[0] if isinstance(result, tuple) else result
 
-        if self.before is None:
-            self.before = {}
-        return RemovableHandle(self.before, before)
+        if self.prehooks is None:
+            self.prehooks = {}
+        return RemovableHandle(self.prehooks, prehook)
 
     def register_hook(self, hook: Hook) -> RemovableHandle:
         """Calls `hook((), (g,))` after the gradient was added."""
-        given: list[Any] = []
-        if self.before is None:
-            self.before = {}
-        if self.post is None:
-            self.post = {}
-        before = RemovableHandle(self.before, given.append)
-        after = RemovableHandle(self.post, lambda tensor: hook((), (given.pop(),)))
-        return Handles([before, after])
+        gradients: list[Any] = []
+        if self.prehooks is None:
+            self.prehooks = {}
+        if self.posthooks is None:
+            self.posthooks = {}
+        prehook = RemovableHandle(self.prehooks, gradients.append)
+        posthook = RemovableHandle(self.posthooks, lambda tensor: hook((), (gradients.pop(),)))
+        return Handles([prehook, posthook])
 
 
 def renew_accumulate_grad(tensor: Any) -> None:
-    """Gives a tensor over other memory a new AccumulateGrad, with its `.grad` and hooks. A graph
-    that was recorded before ends at the old one, which adds to the tensor's `.grad` as before, but
-    is not found any more when a gradient of the tensor is asked for.
+    """Gives a tensor with new memory a new AccumulateGrad, with its `.grad` and hooks.
+
+    Graphs recorded before end at the old one, which still adds to the tensor's `.grad`; `grad` with
+    respect to the tensor no longer finds it.
     """
-    old, new = tensor.leaf, AccumulateGrad(tensor)
+    old, new = tensor.accumulate_grad, AccumulateGrad(tensor)
     new.grad, new.notes = old.grad, old.notes
-    new.hooks, new.before, new.post = old.hooks, old.before, old.post
-    tensor.leaf = new
+    new.hooks, new.prehooks, new.posthooks = old.hooks, old.prehooks, old.posthooks
+    tensor.accumulate_grad = new
     if tensor.node is old:
         tensor.node = new
-    former = weakref.ref(old)  # no cycle: the old leaf is freed with its graph
+    former = weakref.ref(old)  # no cycle: the old node is freed with its graph
 
-    def pass_on(tensor: Any) -> None:
-        leaf: Any = former()
-        g, leaf.grad = leaf.grad, None
+    def add_to_new(tensor: Any) -> None:
+        node: Any = former()
+        g, node.grad = node.grad, None
         if tensor is not None:
-            leaf = tensor.leaf
-            leaf.grad = g if leaf.grad is None else leaf.grad + g
+            node = tensor.accumulate_grad
+            node.grad = g if node.grad is None else node.grad + g
 
     old.grad = old.grad_buffer = None
-    old.post = {next(numbers): pass_on, **(old.post or {})}
+    old.posthooks = {next(hook_ids): add_to_new, **(old.posthooks or {})}
 
 
 class Hooks:
-    """What is to be called when the walk comes to a node."""
+    """The hooks of a node."""
 
-    __slots__ = ("before", "metadata", "outputs", "post", "retained")
+    __slots__ = ("metadata", "posthooks", "prehooks", "retains_grad", "tensor_hooks")
 
     def __init__(self) -> None:
-        self.outputs: dict[int, dict[int, Hook]] = {}  # tensor hooks, by output
-        self.before: dict[int, Hook] = {}  # grad_fn.register_prehook
-        self.post: dict[int, Hook] = {}  # grad_fn.register_hook
+        self.tensor_hooks: dict[int, dict[int, Hook]] = {}  # by output
+        self.prehooks: dict[int, Hook] = {}  # grad_fn.register_prehook
+        self.posthooks: dict[int, Hook] = {}  # grad_fn.register_hook
         self.metadata: dict[str, Any] = {}  # node.metadata; anomaly mode's forward line
-        self.retained: dict[int, weakref.ref[Any]] = {}  # tensors that want .grad
+        self.retains_grad: dict[int, weakref.ref[Any]] = {}  # tensors with retain_grad, by output
 
 
 class RemovableHandle:
-    """Takes a hook away again: `remove()`, or the end of a `with`."""
+    """Removes a hook: by `remove()`, or at the end of a `with`."""
 
     def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
-        self.id = next(numbers)
+        self.id = next(hook_ids)
         self.hooks: dict[int, Hook] | None = hooks
         hooks[self.id] = hook
 
@@ -172,11 +175,11 @@ class GradientEdge(NamedTuple):
 
     node: Any
     output_nr: int
-    edge: Any = None  # what the walk calls it: the node, or a Port of it
+    edge: Any = None  # the node, or a Port of it
 
 
 def hooks_of(node: Any) -> Hooks:
-    """The node's hooks, made at the first need."""
+    """The node's hooks, created on first use."""
     if node.hooks is None:
         node.hooks = Hooks()
     hooks: Hooks = node.hooks
@@ -184,16 +187,13 @@ def hooks_of(node: Any) -> Hooks:
 
 
 def node_of_edge(edge: Any) -> tuple[Any, int]:
-    """The node and output number that an edge points at; a AccumulateGrad is its own node."""
+    """The node and output number of an edge; an AccumulateGrad is its own node."""
     return (edge.node, edge.index) if edge.__class__ is native.Port else (edge, 0)
-
-
-# ---------------------------------------------------------------- what users see of grad_fn
 
 
 def node_name(node: Any) -> str:
     """The name as PyTorch spells it: MulBackward0."""
-    own = getattr(node.row, "shown", None)
-    if own is not None:
-        return str(own)
+    display_name = getattr(node.row, "display_name", None)
+    if display_name is not None:
+        return str(display_name)
     return "".join(part.capitalize() for part in node.row.name.split("_")) + "Backward0"

@@ -12,54 +12,53 @@ from ..dispatch.op_function import table
 from ..grad_mode import recording
 from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
 from .hooks import as_tensor
-from .run_backward import run_steps
+from .run_backward import run_backward
 from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
 __all__ = ["backward", "grad"]
 
 
-def listed(given: Any) -> list[Any]:
-    if given is None:
+def as_list(value: Any) -> list[Any]:
+    if value is None:
         return []
-    several = isinstance(given, (tuple, list)) and not isinstance(given, GradientEdge)
-    return list(given) if several else [given]
+    several = isinstance(value, (tuple, list)) and not isinstance(value, GradientEdge)
+    return list(value) if several else [value]
 
 
-def edge_of(given: Any) -> Any:
-    """Where the gradient of a tensor, or of a GradientEdge, arrives."""
-    if isinstance(given, GradientEdge):
-        return given.node if given.edge is None else given.edge
-    return node_of(given)
+def edge_of(tensor: Any) -> Any:
+    """The edge of a tensor, or of a GradientEdge."""
+    if isinstance(tensor, GradientEdge):
+        return tensor.node if tensor.edge is None else tensor.edge
+    return node_of(tensor)
 
 
-def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> list[tuple[Any, Any]]:
-    """The roots of a walk: each result's edge, and the gradient there."""
-    given = listed(gradients) if gradients is not None else [None] * len(tensors)
-    if len(given) != len(tensors):
+def root_gradients(
+    where: str, tensors: list[Any], gradients: Any, create_graph: bool
+) -> list[tuple[Any, Any]]:
+    """The roots of a backward: each result's edge and gradient."""
+    grads = as_list(gradients) if gradients is not None else [None] * len(tensors)
+    if len(grads) != len(tensors):
         raise RuntimeError(
-            f"{where}: got {len(tensors)} tensors and {len(given)} gradients: give one for each, "
+            f"{where}: got {len(tensors)} tensors and {len(grads)} gradients: give one for each, "
             f"or None"
         )
     roots = []
-    for tensor, g in zip(tensors, given):
+    for tensor, g in zip(tensors, grads):
         edge = edge_of(tensor)
         if edge is None:
             array = tensor.array
             raise RuntimeError(
                 f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: "
-                f"shape "
-                f"{array.shape}, dtype {array.dtype}; call requires_grad_() on an input before it "
-                f"is used, "
-                "and not under no_grad()"
+                f"shape {array.shape}, dtype {array.dtype}; call requires_grad_() on an input "
+                "before it is used, and not under no_grad()"
             )
         shape, dtype = edge.shape, edge.dtype
         if g is None:
             if any(n != 1 for n in shape):
                 raise RuntimeError(
                     f"{where}: grad can be implicitly created only for scalar outputs: shape "
-                    f"{shape}, "
-                    "call sum() or mean() first, or give gradient="
+                    f"{shape}, call sum() or mean() first, or give gradient="
                 )
             if dtype.kind == "c":
                 raise RuntimeError(
@@ -79,23 +78,23 @@ def starting(where: str, tensors: list[Any], gradients: Any, create: bool) -> li
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
-        g = g if create else g.array
-        fitted = native.sum_to_size(g, edge)
-        roots.append((edge, sum_to_size(g, edge, edge) if fitted is None else fitted))
+        g = g if create_graph else g.array
+        summed = native.sum_to_size(g, edge)
+        roots.append((edge, sum_to_size(g, edge, edge) if summed is None else summed))
     return roots
 
 
 def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
-    """The edges of the inputs that gradients are asked for."""
+    """The edges of the inputs."""
     edges = []
     for x in inputs:
         if not isinstance(x, (native.TensorBase, GradientEdge)):
             raise TypeError(f"{where}: inputs must be Tensors: {type(x).__name__}")
         edge = edge_of(x)
         if edge is None:
-            shown = "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
+            described = "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
             raise RuntimeError(
-                f"{where}: One of the differentiated Tensors does not require grad{shown}"
+                f"{where}: One of the differentiated Tensors does not require grad{described}"
             )
         edges.append(edge)
     return edges
@@ -113,38 +112,39 @@ def backward(
     Args:
         tensors: a result or several.
         grad_tensors: the gradient of each; a scalar's is 1 if not given.
-        retain_graph: keep what the graph has saved for another backward; as `create_graph` if not
-            given.
+        retain_graph: keep the saved values for another backward; by default as `create_graph`.
         create_graph: the gradients are themselves recorded.
-        inputs: only these get a `.grad`; they need not be leaves. A GradientEdge that is no leaf's
-            has no place for one: only its hooks are called.
+        inputs: only these get a `.grad`; they need not be leaves. A GradientEdge that is not a
+            leaf's cannot have one: only its hooks are called.
 
     Raises:
         RuntimeError: a result without history, or of several elements without its gradient; a
-            second backward through a freed graph; a saved value that was written meanwhile.
+            second backward through a freed graph; a saved value that was written since.
     """
-    keep = create_graph if retain_graph is None else retain_graph
-    roots = starting("backward", listed(tensors), grad_tensors, create_graph)
-    wanted: list[Any] | None = None
+    retain_graph = create_graph if retain_graph is None else retain_graph
+    roots = root_gradients("backward", as_list(tensors), grad_tensors, create_graph)
+    input_edges: list[Any] | None = None
     if inputs is not None:
-        xs = listed(inputs)
+        xs = as_list(inputs)
         if not xs:
             raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
-        wanted = check_inputs("backward", xs)
+        input_edges = check_inputs("backward", xs)
         for x in xs:
             if not isinstance(x, GradientEdge) and x.node.__class__ is not AccumulateGrad:
                 retain(x)
-    run(roots, wanted, keep, create_graph, True)
+    run_in_grad_mode(roots, input_edges, retain_graph, create_graph, True)
 
 
-def run(roots: Any, wanted: Any, keep: bool, create: bool, accumulate: bool) -> dict[Any, Any]:
-    """The walk, in the right grad mode."""
-    if not create:
-        return run_steps(roots, wanted, keep, False, accumulate)
+def run_in_grad_mode(
+    roots: Any, input_edges: Any, retain_graph: bool, create_graph: bool, accumulate: bool
+) -> dict[Any, Any]:
+    """`run_backward`, which records history under `create_graph`."""
+    if not create_graph:
+        return run_backward(roots, input_edges, retain_graph, False, accumulate)
     former = recording.get()
     recording.set(True)
     try:
-        return run_steps(roots, wanted, keep, True, accumulate)
+        return run_backward(roots, input_edges, retain_graph, True, accumulate)
     finally:
         recording.set(former)
 
@@ -163,14 +163,14 @@ def grad(
 
     Args:
         outputs: a result or several.
-        inputs: what to differentiate by; need not be leaves.
+        inputs: the tensors to differentiate by; they need not be leaves.
         grad_outputs: the gradient of each output; a scalar's is 1 if not given.
-        retain_graph: keep what the graph has saved; as `create_graph` if not given.
+        retain_graph: keep the saved values; by default as `create_graph`.
         create_graph: the gradients are themselves recorded, for higher orders.
         allow_unused: an input that the outputs do not depend on gives None instead of an error.
         is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
             they are computed one by one.
-        materialize_grads: such an input gives zeros.
+        materialize_grads: such an input gives zeros instead.
 
     Raises:
         RuntimeError: as `backward`; an input that was not used.
@@ -181,23 +181,23 @@ def grad(
         raise ValueError(
             "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
         )
-    keep = create_graph if retain_graph is None else retain_graph
-    xs: Sequence[Any] = listed(inputs)
-    wanted = check_inputs("grad", list(xs))
-    roots = starting("grad", listed(outputs), grad_outputs, create_graph)
-    found = run(roots, wanted, keep, create_graph, False)
+    retain_graph = create_graph if retain_graph is None else retain_graph
+    xs: Sequence[Any] = as_list(inputs)
+    input_edges = check_inputs("grad", list(xs))
+    roots = root_gradients("grad", as_list(outputs), grad_outputs, create_graph)
+    gradients = run_in_grad_mode(roots, input_edges, retain_graph, create_graph, False)
     results = []
-    for i, edge in enumerate(wanted):
+    for i, edge in enumerate(input_edges):
         node, index = node_of_edge(edge)
-        g = found.get(node if node.__class__ is AccumulateGrad else (node, index))
+        g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
             g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
             g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
                 f"grad: One of the differentiated Tensors appears to not have been used in the "
-                f"graph: input {i}, "
-                f"shape {edge.shape}; set allow_unused=True if this is the desired behavior"
+                f"graph: input {i}, shape {edge.shape}; set allow_unused=True if this is the "
+                "desired behavior"
             )
         results.append(as_tensor(g))
     return tuple(results)
@@ -212,22 +212,22 @@ def batched(
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
     """`grad` for each of several gradients of the outputs, stacked."""
-    gs = listed(grad_outputs)
+    gs = as_list(grad_outputs)
     sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
     if len(sizes) != 1 or None in sizes:
         raise RuntimeError(
-            "grad: is_grads_batched: the gradients need one leading size in common: "
+            "grad: is_grads_batched: the gradients need the same leading size: "
             f"{[None if g is None else g.array.shape for g in gs]}"
         )
     (n,) = sizes
-    made = [
+    rows = [
         grad(
             outputs, inputs, [None if g is None else g[i] for g in gs], True, create_graph,
             allow_unused, False, materialize_grads,
         )
         for i in range(n or 0)
     ]  # fmt: skip
-    if not made:
-        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in listed(inputs))
+    if not rows:
+        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
         return tuple(native.wrap(array) for array in empty)
-    return tuple(None if column[0] is None else table.stack(column) for column in zip(*made))
+    return tuple(None if column[0] is None else table.stack(column) for column in zip(*rows))

@@ -1,4 +1,4 @@
-"""What one call of a Function leaves in the graph: the context, and the rule of its node."""
+"""A Function's call in the graph: the context, and the rule of the node."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 
 from ... import native
 from ..grad_mode import recording
-from .heap_gate import shut
-from .running import walks
+from .heap_gate import call_with_gate_shut
+from .running import backward_state
 
 if TYPE_CHECKING:
     from ..function import Function
 
-__all__ = ["Applied", "FunctionCtx", "Refusal", "Saved", "is_plain"]
+__all__ = ["FunctionCtx", "FunctionRule", "OnceDifferentiable", "SavedVariable", "is_plain"]
 
 
 OF_NODE = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
 
 
 class FunctionCtx:
-    """What forward leaves for backward."""
+    """The context that forward fills in for backward."""
 
     _function: type[Function]
 
@@ -37,11 +37,11 @@ class FunctionCtx:
         self._node: Callable[[], Any] | None = None
 
     def save_for_backward(self, *tensors: Any) -> None:
-        """Keeps tensors, or None, for backward: inputs, outputs, or others."""
+        """Saves tensors, or None, for backward: inputs, outputs, or intermediates."""
         self.to_save = tensors
 
     def save_for_forward(self, *tensors: Any) -> None:
-        """Keeps tensors, or None, for `jvp`."""
+        """Saves tensors, or None, for `jvp`."""
         self.saved_for_forward = tensors
 
     def mark_dirty(self, *tensors: Any) -> None:
@@ -53,7 +53,7 @@ class FunctionCtx:
         self.non_differentiable = tensors
 
     def set_materialize_grads(self, value: bool) -> None:
-        """Whether a missing gradient comes to backward as zeros (True) or as None."""
+        """Whether backward gets zeros (True) or None for a missing gradient."""
         self.materialize_grads = value
 
     def __getattr__(self, name: str) -> Any:
@@ -63,31 +63,33 @@ class FunctionCtx:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """What was saved. An input that is still alive is the same object.
+        """The saved tensors. An input that is still alive is the same object.
 
         Raises:
-            RuntimeError: it was freed by a former backward, or written in place since.
+            RuntimeError: an earlier backward freed them, or one was written in place since.
         """
         node = None if self._node is None else self._node()
         if node is None:
             return self.to_save or ()
-        rule: Applied = node.row
+        rule: FunctionRule = node.row
         values, saved, n = node.saved, rule.saved, rule.n_for_backward
-        if rule.is_pushing and len(saved) > n:
+        if rule.in_jvp and len(saved) > n:
             values, saved = values[n:], saved[n:]
         else:
             values, saved = values[:n], saved[:n]
-        return tuple([restored(node, value, known) for value, known in zip(values, saved)])
+        return tuple(
+            [unpack_saved(node, value, variable) for value, variable in zip(values, saved)]
+        )
 
 
-class Saved:
-    """What is known of a saved tensor besides its memory, which the node keeps.
+class SavedVariable:
+    """A saved tensor without its memory, which the node saves.
 
     Attributes:
-        edge: its place in the graph, or None; of an output its number.
-        tensor: weak reference to the tensor: a node refers to no object that may get this node as
-            part of its history. None for an output.
-        cls: its class, if that is a subclass that keeps itself.
+        edge: its edge in the graph, or None; for an output its number.
+        tensor: weak reference to the tensor, because the tensor may get this node as part of its
+            history. None for an output.
+        cls: its class, if that is a subclass that ops keep.
     """
 
     __slots__ = ("cls", "edge", "tensor")
@@ -99,69 +101,71 @@ class Saved:
 
 
 def is_plain(tensor: Any) -> bool:
-    """Is what an op makes of it a plain tensor?"""
+    """Do ops return a plain tensor for a tensor of its class?"""
     cls = tensor.__class__
     return cls is native.plain_class() or not getattr(cls, "keeps_class", True)
 
 
-def restored(node: Any, value: Any, saved: Saved) -> Any:
-    """A saved tensor: the object itself, or another one with its memory and history."""
+def unpack_saved(node: Any, value: Any, variable: SavedVariable) -> Any:
+    """A saved tensor: the object itself, or a new one with its memory and history."""
     if not isinstance(value, np.ndarray):
         return value
-    if saved.tensor is not None:
-        tensor: Any = saved.tensor()
-        if tensor is not None and tensor.array is value and tensor.node is saved.edge:
+    if variable.tensor is not None:
+        tensor: Any = variable.tensor()
+        if tensor is not None and tensor.array is value and tensor.node is variable.edge:
             return tensor
-    edge = saved.edge
+    edge = variable.edge
     if isinstance(edge, int):
         edge = node if len(node.row.outputs) == 1 else native.Port(node, edge, value)
-    made: Any = native.wrap(value) if saved.cls is None else native.TensorBase.__new__(saved.cls)
-    made.array, made.node = value, edge
-    return made
+    result: Any = (
+        native.wrap(value) if variable.cls is None else native.TensorBase.__new__(variable.cls)
+    )
+    result.array, result.node = value, edge
+    return result
 
 
-def kind_of(value: Any) -> tuple[Any, Any] | None:
-    """(shape, dtype) of a tensor; None for what is no tensor."""
+def shape_dtype_of(value: Any) -> tuple[Any, Any] | None:
+    """(shape, dtype) of a tensor; None for any other value."""
     return (value.array.shape, value.array.dtype) if isinstance(value, native.TensorBase) else None
 
 
 def has_history(cotangent: Any) -> bool:
-    """Is the cotangent one to differentiate by?"""
+    """Does the cotangent require grad?"""
     return cotangent is not None and cotangent.node is not None
 
 
-class Applied:
-    """The rule of the node that one call of a Function makes.
+class FunctionRule:
+    """The rule of the node of one call of a Function.
 
-    Saved tensors are kept as arrays with a count of writes, in the node; a saved output holds no
-    reference to its own node: no cycle.
+    The node saves tensors as arrays with a count of writes. A saved output does not refer to its
+    own node, so there is no cycle.
 
     Attributes:
-        ctx: what forward left.
-        places: of the arguments that the node's edges belong to.
-        inputs: (shape, dtype) of each argument, None for what is no tensor; only for `jvp`.
-        outputs: the same of each output.
-        saved: what is known of each saved tensor, those for `jvp` last.
-        n_for_backward: how many of them backward gets.
-        is_pushing: whether `jvp` runs now.
+        ctx: the context.
+        places: the positions of the arguments with an edge.
+        inputs: (shape, dtype) of each argument, None if it is not a tensor; only for `jvp`.
+        outputs: the same for each output.
+        saved: the saved tensors, those for `jvp` last.
+        n_for_backward: how many of them are for backward.
+        in_jvp: whether `jvp` is running.
     """
 
-    __slots__ = ("ctx", "inputs", "is_pushing", "n_for_backward", "outputs", "places", "saved")
+    __slots__ = ("ctx", "in_jvp", "inputs", "n_for_backward", "outputs", "places", "saved")
 
     def __init__(self, ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
         self.ctx = ctx
-        self.places = [i for i, needed in enumerate(ctx.needs_input_grad) if needed]
-        self.inputs = [kind_of(x) for x in args] if ctx._function._is_pushed else []
-        self.outputs = [kind_of(o) for o in outputs]
-        self.saved: list[Saved] = []
+        self.places = [i for i, is_needed in enumerate(ctx.needs_input_grad) if is_needed]
+        self.inputs = [shape_dtype_of(x) for x in args] if ctx._function._has_jvp else []
+        self.outputs = [shape_dtype_of(o) for o in outputs]
+        self.saved: list[SavedVariable] = []
         self.n_for_backward = 0
-        self.is_pushing = False
+        self.in_jvp = False
 
     @property
     def name(self) -> str:
         return type(self.ctx).__name__
 
-    shown = name
+    display_name = name
 
     def arrays(self, node: Any, g: Any) -> tuple[Any, ...]:
         former = recording.get()
@@ -173,82 +177,84 @@ class Applied:
         return tuple(None if g is None else g.array for g in gs)
 
     def tensors(self, node: Any, g: Any) -> tuple[Any, ...]:
-        given = list(g) if isinstance(g, list) else [g]
-        given += [None] * (len(self.outputs) - len(given))
+        cotangents = list(g) if isinstance(g, list) else [g]
+        cotangents += [None] * (len(self.outputs) - len(cotangents))
         for i, output in enumerate(self.outputs):
-            if given[i] is None:
+            if cotangents[i] is None:
                 if self.ctx.materialize_grads and output is not None:
-                    given[i] = native.wrap(np.zeros(*output))
-            elif not isinstance(given[i], native.TensorBase):
-                given[i] = native.wrap(given[i])
+                    cotangents[i] = native.wrap(np.zeros(*output))
+            elif not isinstance(cotangents[i], native.TensorBase):
+                cotangents[i] = native.wrap(cotangents[i])
         function = self.ctx._function
-        if walks.pushing and function._is_pushed and any(map(has_history, given)):
-            return self.transposed(node, given)
-        made = shut(function._pullback(), self.ctx, *given)
-        made = made if isinstance(made, tuple) else (made,)
+        if backward_state.forward_mode and function._has_jvp and any(map(has_history, cotangents)):
+            return self.transposed_jvp(node, cotangents)
+        gradients = call_with_gate_shut(function._pullback(), self.ctx, *cotangents)
+        gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         count = len(self.ctx.needs_input_grad)
-        if (len(made) > count and any(g is not None for g in made[count:])) or len(made) < count:
+        if (len(gradients) > count and any(g is not None for g in gradients[count:])) or len(
+            gradients
+        ) < count:
             raise RuntimeError(
                 f"{self.name}: backward returned an incorrect number of gradients (expected "
-                f"{count}, got {len(made)})"
+                f"{count}, got {len(gradients)})"
             )
-        for i, g in enumerate(made):
+        for i, g in enumerate(gradients):
             if g is not None and not isinstance(g, native.TensorBase):
                 raise RuntimeError(
                     f"{self.name}: backward must return Tensors or None: gradient {i} is a "
                     f"{type(g).__name__}"
                 )
-        return tuple(made[i] for i in self.places)
+        return tuple(gradients[i] for i in self.places)
 
-    def transposed(self, node: Any, cotangents: list[Any]) -> tuple[Any, ...]:
-        """Gradients whose own pullback by the cotangents is `jvp`. Nobody reads their values."""
+    def transposed_jvp(self, node: Any, cotangents: list[Any]) -> tuple[Any, ...]:
+        """Gradients whose own pullback by the cotangents is `jvp`. Their values are not used."""
         edges = tuple(None if u is None else u.node for u in cotangents)
-        pushed = native.Node(Pushed(self, node), edges, ())
-        made = []
+        jvp_node = native.Node(JvpRule(self, node), edges, ())
+        gradients = []
         for i, e in enumerate(node.edges):
             zeros = native.wrap(np.zeros(e.shape, e.dtype))
-            zeros.node = native.Port(pushed, i, zeros.array)
-            made.append(zeros)
-        return tuple(made)
+            zeros.node = native.Port(jvp_node, i, zeros.array)
+            gradients.append(zeros)
+        return tuple(gradients)
 
-    def push(self, tangents: list[Any]) -> tuple[Any, ...]:
+    def jvp(self, tangents: list[Any]) -> tuple[Any, ...]:
         """The tangents of the outputs, by the user's `jvp`.
 
         Args:
             tangents: one for each edge, or None.
         """
-        given: list[Any] = [None] * len(self.inputs)
+        inputs: list[Any] = [None] * len(self.inputs)
         for place, t in zip(self.places, tangents):
-            given[place] = t if t is None or isinstance(t, native.TensorBase) else native.wrap(t)
+            inputs[place] = t if t is None or isinstance(t, native.TensorBase) else native.wrap(t)
         if self.ctx.materialize_grads:
-            for i, kind in enumerate(self.inputs):
-                if given[i] is None and kind is not None:
-                    given[i] = native.wrap(np.zeros(*kind))
-        self.is_pushing = True
+            for i, shape_dtype in enumerate(self.inputs):
+                if inputs[i] is None and shape_dtype is not None:
+                    inputs[i] = native.wrap(np.zeros(*shape_dtype))
+        self.in_jvp = True
         try:
-            made = shut(self.ctx._function.jvp, self.ctx, *given)
+            outputs = call_with_gate_shut(self.ctx._function.jvp, self.ctx, *inputs)
         finally:
-            self.is_pushing = False
-        made = made if isinstance(made, tuple) else (made,)
-        if len(made) != len(self.outputs):
+            self.in_jvp = False
+        outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+        if len(outputs) != len(self.outputs):
             raise RuntimeError(
                 f"{self.name}: jvp returned an invalid number of forward gradients (expected "
-                f"{len(self.outputs)} but got {len(made)})"
+                f"{len(self.outputs)} but got {len(outputs)})"
             )
-        return made
+        return outputs
 
 
-class Pushed:
+class JvpRule:
     """The rule of the pullback of a Function with a `jvp`, as an op of the cotangents."""
 
     name = "jvp"
-    __slots__ = ("applied", "node")
+    __slots__ = ("node", "rule")
 
-    def __init__(self, applied: Applied, node: Any) -> None:
-        self.applied, self.node = applied, node
+    def __init__(self, rule: FunctionRule, node: Any) -> None:
+        self.rule, self.node = rule, node
 
     def tensors(self, node: Any, g: Any) -> tuple[Any, ...]:
-        return self.applied.push([*g, *[None] * (len(self.node.edges) - len(g))])
+        return self.rule.jvp([*g, *[None] * (len(self.node.edges) - len(g))])
 
     def arrays(self, node: Any, g: Any) -> tuple[Any, ...]:
         former = recording.get()
@@ -259,7 +265,7 @@ class Pushed:
             recording.set(former)
 
 
-class Refusal:
+class OnceDifferentiable:
     """The rule of a gradient that must not be differentiated."""
 
     def __init__(self, name: str) -> None:

@@ -1,8 +1,8 @@
-"""What users see of a node: its class, which is named after the op, what it saved, and a call.
+"""What users see of a node: a class named after the op, saved values by name, and a call.
 
-A Node is made as a plain `native.Node`, for speed. Where a user gets to see one (`shown`), it gets
-a class of its own, of the same layout: that of its op, or of its custom Function. All attributes
-are computed when they are asked for.
+A Node is created as a plain `native.Node`, for speed. `as_grad_fn` gives it the class of its op, or
+of its custom Function, which has the same layout, before a user gets it. All attributes are
+computed on access.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ... import native
 from ...device import CPU
 from ...ops import Row
 from ..dispatch.no_warnings import no_warnings
-from ..dispatch.plan import Saved
+from ..dispatch.plan import SavedValues
 from ..grad_mode import recording
 from .accumulate_grad import (
     AccumulateGrad,
@@ -26,24 +26,24 @@ from .accumulate_grad import (
     node_name,
     node_of_edge,
 )
-from .function_node import Applied
+from .function_node import FunctionRule
 from .hooks import as_tensor
-from .node_hooks import HookResult, Pair, pack
+from .node_hooks import HookPair, HookResult, pack
 from .run_backward import accumulate_gradient
 from .unrecorded_views import is_unrecorded
 
 __all__ = [
     "BackwardFunction",
-    "Computed",
+    "GradFn",
     "InputMetadata",
     "SavedTensor",
+    "as_grad_fn",
     "function_class",
-    "shown",
 ]
 
 
 class InputMetadata(NamedTuple):
-    """What the gradient of one output of a node must look like."""
+    """Shape, dtype and device of the gradient of one output of a node."""
 
     shape: Any
     dtype: Any
@@ -53,19 +53,19 @@ class InputMetadata(NamedTuple):
 
 
 class SavedTensor:
-    """One saved tensor of a node: for a hook of its own (`_raw_saved_self` and the like)."""
+    """One saved tensor of a node, to register hooks on (`_raw_saved_self` and the like)."""
 
-    def __init__(self, node: Any, place: int) -> None:
-        self.node, self.place = node, place
+    def __init__(self, node: Any, position: int) -> None:
+        self.node, self.position = node, position
 
     def register_hooks(self, pack_hook: Hook, unpack_hook: Hook) -> None:
-        """Keeps what `pack_hook(tensor)` returns instead of the tensor; `unpack_hook` of that gives
-        the tensor back when backward needs it.
+        """Saves the result of `pack_hook(tensor)` instead of the tensor; `unpack_hook` of that
+        result returns the tensor when backward needs it.
 
         Raises:
             RuntimeError: it has hooks already, was freed, or was written in place since.
         """
-        value = self.node.saved and self.node.kept[self.place]
+        value = self.node.saved and self.node.raw_saved[self.position]
         if isinstance(value, HookResult):
             raise RuntimeError(
                 f"register_hooks: {self.node.name()}: Calling register_hooks on a saved tensor "
@@ -73,67 +73,69 @@ class SavedTensor:
             )
         if not isinstance(value, np.ndarray):
             raise RuntimeError(
-                f"register_hooks: {self.node.name()}: Calling register_hooks on what is no saved "
-                f"tensor is forbidden: {value!r}"
+                f"register_hooks: {self.node.name()}: Calling register_hooks on a value that "
+                f"is not a saved tensor is forbidden: {value!r}"
             )
-        packed = pack(value, Pair(pack_hook, unpack_hook))
-        self.node.pack(lambda saved: (*saved[: self.place], packed, *saved[self.place + 1 :]))
+        packed = pack(value, HookPair(pack_hook, unpack_hook))
+        self.node.pack(lambda saved: (*saved[: self.position], packed, *saved[self.position + 1 :]))
 
 
-class Computed(native.Node):
-    """A node as users see it."""
+class GradFn(native.Node):
+    """The base of the classes that users see."""
 
     __slots__ = ()
 
     def __call__(self, *grads: Any) -> Any:
-        """The gradients of the inputs for those of the outputs; no hook is called."""
-        create = recording.get()
-        given = [g if g is None or create else g.array for g in grads]
-        made: tuple[Any, ...] = (None,) * len(self.edges)
-        if any(g is not None for g in given):
-            is_single = self.dtype is not None and len(given) == 1
-            made = applied(self, given[0] if is_single else given, create)
-        results = tuple(map(as_tensor, made))
+        """The gradients of the inputs from those of the outputs, without hooks."""
+        create_graph = recording.get()
+        grad_values = [g if g is None or create_graph else g.array for g in grads]
+        gradients: tuple[Any, ...] = (None,) * len(self.edges)
+        if any(g is not None for g in grad_values):
+            is_single = self.dtype is not None and len(grad_values) == 1
+            gradients = run_rule(self, grad_values[0] if is_single else grad_values, create_graph)
+        results = tuple(map(as_tensor, gradients))
         return results[0] if len(results) == 1 else results
 
     @property
     def _input_metadata(self) -> tuple[InputMetadata, ...]:
-        """Of each output, as far as the node knows it."""
-        kinds = outputs_of(self) if self.dtype is None else [(self.shape, self.dtype)]
-        return tuple(InputMetadata(native.Size(shape), dtype) for shape, dtype in kinds)
+        """Of each output, if the node knows it."""
+        shape_dtypes = outputs_of(self) if self.dtype is None else [(self.shape, self.dtype)]
+        return tuple(InputMetadata(native.Size(shape), dtype) for shape, dtype in shape_dtypes)
 
 
 @no_warnings
-def applied(node: Any, g: Any, create: bool) -> tuple[Any, ...]:
-    """What the node's rule gives; new arrays are shared, as in a backward."""
+def run_rule(node: Any, g: Any, create_graph: bool) -> tuple[Any, ...]:
+    """The gradients by the node's rule; new arrays are shared, as in a backward."""
     token = native.gate_open()
     try:
-        made: tuple[Any, ...] = (node.row.tensors if create else node.row.arrays)(node, g)
+        gradients: tuple[Any, ...] = (node.row.tensors if create_graph else node.row.arrays)(
+            node, g
+        )
     finally:
         native.gate_close(token)
-    return made
+    return gradients
 
 
 # ---------------------------------------------------------------- saved values by name
 
 
-class Kept(NamedTuple):
-    """Where the values that a row's nodes save lie, by the names in its pullbacks.
+class SavedPositions(NamedTuple):
+    """The positions of the values that a row's nodes save, by the names in its pullbacks.
 
     Attributes:
-        places: name -> position; a listed input has a slice.
-        outputs: position of the outputs' shapes and dtypes, or a slice; None: not kept.
+        positions: name -> position; a listed input has a slice.
+        outputs: position of the outputs' shapes and dtypes, or a slice; None: not saved.
     """
 
-    places: dict[str, Any]
+    positions: dict[str, Any]
     outputs: Any
 
 
-def kept_by(row: Row) -> Kept:
-    """Where the values that a row's nodes keep stand."""
-    saved = Saved(row)
+def saved_positions(row: Row) -> SavedPositions:
+    """The positions for a row."""
+    saved = SavedValues(row)
     plain = [n for n in saved.names if not n.endswith(" like")]
-    places: dict[str, Any] = {n: i for i, n in enumerate(plain)}
+    positions: dict[str, Any] = {n: i for i, n in enumerate(plain)}
     n = len(saved.names)
     outputs: Any = None
     if row.listed:
@@ -141,25 +143,25 @@ def kept_by(row: Row) -> Kept:
     elif n > len(plain):
         outputs = slice(len(plain), n)
     if saved.listed is not None:
-        places[saved.listed.name] = slice(n, None)
-    return Kept(places, outputs)
+        positions[saved.listed.name] = slice(n, None)
+    return SavedPositions(positions, outputs)
 
 
 def outputs_of(node: Any) -> list[tuple[Any, Any]]:
     """(shape, dtype) of the outputs of a node that has several."""
-    if isinstance(node.row, Applied):
-        return [kind for kind in node.row.outputs if kind is not None]
+    if isinstance(node.row, FunctionRule):
+        return [shape_dtype for shape_dtype in node.row.outputs if shape_dtype is not None]
     row = getattr(node.row, "row", None)
-    where = kept_by(row).outputs if isinstance(row, Row) else None
-    return [] if where is None or node.kept is None else list(node.kept[where])
+    position = saved_positions(row).outputs if isinstance(row, Row) else None
+    return [] if position is None or node.raw_saved is None else list(node.raw_saved[position])
 
 
-def spelled(row: Row, name: str) -> str:
-    """A saved value's name as PyTorch has it: self, other, result, self_sym_sizes."""
+def torch_name(row: Row, name: str) -> str:
+    """PyTorch's name of a saved value: self, other, result, self_sym_sizes."""
     for suffix, other in (("_shape", "_sym_sizes"), ("_dtype", "_scalar_type")):
         base = name.removesuffix(suffix)
         if base != name and any(x.name == base for x in row.inputs):
-            return spelled(row, base) + other
+            return torch_name(row, base) + other
     for x in row.inputs:
         if x.name == name:
             return "self" if name == "x" else x.public
@@ -167,51 +169,51 @@ def spelled(row: Row, name: str) -> str:
 
 
 def edges_of(row: Row, node: Any, name: str) -> Any:
-    """The edge of a saved input, or those of a listed one; None: it has no gradient."""
+    """The edge of a saved input, or those of a listed input; None if it has no gradient."""
     differentiable = [x for x in row.inputs if x.name in row.pullbacks]
     n_listed = len(node.edges) - len(differentiable) + 1
-    at = 0
+    start = 0
     for x in differentiable:
         if x.name == name:
-            return node.edges[at : at + n_listed] if x.listed else node.edges[at]
-        at += n_listed if x.listed else 1
+            return node.edges[start : start + n_listed] if x.listed else node.edges[start]
+        start += n_listed if x.listed else 1
     return None
 
 
 def saved_tensor(value: Any, edge: Any) -> Any:
-    """A saved array as a tensor again: the leaf itself, or another one with its history."""
+    """A saved array as a tensor: the leaf itself, or a new one with its history."""
     if not isinstance(value, np.ndarray):
         return value
     if edge.__class__ is AccumulateGrad:
         leaf: Any = edge.tensor()
         if leaf is not None and leaf.array is value:
             return leaf
-    made: Any = native.wrap(value)
-    made.node = edge
-    return made
+    tensor: Any = native.wrap(value)
+    tensor.node = edge
+    return tensor
 
 
 def read(row: Row, name: str, node: Any) -> Any:
-    """What `_saved_<name>` is."""
-    place = kept_by(row).places[name]
-    value = node.saved[place]
+    """The value of `_saved_<name>`."""
+    position = saved_positions(row).positions[name]
+    value = node.saved[position]
     if name in row.outputs:
         is_only = len(row.outputs) == 1
         return saved_tensor(
             value, node if is_only else native.Port(node, row.outputs.index(name), value)
         )
     edge = edges_of(row, node, name)
-    if not isinstance(place, slice):
+    if not isinstance(position, slice):
         return saved_tensor(value, edge)
     return tuple(map(saved_tensor, value, edge or [None] * len(value)))
 
 
 def read_raw(row: Row, name: str, node: Any) -> Any:
-    """What `_raw_saved_<name>` is."""
-    place = kept_by(row).places[name]
-    if isinstance(place, slice):
-        return tuple(SavedTensor(node, i) for i in range(len(node.saved))[place])
-    return SavedTensor(node, place)
+    """The value of `_raw_saved_<name>`."""
+    position = saved_positions(row).positions[name]
+    if isinstance(position, slice):
+        return tuple(SavedTensor(node, i) for i in range(len(node.saved))[position])
+    return SavedTensor(node, position)
 
 
 # ---------------------------------------------------------------- classes
@@ -221,36 +223,36 @@ classes: dict[Any, type[Any]] = {}  # by rule, or by name
 
 
 def class_of(node: Any) -> type[Any]:
-    """The class of a node's op, made at the first need."""
+    """The class of a node's op, created on first use."""
     rule = node.row
-    if isinstance(rule, Applied):
-        found: type[Any] = rule.ctx._function._backward_cls
-        return found
+    if isinstance(rule, FunctionRule):
+        function_class: type[Any] = rule.ctx._function._backward_cls
+        return function_class
     row = getattr(rule, "row", None)
     key = rule if isinstance(row, Row) else node_name(node)
-    made = classes.get(key)
-    if made is None:
+    cls = classes.get(key)
+    if cls is None:
         body: dict[str, Any] = {"__slots__": (), "__module__": "shmtensor.autograd"}
         if isinstance(row, Row):
             tensors = {x.name for x in row.inputs} | set(row.outputs) | set(row.saves)
-            for name in kept_by(row).places:
-                body[f"_saved_{spelled(row, name)}"] = property(partial(read, row, name))
+            for name in saved_positions(row).positions:
+                body[f"_saved_{torch_name(row, name)}"] = property(partial(read, row, name))
                 if name in tensors:
-                    raw = f"_raw_saved_{spelled(row, name)}"
+                    raw = f"_raw_saved_{torch_name(row, name)}"
                     body[raw] = property(partial(read_raw, row, name))
-        made = classes[key] = type(node_name(node), (Computed,), body)
-    return made
+        cls = classes[key] = type(node_name(node), (GradFn,), body)
+    return cls
 
 
-def shown(node: Any) -> Any:
-    """The node, for a user to see."""
+def as_grad_fn(node: Any) -> Any:
+    """The node, with the class that users see."""
     if node.__class__ is native.Node:
         node.__class__ = class_of(node)
     return node
 
 
-class OfFunction(type):
-    """The class of `Function._backward_cls`: a context is an instance, too."""
+class FunctionNodeMeta(type):
+    """The metaclass of `Function._backward_cls`, of which a context is an instance, too."""
 
     _forward_cls: Any
 
@@ -260,8 +262,8 @@ class OfFunction(type):
         )
 
 
-class BackwardFunction(Computed, metaclass=OfFunction):
-    """The node of a custom Function: it has the attributes of the context, too."""
+class BackwardFunction(GradFn, metaclass=FunctionNodeMeta):
+    """The node of a custom Function, with the attributes of the context."""
 
     __slots__ = ()
     _forward_cls: Any = None
@@ -283,44 +285,44 @@ class BackwardFunction(Computed, metaclass=OfFunction):
 def function_class(name: str, function: Any) -> type[Any]:
     """The class of a custom Function's nodes."""
     body = {"__slots__": (), "_forward_cls": function, "__module__": function.__module__}
-    made: type[Any] = OfFunction(name, (BackwardFunction,), body)
-    return made
+    cls: type[Any] = FunctionNodeMeta(name, (BackwardFunction,), body)
+    return cls
 
 
-# ---------------------------------------------------------------- what every node has
+# ---------------------------------------------------------------- attributes of every node
 
 
 def next_functions(node: Any) -> tuple[tuple[Any, int], ...]:
     """The nodes that this one's gradients go to, with the number of their output."""
     pairs = [(None, 0) if e is None or is_unrecorded(e) else node_of_edge(e) for e in node.edges]
-    return tuple((shown(target), index) for target, index in pairs)
+    return tuple((as_grad_fn(target), index) for target, index in pairs)
 
 
 def register_hook(node: Any, hook: Hook) -> RemovableHandle:
     """Calls `hook(grad_inputs, grad_outputs)` after the node ran; it may return other
     grad_inputs.
     """
-    return RemovableHandle(hooks_of(node).post, hook)
+    return RemovableHandle(hooks_of(node).posthooks, hook)
 
 
 def register_prehook(node: Any, hook: Hook) -> RemovableHandle:
     """Calls `hook(grad_outputs)` before the node runs; it may return others."""
-    return RemovableHandle(hooks_of(node).before, hook)
+    return RemovableHandle(hooks_of(node).prehooks, hook)
 
 
 def node_repr(node: Any) -> str:
     return f"<{node_name(node)} object at {id(node):#x}>"
 
 
-def accumulate(leaf: AccumulateGrad, *grads: Any) -> tuple[()]:
+def accumulate(node: AccumulateGrad, *grads: Any) -> tuple[()]:
     """Adds a gradient to the leaf's `.grad`, as a backward does."""
     (g,) = grads
-    create = recording.get() and g.requires_grad
-    accumulate_gradient(leaf, {leaf: g if create else g.array}, create)
+    create_graph = recording.get() and g.requires_grad
+    accumulate_gradient(node, {node: g if create_graph else g.array}, create_graph)
     return ()
 
 
-# A Node is a C type for speed; its rarely used face is given to it here.
+# A Node is a C type for speed; its other attributes are set here.
 native.Node.name = node_name
 native.Node.next_functions = property(next_functions)
 native.Node.metadata = property(lambda node: hooks_of(node).metadata)
@@ -330,5 +332,5 @@ native.Node.__repr__ = node_repr  # type: ignore[method-assign]
 AccumulateGrad.__call__ = accumulate  # type: ignore[method-assign]
 AccumulateGrad.__name__ = AccumulateGrad.__qualname__ = "AccumulateGrad"  # as PyTorch's
 AccumulateGrad._input_metadata = property(  # type: ignore[attr-defined]
-    lambda leaf: (InputMetadata(native.Size(leaf.shape), leaf.dtype),)
+    lambda node: (InputMetadata(native.Size(node.shape), node.dtype),)
 )

@@ -1,4 +1,4 @@
-"""The heap's gate around user code inside an op: shut, so that a user's own arrays stay private."""
+"""Shuts the heap's gate around user code inside an op, so that a user's own arrays stay private."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["shut"]
+__all__ = ["call_with_gate_shut"]
 
 
-def shut(run: Callable[..., Any], *args: Any, **named: Any) -> Any:
-    """Calls user code with the heap shut; it is as before on every way out."""
+def call_with_gate_shut(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Calls user code with the gate shut, and restores the gate afterwards."""
     token = native.gate_shut()
     try:
-        return run(*args, **named)
+        return function(*args, **kwargs)
     finally:
         native.gate_close(token)

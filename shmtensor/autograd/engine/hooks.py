@@ -1,4 +1,4 @@
-"""Hooks: user code that sees, or replaces, gradients on their way."""
+"""Hooks: user code that reads or replaces gradients during a backward."""
 
 from __future__ import annotations
 
@@ -10,13 +10,20 @@ from ...ops.table.sparse_gradient import SparseGradient
 from .accumulate_grad import AccumulateGrad, Hooks, RemovableHandle, hooks_of, node_of_edge
 from .views_and_inplace import node_of, retain
 
-__all__ = ["post_accumulate", "register", "retain", "run_after", "run_before", "run_tensor_hooks"]
+__all__ = [
+    "post_accumulate",
+    "register",
+    "retain",
+    "run_posthooks",
+    "run_tensor_hooks",
+    "run_tensor_prehooks",
+]
 
 Hook = Callable[..., Any]
 
 
 def register(tensor: Any, hook: Hook) -> RemovableHandle:
-    """Calls `hook(g)` when the tensor's gradient is known; it may return another."""
+    """Calls `hook(g)` with the tensor's complete gradient; it may return another."""
     node = node_of(tensor)
     if node is None:
         raise RuntimeError(
@@ -28,7 +35,7 @@ def register(tensor: Any, hook: Hook) -> RemovableHandle:
             node.hooks = {}
         return RemovableHandle(node.hooks, hook)
     owner, index = node_of_edge(node)
-    return RemovableHandle(hooks_of(owner).outputs.setdefault(index, {}), hook)
+    return RemovableHandle(hooks_of(owner).tensor_hooks.setdefault(index, {}), hook)
 
 
 def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
@@ -38,76 +45,78 @@ def post_accumulate(tensor: Any, hook: Hook) -> RemovableHandle:
             "register_post_accumulate_grad_hook: post accumulate grad hooks cannot be registered "
             f"on non-leaf tensors: shape {tensor.array.shape}"
         )
-    leaf = tensor.node
-    if leaf.post is None:
-        leaf.post = {}
-    return RemovableHandle(leaf.post, hook)
+    node = tensor.node
+    if node.posthooks is None:
+        node.posthooks = {}
+    return RemovableHandle(node.posthooks, hook)
 
 
 def as_tensor(g: Any) -> Any:
     return g if g is None or isinstance(g, (native.TensorBase, SparseGradient)) else native.wrap(g)
 
 
-def as_given(made: Any, g: Any, where: str) -> Any:
-    """What a hook returned, in the form that the walk uses; None keeps the gradient."""
-    if made is None:
+def as_gradient(result: Any, g: Any, where: str) -> Any:
+    """A hook's result, as a Tensor or array like g; None keeps the gradient."""
+    if result is None:
         return g
-    if isinstance(made, SparseGradient) and (g is None or made.shape == g.shape):
-        return made
-    if not isinstance(made, native.TensorBase):
-        raise TypeError(f"{where}: a hook must return None or a Tensor: {type(made).__name__}")
+    if isinstance(result, SparseGradient) and (g is None or result.shape == g.shape):
+        return result
+    if not isinstance(result, native.TensorBase):
+        raise TypeError(f"{where}: a hook must return None or a Tensor: {type(result).__name__}")
     old = g.array if isinstance(g, native.TensorBase) else g
-    if old is not None and made.array.shape != old.shape:
+    if old is not None and result.array.shape != old.shape:
         raise RuntimeError(
-            f"{where}: a hook has changed the size of the gradient: {made.array.shape} is not "
+            f"{where}: a hook has changed the size of the gradient: {result.array.shape} is not "
             f"{old.shape}"
         )
-    return made if isinstance(g, native.TensorBase) else made.array
+    return result if isinstance(g, native.TensorBase) else result.array
 
 
 def run_tensor_hooks(hooks: dict[int, Hook], g: Any) -> Any:
     """The gradient after the tensor's hooks."""
     for hook in list(hooks.values()):
-        g = as_given(hook(as_tensor(g)), g, "register_hook")
+        g = as_gradient(hook(as_tensor(g)), g, "register_hook")
     return g
 
 
-def run_before(hooks: Hooks, g: Any) -> Any:
-    """What is to be done with its outputs' gradients when they are complete, whether the node will
-    run or not.
+def run_tensor_prehooks(hooks: Hooks, g: Any) -> Any:
+    """Runs tensor hooks and `retain_grad` on the complete gradients of a node's outputs, even if
+    the node itself will not run.
     """
     gs = g if isinstance(g, list) else [g]
-    for index, own in hooks.outputs.items():
+    for index, tensor_hooks in hooks.tensor_hooks.items():
         if index < len(gs) and gs[index] is not None:
-            gs[index] = run_tensor_hooks(own, gs[index])
-    for index, reference in hooks.retained.items():
+            gs[index] = run_tensor_hooks(tensor_hooks, gs[index])
+    for index, reference in hooks.retains_grad.items():
         tensor = reference()
         if tensor is not None and index < len(gs) and gs[index] is not None:
-            g_kept = as_tensor(gs[index])
-            if g_kept.node is None:
-                g_kept = native.wrap(g_kept.array.copy())
-            old = tensor.leaf.grad
-            tensor.leaf.grad = g_kept if old is None else old + g_kept
+            g_retained = as_tensor(gs[index])
+            if g_retained.node is None:
+                g_retained = native.wrap(g_retained.array.copy())
+            old = tensor.accumulate_grad.grad
+            tensor.accumulate_grad.grad = g_retained if old is None else old + g_retained
     return g if isinstance(g, list) else gs[0]
 
 
 def run_prehooks(hooks: dict[int, Hook], g: Any) -> Any:
-    """The gradient after the node's own hooks: it is about to run."""
+    """The gradient after the node's prehooks."""
     gs = g if isinstance(g, list) else [g]
     for hook in list(hooks.values()):
-        made = hook(tuple(as_tensor(one) for one in gs))
-        if made is not None:
-            made = made if isinstance(made, tuple) else (made,)
-            gs = [as_given(new, old, "register_prehook") for new, old in zip(made, gs)]
+        results = hook(tuple(as_tensor(x) for x in gs))
+        if results is not None:
+            results = results if isinstance(results, tuple) else (results,)
+            gs = [as_gradient(new, old, "register_prehook") for new, old in zip(results, gs)]
     return gs if isinstance(g, list) else gs[0]
 
 
-def run_after(hooks: Hooks, grads: tuple[Any, ...], g: Any) -> tuple[Any, ...]:
-    """What is to be done with a node's outgoing gradients."""
+def run_posthooks(hooks: Hooks, grads: tuple[Any, ...], g: Any) -> tuple[Any, ...]:
+    """The gradients of a node's inputs after its posthooks."""
     gs = g if isinstance(g, list) else [g]
-    for hook in list(hooks.post.values()):
-        made = hook(tuple(as_tensor(x) for x in grads), tuple(as_tensor(x) for x in gs))
-        if made is not None:
-            made = made if isinstance(made, tuple) else (made,)
-            grads = tuple(as_given(new, old, "register_hook") for new, old in zip(made, grads))
+    for hook in list(hooks.posthooks.values()):
+        results = hook(tuple(as_tensor(x) for x in grads), tuple(as_tensor(x) for x in gs))
+        if results is not None:
+            results = results if isinstance(results, tuple) else (results,)
+            grads = tuple(
+                as_gradient(new, old, "register_hook") for new, old in zip(results, grads)
+            )
     return grads

@@ -1,7 +1,7 @@
-"""Watching nodes as they are made: saved-tensor hooks, and the lines that anomaly mode points at.
+"""Observes new nodes, for saved-tensor hooks and the forward lines of anomaly mode.
 
-While any context asks for it, `native.set_observer` has the function below called with each new
-node; otherwise nothing is looked at (Note [Observed nodes] in native/dispatch/autograd_node.h).
+While a context needs it, `native.set_observer` makes each new node call `observe`; otherwise nodes
+cost nothing more (Note [Observed nodes] in native/dispatch/autograd_node.h).
 """
 
 from __future__ import annotations
@@ -19,26 +19,36 @@ import numpy as np
 from ... import native
 from ..grad_mode import recording
 from .accumulate_grad import hooks_of
-from .heap_gate import shut
+from .heap_gate import call_with_gate_shut
 
-__all__ = ["Pair", "inducing", "is_tracing", "observe", "pairs", "tracing", "watching"]
+__all__ = [
+    "HookPair",
+    "hook_pairs",
+    "inducing",
+    "is_tracing",
+    "observe",
+    "observer_count",
+    "tracing",
+]
 
 Hook = Callable[[Any], Any]
 
 
-class Pair(NamedTuple):
-    """A pack hook and its unpack hook; without them (`refused`), saving is an error."""
+class HookPair(NamedTuple):
+    """A pack hook and its unpack hook; with `error_message`, saving is an error."""
 
     pack: Hook
     unpack: Hook
-    refused: str | None = None
+    error_message: str | None = None
 
 
-pairs: ContextVar[tuple[Pair, ...]] = ContextVar("shmtensor_saved_tensors_hooks", default=())
+hook_pairs: ContextVar[tuple[HookPair, ...]] = ContextVar(
+    "shmtensor_saved_tensors_hooks", default=()
+)
 
 
 class Switch:
-    """Anomaly mode, which is everybody's, in whatever thread it was turned on."""
+    """Anomaly mode: one value for all threads."""
 
     def __init__(self) -> None:
         self.value = False
@@ -58,8 +68,8 @@ def is_tracing() -> bool:
     return tracing.get()
 
 
-class Watching:
-    """How many contexts want nodes observed; the first starts it and the last ends it."""
+class ObserverCount:
+    """How many contexts observe nodes; the first sets the observer and the last removes it."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -73,12 +83,12 @@ class Watching:
 
 
 class HookResult:
-    """What a pack hook gave for a saved array, with the hook that gives the array back."""
+    """The result of a pack hook for a saved array, with the hook that unpacks it."""
 
-    __slots__ = ("kept", "unpack")
+    __slots__ = ("unpack", "value")
 
-    def __init__(self, kept: Any, unpack: Hook) -> None:
-        self.kept, self.unpack = kept, unpack
+    def __init__(self, value: Any, unpack: Hook) -> None:
+        self.value, self.unpack = value, unpack
 
 
 PACKAGE = Path(__file__).parents[2]
@@ -86,8 +96,8 @@ INSIDE = tuple(f"{PACKAGE / part}{os.sep}" for part in ("autograd", "ops"))
 inducing: ContextVar[Any] = ContextVar("shmtensor_inducing_node", default=None)
 
 
-def called_from() -> str:
-    """The lines that led to an op, without those that the op itself is made of."""
+def forward_traceback() -> str:
+    """The traceback of an op's caller."""
     frames = traceback.extract_stack()
     while frames and frames[-1].filename.startswith(("<shmtensor", *INSIDE)):
         frames.pop()
@@ -95,47 +105,47 @@ def called_from() -> str:
 
 
 def observe(node: Any) -> None:
-    """A new node: its saved arrays go through the innermost pack hook; its line is noted, and in a
-    backward the node whose gradient it is part of.
+    """Packs the saved arrays of a new node by the innermost pack hook. In anomaly mode, notes the
+    traceback and, in a backward, the node whose gradient is computed.
     """
     if tracing.get():
         notes = hooks_of(node).metadata
-        notes["forward"] = called_from()
+        notes["forward"] = forward_traceback()
         if (induced := inducing.get()) is not None:
             notes["induced"] = induced
-    stack = pairs.get()
+    stack = hook_pairs.get()
     if stack:
         pair = stack[-1]
-        node.pack(lambda saved: hook_result(saved, pair))
+        node.pack(lambda saved: pack_all(saved, pair))
 
 
-def hook_result(saved: tuple[Any, ...], pair: Pair) -> tuple[Any, ...]:
+def pack_all(saved: tuple[Any, ...], pair: HookPair) -> tuple[Any, ...]:
     if not any(isinstance(value, np.ndarray) for value in saved):
         return saved
-    if pair.refused is not None:
-        raise RuntimeError(f"saved_tensors_hooks: {pair.refused}")
+    if pair.error_message is not None:
+        raise RuntimeError(f"saved_tensors_hooks: {pair.error_message}")
     return tuple(pack(v, pair) if isinstance(v, np.ndarray) else v for v in saved)
 
 
-def pack(array: Any, pair: Pair) -> HookResult:
+def pack(array: Any, pair: HookPair) -> HookResult:
     tensor = native.wrap(array)
     tensor.version = native.Version()
-    kept = without_recording(pair.pack, tensor)
+    result = call_without_recording(pair.pack, tensor)
     if tensor.version.count:
         raise RuntimeError(
             "saved_tensors_hooks: A saved tensor pack hook is modifying its input in place: shape "
             f"{array.shape}, write to a clone()"
         )
-    return HookResult(kept, pair.unpack)
+    return HookResult(result, pair.unpack)
 
 
-def unpacked(saved: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What pullbacks read: the arrays that the unpack hooks give back."""
+def unpack_all(saved: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The saved values for the pullbacks, with the arrays that the unpack hooks return."""
     return tuple(unpack(v) if v.__class__ is HookResult else v for v in saved)
 
 
 def unpack(value: HookResult) -> Any:
-    tensor = without_recording(value.unpack, value.kept)
+    tensor = call_without_recording(value.unpack, value.value)
     if not isinstance(tensor, native.TensorBase):
         raise TypeError(
             "saved_tensors_hooks: Output of saved tensor unpack_hook expected to be a Tensor but "
@@ -144,15 +154,15 @@ def unpack(value: HookResult) -> Any:
     return tensor.array
 
 
-def without_recording(hook: Hook, value: Any) -> Any:
-    """User code: nothing is recorded, and the heap is shut."""
+def call_without_recording(hook: Hook, value: Any) -> Any:
+    """Calls user code without recording, and with the heap's gate shut."""
     former = recording.get()
     recording.set(False)
     try:
-        return shut(hook, value)
+        return call_with_gate_shut(hook, value)
     finally:
         recording.set(former)
 
 
-watching = Watching()
-native.set_unpacker(unpacked)
+observer_count = ObserverCount()
+native.set_unpacker(unpack_all)

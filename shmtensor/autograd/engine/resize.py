@@ -1,5 +1,5 @@
-"""Tensors that get other memory, or another part of theirs, in place: `resize_`, `set_`, and `out=`
-of another size.
+"""Gives tensors other memory, or another part of theirs, in place: `resize_`, `set_`, and `out=` of
+another size.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
 from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
 
-__all__ = ["SetStorage", "place", "resize", "resize_output"]
+__all__ = ["SetStorage", "resize", "resize_output", "set_array"]
 
 
 def resize_output(out: Any, where: str, shape: tuple[int, ...]) -> None:
-    """`out` takes the shape of a result, with a warning if it had elements.
+    """Resizes `out` to the shape of a result, with a warning if it had elements.
 
     Copies: none, or one of the whole memory if that is too small.
     """
@@ -36,40 +36,42 @@ def resize_output(out: Any, where: str, shape: tuple[int, ...]) -> None:
 
 
 def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> None:
-    """The tensor takes a shape, over its memory from its first element on, or over new memory where
-    its own ends before. Copies: none, or one of the whole memory if that is too small.
+    """Resizes the tensor within its memory, from its first element on, or over new memory if that
+    is too small. Copies: none, or one of the whole memory.
 
     Args:
-        order: the dimensions from the outermost to the innermost in memory; None: as they are.
+        order: the dimensions from the outermost to the innermost in memory; None: contiguous.
     """
     array = tensor.array
     if not array.size and tensor.base is not None:
         rule = tensor.base[2]
-        if rule is None or rule.name != "_as_strided":  # NumPy says not where an empty slice is
+        if rule is None or rule.name != "_as_strided":  # NumPy hides the address of an empty slice
             array = np.empty(0, array.dtype)
-    place(tensor, resized(array, shape, order))
+    set_array(tensor, resized(array, shape, order))
 
 
-def place(tensor: Any, array: Any) -> None:
-    """Makes it a tensor over an array. One that is a view remains a view of the same tensor if the
-    array lies in the same memory. Copies: none.
+def set_array(tensor: Any, array: Any) -> None:
+    """Makes it a tensor over an array. A view remains a view if the array is in the same memory.
+    Copies: none.
     """
     shares = owner_of(tensor.array) is owner_of(array)
     base = tensor.base
     tensor.array = array
-    if tensor.leaf is not None and (tensor.node is None or tensor.node.__class__ is AccumulateGrad):
+    if tensor.accumulate_grad is not None and (
+        tensor.node is None or tensor.node.__class__ is AccumulateGrad
+    ):
         renew_accumulate_grad(tensor)
     if base is not None:
         tensor.base = base_of(tensor) if shares else None
     if not shares and tensor.version is not None and tensor.version is not FROZEN:
-        fresh = native.Version()  # the former one counts the writes to the former memory
-        fresh.count = tensor.version.count
-        tensor.version = fresh
+        version = native.Version()  # the old version counts the writes to the old memory
+        version.count = tensor.version.count
+        tensor.version = version
 
 
 def base_of(tensor: Any) -> tuple[Any, ...]:
-    """What a view that lies elsewhere in the memory of its root refers to from now on."""
-    root, steps = views_and_inplace.chain_to(tensor)
+    """The new `base` of a view that moved within the memory of its root."""
+    root, steps = views_and_inplace.root_and_steps(tensor)
     if any(rule is None for rule, _ in steps):
         count = root.version.count
         return root, ~count if root.node is not None else count, None, ()
@@ -82,10 +84,10 @@ def base_of(tensor: Any) -> tuple[Any, ...]:
 
 
 class SetStorage:
-    """The rule of a tensor that got other memory by `set_`: it has no gradient."""
+    """The rule of a tensor that got other memory by `set_`, which has no gradient."""
 
     name = "set_"
-    shown = "NotImplemented"
+    display_name = "NotImplemented"
 
     @staticmethod
     def arrays(node: Any, g: Any) -> NoReturn:

@@ -1,10 +1,10 @@
-"""Backward: the walk over the graph, from results to leaves.
+"""Backward: runs the nodes of the graph, from results to leaves.
 
-Edges are counted first; then a node runs once all gradients that come to it are summed. Iterative,
-so depth does not matter. All state is in local dictionaries: several threads, and hooks that walk
-again, may use one graph.
+Dependencies are counted first; then a node runs once all its gradients are summed. It is iterative,
+so depth does not matter. All state is in local dictionaries, so several threads, and hooks that
+call backward, may use one graph.
 
-Gradients are plain arrays, and the heap is open; under `create_graph` they are Tensors, and
+Gradients are plain arrays, and the heap's gate is open. Under `create_graph` they are Tensors, and
 everything is recorded.
 """
 
@@ -26,49 +26,49 @@ from ..grad_mode import recording
 from . import hooks
 from .accumulate_grad import AccumulateGrad
 from .grad_buffer import in_grad_buffer
-from .heap_gate import shut
+from .heap_gate import call_with_gate_shut
 from .node_hooks import is_tracing
-from .running import BackwardRun, walks
-from .sparse_grad import SparseGradient, added
+from .running import BackwardRun, backward_state
+from .sparse_grad import SparseGradient, add_sparse
 from .sum_to_size import sum_to_size
 
-__all__ = ["run_steps", "waiting_for"]
+__all__ = ["count_dependencies", "run_backward"]
 
 Node, Port = native.Node, native.Port
-add_arrays = native.InFloat32(np.add)  # gradients of 16 bits are summed so, and stay of 16 bits
+add_arrays = native.InFloat32(np.add)  # sums 16-bit gradients in float32
 
-# `.grad` of one leaf may be added to by walks in several threads.
-accumulating = threading.RLock()
-os.register_at_fork(after_in_child=accumulating._at_fork_reinit)  # type: ignore[attr-defined]
+# Backwards in several threads may add to `.grad` of one leaf.
+accumulate_lock = threading.RLock()
+os.register_at_fork(after_in_child=accumulate_lock._at_fork_reinit)  # type: ignore[attr-defined]
 
-# Note [Taking over a gradient]: what becomes `.grad` of a leaf that has none, native.steal_gradient
-# decides. It takes the gradient out of the walk's dictionary, and the C code then holds the only
-# reference that the walk has, so the count says whether anybody else (a hook, a node, the caller)
-# has one:
+# Note [Taking over a gradient]: native.steal_gradient decides what becomes the first `.grad` of a
+# leaf. It takes the gradient out of the dictionary of sums, so that the C code holds the only
+# reference of this backward. The reference count then shows whether a hook, a node or the caller
+# has another one:
 #
-#   born at home, and nobody else has it     the array itself: grad_buffer.py
-#   elsewhere, and the home is free          the home, with a copy in it
-#   nobody else has it, it owns its memory,  the array itself
-#     and lies as the leaf does
-#   else                                     a copy, which lies as the leaf does: PyTorch's contract
+#   in the grad buffer, not shared          the array itself: grad_buffer.py
+#   elsewhere, and the grad buffer is free  a copy in the grad buffer
+#   not shared, owns its memory,            the array itself
+#     and has the leaf's strides
+#   else                                    a copy with the leaf's strides: PyTorch's contract
 #
-# So no variable here may refer to a gradient that is delivered. One that does costs a copy.
+# So no variable here may refer to a gradient that is accumulated. One that does costs a copy.
 
 
 @no_warnings
-def run_steps(
+def run_backward(
     roots: Sequence[tuple[Any, Any]],
-    wanted: Sequence[Any] | None,
-    keep: bool,
-    create: bool,
+    inputs: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
     accumulate: bool,
 ) -> dict[Any, Any]:
-    """`steps`, with the heap open: what pullbacks compute on plain arrays is born shared, too."""
+    """`run_nodes` with the heap's gate open, so that pullbacks allocate their arrays as shared."""
     token = native.gate_open()
-    walks.depth += 1
-    ends: Sequence[Any] = ()
+    backward_state.depth += 1
+    callbacks: Sequence[Any] = ()
     try:
-        found = steps(roots, wanted, keep, create, accumulate)
+        gradients = run_nodes(roots, inputs, retain_graph, create_graph, accumulate)
     except MemoryError as error:
         reason = native.take_allocation_failure()
         if reason is None or isinstance(error, OutOfSharedMemory):
@@ -76,102 +76,106 @@ def run_steps(
         raise OutOfSharedMemory(f"backward: {reason}") from error
     finally:
         native.gate_close(token)
-        walks.depth -= 1
-        if walks.ends and not walks.depth:
-            ends, walks.ends = walks.ends, []
-    for end in ends:
-        end()
-    return found
+        backward_state.depth -= 1
+        if backward_state.callbacks and not backward_state.depth:
+            callbacks, backward_state.callbacks = backward_state.callbacks, []
+    for callback in callbacks:
+        callback()
+    return gradients
 
 
-def steps(
+def run_nodes(
     roots: Sequence[tuple[Any, Any]],
-    wanted: Sequence[Any] | None,
-    keep: bool,
-    create: bool,
+    inputs: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
     accumulate: bool,
 ) -> dict[Any, Any]:
     """Runs the graph backward.
 
     Args:
-        roots: pairs (edge, gradient there).
-        wanted: edges whose gradients are asked for; None for all leaves.
-        keep: saved values are kept for another walk.
-        create: gradients are Tensors with history.
+        roots: pairs (edge, gradient).
+        inputs: edges whose gradients are computed; None for all leaves.
+        retain_graph: saved values stay for another backward.
+        create_graph: gradients are Tensors with history.
         accumulate: leaves add to their `.grad`.
 
     Returns:
-        The gradients of the wanted edges, without those that leaves added to their `.grad`: key
+        The gradients of the inputs, except those that leaves added to their `.grad`. The key is
         (node, output number), or the AccumulateGrad.
     """
     starts = [e.node if e.__class__ is Port else e for e, _ in roots]
-    needed: set[Any] | None = None
+    must_run: set[Any] | None = None
     captures: dict[Any, set[int]] = {}
-    if wanted is None:
-        waiting = waiting_for(starts)
+    if inputs is None:
+        dependencies = count_dependencies(starts)
     else:
-        for e in wanted:
+        for e in inputs:
             node, index = (e.node, e.index) if e.__class__ is Port else (e, 0)
             captures.setdefault(node, set()).add(index)
-        waiting, needed = leading_to(starts, list(captures))
-    found: dict[Any, Any] = {}
+        dependencies, must_run = count_dependencies_to(starts, list(captures))
+    gradients: dict[Any, Any] = {}
     sums: dict[Any, Any] = {}
-    made: set[Any] = set()  # edges whose sum this walk made, and may add to
-    this = BackwardRun(waiting, needed, captures)
-    if not accumulate:  # what only the caller gets must not be born at home
-        this.held = [
+    writable: set[Any] = set()  # edges whose sum may be added to in place
+    current = BackwardRun(dependencies, must_run, captures)
+    if not accumulate:  # the caller's gradients must have memory of their own
+        current.buffers = [
             e.grad_buffer.take()
             for e in captures
             if e.__class__ is AccumulateGrad and e.grad_buffer is not None
         ]
-    fit, call, anomalies = native.sum_to_size, native.call, is_tracing()
+    sum_to_edge, call, is_anomaly_mode = native.sum_to_size, native.call, is_tracing()
     for e, g in roots:
         if e.__class__ is Port:
-            add_output(sums, e, g, create)
+            add_output(sums, e, g, create_graph)
         else:
-            add(sums, e, g, create)
-    ready = [node for node in dict.fromkeys(starts) if not waiting[node]]
+            add(sums, e, g, create_graph)
+    ready = [node for node in dict.fromkeys(starts) if not dependencies[node]]
     while ready:
         node = ready.pop()
         if node.__class__ is AccumulateGrad:
             if node not in sums:
                 continue
             if node.hooks:
-                run = hooks.run_tensor_hooks
-                sums[node] = guarded(this, create, run, node.hooks, sums[node])
-            if accumulate and (needed is None or node in captures):
-                if node.before:
-                    run = hooks.run_tensor_hooks
-                    sums[node] = guarded(this, create, run, node.before, sums[node])
-                accumulate_gradient(node, sums, create, this)
+                run_hooks = hooks.run_tensor_hooks
+                sums[node] = call_hook(current, create_graph, run_hooks, node.hooks, sums[node])
+            if accumulate and (must_run is None or node in captures):
+                if node.prehooks:
+                    run_hooks = hooks.run_tensor_hooks
+                    sums[node] = call_hook(
+                        current, create_graph, run_hooks, node.prehooks, sums[node]
+                    )
+                accumulate_gradient(node, sums, create_graph, current)
             elif node in captures:
-                found[node] = sums.pop(node)
+                gradients[node] = sums.pop(node)
             else:
                 del sums[node]
             continue
         g = sums.pop(node, None)
         row = node.row
         if g is not None:
-            own = node.hooks
-            if own is not None:
-                g = guarded(this, create, hooks.run_before, own, g)
+            hooks_of_node = node.hooks
+            if hooks_of_node is not None:
+                g = call_hook(current, create_graph, hooks.run_tensor_prehooks, hooks_of_node, g)
             if node in captures:
                 for index in captures[node]:
-                    found[node, index] = g[index] if g.__class__ is list else g
-            if needed is not None and node not in needed:
+                    gradients[node, index] = g[index] if g.__class__ is list else g
+            if must_run is not None and node not in must_run:
                 continue
-            if own is not None and own.before:
-                g = guarded(this, create, hooks.run_prehooks, own.before, g)
+            if hooks_of_node is not None and hooks_of_node.prehooks:
+                g = call_hook(current, create_graph, hooks.run_prehooks, hooks_of_node.prehooks, g)
             grads: Any
-            if anomalies:
-                grads = anomaly_mode.gradients(node, g, create)
+            if is_anomaly_mode:
+                grads = anomaly_mode.gradients(node, g, create_graph)
             else:
-                grads = row.tensors(node, g) if create else row.arrays(node, g)
-            if own is not None and own.post:
-                grads = guarded(this, create, hooks.run_after, own, grads, g)
-            if not keep:
+                grads = row.tensors(node, g) if create_graph else row.arrays(node, g)
+            if hooks_of_node is not None and hooks_of_node.posthooks:
+                grads = call_hook(
+                    current, create_graph, hooks.run_posthooks, hooks_of_node, grads, g
+                )
+            if not retain_graph:
                 node.release()
-        elif needed is not None and node not in needed:
+        elif must_run is not None and node not in must_run:
             continue
         else:
             grads = (None,) * len(node.edges)
@@ -181,47 +185,47 @@ def steps(
                 continue
             if e.__class__ is Port:
                 target = e.node
-                if target not in waiting:
+                if target not in dependencies:
                     continue
                 if gx is not None:
-                    fitted = fit(gx, e)
+                    fitted = sum_to_edge(gx, e)
                     if fitted is None:
                         fitted = sum_to_size(gx, e, node)
-                    add_output(sums, e, fitted, create)
+                    add_output(sums, e, fitted, create_graph)
             else:
                 target = e
-                if target not in waiting:
+                if target not in dependencies:
                     continue
                 if gx is not None:
-                    fitted = fit(gx, e)
+                    fitted = sum_to_edge(gx, e)
                     if fitted is None:
                         fitted = sum_to_size(gx, e, node)
                     old = sums.get(e)
                     if old is None:
                         sums[e] = fitted
                     elif isinstance(fitted, SparseGradient) or isinstance(old, SparseGradient):
-                        sums[e] = added(old, fitted, create, e in made)
-                        made.discard(e)
-                    elif create:
+                        sums[e] = add_sparse(old, fitted, create_graph, e in writable)
+                        writable.discard(e)
+                    elif create_graph:
                         sums[e] = table.add(old, fitted)
-                    elif e in made:
+                    elif e in writable:
                         call(add_arrays, old, fitted, old)
                     else:
                         sums[e] = call(add_arrays, old, fitted)
-                        made.add(e)
-            left = waiting[target] = waiting[target] - 1
-            if not left:
+                        writable.add(e)
+            remaining = dependencies[target] = dependencies[target] - 1
+            if not remaining:
                 ready.append(target)
         grads = gx = fitted = old = None  # see Note [Taking over a gradient]
-    return found
+    return gradients
 
 
 def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
-    """For each node and leaf that the roots reach: the nodes with an edge to it, one entry per
+    """For each node that is reachable from the roots: the nodes with an edge to it, one entry per
     edge.
     """
-    found: dict[Any, list[Any]] = {node: [] for node in roots}
-    stack = list(found)
+    users_of: dict[Any, list[Any]] = {node: [] for node in roots}
+    stack = list(users_of)
     while stack:
         node = stack.pop()
         if node.__class__ is AccumulateGrad:
@@ -231,17 +235,17 @@ def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
                 continue
             if e.__class__ is Port:
                 e = e.node
-            known = found.get(e)
-            if known is None:
-                found[e] = [node]
+            users = users_of.get(e)
+            if users is None:
+                users_of[e] = [node]
                 stack.append(e)
             else:
-                known.append(node)
-    return found
+                users.append(node)
+    return users_of
 
 
-def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
-    """How many edges lead to each node and leaf that the roots reach: the lengths of `users`,
+def count_dependencies(roots: Sequence[Any]) -> dict[Any, int]:
+    """The number of edges to each node that is reachable from the roots: the lengths of `users`,
     without the lists.
     """
     counts = dict.fromkeys(roots, 0)
@@ -263,38 +267,40 @@ def waiting_for(roots: Sequence[Any]) -> dict[Any, int]:
     return counts
 
 
-def leading_to(roots: Sequence[Any], targets: Sequence[Any]) -> tuple[dict[Any, int], set[Any]]:
-    """The same counts, only of nodes on a way to a target; and the nodes that must run for that."""
-    found = users(roots)
-    needed: set[Any] = set()
-    stack = [t for t in targets if t in found]
+def count_dependencies_to(
+    roots: Sequence[Any], targets: Sequence[Any]
+) -> tuple[dict[Any, int], set[Any]]:
+    """The same counts for nodes on a path to a target, and the nodes that must run for them."""
+    users_of = users(roots)
+    must_run: set[Any] = set()
+    stack = [t for t in targets if t in users_of]
     while stack:
-        for user in found[stack.pop()]:
-            if user not in needed:
-                needed.add(user)
+        for user in users_of[stack.pop()]:
+            if user not in must_run:
+                must_run.add(user)
                 stack.append(user)
     counts = {
-        node: sum(user in needed for user in above)
-        for node, above in found.items()
-        if node in needed or node in targets
+        node: sum(user in must_run for user in above)
+        for node, above in users_of.items()
+        if node in must_run or node in targets
     }
     for node in roots:
         counts.setdefault(node, 0)
-    return counts, needed
+    return counts, must_run
 
 
-def add(sums: dict[Any, Any], edge: Any, g: Any, create: bool) -> None:
-    """Adds a root's gradient."""
+def add(sums: dict[Any, Any], edge: Any, g: Any, create_graph: bool) -> None:
+    """Adds the gradient of a root."""
     old = sums.get(edge)
     if old is None:
         sums[edge] = g
     else:
-        sums[edge] = table.add(old, g) if create else native.call(add_arrays, old, g)
+        sums[edge] = table.add(old, g) if create_graph else native.call(add_arrays, old, g)
 
 
-def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
-    """Adds to one output's gradient; a node with several has a list of them, None where none
-    came.
+def add_output(sums: dict[Any, Any], port: Any, g: Any, create_graph: bool) -> None:
+    """Adds to the gradient of one output. A node with several outputs has a list, with None for a
+    missing gradient.
     """
     node, index = port.node, port.index
     gs = sums.get(node)
@@ -306,26 +312,26 @@ def add_output(sums: dict[Any, Any], port: Any, g: Any, create: bool) -> None:
     if old is None:
         gs[index] = g
     else:
-        gs[index] = table.add(old, g) if create else native.call(add_arrays, old, g)
+        gs[index] = table.add(old, g) if create_graph else native.call(add_arrays, old, g)
 
 
-def guarded(this: Any, create: bool, run: Any, *given: Any) -> Any:
-    """User code during the walk: the heap is shut, and history is recorded only under
-    `create_graph`.
+def call_hook(current: Any, create_graph: bool, function: Any, *args: Any) -> Any:
+    """Calls user code during a backward: the heap's gate is shut, and history is recorded only
+    under `create_graph`.
     """
-    former, outer = recording.get(), walks.now
-    recording.set(create)
-    walks.now = this
+    former, outer = recording.get(), backward_state.current
+    recording.set(create_graph)
+    backward_state.current = current
     try:
-        return shut(run, *given)
+        return call_with_gate_shut(function, *args)
     finally:
         recording.set(former)
-        walks.now = outer
+        backward_state.current = outer
 
 
-def in_layout_of_leaf(leaf: Any, g: Any) -> Any:
-    """A gradient with history, in the memory layout of its leaf. Copies: none or one."""
-    like = native.in_layout_of_grad(g.array, leaf.tensor)
+def in_layout_of_grad(accumulate_grad: Any, g: Any) -> Any:
+    """A gradient with history, in the layout that `.grad` needs. Copies: none or one."""
+    like = native.in_layout_of_grad(g.array, accumulate_grad.tensor)
     if like is g.array:
         return g
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
@@ -333,28 +339,34 @@ def in_layout_of_leaf(leaf: Any, g: Any) -> Any:
     return table.permute(table._contiguous(table.permute(g, order)), back)
 
 
-def accumulate_gradient(leaf: Any, sums: dict[Any, Any], create: bool, this: Any = None) -> None:
-    """Takes a leaf's gradient out of the sums, and adds it to `.grad`."""
-    with accumulating:
-        old = leaf.grad
-        if old is None and not create:
-            leaf.grad = native.steal_gradient(sums, leaf, leaf.tensor, leaf.grad_buffer)
+def accumulate_gradient(
+    accumulate_grad: Any, sums: dict[Any, Any], create_graph: bool, current: Any = None
+) -> None:
+    """Moves a leaf's gradient from the sums to its `.grad`."""
+    with accumulate_lock:
+        old = accumulate_grad.grad
+        if old is None and not create_graph:
+            accumulate_grad.grad = native.steal_gradient(
+                sums, accumulate_grad, accumulate_grad.tensor, accumulate_grad.grad_buffer
+            )
         else:
-            add_to_grad(leaf, old, sums.pop(leaf), create)
-    post = leaf.post
-    if post:
-        tensor = leaf.tensor()
-        for hook in list(post.values()):
-            guarded(this, create, hook, tensor)
+            add_to_grad(accumulate_grad, old, sums.pop(accumulate_grad), create_graph)
+    posthooks = accumulate_grad.posthooks
+    if posthooks:
+        tensor = accumulate_grad.tensor()
+        for hook in list(posthooks.values()):
+            call_hook(current, create_graph, hook, tensor)
 
 
-def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
-    """Adds a gradient to what a leaf has, or gives it one with history."""
+def add_to_grad(accumulate_grad: Any, old: Any, g: Any, create_graph: bool) -> None:
+    """Adds a gradient to a leaf's `.grad`, or sets one with history."""
     if isinstance(g, SparseGradient) or isinstance(old, SparseGradient):
-        leaf.grad = g if old is None else added(old, g, create, True)
-    elif create:
-        leaf.grad = in_layout_of_leaf(leaf, g) if old is None else table.add(old, g)
-    elif leaf.grad_buffer is not None and in_grad_buffer(leaf, old.array):
+        accumulate_grad.grad = g if old is None else add_sparse(old, g, create_graph, True)
+    elif create_graph:
+        accumulate_grad.grad = (
+            in_layout_of_grad(accumulate_grad, g) if old is None else table.add(old, g)
+        )
+    elif accumulate_grad.grad_buffer is not None and in_grad_buffer(accumulate_grad, old.array):
         add_arrays(old.array, g, old.array)
     elif old.node is None:
         try:
@@ -364,7 +376,7 @@ def add_to_grad(leaf: Any, old: Any, g: Any, create: bool) -> None:
                 raise
             raise RuntimeError(
                 f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
-                "is stretched (expand) or came read-only; set it to None or to a clone()"
+                "is expanded or read-only; set it to None or to a clone()"
             ) from error
     else:
-        leaf.grad = native.wrap(native.call(add_arrays, old.array, g))
+        accumulate_grad.grad = native.wrap(native.call(add_arrays, old.array, g))

@@ -6,59 +6,61 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BackwardRun", "after_backward", "walks"]
+__all__ = ["BackwardRun", "after_backward", "backward_state"]
 
 
 class BackwardRun:
-    """What a walk will do, for hooks that ask.
+    """One backward, for hooks that ask what it will compute.
 
     Attributes:
-        held: arrays over homes to which this walk writes no gradient: while they live, the homes
-            give out no others.
+        buffers: arrays of grad buffers that this backward must not write to: while they are alive,
+            the grad buffers give out no others.
     """
 
-    __slots__ = ("__weakref__", "captures", "held", "needed", "waiting")
+    __slots__ = ("__weakref__", "buffers", "captures", "dependencies", "must_run")
 
     def __init__(
-        self, waiting: dict[Any, int], needed: set[Any] | None, captures: dict[Any, set[int]]
+        self, dependencies: dict[Any, int], must_run: set[Any] | None, captures: dict[Any, set[int]]
     ) -> None:
-        self.waiting, self.needed, self.captures = waiting, needed, captures
-        self.held: list[Any] = []
+        self.dependencies, self.must_run, self.captures = dependencies, must_run, captures
+        self.buffers: list[Any] = []
 
     def will_compute(self, node: Any, index: int) -> bool:
         """Whether the gradient of a node's output will be known."""
-        if node not in self.waiting:
+        if node not in self.dependencies:
             return False
-        return self.needed is None or node in self.needed or index in self.captures.get(node, ())
+        return (
+            self.must_run is None or node in self.must_run or index in self.captures.get(node, ())
+        )
 
 
-class BackwardRuns(threading.local):
-    """What this thread walks.
+class BackwardState(threading.local):
+    """The backwards of this thread.
 
     Attributes:
-        now: the walk whose hook runs, or None.
-        depth: of walks within walks.
-        pushing: whether gradients are wanted only to differentiate them by the outputs' gradients,
-            as forward mode does.
-        ends: what is to be called after the outermost.
+        current: the backward whose hook runs, or None.
+        depth: of nested backwards.
+        forward_mode: whether gradients are only differentiated by the outputs' gradients, as
+            forward mode does.
+        callbacks: called after the outermost backward.
     """
 
-    now: BackwardRun | None = None
+    current: BackwardRun | None = None
     depth = 0
-    pushing = False
+    forward_mode = False
 
     def __init__(self) -> None:
-        self.ends: list[Callable[[], None]] = []
+        self.callbacks: list[Callable[[], None]] = []
 
 
-walks = BackwardRuns()
+backward_state = BackwardState()
 
 
-def after_backward(call: Callable[[], None]) -> None:
-    """Has `call()` run when the backward that this thread is in has ended without an error, with
-    all that runs within it; at once where there is none.
+def after_backward(callback: Callable[[], None]) -> None:
+    """Calls `callback()` after the outermost backward of this thread, unless it raises; at once if
+    there is none.
     """
-    if walks.depth:
-        walks.ends.append(call)
+    if backward_state.depth:
+        backward_state.callbacks.append(callback)
     else:
-        call()
+        callback()

@@ -8,7 +8,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from ... import native
-from .node_hooks import Hook, Pair, pairs, watching
+from .node_hooks import Hook, HookPair, hook_pairs, observer_count
 
 __all__ = [
     "allow_mutation_on_saved_tensors",
@@ -21,9 +21,10 @@ __all__ = [
 class saved_tensors_hooks:
     """In this block, every tensor that an op or a Function saves for backward goes through a hook.
 
-    `pack_hook(tensor)` is called when it is saved, and may return anything; `unpack_hook(that)` is
-    called when backward needs it, and returns a tensor with the same values. Of nested blocks the
-    innermost counts. Hooks run without recording history. Of each thread, and task, its own.
+    `pack_hook(tensor)` is called when the tensor is saved, and may return anything.
+    `unpack_hook(value)` is called with that when backward needs the tensor, and returns a tensor
+    with the same values. The innermost of nested blocks counts. Hooks run without recording
+    history. Each thread and task has its own blocks.
 
     ```python
     with saved_tensors_hooks(lambda x: save(x), lambda name: load(name)):
@@ -33,37 +34,37 @@ class saved_tensors_hooks:
 
     Raises:
         RuntimeError: the pack hook writes its tensor; hooks are disabled here.
-        TypeError: the unpack hook gave no tensor.
+        TypeError: the unpack hook returned no tensor.
     """
 
     def __init__(self, pack_hook: Hook, unpack_hook: Hook) -> None:
-        self.pair = Pair(pack_hook, unpack_hook)
+        self.pair = HookPair(pack_hook, unpack_hook)
 
     def __enter__(self) -> None:
-        outer = pairs.get()
-        if outer and outer[0].refused is not None and self.pair.refused is None:
-            raise RuntimeError(f"saved_tensors_hooks: {outer[0].refused}")
-        watching.add(1)
-        pairs.set((*outer, self.pair))
+        outer = hook_pairs.get()
+        if outer and outer[0].error_message is not None and self.pair.error_message is None:
+            raise RuntimeError(f"saved_tensors_hooks: {outer[0].error_message}")
+        observer_count.add(1)
+        hook_pairs.set((*outer, self.pair))
 
     def __exit__(self, *_: object) -> None:
-        watching.add(-1)
-        pairs.set(pairs.get()[:-1])
+        observer_count.add(-1)
+        hook_pairs.set(hook_pairs.get()[:-1])
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Keeps what is saved for backward in the CPU's memory. On the CPU it stays where it is.
+    """Saves tensors for backward in the CPU's memory; those on the CPU stay where they are.
 
     Copies: none for a tensor that is on the CPU already.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
         def pack(tensor: Any) -> Any:
-            kept = tensor.cpu()
-            return tensor.device, kept.pin_memory() if pin_memory else kept
+            on_cpu = tensor.cpu()
+            return tensor.device, on_cpu.pin_memory() if pin_memory else on_cpu
 
-        def unpack(packed: Any) -> Any:
-            device, tensor = packed
+        def unpack(value: Any) -> Any:
+            device, tensor = value
             return tensor.to(device, non_blocking=pin_memory)
 
         super().__init__(pack, unpack)
@@ -72,37 +73,37 @@ class save_on_cpu(saved_tensors_hooks):
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
     """In this block, `saved_tensors_hooks` is an error with that message."""
-    outer = pairs.get()
-    if outer and outer[0].refused is None:
+    outer = hook_pairs.get()
+    if outer and outer[0].error_message is None:
         raise RuntimeError(f"saved_tensors_hooks: {error_message}")
-    pairs.set((*outer, Pair(_same, _same, error_message)))
+    hook_pairs.set((*outer, HookPair(_identity, _identity, error_message)))
     try:
         yield
     finally:
-        pairs.set(outer)
+        hook_pairs.set(outer)
 
 
-def _same(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
 class _Handle:
-    """Stands for a copy in the graph that saved it."""
+    """The saved value that a graph holds in place of a copy."""
 
 
 class _Clones(saved_tensors_hooks):
-    """Saves copies. They are gone when the block ends, or with their graph."""
+    """Saves copies, which are freed at the end of the block, or with their graph."""
 
     def __init__(self) -> None:
-        super().__init__(self.keep, self.kept)
+        super().__init__(self.save_clone, self.get_clone)
         self.clones: WeakKeyDictionary[_Handle, Any] = WeakKeyDictionary()
 
-    def keep(self, tensor: Any) -> _Handle:
+    def save_clone(self, tensor: Any) -> _Handle:
         handle = _Handle()
         self.clones[handle] = native.wrap(tensor.array.copy())
         return handle
 
-    def kept(self, handle: _Handle) -> Any:
+    def get_clone(self, handle: _Handle) -> Any:
         if handle not in self.clones:
             raise AssertionError(
                 "allow_mutation_on_saved_tensors: Trying to backward outside of the "
@@ -116,7 +117,7 @@ class _Clones(saved_tensors_hooks):
         self.clones.clear()
 
 
-_allowing: list[_Clones] = []  # the open block, whose thread does not matter
+_open_blocks: list[_Clones] = []  # of all threads; at most one
 
 
 @contextmanager
@@ -124,21 +125,21 @@ def allow_mutation_on_saved_tensors() -> Iterator[Any]:
     """In this block, tensors that were saved for backward may be written in place. Backward runs in
     the same block.
 
-    Copies: one of every tensor that is saved here, when it is saved.
+    Copies: one of every tensor that is saved in the block.
 
     Raises:
         RuntimeError: such a block is open already.
         AssertionError: in a backward after the block.
     """
-    if _allowing:
+    if _open_blocks:
         raise RuntimeError(
             "allow_mutation_on_saved_tensors: contexts cannot be nested: one is open already"
         )
     clones = _Clones()
-    _allowing.append(clones)
+    _open_blocks.append(clones)
     try:
         with clones:
             yield clones
     finally:
         clones.clear()
-        _allowing.clear()
+        _open_blocks.clear()

@@ -1,4 +1,4 @@
-"""Broadcasting's gradient: the sum over the dimensions that were stretched."""
+"""The gradient of broadcasting: the sum over the broadcast dimensions."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ import numpy as np
 
 from ... import native
 from ..dispatch.op_function import arrays, table
-from .sparse_grad import SparseGradient, arrived
+from .sparse_grad import SparseGradient, sparse_or_dense
 
 __all__ = ["sum_to_size"]
 
 
 def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
-    """A gradient brought to the dtype and shape of the input it belongs to.
+    """A gradient with the dtype and shape of its input.
 
-    Sums over stretched dimensions, casts, takes real parts.
+    Sums over broadcast dimensions, casts, takes real parts.
 
     Raises:
-        RuntimeError: the shape cannot be that input's.
+        RuntimeError: the input does not broadcast to the gradient's shape.
     """
     ops: Any = table
     if isinstance(g, SparseGradient):
-        g = arrived(g, edge)
+        g = sparse_or_dense(g, edge)
         if isinstance(g, SparseGradient):
             return g
     array = g
@@ -35,8 +35,8 @@ def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
             array = g = np.asarray(g)
     shape, dtype = edge.shape, edge.dtype
     if array.shape != shape:
-        stretched = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
-        if len(shape) > array.ndim or not all(stretched):
+        is_broadcast = [a == b or b == 1 for a, b in zip(array.shape[::-1], shape[::-1])]
+        if len(shape) > array.ndim or not all(is_broadcast):
             raise RuntimeError(
                 f"backward: {node.row.name.lstrip('_')} returned an invalid gradient: shape "
                 f"{array.shape} is not compatible with its input's shape {shape}"

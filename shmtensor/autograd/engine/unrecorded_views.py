@@ -1,5 +1,5 @@
-"""Views made under `no_grad`, or in inference mode, of what requires grad: they require grad as
-long as their root does, and gradients end there: Note [Unrecorded views] in
+"""Views, made under `no_grad` or in inference mode, of tensors that require grad. They require grad
+as long as their root does, and gradients end there: Note [Unrecorded views] in
 native/dispatch/op_result.cc.
 """
 
@@ -24,17 +24,17 @@ class Unrecorded:
     tensors = arrays
 
 
-ANY = native.Node(Unrecorded, (), ())  # stands for all of them where nothing is recorded
+ANY = native.Node(Unrecorded, (), ())  # the node of all of them while nothing is recorded
 
 
 def node_of_unrecorded(view: Any, root: Any, is_current: bool) -> Any:
-    """The node of such a view where history is recorded; None: its root requires no grad any more.
+    """The node of such a view while history is recorded; None if its root no longer requires grad.
 
     Args:
-        is_current: nothing was written to the memory since the view was made.
+        is_current: nothing has written the memory since the view was made.
 
     Raises:
-        RuntimeError: something was.
+        RuntimeError: the memory was written.
     """
     if view.node is not None or root.node is None:
         return view.node
@@ -48,5 +48,5 @@ def node_of_unrecorded(view: Any, root: Any, is_current: bool) -> Any:
 
 
 def is_unrecorded(node: Any) -> bool:
-    """Is it the node of such a view?"""
+    """Whether it is the node of such a view."""
     return node.__class__ is native.Node and node.row is Unrecorded

@@ -1,17 +1,17 @@
-"""Views and in-place writes: whose history changes when shared memory is written.
+"""Views and in-place writes: how history follows writes to shared memory.
 
-A view remembers (parent, version seen, rule, attributes). When memory has been written since, its
-history is recorded again from the parent at the next look. A write to a view gives the root a new
-node, `WrittenView`: the old root outside the written part, the written value inside.
+A view stores (parent, version, rule, attributes). If its memory was written since, its history is
+recorded again from the parent at the next use. A write to a view gives the root a new node,
+`CopySlices`: the old root outside the written part, the written value inside.
 
-    root --getitem--> v        v.mul_(w)        root.node = Embedded(old root, mul(old v, w))
-                                                 v.node    = getitem(root)      (at the next look)
+    root --getitem--> v        v.mul_(w)        root.node = CopySlices(old root, mul(old v, w))
+                                                 v.node    = getitem(root)      (at the next use)
 
-So there is one history, the root's, and a view holds no reference that its root holds back: no
+So there is one history, the root's, and a view holds no reference that its root holds, too: no
 cycle.
 
 A view whose rule is None cannot be recorded again: it was made under `no_grad`, is one of several
-outputs, or comes out of a custom Function, and has the reason in place of the attributes then.
+outputs, or comes out of a custom Function. Then the reason stands in place of the attributes.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded
 
 __all__ = [
     "FROM_FUNCTION",
-    "WrittenView",
-    "history",
-    "may_forget",
-    "may_write",
+    "CopySlices",
+    "check_recorded_write",
+    "check_unrecorded_write",
     "retain",
     "rewrite_history",
+    "view_node",
 ]
 
 ops: Any = None  # the table on Tensors, set by op_function.py
 FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
 
 
-def history(view: Any) -> Any:
-    """The node of a view, recorded again if its memory was written meanwhile."""
-    parent, seen, rule, attributes = view.base
+def view_node(view: Any) -> Any:
+    """The node of a view, recorded again if its memory was written since."""
+    parent, version, rule, attributes = view.base
     count = view.version.count
-    if seen == count:
+    if version == count:
         return view.node
-    if parent.version is not view.version:  # the parent has other memory now (resize_, set_)
+    if parent.version is not view.version:  # resize_ or set_ gave the parent other memory
         view.base = None
         return view.node
-    if seen < 0:
+    if version < 0:
         if view.node is None and not recording.get():
             return ANY
-        return node_of_unrecorded(view, chain_to(view)[0], ~seen == count)
-    node = parent.node if parent.base is None else history(parent)
+        return node_of_unrecorded(view, root_and_steps(view)[0], ~version == count)
+    node = parent.node if parent.base is None else view_node(parent)
     if node is None or view.node.__class__ is AccumulateGrad:
         view.base = (parent, count, rule, attributes)
         return view.node
@@ -69,20 +69,21 @@ def history(view: Any) -> Any:
             f"{owner.row.name.lstrip('_')}: a view {reason} was read after its base was modified "
             f"inplace: shape {view.array.shape}, its history is lost; modify a clone() instead"
         )
-    again, parent = recorded_again(view)
-    former, view.node = view.node, again.node
+    view_now, parent = regenerate_view(view)
+    old_node, view.node = view.node, view_now.node
     view.base = (parent, count, rule, attributes)
-    if view.leaf is not None and former is not None:
-        move_retained(view, former)
+    if view.accumulate_grad is not None and old_node is not None:
+        move_retain_grad(view, old_node)
     return view.node
 
 
-def recorded_again(view: Any) -> tuple[Any, Any]:
-    """The same view of its base as that is now, and the base. A base that was given another
-    geometry in place (t_, squeeze_) is a view of what it was before, which is the base then.
+def regenerate_view(view: Any) -> tuple[Any, Any]:
+    """The same view, recorded from the current base, and that base. If the base changed its
+    geometry in place (t_, squeeze_), it is itself a view of its former self, which is then the
+    base.
 
     Raises:
-        RuntimeError: the base has another geometry, and is no such view.
+        RuntimeError: the base changed its geometry, and is not such a view.
     """
     parent, _, rule, attributes = view.base
     mode = recording.get()
@@ -90,27 +91,27 @@ def recorded_again(view: Any) -> tuple[Any, Any]:
     try:
         while True:
             try:
-                again = rule.again(parent, attributes)
-            except (RuntimeError, IndexError, ValueError):  # the base has not these dimensions
-                again = None
-            if again is not None and is_same(again.array, view.array):
-                return again, parent
+                result = rule.replay(parent, attributes)
+            except (RuntimeError, IndexError, ValueError):  # the base lacks these dimensions
+                result = None
+            if result is not None and is_same_memory(result.array, view.array):
+                return result, parent
             if parent.base is None:
                 break
             parent = parent.base[0]
     finally:
         recording.set(mode)
-    raise outdated(view)
+    raise geometry_error(view)
 
 
-def outdated(view: Any) -> RuntimeError:
+def geometry_error(view: Any) -> RuntimeError:
     return RuntimeError(
         "view: its base was given another geometry in place (t_, squeeze_, resize_, set_): shape "
         f"{view.array.shape}, take the view anew"
     )
 
 
-def is_same(a: Any, b: Any) -> bool:
+def is_same_memory(a: Any, b: Any) -> bool:
     """Are these the same elements of memory, in the same order?"""
     return bool(
         a.shape == b.shape
@@ -120,26 +121,28 @@ def is_same(a: Any, b: Any) -> bool:
 
 
 def requires_grad(tensor: Any) -> bool:
-    """Whether a tensor requires grad; also where its history is lost."""
+    """Whether a tensor requires grad, even if its history is lost."""
     if tensor.base is None:
         return tensor.node is not None
-    _, seen, rule, _ = tensor.base
+    _, version, rule, _ = tensor.base
     if rule is None:
-        return tensor.node is not None or (seen < 0 and chain_to(tensor)[0].node is not None)
-    return history(tensor) is not None
+        return tensor.node is not None or (
+            version < 0 and root_and_steps(tensor)[0].node is not None
+        )
+    return view_node(tensor) is not None
 
 
 def node_of(tensor: Any) -> Any:
     """The current node of any tensor."""
-    return tensor.node if tensor.base is None else history(tensor)
+    return tensor.node if tensor.base is None else view_node(tensor)
 
 
-def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
-    """The root of a view, and the steps from there to it."""
+def root_and_steps(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
+    """The root of a view, and the steps from the root to the view."""
     steps = []
     while view.base is not None:
         parent, _, rule, attributes = view.base
-        if parent.version is not view.version:  # the parent has other memory now
+        if parent.version is not view.version:  # the parent got other memory
             view.base = None
             break
         steps.append((rule, attributes))
@@ -147,11 +150,11 @@ def chain_to(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
     return view, steps[::-1]
 
 
-def may_change(tensor: Any) -> None:
+def check_inference_write(tensor: Any) -> None:
     """Checks that a tensor may be changed in place at all.
 
     Raises:
-        RuntimeError: it was made in inference mode, and that is over.
+        RuntimeError: it is an inference tensor, outside inference mode.
     """
     if tensor.version is FROZEN and not inferring.get():
         raise RuntimeError(
@@ -160,28 +163,26 @@ def may_change(tensor: Any) -> None:
         )
 
 
-def may_write(tensor: Any) -> None:
+def check_recorded_write(tensor: Any) -> None:
     """Checks that a recorded in-place write to the tensor is allowed.
 
     Raises:
         RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
     """
-    may_change(tensor)
+    check_inference_write(tensor)
     if tensor.node.__class__ is AccumulateGrad:
         raise RuntimeError(
             "in-place write: a leaf Variable that requires grad is being used in an in-place "
-            "operation: "
-            f"shape {tensor.array.shape}, write under no_grad() or to a clone()"
+            f"operation: shape {tensor.array.shape}, write under no_grad() or to a clone()"
         )
     if tensor.base is None:
         return
-    root, steps = chain_to(tensor)
+    root, steps = root_and_steps(tensor)
     if root.node.__class__ is AccumulateGrad:
         raise RuntimeError(
             "in-place write: a view of a leaf Variable that requires grad is being used in an "
-            "in-place operation: "
-            f"shape {tensor.array.shape} of {root.array.shape}, write under no_grad() or to a "
-            f"clone()"
+            f"in-place operation: shape {tensor.array.shape} of {root.array.shape}, write under "
+            "no_grad() or to a clone()"
         )
     if any(rule is None for rule, _ in steps):
         reason = "made under no_grad() or one of several outputs"
@@ -193,85 +194,85 @@ def may_write(tensor: Any) -> None:
         )
 
 
-def may_forget(tensor: Any) -> None:
+def check_unrecorded_write(tensor: Any) -> None:
     """Checks that an in-place write without history (a random fill, a view made under `no_grad`) is
     allowed.
 
     Raises:
-        RuntimeError: grad mode is on, and the tensor or what it is a view of requires grad.
+        RuntimeError: grad mode is on, and the tensor or its root requires grad.
     """
     if (tensor.node is None and tensor.base is None) or not recording.get():
         return
-    if tensor.node is None and chain_to(tensor)[0].node is None:
+    if tensor.node is None and root_and_steps(tensor)[0].node is None:
         return
-    may_write(tensor)
+    check_recorded_write(tensor)
 
 
 def rewrite_history(tensor: Any, rule: Any, edges: tuple[Any, ...], *saved: Any) -> Any:
-    """Gives a tensor that was just written its new history; `rule` computed what it now holds.
+    """Gives a tensor that `rule` has just written its new history.
 
-    The saved values are checked against the count of writes before this one: an operand that shares
-    the written memory (`x.mul_(x)`) is refused at backward.
+    The saved values are checked against the count of writes before this one, so an operand that
+    shares the written memory (`x.mul_(x)`) is an error in backward.
     """
     if tensor.array.dtype.kind not in "fc":
         return native.wrote(tensor)
-    former = tensor.node
-    if tensor.base is not None and former is not None and calls_hooks(former):
-        edges = tuple(bare(e, tensor.array) if e is former else e for e in edges)
+    old_node = tensor.node
+    if tensor.base is not None and old_node is not None and calls_hooks(old_node):
+        edges = tuple(without_hooks(e, tensor.array) if e is old_node else e for e in edges)
     native.rewrite(tensor, rule, edges, *saved)
     if tensor.base is not None:
-        embed(tensor, tensor.node)
-    if tensor.leaf is not None and former is not None:
-        move_retained(tensor, former)
+        write_to_root(tensor, tensor.node)
+    if tensor.accumulate_grad is not None and old_node is not None:
+        move_retain_grad(tensor, old_node)
     return tensor
 
 
 def calls_hooks(edge: Any) -> bool:
-    """Has somebody registered hooks there?"""
+    """Whether the node of an edge has hooks."""
     hooks = edge.hooks if isinstance(edge, native.Node) else None
-    return hooks is not None and bool(hooks.outputs or hooks.before or hooks.post)
+    return hooks is not None and bool(hooks.tensor_hooks or hooks.prehooks or hooks.posthooks)
 
 
-def bare(node: Any, array: Any) -> Any:
-    """The node of a view once more, without hooks: those of a view that is written are not called,
-    because a backward takes the way over its base.
+def without_hooks(node: Any, array: Any) -> Any:
+    """A copy of a view's node without hooks. Hooks of a written view are not called, because
+    backward goes through its base.
     """
     return native.Node(node.row, node.edges, node.saved, array)
 
 
-def embed(view: Any, value: Any) -> None:
-    """The root of a written view gets the written value (a node) as part of its history."""
-    root, steps = chain_to(view)
-    if root.node is None and not is_same(root_part(root.array, steps), view.array):
-        raise outdated(view)
-    plant(root, root.node, value, steps)
+def write_to_root(view: Any, node: Any) -> None:
+    """Adds the node of the written value to the history of a view's root."""
+    root, steps = root_and_steps(view)
+    if root.node is None and not is_same_memory(root_part(root.array, steps), view.array):
+        raise geometry_error(view)
+    set_copy_slices(root, root.node, node, steps)
 
 
-def plant(root: Any, former: Any, value: Any, steps: list[Any]) -> None:
-    """Gives a root its node after the part that the steps lead to was written."""
+def set_copy_slices(root: Any, old_node: Any, node: Any, steps: list[Any]) -> None:
+    """Gives a root its node after a write to the part that the steps select."""
     root.node = native.Node(
-        WrittenView, (former, value), (tuple(steps), order_of(root.array)), root.array
+        CopySlices, (old_node, node), (tuple(steps), dim_order(root.array)), root.array
     )
-    if root.leaf is not None and former is not None:
-        move_retained(root, former)
+    if root.accumulate_grad is not None and old_node is not None:
+        move_retain_grad(root, old_node)
 
 
 def set_item(x: Any, index: Any, value: Any) -> None:
-    """`x[index] = value`: the row of a written view with one more step."""
+    """`x[index] = value`: a write to a view, with the index as one more step."""
     rule = ops._getitem_rule
     node = node_of(value)
     untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
     if untracked or not recording.get():
         native.write(x, native.assign, x.array, index, value.array)
         return
-    may_write(x)
-    root, steps = chain_to(x)
+    check_recorded_write(x)
+    root, steps = root_and_steps(x)
     edges = (node_of(root), node)
     native.write(x, native.assign, x.array, index, value.array)
     part = native.call(native.item, root_part(root.array, steps), index)
-    stored = None if node is None else native.Node(Stored, (node,), (), part)
+    value_node = None if node is None else native.Node(StoredValue, (node,), (), part)
     steps.append((rule, (index,)))
-    plant(root, edges[0], stored, steps)
+    set_copy_slices(root, edges[0], value_node, steps)
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
@@ -281,7 +282,7 @@ def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
 
 
 def retain(tensor: Any) -> None:
-    """The tensor, not a leaf, gets a `.grad` too."""
+    """Gives a tensor that is not a leaf a `.grad`, too."""
     node = node_of(tensor)
     if node is None:
         raise RuntimeError(
@@ -290,72 +291,72 @@ def retain(tensor: Any) -> None:
         )
     if node.__class__ is AccumulateGrad or is_unrecorded(node):
         return
-    if tensor.leaf is None:
-        tensor.leaf = AccumulateGrad(tensor)
+    if tensor.accumulate_grad is None:
+        tensor.accumulate_grad = AccumulateGrad(tensor)
     owner, index = node_of_edge(node)
-    hooks_of(owner).retained[index] = weakref.ref(tensor)
+    hooks_of(owner).retains_grad[index] = weakref.ref(tensor)
 
 
-def move_retained(tensor: Any, former: Any) -> None:
-    """`retain_grad` follows the tensor to its new node."""
-    if former.__class__ is AccumulateGrad or tensor.node is former:
+def move_retain_grad(tensor: Any, old_node: Any) -> None:
+    """Moves `retain_grad` to the tensor's new node."""
+    if old_node.__class__ is AccumulateGrad or tensor.node is old_node:
         return
-    owner, index = node_of_edge(former)
-    if owner.hooks is not None and owner.hooks.retained.pop(index, None) is not None:
+    owner, index = node_of_edge(old_node)
+    if owner.hooks is not None and owner.hooks.retains_grad.pop(index, None) is not None:
         retain(tensor)
 
 
-def order_of(array: Any) -> tuple[int, ...] | None:
-    """The order of dimensions in memory, slowest first; None if it is the usual one."""
+def dim_order(array: Any) -> tuple[int, ...] | None:
+    """The order of dimensions in memory, outermost first; None if C-contiguous."""
     if array.flags.c_contiguous:
         return None
     return tuple(int(i) for i in np.argsort([-s for s in array.strides], kind="stable"))
 
 
-def in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
-    """A copy of g with dimensions in that order in memory, so that the steps of a view apply to it
-    as views.
+def copy_in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
+    """A copy of g with that order of dimensions in memory, so that the steps of a view give views
+    of it.
     """
     if order is None:
         return np.array(g, order="C", copy=True)
-    fresh = np.empty([g.shape[i] for i in order], g.dtype).transpose(np.argsort(order))
-    fresh[...] = g
-    return fresh
+    result = np.empty([g.shape[i] for i in order], g.dtype).transpose(np.argsort(order))
+    result[...] = g
+    return result
 
 
-# ---------------------------------------------------------------- rows over a chain of view steps
+# ---------------------------------------------------------------- rows that apply view steps
 
 
 @op(method=False, function=False, samples=(), halves="copies")
 def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
-    """x with zeros in the part that the steps lead to."""
-    fresh = in_dim_order(x, order)
-    *before, (rule, attributes) = steps
-    part = root_part(fresh, before)
+    """x with zeros in the part that the steps select."""
+    result = copy_in_dim_order(x, order)
+    *outer_steps, (rule, attributes) = steps
+    part = root_part(result, outer_steps)
     if rule.row.name == "_getitem":
         part[attributes[0]] = 0
     else:
         rule.on_array(part, *attributes)[...] = 0
-    return fresh
+    return result
 
 
 @op(method=False, function=False, samples=(), halves="copies")
 def _replay_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
-    """The part of x that the steps lead to."""
-    return root_part(x if order is None else in_dim_order(x, order), list(steps)).copy()
+    """The part of x that the steps select."""
+    return root_part(x if order is None else copy_in_dim_order(x, order), list(steps)).copy()
 
 
 @op(method=False, function=False, samples=(), halves="copies")
 def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
-    """Zeros of that shape, with x in the part that the steps lead to."""
-    fresh = in_dim_order(np.zeros(shape, x.dtype), order)
-    *before, (rule, attributes) = steps
-    part = root_part(fresh, before)
+    """Zeros of that shape, with x in the part that the steps select."""
+    result = copy_in_dim_order(np.zeros(shape, x.dtype), order)
+    *outer_steps, (rule, attributes) = steps
+    part = root_part(result, outer_steps)
     if rule.row.name == "_getitem":
         part[attributes[0]] = x
     else:
         rule.on_array(part, *attributes)[...] = x
-    return fresh
+    return result
 
 
 _zero_view.pullback(x=lambda ops, g, steps, order: ops._zero_view(g, steps, order))
@@ -365,11 +366,11 @@ _replay_view.pullback(
 _replay_view_backward.pullback(x=lambda ops, g, steps, order: ops._replay_view(g, steps, order))
 
 
-class WrittenView:
-    """The rule of a root whose view was written: edges (old root, written value)."""
+class CopySlices:
+    """The rule of a root after a write to its view: edges (old root, written value)."""
 
     name = "copy_slices"
-    shown = "CopySlices"
+    display_name = "CopySlices"
 
     @staticmethod
     def gradients(table: Any, node: Any, g: Any) -> tuple[Any, Any]:
@@ -382,15 +383,15 @@ class WrittenView:
 
     @staticmethod
     def arrays(node: Any, g: Any) -> tuple[Any, Any]:
-        return WrittenView.gradients(ops.arrays, node, g)
+        return CopySlices.gradients(ops.arrays, node, g)
 
     @staticmethod
     def tensors(node: Any, g: Any) -> tuple[Any, Any]:
-        return WrittenView.gradients(ops, node, g)
+        return CopySlices.gradients(ops, node, g)
 
 
-class Stored:
-    """The rule of a value on its way into `x[index]`: it may have been broadcast, and cast."""
+class StoredValue:
+    """The rule of a value in `x[index] = value`, which may be broadcast and cast."""
 
     name = "stored"
 

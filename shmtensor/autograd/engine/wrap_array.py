@@ -1,4 +1,4 @@
-"""Between arrays and tensors, for the floors above."""
+"""Tensors from arrays, and writes without history, for the layers above."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ... import native
 from ..dispatch.promote_operands import as_canonical
-from .views_and_inplace import may_forget
+from .views_and_inplace import check_unrecorded_write
 
 __all__ = ["fill", "wrap"]
 
@@ -18,11 +18,11 @@ def wrap(array: Any) -> Any:
 
 
 def fill(tensor: Any, kernel: Callable[..., Any], *arguments: Any) -> Any:
-    """Runs a kernel that writes the tensor's memory without a gradient (a random fill), and counts
-    the write.
+    """Runs a kernel that writes the tensor's memory without a gradient, such as a random fill, and
+    counts the write.
 
     Raises:
         RuntimeError: the tensor is a leaf that requires grad, and grad mode is on.
     """
-    may_forget(tensor)
+    check_unrecorded_write(tensor)
     return native.write(tensor, kernel, *arguments)

@@ -120,22 +120,24 @@ class Bucket:
 
     def settle(self) -> None:
         """Sees that every gradient has a home, and whether they lie as they are reduced."""
-        homes = [p.leaf.grad_buffer for p in self.parameters]
+        homes = [p.accumulate_grad.grad_buffer for p in self.parameters]
         if homes == self.grad_buffers:
             return
         if None in homes:
             flat = zeros_shared((self.total,), self.dtype())
             for p, at in zip(self.parameters, self.offsets, strict=True):
-                if p.leaf.grad_buffer is None:
-                    p.leaf.grad_buffer = native.GradientBuffer(array_at(flat, at, p.array.shape))
-        self.grad_buffers = [p.leaf.grad_buffer for p in self.parameters]
+                if p.accumulate_grad.grad_buffer is None:
+                    p.accumulate_grad.grad_buffer = native.GradientBuffer(
+                        array_at(flat, at, p.array.shape)
+                    )
+        self.grad_buffers = [p.accumulate_grad.grad_buffer for p in self.parameters]
         self.gradient_block = self.whole(self.grad_buffers)
 
     def forget(self) -> None:
         """For a forked child: the block is its parent's, and two processes must not write there."""
         for p in self.parameters:
-            if p.leaf.grad_buffer in self.grad_buffers:
-                p.leaf.grad_buffer = None
+            if p.accumulate_grad.grad_buffer in self.grad_buffers:
+                p.accumulate_grad.grad_buffer = None
         self.grad_buffers, self.gradient_block = [], None
 
     def whole(self, homes: list[native.GradientBuffer]) -> Array | None:
@@ -163,7 +165,7 @@ class Bucket:
         """
         if offsets is self.offsets and self.gradient_block is not None:
             for p in self.parameters:
-                leaf = p.leaf
+                leaf = p.accumulate_grad
                 g = leaf.grad
                 if g is None or not in_grad_buffer(leaf, g.array):
                     break

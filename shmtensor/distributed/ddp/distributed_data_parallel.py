@@ -206,9 +206,9 @@ class DistributedDataParallel(Module, PrivateNames, Joinable):
             found = leaves_of(out)
             if found and self.static_graph:
                 return
-            self._used = found & {id(p.leaf) for p in self._trained}
+            self._used = found & {id(p.accumulate_grad) for p in self._trained}
         used = self._used or ()
-        self._unused = [p for p in self._trained if id(p.leaf) not in used]
+        self._unused = [p for p in self._trained if id(p.accumulate_grad) not in used]
         self._arrivals.absent = {id(p) for p in self._unused}
         if not used:  # no gradient will come
             self._take(None)
@@ -244,7 +244,7 @@ class DistributedDataParallel(Module, PrivateNames, Joinable):
     def _record_static_graph(self) -> None:
         """The first backward of a static graph is over."""
         came = self._arrivals.expected or ()
-        self._used = {id(p.leaf) for p in self._trained if id(p) in came}
+        self._used = {id(p.accumulate_grad) for p in self._trained if id(p) in came}
         self._unused = [p for p in self._trained if id(p) not in came]
         for p in [p for p in self._trained if id(p) in came]:
             self._take(p)

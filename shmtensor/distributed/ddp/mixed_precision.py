@@ -11,7 +11,7 @@ from typing import Any
 
 from ... import native
 from ...func import functional_call
-from ...func.pytree import mapped
+from ...func.pytree import tree_map
 
 __all__ = ["MixedPrecision", "lowered"]
 
@@ -56,4 +56,4 @@ def lowered(
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
     own = {name: cast(parameter) for name, parameter in parameters}
-    return functional_call(module, own, mapped(cast, inputs), mapped(cast, named))
+    return functional_call(module, own, tree_map(cast, inputs), tree_map(cast, named))

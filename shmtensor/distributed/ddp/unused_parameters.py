@@ -54,6 +54,6 @@ def used_anywhere(group: ProcessGroup, parameters: Sequence[Any], own: set[int] 
     Args:
         own: ids of the leaves that this rank used; None: none.
     """
-    flags = np.array([id(p.leaf) in (own or ()) for p in parameters], np.uint8)
+    flags = np.array([id(p.accumulate_grad) in (own or ()) for p in parameters], np.uint8)
     group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
     return {id(p) for p, flag in zip(parameters, flags, strict=True) if flag}

@@ -1,1 +1,1 @@
-"""What vmap does with each kind of op."""
+"""The batching rules of vmap."""

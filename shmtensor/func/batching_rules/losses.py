@@ -1,4 +1,4 @@
-"""Batching rules of losses: those of all examples at once, then each example's mean or sum."""
+"""Batching rules of losses: of all elements at once, then each example's mean or sum."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any
 
 from ...autograd import table
 
-__all__ = ["entropy", "pointwise_loss_gradients", "pointwise_losses"]
+__all__ = ["cross_entropy", "pointwise_loss_gradients", "pointwise_losses"]
 
 
-def entropy(call: Any) -> Any:
-    """Cross entropy, from the logarithms of the softmax."""
+def cross_entropy(call: Any) -> Any:
+    """Cross entropy, from the log softmax."""
     x, target = (call.value(v) for v in call.inputs)
-    counts = table.ne(target, call.attribute("ignore_index"))
-    safe = table._where(counts, target, 0)
-    picked = table.gather(table._log_softmax(x, 2), 2, table.unsqueeze(safe, 2))
-    total = table.sum(table._where(counts, table.neg(table.squeeze(picked, 2)), 0.0), 1)
+    mask = table.ne(target, call.attribute("ignore_index"))
+    indices = table._where(mask, target, 0)
+    log_probabilities = table.gather(table._log_softmax(x, 2), 2, table.unsqueeze(indices, 2))
+    total = table.sum(table._where(mask, table.neg(table.squeeze(log_probabilities, 2)), 0.0), 1)
     if call.attribute("reduction") == "mean":
-        total = table.div(total, table.sum(counts, 1))
+        total = table.div(total, table.sum(mask, 1))
     return total
 
 
 def pointwise_losses(call: Any) -> Any:
-    """Losses of two numbers: all of them, then each example's mean or sum."""
+    """Pointwise losses, then each example's mean or sum."""
     x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:
         return NotImplemented
     losses = call.with_attributes([x, y], reduction="none")
-    how, rest = call.attribute("reduction"), tuple(range(1, losses.ndim))
-    if how == "none" or not rest:
+    reduction, dims = call.attribute("reduction"), tuple(range(1, losses.ndim))
+    if reduction == "none" or not dims:
         return losses
-    return table.mean(losses, rest) if how == "mean" else table.sum(losses, rest)
+    return table.mean(losses, dims) if reduction == "mean" else table.sum(losses, dims)
 
 
 def pointwise_loss_gradients(call: Any) -> Any:
-    """Their gradients, with each example's own incoming one."""
+    """Gradients of pointwise losses, from each example's grad_output."""
     g, x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:
         return NotImplemented

@@ -1,5 +1,5 @@
-"""Batching rules of rows, by the column `vmap`. Each takes a `Call` and gives the op's result on
-all examples; NotImplemented means example by example.
+"""Batching rules of rows, by the column `vmap`. A rule takes a `Call` and returns the op's result
+on all examples; NotImplemented means example by example.
 """
 
 from __future__ import annotations
@@ -10,19 +10,21 @@ from typing import Any
 
 from ...autograd import table
 from ...ops import Row
-from ..batched_tensor import Batched, Level, lifted
-from .losses import entropy, pointwise_loss_gradients, pointwise_losses
+from ..batched_tensor import Batched, Level, all_examples
+from .losses import cross_entropy, pointwise_loss_gradients, pointwise_losses
 
 __all__ = ["Call", "alone", "rule_of"]
 
 
 class Call:
-    """An op that is called on examples: its row, the inputs, the attributes by name."""
+    """A call of an op on examples: its row, inputs and attributes."""
 
-    __slots__ = ("func", "level", "named", "row", "values")
+    __slots__ = ("func", "kwargs", "level", "row", "values")
 
-    def __init__(self, level: Level, row: Row, func: Any, args: Any, named: dict[str, Any]) -> None:
-        self.level, self.row, self.func, self.named = level, row, func, named
+    def __init__(
+        self, level: Level, row: Row, func: Any, args: Any, kwargs: dict[str, Any]
+    ) -> None:
+        self.level, self.row, self.func, self.kwargs = level, row, func, kwargs
         self.values = list(args)
 
     @property
@@ -37,39 +39,43 @@ class Call:
         return [a.name for a in self.row.attributes if not a.keyword_only]
 
     def attribute(self, name: str) -> Any:
-        at = self.names().index(name)
-        return self.attributes[at] if at < len(self.attributes) else self.row.attributes[at].default
+        index = self.names().index(name)
+        return (
+            self.attributes[index]
+            if index < len(self.attributes)
+            else self.row.attributes[index].default
+        )
 
     def holds(self, x: Any) -> bool:
         """Whether x is a batch of this vmap."""
         return isinstance(x, Batched) and x.level is self.level
 
     def value(self, x: Any) -> Any:
-        """All examples of x, which may be the same for all."""
-        return lifted(x, self.level) if hasattr(x, "requires_grad") else x
+        """All examples of x; a shared value is expanded."""
+        return all_examples(x, self.level) if hasattr(x, "requires_grad") else x
 
-    def with_attributes(self, inputs: list[Any], **changed: Any) -> Any:
-        """The op on those inputs, with some attributes changed."""
-        given = [changed.get(n, v) for n, v in zip(self.names(), self.attributes)]
-        named = {k: changed.get(k, v) for k, v in self.named.items()}
-        return self.func(*inputs, *given, **named)
-
-
-Kind = Callable[[Call], Any]
+    def with_attributes(self, inputs: list[Any], **changes: Any) -> Any:
+        """Calls the op on the inputs, with some attributes changed."""
+        attributes = [changes.get(n, v) for n, v in zip(self.names(), self.attributes)]
+        kwargs = {k: changes.get(k, v) for k, v in self.kwargs.items()}
+        return self.func(*inputs, *attributes, **kwargs)
 
 
-def further(d: int) -> int:
-    """A dimension of an example, in the batch."""
+BatchingRule = Callable[[Call], Any]
+
+
+def shift_dim(d: int) -> int:
+    """The dimension of a batch for a dimension of an example."""
     return d + 1 if d >= 0 else d
 
 
 def alone(call: Call) -> Any:
-    """Works on each element, or on the last dimensions: with all inputs as batches."""
-    return call.func(*(call.value(x) for x in call.inputs), *call.attributes, **call.named)
+    """Elementwise ops, or ops on the last dimensions: all inputs become batches."""
+    return call.func(*(call.value(x) for x in call.inputs), *call.attributes, **call.kwargs)
 
 
 def along(call: Call) -> Any:
-    """Works along dim; None is all dimensions of the example."""
+    """Ops along dim; None means all dimensions of the example."""
     x = call.inputs[0]
     dim = call.attribute("dim")
     if not x.ndim:
@@ -80,42 +86,42 @@ def along(call: Call) -> Any:
                 return NotImplemented
             flat = table.reshape(call.value(x), (call.level.size, -1))
             return call.with_attributes([flat], dim=1)
-        new: Any = tuple(range(1, x.ndim + 1))
+        dims: Any = tuple(range(1, x.ndim + 1))
     elif isinstance(dim, int):
         if not -x.ndim <= dim < x.ndim:
             return NotImplemented  # which raises
-        new = further(dim)
+        dims = shift_dim(dim)
     else:
-        new = tuple(further(d) for d in dim)
-    return call.with_attributes([call.value(v) for v in call.inputs], dim=new)
+        dims = tuple(shift_dim(d) for d in dim)
+    return call.with_attributes([call.value(v) for v in call.inputs], dim=dims)
 
 
 def shaped_along(call: Call) -> Any:
-    """As `along`, with the shape of one example's result as an attribute."""
+    """As `along`, with the result's shape as an attribute."""
     dim = call.attribute("dim")
     if not call.attribute("shape"):
         return NotImplemented
     return call.with_attributes(
         [call.value(v) for v in call.inputs],
         shape=(call.level.size, *call.attribute("shape")),
-        dim=further(dim),
+        dim=shift_dim(dim),
     )
 
 
 def first_along(call: Call) -> Any:
-    """As `along`, for an index that is the same for all examples."""
+    """As `along`, with an index that all examples share."""
     if any(call.holds(v) for v in call.inputs[1:]) or not call.inputs[0].ndim:
         return NotImplemented
     inputs = [call.value(call.inputs[0]), *call.inputs[1:]]
-    return call.with_attributes(inputs, dim=further(call.attribute("dim")))
+    return call.with_attributes(inputs, dim=shift_dim(call.attribute("dim")))
 
 
-def shaped(name: str) -> Kind:
-    """The result's shape is an attribute."""
+def shaped(name: str) -> BatchingRule:
+    """Ops with the result's shape as an attribute."""
 
     def rule(call: Call) -> Any:
-        given = call.attribute(name)
-        sizes = (given,) if isinstance(given, int) else tuple(given)
+        size = call.attribute(name)
+        sizes = (size,) if isinstance(size, int) else tuple(size)
         return call.with_attributes(
             [call.value(call.inputs[0])], **{name: (call.level.size, *sizes)}
         )
@@ -123,18 +129,18 @@ def shaped(name: str) -> Kind:
     return rule
 
 
-def widened(call: Call) -> Any:
-    """expand, broadcast_to: new dimensions come after the batch."""
+def expand(call: Call) -> Any:
+    """expand, broadcast_to: new dimensions come after the batch dimension."""
     x = call.value(call.inputs[0])
-    given = call.attribute("size")
-    sizes = (given,) if isinstance(given, int) else tuple(given)
+    size = call.attribute("size")
+    sizes = (size,) if isinstance(size, int) else tuple(size)
     missing = len(sizes) - (x.ndim - 1)
     if missing > 0:
         x = x[(slice(None), *(None,) * missing)]
     return call.with_attributes([x], size=(call.level.size, *sizes))
 
 
-def repeated(call: Call) -> Any:
+def repeat(call: Call) -> Any:
     x = call.value(call.inputs[0])
     times = tuple(call.attribute("repeats"))
     missing = len(times) - (x.ndim - 1)
@@ -143,7 +149,7 @@ def repeated(call: Call) -> Any:
     return call.with_attributes([x], repeats=(1, *times))
 
 
-def permuted(call: Call) -> Any:
+def permute(call: Call) -> Any:
     n = call.inputs[0].ndim
     dims = call.attribute("dims")
     if isinstance(dims, int):
@@ -153,24 +159,24 @@ def permuted(call: Call) -> Any:
     )
 
 
-def moved(*names: str) -> Kind:
-    """The attributes of those names are dimensions, or several."""
+def dim_attributes(*names: str) -> BatchingRule:
+    """Ops whose named attributes are one or several dimensions."""
 
     def rule(call: Call) -> Any:
         if not call.inputs[0].ndim:
             return NotImplemented
-        changed = {}
+        dims = {}
         for name in names:
             d = call.attribute(name)
             if d is None or (not isinstance(d, int) and not len(d)):
                 return NotImplemented
-            changed[name] = further(d) if isinstance(d, int) else tuple(further(i) for i in d)
-        return call.with_attributes([call.value(call.inputs[0])], **changed)
+            dims[name] = shift_dim(d) if isinstance(d, int) else tuple(shift_dim(i) for i in d)
+        return call.with_attributes([call.value(call.inputs[0])], **dims)
 
     return rule
 
 
-def squeezed(call: Call) -> Any:
+def squeeze(call: Call) -> Any:
     x = call.inputs[0]
     dim = call.attribute("dim") if call.attributes else None
     if dim is None:
@@ -178,28 +184,28 @@ def squeezed(call: Call) -> Any:
     elif not x.ndim:
         return NotImplemented
     else:
-        given = (dim,) if isinstance(dim, int) else tuple(dim)
-        dims = tuple(further(d) for d in given)
+        dim_tuple = (dim,) if isinstance(dim, int) else tuple(dim)
+        dims = tuple(shift_dim(d) for d in dim_tuple)
     return table.squeeze(call.value(x), dims)
 
 
-def unsqueezed(call: Call) -> Any:
+def unsqueeze(call: Call) -> Any:
     x = call.inputs[0]
     return table.unsqueeze(call.value(x), call.attribute("dim") % (x.ndim + 1) + 1)
 
 
-def diagonal_put(call: Call) -> Any:
-    """The shape and two dimensions."""
+def diagonal_backward(call: Call) -> Any:
+    """Ops with the attributes shape, dim1 and dim2."""
     return call.with_attributes(
         [call.value(call.inputs[0])],
         shape=(call.level.size, *call.attribute("shape")),
-        dim1=further(call.attribute("dim1")),
-        dim2=further(call.attribute("dim2")),
+        dim1=shift_dim(call.attribute("dim1")),
+        dim2=shift_dim(call.attribute("dim2")),
     )
 
 
-def item(call: Call) -> Any:
-    """x[index] by numbers and slices, or by one array that is not behind others."""
+def getitem(call: Call) -> Any:
+    """x[index] by numbers and slices, or by slices and one array."""
     index = call.attribute("index")
     parts = index if isinstance(index, tuple) else (index,)
     arrays = [p for p in parts if hasattr(p, "dtype") or isinstance(p, (list, bool))]
@@ -211,43 +217,43 @@ def item(call: Call) -> Any:
     return x.value[(slice(None), *parts)]
 
 
-def joined(call: Call) -> Any:
+def cat_stack(call: Call) -> Any:
     """cat and stack."""
     xs = [call.value(x) for x in call.inputs[0]]
     dim = call.attribute("dim")
-    return call.with_attributes([xs], dim=further(dim))
+    return call.with_attributes([xs], dim=shift_dim(dim))
 
 
-def product(call: Call) -> Any:
-    """matmul: the batch is one of its leading dimensions."""
+def matmul(call: Call) -> Any:
+    """matmul: the batch is a leading dimension."""
     x, y = call.inputs
     if not x.ndim or not y.ndim:
         return NotImplemented
     if call.holds(x) and not call.holds(y) and x.ndim == 1 and y.ndim == 2:
         return table.matmul(x.value, y)
-    row, column = x.ndim == 1, y.ndim == 1
-    lead = max(x.ndim, y.ndim, 2) - 2
+    x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
+    n_leading = max(x.ndim, y.ndim, 2) - 2
 
-    def operand(v: Any, vector: bool, at: int) -> Any:
+    def operand(v: Any, is_vector: bool, dim: int) -> Any:
         if not call.holds(v):
-            return table.unsqueeze(v, at) if vector else v
-        value = table.unsqueeze(v.value, at) if vector else v.value
-        missing = lead + 3 - value.ndim
+            return table.unsqueeze(v, dim) if is_vector else v
+        value = table.unsqueeze(v.value, dim) if is_vector else v.value
+        missing = n_leading + 3 - value.ndim
         return value[(slice(None), *(None,) * missing)] if missing else value
 
-    out = table.matmul(operand(x, row, -2), operand(y, column, -1))
-    out = table.squeeze(out, -2) if row else out
-    return table.squeeze(out, -1) if column else out
+    out = table.matmul(operand(x, x_is_vector, -2), operand(y, y_is_vector, -1))
+    out = table.squeeze(out, -2) if x_is_vector else out
+    return table.squeeze(out, -1) if y_is_vector else out
 
 
-def apart(call: Call) -> Any:
-    """distances: of pairs of rows, for each example."""
+def cdist(call: Call) -> Any:
+    """cdist: distances of pairs of rows, for each example."""
     x, y = call.inputs
     return table.cdist(call.value(x), call.value(y), call.attribute("p"))
 
 
-def layer(call: Call) -> Any:
-    """linear: the same weights for all, or as a product."""
+def linear(call: Call) -> Any:
+    """linear: with shared weights, else as a matmul."""
     x, weight, bias = call.inputs
     if not call.holds(weight) and not call.holds(bias):
         return call.func(call.value(x), weight, bias)
@@ -256,85 +262,85 @@ def layer(call: Call) -> Any:
     return call.value(out)
 
 
-def systems(call: Call) -> Any:
-    """solved: both with the batch in front of their leading dimensions."""
+def solve(call: Call) -> Any:
+    """solve: the batch comes before the leading dimensions."""
     x, y = call.inputs
-    lead = max(x.ndim, y.ndim) - 2
+    n_leading = max(x.ndim, y.ndim) - 2
 
     def operand(v: Any) -> Any:
         value = call.value(v)
-        missing = lead + 3 - value.ndim
+        missing = n_leading + 3 - value.ndim
         return value[(slice(None), *(None,) * missing)] if missing else value
 
     return table._solve(operand(x), operand(y))
 
 
-def folded(call: Call) -> Any:
-    """Images: the batch is part of theirs; the weights are the same for all."""
-    x, *others = call.inputs
-    if any(call.holds(v) for v in others):
+def images(call: Call) -> Any:
+    """Ops on images with shared weights: the batch is merged into the images' own."""
+    x, *parameters = call.inputs
+    if any(call.holds(v) for v in parameters):
         return NotImplemented
     value = x.value
     n = value.shape[1]
-    made = call.func(
-        table.reshape(value, (-1, *value.shape[2:])), *others, *call.attributes, **call.named
+    result = call.func(
+        table.reshape(value, (-1, *value.shape[2:])), *parameters, *call.attributes, **call.kwargs
     )
 
-    def back(v: Any) -> Any:
+    def unflatten(v: Any) -> Any:
         return table.reshape(v, (call.level.size, n, *v.shape[1:]))
 
-    if isinstance(made, tuple):
-        return type(made)(*(back(v) for v in made))
-    return back(made)
+    if isinstance(result, tuple):
+        return type(result)(*(unflatten(v) for v in result))
+    return unflatten(result)
 
 
-def normalised(call: Call) -> Any:
-    """Norms over the last dimensions; the weights are the same for all."""
-    x, *others = call.inputs
-    if any(call.holds(v) for v in others) or call.attribute("groups"):
+def layer_norm(call: Call) -> Any:
+    """Norms over the last dimensions, with shared weights."""
+    x, *parameters = call.inputs
+    if any(call.holds(v) for v in parameters) or call.attribute("groups"):
         return NotImplemented
-    return call.func(x.value, *others, *call.attributes, **call.named)
+    return call.func(x.value, *parameters, *call.attributes, **call.kwargs)
 
 
-def looked_up(call: Call) -> Any:
-    """embedded: one table for all."""
+def embedding(call: Call) -> Any:
+    """embedding, with a shared table."""
     weight, index = call.inputs
     if call.holds(weight):
         return NotImplemented
-    return call.func(weight, call.value(index), *call.attributes, **call.named)
+    return call.func(weight, call.value(index), *call.attributes, **call.kwargs)
 
 
-def flattened(call: Call) -> Any:
+def flatten(call: Call) -> Any:
     x = call.inputs[0]
     if not x.ndim:
         return NotImplemented
-    start, end = (further(call.attribute(name)) for name in ("start_dim", "end_dim"))
+    start, end = (shift_dim(call.attribute(name)) for name in ("start_dim", "end_dim"))
     return call.with_attributes([call.value(x)], start_dim=start, end_dim=end)
 
 
-def dotted(call: Call) -> Any:
-    """dot, vdot: rows of a batch."""
+def dot(call: Call) -> Any:
+    """dot, vdot: of the rows of a batch."""
     x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:
         return NotImplemented  # which raises
     return table.sum(table.mul(x, y), 1)
 
 
-# The rules by the words of the column `vmap`; what follows the word is the rule's own arguments.
+# The rules by the first word of the column `vmap`; the words after it are the rule's arguments.
 RULES: dict[str, Any] = {
     rule.__name__: rule
     for rule in (
-        alone, along, shaped_along, first_along, shaped, widened, repeated, permuted, moved,
-        squeezed, unsqueezed, diagonal_put, item, joined, product, layer, apart, systems, folded,
-        normalised, looked_up, flattened, dotted, entropy,
+        alone, along, shaped_along, first_along, shaped, expand, repeat, permute, dim_attributes,
+        squeeze, unsqueeze, diagonal_backward, getitem, cat_stack, matmul, linear, cdist, solve,
+        images, layer_norm, embedding, flatten, dot, cross_entropy,
         pointwise_losses, pointwise_loss_gradients,
     )
 }  # fmt: skip
 
 
 @functools.cache
-def rule_of(column: str) -> Kind:
-    """The batching rule that a row's column names."""
+def rule_of(column: str) -> BatchingRule:
+    """The batching rule of a row's column `vmap`."""
     word, *names = column.split()
-    rule: Kind = RULES[word](*names) if names else RULES[word]
+    rule: BatchingRule = RULES[word](*names) if names else RULES[word]
     return rule

@@ -53,8 +53,8 @@ PyObject* edge_new(PyTypeObject* type, PyObject*, PyObject*) {
 
 void edge_clear(Edge* edge) {
   Py_CLEAR(edge->dtype);
-  if (edge->sizes != edge->few) free(edge->sizes);
-  edge->sizes = edge->few;
+  if (edge->sizes != edge->inline_sizes) free(edge->sizes);
+  edge->sizes = edge->inline_sizes;
   edge->ndim = 0;
 }
 
@@ -122,31 +122,31 @@ PyType_Spec edge_spec = {"shmtensor.native.Edge", sizeof(Edge), 0,
 
 void drop_checks(Node* node) {
   Check* checks = node->checks;
-  int n = node->checked;
-  node->checked = 0;
-  node->checks = node->two;
+  int n = node->n_checks;
+  node->n_checks = 0;
+  node->checks = node->inline_checks;
   Check copy[2];
-  bool inside = checks == node->two;
-  if (inside) {
+  bool is_inline = checks == node->inline_checks;
+  if (is_inline) {
     memcpy(copy, checks, sizeof copy);
     checks = copy;
   }
   for (int i = 0; i < n; ++i) Py_DECREF(checks[i].version);
-  if (!inside) free(checks);
+  if (!is_inline) free(checks);
 }
 
 PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *row, *edges, *saved, *array = Py_None;
   if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array))
     return nullptr;
-  if (type != node_type) return raise("TypeError", "Node: made of the class itself; users see its subclasses");
+  if (type != node_type) return raise("TypeError", "Node: cannot be called on a subclass");
   Py_ssize_t n = PyTuple_GET_SIZE(saved);
   PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
   PyObject* node = make_node(row, edges, items, n, nullptr, nullptr, 0);
   if (node && PyArray_Check(array) &&
       !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(array)))
     Py_CLEAR(node);
-  if (node && !observed(node)) Py_CLEAR(node);
+  if (node && !notify_observer(node)) Py_CLEAR(node);
   return node;
 }
 
@@ -179,13 +179,13 @@ PyObject* node_saved(PyObject* self, void*) {
       return nullptr;
     }
     raise("RuntimeError",
-          "backward: Trying to backward through the graph a second time: what %s had saved is freed. Give "
+          "backward: Trying to backward through the graph a second time: the saved values of %s are freed. Give "
           "retain_graph=True to the first backward() or grad() if the graph is needed again",
           text);
     Py_DECREF(name);
     return nullptr;
   }
-  for (int i = 0; i < node->checked; ++i) {
+  for (int i = 0; i < node->n_checks; ++i) {
     Check& check = node->checks[i];
     if (check.version->count == check.count) continue;
     PyObject* name = PyObject_GetAttrString(node->row, "name");
@@ -200,30 +200,30 @@ PyObject* node_saved(PyObject* self, void*) {
     Py_XDECREF(name);
     return nullptr;
   }
-  if (node->packed && unpacker) return PyObject_CallOneArg(unpacker, node->saved);
+  if (node->has_packed && unpacker) return PyObject_CallOneArg(unpacker, node->saved);
   return Py_NewRef(node->saved);
 }
 
-// pack(function): `function(saved)` gives what is kept instead. The counts of writes are no longer compared, because
-// what is kept is the hook's own, unless an array is left; but a value that is stale already stays, so that reading it is refused.
+// pack(function): saves `function(saved)` instead. If no array remains in it, the counts of writes are no longer
+// compared, because the values belong to the hook. Values that are stale already stay, so that reading them is refused.
 PyObject* node_pack(PyObject* self, PyObject* function) {
   Node* node = reinterpret_cast<Node*>(self);
   if (!node->saved) Py_RETURN_NONE;
-  for (int i = 0; i < node->checked; ++i)
+  for (int i = 0; i < node->n_checks; ++i)
     if (node->checks[i].version->count != node->checks[i].count) Py_RETURN_NONE;
-  PyObject* made = PyObject_CallOneArg(function, node->saved);
-  if (!made) return nullptr;
-  if (!PyTuple_CheckExact(made) || PyTuple_GET_SIZE(made) != PyTuple_GET_SIZE(node->saved)) {
-    Py_DECREF(made);
+  PyObject* result = PyObject_CallOneArg(function, node->saved);
+  if (!result) return nullptr;
+  if (!PyTuple_CheckExact(result) || PyTuple_GET_SIZE(result) != PyTuple_GET_SIZE(node->saved)) {
+    Py_DECREF(result);
     return raise("TypeError", "Node.pack: a tuple of the same length is needed");
   }
-  if (made != node->saved) {
-    bool some_left = false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(made); ++i) some_left |= PyArray_Check(PyTuple_GET_ITEM(made, i));
-    node->packed = true;
-    if (!some_left) drop_checks(node);
+  if (result != node->saved) {
+    bool has_array = false;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i) has_array |= PyArray_Check(PyTuple_GET_ITEM(result, i));
+    node->has_packed = true;
+    if (!has_array) drop_checks(node);
   }
-  Py_SETREF(node->saved, made);
+  Py_SETREF(node->saved, result);
   Py_RETURN_NONE;
 }
 
@@ -240,19 +240,19 @@ PyMemberDef node_members[] = {
     {"row", T_OBJECT_EX, offsetof(Node, row), READONLY, "what was computed"},
     {"edges", T_OBJECT_EX, offsetof(Node, edges), 0, "where the inputs' gradients go"},
     {"hooks", T_OBJECT_EX, offsetof(Node, hooks), 0, "hooks, or None"},
-    {"kept", T_OBJECT, offsetof(Node, saved), READONLY, "what is saved, as it lies there; None: it was released"},
+    {"raw_saved", T_OBJECT, offsetof(Node, saved), READONLY, "the saved values without a check; None: released"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Node, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyGetSetDef node_getset[] = {
-    {"saved", node_saved, nullptr, "what the pullbacks need, checked", nullptr},
+    {"saved", node_saved, nullptr, "what the pullbacks need, n_checks", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyMethodDef node_methods[] = {
-    {"pack", node_pack, METH_O, "pack(function): keeps what it makes of the saved values."},
-    {"release", node_release, METH_NOARGS, "Frees the saved arrays; a second backward is refused then."},
+    {"pack", node_pack, METH_O, "pack(function): replaces the saved values by function(saved)."},
+    {"release", node_release, METH_NOARGS, "Frees the saved arrays; a second backward is then an error."},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -347,13 +347,13 @@ int add_graph_types(PyObject* module) {
 bool describe(Edge* edge, PyArrayObject* array) {
   int ndim = PyArray_NDIM(array);
   if (ndim > 5 && ndim > edge->ndim) {
-    npy_intp* more = static_cast<npy_intp*>(malloc(sizeof(npy_intp) * static_cast<size_t>(ndim)));
-    if (!more) {
+    npy_intp* sizes = static_cast<npy_intp*>(malloc(sizeof(npy_intp) * static_cast<size_t>(ndim)));
+    if (!sizes) {
       PyErr_NoMemory();
       return false;
     }
-    if (edge->sizes != edge->few) free(edge->sizes);
-    edge->sizes = more;
+    if (edge->sizes != edge->inline_sizes) free(edge->sizes);
+    edge->sizes = sizes;
   }
   for (int i = 0; i < ndim; ++i) edge->sizes[i] = PyArray_DIM(array, i);
   edge->ndim = ndim;

@@ -1,4 +1,4 @@
-// The Python face of dispatch/.
+// The Python functions of dispatch/.
 #include "dispatch/numpy_array.h"
 #include "kernels/shape/memory_format.h"
 #include "dispatch/autograd_node.h"
@@ -16,28 +16,32 @@ PyMethodDef functions[] = {
      "write(tensor, kernel, *arguments): runs a kernel that writes the tensor's memory, and counts the write."},
     {"wrap", wrap, METH_O, "wrap(array): a Tensor over it, without history."},
     {"view_of", method(view_of), METH_FASTCALL, "view_of(array, parent, row, attributes): a view without history."},
-    {"mark", method(mark), METH_FASTCALL, "mark(tensor, parent, row, attributes): a view, if its memory lies there."},
+    {"mark", method(mark), METH_FASTCALL,
+     "mark(tensor, parent, row, attributes): makes it a view of parent, if it shares parent's memory."},
     {"rewrite", method(static_cast<PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t)>(rewrite)), METH_FASTCALL,
      "rewrite(tensor, row, edges, *saved): gives a tensor written in place its new node."},
     {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},
     {"plain_class", plain_class, METH_NOARGS, "plain_class(): the class of all Tensors made here."},
     {"set_observer", set_observer, METH_O, "set_observer(f or None): f(node) is called with each new node."},
-    {"set_unpacker", set_unpacker, METH_O, "set_unpacker(f): what f makes of a packed node's saved values is read."},
-    {"set_inferring", set_inferring, METH_O, "set_inferring(ContextVar): the mode; gives inference tensors' version."},
+    {"set_unpacker", set_unpacker, METH_O, "set_unpacker(f): f(saved) unpacks the saved values that a hook packed."},
+    {"set_inferring", set_inferring, METH_O,
+     "set_inferring(ContextVar): sets the mode's variable; returns the version of inference tensors."},
     {"inference", inference, METH_O, "inference(step): counts open inference_mode blocks."},
     {"set_tensor_class", set_tensor_class, METH_O, "Registers the class of all Tensors made here."},
     {"item", method(item), METH_FASTCALL, "item(x, index): x[index], never a NumPy scalar."},
-    {"expand", method(expand), METH_FASTCALL, "expand(x, shape): a stretched, read-only view."},
-    {"sum_to_size", method(sum_to_size), METH_FASTCALL, "sum_to_size(gradient, edge): the gradient if it belongs there, else None."},
+    {"expand", method(expand), METH_FASTCALL, "expand(x, shape): a read-only view."},
+    {"sum_to_size", method(sum_to_size), METH_FASTCALL,
+     "sum_to_size(gradient, edge): the gradient if it has the edge's dtype and shape, else None."},
     {"is_only_owner", is_only_owner, METH_O,
      "is_only_owner(tensor): does nothing else in this process refer to its memory?"},
     {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
-     "suggests_channels_last(x): does PyTorch take an image or a volume for channels last?"},
-    {"in_layout_of", method(in_layout_of), METH_FASTCALL, "in_layout_of(array, like): the array or a copy, as a tensor made like the other lies."},
+     "suggests_channels_last(x): does PyTorch treat an image or a volume as channels last?"},
+    {"in_layout_of", method(in_layout_of), METH_FASTCALL,
+     "in_layout_of(array, like): the array, or a copy with the strides of empty_like(like)."},
     {"basic", method(basic), METH_FASTCALL,
      "basic(index, ...): the index, if it is a tuple of numbers, slices, None and `...` alone, or None."},
     {"as_strided", method(as_strided), METH_FASTCALL,
-     "as_strided(x, shape, strides, offset): a view of x's memory, in bytes; the caller knows that it lies within."},
+     "as_strided(x, shape, strides, offset): a view of x's memory, in bytes; the caller checks the bounds."},
     {"assign", method(assign), METH_FASTCALL, "assign(x, index, values): x[index] = values."},
     {"reshape_view", method(reshape_view), METH_FASTCALL, "reshape_view(x, shape): a view in another shape, or None."},
     {"flatten", method(flatten), METH_FASTCALL, "flatten(x, start_dim, end_dim): a view, or None."},
@@ -47,25 +51,26 @@ PyMethodDef functions[] = {
     {"unbind", method(unbind), METH_FASTCALL, "unbind(x, dim): a list of views, or None."},
     {"flip_view", method(flip_view), METH_FASTCALL, "flip_view(x, dims): a view, or None."},
     {"empty", method(empty), METH_FASTCALL,
-     "empty(sizes, dtype, kind): a Tensor of whatever (0), zeros (1) or ones (2), or None."},
+     "empty(sizes, dtype, kind): an uninitialized Tensor (0), zeros (1) or ones (2), or None."},
     {"arange", method(arange), METH_FASTCALL,
      "arange(start, end, step, dtype): a Tensor of start + i * step, or None."},
     {"set_modes", method(set_modes), METH_FASTCALL, "set_modes(bits, on): modes that are on in some thread."},
     {"leave_out_modes", leave_out_modes, METH_O,
-     "leave_out_modes(bits): the modes that this thread ignores from now on; gives the former ones."},
+     "leave_out_modes(bits): the modes that this thread ignores from now on; returns the former ones."},
     {"set_mode_functions", method(set_mode_functions), METH_FASTCALL,
      "set_mode_functions(autocast, observed): each (called, args, keywords), for calls that a mode concerns."},
     {"turn_overrides_off", turn_overrides_off, METH_O,
-     "turn_overrides_off(step): this thread takes tensors of subclasses for plain ones while the sum is above 0."},
-    {"add_plain_class", add_plain_class, METH_O, "add_plain_class(type): its tensors are taken for plain ones."},
+     "turn_overrides_off(step): this thread treats tensors of subclasses as plain while the sum is above 0."},
+    {"add_plain_class", add_plain_class, METH_O, "add_plain_class(type): its tensors are treated as plain."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 int add_call(PyObject* module) {
-  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0 || add_composite(module) < 0) return -1;
-  if (add_graph_types(module) < 0 || add_either(module) < 0 || add_size(module) < 0) return -1;
+  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0) return -1;
+  if (add_composite(module) < 0 || add_graph_types(module) < 0) return -1;
+  if (add_kernel_or_fallback(module) < 0 || add_size(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

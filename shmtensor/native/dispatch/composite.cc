@@ -1,5 +1,5 @@
-// Composite: a public function that is plain Python over other ops, `compute(ops, ...)`. The table is put in front of
-// the arguments where they lie, so that there is no frame between the caller and `compute`.
+// Composite: a public function that is plain Python over other ops, `compute(ops, ...)`. The call writes the table in
+// front of the caller's arguments, so there is no frame between the caller and `compute`.
 #include "dispatch/op_function.h"
 
 #include <structmember.h>
@@ -10,12 +10,12 @@ namespace shmtensor {
 
 namespace {
 
-// Python's side, set once by autograd/dispatch/op_function.py: function(composite, args, keywords[, error]).
+// Python functions, set once by autograd/dispatch/op_function.py: function(composite, args, keywords[, error]).
 struct {
   PyObject* signature;  // signature(composite) -> inspect.Signature
-  PyObject* foreign;    // what an operand that is no tensor makes of the call; NotImplemented: it goes on
+  PyObject* overloaded;  // the call by an operand with __torch_function__ that is not a tensor, or NotImplemented
   PyObject* out;        // a call with `out=`
-  PyObject* failed;     // raises what the caller should see
+  PyObject* explain;    // raises the error that the caller sees
 } hooks;
 
 struct Composite {
@@ -38,12 +38,12 @@ Composite* as_composite(PyObject* self) { return reinterpret_cast<Composite*>(se
 
 PyObject* call_python(PyObject* function, Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names,
                       PyObject* error = nullptr) {
-  PyObject *packed, *keywords;
-  if (!pack_arguments(args, n, names, &packed, &keywords)) return nullptr;
-  Ref positional(packed), named(keywords ? keywords : PyDict_New());
-  if (!named) return nullptr;
-  PyObject* given[4] = {as_object(self), packed, named.get(), error};
-  return PyObject_Vectorcall(function, given, error ? 4 : 3, nullptr);
+  PyObject *positional, *keywords;
+  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
+  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
+  if (!kwargs) return nullptr;
+  PyObject* arguments[4] = {as_object(self), positional, kwargs.get(), error};
+  return PyObject_Vectorcall(function, arguments, error ? 4 : 3, nullptr);
 }
 
 bool all_plain(PyObject* first) {
@@ -63,40 +63,40 @@ bool has_out(PyObject* names) {
 
 PyObject* compute(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names, bool offset) {
   const Py_ssize_t count = n + (names ? PyTuple_GET_SIZE(names) : 0);
-  if (offset) {  // args[-1] is ours to overwrite
-    PyObject** from = const_cast<PyObject**>(args) - 1;
-    PyObject* kept = *from;
-    *from = self->ops;
-    PyObject* result = PyObject_Vectorcall(self->compute, from, static_cast<size_t>(n + 1), names);
-    *from = kept;
+  if (offset) {  // the protocol lets us overwrite args[-1]
+    PyObject** first = const_cast<PyObject**>(args) - 1;
+    PyObject* former = *first;
+    *first = self->ops;
+    PyObject* result = PyObject_Vectorcall(self->compute, first, static_cast<size_t>(n + 1), names);
+    *first = former;
     return result;
   }
-  Values given;
-  given.push(self->ops);
-  for (Py_ssize_t i = 0; i < count; ++i) given.push(args[i]);
-  return PyObject_Vectorcall(self->compute, given.data(), static_cast<size_t>(n + 1), names);
+  Values arguments;
+  arguments.push(self->ops);
+  for (Py_ssize_t i = 0; i < count; ++i) arguments.push(args[i]);
+  return PyObject_Vectorcall(self->compute, arguments.data(), static_cast<size_t>(n + 1), names);
 }
 
-// An error that may be about the arguments: Python looks at them again.
+// An error that the arguments may have caused: Python checks them.
 PyObject* explain(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
-  const bool unbound = PyErr_GivenExceptionMatches(type, PyExc_TypeError) && !trace;  // `compute` was not entered
-  if (!unbound && !PyErr_GivenExceptionMatches(type, PyExc_AttributeError)) {
+  const bool was_entered = !(PyErr_GivenExceptionMatches(type, PyExc_TypeError) && !trace);
+  if (was_entered && !PyErr_GivenExceptionMatches(type, PyExc_AttributeError)) {
     PyErr_Restore(type, error, trace);
     return nullptr;
   }
   PyErr_NormalizeException(&type, &error, &trace);
   if (trace) PyException_SetTraceback(error, trace);
   Ref owned_type(type), owned_error(error), owned_trace(trace);
-  return call_python(hooks.failed, self, args, n, names, error);
+  return call_python(hooks.explain, self, args, n, names, error);
 }
 
 PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names, bool offset) {
   if (self->takes_first && (n ? !all_plain(args[0]) : names != nullptr)) {
-    PyObject* answer = call_python(hooks.foreign, self, args, n, names);
-    if (answer != Py_NotImplemented) return answer;
-    Py_DECREF(answer);
+    PyObject* result = call_python(hooks.overloaded, self, args, n, names);
+    if (result != Py_NotImplemented) return result;
+    Py_DECREF(result);
   }
   if (self->takes_out && has_out(names)) return call_python(hooks.out, self, args, n, names);
   PyObject* result = compute(self, args, n, names, offset);
@@ -106,7 +106,7 @@ PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* na
 PyObject* composite_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Composite* composite = as_composite(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(composite->function.modes)) return call_in_mode(found, self, args, n, names);
+  if (const uint32_t active = modes_of(composite->function.modes)) return call_in_mode(active, self, args, n, names);
   return run(composite, args, n, names, flags & PY_VECTORCALL_ARGUMENTS_OFFSET);
 }
 
@@ -146,7 +146,7 @@ PyGetSetDef composite_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMethodDef composite_methods[] = {
-    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
+    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, without modes."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef composite_members[] = {
@@ -166,9 +166,9 @@ PyType_Slot composite_slots[] = {
 };
 PyType_Spec composite_spec = {"shmtensor.native.Composite", sizeof(Composite), 0, kFunctionFlags, composite_slots};
 
-PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* named) {
-  static const char* const names[] = {"signature", "foreign", "out", "failed"};
-  return set_hooks(&hooks, names, args, named);
+PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {"signature", "overloaded", "out", "explain"};
+  return set_hooks(&hooks, names, args, kwargs);
 }
 
 PyMethodDef functions[] = {

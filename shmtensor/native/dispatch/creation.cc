@@ -1,4 +1,4 @@
-// New tensors of usual sizes and dtypes, made in one call.
+// New tensors of common sizes and dtypes, in one call.
 #include <cmath>
 #include <cstring>
 
@@ -12,12 +12,12 @@
 namespace shmtensor {
 namespace {
 
-// Sizes given one by one, or as one tuple or list; -1 where they are not all exact ints from 0 up.
+// Sizes as separate arguments, or as one tuple or list; -1 unless all are exact ints from 0 up.
 int read_sizes(PyObject* sizes, npy_intp* dims) {
   if (!is_sizes(sizes)) return -1;
   if (PyTuple_GET_SIZE(sizes) == 1) {
-    PyObject* lone = PyTuple_GET_ITEM(sizes, 0);
-    if (is_sizes(lone) || PyList_CheckExact(lone)) sizes = lone;
+    PyObject* single = PyTuple_GET_ITEM(sizes, 0);
+    if (is_sizes(single) || PyList_CheckExact(single)) sizes = single;
   }
   const Py_ssize_t nd = PySequence_Fast_GET_SIZE(sizes);
   if (nd > NPY_MAXDIMS) return -1;
@@ -45,9 +45,9 @@ PyObject* as_tensor(PyObject* array) {
 
 constexpr npy_intp kLarge = 1 << 22;
 constexpr int64_t kSlice = 65536;  // bytes
-constexpr npy_intp kSmall = 1 << 14;  // numbers counted here; more of them by all threads
+constexpr npy_intp kSmall = 1 << 14;  // elements that one thread fills; NumPy and all threads fill more
 
-// The same eight bytes everywhere.
+// Repeats the same eight bytes.
 void fill(PyArrayObject* out, uint64_t word) {
   char* to = PyArray_BYTES(out);
   const auto run = moves().fill;
@@ -65,7 +65,7 @@ uint64_t ones(int type) {
 
 }  // namespace
 
-// kind: 0 as the memory is, 1 zeros, 2 ones.
+// kind: 0 uninitialized, 1 zeros, 2 ones.
 PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS];
   if (n != 3 || !PyArray_DescrCheck(args[1])) Py_RETURN_NONE;
@@ -83,7 +83,7 @@ PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Gate open;
     if (!open) return nullptr;
     Py_INCREF(dtype);
-    // Very large ones may be fresh pages, which are zero already: the heap knows.
+    // The heap knows whether a very large block is fresh pages, which are zero already.
     const bool calloc = kind == 1 && size > kLarge;
     out = Ref(calloc ? PyArray_Zeros(nd, dims, dtype, 0)
                      : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0,
@@ -94,24 +94,24 @@ PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return as_tensor(out.release());
 }
 
-// start + i * step, from start to end: ints give int64, others the float dtype that is given.
+// start + i * step, from start to end: int64 if all are ints, else dtype.
 PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
   if (n != 4 || !PyArray_DescrCheck(args[3])) Py_RETURN_NONE;
-  bool whole = true;
+  bool all_ints = true;
   double value[3];
   for (int i = 0; i < 3; ++i) {
-    PyObject* given = i == 1 && args[1] == Py_None ? args[0] : args[i];
-    if (!PyFloat_CheckExact(given) && !PyLong_CheckExact(given)) Py_RETURN_NONE;
-    whole = whole && PyLong_CheckExact(given);
-    value[i] = PyFloat_AsDouble(given);
+    PyObject* number = i == 1 && args[1] == Py_None ? args[0] : args[i];
+    if (!PyFloat_CheckExact(number) && !PyLong_CheckExact(number)) Py_RETURN_NONE;
+    all_ints = all_ints && PyLong_CheckExact(number);
+    value[i] = PyFloat_AsDouble(number);
     if (PyErr_Occurred()) PyErr_Clear(), value[i] = kExact;
     if (!(std::fabs(value[i]) < kExact)) Py_RETURN_NONE;
   }
   const double start = args[1] == Py_None ? 0 : value[0], step = value[2];
   const double count = std::ceil((value[1] - start) / step);
   PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[3]);
-  const int type = whole ? NPY_INT64 : dtype->type_num;
+  const int type = all_ints ? NPY_INT64 : dtype->type_num;
   if (!(count >= 0) || count > kSmall || step == 0 || (value[1] - start) * step < 0) Py_RETURN_NONE;
   if (type != NPY_INT64 && type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   npy_intp size = static_cast<npy_intp>(count);

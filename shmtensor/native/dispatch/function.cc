@@ -1,4 +1,4 @@
-// The type Function: what OpFunction and Composite show of themselves.
+// The type Function: the Python attributes of OpFunction and Composite.
 #include "dispatch/function.h"
 
 #include <structmember.h>

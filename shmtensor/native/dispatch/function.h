@@ -1,4 +1,4 @@
-// What the C types of this folder have in common: the face of a function, garbage collection, hooks into Python.
+// What the C types of this folder share: the base type of functions, garbage collection, hooks into Python.
 #pragma once
 
 #include "dispatch/autograd_node.h"
@@ -7,11 +7,11 @@
 
 namespace shmtensor {
 
-// The base type of OpFunction and Composite: a named function of the library that modes may concern.
+// The base type of OpFunction and Composite: a named function that modes may concern.
 struct Function {
   PyObject_HEAD
   vectorcallfunc vectorcall;
-  uint32_t modes;  // those that concern it
+  uint32_t modes;  // bits of the modes that concern it
   PyObject *name, *event, *doc, *precision, *dict, *weak;
 
   template <class Visit>
@@ -23,7 +23,7 @@ extern PyTypeObject* function_type;
 constexpr unsigned long kFunctionFlags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL |
                                          Py_TPFLAGS_METHOD_DESCRIPTOR | Py_TPFLAGS_IMMUTABLETYPE;
 
-// In each type's own getset: a type made from a spec has a `__doc__` and a `__module__` that hide its base's.
+// Each type repeats these, because a type from a spec has a `__doc__` and a `__module__` that hide its base's.
 PyObject* function_doc(PyObject* self, void*);
 PyObject* function_module(PyObject* self, void*);
 constexpr PyGetSetDef kFunctionDoc = {"__doc__", function_doc, nullptr, nullptr, nullptr};
@@ -33,7 +33,7 @@ int add_function(PyObject* module);
 // A type whose base is Function, added to the module.
 int add_function_type(PyObject* module, PyType_Spec* spec);
 
-// The slots of a type whose struct T has `each_reference(visit)`, which calls visit(PyObject*&) for each that it holds.
+// The slots of a type whose struct T has `each_reference(visit)`, which calls visit(PyObject*&) for each reference.
 template <class T>
 int traverse(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -58,7 +58,7 @@ void dealloc(PyObject* self) {
   untrack_and_free(self);
 }
 
-// A function of METH_FASTCALL or with keywords, as PyMethodDef wants it.
+// A function of METH_FASTCALL or with keywords, with PyMethodDef's type.
 template <class F>
 PyCFunction method(F function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));

@@ -1,7 +1,7 @@
-// Gradients: what a node of an op does in a backward. gradients(node, g) calls the row's pullbacks with what they name:
-// the gradient, the table of ops, saved values, a place to write to.
+// Gradients: what a node of an op does in a backward. gradients(node, g) calls the row's pullbacks with the arguments
+// that they name: the gradient, the table of ops, saved values, an array to write to.
 //
-// On plain arrays; or on Tensors (`create_graph`), where saved arrays become Tensors again, with their history.
+// It runs on plain arrays, or on Tensors (`create_graph`), where saved arrays become Tensors with their history.
 #include "dispatch/op_function.h"
 
 #include "memory/gradient_buffer.h"
@@ -18,55 +18,55 @@ namespace {
 struct Pullback {
   PyObject* function;
   int n;
-  Item items[kMost];
+  Item items[kMaxArguments];
 };
 
 // How a saved value becomes a Tensor: kInput: with the node of edge `index` (-1: none); kOutput: with this node, or its
-// output `index`; kConstant: without a node; kAttribute: it stays as it is.
+// output `index`; kConstant: without a node; kAttribute: unchanged.
 struct Gradients {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   bool tensors;
   bool listed_outputs;    // g is a list of any length
-  bool listed_saved;      // the arrays of a listed input are saved, after the others
-  int listed_at;          // the pullback of a listed input; -1: none
+  bool listed_saved;      // the arrays of a listed input are saved last
+  int listed_at;          // index of the listed input's pullback; -1: none
   int n_saved, n_outputs, n_pullbacks, n_zeros;
-  Item saved[kMost];
-  Item zeros[kMost];      // (kZeros, which saved value, mask: which output)
+  Item saved[kMaxArguments];
+  Item zeros[kMaxArguments];      // (kZeros, which saved value, mask: which output)
   Pullback* pullbacks;
-  PyObject *event, *ops, *offered, *make_zeros;  // offered(edge) -> an array to write to, or None
+  PyObject *event, *ops, *take_buffer, *make_zeros;  // take_buffer(edge) -> an array to write to, or None
 
   template <class Visit>
   void each_reference(Visit visit) {
-    for (PyObject** p : {&event, &ops, &offered, &make_zeros}) visit(*p);
+    for (PyObject** p : {&event, &ops, &take_buffer, &make_zeros}) visit(*p);
     for (int i = 0; i < n_pullbacks; ++i) visit(pullbacks[i].function);
   }
 };
 
 Gradients* as_gradients(PyObject* self) { return reinterpret_cast<Gradients*>(self); }
 
-// One run of a node backward.
+// One backward run of a node.
 struct Backward {
   Gradients* plan;
   Node* node;
-  PyObject* saved[kMost + 1];  // borrowed; a listed input's list comes last
-  PyObject* g[kMost];          // borrowed: one for each output; of a listed row, the list
+  PyObject* saved[kMaxArguments + 1];  // borrowed; a listed input's list comes last
+  PyObject* g[kMaxArguments];          // borrowed: one for each output; for a listed row, the list
   Owned owned;
 
   PyObject* edge(Py_ssize_t i) const { return PyTuple_GET_ITEM(node->edges, i); }
-  Py_ssize_t more() const {  // how many edges a listed input has beyond one
+  Py_ssize_t n_extra_edges() const {  // the number of a listed input's edges, less one
     return plan->listed_at < 0 ? 0 : PyTuple_GET_SIZE(node->edges) - plan->n_pullbacks;
   }
   bool read_saved();
-  bool read_gradients(PyObject* given);
-  bool read_listed_gradients(PyObject* given, PyObject* likenesses);
+  bool read_gradients(PyObject* grads);
+  bool read_listed_gradients(PyObject* grads, PyObject* shape_dtypes);
   PyObject* with_edge(PyObject* array, PyObject* edge);
   PyObject* as_tensor(PyObject* value, const Item& how);
   PyObject* call(const Pullback& pullback, PyObject* edge);
   PyObject* run();
 };
 
-// A saved array as a Tensor again; numbers stay.
+// A saved array as a Tensor; numbers stay.
 PyObject* Backward::with_edge(PyObject* array, PyObject* edge) {
   if (!PyArray_Check(array)) return array;
   PyObject* tensor = owned.keep(make_tensor(array));
@@ -77,9 +77,10 @@ PyObject* Backward::with_edge(PyObject* array, PyObject* edge) {
 PyObject* Backward::as_tensor(PyObject* value, const Item& how) {
   switch (how.what) {
     case What::kInput: {
-      // edges after a listed input's lie further on
+      // a listed input's extra edges shift the edges after it
       const int i = how.index;
-      return with_edge(value, i < 0 ? Py_None : edge(i + (plan->listed_at >= 0 && i > plan->listed_at ? more() : 0)));
+      const Py_ssize_t shift = plan->listed_at >= 0 && i > plan->listed_at ? n_extra_edges() : 0;
+      return with_edge(value, i < 0 ? Py_None : edge(i + shift));
     }
     case What::kOutput: {
       if (!PyArray_Check(value)) return value;
@@ -98,7 +99,7 @@ PyObject* Backward::as_tensor(PyObject* value, const Item& how) {
 bool Backward::read_saved() {
   PyObject* values = owned.keep(PyObject_GetAttrString(reinterpret_cast<PyObject*>(node), "saved"));  // checked
   if (!values) return false;
-  if (PyTuple_GET_SIZE(values) < plan->n_saved) return raise("RuntimeError", "backward: a node without its values");
+  if (PyTuple_GET_SIZE(values) < plan->n_saved) return raise("RuntimeError", "backward: a node lacks saved values");
   for (int i = 0; i < plan->n_saved; ++i) {
     saved[i] = PyTuple_GET_ITEM(values, i);
     if (plan->tensors && !(saved[i] = as_tensor(saved[i], plan->saved[i]))) return false;
@@ -116,27 +117,27 @@ bool Backward::read_saved() {
   return list != nullptr;
 }
 
-// A gradient that did not come is zeros.
-bool Backward::read_listed_gradients(PyObject* given, PyObject* likenesses) {
-  const Py_ssize_t n = PyList_GET_SIZE(likenesses);
+// A missing gradient becomes zeros.
+bool Backward::read_listed_gradients(PyObject* grads, PyObject* shape_dtypes) {
+  const Py_ssize_t n = PyList_GET_SIZE(shape_dtypes);
   PyObject* list = owned.keep(PyList_New(n));
   for (Py_ssize_t i = 0; list && i < n; ++i) {
-    PyObject* one = i < PyList_GET_SIZE(given) ? PyList_GET_ITEM(given, i) : Py_None;
-    one = one == Py_None ? PyObject_CallOneArg(plan->make_zeros, PyList_GET_ITEM(likenesses, i)) : Py_NewRef(one);
-    if (!one) return false;
-    PyList_SET_ITEM(list, i, one);
+    PyObject* grad = i < PyList_GET_SIZE(grads) ? PyList_GET_ITEM(grads, i) : Py_None;
+    grad = grad == Py_None ? PyObject_CallOneArg(plan->make_zeros, PyList_GET_ITEM(shape_dtypes, i)) : Py_NewRef(grad);
+    if (!grad) return false;
+    PyList_SET_ITEM(list, i, grad);
   }
   g[0] = list;
   return list != nullptr;
 }
 
-bool Backward::read_gradients(PyObject* given) {
-  if (plan->listed_outputs) return read_listed_gradients(given, saved[plan->zeros[0].index]);
+bool Backward::read_gradients(PyObject* grads) {
+  if (plan->listed_outputs) return read_listed_gradients(grads, saved[plan->zeros[0].index]);
   if (plan->n_outputs == 1) {
-    g[0] = given;
+    g[0] = grads;
     return true;
   }
-  for (int i = 0; i < plan->n_outputs; ++i) g[i] = i < PyList_GET_SIZE(given) ? PyList_GET_ITEM(given, i) : Py_None;
+  for (int i = 0; i < plan->n_outputs; ++i) g[i] = i < PyList_GET_SIZE(grads) ? PyList_GET_ITEM(grads, i) : Py_None;
   for (int i = 0; i < plan->n_zeros; ++i) {
     const Item& zero = plan->zeros[i];
     if (g[zero.mask] != Py_None) continue;
@@ -145,29 +146,29 @@ bool Backward::read_gradients(PyObject* given) {
   return true;
 }
 
-PyObject* Backward::call(const Pullback& pullback, PyObject* to) {
-  PyObject* space[kMost + 1];  // space[0] is the callee's to overwrite
-  PyObject** given = space + 1;
-  Ref into;
+PyObject* Backward::call(const Pullback& pullback, PyObject* target) {
+  PyObject* space[kMaxArguments + 1];  // the callee may overwrite space[0]
+  PyObject** arguments = space + 1;
+  Ref buffer;
   for (int i = 0; i < pullback.n; ++i) {
     const Item& item = pullback.items[i];
     switch (item.what) {
       case What::kGradient:
-        given[i] = g[item.index];
+        arguments[i] = g[item.index];
         break;
       case What::kOps:
-        given[i] = plan->ops;
+        arguments[i] = plan->ops;
         break;
-      case What::kInto:
-        into = Ref(plan->tensors || !to ? Py_NewRef(Py_None) : PyObject_CallOneArg(plan->offered, to));
-        if (!into) return nullptr;
-        given[i] = into.get();
+      case What::kGradBuffer:
+        buffer = Ref(plan->tensors || !target ? Py_NewRef(Py_None) : PyObject_CallOneArg(plan->take_buffer, target));
+        if (!buffer) return nullptr;
+        arguments[i] = buffer.get();
         break;
       default:
-        given[i] = saved[item.index];
+        arguments[i] = saved[item.index];
     }
   }
-  return PyObject_Vectorcall(pullback.function, given,
+  return PyObject_Vectorcall(pullback.function, arguments,
                              static_cast<size_t>(pullback.n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
@@ -176,20 +177,20 @@ PyObject* Backward::run() {
   Py_ssize_t at = 0;
   for (int p = 0; result && p < plan->n_pullbacks; ++p) {
     const Pullback& pullback = plan->pullbacks[p];
-    const Py_ssize_t n = p == plan->listed_at ? more() + 1 : 1;
-    bool needed = plan->n_pullbacks == 1 && p != plan->listed_at;
-    for (Py_ssize_t i = 0; i < n && !needed; ++i) needed = edge(at + i) != Py_None;
-    Ref made(needed ? call(pullback, p == plan->listed_at ? nullptr : edge(at)) : Py_NewRef(Py_None));
-    if (!made) return nullptr;
+    const Py_ssize_t n = p == plan->listed_at ? n_extra_edges() + 1 : 1;
+    bool is_needed = plan->n_pullbacks == 1 && p != plan->listed_at;
+    for (Py_ssize_t i = 0; i < n && !is_needed; ++i) is_needed = edge(at + i) != Py_None;
+    Ref grad(is_needed ? call(pullback, p == plan->listed_at ? nullptr : edge(at)) : Py_NewRef(Py_None));
+    if (!grad) return nullptr;
     if (p != plan->listed_at) {
-      PyTuple_SET_ITEM(result.get(), at++, made.release());
+      PyTuple_SET_ITEM(result.get(), at++, grad.release());
       continue;
     }
-    Ref items(made.get() == Py_None ? PyTuple_New(0) : PySequence_Fast(made.get(), "backward: a list is needed"));
+    Ref items(grad.get() == Py_None ? PyTuple_New(0) : PySequence_Fast(grad.get(), "backward: a list is needed"));
     if (!items) return nullptr;
     for (Py_ssize_t i = 0; i < n; ++i) {
-      const bool there = i < PySequence_Fast_GET_SIZE(items.get());
-      PyTuple_SET_ITEM(result.get(), at++, Py_NewRef(there ? PySequence_Fast_GET_ITEM(items.get(), i) : Py_None));
+      const bool has_item = i < PySequence_Fast_GET_SIZE(items.get());
+      PyTuple_SET_ITEM(result.get(), at++, Py_NewRef(has_item ? PySequence_Fast_GET_ITEM(items.get(), i) : Py_None));
     }
   }
   return result.release();
@@ -208,7 +209,7 @@ PyObject* run(Gradients* plan, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* gradients_call(PyObject* self, PyObject* const* args, size_t flags, PyObject*) {
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(kObserved)) return call_in_mode(found, self, args, n, nullptr);
+  if (const uint32_t active = modes_of(kObserved)) return call_in_mode(active, self, args, n, nullptr);
   return run(as_gradients(self), args, n);
 }
 
@@ -218,19 +219,19 @@ PyObject* gradients_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t
 
 // ---------------------------------------------------------------- the type
 
-// Gradients(event, pullbacks: ((function, items), ...), saved, zeros, n_outputs, listed_at, flags, ops, offered,
+// Gradients(event, pullbacks: ((function, items), ...), saved, zeros, n_outputs, listed_at, flags, ops, take_buffer,
 // make_zeros); flags: 1 tensors, 2 listed outputs, 4 a listed input is saved.
 PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *event, *pullbacks, *saved, *zeros, *ops, *offered, *make_zeros;
+  PyObject *event, *pullbacks, *saved, *zeros, *ops, *take_buffer, *make_zeros;
   int n_outputs, listed_at;
   unsigned flags;
   if (!PyArg_ParseTuple(args, "UO!OOiiIOOO:Gradients", &event, &PyTuple_Type, &pullbacks, &saved, &zeros, &n_outputs,
-                        &listed_at, &flags, &ops, &offered, &make_zeros))
+                        &listed_at, &flags, &ops, &take_buffer, &make_zeros))
     return nullptr;
   Ref owned(type->tp_alloc(type, 0));
   Gradients* plan = as_gradients(owned.get());
   if (!plan) return nullptr;
-  if (n_outputs > kMost) return raise("ValueError", "Gradients: too many outputs: %d", n_outputs);
+  if (n_outputs > kMaxArguments) return raise("ValueError", "Gradients: too many outputs: %d", n_outputs);
   plan->vectorcall = gradients_call;
   plan->tensors = flags & 1;
   plan->listed_outputs = flags & 2;
@@ -239,12 +240,14 @@ PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
   plan->n_outputs = n_outputs;
   plan->event = Py_NewRef(event);
   plan->ops = Py_NewRef(ops);
-  plan->offered = Py_NewRef(offered);
+  plan->take_buffer = Py_NewRef(take_buffer);
   plan->make_zeros = Py_NewRef(make_zeros);
   const Py_ssize_t n = PyTuple_GET_SIZE(pullbacks);
   plan->pullbacks = static_cast<Pullback*>(PyMem_Calloc(static_cast<size_t>(n), sizeof(Pullback)));
   if (!plan->pullbacks) return PyErr_NoMemory();
-  if (!read_items("Gradients", saved, plan->saved, &plan->n_saved) || !read_items("Gradients", zeros, plan->zeros, &plan->n_zeros)) return nullptr;
+  if (!read_items("Gradients", saved, plan->saved, &plan->n_saved) ||
+      !read_items("Gradients", zeros, plan->zeros, &plan->n_zeros))
+    return nullptr;
   for (Py_ssize_t i = 0; i < n; ++i) {
     Pullback& pullback = plan->pullbacks[i];
     PyObject *function, *items;
@@ -267,7 +270,7 @@ void gradients_dealloc(PyObject* self) {
 PyObject* gradients_repr(PyObject* self) { return PyUnicode_FromFormat("<%U>", as_gradients(self)->event); }
 
 PyMethodDef gradients_methods[] = {
-    {"unobserved", method(gradients_unobserved), METH_FASTCALL, "The call, which no mode looks at."},
+    {"unobserved", method(gradients_unobserved), METH_FASTCALL, "The call, without modes."},
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef gradients_members[] = {
@@ -276,7 +279,7 @@ PyMemberDef gradients_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot gradients_slots[] = {
-    {Py_tp_doc, const_cast<char*>("Gradients(node, g): what flows to the inputs of an op.")},
+    {Py_tp_doc, const_cast<char*>("Gradients(node, g): the gradients of an op's inputs.")},
     {Py_tp_new, reinterpret_cast<void*>(gradients_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_repr, reinterpret_cast<void*>(gradients_repr)},
@@ -290,10 +293,10 @@ PyType_Slot gradients_slots[] = {
 PyType_Spec gradients_spec = {"shmtensor.native.Gradients", sizeof(Gradients), 0,
                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, gradients_slots};
 
-// ---------------------------------------------------------------- what becomes `.grad`
+// ---------------------------------------------------------------- the first gradient of a leaf
 
-// The array that `.grad` of a tensor is laid like: the tensor's, if it lives and has the gradient's shape.
-Ref laid_like(PyArrayObject* gradient, PyObject* weak) {
+// The array whose strides `.grad` of a tensor takes: the tensor's, if it is alive and has the gradient's shape.
+Ref layout_of(PyArrayObject* gradient, PyObject* weak) {
   Ref tensor(PyObject_CallNoArgs(weak));
   if (!tensor) return tensor;
   if (is_tensor(tensor.get())) {
@@ -304,8 +307,8 @@ Ref laid_like(PyArrayObject* gradient, PyObject* weak) {
   return Ref(gradient);
 }
 
-// The dictionary's value, and now the caller's alone. Empty with an exception set.
-Ref popped(PyObject* dictionary, PyObject* key) {
+// The dictionary's value, which only the caller then refers to. Empty with an exception set.
+Ref pop(PyObject* dictionary, PyObject* key) {
   Ref value(Py_XNewRef(PyDict_GetItemWithError(dictionary, key)));
   if (!value) {
     if (!PyErr_Occurred()) PyErr_SetObject(PyExc_KeyError, key);
@@ -315,42 +318,42 @@ Ref popped(PyObject* dictionary, PyObject* key) {
   return value;
 }
 
-// The gradient's memory if nobody else sees it, the grad_buffer's if that is free, else a copy.
-Ref taken_over(Ref gradient, PyObject* tensor, PyObject* grad_buffer) {
-  const bool is_alone = is_seen_by_caller_alone(gradient.get());
+// The gradient itself if nothing else refers to its memory, a copy in the grad_buffer if that is free, else a copy.
+Ref become_grad(Ref gradient, PyObject* tensor, PyObject* grad_buffer) {
+  const bool is_unshared = is_seen_by_caller_alone(gradient.get());
   if (grad_buffer != Py_None) {
     if (owns_gradient(grad_buffer, gradient.get())) {
-      if (is_alone) return gradient;
+      if (is_unshared) return gradient;
     } else {
-      Ref own(take_gradient(grad_buffer));
-      if (!own || own.get() != Py_None)
-        return own && PyArray_CopyInto(own.array(), gradient.array()) < 0 ? Ref() : std::move(own);
+      Ref buffer(take_gradient(grad_buffer));
+      if (!buffer || buffer.get() != Py_None)
+        return buffer && PyArray_CopyInto(buffer.array(), gradient.array()) < 0 ? Ref() : std::move(buffer);
     }
   }
-  Ref like = laid_like(gradient.array(), tensor);
+  Ref like = layout_of(gradient.array(), tensor);
   if (!like) return like;
   const bool owns_memory = PyArray_CHKFLAGS(gradient.array(), NPY_ARRAY_OWNDATA);
-  if (is_alone && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
+  if (is_unshared && owns_memory && obeys_layout_contract(gradient.array(), like.array())) return gradient;
   return by_layout_contract(gradient.array(), like.array());
 }
 
-// steal_gradient(sums: dict, leaf, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the leaf's gradient out of the
-// walk's sums; what becomes `.grad`. What is no array becomes it as it is.
-// Note [Taking over a gradient] in autograd/engine/run_backward.py.
+// steal_gradient(sums: dict, accumulate_grad, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the
+// gradient out of the sums of a backward, and returns the new `.grad`. A gradient that is not an array is returned as
+// it is. See Note [Taking over a gradient] in autograd/engine/run_backward.py.
 PyObject* steal_gradient(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
-    return raise("TypeError", "steal_gradient: (sums, leaf, tensor, grad_buffer) is needed");
-  Ref gradient = popped(args[0], args[1]);
+    return raise("TypeError", "steal_gradient: (sums, accumulate_grad, tensor, grad_buffer) is needed");
+  Ref gradient = pop(args[0], args[1]);
   if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
-  Ref array = taken_over(std::move(gradient), args[2], args[3]);
+  Ref array = become_grad(std::move(gradient), args[2], args[3]);
   return array ? make_tensor(array.get()) : nullptr;
 }
 
-// in_layout_of_grad(gradient, tensor: weak reference): the gradient if it lies as `.grad` of the tensor has to, else a copy
-// that does.
+// in_layout_of_grad(gradient, tensor: weak reference): the gradient if it has the strides that `.grad` of the tensor
+// needs, else a copy that has them.
 PyObject* in_layout_of_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "in_layout_of_grad: (gradient, tensor) is needed");
-  Ref like = laid_like(as_array(args[0]), args[1]);
+  Ref like = layout_of(as_array(args[0]), args[1]);
   if (!like) return nullptr;
   if (obeys_layout_contract(as_array(args[0]), like.array())) return Py_NewRef(args[0]);
   return by_layout_contract(as_array(args[0]), like.array()).release();
@@ -358,9 +361,9 @@ PyObject* in_layout_of_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyMethodDef functions[] = {
     {"steal_gradient", method(steal_gradient), METH_FASTCALL,
-     "steal_gradient(sums, leaf, tensor, grad_buffer): takes the leaf's gradient out of the sums; what becomes .grad."},
+     "steal_gradient(sums, accumulate_grad, tensor, grad_buffer): takes the gradient out of the sums, returns .grad."},
     {"in_layout_of_grad", method(in_layout_of_grad), METH_FASTCALL,
-     "in_layout_of_grad(gradient, tensor): the gradient or a copy, as .grad of a weakly referred tensor lies."},
+     "in_layout_of_grad(gradient, tensor): the gradient, or a copy with the strides that .grad needs."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,5 +1,5 @@
-// KernelOrFallback(kernel, plain): calls the kernel; where it answers None, the plain form. One C object in
-// place of a Python frame on the way of every small op.
+// KernelOrFallback(kernel, fallback): calls the kernel, and the fallback where the kernel returns None. One C object
+// instead of a Python frame in every small op.
 #include "dispatch/function.h"
 #include "dispatch/views.h"
 
@@ -14,12 +14,12 @@ struct KernelOrFallback {
   PyObject_HEAD
   vectorcallfunc call;
   PyObject* kernel;
-  PyObject* plain;
+  PyObject* fallback;
 
   template <class Visit>
   void each_reference(Visit visit) {
     visit(kernel);
-    visit(plain);
+    visit(fallback);
   }
 };
 
@@ -28,29 +28,30 @@ PyObject* kernel_or_fallback_call(PyObject* self, PyObject* const* args, size_t 
   PyObject* out = PyObject_Vectorcall(object->kernel, args, flags, names);
   if (out != Py_None) return out;
   Py_DECREF(out);
-  return PyObject_Vectorcall(object->plain, args, flags, names);
+  return PyObject_Vectorcall(object->fallback, args, flags, names);
 }
 
 PyObject* kernel_or_fallback_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *kernel, *plain;
-  if (!PyArg_ParseTuple(args, "OO", &kernel, &plain)) return nullptr;
+  PyObject *kernel, *fallback;
+  if (!PyArg_ParseTuple(args, "OO", &kernel, &fallback)) return nullptr;
   KernelOrFallback* object = reinterpret_cast<KernelOrFallback*>(type->tp_alloc(type, 0));
   if (!object) return nullptr;
   object->call = kernel_or_fallback_call;
   object->kernel = Py_NewRef(kernel);
-  object->plain = Py_NewRef(plain);
+  object->fallback = Py_NewRef(fallback);
   return reinterpret_cast<PyObject*>(object);
 }
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelOrFallback, call), READONLY, nullptr},
-    {"kernel", T_OBJECT_EX, offsetof(KernelOrFallback, kernel), READONLY, "asked first"},
-    {"plain", T_OBJECT_EX, offsetof(KernelOrFallback, plain), READONLY, "asked where the kernel answers None"},
+    {"kernel", T_OBJECT_EX, offsetof(KernelOrFallback, kernel), READONLY, "called first"},
+    {"fallback", T_OBJECT_EX, offsetof(KernelOrFallback, fallback), READONLY,
+     "called where the kernel returns None"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("KernelOrFallback(kernel, plain): the kernel, or what stands in for it.")},
+    {Py_tp_doc, const_cast<char*>("KernelOrFallback(kernel, fallback): calls the kernel, or the fallback if it returns None.")},
     {Py_tp_new, reinterpret_cast<void*>(kernel_or_fallback_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<KernelOrFallback>)},
@@ -65,12 +66,12 @@ PyType_Spec spec = {"shmtensor.native.KernelOrFallback", sizeof(KernelOrFallback
 
 }  // namespace
 
-int add_either(PyObject* module) {
+int add_kernel_or_fallback(PyObject* module) {
   PyObject* type = PyType_FromSpec(&spec);
   if (!type) return -1;
-  const int failed = PyModule_AddObjectRef(module, "KernelOrFallback", type);
+  const int status = PyModule_AddObjectRef(module, "KernelOrFallback", type);
   Py_DECREF(type);
-  return failed;
+  return status;
 }
 
 }  // namespace shmtensor

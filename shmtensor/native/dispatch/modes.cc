@@ -25,28 +25,28 @@ std::unordered_set<PyTypeObject*>& plain_classes() {
 
 }  // namespace
 
-bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** packed, PyObject** keywords) {
+bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** positional, PyObject** keywords) {
   *keywords = nullptr;
-  *packed = PyTuple_New(n);
-  if (!*packed) return false;
-  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(*packed, i, Py_NewRef(args[i]));
+  *positional = PyTuple_New(n);
+  if (!*positional) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(*positional, i, Py_NewRef(args[i]));
   if (!names || !PyTuple_GET_SIZE(names)) return true;
   *keywords = PyDict_New();
   for (Py_ssize_t i = 0; *keywords && i < PyTuple_GET_SIZE(names); ++i)
     if (PyDict_SetItem(*keywords, PyTuple_GET_ITEM(names, i), args[n + i]) < 0) Py_CLEAR(*keywords);
   if (*keywords) return true;
-  Py_CLEAR(*packed);
+  Py_CLEAR(*positional);
   return false;
 }
 
-PyObject* call_in_mode(uint32_t found, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  PyObject *packed, *keywords;
-  if (!pack_arguments(args, n, names, &packed, &keywords)) return nullptr;
-  Ref positional(packed), named(keywords ? keywords : PyDict_New());
-  if (!named) return nullptr;
-  PyObject* given[3] = {called, packed, named.get()};
-  PyObject* function = found & kAutocast ? autocast_function : observed_function;
-  return PyObject_Vectorcall(function, given, 3, nullptr);
+PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  PyObject *positional, *keywords;
+  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
+  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
+  if (!kwargs) return nullptr;
+  PyObject* arguments[3] = {called, positional, kwargs.get()};
+  PyObject* function = active & kAutocast ? autocast_function : observed_function;
+  return PyObject_Vectorcall(function, arguments, 3, nullptr);
 }
 
 bool is_plain_class(PyTypeObject* type) {
@@ -66,10 +66,10 @@ PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* leave_out_modes(PyObject*, PyObject* bits) {
-  const unsigned long wanted = PyLong_AsUnsignedLong(bits);
+  const unsigned long mask = PyLong_AsUnsignedLong(bits);
   if (PyErr_Occurred()) return nullptr;
   const uint32_t former = modes_left_out;
-  modes_left_out = static_cast<uint32_t>(wanted);
+  modes_left_out = static_cast<uint32_t>(mask);
   return PyLong_FromUnsignedLong(former);
 }
 
@@ -81,9 +81,9 @@ PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* turn_overrides_off(PyObject*, PyObject* step) {
-  const long by = PyLong_AsLong(step);
-  if (by == -1 && PyErr_Occurred()) return nullptr;
-  overrides_off += static_cast<int>(by);
+  const long change = PyLong_AsLong(step);
+  if (change == -1 && PyErr_Occurred()) return nullptr;
+  overrides_off += static_cast<int>(change);
   return PyLong_FromLong(overrides_off);
 }
 

@@ -1,7 +1,7 @@
-// Modes: what may concern the call of an op besides its arguments.
+// Modes: thread state that changes the calls of ops, such as autocast.
 //
-// `modes` has a bit for each mode that is on in some thread; an op has a mask of those that concern it. Where they
-// meet, a Python function looks at the state of the calling thread. A mode that is off costs one test.
+// `modes` has a bit for each mode that is on in some thread; an op has a mask of the modes that concern it. If the two
+// share a bit, a Python function reads the state of the calling thread. A mode that is off costs one test.
 #pragma once
 
 #include "python.h"
@@ -18,25 +18,25 @@ enum Mode : uint32_t {
 
 extern std::atomic<uint32_t> modes;
 extern __thread uint32_t modes_left_out;  // the modes that this thread ignores for now
-extern __thread int overrides_off;        // > 0: this thread takes tensors of subclasses for plain ones
+extern __thread int overrides_off;        // > 0: this thread treats tensors of subclasses as plain
 
 // The modes among `mask` that concern this call.
 inline uint32_t modes_of(uint32_t mask) {
-  const uint32_t met = modes.load(std::memory_order_relaxed) & mask;
-  return __builtin_expect(met != 0, 0) ? met & ~modes_left_out : 0;
+  const uint32_t active = modes.load(std::memory_order_relaxed) & mask;
+  return __builtin_expect(active != 0, 0) ? active & ~modes_left_out : 0;
 }
 
-// The call by way of the first of the modes: function(called, args, keywords). New reference.
-PyObject* call_in_mode(uint32_t found, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
+// Calls function(called, args, keywords), the function of the first active mode. New reference.
+PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
 
 // The arguments of a vectorcall as a tuple and a dictionary (null: no keywords). False with an exception set.
-bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** packed, PyObject** keywords);
+bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** positional, PyObject** keywords);
 
 PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n);      // set_modes(bits, on): for all threads
 PyObject* leave_out_modes(PyObject*, PyObject* bits);                     // leave_out_modes(bits) -> the former bits
 PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n);  // (autocast, observed)
-PyObject* turn_overrides_off(PyObject*, PyObject* step);                  // turn_overrides_off(step) -> how many now
-PyObject* add_plain_class(PyObject*, PyObject* type);  // tensors of this class are taken for plain ones
+PyObject* turn_overrides_off(PyObject*, PyObject* step);                  // turn_overrides_off(step) -> the new sum
+PyObject* add_plain_class(PyObject*, PyObject* type);  // tensors of this class are treated as plain
 
 bool is_plain_class(PyTypeObject* type);
 

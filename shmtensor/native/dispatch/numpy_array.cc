@@ -1,4 +1,4 @@
-// Small things done to arrays on the way, where NumPy's own Python layer costs more than the work.
+// Small functions on arrays, where NumPy's Python layer costs more than the work.
 #include "dispatch/numpy_array.h"
 
 #include "kernels/shape/memory_format.h"
@@ -16,7 +16,7 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = reinterpret_cast<PyArrayObject*>(args[0]);
   PyObject* index = args[1];
   if (PyArray_CheckExact(args[0])) {
-    PyObject* part = selected(x, index);
+    PyObject* part = index_view(x, index);
     if (part || PyErr_Occurred()) return part;
   }
   if (PyArray_CheckExact(args[0]) && (PyTuple_CheckExact(index) || PyArray_CheckExact(index))) {
@@ -26,21 +26,21 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyObject* result = PyObject_GetItem(args[0], index);
   if (!result || PyArray_Check(result) || !PyArray_CheckScalar(result)) return result;
   Py_DECREF(result);
-  PyObject* whole;
+  PyObject* with_ellipsis;
   if (PyTuple_Check(index)) {
     PyObject* dots = PyTuple_Pack(1, Py_Ellipsis);
-    whole = dots ? PySequence_Concat(index, dots) : nullptr;
+    with_ellipsis = dots ? PySequence_Concat(index, dots) : nullptr;
     Py_XDECREF(dots);
   } else {
-    whole = PyTuple_Pack(2, index, Py_Ellipsis);
+    with_ellipsis = PyTuple_Pack(2, index, Py_Ellipsis);
   }
-  if (!whole) return nullptr;
-  result = PyObject_GetItem(args[0], whole);
-  Py_DECREF(whole);
+  if (!with_ellipsis) return nullptr;
+  result = PyObject_GetItem(args[0], with_ellipsis);
+  Py_DECREF(with_ellipsis);
   return result;
 }
 
-// A stretched view; -1 keeps a size. Read-only, because its elements share memory.
+// A view in a broadcast shape; -1 keeps a size. Read-only, because its elements share memory.
 PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "expand: (array, shape) is needed");
   PyArrayObject* x = reinterpret_cast<PyArrayObject*>(args[0]);
@@ -68,18 +68,18 @@ PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (size == -1) size = old;
     if (size != old && old != 1) {
       raise("RuntimeError",
-            "expand: only dimensions of size 1 can be stretched: dimension %d has size %zd, %zd was asked for",
+            "expand: only dimensions of size 1 can be expanded: dimension %d has size %zd, not %zd",
             i - extra, old, size);
       goto done;
     }
     strides[i] = size == old ? PyArray_STRIDE(x, i - extra) : 0;
   }
   {
-    bool same = PyArray_MultiplyList(shape.ptr, shape.len) == PyArray_SIZE(x);
+    bool is_same_size = PyArray_MultiplyList(shape.ptr, shape.len) == PyArray_SIZE(x);
     PyArray_Descr* dtype = PyArray_DESCR(x);
     Py_INCREF(dtype);
     view = PyArray_NewFromDescr(&PyArray_Type, dtype, shape.len, shape.ptr, strides, PyArray_DATA(x),
-                                same ? PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE : 0, nullptr);
+                                is_same_size ? PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE : 0, nullptr);
   }
   if (view) {
     Py_INCREF(x);
@@ -90,7 +90,7 @@ done:
   return view;
 }
 
-// The gradient itself if its dtype and shape are the edge's (or the edge does not care), else None.
+// The gradient itself if its dtype and shape are the edge's (or the edge has none), else None.
 PyObject* sum_to_size(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyObject_TypeCheck(args[1], edge_type))
     return raise("TypeError", "sum_to_size: (gradient, edge) is needed");
@@ -105,22 +105,22 @@ PyObject* sum_to_size(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return Py_NewRef(args[0]);
 }
 
-// is_only_owner(tensor): is each object, from the tensor's array down to the owner of the memory, referred to by the
-// one above it alone? The tensor's slot refers to the array, and no frame of the caller does.
+// is_only_owner(tensor): has each object, from the tensor's array down to the owner of the memory, one reference? The
+// tensor's slot refers to the array, and no frame of the caller does.
 PyObject* is_only_owner(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) Py_RETURN_FALSE;
   PyObject* x = reinterpret_cast<TensorBase*>(tensor)->array;
   while (x && is_unique(x)) {
     if (PyArray_Check(x)) {
-      PyObject* below = PyArray_BASE(as_array(x));
-      if (!below) return PyBool_FromLong(PyArray_CHKFLAGS(as_array(x), NPY_ARRAY_OWNDATA));
-      x = below;
+      PyObject* base = PyArray_BASE(as_array(x));
+      if (!base) return PyBool_FromLong(PyArray_CHKFLAGS(as_array(x), NPY_ARRAY_OWNDATA));
+      x = base;
     } else if (PyMemoryView_Check(x)) {
-      // views of one memoryview share its managed buffer, which alone refers to what is viewed
+      // views of one memoryview share its managed buffer, which holds the only reference to the viewed object
       if (!is_unique(reinterpret_cast<PyObject*>(reinterpret_cast<PyMemoryViewObject*>(x)->mbuf))) break;
       x = PyMemoryView_GET_BASE(x);
     } else {
-      // a mapped file, say, may be seen by somebody who does not refer to it
+      // a mapped file, for example, may have users that do not refer to this object
       return PyBool_FromLong(PyBytes_CheckExact(x) || Py_TYPE(x) == block_type);
     }
   }

@@ -1,4 +1,4 @@
-// A call: arguments -> slots, then operands, kernel, result; and where it leaves for Python.
+// A call: arguments -> slots, then operands, kernel, result. It also leaves for the general path, in Python.
 #include "dispatch/op_function.h"
 
 #include "memory/heap/heap.h"
@@ -11,8 +11,8 @@ OpHooks hooks;
 
 namespace {
 
-// NumPy gives a scalar for a 0-d result. Steals the reference; null with an exception set.
-PyObject* whole(PyObject* result) {
+// Converts NumPy's scalars and array subclasses to arrays. Steals the reference; null with an exception set.
+PyObject* as_arrays(PyObject* result) {
   if (PyArray_CheckExact(result)) return result;
   if (PyArray_CheckScalar(result)) {
     PyObject* array = PyArray_FromScalar(result, nullptr);
@@ -28,7 +28,7 @@ PyObject* whole(PyObject* result) {
     Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
     PyObject* arrays = PyTuple_New(n);
     for (Py_ssize_t i = 0; arrays && i < n; ++i) {
-      PyObject* array = whole(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
+      PyObject* array = as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
       if (!array)
         Py_CLEAR(arrays);
       else
@@ -40,7 +40,7 @@ PyObject* whole(PyObject* result) {
   return result;
 }
 
-// Are the arrays in rows, and of other numbers than 16-bit floats?
+// Are all arrays contiguous, and none of 16-bit floats?
 bool needs_no_policy(PyObject* p) {
   if (PyArray_CheckExact(p)) {
     PyArrayObject* a = reinterpret_cast<PyArrayObject*>(p);
@@ -66,21 +66,18 @@ PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, cons
   {
     Gate open;
     if (!open) return nullptr;
-    bool plain = !policy;
-    if (policy) {
-      plain = true;
-      for (Py_ssize_t i = 0; i < n && plain; ++i) plain = needs_no_policy(args[i]);
-    }
-    if (__builtin_expect(plain, 1)) {
+    bool as_is = true;
+    for (Py_ssize_t i = 0; policy && i < n && as_is; ++i) as_is = needs_no_policy(args[i]);
+    if (__builtin_expect(as_is, 1)) {
       result = run_as_is(kernel, args, n);
     } else {
-      const auto run = [&](PyObject* const* given, Py_ssize_t count) {
-        const bool wide = policy->widens && holds_halves(given, count);
-        return wide ? run_wide(policy->widening, kernel, given, count) : run_as_is(kernel, given, count);
+      const auto run = [&](PyObject* const* arguments, Py_ssize_t count) {
+        const bool wide = policy->widens && holds_halves(arguments, count);
+        return wide ? run_wide(policy->widening, kernel, arguments, count) : run_as_is(kernel, arguments, count);
       };
       result = policy->formatted ? run_formatted(policy->format, run, kernel, args, n) : run(args, n);
     }
-    if (result && !PyArray_CheckExact(result)) result = whole(result);
+    if (result && !PyArray_CheckExact(result)) result = as_arrays(result);
   }
   if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
   return result;
@@ -110,7 +107,7 @@ PyObject* as_tensors(PyObject* result) {
 
 }  // namespace
 
-// For Python. args[0] is our own slot to overwrite, as PY_VECTORCALL_ARGUMENTS_OFFSET asks for.
+// For Python. The kernel may overwrite args[0], as PY_VECTORCALL_ARGUMENTS_OFFSET allows.
 PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n < 1) return raise("TypeError", "call: (kernel, *arguments) is needed");
   return run_kernel(args[0], args + 1, n - 1);
@@ -123,7 +120,7 @@ PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
-  if (is_tensor(args[0]) && !may_write_frozen(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;
+  if (is_tensor(args[0]) && !check_inference_write(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;
   PyObject* result = run_kernel(args[1], args + 2, n - 2);
   if (!result) return nullptr;
   Py_DECREF(result);
@@ -139,8 +136,8 @@ PyObject* out_name() {
   return name;
 }
 
-// Sizes given one by one, `x.reshape(2, 3)`, become a tuple; `x.reshape((2, 3))` stays.
-bool gather_sizes(OpCall* call, PyObject* const* args, Py_ssize_t n) {
+// Separate sizes, `x.reshape(2, 3)`, become a tuple; `x.reshape((2, 3))` stays.
+bool pack_sizes(OpCall* call, PyObject* const* args, Py_ssize_t n) {
   const int at = call->op->sizes_at;
   if (n == at + 1 && !PyLong_CheckExact(args[at])) {
     call->slots[at] = args[at];
@@ -152,12 +149,12 @@ bool gather_sizes(OpCall* call, PyObject* const* args, Py_ssize_t n) {
   return sizes != nullptr;
 }
 
-// Names are compared as pointers: source code has interned ones. Any other spelling is `bind`'s.
+// Compares names as pointers, because source code has interned names. `bind` handles the others.
 bool take_keyword(OpCall* call, PyObject* name, PyObject* value, int from) {
   Op* op = call->op;
   for (int i = from; i < op->n_arguments; ++i) {
     if (op->arguments[i].name != name && op->arguments[i].spelling != name) continue;
-    if (call->slots[i]) return false;  // given twice
+    if (call->slots[i]) return false;  // multiple values
     call->slots[i] = value;
     return true;
   }
@@ -180,64 +177,65 @@ bool take_keyword(OpCall* call, PyObject* name, PyObject* value, int from) {
 
 Outcome parse(OpCall* call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   Op* op = call->op;
-  if (__builtin_expect(n > op->n_positional, 0)) return Outcome::kOdd;
-  int bound = static_cast<int>(n);
+  if (__builtin_expect(n > op->n_positional, 0)) return Outcome::kGeneral;
+  int n_filled = static_cast<int>(n);
   if (__builtin_expect(op->sizes_at >= 0 && n > op->sizes_at, 0)) {
-    if (!gather_sizes(call, args, n)) return Outcome::kError;
-    bound = op->sizes_at;
+    if (!pack_sizes(call, args, n)) return Outcome::kError;
+    n_filled = op->sizes_at;
   }
-  for (int i = 0; i < bound; ++i) call->slots[i] = args[i];
-  if (bound < n) ++bound;
-  if (bound == op->n_arguments && !names) return Outcome::kUsual;
-  for (int i = bound; i < op->n_arguments; ++i) call->slots[i] = nullptr;
-  const Py_ssize_t named = names ? PyTuple_GET_SIZE(names) : 0;
-  for (Py_ssize_t i = 0; i < named; ++i)
-    if (!take_keyword(call, PyTuple_GET_ITEM(names, i), args[n + i], bound)) return Outcome::kOdd;
-  for (int i = bound; i < op->n_arguments; ++i)
-    if (!call->slots[i] && !(call->slots[i] = op->arguments[i].value)) return Outcome::kOdd;
-  return Outcome::kUsual;
+  for (int i = 0; i < n_filled; ++i) call->slots[i] = args[i];
+  if (n_filled < n) ++n_filled;
+  if (n_filled == op->n_arguments && !names) return Outcome::kFast;
+  for (int i = n_filled; i < op->n_arguments; ++i) call->slots[i] = nullptr;
+  const Py_ssize_t n_keywords = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < n_keywords; ++i)
+    if (!take_keyword(call, PyTuple_GET_ITEM(names, i), args[n + i], n_filled)) return Outcome::kGeneral;
+  for (int i = n_filled; i < op->n_arguments; ++i)
+    if (!call->slots[i] && !(call->slots[i] = op->arguments[i].value)) return Outcome::kGeneral;
+  return Outcome::kFast;
 }
 
-// Indices and dtypes in their usual spelling stay.
+// Converts indices and dtypes, except plain ones.
 Outcome convert_attributes(OpCall* call) {
   Op* op = call->op;
   for (int i = op->n_inputs; i < op->n_arguments; ++i) {
     PyObject* value = call->slots[i];
-    PyObject* made;
+    PyObject* converted;
     if (op->arguments[i].kind == 'i') {
       if (PyLong_CheckExact(value) || PySlice_Check(value)) continue;
-      PyObject* given[2] = {value, call->slots[0]};
-      made = PyObject_Vectorcall(hooks.as_index, given, 2, nullptr);
+      PyObject* arguments[2] = {value, call->slots[0]};
+      converted = PyObject_Vectorcall(hooks.as_index, arguments, 2, nullptr);
     } else if (op->arguments[i].kind == 'd') {
       if (value == Py_None) continue;
-      made = PyObject_CallOneArg(hooks.as_dtype, value);
+      converted = PyObject_CallOneArg(hooks.as_dtype, value);
     } else {
       continue;
     }
-    if (!made) return Outcome::kError;
-    call->slots[i] = call->owned.keep(made);
+    if (!converted) return Outcome::kError;
+    call->slots[i] = call->owned.keep(converted);
   }
-  return Outcome::kUsual;
+  return Outcome::kFast;
 }
 
-// Rare keywords divert the call to a composite: rare(ops, inputs..., attributes=..., rare=...).
+// A call with a rare keyword runs a composite: rare(ops, inputs..., attributes=..., rare=...).
 PyObject* call_rare(OpCall* call) {
   Op* op = call->op;
-  const int n_named = op->n_arguments - op->n_inputs + op->n_rare;
-  PyObject* given[kMost + kMostRare + 1];
-  Ref names(PyTuple_New(n_named));
+  const int n_keywords = op->n_arguments - op->n_inputs + op->n_rare;
+  PyObject* arguments[kMaxArguments + kMaxRare + 1];
+  Ref names(PyTuple_New(n_keywords));
   if (!names) return nullptr;
-  given[0] = op->ops;
+  arguments[0] = op->ops;
   int n = 1, k = 0;
   for (int i = 0; i < op->n_arguments; ++i) {
-    given[n++] = call->slots[i];
+    arguments[n++] = call->slots[i];
     if (i >= op->n_inputs) PyTuple_SET_ITEM(names.get(), k++, Py_NewRef(op->arguments[i].name));
   }
   for (int i = 0; i < op->n_rare; ++i) {
-    given[n++] = call->rare[i];
+    arguments[n++] = call->rare[i];
     PyTuple_SET_ITEM(names.get(), k++, Py_NewRef(op->rare_names[i]));
   }
-  return PyObject_Vectorcall(op->rare, given, static_cast<size_t>(op->n_inputs + 1), n_named ? names.get() : nullptr);
+  return PyObject_Vectorcall(op->rare, arguments, static_cast<size_t>(op->n_inputs + 1),
+                             n_keywords ? names.get() : nullptr);
 }
 
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
@@ -249,52 +247,53 @@ PyObject* slots_tuple(OpCall* call) {
   return values;
 }
 
-// The operands are odd: Python makes them usual, and calls again.
-PyObject* call_odd(OpCall* call) {
+// The general path: Python converts the operands, and calls again.
+PyObject* call_general(OpCall* call) {
   Ref values(slots_tuple(call));
   if (!values) return nullptr;
-  PyObject* given[3] = {as_object(call->op), values.get(), call->out ? call->out : Py_None};
-  return PyObject_Vectorcall(hooks.odd, given, 3, nullptr);
+  PyObject* arguments[3] = {as_object(call->op), values.get(), call->out ? call->out : Py_None};
+  return PyObject_Vectorcall(hooks.call_general, arguments, 3, nullptr);
 }
 
-// The kernel raised: Python says why.
-PyObject* call_failed(OpCall* call) {
+// The kernel raised: Python explains the error.
+PyObject* explain_failure(OpCall* call) {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
   PyErr_NormalizeException(&type, &error, &trace);
   if (trace) PyException_SetTraceback(error, trace);
   Ref owned_type(type), owned_error(error), owned_trace(trace), values(slots_tuple(call));
   if (!values) return nullptr;
-  PyObject* given[3] = {as_object(call->op), values.get(), error};
-  return PyObject_Vectorcall(hooks.failed, given, 3, nullptr);
+  PyObject* arguments[3] = {as_object(call->op), values.get(), error};
+  return PyObject_Vectorcall(hooks.explain, arguments, 3, nullptr);
 }
 
-// The slots are filled.
-PyObject* run_bound(OpCall* call) {
+// Runs a call whose slots are filled.
+PyObject* run_slots(OpCall* call) {
   Op* op = call->op;
   if (__builtin_expect(call->has_rare, 0)) {
     Ref result(call_rare(call));
     if (!result || !call->out) return result.release();
-    PyObject* given[3] = {call->out, op->function.event, result.get()};
-    return PyObject_Vectorcall(hooks.put, given, 3, nullptr);
+    PyObject* arguments[3] = {call->out, op->function.event, result.get()};
+    return PyObject_Vectorcall(hooks.copy_to_out, arguments, 3, nullptr);
   }
   Outcome outcome = convert_attributes(call);
-  if (outcome == Outcome::kUsual) outcome = call->array_form() ? read_arrays(call) : read_operands(call);
-  if (__builtin_expect(outcome != Outcome::kUsual, 0)) return outcome == Outcome::kOdd ? call_odd(call) : nullptr;
-  bool kernel_failed = false, odd = false;
+  if (outcome == Outcome::kFast) outcome = call->array_form() ? read_arrays(call) : read_operands(call);
+  if (__builtin_expect(outcome == Outcome::kGeneral, 0)) return call_general(call);
+  if (__builtin_expect(outcome != Outcome::kFast, 0)) return nullptr;
+  bool kernel_failed = false, needs_general = false;
   PyObject* result;
   if (op->form == Form::kInplace) {
-    result = run_inplace(call, &kernel_failed, &odd);
+    result = run_inplace(call, &kernel_failed, &needs_general);
   } else if (__builtin_expect(call->out != nullptr, 0)) {
-    result = run_out(call, &kernel_failed, &odd);
+    result = run_out(call, &kernel_failed, &needs_general);
   } else {
     result = call_kernel(call);
     kernel_failed = !result;
     if (result) return call->array_form() ? finish_arrays(call, result) : finish(call, result);
   }
   if (result) return result;
-  if (odd) return call_odd(call);
-  return kernel_failed && !call->array_form() ? call_failed(call) : nullptr;
+  if (needs_general) return call_general(call);
+  return kernel_failed && !call->array_form() ? explain_failure(call) : nullptr;
 }
 
 }  // namespace
@@ -303,17 +302,17 @@ PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) 
   if (__builtin_expect(!op->kernel, 0) && !plan(op)) return nullptr;
   OpCall call(op);
   const Outcome outcome = parse(&call, args, n, names);
-  if (__builtin_expect(outcome == Outcome::kUsual, 1)) {
+  if (__builtin_expect(outcome == Outcome::kFast, 1)) {
     if (op->form == Form::kReflected) std::swap(call.slots[0], call.slots[1]);
-    return run_bound(&call);
+    return run_slots(&call);
   }
   if (outcome == Outcome::kError) return nullptr;
-  PyObject *packed, *keywords;
-  if (!pack_arguments(args, n, names, &packed, &keywords)) return nullptr;
-  Ref positional(packed), named(keywords ? keywords : PyDict_New());
-  if (!named) return nullptr;
-  PyObject* given[3] = {as_object(op), packed, named.get()};
-  return PyObject_Vectorcall(hooks.bind, given, 3, nullptr);
+  PyObject *positional, *keywords;
+  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
+  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
+  if (!kwargs) return nullptr;
+  PyObject* arguments[3] = {as_object(op), positional, kwargs.get()};
+  return PyObject_Vectorcall(hooks.bind, arguments, 3, nullptr);
 }
 
 PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {
@@ -323,7 +322,7 @@ PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {
   OpCall call(op);
   for (int i = 0; i < op->n_arguments; ++i) call.slots[i] = PyTuple_GET_ITEM(values, i);
   if (out != Py_None) call.out = out;
-  return run_bound(&call);
+  return run_slots(&call);
 }
 
 }  // namespace shmtensor

@@ -1,20 +1,20 @@
-// In-place forms: the kernel writes the first input, or its result is copied there. And `out=`.
+// In-place forms and `out=`: the kernel writes the tensor, or its result is copied there.
 #include "dispatch/op_function.h"
 
 namespace shmtensor {
 
 namespace {
 
-// Checks that the tensor may be written. A plain one that is no view and no leaf always may.
-bool may_write(TensorBase* x, bool record_it) {
-  if (!may_write_frozen(x)) return false;
+// Checks that the tensor may be written. A tensor that is neither a view nor a leaf always may.
+bool check_write(TensorBase* x, bool records) {
+  if (!check_inference_write(x)) return false;
   const bool computed = PyObject_TypeCheck(x->node, node_type) || Py_TYPE(x->node) == port_type;
-  if (x->base == Py_None && (!record_it || computed || x->node == Py_None)) return true;
-  Ref done(PyObject_CallOneArg(record_it ? hooks.may_write : hooks.may_forget, reinterpret_cast<PyObject*>(x)));
-  return static_cast<bool>(done);
+  if (x->base == Py_None && (!records || computed || x->node == Py_None)) return true;
+  PyObject* check = records ? hooks.check_recorded_write : hooks.check_unrecorded_write;
+  return static_cast<bool>(Ref(PyObject_CallOneArg(check, reinterpret_cast<PyObject*>(x))));
 }
 
-// A copy of the first input, if a pullback needs what it was. Null with or without an exception.
+// A copy of the first input, if a pullback needs its value before the write. Null with or without an exception.
 PyObject* old_value(OpCall* call, PyObject* array) {
   for (int i = 0; i < call->op->n_saved; ++i) {
     const Item& item = call->op->saved_items[i];
@@ -27,79 +27,79 @@ PyObject* old_value(OpCall* call, PyObject* array) {
 PyObject* record_write(OpCall* call, PyObject* result, PyObject* old) {
   Op* op = call->op;
   TensorBase* x = reinterpret_cast<TensorBase*>(call->slots[0]);
-  Ref edges(edges_of(call)), seen(Py_NewRef(x->array));
+  Ref edges(edges_of(call)), written_result(Py_NewRef(x->array));
   if (!edges) return nullptr;
-  if (op->keeps) {  // (the written array, what the kernel kept...)
+  if (op->keeps) {  // (the written array, the kernel's extra values...)
     const Py_ssize_t n = PyTuple_GET_SIZE(result);
-    seen = Ref(PyTuple_New(n));
-    if (!seen) return nullptr;
+    written_result = Ref(PyTuple_New(n));
+    if (!written_result) return nullptr;
     for (Py_ssize_t i = 0; i < n; ++i)
-      PyTuple_SET_ITEM(seen.get(), i, Py_NewRef(i ? PyTuple_GET_ITEM(result, i) : x->array));
+      PyTuple_SET_ITEM(written_result.get(), i, Py_NewRef(i ? PyTuple_GET_ITEM(result, i) : x->array));
   }
-  Values given;
-  given.push(call->slots[0]);
-  given.push(op->rule);
-  given.push(edges.get());
-  if (!push_saved(call, seen.get(), old, &given)) return nullptr;
-  if (x->base == Py_None && x->leaf == Py_None)
-    return rewrite(x, op->rule, edges.get(), given.data() + 3, given.size() - 3);
-  return PyObject_Vectorcall(hooks.written, given.data(), static_cast<size_t>(given.size()), nullptr);
+  Values arguments;
+  arguments.push(call->slots[0]);
+  arguments.push(op->rule);
+  arguments.push(edges.get());
+  if (!push_saved(call, written_result.get(), old, &arguments)) return nullptr;
+  if (x->base == Py_None && x->accumulate_grad == Py_None)
+    return rewrite(x, op->rule, edges.get(), arguments.data() + 3, arguments.size() - 3);
+  return PyObject_Vectorcall(hooks.rewrite_history, arguments.data(), static_cast<size_t>(arguments.size()), nullptr);
 }
 
-// May the kernel write `x`'s values straight into an array like `out`?
-bool same_form(PyObject* x, PyArrayObject* out, bool recorded) {
+// Does operand `x` have the dtype and shape of `out`, and no history, so that the kernel may write to `out` itself?
+bool can_write_into(PyObject* x, PyArrayObject* out, bool records) {
   if (PyFloat_CheckExact(x)) return true;
   if (!is_tensor(x)) return false;
   const TensorBase* tensor = reinterpret_cast<TensorBase*>(x);
-  if (recorded && (tensor->node != Py_None || tensor->base != Py_None)) return false;
+  if (records && (tensor->node != Py_None || tensor->base != Py_None)) return false;
   PyArrayObject* array = as_array(tensor->array);
   return PyArray_DESCR(array) == PyArray_DESCR(out) && PyArray_SAMESHAPE(array, out);
 }
 
 }  // namespace
 
-PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* odd) {
+PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* needs_general) {
   Op* op = call->op;
   TensorBase* x = reinterpret_cast<TensorBase*>(call->slots[0]);
   PyObject* array = x->array;
   if (!call->nodes[0] && !(call->nodes[0] = node_of(x))) return nullptr;
   if (call->nodes[0] != Py_None) call->tracked |= 1;
-  const bool record_it = call->tracked && recording();
-  if (record_it && !op->n_differentiable) {  // nothing flows back through it: out of place, and a recorded copy
-    *odd = true;
+  const bool records = call->tracked && recording();
+  if (records && !op->n_differentiable) {  // no gradient flows through it: out of place, and a recorded copy
+    *needs_general = true;
     return nullptr;
   }
-  if (!may_write(x, record_it)) return nullptr;
-  PyObject* old = record_it ? old_value(call, array) : nullptr;
+  if (!check_write(x, records)) return nullptr;
+  PyObject* old = records ? old_value(call, array) : nullptr;
   if (PyErr_Occurred()) return nullptr;
   Ref result(call_kernel(call, op->writes ? array : nullptr));
   *kernel_failed = !result;
   if (!result) return nullptr;
   if (!op->writes) {
-    PyObject* from = PyTuple_CheckExact(result.get()) ? PyTuple_GET_ITEM(result.get(), 0) : result.get();
-    if (PyArray_CopyInto(as_array(array), as_array(from)) < 0) {
+    PyObject* source = PyTuple_CheckExact(result.get()) ? PyTuple_GET_ITEM(result.get(), 0) : result.get();
+    if (PyArray_CopyInto(as_array(array), as_array(source)) < 0) {
       *kernel_failed = true;
       return nullptr;
     }
   }
-  if (!record_it || !is_differentiable(array)) return wrote(nullptr, call->slots[0]);
+  if (!records || !is_differentiable(array)) return wrote(nullptr, call->slots[0]);
   return record_write(call, result.get(), old);
 }
 
-PyObject* run_out(OpCall* call, bool* kernel_failed, bool* odd) {
+PyObject* run_out(OpCall* call, bool* kernel_failed, bool* needs_general) {
   Op* op = call->op;
-  *odd = true;
+  *needs_general = true;
   if (!op->writes_out || !is_plain_class(Py_TYPE(call->out))) return nullptr;
   TensorBase* out = reinterpret_cast<TensorBase*>(call->out);
   if (!PyArray_CheckExact(out->array)) return nullptr;
   PyArrayObject* array = as_array(out->array);
-  const bool recorded = recording();
+  const bool records = recording();
   if (PyArray_TYPE(array) != NPY_FLOAT && PyArray_TYPE(array) != NPY_DOUBLE) return nullptr;
-  if (recorded && (out->node != Py_None || out->base != Py_None)) return nullptr;
+  if (records && (out->node != Py_None || out->base != Py_None)) return nullptr;
   for (int i = 0; i < op->n_inputs; ++i)
-    if (!same_form(call->slots[i], array, recorded)) return nullptr;
-  *odd = false;
-  if (!may_write_frozen(out)) return nullptr;
+    if (!can_write_into(call->slots[i], array, records)) return nullptr;
+  *needs_general = false;
+  if (!check_inference_write(out)) return nullptr;
   Ref result(call_kernel(call, out->array));
   *kernel_failed = !result;
   return result ? wrote(nullptr, call->out) : nullptr;

@@ -1,7 +1,7 @@
-// The kernel's arrays -> Tensors, with a node where history is recorded.
+// The kernel's arrays -> Tensors, with a node if history is recorded.
 //
-// First what any recorded call needs: nodes, views and writes, for the ops below and for Python. Then the results of an
-// op, in the order of its columns. One file, because a result and its node are read together.
+// First nodes, views and writes, which Python uses, too. Then the results of an op, in the order of its columns. One
+// file, because a result and its node are read together.
 #include "dispatch/op_function.h"
 
 #include "half/bfloat16.h"
@@ -13,8 +13,8 @@ namespace shmtensor {
 
 namespace {
 
-// A check that the tensor's memory is as it is now, when the node is walked.
-bool add_check(Node* node, int room, Version* version) {
+// A check that the tensor's memory is unchanged when the node runs.
+bool add_check(Node* node, int capacity, Version* version) {
   if (!version) return false;
   if (version == frozen) {
     raise("RuntimeError",
@@ -22,28 +22,27 @@ bool add_check(Node* node, int room, Version* version) {
           "that");
     return false;
   }
-  if (node->checked == 2 && node->checks == node->two) {
-    Check* more = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(room)));
-    if (!more) {
+  if (node->n_checks == 2 && node->checks == node->inline_checks) {
+    Check* checks = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(capacity)));
+    if (!checks) {
       PyErr_NoMemory();
       return false;
     }
-    memcpy(more, node->two, sizeof node->two);
-    node->checks = more;
+    memcpy(checks, node->inline_checks, sizeof node->inline_checks);
+    node->checks = checks;
   }
   Py_INCREF(version);
-  node->checks[node->checked++] = {version, version->count};
+  node->checks[node->n_checks++] = {version, version->count};
   return true;
 }
 
 }  // namespace
 
-// Shows a node that is complete to whoever looks. False: exception set.
-bool observed(PyObject* node) {
+bool notify_observer(PyObject* node) {
   if (!observer) return true;
-  PyObject* kept = Py_NewRef(observer);  // it may be taken away meanwhile
-  PyObject* result = PyObject_CallOneArg(kept, node);
-  Py_DECREF(kept);
+  PyObject* current = Py_NewRef(observer);  // the call may replace it
+  PyObject* result = PyObject_CallOneArg(current, node);
+  Py_DECREF(current);
   Py_XDECREF(result);
   return result != nullptr;
 }
@@ -54,32 +53,32 @@ PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_s
   Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
   if (!node) return nullptr;
   edge_start(&node->edge);
-  node->checks = node->two;
+  node->checks = node->inline_checks;
   node->row = Py_NewRef(row);
   node->edges = Py_NewRef(edges);
   node->hooks = Py_NewRef(Py_None);
   node->saved = PyTuple_New(n);
-  if (!node->saved) goto failed;
+  if (!node->saved) goto error;
   for (Py_ssize_t i = 0; i < n; ++i) {
     PyObject* value = saved[i];
-    int room = static_cast<int>(n);
+    int capacity = static_cast<int>(n);
     if (is_tensor(value)) {
       TensorBase* tensor = reinterpret_cast<TensorBase*>(value);
-      if (!add_check(node, room, version_of(tensor))) goto failed;
+      if (!add_check(node, capacity, version_of(tensor))) goto error;
       value = tensor->array;
       node->holds_arrays = true;
     } else if (PyArray_Check(value)) {
       node->holds_arrays = true;
       for (Py_ssize_t j = 0; j < n_outputs; ++j) {
         if (value != outputs[j]) continue;
-        if (!add_check(node, room, version_of(reinterpret_cast<TensorBase*>(tensors[j])))) goto failed;
-        node->checks[node->checked - 1].count += ahead;
+        if (!add_check(node, capacity, version_of(reinterpret_cast<TensorBase*>(tensors[j])))) goto error;
+        node->checks[node->n_checks - 1].count += ahead;
       }
     }
     PyTuple_SET_ITEM(node->saved, i, Py_NewRef(value));
   }
   return reinterpret_cast<PyObject*>(node);
-failed:
+error:
   Py_DECREF(node);
   return nullptr;
 }
@@ -92,11 +91,11 @@ bool is_differentiable(PyObject* array) {
 PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
   Ref tensor(make_tensor(array));
   if (!tensor || !is_differentiable(array)) return tensor.release();
-  PyObject* made = tensor.get();
-  Ref node(make_node(row, edges, saved, n, &array, &made, 1));
+  PyObject* output = tensor.get();
+  Ref node(make_node(row, edges, saved, n, &array, &output, 1));
   if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(array))) return nullptr;
-  Py_SETREF(reinterpret_cast<TensorBase*>(made)->node, Py_NewRef(node.get()));
-  return observed(node.get()) ? tensor.release() : nullptr;
+  Py_SETREF(reinterpret_cast<TensorBase*>(output)->node, Py_NewRef(node.get()));
+  return notify_observer(node.get()) ? tensor.release() : nullptr;
 }
 
 PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
@@ -115,20 +114,20 @@ PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObjec
     if (!port) return nullptr;
     Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
   }
-  return observed(node.get()) ? tensors.release() : nullptr;
+  return notify_observer(node.get()) ? tensors.release() : nullptr;
 }
 
 namespace {
 
-// Note [What is a view]: a result whose memory belongs to the input's owner. `result.base is not None` alone is also
-// true of copies made by fancy indexing.
-bool lies_in(PyArrayObject* result, PyArrayObject* x) {
+// Note [What is a view]: a result is a view if its memory has the input's owner. `result.base is not None` is also true
+// of copies by advanced indexing.
+bool shares_memory(PyArrayObject* result, PyArrayObject* x) {
   PyObject* owner = PyArray_BASE(result);
   return owner && (owner == reinterpret_cast<PyObject*>(x) || owner == PyArray_BASE(x));
 }
 
-// Note [Unrecorded views]: a view made under no_grad of what requires grad. The count that it has seen is stored as its
-// complement: no count is equal to it, so whoever uses the view asks autograd/engine/views_and_inplace.py.
+// Note [Unrecorded views]: a view, made under no_grad, of a tensor that requires grad. Its version count is stored as
+// the complement, which equals no count, so each use of the view calls autograd/engine/views_and_inplace.py.
 bool is_unrecorded(TensorBase* view, TensorBase* parent, PyObject* row) {
   if (row != Py_None || view->node != Py_None) return false;
   if (parent->node != Py_None) return true;
@@ -141,11 +140,11 @@ bool is_unrecorded(TensorBase* view, TensorBase* parent, PyObject* row) {
 bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* attributes) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(result);
   if (tensor->array != parent->array &&
-      !lies_in(reinterpret_cast<PyArrayObject*>(tensor->array), reinterpret_cast<PyArrayObject*>(parent->array)))
+      !shares_memory(reinterpret_cast<PyArrayObject*>(tensor->array), reinterpret_cast<PyArrayObject*>(parent->array)))
     return true;
   Version* version = version_of(parent);
   if (!version) return false;
-  if (version == frozen) {  // inference tensors have no history: a view is one like them, and has no base
+  if (version == frozen) {  // a view of an inference tensor is an inference tensor without a base
     Py_SETREF(tensor->version, Py_NewRef(reinterpret_cast<PyObject*>(version)));
     return true;
   }
@@ -179,7 +178,7 @@ PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* 
   if (!version) return nullptr;
   if (version != frozen) ++version->count;
   Py_SETREF(tensor->node, Py_NewRef(node.get()));
-  return observed(node.get()) ? Py_NewRef(self) : nullptr;
+  return notify_observer(node.get()) ? Py_NewRef(self) : nullptr;
 }
 
 // ---------------------------------------------------------------- for Python
@@ -203,7 +202,7 @@ PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return rewrite(reinterpret_cast<TensorBase*>(args[0]), args[1], args[2], args + 3, n - 3);
 }
 
-// wrote(tensor): one more in-place write to its memory.
+// wrote(tensor): counts one in-place write to its memory.
 PyObject* wrote(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) return raise("TypeError", "wrote: a Tensor is needed");
   Version* version = version_of(reinterpret_cast<TensorBase*>(tensor));
@@ -226,7 +225,7 @@ PyObject* shape_tuple(PyArrayObject* a) {
   return shape;
 }
 
-// Of a number: () and None.
+// For a number: () or None.
 PyObject* shape_or_dtype(PyObject* x, bool shape) {
   if (!PyArray_Check(x)) return shape ? PyTuple_New(0) : Py_NewRef(Py_None);
   if (shape) return shape_tuple(as_array(x));
@@ -234,29 +233,29 @@ PyObject* shape_or_dtype(PyObject* x, bool shape) {
 }
 
 PyObject* shapes_or_dtypes(PyObject* list, bool shape) {
-  PyObject* made = PyList_New(PyList_GET_SIZE(list));
-  for (Py_ssize_t i = 0; made && i < PyList_GET_SIZE(list); ++i) {
+  PyObject* result = PyList_New(PyList_GET_SIZE(list));
+  for (Py_ssize_t i = 0; result && i < PyList_GET_SIZE(list); ++i) {
     PyObject* item = shape_or_dtype(PyList_GET_ITEM(list, i), shape);
-    if (!item) Py_CLEAR(made);
-    else PyList_SET_ITEM(made, i, item);
+    if (!item) Py_CLEAR(result);
+    else PyList_SET_ITEM(result, i, item);
   }
-  return made;
+  return result;
 }
 
-// (shape, dtype): what zeros in the place of a missing gradient are made of.
-PyObject* likeness(PyObject* array) {
+// (shape, dtype), from which zeros replace a missing gradient.
+PyObject* shape_dtype(PyObject* array) {
   Ref shape(shape_tuple(as_array(array)));
   return shape ? PyTuple_Pack(2, shape.get(), PyArray_DESCR(as_array(array))) : nullptr;
 }
 
-PyObject* likenesses(PyObject* arrays) {
-  PyObject* made = PyList_New(PyTuple_GET_SIZE(arrays));
-  for (Py_ssize_t i = 0; made && i < PyTuple_GET_SIZE(arrays); ++i) {
-    PyObject* item = likeness(PyTuple_GET_ITEM(arrays, i));
-    if (!item) Py_CLEAR(made);
-    else PyList_SET_ITEM(made, i, item);
+PyObject* shape_dtypes(PyObject* arrays) {
+  PyObject* result = PyList_New(PyTuple_GET_SIZE(arrays));
+  for (Py_ssize_t i = 0; result && i < PyTuple_GET_SIZE(arrays); ++i) {
+    PyObject* item = shape_dtype(PyTuple_GET_ITEM(arrays, i));
+    if (!item) Py_CLEAR(result);
+    else PyList_SET_ITEM(result, i, item);
   }
-  return made;
+  return result;
 }
 
 PyObject* output(OpCall* call, PyObject* result, int index) {
@@ -265,19 +264,19 @@ PyObject* output(OpCall* call, PyObject* result, int index) {
 
 PyObject* attributes_of(OpCall* call) {
   Op* op = call->op;
-  PyObject* made = PyTuple_New(op->n_arguments - op->n_inputs);
-  for (int i = op->n_inputs; made && i < op->n_arguments; ++i)
-    PyTuple_SET_ITEM(made, i - op->n_inputs, Py_NewRef(call->slots[i]));
-  return made;
+  PyObject* attributes = PyTuple_New(op->n_arguments - op->n_inputs);
+  for (int i = op->n_inputs; attributes && i < op->n_arguments; ++i)
+    PyTuple_SET_ITEM(attributes, i - op->n_inputs, Py_NewRef(call->slots[i]));
+  return attributes;
 }
 
-// The outputs without what the kernel kept for pullbacks. New reference.
-PyObject* outputs_alone(Op* op, PyObject* result) {
+// The outputs without the kernel's extra values for pullbacks. New reference.
+PyObject* only_outputs(Op* op, PyObject* result) {
   if (op->listed || PyTuple_GET_SIZE(result) == op->n_outputs) return Py_NewRef(result);
   return PyTuple_GetSlice(result, 0, op->n_outputs);
 }
 
-// Several outputs that are views of the first input may not be written in grad mode. Steals; null passes.
+// Marks several outputs as views of the first input, which may not be written in grad mode. Steals; passes null.
 PyObject* mark_views(OpCall* call, PyObject* tensors) {
   if (!tensors || !call->op->view) return tensors;
   Ref owned(tensors), none(PyTuple_New(0));
@@ -289,33 +288,33 @@ PyObject* mark_views(OpCall* call, PyObject* tensors) {
   return owned.release();
 }
 
-// Steals; null passes.
+// The named tuple of several outputs. Steals; passes null.
 PyObject* with_names(Op* op, PyObject* tensors) {
   if (!tensors || op->listed || op->result == Py_None) return tensors;
   Ref owned(tensors);
-  PyObject* given[2] = {op->result, tensors};
+  PyObject* arguments[2] = {op->result, tensors};
   static PyObject* make = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyTuple_Type), "__new__");
-  return make ? PyObject_Vectorcall(make, given, 2, nullptr) : nullptr;
+  return make ? PyObject_Vectorcall(make, arguments, 2, nullptr) : nullptr;
 }
 
 PyObject* without_history(OpCall* call, PyObject* result) {
   Op* op = call->op;
-  if (op->view && !op->many()) {
+  if (op->view && !op->has_many_outputs()) {
     Ref attributes(attributes_of(call));
     if (!attributes) return nullptr;
     // A view made under no_grad() has no rule: it may not be written in grad mode.
     return make_view(result, reinterpret_cast<TensorBase*>(call->slots[0]), call->tracked ? Py_None : op->rule,
                      attributes.get());
   }
-  if (!op->many()) return make_tensor(output(call, result, 0));
+  if (!op->has_many_outputs()) return make_tensor(output(call, result, 0));
   const Py_ssize_t n = op->listed ? PyTuple_GET_SIZE(result) : op->n_outputs;
-  PyObject* made = PyTuple_New(n);
-  for (Py_ssize_t i = 0; made && i < n; ++i) {
+  PyObject* tensors = PyTuple_New(n);
+  for (Py_ssize_t i = 0; tensors && i < n; ++i) {
     PyObject* tensor = make_tensor(PyTuple_GET_ITEM(result, i));
-    if (!tensor) Py_CLEAR(made);
-    else PyTuple_SET_ITEM(made, i, tensor);
+    if (!tensor) Py_CLEAR(tensors);
+    else PyTuple_SET_ITEM(tensors, i, tensor);
   }
-  return with_names(op, mark_views(call, made));
+  return with_names(op, mark_views(call, tensors));
 }
 
 PyObject* with_history(OpCall* call, PyObject* result) {
@@ -323,10 +322,10 @@ PyObject* with_history(OpCall* call, PyObject* result) {
   Ref edges(edges_of(call));
   Values saved;
   if (!edges || !push_saved(call, result, nullptr, &saved)) return nullptr;
-  if (op->many()) {
-    Ref shown(outputs_alone(op, result));
-    if (!shown) return nullptr;
-    PyObject* tensors = record_many(shown.get(), op->rule, edges.get(), saved.data(), saved.size());
+  if (op->has_many_outputs()) {
+    Ref outputs(only_outputs(op, result));
+    if (!outputs) return nullptr;
+    PyObject* tensors = record_many(outputs.get(), op->rule, edges.get(), saved.data(), saved.size());
     return with_names(op, mark_views(call, tensors));
   }
   PyObject* array = output(call, result, 0);
@@ -341,25 +340,25 @@ PyObject* with_history(OpCall* call, PyObject* result) {
 
 PyObject* call_kernel(OpCall* call, PyObject* last) {
   Op* op = call->op;
-  PyObject* space[kMost + 2];  // space[0] is the callee's to overwrite
-  PyObject** given = space + 1;
+  PyObject* space[kMaxArguments + 2];  // the callee may overwrite space[0]
+  PyObject** arguments = space + 1;
   int n = op->n_kernel;
   for (int i = 0; i < n; ++i) {
     const Item& item = op->kernel_items[i];
-    given[i] = item.what == What::kInput       ? call->arrays[item.index]
-               : item.what == What::kAttribute ? call->slots[item.index]
-                                               : PyTuple_GET_ITEM(op->constants, item.index);
+    arguments[i] = item.what == What::kInput       ? call->arrays[item.index]
+                   : item.what == What::kAttribute ? call->slots[item.index]
+                                                   : PyTuple_GET_ITEM(op->constants, item.index);
   }
-  if (last) given[n++] = last;
-  return run_kernel(op->kernel, given, n, &op->policy);
+  if (last) arguments[n++] = last;
+  return run_kernel(op->kernel, arguments, n, &op->policy);
 }
 
-// One per differentiable input; those of a listed input lie side by side.
+// One per differentiable input, and one per tensor of a listed input.
 PyObject* edges_of(OpCall* call) {
   Op* op = call->op;
   if (call->list_nodes && op->n_differentiable == 1) return Py_NewRef(call->list_nodes);
-  const Py_ssize_t more = call->list_nodes ? PyTuple_GET_SIZE(call->list_nodes) - 1 : 0;
-  PyObject* edges = PyTuple_New(op->n_differentiable + more);
+  const Py_ssize_t extra = call->list_nodes ? PyTuple_GET_SIZE(call->list_nodes) - 1 : 0;
+  PyObject* edges = PyTuple_New(op->n_differentiable + extra);
   Py_ssize_t n = 0;
   for (int i = 0; edges && i < op->n_inputs; ++i) {
     if (!op->arguments[i].differentiable) continue;
@@ -367,7 +366,8 @@ PyObject* edges_of(OpCall* call) {
       PyTuple_SET_ITEM(edges, n++, Py_NewRef(call->nodes[i] ? call->nodes[i] : Py_None));
       continue;
     }
-    for (Py_ssize_t j = 0; j <= more; ++j) PyTuple_SET_ITEM(edges, n++, Py_NewRef(PyTuple_GET_ITEM(call->list_nodes, j)));
+    for (Py_ssize_t j = 0; j <= extra; ++j)
+      PyTuple_SET_ITEM(edges, n++, Py_NewRef(PyTuple_GET_ITEM(call->list_nodes, j)));
   }
   return edges;
 }
@@ -393,18 +393,19 @@ bool push_saved(OpCall* call, PyObject* result, PyObject* old, Values* values) {
       case What::kDtype: {
         const bool shape = item.what == What::kShape;
         PyObject* x = call->arrays[item.index];
-        PyObject* made = call->owned.keep(listed ? shapes_or_dtypes(x, shape) : shape_or_dtype(x, shape));
-        if (!made) return false;
-        values->push(made);
+        PyObject* value = call->owned.keep(listed ? shapes_or_dtypes(x, shape) : shape_or_dtype(x, shape));
+        if (!value) return false;
+        values->push(value);
         break;
       }
       case What::kOutput:
         values->push(output(call, result, item.index));
         break;
       case What::kZeros: {
-        PyObject* made = call->owned.keep(op->listed ? likenesses(result) : likeness(output(call, result, item.index)));
-        if (!made) return false;
-        values->push(made);
+        PyObject* value =
+            call->owned.keep(op->listed ? shape_dtypes(result) : shape_dtype(output(call, result, item.index)));
+        if (!value) return false;
+        values->push(value);
         break;
       }
       default:
@@ -424,7 +425,7 @@ PyObject* finish_arrays(OpCall* call, PyObject* result) {
   if (!PyTuple_CheckExact(result) || op->listed) return result;
   Ref owned(result);
   if (op->n_outputs == 1) return Py_NewRef(PyTuple_GET_ITEM(result, 0));
-  return outputs_alone(op, result);
+  return only_outputs(op, result);
 }
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// The type OpFunction: its columns, and what it shows of itself.
+// The type OpFunction: its columns and Python attributes.
 #include "dispatch/op_function.h"
 
 #include <structmember.h>
@@ -15,16 +15,16 @@ Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
 PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Op* op = as_op(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t found = modes_of(op->function.modes)) return call_in_mode(found, self, args, n, names);
+  if (const uint32_t active = modes_of(op->function.modes)) return call_in_mode(active, self, args, n, names);
   return call_op(op, args, n, names);
 }
 
-// unobserved(*args, **keywords): the call, which no profile sees. Autocast has had its turn.
+// unobserved(*args, **keywords): the call, without modes. Autocast has converted the arguments.
 PyObject* op_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   return call_op(as_op(self), args, n, names);
 }
 
-// call_bound(values[, out]): the arguments in the row's order, attributes and all. No mode looks at it.
+// call_bound(values[, out]): the call with all arguments in the row's order, without modes.
 PyObject* op_call_bound(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("OpFunction.call_bound", n, 1, 2) < 0) return nullptr;
   return call_op_bound(as_op(self), args[0], n == 2 ? args[1] : Py_None);
@@ -66,17 +66,17 @@ bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
   }
   if (format == Py_None) return true;
   int layout;
-  Format& read = policy->format;
-  if (!PyArg_ParseTuple(format, "innnkn", &layout, &read.first, &read.inputs, &read.arguments, &read.leads,
-                        &read.outputs))
+  Format& target = policy->format;
+  if (!PyArg_ParseTuple(format, "innnkn", &layout, &target.first, &target.inputs, &target.arguments,
+                        &target.leads, &target.outputs))
     return false;
-  read.layout = static_cast<Layout>(layout);
+  target.layout = static_cast<Layout>(layout);
   policy->formatted = true;
   return true;
 }
 
-// fill(...): the columns, by keyword; see `plan` in autograd/dispatch/plan.py.
-PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
+// fill(...): the columns, by keyword; see `fill` in autograd/dispatch/plan.py.
+PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
                                    "flags",     "kernel",   "kernel_items", "constants", "saved_items",
                                    "rare",      "rare_defaults", "ops", "result", "widening", "format", nullptr};
@@ -84,14 +84,14 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
       *format;
   int n_inputs, n_positional, sizes_at, promotion, n_outputs;
   unsigned flags;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "$O!iiiiiIOOO!OOO!OOOO:fill", const_cast<char**>(keywords), &PyTuple_Type,
-                                   &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!iiiiiIOOO!OOO!OOOO:fill", const_cast<char**>(keywords),
+                                   &PyTuple_Type, &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
                                    &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
                                    &PyDict_Type, &rare_defaults, &ops, &result, &widening, &format))
     return nullptr;
   Op* op = as_op(self);
   if (op->kernel) return raise("RuntimeError", "OpFunction.fill: it has its columns already");
-  if (PyTuple_GET_SIZE(arguments) > kMost || PyDict_GET_SIZE(rare_defaults) > kMostRare)
+  if (PyTuple_GET_SIZE(arguments) > kMaxArguments || PyDict_GET_SIZE(rare_defaults) > kMaxRare)
     return raise("ValueError", "OpFunction: too many arguments");
   op->n_inputs = n_inputs;
   op->n_arguments = static_cast<int>(PyTuple_GET_SIZE(arguments));
@@ -124,7 +124,7 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* named) {
   op->ops = Py_NewRef(ops);
   op->constants = Py_NewRef(constants);
   op->result = Py_NewRef(result);
-  op->kernel = Py_NewRef(kernel);  // last: from here on it is called
+  op->kernel = Py_NewRef(kernel);  // last: other threads may call it from here on
   Py_RETURN_NONE;
 }
 
@@ -160,17 +160,17 @@ PyGetSetDef op_getset[] = {
 };
 
 PyMethodDef op_methods[] = {
-    {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, which no mode looks at."},
+    {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, without modes."},
     {"call_bound", method(op_call_bound), METH_FASTCALL,
-     "call_bound(values, out=None): the call with all arguments in the row's order, which no mode looks at."},
-    {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Gives it its columns."},
+     "call_bound(values, out=None): the call with all arguments in the row's order, without modes."},
+    {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Sets its columns."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyMemberDef op_members[] = {
-    {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "what computes; None before the first call"},
+    {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "the kernel; None before the first call"},
     {"rule", T_OBJECT_EX, offsetof(Op, rule), READONLY, "the row's rule"},
-    {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, a place in plan.FORMS"},
+    {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, an index into plan.FORMS"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -187,29 +187,30 @@ PyType_Slot op_slots[] = {
 
 PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0, kFunctionFlags, op_slots};
 
-PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* named) {
-  static const char* const names[] = {"plan",     "signature", "bind",    "odd",       "failed",
-                                      "put",      "as_index",  "as_dtype", "history",  "recording",
-                                      "may_write", "may_forget", "written", "common",  "cast"};
-  return set_hooks(&hooks, names, args, named);
+PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
+  static const char* const names[] = {
+      "plan",      "signature", "bind",      "call_general", "explain",
+      "copy_to_out", "as_index", "as_dtype", "view_node",    "recording",
+      "check_recorded_write", "check_unrecorded_write", "rewrite_history", "common_dtype", "cast"};
+  return set_hooks(&hooks, names, args, kwargs);
 }
 
-PyObject* forget_pairs(PyObject*, PyObject*) {
+PyObject* clear_common_dtypes(PyObject*, PyObject*) {
   forget_promotions();
   Py_RETURN_NONE;
 }
 
 PyMethodDef functions[] = {
     {"set_op_hooks", method(set_op_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of OpFunction."},
-    {"forget_promotions", forget_pairs, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
+    {"forget_promotions", clear_common_dtypes, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 bool read_items(const char* where, PyObject* list, Item* items, int* n) {
-  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMost) {
-    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMost);
+  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMaxArguments) {
+    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
     return false;
   }
   *n = static_cast<int>(PyTuple_GET_SIZE(list));
@@ -223,10 +224,10 @@ bool read_items(const char* where, PyObject* list, Item* items, int* n) {
 }
 
 bool plan(Op* op) {
-  Ref done(PyObject_CallOneArg(hooks.plan, as_object(op)));
-  if (!done) return false;
+  Ref result(PyObject_CallOneArg(hooks.plan, as_object(op)));
+  if (!result) return false;
   if (op->kernel) return true;
-  raise("RuntimeError", "OpFunction: there is no plan for it");
+  raise("RuntimeError", "OpFunction: its plan was not filled in");
   return false;
 }
 

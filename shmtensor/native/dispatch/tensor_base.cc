@@ -15,18 +15,18 @@ namespace {
 PyObject* inferring_variable;
 Py_ssize_t inferring_anywhere;  // `inference_mode` blocks that are open in any thread
 
-// Note [Kept tensors]
-// Tensors of the plain class come and go by the thousand, so the memory of the last few that ended is kept for the next
-// ones, as CPython does with tuples and floats. A kept one is no object: it is not tracked, and has no references.
-constexpr int kMostKept = 64;
-TensorBase* kept[kMostKept];
-int n_kept;
+// Note [Free list of tensors]
+// Programs create and free tensors of the plain class by the thousand, so a free list keeps the memory of the last few,
+// as CPython does for tuples and floats. Memory in the list is not an object: it is not tracked, and has no references.
+constexpr int kMaxFree = 64;
+TensorBase* free_list[kMaxFree];
+int n_free;
 
 PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
   TensorBase* tensor;
-  bool is_kept = type == tensor_type && n_kept;
-  if (is_kept)
-    PyObject_Init(reinterpret_cast<PyObject*>(tensor = kept[--n_kept]), type);
+  bool is_reused = type == tensor_type && n_free;
+  if (is_reused)
+    PyObject_Init(reinterpret_cast<PyObject*>(tensor = free_list[--n_free]), type);
   else
     tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
   if (!tensor) return nullptr;
@@ -34,8 +34,8 @@ PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
   tensor->node = Py_NewRef(Py_None);
   tensor->version = Py_NewRef(inferring_anywhere && inferring() ? reinterpret_cast<PyObject*>(frozen) : Py_None);
   tensor->base = Py_NewRef(Py_None);
-  tensor->leaf = Py_NewRef(Py_None);
-  if (is_kept) PyObject_GC_Track(reinterpret_cast<PyObject*>(tensor));
+  tensor->accumulate_grad = Py_NewRef(Py_None);
+  if (is_reused) PyObject_GC_Track(reinterpret_cast<PyObject*>(tensor));
   return reinterpret_cast<PyObject*>(tensor);
 }
 
@@ -47,8 +47,8 @@ void base_dealloc(PyObject* self) {
   if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
   clear<TensorBase>(self);
   PyTypeObject* type = Py_TYPE(self);
-  if (type == tensor_type && n_kept < kMostKept) {
-    kept[n_kept++] = reinterpret_cast<TensorBase*>(self);
+  if (type == tensor_type && n_free < kMaxFree) {
+    free_list[n_free++] = reinterpret_cast<TensorBase*>(self);
     Py_DECREF(type);
   } else {
     untrack_and_free(self);
@@ -56,8 +56,8 @@ void base_dealloc(PyObject* self) {
   Py_TRASHCAN_END
 }
 
-// The buffer is the array's, so that read-only memory stays so. Not for what requires grad: NumPy then asks __array__,
-// which says why.
+// The buffer of the array, so that read-only memory stays read-only. A tensor that requires grad has none: NumPy then
+// calls __array__, which explains the error.
 int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(self);
   for (TensorBase* t = tensor;; t = reinterpret_cast<TensorBase*>(PyTuple_GET_ITEM(t->base, 0))) {
@@ -74,11 +74,11 @@ int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
 PyObject* base_shape(PyObject* self, void*) {
   PyObject* array = reinterpret_cast<TensorBase*>(self)->array;
   if (PyArray_Check(array)) return shape_of(reinterpret_cast<PyArrayObject*>(array));
-  Ref own(PyObject_GetAttrString(self, "array"));  // a class that hides its memory has it as a property
-  return own ? PyObject_GetAttrString(own.get(), "shape") : nullptr;
+  Ref property(PyObject_GetAttrString(self, "array"));  // of a subclass that overrides `array`
+  return property ? PyObject_GetAttrString(property.get(), "shape") : nullptr;
 }
 
-PyGetSetDef base_computed[] = {
+PyGetSetDef base_getset[] = {
     {"shape", base_shape, nullptr, "The sizes of the dimensions, a Size.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
@@ -86,12 +86,12 @@ PyGetSetDef base_computed[] = {
 
 PyMemberDef base_members[] = {
     {"array", T_OBJECT_EX, offsetof(TensorBase, array), 0, "the memory"},
-    {"node", T_OBJECT_EX, offsetof(TensorBase, node), 0, "its place in the graph, or None"},
+    {"node", T_OBJECT_EX, offsetof(TensorBase, node), 0, "its node in the graph, or None"},
     {"version", T_OBJECT_EX, offsetof(TensorBase, version), 0, "counter of in-place writes, or None"},
-    {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, count seen, row, attributes)"},
-    {"leaf", T_OBJECT_EX, offsetof(TensorBase, leaf), 0, "owner of .grad, or None"},
+    {"base", T_OBJECT_EX, offsetof(TensorBase, base), 0, "(parent, version count, row, attributes)"},
+    {"accumulate_grad", T_OBJECT_EX, offsetof(TensorBase, accumulate_grad), 0, "owner of .grad, or None"},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(TensorBase, weak), READONLY, nullptr},
-    {"__dictoffset__", T_PYSSIZET, offsetof(TensorBase, own), READONLY, nullptr},
+    {"__dictoffset__", T_PYSSIZET, offsetof(TensorBase, dict), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -102,7 +102,7 @@ PyType_Slot base_slots[] = {
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<TensorBase>)},
     {Py_tp_clear, reinterpret_cast<void*>(clear<TensorBase>)},
     {Py_tp_members, base_members},
-    {Py_tp_getset, base_computed},
+    {Py_tp_getset, base_getset},
     {Py_bf_getbuffer, reinterpret_cast<void*>(base_getbuffer)},
     {0, nullptr},
 };
@@ -113,9 +113,9 @@ PyType_Spec base_spec = {"shmtensor.native.TensorBase", sizeof(TensorBase), 0,
 
 Version* version_of(TensorBase* tensor) {
   if (tensor->version == Py_None) {
-    PyObject* made = version_type->tp_alloc(version_type, 0);
-    if (!made) return nullptr;
-    Py_SETREF(tensor->version, made);
+    PyObject* version = version_type->tp_alloc(version_type, 0);
+    if (!version) return nullptr;
+    Py_SETREF(tensor->version, version);
   }
   return reinterpret_cast<Version*>(tensor->version);
 }
@@ -125,11 +125,11 @@ PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array)
 PyObject* set_tensor_class(PyObject*, PyObject* type) {
   if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))
     return raise("TypeError", "set_tensor_class: a subclass of TensorBase is needed");
-  while (n_kept) tensor_type->tp_free(kept[--n_kept]);
+  while (n_free) tensor_type->tp_free(free_list[--n_free]);
   Py_INCREF(type);
   tensor_type = reinterpret_cast<PyTypeObject*>(type);
   if (tensor_type->tp_basicsize == base_type->tp_basicsize && !tensor_type->tp_finalize)
-    tensor_type->tp_dealloc = base_dealloc;  // it has nothing more: without the walk that Python's own dealloc takes
+    tensor_type->tp_dealloc = base_dealloc;  // Tensor adds no fields: Python's own dealloc would do more than is needed
   Py_RETURN_NONE;
 }
 
@@ -139,9 +139,9 @@ PyObject* wrap(PyObject*, PyObject* array) { return make_tensor(array); }
 
 namespace {
 
-void replace(PyObject*& place, PyObject* value) {
-  PyObject* former = place;
-  place = value == Py_None ? nullptr : Py_NewRef(value);
+void replace(PyObject*& slot, PyObject* value) {
+  PyObject* former = slot;
+  slot = value == Py_None ? nullptr : Py_NewRef(value);
   Py_XDECREF(former);
 }
 
@@ -157,7 +157,7 @@ PyObject* set_unpacker(PyObject*, PyObject* function) {
   Py_RETURN_NONE;
 }
 
-// set_inferring(variable): the ContextVar of the mode. Returns the cell that inference tensors have as version.
+// set_inferring(variable): the ContextVar of the mode. Returns the version cell of inference tensors.
 PyObject* set_inferring(PyObject*, PyObject* variable) {
   if (!PyContextVar_CheckExact(variable)) return raise("TypeError", "set_inferring: a ContextVar is needed");
   replace(inferring_variable, variable);
@@ -165,7 +165,7 @@ PyObject* set_inferring(PyObject*, PyObject* variable) {
   return Py_XNewRef(reinterpret_cast<PyObject*>(frozen));
 }
 
-// inference(step): one more, or one less, block is open.
+// inference(step): adds to the number of open blocks.
 PyObject* inference(PyObject*, PyObject* step) {
   long n = PyLong_AsLong(step);
   if (n == -1 && PyErr_Occurred()) return nullptr;
@@ -185,7 +185,7 @@ bool inferring() {
   return on;
 }
 
-bool may_write_frozen(TensorBase* tensor) {
+bool check_inference_write(TensorBase* tensor) {
   if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
   raise("RuntimeError",
         "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "

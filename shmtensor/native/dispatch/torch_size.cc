@@ -17,7 +17,7 @@ PyObject* start_size(Py_ssize_t n) {
   return size;
 }
 
-// The tuple's own, as a Size; takes the reference.
+// The tuple as a Size. Steals the reference.
 PyObject* as_size(PyObject* tuple) {
   if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
   const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
@@ -30,23 +30,23 @@ PyObject* as_size(PyObject* tuple) {
 
 PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* named) {
   static const char* names[] = {"", nullptr};
-  PyObject* given = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "|O:Size", const_cast<char**>(names), &given)) return nullptr;
-  Ref items(given ? PySequence_Tuple(given) : PyTuple_New(0));
+  PyObject* iterable = nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, named, "|O:Size", const_cast<char**>(names), &iterable)) return nullptr;
+  Ref items(iterable ? PySequence_Tuple(iterable) : PyTuple_New(0));
   if (!items) return nullptr;
   const Py_ssize_t n = PyTuple_GET_SIZE(items.get());
   PyObject* size = start_size(n);
   for (Py_ssize_t i = 0; size && i < n; ++i) {
     PyObject* item = PyTuple_GET_ITEM(items.get(), i);
-    PyObject* whole = PyNumber_Index(item);
-    if (!whole) {
+    PyObject* integer = PyNumber_Index(item);
+    if (!integer) {
       Py_DECREF(size);
       if (!PyErr_ExceptionMatches(PyExc_TypeError)) return nullptr;
       PyErr_Clear();
       return raise("TypeError", "Size: takes an iterable of 'int': item %zd is '%.100s'", i, Py_TYPE(item)->tp_name);
     }
-    if (PyBool_Check(whole)) Py_SETREF(whole, PyLong_FromLong(whole == Py_True));
-    PyTuple_SET_ITEM(size, i, whole);
+    if (PyBool_Check(integer)) Py_SETREF(integer, PyLong_FromLong(integer == Py_True));
+    PyTuple_SET_ITEM(size, i, integer);
   }
   return size;
 }
@@ -61,19 +61,19 @@ PyObject* size_concat(PyObject* a, PyObject* b) {
   return raise("TypeError", "can only concatenate tuple (not %.100s) to Size", Py_TYPE(b)->tp_name);
 }
 
-PyObject* repeated(PyObject* self, Py_ssize_t n) {
-  const Py_ssize_t own = PyTuple_GET_SIZE(self);
+PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
+  const Py_ssize_t length = PyTuple_GET_SIZE(self);
   if (n < 0) n = 0;
-  if (own && n > PY_SSIZE_T_MAX / own) return PyErr_NoMemory();
-  PyObject* size = start_size(own * n);
-  for (Py_ssize_t i = 0; size && i < own * n; ++i)
-    PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(self, i % own)));
+  if (length && n > PY_SSIZE_T_MAX / length) return PyErr_NoMemory();
+  PyObject* size = start_size(length * n);
+  for (Py_ssize_t i = 0; size && i < length * n; ++i)
+    PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(self, i % length)));
   return size;
 }
 
 PyObject* size_subscript(PyObject* self, PyObject* index) {
-  PyObject* found = PyTuple_Type.tp_as_mapping->mp_subscript(self, index);
-  return PySlice_Check(index) ? as_size(found) : found;
+  PyObject* result = PyTuple_Type.tp_as_mapping->mp_subscript(self, index);
+  return PySlice_Check(index) ? as_size(result) : result;
 }
 
 PyObject* size_repr(PyObject* self) {
@@ -113,7 +113,7 @@ PyMethodDef size_methods[] = {
 
 PyType_Slot size_slots[] = {
     {Py_tp_doc, const_cast<char*>("Size(sizes=()): the shape of a tensor, a tuple of ints; slices of it and sums with "
-                                  "tuples are Sizes, too.\n\nRaises:\n    TypeError: an item is not a whole number.")},
+                                  "tuples are Sizes, too.\n\nRaises:\n    TypeError: an item is not an integer.")},
     {Py_tp_new, reinterpret_cast<void*>(size_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(size_dealloc)},
     {Py_tp_traverse, reinterpret_cast<void*>(size_traverse)},
@@ -121,7 +121,7 @@ PyType_Slot size_slots[] = {
     {Py_tp_methods, size_methods},
     {Py_nb_add, reinterpret_cast<void*>(size_add)},
     {Py_sq_concat, reinterpret_cast<void*>(size_concat)},
-    {Py_sq_repeat, reinterpret_cast<void*>(repeated)},
+    {Py_sq_repeat, reinterpret_cast<void*>(size_repeat)},
     {Py_mp_subscript, reinterpret_cast<void*>(size_subscript)},
     {0, nullptr},
 };

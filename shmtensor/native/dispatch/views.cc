@@ -1,4 +1,4 @@
-// Views of arrays by sizes and strides: what a method of ndarray would do, less its parsing.
+// Views of arrays by sizes and strides, without the argument parsing of ndarray's methods.
 #include "dispatch/views.h"
 
 #include "kernels/arguments.h"
@@ -7,8 +7,8 @@
 namespace shmtensor {
 namespace {
 
-// An int that is no bool and no class of its own; false for everything else.
-bool whole(PyObject* p, npy_intp* out) {
+// Reads an exact int; false for anything else.
+bool read_integer(PyObject* p, npy_intp* out) {
   if (!PyLong_CheckExact(p)) return false;
   const Py_ssize_t v = PyLong_AsSsize_t(p);
   if (v == -1 && PyErr_Occurred()) {
@@ -19,18 +19,19 @@ bool whole(PyObject* p, npy_intp* out) {
   return true;
 }
 
-// dim counted from the front; -1 if it is no dimension of nd.
-int place(PyObject* dim, int nd) {
+// The dimension, counted from the front; -1 if it is out of range.
+int normalize_dim(PyObject* dim, int nd) {
   npy_intp d;
-  if (!whole(dim, &d) || d < -nd || d >= nd) return -1;
+  if (!read_integer(dim, &d) || d < -nd || d >= nd) return -1;
   return static_cast<int>(d < 0 ? d + nd : d);
 }
 
-PyArrayObject* exact(PyObject* const* args, Py_ssize_t given, Py_ssize_t n) {
-  return given == n && PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
+// The first argument, if it is an exact ndarray among n arguments; else null.
+PyArrayObject* array_argument(PyObject* const* args, Py_ssize_t count, Py_ssize_t n) {
+  return count == n && PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
 }
 
-PyObject* in_order(PyArrayObject* x, int nd, const npy_intp* dims) {
+PyObject* contiguous_view(PyArrayObject* x, int nd, const npy_intp* dims) {
   return view(x, nd, dims, nullptr, PyArray_BYTES(x));
 }
 
@@ -48,33 +49,33 @@ PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* s
 }
 
 PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
+  PyArrayObject* x = array_argument(args, n, 2);
   if (!x || !is_sizes(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
   const Py_ssize_t nd = PyTuple_GET_SIZE(args[1]);
   if (nd > NPY_MAXDIMS) Py_RETURN_NONE;
-  npy_intp dims[NPY_MAXDIMS], known = 1, open = -1;
+  npy_intp dims[NPY_MAXDIMS], known = 1, inferred = -1;
   for (Py_ssize_t i = 0; i < nd; ++i) {
-    if (!whole(PyTuple_GET_ITEM(args[1], i), &dims[i])) Py_RETURN_NONE;
-    if (dims[i] == -1 && open < 0) {
-      open = i;
+    if (!read_integer(PyTuple_GET_ITEM(args[1], i), &dims[i])) Py_RETURN_NONE;
+    if (dims[i] == -1 && inferred < 0) {
+      inferred = i;
     } else if (dims[i] <= 0 || __builtin_mul_overflow(known, dims[i], &known)) {
       Py_RETURN_NONE;
     }
   }
   const npy_intp size = PyArray_SIZE(x);
-  if (open >= 0) {
+  if (inferred >= 0) {
     if (size % known) Py_RETURN_NONE;
-    dims[open] = size / known;
+    dims[inferred] = size / known;
   } else if (known != size) {
     Py_RETURN_NONE;
   }
-  return in_order(x, static_cast<int>(nd), dims);
+  return contiguous_view(x, static_cast<int>(nd), dims);
 }
 
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 3);
+  PyArrayObject* x = array_argument(args, n, 3);
   if (!x || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
-  const int nd = PyArray_NDIM(x), start = place(args[1], nd), end = place(args[2], nd);
+  const int nd = PyArray_NDIM(x), start = normalize_dim(args[1], nd), end = normalize_dim(args[2], nd);
   if (start < 0 || end < start) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS];
   int m = 0;
@@ -86,13 +87,13 @@ PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n) {
       dims[m++] = size;
     }
   }
-  return in_order(x, m, dims);
+  return contiguous_view(x, m, dims);
 }
 
 PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
+  PyArrayObject* x = array_argument(args, n, 2);
   if (!x || !PyArray_NDIM(x)) Py_RETURN_NONE;
-  const int nd = PyArray_NDIM(x), dim = args[1] == Py_None ? nd : place(args[1], nd);
+  const int nd = PyArray_NDIM(x), dim = args[1] == Py_None ? nd : normalize_dim(args[1], nd);
   if (dim < 0) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   int m = 0;
@@ -106,8 +107,8 @@ PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
-  const int nd = x ? PyArray_NDIM(x) + 1 : 0, dim = x ? place(args[1], nd) : -1;
+  PyArrayObject* x = array_argument(args, n, 2);
+  const int nd = x ? PyArray_NDIM(x) + 1 : 0, dim = x ? normalize_dim(args[1], nd) : -1;
   if (dim < 0 || nd > NPY_MAXDIMS) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   for (int i = 0; i < nd; ++i) {
@@ -118,10 +119,10 @@ PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 4);
+  PyArrayObject* x = array_argument(args, n, 4);
   npy_intp offset;
-  if (!x || !whole(args[1], &offset)) Py_RETURN_NONE;
-  const int nd = PyArray_NDIM(x), a = place(args[2], nd), b = place(args[3], nd);
+  if (!x || !read_integer(args[1], &offset)) Py_RETURN_NONE;
+  const int nd = PyArray_NDIM(x), a = normalize_dim(args[2], nd), b = normalize_dim(args[3], nd);
   if (a < 0 || b < 0 || a == b) Py_RETURN_NONE;
   const npy_intp down = offset < 0 ? -offset : 0, right = offset > 0 ? offset : 0;
   const npy_intp rows = PyArray_DIM(x, a) - down, columns = PyArray_DIM(x, b) - right;
@@ -141,8 +142,8 @@ PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
-  const int nd = x ? PyArray_NDIM(x) : 0, dim = x ? place(args[1], nd) : -1;
+  PyArrayObject* x = array_argument(args, n, 2);
+  const int nd = x ? PyArray_NDIM(x) : 0, dim = x ? normalize_dim(args[1], nd) : -1;
   if (dim < 0) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   int m = 0;
@@ -162,7 +163,7 @@ PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  PyArrayObject* x = exact(args, n, 2);
+  PyArrayObject* x = array_argument(args, n, 2);
   if (!x) Py_RETURN_NONE;
   const int nd = PyArray_NDIM(x);
   npy_intp strides[NPY_MAXDIMS];
@@ -170,11 +171,11 @@ PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (int i = 0; i < nd; ++i) strides[i] = PyArray_STRIDE(x, i);
   const bool many = is_sizes(args[1]) || PyList_CheckExact(args[1]);
   const Py_ssize_t count = many ? PySequence_Fast_GET_SIZE(args[1]) : 1;
-  uint64_t seen = 0;
+  uint64_t flipped = 0;
   for (Py_ssize_t i = 0; i < count; ++i) {
-    const int dim = place(many ? PySequence_Fast_GET_ITEM(args[1], i) : args[1], nd);
-    if (dim < 0 || seen >> dim & 1) Py_RETURN_NONE;
-    seen |= uint64_t(1) << dim;
+    const int dim = normalize_dim(many ? PySequence_Fast_GET_ITEM(args[1], i) : args[1], nd);
+    if (dim < 0 || flipped >> dim & 1) Py_RETURN_NONE;
+    flipped |= uint64_t(1) << dim;
     if (PyArray_DIM(x, dim)) at += (PyArray_DIM(x, dim) - 1) * strides[dim];
     strides[dim] = -strides[dim];
   }

@@ -1,5 +1,4 @@
-// Views and new tensors made without NumPy's Python layer, and the choice between a kernel and its
-// plain form.
+// Views and new tensors without NumPy's Python layer, and KernelOrFallback.
 #pragma once
 #include "python.h"
 
@@ -9,11 +8,11 @@ namespace shmtensor {
 PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at);
 
 // x[index] by numbers, slices, None and `...` alone, also as a 0-d view. Null without an exception: another kind of
-// index, or a wrong one, which NumPy explains.
-PyObject* selected(PyArrayObject* x, PyObject* index);
+// index, or one that NumPy refuses with its own message.
+PyObject* index_view(PyArrayObject* x, PyObject* index);
 
-// Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
-PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): a tuple for `_index_select`
+// Each returns None in rare or wrong cases, which the fallback handles or refuses.
+PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): the index, or None
 PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n);      // x[index] = values, of arrays
 PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape)
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, start_dim, end_dim)
@@ -27,6 +26,6 @@ PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, d
 PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n);    // (sizes, dtype, kind) -> Tensor
 PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n);  // (start, end, step, dtype)
 
-int add_either(PyObject* module);
+int add_kernel_or_fallback(PyObject* module);
 
 }  // namespace shmtensor

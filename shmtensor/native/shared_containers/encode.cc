@@ -113,7 +113,7 @@ bool write_other(Buffer& out, PyObject* value) {
   } else if (Py_TYPE(value) == tensor_type) {
     TensorBase* tensor = reinterpret_cast<TensorBase*>(value);
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(tensor->array);
-    if (tensor->node == Py_None && tensor->leaf == Py_None && can_lie_packed(PyArray_DESCR(array)))
+    if (tensor->node == Py_None && tensor->accumulate_grad == Py_None && can_lie_packed(PyArray_DESCR(array)))
       return write_array(out, kTensor, array);
   } else if (PyArray_IsScalar(value, Generic)) {
     PyObject* array = PyArray_FromScalar(value, nullptr);

@@ -113,7 +113,7 @@ def getitem(x: Any, index: Any) -> Any:
     function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
     halves="copies",
-    vmap="item",
+    vmap="getitem",
 )
 def _getitem(xp, x, /, index: index):
     """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""

@@ -36,7 +36,7 @@ def row_norms(difference: Any, p: float) -> Any:
         ((2, 3, 4), (2, 2, 4), math.inf),
         ((3, 4), (2, 4), 0.0),
     ],
-    vmap="apart",
+    vmap="cdist",
 )
 def _cdist(xp, x, y, /, p=2.0):
     """Distances of all rows of x and y: (..., P, M) and (..., R, M) give (..., P, R)."""

@@ -75,7 +75,7 @@ inverse.pullback(
     function=False,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
     halves="checks",
-    vmap="systems",
+    vmap="solve",
 )
 def _solve(xp, x, y, /):
     """The matrices z with x @ z = y."""

@@ -36,7 +36,7 @@ BLAS = {np.dtype(c) for c in "fdFD"}
     ],
     product=True,
     autocast="lower",
-    vmap="product",
+    vmap="matmul",
     exact_out=True,
 )
 def matmul(xp, x, y, /):
@@ -127,7 +127,7 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
     ],
     product=True,
     autocast="lower",
-    vmap="layer",
+    vmap="linear",
 )
 def linear(xp, x, weight, bias=None, /):
     """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
@@ -220,7 +220,7 @@ def mv(ops, input, vec):
     samples=[((4,), (4,)), ((0,), (0,))],
     product=True,
     autocast="alone",
-    vmap="dotted",
+    vmap="dot",
     exact_out=True,
 )
 def dot(xp, x, tensor, /):

@@ -225,7 +225,7 @@ def nll_loss(
     function=False,
     saves="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
-    vmap="entropy",
+    vmap="cross_entropy",
 )
 def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each target c: the mean over those that count, or the sum. Saves the

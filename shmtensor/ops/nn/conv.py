@@ -72,7 +72,7 @@ CASES: list[tuple[Any, ...]] = [
     function=False,
     samples=CASES,
     layout="images x weight",
-    vmap="folded",
+    vmap="images",
 )
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """The convolution of images with filters, plus the bias."""
@@ -95,7 +95,7 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
         ((1, 4, 3, 3), (4, 2, 2, 2), (4, 5), (1, 1), (0, 0), (1, 1), 1),
     ],
     layout="images x weight",
-    vmap="folded",
+    vmap="images",
 )
 def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
     """The filters times each result, added at the windows' positions: (N, C, *size)."""

@@ -25,7 +25,7 @@ from .sliding_window import (
         ((1, 2, 6), (2,), (2,), (1,), (1,)),
         ((0, 2, 4, 4), (2, 2), (1, 1), (0, 0), (1, 1)),
     ],
-    vmap="folded",
+    vmap="images",
 )
 def _im2col(xp, x, /, kernel, dilation, padding, stride):
     """(N, C, *size) as (N, C * elements of a window, windows)."""

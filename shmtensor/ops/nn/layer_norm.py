@@ -58,7 +58,7 @@ def layer_norm_kernel(
         ((2, 4, 3), (4,), (4,), 1, 2, 1e-5, True),
         ((2, 4), None, (4,), 1, 2, 1e-1, True),
     ],
-    vmap="normalised",
+    vmap="layer_norm",
 )
 def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5, centred=True):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each row; not `centred`: the mean is

@@ -71,7 +71,7 @@ def update_maximum(xp: Any, best: Any, indices: Any, values: Any, index: Any) ->
         ((1, 4, 4, 4), (2, 2, 2), (2, 2, 2), (0, 0, 0), (1, 1, 1), False),
     ],
     layout="images x",
-    vmap="folded",
+    vmap="images",
 )
 def _max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
     """The largest element of each window (NaN is larger than any), and its index in the image."""
@@ -130,7 +130,7 @@ _max_pool.pullback(
         ((1, 2, 5, 6), (2, 3), (2, 2), (1, 0), True),
     ],
     layout="images x",
-    vmap="folded",
+    vmap="images",
 )
 def _sum_pool(xp, x, /, kernel, stride, padding, ceil):
     """The sum of each window; the padding is zeros."""
@@ -323,7 +323,7 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     outputs="values indices",
     samples=[((2, 3, 7), (3,)), ((2, 5, 6), (2, 4)), ((1, 2, 3, 4, 5), (2, 2, 2))],
     layout="images x",
-    vmap="folded",
+    vmap="images",
 )
 def _adaptive_max_pool(xp, x, /, size):
     """The largest element of each of `size` windows, and its index in the image."""

@@ -29,7 +29,7 @@ def without_empty(xs: list[Any]) -> list[Any]:
     layout="all images tensors",
     halves="copies",
     autocast="widest",
-    vmap="joined",
+    vmap="cat_stack",
 )
 def cat(xp, tensors: list[Any], /, dim=0):
     """Tensors joined along a dimension. Copies: one (the result)."""
@@ -85,7 +85,7 @@ def stack_kernel(tensors: list[Any], dim: int) -> Any:
     samples=[([(3, 4), (3, 4)],), ([(3, 4), (3, 4)], -1), ([(), ()],)],
     halves="copies",
     autocast="widest",
-    vmap="joined",
+    vmap="cat_stack",
 )
 def stack(xp, tensors: list[Any], /, dim=0):
     """Tensors of one shape joined along a new dimension. Copies: one (the result)."""

@@ -18,7 +18,7 @@ from ..table.op_definition import composite, op
     method=False,
     function=False,
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
-    vmap="flattened",
+    vmap="flatten",
 )
 def _flatten(xp, x, /, start_dim=0, end_dim=-1):
     """Dimensions start_dim to end_dim as one. Copies: none if the strides allow it."""
@@ -119,7 +119,11 @@ select.pullback(
 )
 
 
-@op(view=True, samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)], vmap="moved dim1 dim2")
+@op(
+    view=True,
+    samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)],
+    vmap="dim_attributes dim1 dim2",
+)
 def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
     """The diagonal of two dimensions, as a last dimension. Copies: none."""
     return make_writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
@@ -145,7 +149,7 @@ diagonal.pullback(
     function=False,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
     halves="copies",
-    vmap="diagonal_put",
+    vmap="diagonal_backward",
 )
 def _diagonal_backward(xp, x, /, shape, offset, dim1, dim2):
     """Zeros of a shape, with x on the diagonal of two dimensions."""
@@ -159,7 +163,12 @@ _diagonal_backward.pullback(
 )
 
 
-@op(view=True, function=False, samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)], vmap="moved dimension")
+@op(
+    view=True,
+    function=False,
+    samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)],
+    vmap="dim_attributes dimension",
+)
 def unfold(xp, x, /, dimension, size, step):
     """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
     if not x.ndim:

@@ -122,7 +122,7 @@ def unflatten(ops, input, dim, sizes):
 @op(
     view=True,
     samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
-    vmap="squeezed",
+    vmap="squeeze",
 )
 def squeeze(xp, x, /, dim=None):
     """Without its dimensions of size 1, or without those of `dim` with size 1. Copies: none."""
@@ -139,7 +139,7 @@ squeeze.numpy = kernel_or_fallback(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueezed")
+@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueeze")
 def unsqueeze(xp, x, /, dim):
     """With a new dimension of size 1 at `dim`. Copies: none."""
     n = x.ndim + 1
@@ -152,7 +152,11 @@ unsqueeze.numpy = kernel_or_fallback(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)], vmap="moved dim0 dim1")
+@op(
+    view=True,
+    samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)],
+    vmap="dim_attributes dim0 dim1",
+)
 def transpose(xp, x, /, dim0, dim1):
     """Two dimensions exchanged. Copies: none."""
     if not x.ndim:
@@ -165,7 +169,7 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permuted")
+@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permute")
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -219,7 +223,7 @@ movedim.alias("moveaxis")
     numpy=native.expand,
     function=False,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
-    vmap="widened",
+    vmap="expand",
 )
 def expand(xp, x, /, size: sizes):
     """Dimensions of size 1 expanded, new ones in front; -1 means the same size. Copies: none, the
@@ -236,7 +240,7 @@ def expand(xp, x, /, size: sizes):
     view=True,
     numpy=native.expand,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
-    vmap="widened",
+    vmap="expand",
 )
 def broadcast_to(xp, x, /, size: sizes):
     """Broadcast to a shape. Copies: none, the elements are shared."""
@@ -290,7 +294,7 @@ def broadcast_tensors(ops, *tensors):
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
     halves="copies",
-    vmap="moved dims",
+    vmap="dim_attributes dims",
 )
 def flip(xp, x, /, dims: sizes):
     """Dimensions reversed. Copies: one (the result)."""
@@ -340,7 +344,7 @@ def rot90(ops, input, k=1, dims=(0, 1)):
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
     halves="copies",
-    vmap="moved dims",
+    vmap="dim_attributes dims",
 )
 def roll(xp, x, /, shifts, dims=None):
     """Elements shifted along dimensions; elements beyond the end reenter at the front."""
@@ -374,7 +378,7 @@ roll.pullback(
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
     halves="copies",
-    vmap="repeated",
+    vmap="repeat",
 )
 def repeat(xp, x, /, repeats: sizes):
     """The tensor repeated along each dimension. Copies: one (the result)."""

@@ -143,7 +143,7 @@ class Row:
         saved extras and attributes. The engine saves exactly these. The function returns the
         gradient, or None for no gradient; for a `list` input a list of them. `into` is None, or an
         array of the input's shape and dtype that it may write the gradient to and return
-        (autograd/engine/grad_buffer.py).
+        (Note [Gradient buffers]).
 
         Raises:
             TypeError: a name that this op does not have.

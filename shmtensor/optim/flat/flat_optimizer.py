@@ -205,8 +205,8 @@ class FlatOptimizer(Optimizer):
             return super().zero_grad(False)
         for flat in self._flats:
             for p in flat.tensors:
-                if p.leaf is not None:
-                    p.leaf.grad = None
+                if p.accumulate_grad is not None:
+                    p.accumulate_grad.grad = None
         return None
 
     # ---------------------------------------------------------------- shards

@@ -83,7 +83,9 @@ class Flat:
         self.scalars_before: dict[str, Any] = {}
         self.sparse: list[int] = []
         self.gradient: Any = None
-        self.slots: list[tuple[Any, Array, Any]] = [(p, p.array, p.leaf) for p in tensors]
+        self.slots: list[tuple[Any, Array, Any]] = [
+            (p, p.array, p.accumulate_grad) for p in tensors
+        ]
         if not all(map(expects_sparse, tensors)):
             self.make_gradients()
 
@@ -103,8 +105,8 @@ class Flat:
         self.gradient = gradient
         self.slots = []
         for i, p in enumerate(self.tensors):
-            self.slots.append((p, p.array, p.leaf))
-            self._settle(p.leaf, i)
+            self.slots.append((p, p.array, p.accumulate_grad))
+            self._settle(p.accumulate_grad, i)
 
     def forget_gradients(self) -> None:
         """For a forked child: the block is its parent's, and two processes must not write there."""
@@ -153,7 +155,7 @@ class Flat:
         """A gradient that somebody assigned, or that came before the home did."""
         i = next(i for i, q in enumerate(self.tensors) if q is p)
         self.part(self.gradient, i).reshape(p.array.shape)[...] = g.array
-        leaf = p.leaf
+        leaf = p.accumulate_grad
         if leaf is not self.slots[i][2]:  # requires_grad was switched on meanwhile
             self.slots[i] = (p, p.array, leaf)
             self._settle(leaf, i)

@@ -75,7 +75,7 @@ def pointer(x: Any) -> int:
 def are_views(model: Any) -> bool:
     """Whether every gradient is a view of what is reduced."""
     return all(
-        in_grad_buffer(p.leaf, p.grad.array)
+        in_grad_buffer(p.accumulate_grad, p.grad.array)
         and pointer(p.grad) == pointer(bucket.gradient_block) + at * p.array.itemsize
         for bucket in model._buckets
         for p, at in zip(bucket.parameters, bucket.offsets, strict=True)
@@ -93,7 +93,9 @@ def views(optimizer: str, cap: float | None) -> None:
     born: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
-            p.register_hook(lambda g, p=p: born.append(pointer(g) == p.leaf.grad_buffer.address))
+            p.register_hook(
+                lambda g, p=p: born.append(pointer(g) == p.accumulate_grad.grad_buffer.address)
+            )
     before = n_copied(model)
     for _ in range(3):
         model.zero_grad()

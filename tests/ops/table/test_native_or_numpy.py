@@ -158,12 +158,12 @@ def test_bmm_and_dot() -> None:
         st.dot(st.ones(2, 3), st.ones(3))
 
 
-def test_either_asks_the_kernel_first() -> None:
-    made = native.KernelOrFallback(lambda x: x or None, lambda x: "plain")
-    assert made(3) == 3
-    assert made(0) == "plain"
-    assert made.kernel(1) == 1
-    assert made.plain(1) == "plain"
+def test_kernel_or_fallback_calls_the_kernel_first() -> None:
+    function = native.KernelOrFallback(lambda x: x or None, lambda x: "fallback")
+    assert function(3) == 3
+    assert function(0) == "fallback"
+    assert function.kernel(1) == 1
+    assert function.fallback(1) == "fallback"
 
 
 def test_powers_of_even_distances_are_products_of_few() -> None:

@@ -215,7 +215,7 @@ def test_frozen_and_thawed_parameters() -> None:
     for _ in range(2):
         step(m, o)
     assert not np.array_equal(before[0], values(m)[0])
-    assert m[0].weight.leaf.grad_buffer.owns(m[0].weight.grad.array)
+    assert m[0].weight.accumulate_grad.grad_buffer.owns(m[0].weight.grad.array)
 
 
 def test_in_place_change_by_the_step_is_caught_at_backward() -> None:
