@@ -18,7 +18,7 @@ MACHINE = platform.machine()
 if not sys.platform.startswith("linux") or MACHINE not in ("x86_64", "aarch64"):
     sys.exit(
         f"shmtensor: this is {sys.platform} on {MACHINE}; it runs on Linux, on x86_64 and aarch64 "
-        "(it stands on memfd, open-file-description locks and futexes)"
+        "(it needs memfd, open-file-description locks and futexes)"
     )
 
 ROOT = Path(__file__).resolve().parent
@@ -44,7 +44,7 @@ COMMON = [
     "-DNPY_NO_DEPRECATED_API=NPY_2_0_API_VERSION",
     "-DNPY_TARGET_VERSION=NPY_2_0_API_VERSION",
 ]
-# A source *.simd.cc is compiled once for each; native/simd/cpu_capability.h says how one is chosen.
+# A source *.simd.cc is compiled once per level; native/simd/cpu_capability.h chooses one.
 LEVELS = {
     "generic": [],
     "avx2": ["-march=x86-64-v3"],
@@ -53,8 +53,8 @@ LEVELS = {
 
 
 class Build(build_ext):
-    """Compiles each source with its own flags, in parallel, and only what changed; then writes the
-    type stubs of what comes from the op table.
+    """Compiles changed sources in parallel, each with its own flags; then writes the type stubs of
+    the functions from the op table.
     """
 
     def run(self):
@@ -72,8 +72,8 @@ class Build(build_ext):
         if SANITIZE:
             flags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
-        # One folder for every way to build: `make build`, an install, an editable install. That is
-        # why setuptools' own build_temp, which may be a temporary one, is not used.
+        # One folder for every way to build: `make build`, an install, an editable install.
+        # setuptools' own build_temp may be temporary.
         kind = SANITIZE or "release"
         out = OBJECTS / f"{get_platform()}-{sys.implementation.cache_tag}-{kind}"
         cxx = os.environ.get("CXX", "g++").split()
@@ -84,7 +84,7 @@ class Build(build_ext):
             if level:
                 command += [f"-DSHMTENSOR_LEVEL={level}"]
                 command += LEVELS[level] if MACHINE == "x86_64" else []
-            return compiled(source, target, command)
+            return compile_object(source, target, command)
 
         units = [
             (source, level)
@@ -104,23 +104,23 @@ class Build(build_ext):
         partial.replace(target)
 
 
-def compiled(source, target, command):
-    """The object of a source, compiled if its record does not say that it is up to date.
+def compile_object(source, target, command):
+    """The object of a source, compiled unless its record says that it is up to date.
 
-    The record beside it holds the command and the files that were read, one a line.
+    The record beside it holds the command and the files read, one per line.
     """
     record = target.with_suffix(".made")
     if not is_fresh(target, record, shlex.join(command)):
         target.parent.mkdir(parents=True, exist_ok=True)
         record.unlink(missing_ok=True)
         partial, rule = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("tmp", "d"))
-        began = time.time()
+        start = time.time()
         # NumPy's headers are system headers, which -MMD leaves out: an install has them in a
-        # temporary folder, and what is made of them is the same for every NumPy from 2.0 on.
-        reads = ["-isystem", numpy.get_include(), "-MMD", "-MF", str(rule)]
-        subprocess.run([*command, *reads, "-c", source, "-o", str(partial)], check=True)
-        # What is edited while it is compiled is newer than its object.
-        os.utime(partial, (began, began))
+        # temporary folder, and the object is the same for every NumPy from 2.0 on.
+        includes = ["-isystem", numpy.get_include(), "-MMD", "-MF", str(rule)]
+        subprocess.run([*command, *includes, "-c", source, "-o", str(partial)], check=True)
+        # The object is older than a file that is edited during compilation.
+        os.utime(partial, (start, start))
         partial.replace(target)
         files = rule.read_text().replace("\\\n", " ").partition(": ")[2]
         record.write_text("\n".join([shlex.join(command), *shlex.split(files)]) + "\n")
@@ -129,12 +129,12 @@ def compiled(source, target, command):
 
 
 def is_fresh(target, record, command):
-    """Whether the object was made by this command from files that have not changed since."""
+    """Whether this command made the object from files that have not changed since."""
     try:
-        made_by, *files = record.read_text().splitlines()
-        made = target.stat().st_mtime
-        return made_by == command and all(Path(file).stat().st_mtime <= made for file in files)
-    except FileNotFoundError:  # no record, no object, or a header that is gone
+        old_command, *files = record.read_text().splitlines()
+        mtime = target.stat().st_mtime
+        return old_command == command and all(Path(f).stat().st_mtime <= mtime for f in files)
+    except FileNotFoundError:  # no record, no object, or a header was removed
         return False
 
 

@@ -1,11 +1,10 @@
 """`python -m benchmarks.kernels [--quick] [--only REGEX]`: each native kernel of the op table, its
 NumPy form and PyTorch.
 
-A row with a CPU kernel (`row.numpy`) has a forward as well, which is what would run without it; so
-they are found in the table. A row stands in the list once, with the trial where its kernel gains
-most. A kernel stays if it takes at most half of the form's time there, or if the form would take
-more than PyTorch. A ufunc on the pool has one thread here, as NumPy's: the ratio is that of the
-loops.
+A row with a CPU kernel (`row.numpy`) also has a forward, its NumPy form, which would run without
+the kernel. Each row is listed once, with the trial in which its kernel gains most. A kernel stays
+if it takes at most half of the form's time in that trial, or if the form takes more than PyTorch. A
+ufunc on the thread pool gets one thread, like NumPy's: the ratio is that of the loops.
 """
 
 from __future__ import annotations
@@ -31,63 +30,64 @@ from .trials import Trial, trials_of
 
 __all__ = ["main"]
 
-# Why a kernel stays that is not twice as fast, where it is not for PyTorch's time.
+# Reasons for kernels that are not twice as fast as NumPy, other than PyTorch's time.
 REASONS = {
-    "cast": "16-bit floats, bool of complex; reductions and copies use it",
-    "overwrite": "transposed copies, and fills, in a fraction of the time",
+    "_to_copy": "16-bit floats, bool of complex; reductions and copies use it",
+    "_overwrite": "transposed copies, and fills, in a fraction of the time",
     "copy": "transposed copies, and fills, in a fraction of the time",
     "dot": "a call of matmul, which small vectors need",
     **dict.fromkeys(("flip", "roll", "clone", "all", "any"), "small tensors: PyTorch's time"),
-    "written": "a view or an assignment without a frame of Python",
+    "_index_put": "a view or an assignment without a frame of Python",
 }
-SMALLER = (200, 200)  # matrices of the short run
+QUICK_SIZE = (200, 200)  # of matrices in the short run
 FORMLESS = (
-    "optimizers, recurrent layers, collectives (reduce_into, stack_into), random numbers (integers,"
-    " permutation), gradients of norms (normed_slope, batch_normed_slope), packed, combinations"
+    "optimizers, recurrent layers, collectives (reduce_into, stack_into), random numbers (randint, "
+    "randperm), gradients of norms (layer_norm_backward, batch_norm_backward), contiguous, "
+    "combinations"
 )
 
 
 def kernel_of(row: Row, arguments: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
-    """The CPU kernel, and what it gets."""
+    """The CPU kernel and its arguments."""
     if not isinstance(row.numpy, tuple):
         return row.numpy, arguments
     names = dict(zip([*(i.name for i in row.inputs), *(a.name for a in row.attributes)], arguments))
     return row.numpy[0], tuple(names[word.strip()] for word in row.numpy[1].split(","))
 
 
-# Kernels that forwards ask themselves, and do without where the answer is None.
-ASKED = ("add_at", "add_slices", "rows_at", "scatter_into", "take")
+# Kernels that NumPy forms call, too; they have a fallback for the result None.
+CALLED_BY_FORMS = ("add_at", "index_add", "take_rows", "scatter", "take")
 
 
 @contextmanager
 def without(names: tuple[str, ...]) -> Iterator[None]:
-    """In it these kernels know no case."""
-    kept = {name: getattr(native, name) for name in names}
+    """In this block these kernels return None."""
+    kernels = {name: getattr(native, name) for name in names}
     for name in names:
-        setattr(native, name, lambda *given: None)
+        setattr(native, name, lambda *args: None)
     try:
         yield
     finally:
-        for name, kernel in kept.items():
+        for name, kernel in kernels.items():
             setattr(native, name, kernel)
 
 
 def calls(row: Row, trial: Trial) -> list[Callable[[], Any]]:
-    """The kernel, the NumPy form and perhaps PyTorch's function, on the same arrays."""
+    """The kernel, the NumPy form and PyTorch's function if there is one, on the same arrays."""
     n = len(row.inputs)
-    rest = [a.default for a in row.attributes[len(trial.arguments) - n :]]
-    arguments = (*trial.arguments, *rest)
-    kernel, given = kernel_of(row, arguments)
+    defaults = [a.default for a in row.attributes[len(trial.arguments) - n :]]
+    arguments = (*trial.arguments, *defaults)
+    kernel, kernel_args = kernel_of(row, arguments)
     keywords = [a.name for a in row.attributes if a.keyword_only]
-    plain = arguments[: len(arguments) - len(keywords)]
-    named = dict(zip(keywords, arguments[len(plain) :]))
+    args = arguments[: len(arguments) - len(keywords)]
+    kwargs = dict(zip(keywords, arguments[len(args) :]))
 
     def form() -> Any:
-        with np.errstate(all="ignore"), without(ASKED):
-            return row.forward(np, *plain, **named)
+        with np.errstate(all="ignore"), without(CALLED_BY_FORMS):
+            return row.forward(np, *args, **kwargs)
 
-    found = [lambda: native.call(kernel, *given), lambda: native.call(form)]
-    return found + pytorch(trial, arguments[:n])
+    ours = [lambda: native.call(kernel, *kernel_args), lambda: native.call(form)]
+    return ours + pytorch(trial, arguments[:n])
 
 
 def pytorch(trial: Trial, inputs: tuple[Any, ...]) -> list[Callable[[], Any]]:
@@ -113,13 +113,13 @@ def pytorch(trial: Trial, inputs: tuple[Any, ...]) -> list[Callable[[], Any]]:
 
 
 def best(calls: list[Callable[[], Any]], seconds: float) -> list[float]:
-    """The shortest time of each, called in turn for so long, but once at least."""
+    """The shortest time of each call, called in turn for `seconds`, but at least once."""
     times: list[list[float]] = [[] for _ in calls]
     end = time.perf_counter() + seconds
     while not times[0] or time.perf_counter() < end:
         for call, took in zip(calls, times, strict=True):
             if not took or took[-1] < 0.01:
-                call()  # warms what the one before left cold
+                call()  # warms the caches
             began = time.perf_counter()
             call()
             took.append(time.perf_counter() - began)
@@ -141,7 +141,7 @@ class Line(NamedTuple):
         return self.kernel / self.form
 
     def reason(self) -> str:
-        """Why the kernel stays."""
+        """The reason to keep the kernel."""
         if self.ratio <= 0.5:
             return ""
         if self.torch is not None and self.form > self.torch:
@@ -159,20 +159,20 @@ class Line(NamedTuple):
 
 
 def lines(only: str, seconds: float, with_torch: bool) -> Iterator[Line]:
-    """One for each row that has a kernel: its best trial."""
+    """A line for each row with a kernel: its best trial."""
     threads = get_num_threads()
     for row in ROWS.values():
         if row.numpy is None or not re.search(only, row.name):
             continue
         is_loop = isinstance(row.numpy, np.ufunc)
         set_num_threads(1 if is_loop else threads)
-        found = []
+        candidates = []
         for trial in trials_of(row):
             times = best(calls(row, trial if with_torch else trial._replace(torch=None)), seconds)
             torch = times[2] if len(times) > 2 else None
-            found.append(Line(row.name, trial.what, times[0], times[1], torch, is_loop))
+            candidates.append(Line(row.name, trial.what, times[0], times[1], torch, is_loop))
         set_num_threads(threads)
-        yield min(found, key=lambda line: line.ratio)
+        yield min(candidates, key=lambda line: line.ratio)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -183,7 +183,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     load()
     if options.quick:
-        trials.SIZE = SMALLER
+        trials.SIZE = QUICK_SIZE
     print(header(describe()) + "\n", flush=True)
     columns = f"{'kernel':>8} {'NumPy':>8} {'ratio':>6} {'PyTorch':>8} {'NumPy/':>6}"
     print(f"{'row':34} {'case':26} {columns}  stays for")
@@ -191,11 +191,11 @@ def main(arguments: list[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, of mean reductions
         seconds = 0.005 if options.quick else 0.2
-        found = sorted(lines(options.only, seconds, not options.quick), key=lambda line: line.ratio)
-    print("\n".join(map(str, found)))
-    slow = sum(line.ratio > 0.5 for line in found)
+        table = sorted(lines(options.only, seconds, not options.quick), key=lambda line: line.ratio)
+    print("\n".join(map(str, table)))
+    slow = sum(line.ratio > 0.5 for line in table)
     took = time.perf_counter() - began
-    print(f"\n{len(found)} kernels, {slow} above half of NumPy's time, {took:.0f} s")
+    print(f"\n{len(table)} kernels, {slow} above half of NumPy's time, {took:.0f} s")
     print(f"Without a NumPy form: {FORMLESS}.")
     return 0
 

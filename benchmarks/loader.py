@@ -90,8 +90,8 @@ def epochs(
     def run() -> float:
         batches = iter(loader)
         next(batches)
-        crew = getattr(loader, "_crew", None)
-        processes = crew.processes if crew else getattr(batches, "_workers", [])
+        workers = getattr(loader, "_workers", None)
+        processes = workers.processes if workers else getattr(batches, "_workers", [])
         pids = [os.getpid(), *(process.pid for process in processes)]
         used, began = processor_seconds(pids) if is_cpu else 0.0, time.perf_counter()
         for _ in batches:

@@ -110,7 +110,7 @@ def by_loader(make: Callable[[], Pairs], workers: int) -> dict[str, int]:
         loader = DataLoader(dataset, 4096, num_workers=n, **(options if n else {}))
         for _ in loader:
             continue
-        pids = [process.pid for process in loader._crew.processes] if loader._crew else []
+        pids = [process.pid for process in loader._workers.processes] if loader._workers else []
         return proportional(), sum(proportional(pid) for pid in pids)
 
     with warnings.catch_warnings():

@@ -1,5 +1,5 @@
-"""What is measured of each kernel of the op table: calls that a user would recognise. A row without
-trials of its own gets a million numbers of the kind of its first sample.
+"""The trials of each kernel of the op table: calls as users make them. A row without trials of its
+own gets a million numbers with the dtype and range of its first sample.
 
 Long, because each row has its case.
 """
@@ -21,8 +21,8 @@ SIZE = (1000, 1000)  # of matrices; the short run has smaller ones
 
 
 class Trial(NamedTuple):
-    """A call of a row: `what` it is, arguments in the row's order, PyTorch's call of the same
-    inputs if it has one.
+    """A call of a row: its description, arguments in the row's order, and PyTorch's call of the
+    same inputs or None.
     """
 
     what: str
@@ -30,47 +30,47 @@ class Trial(NamedTuple):
     torch: Torch | None = None
 
 
-def reals(*shape: int, low: float = -1.0, high: float = 1.0, dtype: Any = np.float32) -> Any:
+def floats(*shape: int, low: float = -1.0, high: float = 1.0, dtype: Any = np.float32) -> Any:
     return RANDOM.uniform(low, high, shape).astype(dtype)
 
 
-def whole(high: int, *shape: int, low: int = 0) -> Any:
+def integers(high: int, *shape: int, low: int = 0) -> Any:
     return RANDOM.integers(low, high, shape)
 
 
-def coins(*shape: int) -> Any:
+def bools(*shape: int) -> Any:
     return RANDOM.random(shape) < 0.5
 
 
 RANDOM = np.random.default_rng(0)
-BLANK, MEAN = None, "mean"
-ALONG = {"rows": 1, "columns": 0}
+NO_BIAS, MEAN = None, "mean"
+DIMS = {"rows": 1, "columns": 0}
 
 
-def along(torch: Torch, *rest: Any) -> Callable[[], list[Trial]]:
+def reduction(torch: Torch, *rest: Any) -> Callable[[], list[Trial]]:
     """A reduction along either dimension of a matrix."""
     return lambda: [
-        Trial(where, (reals(*SIZE), dim, *rest), lambda t, x, d=dim: torch(t, x, d))
-        for where, dim in ALONG.items()
+        Trial(where, (floats(*SIZE), dim, *rest), lambda t, x, d=dim: torch(t, x, d))
+        for where, dim in DIMS.items()
     ]
 
 
-def reduced(torch: Torch, *rest: Any, draw: Any = reals) -> Callable[[], list[Trial]]:
-    """The same, and of the whole matrix."""
+def reductions(torch: Torch, *rest: Any, draw: Any = floats) -> Callable[[], list[Trial]]:
+    """The same, and of all elements."""
     return lambda: [
         Trial(where, (draw(*SIZE), dim, *rest), lambda t, x, d=dim: torch(t, x, d))
-        for where, dim in {"whole": None, **ALONG}.items()
+        for where, dim in {"whole": None, **DIMS}.items()
     ]
 
 
 def losses(torch: dict[str, Torch], *after: Any) -> Callable[[], list[Trial]]:
-    """Of probabilities, which all losses take."""
+    """Losses of probabilities, which all of them accept."""
     return lambda: [
         Trial(
             name,
             (
-                reals(*SIZE, low=0.1, high=0.9),
-                reals(*SIZE, low=0.1, high=0.9),
+                floats(*SIZE, low=0.1, high=0.9),
+                floats(*SIZE, low=0.1, high=0.9),
                 name,
                 MEAN,
                 1.0,
@@ -82,19 +82,19 @@ def losses(torch: dict[str, Torch], *after: Any) -> Callable[[], list[Trial]]:
     ]
 
 
-def slopes() -> list[Trial]:
-    """Of each loss by its left number."""
+def pointwise_loss_backward() -> list[Trial]:
+    """The backward of each loss by its first input."""
     return [
-        Trial(name, (reals(), reals(*SIZE, low=0.1, high=0.9), reals(*SIZE, low=0.1, high=0.9),
+        Trial(name, (floats(), floats(*SIZE, low=0.1, high=0.9), floats(*SIZE, low=0.1, high=0.9),
                      name, 0, MEAN, 1.0, 1.0))
         for name in LOSSES
     ]  # fmt: skip
 
 
-def curves() -> list[Trial]:
-    """The slope of each activation at a million places."""
+def activation_backward() -> list[Trial]:
+    """The derivative of each activation at a million elements."""
     return [
-        Trial(s[2], (reals(*SIZE), reals(*SIZE, low=-4, high=4), *s[2:]))
+        Trial(s[2], (floats(*SIZE), floats(*SIZE, low=-4, high=4), *s[2:]))
         for s in ROWS["_activation_backward"].samples
     ]
 
@@ -129,50 +129,50 @@ def convolutions(*row: Any, torch: Torch | None = None) -> Callable[[], list[Tri
 
 
 def weights() -> Any:
-    return reals(32, 32, 3, 3)
+    return floats(32, 32, 3, 3)
 
 
 def images() -> Any:
-    return reals(*IMAGES)
+    return floats(*IMAGES)
 
 
 def one(what: str, make: Callable[[], tuple[Any, ...]], torch: Torch | None = None) -> Any:
     return lambda: [Trial(what, make(), torch)]
 
 
-def warp(kind: str) -> tuple[Any, ...]:
-    """What grid_sample of 8 images of 32 channels gives its rows: four neighbours each."""
-    x, g, w = reals(8, 32, 4096), reals(8, 32, 4096), reals(8, 4, 4096)
-    places = whole(4096, 8, 4, 4096)
+def grid_sample(kind: str) -> tuple[Any, ...]:
+    """The arguments of grid_sample's rows for 8 images of 32 channels, with 4 neighbours each."""
+    x, g, w = floats(8, 32, 4096), floats(8, 32, 4096), floats(8, 4, 4096)
+    indices = integers(4096, 8, 4, 4096)
     return {
-        "weighed": (x, w, places), "dealt": (g, w, places, 4096), "matched": (g, x, places),
+        "gather": (x, w, indices), "scatter": (g, w, indices, 4096), "weights": (g, x, indices),
     }[kind]  # fmt: skip
 
 
 def table_rows() -> tuple[Any, Any]:
-    return whole(10_000, 4096), reals(4096, 64)
+    return integers(10_000, 4096), floats(4096, 64)
 
 
-def entropy() -> tuple[Any, ...]:
-    return reals(128, 1000), whole(1000, 128), -100, MEAN
+def cross_entropy() -> tuple[Any, ...]:
+    return floats(128, 1000), integers(1000, 128), -100, MEAN
 
 
-def alignment() -> tuple[Any, ...]:
+def ctc() -> tuple[Any, ...]:
     """32 sequences of 100 steps and 20 labels."""
-    logits = reals(100, 32, 40)
+    logits = floats(100, 32, 40)
     logp = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-    return logp, whole(40, 32, 20, low=1), (100,) * 32, (20,) * 32, 0, False
+    return logp, integers(40, 32, 20, low=1), (100,) * 32, (20,) * 32, 0, False
 
 
-def alignment_slope() -> tuple[Any, ...]:
-    logp, labels, *rest = alignment()
+def ctc_backward() -> tuple[Any, ...]:
+    logp, labels, *rest = ctc()
     loss, alpha = ROWS["_ctc_loss"].forward(np, logp, labels, *rest)
     return np.ones_like(loss), logp, labels, loss, alpha, *rest
 
 
 def sample_norm(n: int, groups: int, shape: tuple[int, ...], size: int, centred: bool) -> Any:
     return lambda: (
-        reals(*shape), reals(size), reals(size) if centred else None, n, groups, 1e-5, centred,
+        floats(*shape), floats(size), floats(size) if centred else None, n, groups, 1e-5, centred,
     )  # fmt: skip
 
 
@@ -190,270 +190,279 @@ def norms() -> list[Trial]:
 POOL = ((2, 2), (2, 2), (0, 0))
 POOL3 = ((3, 3), (2, 2), (1, 1))
 
-# Where a million numbers in each input are no case of the row: by its name, what makes its trials.
+# The trials of rows that need other inputs than a million numbers, by the row's name.
 TRIALS: dict[str, Callable[[], list[Trial]]] = {
-    "cast": lambda: [
-        Trial("float32 to float64", (reals(*SIZE), np.dtype(np.float64)), lambda t, x: x.double()),
-        Trial("uint8 to float32", (whole(256, *SIZE).astype(np.uint8), np.dtype(np.float32)),
+    "_to_copy": lambda: [
+        Trial("float32 to float64", (floats(*SIZE), np.dtype(np.float64)), lambda t, x: x.double()),
+        Trial("uint8 to float32", (integers(256, *SIZE).astype(np.uint8), np.dtype(np.float32)),
               lambda t, x: x.float()),
     ],
-    "overwrite": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
-    "copy": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), lambda t, x, y: x.copy_(y)),
+    "_overwrite": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)), lambda t, x, y: x.copy_(y)),
+    "copy": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)), lambda t, x, y: x.copy_(y)),
     "pow": lambda: [
-        Trial("tensors", (reals(*SIZE, low=0.3, high=2.0), reals(*SIZE)), lambda t, x, y: x**y),
-        Trial("to 3", (reals(*SIZE), 3), lambda t, x: x**3),
-        Trial("to 2.5", (reals(*SIZE, low=0.3, high=2.0), 2.5), lambda t, x: x**2.5),
+        Trial("tensors", (floats(*SIZE, low=0.3, high=2.0), floats(*SIZE)), lambda t, x, y: x**y),
+        Trial("to 3", (floats(*SIZE), 3), lambda t, x: x**3),
+        Trial("to 2.5", (floats(*SIZE, low=0.3, high=2.0), 2.5), lambda t, x: x**2.5),
     ],
-    "clamped": one("matrix", lambda: (reals(*SIZE), -0.5, 0.5), lambda t, x: t.clamp(x, -0.5, 0.5)),
-    "add_scaled": one("matrix", lambda: (reals(*SIZE), reals(*SIZE), 0.5),
-                      lambda t, x, y: t.add(x, y, alpha=0.5)),
+    "_clamp": one("matrix", lambda: (floats(*SIZE), -0.5, 0.5), lambda t, x: t.clamp(x, -0.5, 0.5)),
+    "_add_alpha": one("matrix", lambda: (floats(*SIZE), floats(*SIZE), 0.5),
+        lambda t, x, y: t.add(x, y, alpha=0.5)),
     "round": lambda: [
-        Trial(f"{n} decimals", (reals(*SIZE), n), lambda t, x, n=n: t.round(x, decimals=n))
+        Trial(f"{n} decimals", (floats(*SIZE), n), lambda t, x, n=n: t.round(x, decimals=n))
         for n in (0, 2)
     ],
-    "polygamma_of": one("1", lambda: (reals(*SIZE, low=0.3, high=4.0), 1),
-                        lambda t, x: t.polygamma(1, x)),
-    "sum": reduced(lambda t, x, d: t.sum(x, d), False),
-    "nansum": reduced(lambda t, x, d: t.nansum(x, d), False),
-    "mean": reduced(lambda t, x, d: t.mean(x, d), False, None),
-    "prod_along": along(lambda t, x, d: t.prod(x, d), False),
-    "amax": reduced(lambda t, x, d: t.amax(x, () if d is None else d), False),
-    "amin": reduced(lambda t, x, d: t.amin(x, () if d is None else d), False),
-    "argmax": reduced(lambda t, x, d: t.argmax(x, d), False),
-    "argmin": reduced(lambda t, x, d: t.argmin(x, d), False),
-    "count_nonzero": reduced(lambda t, x, d: t.count_nonzero(x, d), draw=coins),
-    "variance": reduced(lambda t, x, d: t.var(x, d), 1, False),
-    "deviation": reduced(lambda t, x, d: t.std(x, d), 1, False),
-    "logsumexp": along(lambda t, x, d: t.logsumexp(x, d), False),
-    "vector_norm": lambda: [
-        Trial(f"{order}, {where}", (reals(*SIZE), order, dim, False),
+    "_polygamma": one("1", lambda: (floats(*SIZE, low=0.3, high=4.0), 1),
+        lambda t, x: t.polygamma(1, x)),
+    "sum": reductions(lambda t, x, d: t.sum(x, d), False),
+    "nansum": reductions(lambda t, x, d: t.nansum(x, d), False),
+    "mean": reductions(lambda t, x, d: t.mean(x, d), False, None),
+    "_prod": reduction(lambda t, x, d: t.prod(x, d), False),
+    "amax": reductions(lambda t, x, d: t.amax(x, () if d is None else d), False),
+    "amin": reductions(lambda t, x, d: t.amin(x, () if d is None else d), False),
+    "argmax": reductions(lambda t, x, d: t.argmax(x, d), False),
+    "argmin": reductions(lambda t, x, d: t.argmin(x, d), False),
+    "count_nonzero": reductions(lambda t, x, d: t.count_nonzero(x, d), draw=bools),
+    "_var": reductions(lambda t, x, d: t.var(x, d), 1, False),
+    "_std": reductions(lambda t, x, d: t.std(x, d), 1, False),
+    "logsumexp": reduction(lambda t, x, d: t.logsumexp(x, d), False),
+    "_vector_norm": lambda: [
+        Trial(f"{order}, {where}", (floats(*SIZE), order, dim, False),
               lambda t, x, o=order, d=dim: t.linalg.vector_norm(x, o, d))
-        for order in (1, 2) for where, dim in {"whole": None, **ALONG}.items()
+        for order in (1, 2) for where, dim in {"whole": None, **DIMS}.items()
     ],
-    "tally": one("1000 values", lambda: (whole(1000, 1_000_000), None, 0),
-                 lambda t, x: t.bincount(x)),
-    "bars": one("in 100", lambda: (reals(*SIZE), 100, -1.0, 1.0),
-                lambda t, x: t.histc(x, 100, -1, 1)),
-    "crossed": one("100000 x 3", lambda: (reals(100_000, 3), reals(100_000, 3), 1),
-                   lambda t, x, y: t.linalg.cross(x, y)),
-    "distances": lambda: [
-        Trial(f"{p}, 1000 x 64", (reals(1000, 64), reals(1000, 64), p),
+    "_bincount": one("1000 values", lambda: (integers(1000, 1_000_000), None, 0),
+        lambda t, x: t.bincount(x)),
+    "_histc": one("in 100", lambda: (floats(*SIZE), 100, -1.0, 1.0),
+        lambda t, x: t.histc(x, 100, -1, 1)),
+    "_cross": one("100000 x 3", lambda: (floats(100_000, 3), floats(100_000, 3), 1),
+        lambda t, x, y: t.linalg.cross(x, y)),
+    "_cdist": lambda: [
+        Trial(f"{p}, 1000 x 64", (floats(1000, 64), floats(1000, 64), p),
               lambda t, x, y, p=p: t.cdist(x, y, p)) for p in (1.0, 2.0)
     ],
-    "pair_distances": one("500 x 64", lambda: (reals(500, 64), 2.0), lambda t, x: t.pdist(x)),
-    "take_along": one(
-        "1000 x 1000", lambda: (reals(*SIZE), np.argsort(reals(*SIZE), 1), 1),
+    "_pdist": one("500 x 64", lambda: (floats(500, 64), 2.0), lambda t, x: t.pdist(x)),
+    "_take_along_dim": one(
+        "1000 x 1000", lambda: (floats(*SIZE), np.argsort(floats(*SIZE), 1), 1),
         lambda t, x, i: t.gather(x, 1, i)),
-    "max_along": along(lambda t, x, d: t.max(x, d), False),
-    "min_along": along(lambda t, x, d: t.min(x, d), False),
-    "kthvalue": one("100 of each row", lambda: (reals(*SIZE), 100, 1, False),
-                    lambda t, x: t.kthvalue(x, 100)),
-    "median_along": along(lambda t, x, d: t.median(x, d), False, False),
-    "mode": one("rows of 1000, 50 values", lambda: (whole(50, *SIZE), 1, False),
-                lambda t, x: t.mode(x)),
-    "sort_along": along(lambda t, x, d: t.sort(x, d), False),
-    "topk": one("10 of each row", lambda: (reals(*SIZE), 10, 1, True, True),
-                lambda t, x: t.topk(x, 10)),
-    "among": one("in 1000", lambda: (reals(*SIZE), reals(1000), False),
-                 lambda t, x, y: t.isin(x, y)),
-    "sought": one("in 1000", lambda: (np.sort(reals(1000)), reals(*SIZE), None, "left"),
-                  lambda t, s, x: t.searchsorted(s, x)),
-    "unique_values": one("1000 values", lambda: (whole(1000, *SIZE), None),
-                         lambda t, x: t.unique(x, return_inverse=True, return_counts=True)),
-    "unique_runs": one("1000 values, in order", lambda: (np.sort(whole(1000, SIZE[0] ** 2)), None),
-                       lambda t, x: t.unique_consecutive(x, True, True)),
-    "run_values": one("1000 values, in order", lambda: (np.sort(whole(1000, SIZE[0] ** 2)),),
-                      lambda t, x: t.unique_consecutive(x)),
-    "distinct": lambda: [
-        Trial("1000 values", (whole(1000, *SIZE),), lambda t, x: t.unique(x)),
-        Trial("reals", (reals(*SIZE),), lambda t, x: t.unique(x)),
+    "_max": reduction(lambda t, x, d: t.max(x, d), False),
+    "_min": reduction(lambda t, x, d: t.min(x, d), False),
+    "kthvalue": one("100 of each row", lambda: (floats(*SIZE), 100, 1, False),
+        lambda t, x: t.kthvalue(x, 100)),
+    "_median": reduction(lambda t, x, d: t.median(x, d), False, False),
+    "mode": one("rows of 1000, 50 values", lambda: (integers(50, *SIZE), 1, False),
+        lambda t, x: t.mode(x)),
+    "_sort": reduction(lambda t, x, d: t.sort(x, d), False),
+    "topk": one("10 of each row", lambda: (floats(*SIZE), 10, 1, True, True),
+        lambda t, x: t.topk(x, 10)),
+    "_isin": one("in 1000", lambda: (floats(*SIZE), floats(1000), False),
+        lambda t, x, y: t.isin(x, y)),
+    "_searchsorted": one("in 1000", lambda: (np.sort(floats(1000)), floats(*SIZE), None, "left"),
+        lambda t, s, x: t.searchsorted(s, x)),
+    "_unique2": one("1000 values", lambda: (integers(1000, *SIZE), None),
+        lambda t, x: t.unique(x, return_inverse=True, return_counts=True)),
+    "_unique_consecutive": one(
+        "1000 values, in order", lambda: (np.sort(integers(1000, SIZE[0] ** 2)), None),
+        lambda t, x: t.unique_consecutive(x, True, True)),
+    "_unique_consecutive_values": one(
+        "1000 values, in order", lambda: (np.sort(integers(1000, SIZE[0] ** 2)),),
+        lambda t, x: t.unique_consecutive(x)),
+    "_unique": lambda: [
+        Trial("1000 values", (integers(1000, *SIZE),), lambda t, x: t.unique(x)),
+        Trial("reals", (floats(*SIZE),), lambda t, x: t.unique(x)),
     ],
-    "cumsum": along(lambda t, x, d: t.cumsum(x, d), None),
-    "cumprod": along(lambda t, x, d: t.cumprod(x, d), None),
-    "cummax": along(lambda t, x, d: t.cummax(x, d)),
-    "cummin": along(lambda t, x, d: t.cummin(x, d)),
-    "logcumsumexp": along(lambda t, x, d: t.logcumsumexp(x, d)),
-            "cat": lambda: [Trial(f"dim {d}", ([reals(*SIZE), reals(*SIZE)], d),
+    "cumsum": reduction(lambda t, x, d: t.cumsum(x, d), None),
+    "cumprod": reduction(lambda t, x, d: t.cumprod(x, d), None),
+    "cummax": reduction(lambda t, x, d: t.cummax(x, d)),
+    "cummin": reduction(lambda t, x, d: t.cummin(x, d)),
+    "logcumsumexp": reduction(lambda t, x, d: t.logcumsumexp(x, d)),
+    "cat": lambda: [Trial(f"dim {d}", ([floats(*SIZE), floats(*SIZE)], d),
                           lambda t, x, y, d=d: t.cat([x, y], d)) for d in (0, 1)],
-    "stack": lambda: [Trial(f"dim {d}", ([reals(*SIZE), reals(*SIZE)], d),
+    "stack": lambda: [Trial(f"dim {d}", ([floats(*SIZE), floats(*SIZE)], d),
                             lambda t, x, y, d=d: t.stack([x, y], d)) for d in (0, 1)],
-    "choose": one("matrix", lambda: (coins(*SIZE), reals(*SIZE), reals(*SIZE)),
-                  lambda t, c, x, y: t.where(c, x, y)),
-    "replace": one("matrix", lambda: (coins(*SIZE), reals(*SIZE), reals()),
-                   lambda t, c, x, y: t.masked_fill(x, c, 0.0)),
-    "written": one("rows", lambda: (reals(*SIZE), reals(100, SIZE[1]), (whole(100, 100),), False),
-                   lambda t, x, v: x.index_put((t.arange(100),), v)),
-    "argwhere_rows": one("matrix", lambda: (coins(*SIZE),), lambda t, x: t.nonzero(x)),
-    "selected": lambda: [
-        Trial(f"dim {d}", (reals(*SIZE), whole(SIZE[1], SIZE[1]), d),
+    "_where": one("matrix", lambda: (bools(*SIZE), floats(*SIZE), floats(*SIZE)),
+        lambda t, c, x, y: t.where(c, x, y)),
+    "_where_other": one("matrix", lambda: (bools(*SIZE), floats(*SIZE), floats()),
+        lambda t, c, x, y: t.masked_fill(x, c, 0.0)),
+    "_index_put": one(
+        "rows", lambda: (floats(*SIZE), floats(100, SIZE[1]), (integers(100, 100),), False),
+        lambda t, x, v: x.index_put((t.arange(100),), v)),
+    "_argwhere": one("matrix", lambda: (bools(*SIZE),), lambda t, x: t.nonzero(x)),
+    "_index_select": lambda: [
+        Trial(f"dim {d}", (floats(*SIZE), integers(SIZE[1], SIZE[1]), d),
               lambda t, x, i, d=d: t.index_select(x, d, i)) for d in (0, 1)
     ],
-    "slices_plus": one("4096 rows of 64", lambda: (reals(10_000, 64), *table_rows()[::-1], 0),
-                       lambda t, x, v, i: t.index_add(x, 0, i, v)),
-    "gathered": one("1000 x 1000", lambda: (reals(*SIZE), whole(SIZE[1], *SIZE), 1, False),
-                    lambda t, x, i: t.gather(x, 1, i)),
-    "scattered": one("1000 x 1000", lambda: (reals(*SIZE), reals(*SIZE), whole(SIZE[1], *SIZE), 1),
-                     lambda t, x, v, i: t.scatter(x, 1, i, v)),
-    "scatter_added": one("1000 x 1000",
-                         lambda: (reals(*SIZE), reals(*SIZE), whole(SIZE[1], *SIZE), 1),
-                         lambda t, x, v, i: t.scatter_add(x, 1, i, v)),
-    "scatter_reduced": one(
+    "_index_add": one("4096 rows of 64", lambda: (floats(10_000, 64), *table_rows()[::-1], 0),
+        lambda t, x, v, i: t.index_add(x, 0, i, v)),
+    "_gather": one("1000 x 1000", lambda: (floats(*SIZE), integers(SIZE[1], *SIZE), 1, False),
+        lambda t, x, i: t.gather(x, 1, i)),
+    "_scatter": one(
+        "1000 x 1000", lambda: (floats(*SIZE), floats(*SIZE), integers(SIZE[1], *SIZE), 1),
+        lambda t, x, v, i: t.scatter(x, 1, i, v)),
+    "_scatter_add": one("1000 x 1000",
+        lambda: (floats(*SIZE), floats(*SIZE), integers(SIZE[1], *SIZE), 1),
+        lambda t, x, v, i: t.scatter_add(x, 1, i, v)),
+    "_scatter_reduce": one(
         "amax, 1000 x 1000",
-        lambda: (reals(*SIZE), reals(*SIZE), whole(SIZE[1], *SIZE), 1, "amax", True),
+        lambda: (floats(*SIZE), floats(*SIZE), integers(SIZE[1], *SIZE), 1, "amax", True),
         lambda t, x, v, i: t.scatter_reduce(x, 1, i, v, "amax")),
-    "tril": one("1000 x 1000", lambda: (reals(*SIZE), 0), lambda t, x: t.tril(x)),
-    "triu": one("1000 x 1000", lambda: (reals(*SIZE), 0), lambda t, x: t.triu(x)),
-    "matmul": one("512 x 512", lambda: (reals(512, 512), reals(512, 512)), lambda t, x, y: x @ y),
-    "linear": one("128 x 512 to 512", lambda: (reals(128, 512), reals(512, 512), reals(512)),
-                  functional("linear")),
-    "bmm": one("64 of 64 x 64", lambda: (reals(64, 64, 64), reals(64, 64, 64)),
-               lambda t, x, y: t.bmm(x, y)),
-    "dot": one("matrix", lambda: (reals(1_000_000), reals(1_000_000)), lambda t, x, y: t.dot(x, y)),
-    "curve_backward": curves,
-    "gated": one("1000 x 1000", lambda: (reals(*SIZE), 1), functional("glu")),
-    "gated_backward": one("1000 x 1000", lambda: (reals(SIZE[0], SIZE[1] // 2), reals(*SIZE), 1),
-                          aten("glu_backward", 1)),
-    "gelu_rows": lambda: [
-        Trial(how, (reals(*SIZE, low=-3, high=3), how == "tanh"),
+    "tril": one("1000 x 1000", lambda: (floats(*SIZE), 0), lambda t, x: t.tril(x)),
+    "triu": one("1000 x 1000", lambda: (floats(*SIZE), 0), lambda t, x: t.triu(x)),
+    "matmul": one("512 x 512", lambda: (floats(512, 512), floats(512, 512)), lambda t, x, y: x @ y),
+    "linear": one("128 x 512 to 512", lambda: (floats(128, 512), floats(512, 512), floats(512)),
+        functional("linear")),
+    "bmm": one("64 of 64 x 64", lambda: (floats(64, 64, 64), floats(64, 64, 64)),
+        lambda t, x, y: t.bmm(x, y)),
+    "dot": one(
+        "matrix", lambda: (floats(1_000_000), floats(1_000_000)), lambda t, x, y: t.dot(x, y)),
+    "_activation_backward": activation_backward,
+    "_glu": one("1000 x 1000", lambda: (floats(*SIZE), 1), functional("glu")),
+    "_glu_backward": one("1000 x 1000", lambda: (floats(SIZE[0], SIZE[1] // 2), floats(*SIZE), 1),
+        aten("glu_backward", 1)),
+    "_gelu": lambda: [
+        Trial(how, (floats(*SIZE, low=-3, high=3), how == "tanh"),
               lambda t, x, how=how: t.nn.functional.gelu(x, approximate=how))
         for how in ("none", "tanh")
     ],
-    "gelu_backward": lambda: [
-        Trial(how, (reals(*SIZE), reals(*SIZE, low=-3, high=3), how == "tanh"),
+    "_gelu_backward": lambda: [
+        Trial(how, (floats(*SIZE), floats(*SIZE, low=-3, high=3), how == "tanh"),
               lambda t, g, x, how=how: t.ops.aten.gelu_backward(g, x, approximate=how))
         for how in ("none", "tanh")
     ],
-    "relu_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)),
-                         aten("threshold_backward", 0)),
-    "sigmoid_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)),
-                            aten("sigmoid_backward")),
-    "tanh_backward": one("matrix", lambda: (reals(*SIZE), reals(*SIZE)), aten("tanh_backward")),
-    "weighted_below": one("channels", lambda: (images(), reals(32, 1, 1)),
-                          lambda t, x, w: t.nn.functional.prelu(x, w.reshape(-1))),
-    "softmax_along": along(lambda t, x, d: t.softmax(x, d)),
-    "log_softmax_along": along(lambda t, x, d: t.log_softmax(x, d)),
-    "softmax_backward": lambda: [
-        Trial(where, (reals(*SIZE), reals(*SIZE), d),
+    "_relu_backward": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)),
+        aten("threshold_backward", 0)),
+    "_sigmoid_backward": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)),
+        aten("sigmoid_backward")),
+    "_tanh_backward": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)), aten("tanh_backward")),
+    "_prelu_kernel": one("channels", lambda: (images(), floats(32, 1, 1)),
+        lambda t, x, w: t.nn.functional.prelu(x, w.reshape(-1))),
+    "_softmax": reduction(lambda t, x, d: t.softmax(x, d)),
+    "_log_softmax": reduction(lambda t, x, d: t.log_softmax(x, d)),
+    "_softmax_backward_data": lambda: [
+        Trial(where, (floats(*SIZE), floats(*SIZE), d),
               lambda t, g, x, d=d: t.ops.aten._softmax_backward_data(g, x, d, t.float32))
-        for where, d in ALONG.items()
+        for where, d in DIMS.items()
     ],
-    "log_softmax_backward": lambda: [
-        Trial(where, (reals(*SIZE), reals(*SIZE), d),
+    "_log_softmax_backward_data": lambda: [
+        Trial(where, (floats(*SIZE), floats(*SIZE), d),
               lambda t, g, x, d=d: t.ops.aten._log_softmax_backward_data(g, x, d, t.float32))
-        for where, d in ALONG.items()
+        for where, d in DIMS.items()
     ],
-    "kept_by": one("matrix", lambda: (reals(*SIZE), coins(*SIZE), 2.0),
-                   lambda t, x, m: t.ops.aten.native_dropout_backward(x, m, 2.0)),
-    "dropped": one("matrix", lambda: (reals(*SIZE), 0.5, 7, 0), functional("dropout")),
-    "normed": norms,
-    "channels_normed": one(
-        "batch_norm 8 x 32 x 64^2", lambda: (images(), reals(32), reals(32), 1e-5),
+    "_masked_scale": one("matrix", lambda: (floats(*SIZE), bools(*SIZE), 2.0),
+        lambda t, x, m: t.ops.aten.native_dropout_backward(x, m, 2.0)),
+    "_dropout": one("matrix", lambda: (floats(*SIZE), 0.5, 7, 0), functional("dropout")),
+    "_native_layer_norm": norms,
+    "_native_batch_norm": one(
+        "batch_norm 8 x 32 x 64^2", lambda: (images(), floats(32), floats(32), 1e-5),
         lambda t, x, w, b: t.nn.functional.batch_norm(x, None, None, w, b, True)),
-    "convolved": convolutions(images, weights, BLANK, *CONVOLUTION,
+    "_convolution": convolutions(images, weights, NO_BIAS, *CONVOLUTION,
                               torch=lambda t, x, w: t.nn.functional.conv2d(x, w, padding=1)),
-    "unconvolved": convolutions(
+    "_conv_transpose": convolutions(
         images, weights, (64, 64), *CONVOLUTION,
         torch=lambda t, g, w: t.nn.functional.conv_transpose2d(g, w, padding=1)),
-    "filters": convolutions(
+    "_convolution_backward_weight": convolutions(
         images, images, (3, 3), *CONVOLUTION,
         torch=lambda t, x, g: t.nn.grad.conv2d_weight(x, (32, 32, 3, 3), g, padding=1)),
-    "max_pooled": lambda: [
+    "_max_pool": lambda: [
         Trial("2", (images(), *POOL, (1, 1), False),
               lambda t, x: t.nn.functional.max_pool2d(x, 2, return_indices=True)),
         Trial("3 stride 2", (images(), *POOL3, (1, 1), False),
               lambda t, x: t.nn.functional.max_pool2d(x, 3, 2, 1, return_indices=True)),
     ],
-    "window_sums": lambda: [
+    "_sum_pool": lambda: [
         Trial("2", (images(), *POOL, False), functional("avg_pool2d", 2)),
         Trial("3 stride 2", (images(), *POOL3, False), functional("avg_pool2d", 3, 2, 1)),
         Trial("8", (images(), (8, 8), (8, 8), (0, 0), False), functional("avg_pool2d", 8)),
     ],
-    "spread_sums": lambda: [
-        Trial(str(k), (reals(8, 32, 64 // k, 64 // k), (64, 64), (k, k), (k, k), (0, 0), False),
+    "_sum_pool_backward": lambda: [
+        Trial(str(k), (floats(8, 32, 64 // k, 64 // k), (64, 64), (k, k), (k, k), (0, 0), False),
               lambda t, g, k=k: t.ops.aten.avg_pool2d_backward(
                   g, t.empty(IMAGES), [k, k], [k, k], [0, 0], False, True, None))
         for k in (2, 8)
     ],
-    "weighed": one("8 x 32 x 64^2, bilinear", lambda: warp("weighed")),
-    "dealt": one("8 x 32 x 64^2, bilinear", lambda: warp("dealt")),
-    "matched": one("8 x 32 x 64^2, bilinear", lambda: warp("matched")),
-    "neighbours": one("8 x 64^2, bilinear",
-                      lambda: (reals(8, 2, 4096, low=-2, high=66), (64, 64), 2, 0)),
-    "picked": one("128 x 1000", lambda: (reals(128, 1000), whole(1000, 128), None, -100, MEAN),
-                  functional("nll_loss")),
-    "picked_backward": one(
-        "128 x 1000", lambda: (reals(), whole(1000, 128), None, (128, 1000), -100, MEAN)),
-    "class_entropy": one("128 x 1000", entropy, functional("cross_entropy")),
-    "class_entropy_backward": one(
+    "_weighted_gather": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("gather")),
+    "_weighted_scatter": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("scatter")),
+    "_weighted_gather_backward_weights": one(
+        "8 x 32 x 64^2, bilinear", lambda: grid_sample("weights")),
+    "_sample_indices": one("8 x 64^2, bilinear",
+        lambda: (floats(8, 2, 4096, low=-2, high=66), (64, 64), 2, 0)),
+    "_nll_loss": one(
+        "128 x 1000", lambda: (floats(128, 1000), integers(1000, 128), None, -100, MEAN),
+        functional("nll_loss")),
+    "_nll_loss_backward": one(
+        "128 x 1000", lambda: (floats(), integers(1000, 128), None, (128, 1000), -100, MEAN)),
+    "_cross_entropy": one("128 x 1000", cross_entropy, functional("cross_entropy")),
+    "_cross_entropy_backward": one(
         "128 x 1000",
-        lambda: (reals(), *[reals(128, 1000, low=0)] * 2, whole(1000, 128), -100, MEAN)),
-    "ctc": one("100 x 32, 20 labels", alignment,
-               lambda t, x, y: t.nn.functional.ctc_loss(x, y, (100,) * 32, (20,) * 32)),
-    "ctc_slope": one("100 x 32, 20 labels", alignment_slope),
-    "measured": losses(LOSSES),
-    "measure_backward": slopes,
-    "coins": one("matrix", lambda: (reals(*SIZE, low=0), 3, 0), lambda t, x: t.bernoulli(x)),
-    "multinomial_places": lambda: [
-        Trial(f"10 of each row{how}", (reals(*SIZE, low=0.1), 10, again, 3, 0),
-              lambda t, x, again=again: t.multinomial(x, 10, again))
-        for how, again in {"": False, ", again": True}.items()
+        lambda: (floats(), *[floats(128, 1000, low=0)] * 2, integers(1000, 128), -100, MEAN)),
+    "_ctc_loss": one("100 x 32, 20 labels", ctc,
+        lambda t, x, y: t.nn.functional.ctc_loss(x, y, (100,) * 32, (20,) * 32)),
+    "_ctc_loss_backward": one("100 x 32, 20 labels", ctc_backward),
+    "_pointwise_loss": losses(LOSSES),
+    "_pointwise_loss_backward": pointwise_loss_backward,
+    "_bernoulli": one("matrix", lambda: (floats(*SIZE, low=0), 3, 0), lambda t, x: t.bernoulli(x)),
+    "_multinomial": lambda: [
+        Trial(f"10 of each row{how}", (floats(*SIZE, low=0.1), 10, replacement, 3, 0),
+              lambda t, x, replacement=replacement: t.multinomial(x, 10, replacement))
+        for how, replacement in {"": False, ", again": True}.items()
     ],
-    "uniform_fill": one("matrix", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0),
-                        lambda t, x: x.uniform_()),
-    "normal_fill": one("matrix", lambda: (reals(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.normal_()),
+    "_uniform": one("matrix", lambda: (floats(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.uniform_()),
+    "_normal": one("matrix", lambda: (floats(*SIZE), 5, 0, 0.0, 1.0), lambda t, x: x.normal_()),
 }  # fmt: skip
 
-# Views: their cost is that of the call, whatever the size.
+# Views: they cost a call, whatever the size.
 SMALL = {
-    "viewed": ((reals(3, 4), (4, 3)), lambda t, x: x.view(4, 3)),
-    "squeeze": ((reals(3, 1, 4), None), lambda t, x: x.squeeze()),
-    "unsqueeze": ((reals(3, 4), 1), lambda t, x: x.unsqueeze(1)),
-    "expand": ((reals(3, 1), (3, 4)), lambda t, x: x.expand(3, 4)),
-    "broadcast_to": ((reals(3, 1), (3, 4)), lambda t, x: x.broadcast_to((3, 4))),
-    "flattened": ((reals(3, 4, 5), 0, -1), lambda t, x: x.flatten()),
-    "diagonal": ((reals(3, 4), 0, 0, 1), lambda t, x: x.diagonal()),
-    "unfold": ((reals(8), 0, 3, 2), lambda t, x: x.unfold(0, 3, 2)),
-    "unbind": ((reals(3, 4), 0), lambda t, x: x.unbind()),
-    "getitem": ((reals(3, 4), (slice(1, 3), 2)), lambda t, x: x[1:3, 2]),
+    "_view": ((floats(3, 4), (4, 3)), lambda t, x: x.view(4, 3)),
+    "squeeze": ((floats(3, 1, 4), None), lambda t, x: x.squeeze()),
+    "unsqueeze": ((floats(3, 4), 1), lambda t, x: x.unsqueeze(1)),
+    "expand": ((floats(3, 1), (3, 4)), lambda t, x: x.expand(3, 4)),
+    "broadcast_to": ((floats(3, 1), (3, 4)), lambda t, x: x.broadcast_to((3, 4))),
+    "_flatten": ((floats(3, 4, 5), 0, -1), lambda t, x: x.flatten()),
+    "diagonal": ((floats(3, 4), 0, 0, 1), lambda t, x: x.diagonal()),
+    "unfold": ((floats(8), 0, 3, 2), lambda t, x: x.unfold(0, 3, 2)),
+    "unbind": ((floats(3, 4), 0), lambda t, x: x.unbind()),
+    "_getitem": ((floats(3, 4), (slice(1, 3), 2)), lambda t, x: x[1:3, 2]),
 }
 TRIALS.update({name: one("view", lambda a=a: a, call) for name, (a, call) in SMALL.items()})
 
-WORDS = {  # PyTorch's names, where a row's are others
-    "at_least": "maximum", "at_most": "minimum", "i1": "special.i1", "trunc_divide": "floor_divide",
-    "clamped_between": "clamp", "leaky_relu": "nn.functional.leaky_relu",
+PYTORCH_NAMES = {  # of rows with other names
+    "_clamp_min": "maximum", "_clamp_max": "minimum", "_clamp_tensor": "clamp",
+    "_trunc_divide": "floor_divide", "i1": "special.i1",
+    "leaky_relu": "nn.functional.leaky_relu",
 }  # fmt: skip
 
 
-def drawn(draw: Any) -> Any:
-    """A million numbers of a sample's kind and range; of other shapes as they are."""
+def sample_array(draw: Any) -> Any:
+    """A million numbers with a sample's dtype kind and range."""
     draw = draw if isinstance(draw, Sample) else Sample(draw)
     if draw.kind == "b":
-        return coins(*SIZE)
+        return bools(*SIZE)
     if draw.kind == "i":
-        return whole(int(draw.high), *SIZE, low=int(draw.low))
-    return reals(*SIZE, low=draw.low, high=draw.high)
+        return integers(int(draw.high), *SIZE, low=int(draw.low))
+    return floats(*SIZE, low=draw.low, high=draw.high)
 
 
 def trials_of(row: Row) -> list[Trial]:
-    """What is measured of a row: its own trials, or a million numbers as its first sample has."""
+    """A row's own trials, or one with a million numbers like its first sample."""
     if row.name in TRIALS:
         return TRIALS[row.name]()
     n = len(row.inputs)
     inputs, attributes = row.samples[0][:n], row.samples[0][n:]
-    return [Trial("matrix", (*map(drawn, inputs), *attributes), by_name(row.name, attributes))]
+    arguments = (*map(sample_array, inputs), *attributes)
+    return [Trial("matrix", arguments, by_name(row.name, attributes))]
 
 
 def by_name(name: str, attributes: tuple[Any, ...]) -> Torch:
     """PyTorch's function of that name."""
-    paths = [WORDS.get(name, name), name.replace("special_", "special."), "nn.functional." + name]
+    name_in_torch = PYTORCH_NAMES.get(name, name)
+    paths = [name_in_torch, name.replace("special_", "special."), "nn.functional." + name]
 
     def call(t: Any, *inputs: Any) -> Any:
         for path in paths:
-            found = t
+            function = t
             for word in path.split("."):
-                found = getattr(found, word, None)
-            if found is not None:
-                return found(*inputs, *attributes)
+                function = getattr(function, word, None)
+            if function is not None:
+                return function(*inputs, *attributes)
         raise LookupError(f"benchmarks: PyTorch has no function: {name}")
 
     return call

@@ -1,6 +1,6 @@
-"""Samplers that know more than the number of samples: lengths, weights; each takes a rank's share.
+"""Samplers that use the samples' lengths or weights; each yields one rank's share.
 
-lengths --> shuffled --> sorted in pools --> batches of like lengths --> shuffled --> a rank's
+lengths --> shuffled --> sorted in pools --> batches of similar lengths --> shuffled --> one rank's
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from .sampler import Sampler, WeightedRandomSampler, check_count
 
 __all__ = ["BucketBatchSampler", "DistributedWeightedSampler"]
 
-POOL = 100  # batches sorted together: padding falls little beyond that, order stays random
+POOL = 100  # batches sorted together: larger pools save little more padding and randomise less
 
 
 class BucketBatchSampler(Sampler[list[int]]):
-    """Batches of samples of similar lengths, so that little is padded; a `batch_sampler`.
+    """Batches of samples of similar lengths, to reduce padding; a `batch_sampler`.
 
     Each epoch (`set_epoch`) the samples are shuffled, sorted by length within pools of
-    `pool_size`, cut into batches, and the batches shuffled. Several ranks take turns at the batches
-    of one common order; all get the same number of them.
+    `pool_size` and cut into batches, and the batches are shuffled. Several ranks take turns at the
+    batches of one common order; all get the same number of them.
 
     Args:
         lengths: of the samples, `(N,)`.
         batch_size: samples in a batch; None with `max_tokens`.
-        max_tokens: bounds a batch's samples times its longest length instead (or as well): what
-            it takes when it is padded. A longer sample is a batch of its own.
+        max_tokens: bounds the size of the padded batch (its samples times its longest length),
+            instead of `batch_size` or as well. A longer sample is a batch of its own.
         shuffle: False: sorted by length over all, in the same order each epoch.
         seed: of the order; the same on all ranks.
-        drop_last: leave out batches shorter than `batch_size`, and those that not all ranks have;
-            without it the first batches come again to even the ranks out.
+        drop_last: drop batches shorter than `batch_size`, and the last ones if not all ranks get
+            one; otherwise the first batches are repeated until all ranks have the same number.
         pool_size: samples sorted together; 100 batches of them if None.
         num_replicas: the number of ranks; 1 if None.
         rank: this rank; that of the default process group if None and there are several.
@@ -101,32 +101,33 @@ class BucketBatchSampler(Sampler[list[int]]):
         n = len(self.lengths)
         order = random.permutation(n) if self.shuffle else np.arange(n)
         pool = self.pool_size if self.shuffle else max(n, 1)
-        found: list[list[int]] = []
-        for at in range(0, n, pool):
-            part = order[at : at + pool]
-            found += self.cut(part[np.argsort(self.lengths[part], kind="stable")])
+        batches: list[list[int]] = []
+        for start in range(0, n, pool):
+            chunk = order[start : start + pool]
+            chunk = chunk[np.argsort(self.lengths[chunk], kind="stable")]
+            batches += self.split_into_batches(chunk)
         if self.shuffle:
-            found = [found[place] for place in random.permutation(len(found)).tolist()]
-        return found
+            batches = [batches[i] for i in random.permutation(len(batches)).tolist()]
+        return batches
 
-    def cut(self, indices: np.ndarray[Any, Any]) -> list[list[int]]:
+    def split_into_batches(self, indices: np.ndarray[Any, Any]) -> list[list[int]]:
         """Sorted indices in batches, the last one shorter."""
         if self.max_tokens is None:
             assert self.batch_size is not None
-            parts = [
-                indices[at : at + self.batch_size].tolist()
-                for at in range(0, len(indices), self.batch_size)
+            batches = [
+                indices[start : start + self.batch_size].tolist()
+                for start in range(0, len(indices), self.batch_size)
             ]
         else:
-            parts = [[]]
+            batches = [[]]
             lengths = self.lengths[indices].tolist()
             for index, length in zip(indices.tolist(), lengths, strict=True):
-                size = len(parts[-1])
+                size = len(batches[-1])
                 if (size and (size + 1) * length > self.max_tokens) or size == self.batch_size:
-                    parts.append([])
-                parts[-1].append(index)
-        whole = self.batch_size if self.drop_last and self.max_tokens is None else 1
-        return [part for part in parts if len(part) >= (whole or 1)]
+                    batches.append([])
+                batches[-1].append(index)
+        min_size = self.batch_size if self.drop_last and self.max_tokens is None else 1
+        return [batch for batch in batches if len(batch) >= (min_size or 1)]
 
 
 class DistributedWeightedSampler(Sampler[int]):
@@ -154,11 +155,11 @@ class DistributedWeightedSampler(Sampler[int]):
         rank: int | None = None,
         seed: int = 0,
     ) -> None:
-        # The same checks, the same draw.
+        # It checks the arguments and draws.
         self.draw = WeightedRandomSampler(weights, num_samples, replacement)
         if num_replicas is None:
-            num_replicas, own = default_group()
-            rank = own if rank is None else rank
+            num_replicas, group_rank = default_group()
+            rank = group_rank if rank is None else rank
         self.num_replicas, self.rank = share(type(self).__name__, num_replicas, rank)
         self.num_samples = num_samples // self.num_replicas
         self.seed = seed
@@ -166,8 +167,8 @@ class DistributedWeightedSampler(Sampler[int]):
 
     def __iter__(self) -> Iterator[int]:
         self.draw.generator = np.random.Generator(np.random.PCG64([self.seed, self.epoch]))
-        drawn = list(self.draw)[: self.num_samples * self.num_replicas]
-        return iter(drawn[self.rank :: self.num_replicas])
+        indices = list(self.draw)[: self.num_samples * self.num_replicas]
+        return iter(indices[self.rank :: self.num_replicas])
 
     def __len__(self) -> int:
         return self.num_samples

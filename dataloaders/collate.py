@@ -1,8 +1,8 @@
 """Samples into a batch: every array of the batch is written straight into one shared block.
 
-Collation goes over the samples' structure twice. The first time it finds the leaves and their
-shapes; then one block is allocated for all of them and filled, a copy per sample; the second time
-it builds the batch, with tensors over the block's parts where the leaves were.
+Collation visits the samples' structure twice. `flatten` collects the leaves and their shapes; one
+block for all of them is allocated and filled, with one copy per sample; `unflatten` builds the
+batch, with a tensor over a part of the block for each leaf.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CollateMap = dict[Any, Callable[..., Any]]
 
 
 class Leaf:
-    """A place in the batch where a tensor comes: its samples, and its part of the block."""
+    """A tensor of the batch: its samples, and its part of the block."""
 
     __slots__ = ("array", "dtype", "samples", "shape", "where")
     array: Array  # once there is a block
@@ -48,8 +48,8 @@ class Leaf:
         self.where = where
 
 
-class Done:
-    """A part of the batch that is finished: what a collate function returned, or strings."""
+class Value:
+    """A finished part of the batch: the result of a collate function, or strings."""
 
     __slots__ = ("value",)
 
@@ -58,7 +58,7 @@ class Done:
 
 
 class Node:
-    """A container in the batch: its children, and how it is made of them."""
+    """A container in the batch: its children, and the function that builds it from them."""
 
     __slots__ = ("build", "children")
 
@@ -87,9 +87,9 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     """
     stack_rows = (collate_fn_map or {}).get(Tensor)
     if isinstance(batch, Rows) and stack_rows is collate_tensors:
-        return batch.whole()
+        return batch.batch()
     leaves: list[Leaf] = []
-    plan = survey(batch, collate_fn_map, leaves, "")
+    tree = flatten(batch, collate_fn_map, leaves, "")
     for leaf, array in (
         zip(leaves, allocate_parts((leaf.shape, leaf.dtype) for leaf in leaves), strict=True)
         if leaves
@@ -97,7 +97,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     ):
         fill(array, leaf)
         leaf.array = array
-    return finish(plan)
+    return unflatten(tree)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -116,7 +116,7 @@ def default_collate(batch: Sequence[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def survey(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], where: str) -> Any:
+def flatten(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], where: str) -> Any:
     """The first pass: the batch's structure, with its leaves collected in `leaves`."""
     sample = batch[0]
     kind = type(sample)
@@ -127,14 +127,14 @@ def survey(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], whe
         if fn is not None:
             describe = DESCRIBE.get(fn)
             if describe is None:
-                return Done(fn(batch, collate_fn_map=fns))
-            found = describe(batch, where)
-            if type(found) is Leaf:
-                leaves.append(found)
-            return found
+                return Value(fn(batch, collate_fn_map=fns))
+            node = describe(batch, where)
+            if type(node) is Leaf:
+                leaves.append(node)
+            return node
 
     def enter(samples: Sequence[Any], name: object) -> Any:
-        return survey(samples, fns, leaves, f"{where}[{name!r}]")
+        return flatten(samples, fns, leaves, f"{where}[{name!r}]")
 
     if isinstance(sample, Mapping):
         names = list(sample)
@@ -171,14 +171,14 @@ def survey(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], whe
     )
 
 
-def finish(plan: Any) -> Any:
+def unflatten(tree: Any) -> Any:
     """The second pass: the batch itself."""
-    kind = type(plan)
+    kind = type(tree)
     if kind is Leaf:
-        return wrap(plan.array)
-    if kind is Done:
-        return plan.value
-    return plan.build([finish(child) for child in plan.children])
+        return wrap(tree.array)
+    if kind is Value:
+        return tree.value
+    return tree.build([unflatten(child) for child in tree.children])
 
 
 def fill(array: Array, leaf: Leaf) -> None:
@@ -217,8 +217,8 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
     try:
         if isinstance(sample, MutableSequence):
             clone = copy.copy(sample)
-            for place, part in enumerate(parts):
-                clone[place] = part
+            for i, part in enumerate(parts):
+                clone[i] = part
             return clone
         return type(sample)(parts)  # type: ignore[call-arg]
     except TypeError:  # such as a range
@@ -226,65 +226,65 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------ leaves
-def joined(one: Any, other: Any) -> Any:
-    """The dtype of a batch of two: what `stack` gives, if both can be tensors."""
+def common_dtype(one: Any, other: Any) -> Any:
+    """The dtype of a batch of these two: the one of `stack`, if both can be tensors."""
     numbers = one.kind in "biufc" and other.kind in "biufc"
     if not numbers:
         return np.result_type(one, other)
     return promote_types(one.newbyteorder("="), other.newbyteorder("="))
 
 
-def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Done:
+def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Value:
     """The leaf of a batch of arrays; shapes must agree, dtypes are promoted."""
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
-    for place, array in enumerate(arrays):
+    for i, array in enumerate(arrays):
         if array.shape != shape:
             raise RuntimeError(
                 f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
-                f"{array.shape} at sample {place}, pass a collate_fn that pads or keeps lists"
+                f"{array.shape} at sample {i}, pass a collate_fn that pads or keeps lists"
             )
         if array.dtype is not dtype and array.dtype != dtype:
-            dtype = joined(dtype, array.dtype)
+            dtype = common_dtype(dtype, array.dtype)
     if dtype.kind not in "biufc":
         raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
     return Leaf(arrays, (len(arrays), *shape), dtype, where)
 
 
-def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Done:
+def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
     if is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
-        return Done(stack(list(tensors)))
+        return Value(stack(list(tensors)))
     return describe_arrays([tensor.array for tensor in tensors], where)
 
 
-def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Done:
+def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
     dtype = np.result_type(*{type(number) for number in numbers})
     return Leaf(numbers, (len(numbers),), dtype, where)
 
 
-def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Done:
+def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Value:
     return Leaf(numbers, (len(numbers),), np.dtype(np.float64), where)
 
 
-def describe_ints(numbers: Sequence[int], where: str) -> Leaf | Done:
+def describe_ints(numbers: Sequence[int], where: str) -> Leaf | Value:
     if all(type(number) is bool for number in numbers):
         return Leaf(numbers, (len(numbers),), np.dtype(np.bool_), where)
     return describe_numbers(numbers, where)
 
 
-def describe_strings(strings: Sequence[Any], where: str) -> Leaf | Done:
-    return Done(strings if isinstance(strings, (list, tuple)) else list(strings))
+def describe_strings(strings: Sequence[Any], where: str) -> Leaf | Value:
+    return Value(strings if isinstance(strings, (list, tuple)) else list(strings))
 
 
-def as_function(describe: Callable[[Sequence[Any], str], Leaf | Done]) -> Callable[..., Any]:
-    """A collate function, as users call and replace them, of one kind of leaf."""
+def as_function(describe: Callable[[Sequence[Any], str], Leaf | Value]) -> Callable[..., Any]:
+    """The collate function of one kind of leaf, for users to call or replace."""
 
     def collate_leaf(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
-        found = describe(batch, "")
-        if type(found) is Leaf:
-            (found.array,) = allocate_parts([(found.shape, found.dtype)])
-            fill(found.array, found)
-        return finish(found)
+        node = describe(batch, "")
+        if type(node) is Leaf:
+            (node.array,) = allocate_parts([(node.shape, node.dtype)])
+            fill(node.array, node)
+        return unflatten(node)
 
     DESCRIBE[collate_leaf] = describe
     return collate_leaf
@@ -294,8 +294,8 @@ def at(where: str) -> str:
     return f" at {where}" if where else ""
 
 
-# Our own functions of the map are surveyed instead of called, so that they share a block.
-DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Done]] = {}
+# `flatten` does not call our own functions: it describes their leaves, which share a block.
+DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Value]] = {}
 
 collate_tensors = as_function(describe_tensors)
 
@@ -327,7 +327,7 @@ def convert_leaf(x: Any) -> Any:
 
 
 def map_leaves(data: Any, change: Callable[[Any], Any]) -> Any:
-    """`data` with `change(x)` for each x in its mappings and sequences that is none of these."""
+    """`data` with `change(x)` for each x in its mappings and sequences that is not one of these."""
     if isinstance(data, (Tensor, np.ndarray, str, bytes)):
         return change(data)
     if isinstance(data, Mapping):

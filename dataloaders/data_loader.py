@@ -1,4 +1,4 @@
-"""DataLoader: batches of a data set, made here or by worker processes."""
+"""DataLoader: batches of a data set, made in this process or by workers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 if TYPE_CHECKING:
     from .cuda.pinned_memory import PinnedPool
-    from .loader.epoch import Limits, Pass
+    from .loader.epoch import BaseEpoch, Limits
     from .loader.worker_pool import WorkerPool
 
 __all__ = ["DataLoader", "StatefulDataLoader"]
@@ -31,7 +31,7 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Endless(Sampler[None]):
-    """The indices of a stream: there are none, and no end of them."""
+    """The indices of a stream: None, without end."""
 
     def __iter__(self) -> Iterator[None]:
         while True:
@@ -45,10 +45,9 @@ class DataLoader(Generic[T_co]):
     are that block. Nothing is copied between processes, and the block goes back to the worker's
     heap when the last tensor over it dies.
 
-    Workers stay between epochs; each epoch they get the data set anew, so that what was changed in
-    it is seen. (After a fork a data set of more than 4 MiB beyond its shared arrays, or one that
-    cannot be pickled, is forked again instead.) `close`, the end of a `with`, or dropping the
-    loader ends them.
+    Workers stay between epochs; they get the data set anew each epoch, so they see its changes.
+    (With fork, new workers are forked instead if the data set cannot be pickled or takes more than
+    4 MiB beyond its shared arrays.) `close`, the end of a `with`, or dropping the loader ends them.
 
     Args:
         dataset: a `Dataset` or `IterableDataset`.
@@ -58,16 +57,16 @@ class DataLoader(Generic[T_co]):
         batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
         num_workers: worker processes; 0 loads in this one.
         collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
-            batching). Arrays that it makes with NumPy are born in shared memory.
-        pin_memory: batches of `default_collate` (and of `allocate_parts`) lie in memory that was
-            registered once with the GPU's driver, so that copies to the GPU run beside the program
-            (`DevicePrefetcher`); by CuPy, with a warning where that or a GPU is missing. The first
-            batches, and those beyond what the pool has, lie in ordinary memory.
+            batching). Arrays that it makes with NumPy are allocated in shared memory.
+        pin_memory: batches of `default_collate` (and of `allocate_parts`) are written to memory
+            that CuPy registered once with the GPU's driver, so that copies to the GPU are
+            asynchronous (`DevicePrefetcher`). Warns if CuPy or a GPU is missing. The first batches,
+            and those that do not fit the pool, use ordinary memory.
         drop_last: leave out the last batch if it is shorter.
-        timeout: seconds to wait for a batch of the workers; 0 waits for ever (but not for the
-            dead).
+        timeout: seconds to wait for a batch of the workers; 0 waits for ever (a dead worker raises
+            in any case).
         worker_init_fn: called with the worker's id in each worker, each time that it gets a data
-            set. Seeds that it sets do not last: those of samples come from `generator`.
+            set. Seeds that it sets are overwritten: samples are seeded from `generator`.
         multiprocessing_context: "fork", "forkserver", "spawn" or a context; the default one if
             None.
         generator: where samplers and samples get their seeds from; the default one if None.
@@ -75,19 +74,18 @@ class DataLoader(Generic[T_co]):
         persistent_workers: the workers keep their copy of the data set between epochs.
         pin_memory_device: accepted, as `pin_memory`.
         in_order: batches come in the order of the sampler; False: as they are finished.
-        restart_workers: how many workers that died an epoch may replace; the batches that they
-            had are made again.
-        stall_warning: seconds after which a sample that is not finished is named in a warning.
+        restart_workers: how many dead workers an epoch may replace; their batches are made again.
+        stall_warning: seconds after which a warning names a sample that is not finished.
         snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
-            `state_dict` is taken; between them, resuming draws what is known and throws it away.
+            `state_dict` is taken; resuming in between draws the batches since then and drops them.
 
     Raises:
         PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
             exit code or signal, the sample that it was at, and likely causes.
         RuntimeError: no batch came within `timeout`.
 
-    Samples find Python's, NumPy's and shmtensor's generators seeded by epoch and place, so that the
-    same seed gives the same batches for any number of workers, none included.
+    Python's, NumPy's and shmtensor's generators are seeded for each sample by the epoch and the
+    sample's position, so the same seed gives the same batches for any number of workers, or none.
 
     Copies: one (each sample into its batch's block, in the worker).
     """
@@ -168,9 +166,9 @@ class DataLoader(Generic[T_co]):
         self.restart_workers = restart_workers
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
-        self._crew: WorkerPool | None = None
+        self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
-        self._tally: EpochCounters | None = None
+        self._counters: EpochCounters | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
         cores = len(os.sched_getaffinity(0))
@@ -190,7 +188,7 @@ class DataLoader(Generic[T_co]):
         super().__setattr__(name, value)
 
     def __iter__(self) -> Iterator[Any]:
-        from .loader.epoch import Here
+        from .loader.epoch import SingleProcessEpoch
 
         resumed, self._resumed = self._resumed, None
         progress = Progress(
@@ -212,17 +210,17 @@ class DataLoader(Generic[T_co]):
         )
         limits = self._limits()
         if self.num_workers:
-            batches: Pass = self._by_workers(recipe, progress, limits)
+            batches: BaseEpoch = self._by_workers(recipe, progress, limits)
         else:
             if resumed and resumed["dataset"] is not None:
                 self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
-            batches = Here(recipe, progress, limits)
+            batches = SingleProcessEpoch(recipe, progress, limits)
         self._progress = progress
-        self._tally = batches.tally
+        self._counters = batches.counters
         return self._with_length_check(batches) if self.is_stream else batches
 
     def __len__(self) -> int:
-        """The number of batches; of a stream, what its length promises (per worker, rounded up)."""
+        """The number of batches; for a stream, computed from its length (rounded up)."""
         if not self.is_stream:
             return len(cast(Sized, self.batch_sampler if self.is_batched else self.sampler))
         n = len(cast(Sized, self.dataset))
@@ -261,27 +259,27 @@ class DataLoader(Generic[T_co]):
         if self._pool is not None:
             self._pool.close()
             self._pool = None
-        if self._crew is not None:
-            self._crew.close()
-            self._crew = None
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None
 
     def statistics(self) -> LoaderStatistics:
-        """What the latest epoch spent its time with; its `bottleneck` says who waits for whom.
+        """Where the latest epoch spent its time; its `bottleneck` says who waits for whom.
 
         Raises:
             RuntimeError: nothing has been iterated over yet.
         """
-        if self._tally is None:
+        if self._counters is None:
             raise RuntimeError("DataLoader.statistics: nothing has been iterated over yet")
-        return self._tally.statistics()
+        return self._counters.statistics()
 
     # ------------------------------------------------------------------ resuming
     def state_dict(self) -> dict[str, Any]:
         """How far the latest epoch is: plain numbers, bytes and lists, to be saved with the model.
 
-        What `load_state_dict` of a loader made in the same way goes on from, in any process, with
-        any number of workers (see resume_other_num_workers.py). A data set with `state_dict` is
-        asked for its own state where that is well defined: in a stream, and without workers.
+        `load_state_dict` of a loader made in the same way goes on from it, in any process, with any
+        number of workers (see resume_other_num_workers.py). The state of a data set with
+        `state_dict` is included where that is well defined: in a stream, and without workers.
         """
         state: dict[str, Any]
         if self._resumed is not None:
@@ -292,9 +290,9 @@ class DataLoader(Generic[T_co]):
             )
         else:
             state = self._progress.state()
-        keeps = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
-        state["dataset"] = copy.deepcopy(self.dataset.state_dict()) if keeps else None  # type: ignore[attr-defined]
-        # The order of an epoch that has begun is drawn again from it; the next one may be longer.
+        saves_dataset = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
+        state["dataset"] = copy.deepcopy(self.dataset.state_dict()) if saves_dataset else None  # type: ignore[attr-defined]
+        # Resuming an epoch that has begun draws its order again, for the same number of samples.
         state["samples"] = None if state["seed"] is None else self._samples()
         return {"version": VERSION, **self._promises(), **state}
 
@@ -302,28 +300,28 @@ class DataLoader(Generic[T_co]):
         """Makes the next iteration go on where a `state_dict` was taken.
 
         It gives exactly the batches that had not been handed over, with the same random numbers.
-        Epochs after that one are the same, too, with a `generator` of the loader's own; the default
-        generator is the whole program's, whose state (`st.get_rng_state`) is saved beside.
+        Later epochs are the same, too, if the loader has its own `generator`. The default generator
+        belongs to the whole program: save its state separately (`st.get_rng_state`).
 
         Raises:
             ValueError: the loader differs in what the state depends on.
         """
         check_state(state_dict, self._promises())
-        if state_dict.get("samples") not in (None, found := self._samples()):
+        if state_dict.get("samples") not in (None, samples := self._samples()):
             raise ValueError(
                 "DataLoader.load_state_dict: the data set differs: "
-                f"{state_dict['samples']} samples when the state was taken, {found} here"
+                f"{state_dict['samples']} samples when the state was taken, {samples} here"
             )
         self._resumed = copy.deepcopy(state_dict)
         self._progress = None
 
     def _samples(self) -> int | None:
-        """Samples of the data set; None where that is not said, or does not matter."""
+        """The number of samples; None for a stream or a data set without length."""
         is_counted = not self.is_stream and hasattr(self.dataset, "__len__")
         return len(self.dataset) if is_counted else None  # type: ignore[arg-type]
 
     def _promises(self) -> dict[str, Any]:
-        """What must be the same for a state to fit."""
+        """The values that a state and this loader must share."""
         return {"batch_size": self.batch_size, "is_stream": self.is_stream}
 
     # ------------------------------------------------------------------ epochs
@@ -331,7 +329,7 @@ class DataLoader(Generic[T_co]):
         return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
 
     def _streams(self) -> list[int]:
-        """The workers that each read a stream of an epoch that begins now."""
+        """The workers that each read a stream in a new epoch."""
         return (list(range(self.num_workers)) or [-1]) if self.is_stream else []
 
     def _limits(self) -> Limits:
@@ -351,43 +349,43 @@ class DataLoader(Generic[T_co]):
             self._pool,
         )
 
-    def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> Pass:
-        from .loader.epoch import Epoch
+    def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> BaseEpoch:
+        from .loader.epoch import MultiProcessEpoch
         from .loader.worker_pool import WorkerPool
 
-        crew, anew = self._crew, None if self.persistent_workers else recipe
-        if crew is not None and not crew.is_usable:
-            crew = None  # a worker has died, or a fork left them to the parent
-        if crew is not None and crew.n != self.num_workers and not crew.is_busy:
-            crew.close()
-            crew = None
-        is_shared = crew is None or self.persistent_workers or not crew.is_busy
+        workers, new_recipe = self._workers, None if self.persistent_workers else recipe
+        if workers is not None and not workers.is_usable:
+            workers = None  # a worker has died, or this is a fork and they belong to the parent
+        if workers is not None and workers.n != self.num_workers and not workers.is_busy:
+            workers.close()
+            workers = None
+        is_shared = workers is None or self.persistent_workers or not workers.is_busy
         if not is_shared:
-            crew = None  # another iterator is under way: this one gets workers of its own
-        if crew is not None and not self.persistent_workers and crew.dead():
-            crew.close()
-            crew = None
+            workers = None  # another iterator uses them: this one gets workers of its own
+        if workers is not None and not self.persistent_workers and workers.dead():
+            workers.close()
+            workers = None
         positions = progress.streams or None
-        if crew is None or not crew.begin(progress.seed, positions, anew):
-            if crew is not None:
-                crew.close()
+        if workers is None or not workers.begin(progress.seed, positions, new_recipe):
+            if workers is not None:
+                workers.close()
             if limits.pool is not None:
                 limits.pool.clear()  # a fork would hold its blocks
             warn_of_growth(self)
-            crew = WorkerPool(recipe, self.num_workers, self.multiprocessing_context)
-            crew.begin(progress.seed, positions, None)
+            workers = WorkerPool(recipe, self.num_workers, self.multiprocessing_context)
+            workers.begin(progress.seed, positions, None)
         if is_shared:
-            self._crew = crew
-        epoch = Epoch(crew, progress, limits, owns_crew=not is_shared)
-        crew.user = weakref.ref(epoch)
+            self._workers = workers
+        epoch = MultiProcessEpoch(workers, progress, limits, owns_workers=not is_shared)
+        workers.user = weakref.ref(epoch)
         return epoch
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is under way belongs to this process.
-        return {**self.__dict__, "_crew": None, "_pool": None, "_progress": None, "_tally": None}
+        # An epoch and its workers belong to this process.
+        return {**self.__dict__, **dict.fromkeys(("_workers", "_pool", "_progress", "_counters"))}
 
-    def _with_length_check(self, batches: Pass) -> Iterator[Any]:
-        """Batches of a stream, and a warning when there are more than its length says."""
+    def _with_length_check(self, batches: BaseEpoch) -> Iterator[Any]:
+        """Batches of a stream; warns when there are more than its length says."""
         from .loader.resume_other_num_workers import CheckedLength
 
         try:

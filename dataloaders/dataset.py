@@ -92,10 +92,10 @@ class ConcatDataset(Dataset[T_co]):
         self.datasets = list(datasets)
         if not self.datasets:
             raise ValueError("ConcatDataset: at least one dataset is needed: got none")
-        for place, dataset in enumerate(self.datasets):
+        for i, dataset in enumerate(self.datasets):
             if isinstance(dataset, IterableDataset):
                 raise TypeError(
-                    f"ConcatDataset: dataset {place} is iterable: {type(dataset).__name__}, "
+                    f"ConcatDataset: dataset {i} is iterable: {type(dataset).__name__}, "
                     "use ChainDataset"
                 )
         self.cumulative_sizes = list(accumulate(length_of(d) for d in self.datasets))
@@ -110,28 +110,28 @@ class ConcatDataset(Dataset[T_co]):
             raise IndexError(f"ConcatDataset: index is out of range: {index} of {n} samples")
         if index < 0:
             index += n
-        place = bisect.bisect_right(self.cumulative_sizes, index)
-        return place, index - (self.cumulative_sizes[place - 1] if place else 0)
+        i = bisect.bisect_right(self.cumulative_sizes, index)
+        return i, index - (self.cumulative_sizes[i - 1] if i else 0)
 
     def __getitem__(self, index: int) -> T_co:
-        place, inner = self.locate(index)
-        return self.datasets[place][inner]
+        i, offset = self.locate(index)
+        return self.datasets[i][offset]
 
     @property
     def __getitems__(self) -> Callable[[Sequence[int]], list[T_co]] | None:
-        """The samples of indices, each dataset asked once for all of its own; None where none of
-        them can answer at once, so that a loader asks, and names, one sample after another."""
-        able = any(getattr(dataset, "__getitems__", None) is not None for dataset in self.datasets)
-        return self.gather if able else None
+        """Fetches a batch with one call per dataset. None if no dataset has `__getitems__`: then a
+        loader fetches one sample at a time and can name the one that fails."""
+        is_batched = any(getattr(d, "__getitems__", None) is not None for d in self.datasets)
+        return self.gather if is_batched else None
 
     def gather(self, indices: Sequence[int]) -> list[T_co]:
-        places = [self.locate(index) for index in indices]
-        found: dict[int, T_co] = {}
-        for number in sorted({place for place, _ in places}):
-            mine = [at for at, (place, _) in enumerate(places) if place == number]
-            samples = fetch_samples(self.datasets[number], [places[at][1] for at in mine])
-            found.update(zip(mine, samples, strict=True))
-        return [found[at] for at in range(len(places))]
+        locations = [self.locate(index) for index in indices]
+        results: dict[int, T_co] = {}
+        for i in sorted({owner for owner, _ in locations}):
+            positions = [k for k, (owner, _) in enumerate(locations) if owner == i]
+            samples = fetch_samples(self.datasets[i], [locations[k][1] for k in positions])
+            results.update(zip(positions, samples, strict=True))
+        return [results[k] for k in range(len(locations))]
 
 
 class StackDataset(Dataset[Any]):
@@ -165,7 +165,7 @@ class StackDataset(Dataset[Any]):
         return tuple(dataset[index] for dataset in self.datasets)
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
-        """The samples of `indices`, each dataset asked once where it can answer at once."""
+        """The samples of `indices`: one call to each dataset that has `__getitems__`."""
         if isinstance(self.datasets, dict):
             names = list(self.datasets)
             columns = [fetch_samples(self.datasets[name], indices) for name in names]
@@ -183,10 +183,10 @@ class ChainDataset(IterableDataset[T_co]):
 
     def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
         self.datasets = list(datasets)
-        for place, dataset in enumerate(self.datasets):
+        for i, dataset in enumerate(self.datasets):
             if not isinstance(dataset, IterableDataset):
                 raise TypeError(
-                    f"ChainDataset: dataset {place} is not iterable: {type(dataset).__name__}, "
+                    f"ChainDataset: dataset {i} is not iterable: {type(dataset).__name__}, "
                     "use ConcatDataset"
                 )
 
@@ -211,7 +211,7 @@ class Subset(Dataset[T_co]):
     def __getitem__(self, index: Any) -> T_co:
         """Sample `index`; what the dataset gives for a list of indices if it is a list."""
         if isinstance(index, list):
-            return self.dataset[[self.indices[place] for place in index]]  # type: ignore[index]
+            return self.dataset[[self.indices[i] for i in index]]  # type: ignore[index]
         return self.dataset[self.indices[index]]
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[T_co]:
@@ -229,8 +229,8 @@ def random_split(
 
     Args:
         dataset: a map-style dataset.
-        lengths: the parts' lengths, or fractions that sum to 1 (the samples left by rounding down
-            are given to the parts in turn, as in PyTorch).
+        lengths: the parts' lengths, or fractions that sum to 1 (lengths are rounded down, and the
+            remaining samples go to the parts in turn, as in PyTorch).
         generator: where the permutation's seed comes from; the default generator if None.
 
     Returns:
@@ -241,14 +241,12 @@ def random_split(
     """
     n = length_of(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
-        for place, fraction in enumerate(lengths):
+        for i, fraction in enumerate(lengths):
             if not 0 <= fraction <= 1:
-                raise ValueError(
-                    f"random_split: fraction {place} is not between 0 and 1: {fraction}"
-                )
+                raise ValueError(f"random_split: fraction {i} is not between 0 and 1: {fraction}")
         counts = [math.floor(n * fraction) for fraction in lengths]
-        for left in range(n - sum(counts)):
-            counts[left % len(counts)] += 1
+        for i in range(n - sum(counts)):
+            counts[i % len(counts)] += 1
     else:
         counts = [int(length) for length in lengths]
         if counts != list(lengths):

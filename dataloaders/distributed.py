@@ -1,4 +1,4 @@
-"""The share of each rank: every rank draws the same order and takes its own part of it."""
+"""DistributedSampler: every rank draws the same order and takes its own part of it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DistributedSampler(Sampler[int]):
         uneven: neither cut nor repeat any; excludes `drop_last`.
 
     Raises:
-        ValueError: `rank` is none of the ranks, or `drop_last` and `uneven` are both set.
+        ValueError: `rank` is out of range, or `drop_last` and `uneven` are both set.
     """
 
     def __init__(
@@ -97,8 +97,8 @@ class DistributedSampler(Sampler[int]):
 def default_group() -> tuple[int, int]:
     """World size and rank of the default process group.
 
-    `distributed` stands above this package, and a group exists only after it was imported: so it is
-    looked up instead of imported.
+    `distributed` is a higher layer than this package, so it is not imported but looked up: a group
+    exists only if the program has imported it.
     """
     distributed = sys.modules.get("shmtensor.distributed")
     if distributed is None or not distributed.is_initialized():

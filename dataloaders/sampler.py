@@ -79,17 +79,17 @@ class RandomSampler(Sampler[int]):
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
-        n, left = len(self.data_source), self.num_samples
-        if left and not n:
-            raise ValueError(f"RandomSampler: nothing to draw {left} samples from: it is empty")
+        n, remaining = len(self.data_source), self.num_samples
+        if remaining and not n:
+            raise ValueError(f"RandomSampler: cannot draw {remaining} samples: the data is empty")
         random = numpy_generator(self.generator)
-        while left:
-            count = min(n, left)
+        while remaining:
+            count = min(n, remaining)
             if self.replacement:
                 yield from random.integers(n, size=count).tolist()
             else:
                 yield from random.permutation(n)[:count].tolist()
-            left -= count
+            remaining -= count
 
     def __len__(self) -> int:
         return self.num_samples
@@ -110,8 +110,8 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for place in numpy_generator(self.generator).permutation(len(self.indices)).tolist():
-            yield self.indices[place]
+        for i in numpy_generator(self.generator).permutation(len(self.indices)).tolist():
+            yield self.indices[i]
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -160,8 +160,8 @@ class WeightedRandomSampler(Sampler[int]):
     def __iter__(self) -> Iterator[int]:
         random = numpy_generator(self.generator)
         p = self.weights / self.weights.sum()
-        drawn = random.choice(len(p), self.num_samples, self.replacement, p)
-        return iter(drawn.tolist())
+        indices = random.choice(len(p), self.num_samples, self.replacement, p)
+        return iter(indices.tolist())
 
     def __len__(self) -> int:
         return self.num_samples

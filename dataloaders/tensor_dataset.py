@@ -18,17 +18,17 @@ __all__ = ["Rows", "TensorDataset"]
 
 
 class Rows(Sequence[Any]):
-    """Samples gathered at once: a sequence of samples over columns that are batched already.
+    """Samples gathered at once: a sequence of samples over columns that are already batched.
 
-    What a dataset's `__getitems__` returns to spare the loader a copy: `default_collate` takes the
-    columns as they are, so whatever was written into them (`allocate_parts` gives arrays that lie
-    in one shared block) is the batch. Whoever wants single samples indexes.
+    A dataset's `__getitems__` returns it to spare the loader a copy: `default_collate` takes the
+    columns as they are, for instance arrays of one shared block (`allocate_parts`). Indexing gives
+    single samples.
 
     Args:
-        columns: tensors, or lists of what is no tensor; each has a first dimension of `count`.
+        columns: tensors, or lists of other values; each has a first dimension of `count`.
         count: how many samples there are.
-        pack: makes a sample, and the batch, of the list of their parts (`tuple` for a sample and
-            `list` for the batch if None, as `default_collate` makes of tuples).
+        pack: makes a sample, and the batch, from the list of their parts (`tuple` for a sample and
+            `list` for the batch if None, as `default_collate` does for tuples).
 
     Copies: none.
 
@@ -47,7 +47,7 @@ class Rows(Sequence[Any]):
         self.pack = pack
         self._count = count
 
-    def whole(self) -> Any:
+    def batch(self) -> Any:
         """The batch of all samples."""
         return list(self.columns) if self.pack is None else self.pack(list(self.columns))
 
@@ -93,11 +93,11 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         columns = tuple(
             t if isinstance(t, Tensor) else as_tensor(t).share_memory_() for t in tensors
         )
-        for place, column in enumerate(columns):
+        for i, column in enumerate(columns):
             if not column.ndim or len(column) != len(columns[0]):
                 raise ValueError(
                     "TensorDataset: first dimensions differ: "
-                    f"{tuple(columns[0].shape)} and {tuple(column.shape)} (tensor {place})"
+                    f"{tuple(columns[0].shape)} and {tuple(column.shape)} (tensor {i})"
                 )
         self.tensors = columns
 

@@ -1,10 +1,10 @@
-"""shmtensor: a tensor library whose tensors are born in memory that other processes can see."""
+"""shmtensor: a tensor library that allocates tensors in memory shared with other processes."""
 
 from typing import TYPE_CHECKING
 
 from .version import __version__ as __version__
 
-# First: where it is not compiled, its error says what to do.
+# First: if it is not compiled, its error says what to do.
 from . import native  # isort: skip
 from .dtypes import *  # isort: skip  # noqa: F403
 from . import autograd, random
@@ -44,8 +44,8 @@ _METHODS = """
 """
 globals().update({name: getattr(Tensor, name) for name in _METHODS.split()})
 
-# Imported when they are first asked for, so that `import shmtensor` stays cheap: by name, the
-# module and what of it is meant (None: the module).
+# Imported at first use, so that `import shmtensor` is fast: name -> module and its attribute (None:
+# the module itself).
 _LATER: dict[str, tuple[str, str | None]] = {
     "GradScaler": ("amp", "GradScaler"),
     "Queue": ("queue", "Queue"),
@@ -124,10 +124,10 @@ def __getattr__(name: str) -> object:
     from importlib import import_module
 
     module, member = _LATER[name]
-    found = import_module(f"{__name__}.{module}")
+    value = import_module(f"{__name__}.{module}")
     if member is not None:
-        found = globals()[name] = getattr(found, member)
-    return found
+        value = globals()[name] = getattr(value, member)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Devices other than the CPU, `torch.accelerator` by name: there is none yet."""
+"""`torch.accelerator`: devices other than the CPU; there are none yet."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """How many there are."""
+    """The number of accelerators."""
     return 0
 
 
@@ -71,11 +71,11 @@ def current_device_idx() -> int:
 
 
 def set_device_index(device: Any, /) -> None:
-    """Which accelerator to use; a negative number changes nothing.
+    """Sets the accelerator in use; a negative number changes nothing.
 
     Raises:
         RuntimeError: there is none.
-        ValueError: no number, nor a device that has one.
+        ValueError: neither a number nor a device with one.
     """
     index = device if isinstance(device, int) or device is None else Device(device).index
     if index is None:
@@ -111,7 +111,7 @@ class device_index:
 
 
 def synchronize(device: Any = None, /) -> None:
-    """Waits for an accelerator; ops on the CPU are done when they return.
+    """Waits for an accelerator; ops on the CPU are synchronous.
 
     Raises: RuntimeError, a device other than the CPU.
     """
@@ -128,7 +128,7 @@ def current_stream(device: Any = None, /) -> Any:
 
 
 def set_stream(stream: Any) -> None:
-    """The accelerator's queue of work from now on.
+    """Sets the accelerator's queue of work.
 
     Raises: RuntimeError, there is none.
     """
@@ -136,7 +136,7 @@ def set_stream(stream: Any) -> None:
 
 
 def get_device_capability(device: Any = None, /) -> dict[str, Any]:
-    """What an accelerator can compute with.
+    """The capability of an accelerator.
 
     Raises: RuntimeError, there is none.
     """
@@ -144,7 +144,7 @@ def get_device_capability(device: Any = None, /) -> dict[str, Any]:
 
 
 def empty_cache() -> None:
-    """Gives back an accelerator's memory that is cached.
+    """Releases cached memory of an accelerator.
 
     Raises: RuntimeError, there is none.
     """
@@ -152,7 +152,7 @@ def empty_cache() -> None:
 
 
 def empty_host_cache() -> None:
-    """Gives back memory of the CPU that is kept for copies to an accelerator.
+    """Releases cached CPU memory for copies to an accelerator.
 
     Raises: RuntimeError, there is none.
     """
@@ -176,7 +176,7 @@ def memory_allocated(device_index: Any = None, /) -> int:
 
 
 def max_memory_allocated(device_index: Any = None, /) -> int:
-    """The most bytes of tensors there have been.
+    """The peak number of bytes of tensors.
 
     Raises: RuntimeError, there is none.
     """
@@ -184,7 +184,7 @@ def max_memory_allocated(device_index: Any = None, /) -> int:
 
 
 def memory_reserved(device_index: Any = None, /) -> int:
-    """Bytes that are taken, for tensors and to be reused.
+    """Bytes reserved, for tensors and in the cache.
 
     Raises: RuntimeError, there is none.
     """
@@ -192,7 +192,7 @@ def memory_reserved(device_index: Any = None, /) -> int:
 
 
 def max_memory_reserved(device_index: Any = None, /) -> int:
-    """The most bytes that have been taken.
+    """The peak number of bytes reserved.
 
     Raises: RuntimeError, there is none.
     """
@@ -200,7 +200,7 @@ def max_memory_reserved(device_index: Any = None, /) -> int:
 
 
 def memory_stats(device_index: Any = None, /) -> OrderedDict[str, Any]:
-    """Counts of memory by name.
+    """Memory statistics by name.
 
     Raises: RuntimeError, there is none.
     """
@@ -208,7 +208,7 @@ def memory_stats(device_index: Any = None, /) -> OrderedDict[str, Any]:
 
 
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:
-    """Begins anew to look for the most bytes in use.
+    """Resets the peak numbers.
 
     Raises: RuntimeError, there is none.
     """
@@ -216,7 +216,7 @@ def reset_peak_memory_stats(device_index: Any = None, /) -> None:
 
 
 def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
-    """Begins anew to count allocations.
+    """Resets the counts of allocations.
 
     Raises: RuntimeError, there is none.
     """

@@ -1,4 +1,4 @@
-"""The switches of `torch.backends` that scripts set, and what each means here."""
+"""The switches of `torch.backends` that scripts set."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ __all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
 
 class Switches(SimpleNamespace):
-    """Values that may be set, and are noted; `is_built` and `is_available` say what there is."""
+    """Values that can be set and read; `is_built`, `is_available`: whether it exists."""
 
-    def __init__(self, there: bool, **switches: object) -> None:
+    def __init__(self, exists: bool, **switches: object) -> None:
         super().__init__(**switches)
-        self.__dict__["there"] = there
+        self.__dict__["exists"] = exists
 
     def is_built(self) -> bool:
         """Whether the package has it."""
-        return bool(self.__dict__["there"])
+        return bool(self.__dict__["exists"])
 
     is_available = is_built
 
@@ -27,16 +27,16 @@ class Cpu(Switches):
     """The CPU."""
 
     def get_cpu_capability(self) -> str:
-        """The instruction set that the native kernels run on, PyTorch's name for it."""
-        found = {"avx512": "AVX512", "avx2": "AVX2", "neon": "NEON"}
-        return next((name for key, name in found.items() if key in str(native.isa())), "DEFAULT")
+        """The instruction set of the native kernels, by PyTorch's name."""
+        names = {"avx512": "AVX512", "avx2": "AVX2", "neon": "NEON"}
+        return next((name for key, name in names.items() if key in str(native.isa())), "DEFAULT")
 
 
 class Cudnn(Switches):
     """NVIDIA's library for neural networks."""
 
     def version(self) -> int | None:
-        """Its version: None, it is not there."""
+        """Its version: None, since it is not used."""
         return None
 
 
@@ -44,7 +44,7 @@ class Mha(Switches):
     """Whether attention layers give the results of PyTorch's inference kernels (the fast path)."""
 
     def get_fastpath_enabled(self) -> bool:
-        """What `set_fastpath_enabled` was last called with; True at first."""
+        """The last value of `set_fastpath_enabled`; True by default."""
         return bool(self.fastpath_enabled)
 
     def set_fastpath_enabled(self, value: bool) -> None:

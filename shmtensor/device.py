@@ -1,7 +1,6 @@
-"""Device: where a tensor's memory lies, and the array module that computes there.
+"""Device: the location of a tensor's memory, and the array module that computes there.
 
-Nothing above this file asks "is it CUDA?": it asks the device for its array module, and to
-synchronise.
+Higher layers never check for CUDA: they use the device's array module and `synchronize`.
 """
 
 from __future__ import annotations
@@ -15,13 +14,14 @@ EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
 
 
 class DeviceMissing(RuntimeError, AssertionError):
-    """A GPU is asked for, and there is none: both classes that PyTorch raises, by its build."""
+    """There is no GPU: of both classes that PyTorch raises, depending on its build."""
 
 
 class Device:
-    """A place for tensors: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
+    """A device: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
 
-    Making one asks nothing of the machine; using it does, as in `with Device("cpu"):`.
+    The constructor does not check that the device exists; its use does, as in `with
+    Device("cpu"):`.
     """
 
     __slots__ = ("index", "type")
@@ -67,7 +67,7 @@ class Device:
             self.xp.cuda.runtime.deviceSynchronize()
 
     def __enter__(self) -> Device:
-        """The place of new tensors in a `with`; the CPU is that anyway.
+        """Makes it the device of new tensors in a `with`; only the CPU, the default, is possible.
 
         Raises:
             DeviceMissing: tensors cannot be made there.
@@ -100,7 +100,7 @@ CPU = Device("cpu")
 
 
 def as_device(spelling: Device | str | int | None) -> Device:
-    """The device for any spelling; None is the CPU.
+    """The device of a name, number or Device; None is the CPU.
 
     Raises:
         DeviceMissing: tensors cannot be made there.
@@ -110,7 +110,7 @@ def as_device(spelling: Device | str | int | None) -> Device:
     device = spelling if isinstance(spelling, Device) else Device(spelling)
     if device.type != "cpu":
         raise DeviceMissing(
-            f"device: tensors on {device} are not there yet: only 'cpu' works in this version, "
+            f"device: tensors on {device} are not supported yet: only 'cpu' works in this version, "
             "hint: device('cuda' if cuda.is_available() else 'cpu')"
         )
     return device

@@ -1,4 +1,4 @@
-"""The version, alone, so that the build can read it without importing anything."""
+"""The version, in a file of its own, so that the build can read it without imports."""
 
 __version__ = "0.1.0"
-cuda: str | None = None  # as torch.version has it: what the package was built with
+cuda: str | None = None  # as in torch.version: the CUDA version of the build

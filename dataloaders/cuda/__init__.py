@@ -1,1 +1,1 @@
-"""Batches on their way to a GPU: pinned memory and the prefetcher."""
+"""Copies of batches to a GPU: pinned memory and the prefetcher."""

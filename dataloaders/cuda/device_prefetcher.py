@@ -4,9 +4,9 @@
     caller's stream           | use 0  .......| use 1 ........| use 2 ....
                               ^ waits for copy 0 alone
 
-One event says that a copy is done: the caller's stream waits for it (the device does, not the
-program). Another says what the caller's stream had been given when the next copy begins: it may go
-into memory that an earlier batch had, so it waits for that.
+An event marks the end of each copy: the caller's stream waits for it (on the device, the program
+does not block). A copy may reuse the memory of an earlier batch, so it first waits for an event
+that marks what the caller's stream was doing when the copy was issued.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ class DevicePrefetcher:
 
     Tensors and NumPy arrays anywhere in a batch (dicts, tuples, lists, dataclasses) become
     `cupy.ndarray` of the same shape and dtype; anything else stays as it is. Copies run on a stream
-    of their own; the stream that is current when a batch is taken waits for that batch's copy and
-    nothing else. With `DataLoader(pin_memory=True)` they run beside the program; from ordinary
-    memory the driver makes it wait for them. `state_dict()` is that of the loader, with the batch
-    that is ahead counted as not seen yet.
+    of their own; the stream that is current when a batch is returned waits for that batch's copy
+    only. Copies are asynchronous with `DataLoader(pin_memory=True)`; from ordinary memory the
+    driver blocks the program. `state_dict()` is that of the loader without the prefetched batch.
 
     Args:
         batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.
@@ -55,7 +54,7 @@ class DevicePrefetcher:
         self.batches = batches
         self.device = device
         self.cupy = Device("cuda", device).xp
-        self.state: Any = None  # of the loader, before it gave the batch that is ahead
+        self.state: Any = None  # of the loader, before it gave the prefetched batch
 
     def __len__(self) -> int:
         return len(self.batches)  # type: ignore[arg-type]
@@ -64,7 +63,7 @@ class DevicePrefetcher:
         cuda = self.cupy.cuda
         with cuda.Device(self.device):
             stream = cuda.Stream(non_blocking=True)
-        under_way: deque[tuple[Any, Any]] = deque()  # event of the copy, what it reads from
+        in_flight: deque[tuple[Any, Any]] = deque()  # event of the copy, what it reads from
         ahead: deque[tuple[Any, Any]] = deque()  # on the device, and that event
         source = iter(self.batches)
         failure: Exception | None = None
@@ -75,36 +74,36 @@ class DevicePrefetcher:
                     batch = next(source)
                 except StopIteration:
                     break
-                except Exception as error:  # what is ahead comes first
+                except Exception as error:  # raised after the prefetched batch
                     failure = error
                     break
-                ahead.append(self.copied(batch, stream))
-                under_way.append((ahead[-1][1], batch))
+                ahead.append(self.copy_to_device(batch, stream))
+                in_flight.append((ahead[-1][1], batch))
                 del batch
-                while under_way and (under_way[0][0].done or len(under_way) > 2):
-                    under_way.popleft()[0].synchronize()
+                while in_flight and (in_flight[0][0].done or len(in_flight) > 2):
+                    in_flight.popleft()[0].synchronize()
                 if len(ahead) > 1:
-                    yield self.handed_over(*ahead.popleft())
+                    yield self.wait_for_copy(*ahead.popleft())
             while ahead:
-                yield self.handed_over(*ahead.popleft())
+                yield self.wait_for_copy(*ahead.popleft())
             self.state = None
             if failure is not None:
                 raise failure
         finally:
-            stream.synchronize()  # what is being read may be unpinned after this
+            stream.synchronize()  # memory may be unpinned only after its copy
 
     def state_dict(self) -> Any:
-        """The loader's `state_dict`, as if it had given what this has given."""
+        """The loader's `state_dict` as of the last batch that this has returned."""
         return self.consumed_state() if self.state is None else self.state
 
     def consumed_state(self) -> Any:
         return self.batches.state_dict() if hasattr(self.batches, "state_dict") else None
 
-    def copied(self, batch: Any, stream: Any) -> tuple[Any, Any]:
+    def copy_to_device(self, batch: Any, stream: Any) -> tuple[Any, Any]:
         """The batch on the device, and the event after its copy."""
         cupy = self.cupy
 
-        def leaf(x: Any) -> Any:
+        def copy_leaf(x: Any) -> Any:
             if isinstance(x, Tensor):
                 x = x.array
             if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
@@ -116,18 +115,18 @@ class DevicePrefetcher:
             if dataclasses.is_dataclass(x) and not isinstance(x, type):
                 names = [field.name for field in dataclasses.fields(x) if field.init]
                 return dataclasses.replace(
-                    x, **{name: map_leaves(getattr(x, name), leaf) for name in names}
+                    x, **{name: map_leaves(getattr(x, name), copy_leaf) for name in names}
                 )
             return x
 
         with cupy.cuda.Device(self.device):
             stream.wait_event(cupy.cuda.get_current_stream().record())
-            with stream:  # so that its memory is that of this stream
-                moved = map_leaves(batch, leaf)
-                return moved, stream.record()
+            with stream:  # CuPy's memory pool allocates per stream
+                result = map_leaves(batch, copy_leaf)
+                return result, stream.record()
 
-    def handed_over(self, moved: Any, done: Any) -> Any:
-        """The batch, for whatever the current stream is given from now on."""
+    def wait_for_copy(self, batch: Any, event: Any) -> Any:
+        """Makes the current stream wait for the batch's copy; returns the batch."""
         with self.cupy.cuda.Device(self.device):
-            self.cupy.cuda.get_current_stream().wait_event(done)
-        return moved
+            self.cupy.cuda.get_current_stream().wait_event(event)
+        return batch

@@ -1,17 +1,16 @@
-"""Pinned memory: blocks that batches are written into again and again, known to the GPU's driver.
+"""Pinned memory: reusable blocks for batches, registered with the GPU's driver.
 
     parent   | block | block | ...   allocated here, registered once, unregistered at the end
                |
-      lent with a task ──> a worker collates into it ──> its handle comes home: the batch lies in it
-               ^                                                                       |
-               └───────── free again when no tensor of any process lies over it <──────┘
+      sent with a task ──> a worker collates into it ──> its handle returns with the batch
+               ^                                                                  |
+               └────── free again when no tensor of any process uses it <─────────┘
 
-The driver must go on finding the pages that it was told of, so the heap's own blocks will not do:
-what is free there may be given back to the kernel, and the next batch at that address would lie in
-other pages. These blocks stay allocated as long as they are registered. Who still looks at one is
-not counted here: the ledger knows (`native.received_here`, `native.held_elsewhere`), whatever the
-consumer did with the batch. Where none is free, or one is too small, a batch lies in ordinary
-memory.
+The driver pins physical pages. The heap may return the pages of a free block to the kernel, and
+the next batch at that address would be in other pages. So these blocks stay allocated as long as
+they are registered. The ledger counts their users (`native.received_here`,
+`native.held_elsewhere`), whatever the consumer did with the batch. If no block is free and large
+enough, a batch uses ordinary memory.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from ..loader.batch_block import Array
 
 __all__ = ["Pinned", "PinnedPool", "find_cuda", "make_pool"]
 
-PAGE = 64 << 10  # of the heap: a block of whole ones shares no page of the kernel's with another
-LEAST = 320 << 10  # smaller blocks are parts of a span that others use, too
-HANDED_OVER = 4  # batches that the consumer may have while others are being written
+PAGE = 64 << 10  # of the heap: a block of whole pages shares no kernel page with another block
+LEAST = 320 << 10  # smaller blocks share a span with others
+HANDED_OVER = 4  # batches that the consumer may hold while others are written
 PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process
 
 
@@ -52,10 +51,10 @@ def find_cuda() -> Any:
     return None
 
 
-def make_pool(under_way: int) -> PinnedPool | None:
+def make_pool(in_flight: int) -> PinnedPool | None:
     """The pool of a loader with so many batches under way; None without a GPU."""
     cuda = find_cuda()
-    return None if cuda is None else PinnedPool(cuda, under_way + HANDED_OVER)
+    return None if cuda is None else PinnedPool(cuda, in_flight + HANDED_OVER)
 
 
 class Pinned:
@@ -63,22 +62,22 @@ class Pinned:
 
     Attributes:
         array: its bytes, uint8.
-        is_lent: whether a task that has no result yet says to write there.
+        is_reserved: whether a task that has no result yet writes there.
     """
 
-    __slots__ = ("array", "is_lent")
+    __slots__ = ("array", "is_reserved")
 
     def __init__(self, array: Array) -> None:
         self.array = array
-        self.is_lent = False
+        self.is_reserved = False
 
     def is_free(self) -> bool:
         array = self.array
-        return not (self.is_lent or native.received_here(array) or native.held_elsewhere(array))
+        return not (self.is_reserved or native.received_here(array) or native.held_elsewhere(array))
 
     def received(self) -> Array:
-        """The block as it comes to a worker: views of it are then counted in the ledger."""
-        self.is_lent = False
+        """The block as a received one, so that the ledger counts its views."""
+        self.is_reserved = False
         block = native.receive(native.export(self.array))
         return np.ndarray((block.nbytes,), np.uint8, block)
 
@@ -90,7 +89,7 @@ class PinnedPool:
         cuda: the runtime that registers (`cupy.cuda.runtime`).
         limit: the most blocks.
 
-    A forked child neither lends nor unregisters: the driver knows its parent.
+    A forked child neither reserves nor unregisters blocks: the driver knows its parent only.
     """
 
     def __init__(self, cuda: Any, limit: int) -> None:
@@ -101,27 +100,27 @@ class PinnedPool:
         self._finalizer = weakref.finalize(self, unregister, self.owner, cuda, self.blocks)
         self._finalizer.atexit = False  # the driver may be gone by then, and unpins by itself
 
-    def lend(self, nbytes: int) -> Pinned | None:
-        """A block of at least so many bytes that nobody looks at; None if there is none."""
+    def reserve(self, nbytes: int) -> Pinned | None:
+        """Reserves a free block of at least `nbytes`; None if there is none."""
         if not nbytes or self.owner != os.getpid():
             return None
         free = [block for block in self.blocks if block.is_free()]
         for block in free:
             if block.array.nbytes >= nbytes:
-                block.is_lent = True
+                block.is_reserved = True
                 return block
         for block in free:  # all of them are too small
             unregister(self.owner, self.cuda, [block])
             self.blocks.remove(block)
         if len(self.blocks) >= self.limit:
             return None
-        made = self.make(nbytes)
-        if made is not None:
-            made.is_lent = True
-        return made
+        new_block = self.make(nbytes)
+        if new_block is not None:
+            new_block.is_reserved = True
+        return new_block
 
     def make(self, nbytes: int) -> Pinned | None:
-        """A new block, registered; None, and no more of them, if the driver refuses."""
+        """A new registered block; None, from then on, if the driver refuses."""
         nbytes = max(-(-nbytes // PAGE) * PAGE, LEAST)
         array = np.ndarray((nbytes,), np.uint8, native.allocate(nbytes, False))
         try:
@@ -129,7 +128,7 @@ class PinnedPool:
         except RuntimeError as error:
             self.limit = 0
             warnings.warn(
-                f"DataLoader: memory cannot be pinned: {nbytes} bytes, {error}; batches lie in "
+                f"DataLoader: memory cannot be pinned: {nbytes} bytes, {error}; batches use "
                 "ordinary memory",
                 RuntimeWarning,
                 stacklevel=2,
@@ -139,17 +138,17 @@ class PinnedPool:
         return block
 
     def clear(self) -> None:
-        """Unregisters all blocks and lets go of them: a fork that follows must not hold them."""
+        """Unregisters and drops all blocks; done before a fork, which must not hold them."""
         unregister(self.owner, self.cuda, self.blocks)
 
     def close(self) -> None:
-        """As `clear`, for good."""
+        """As `clear`; afterwards the pool makes no new blocks."""
         self.limit = 0
         self._finalizer()
 
 
 def unregister(owner: int, cuda: Any, blocks: list[Pinned]) -> None:
-    """The driver forgets these blocks; whoever has a batch in one keeps the memory."""
+    """Unregisters these blocks; tensors over them keep the memory."""
     if owner == os.getpid():
         for block in blocks:
             cuda.hostUnregister(block.array.ctypes.data)

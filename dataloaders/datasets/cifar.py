@@ -21,7 +21,7 @@ __all__ = ["CIFAR10", "CIFAR100"]
 
 PIXELS = 3 * 32 * 32
 
-# What the published pickles name (by the module names of the NumPy of 2009), and what it is now.
+# The names in the published pickles (module names of NumPy in 2009), and today's objects.
 ALLOWED: dict[tuple[str, str], Any] = {
     ("numpy", "dtype"): np.dtype,
     ("numpy", "ndarray"): np.ndarray,
@@ -98,12 +98,12 @@ class CIFAR10(PictureDataset):
 
     def find(self, root: Path, parts: tuple[str, ...]) -> tuple[list[Path], bool]:
         """The files of this part, and whether they are the binary ones."""
-        places = [
+        candidates = [
             (folder, suffix)
             for suffix, below in zip(("", ".bin"), self.folders, strict=True)
             for folder in (root / below, root)
         ]
-        for folder, suffix in places:
+        for folder, suffix in candidates:
             files = [folder / f"{part}{suffix}" for part in parts]
             if all(path.is_file() for path in files):
                 return files, bool(suffix)
@@ -114,9 +114,9 @@ class CIFAR10(PictureDataset):
         )
 
     def read_pickle(self, path: Path) -> tuple[Array, Array]:
-        found = unpickle(path)
+        contents = unpickle(path)
         try:
-            data, labels = np.asarray(found["data"]), np.asarray(found[self.key])
+            data, labels = np.asarray(contents["data"]), np.asarray(contents[self.key])
         except (KeyError, TypeError) as error:
             raise ValueError(f"{path}: no 'data' and {self.key!r} in it: {error}") from error
         if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS) or labels.ndim != 1:
@@ -162,7 +162,7 @@ class CIFAR100(CIFAR10):
 
 
 class Restricted(pickle.Unpickler):
-    """Makes arrays, containers, strings and numbers; whatever else a pickle names is refused."""
+    """Makes arrays, containers, strings and numbers; refuses anything else."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in ALLOWED:
@@ -178,9 +178,9 @@ def unpickle(path: Path) -> dict[str, Any]:
     """
     try:
         with path.open("rb") as file:
-            found = Restricted(file, encoding="latin1").load()
+            contents = Restricted(file, encoding="latin1").load()
     except Exception as error:  # a damaged pickle may raise anything
         raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {error}") from error
-    if not isinstance(found, dict):
-        raise ValueError(f"{path}: not a dict: {type(found).__name__}")
-    return {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in found.items()}
+    if not isinstance(contents, dict):
+        raise ValueError(f"{path}: not a dict: {type(contents).__name__}")
+    return {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in contents.items()}

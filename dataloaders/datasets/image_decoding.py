@@ -1,8 +1,8 @@
-"""Images in files: what they are before they are decoded, and into what.
+"""Encoded images, and decoding them into the block of a batch.
 
-    file --> opened: its shape is known --> block of the batch --> decode_into(row of the block)
+    file --> EncodedImage, whose shape is known --> block of the batch --> decode_into(row of it)
 
-Pillow decodes into memory of its own, so its pixels are copied once more; simplejpeg, where it is
+Pillow decodes into its own memory, so its pixels are copied once more; simplejpeg, if it is
 installed, writes JPEGs straight into the block.
 """
 
@@ -28,7 +28,7 @@ CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4}
 
 
 class EncodedImage(Protocol):
-    """An image that knows its shape and can write its pixels where they are wanted."""
+    """An image that knows its shape and writes its pixels into a given array."""
 
     shape: tuple[int, int, int]
 
@@ -50,7 +50,7 @@ class PillowImage:
         image, size = self.image, self.size
         if size is not None and image.size != size[::-1]:
             height, width = size
-            # JPEG's own halving while it is decoded: never below what is wanted.
+            # JPEG decoders can halve the image repeatedly; never below `size`.
             image.draft(self.mode, cover(image.size[::-1], size))
             box = middle(image.size[::-1], size)
             image = image.convert(self.mode)
@@ -61,7 +61,7 @@ class PillowImage:
 
 
 class TurboImage:
-    """A JPEG for simplejpeg (libjpeg-turbo), which decodes into memory that it is given."""
+    """A JPEG for simplejpeg (libjpeg-turbo), which decodes into given memory."""
 
     def __init__(self, data: bytes, mode: str, size: tuple[int, int]) -> None:
         self.data = data
@@ -76,7 +76,7 @@ class TurboImage:
 def open_image(
     data: bytes, mode: str = "RGB", size: int | Sequence[int] | None = None
 ) -> EncodedImage:
-    """What is in the bytes of an image file, not decoded yet.
+    """Opens an image from a file's bytes, without decoding it.
 
     Args:
         data: JPEG, PNG, or whatever Pillow reads.
@@ -87,20 +87,20 @@ def open_image(
 
     Raises:
         ModuleNotFoundError: Pillow is not installed.
-        OSError: no image.
+        OSError: not an image.
     """
     if mode not in CHANNELS:
         raise ValueError(f"open_image: mode is not one of {list(CHANNELS)}: {mode!r}")
-    wanted = None if size is None else pair("open_image", size)
+    target = None if size is None else pair("open_image", size)
     library = turbo()
     if library is not None and data[:3] == b"\xff\xd8\xff" and mode != "RGBA":
         try:
             height, width, space, _ = library.decode_jpeg_header(data)
         except ValueError as error:
             raise OSError(f"not a whole JPEG: {error}") from error
-        if wanted in (None, (height, width)) and space not in ("CMYK", "YCCK"):
+        if target in (None, (height, width)) and space not in ("CMYK", "YCCK"):
             return TurboImage(data, mode, (height, width))
-    return PillowImage(data, mode, wanted)
+    return PillowImage(data, mode, target)
 
 
 def decode_image(data: bytes, mode: str = "RGB", size: int | Sequence[int] | None = None) -> Any:
@@ -134,18 +134,18 @@ def decode_batch(encoded: Sequence[EncodedImage], extra: Sequence[Any] = ()) -> 
     return wrap(block.transpose(0, 3, 1, 2)), wrap(labels)
 
 
-def cover(have: tuple[int, int], want: tuple[int, int]) -> tuple[int, int]:
-    """Width and height that an image of `have` (H, W) must keep to cover `want`."""
-    scale = max(want[0] / have[0], want[1] / have[1])
-    return max(round(have[1] * scale), want[1]), max(round(have[0] * scale), want[0])
+def cover(size: tuple[int, int], target: tuple[int, int]) -> tuple[int, int]:
+    """The smallest width and height of an image of `size` (H, W) that cover `target`."""
+    scale = max(target[0] / size[0], target[1] / size[1])
+    return max(round(size[1] * scale), target[1]), max(round(size[0] * scale), target[0])
 
 
-def middle(have: tuple[int, int], want: tuple[int, int]) -> tuple[float, float, float, float]:
-    """The largest box in the middle with the ratio of `want`: left, top, right, bottom."""
-    scale = min(have[0] / want[0], have[1] / want[1])
-    height, width = want[0] * scale, want[1] * scale
-    top, left = (have[0] - height) / 2, (have[1] - width) / 2
-    return left, top, min(left + width, have[1]), min(top + height, have[0])
+def middle(size: tuple[int, int], target: tuple[int, int]) -> tuple[float, float, float, float]:
+    """The largest box in the middle with the ratio of `target`: left, top, right, bottom."""
+    scale = min(size[0] / target[0], size[1] / target[1])
+    height, width = target[0] * scale, target[1] * scale
+    top, left = (size[0] - height) / 2, (size[1] - width) / 2
+    return left, top, min(left + width, size[1]), min(top + height, size[0])
 
 
 @lru_cache(maxsize=1)

@@ -29,9 +29,8 @@ class ImageFolder(Dataset[Any]):
     """Images in folders that are named for their classes: root/cat/1.jpg, root/dog/x/2.png.
 
     Samples are (uint8 tensor `(C, H, W)`, class number), in the order of the sorted class names and
-    paths on every machine. Paths lie packed in shared memory. Where a batch's images have one
-    size (because of `size`, or by themselves) they are decoded into the rows of the batch's block,
-    channels last in memory.
+    paths on every machine. Paths are stored in shared memory. If all images of a batch have the
+    same size, they are decoded into the rows of the batch's block, channels last in memory.
 
     Args:
         root: the folder.
@@ -45,8 +44,8 @@ class ImageFolder(Dataset[Any]):
         size: (H, W), or one number for both: images are scaled until they cover that, and cropped
             to their middle; JPEGs are decoded at a half, quarter or eighth where that is enough.
         mode: "RGB", "L" (grey) or "RGBA".
-        corrupt: what a file that cannot be decoded does: "raise" an error that names it, or "next":
-            warn with its name, and take the next sample's image and class.
+        corrupt: for a file that cannot be decoded: "raise" an error that names it, or "next": warn
+            with its name, and use the next sample's image and class.
 
     Raises:
         FileNotFoundError: no class folders, or one without images.
@@ -82,23 +81,23 @@ class ImageFolder(Dataset[Any]):
         self.mode = mode
         self.corrupt = corrupt
         self.classes = find_classes(self.root)
-        self.class_to_idx = {name: place for place, name in enumerate(self.classes)}
+        self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
         valid = is_valid_file or is_image
-        found = [sorted(files_below(self.root / name, valid)) for name in self.classes]
-        empty = [name for name, files in zip(self.classes, found, strict=True) if not files]
+        paths = [sorted(files_below(self.root / name, valid)) for name in self.classes]
+        empty = [name for name, files in zip(self.classes, paths, strict=True) if not files]
         if empty and not allow_empty:
             raise FileNotFoundError(
                 f"ImageFolder: no images for the classes {', '.join(empty)} in {self.root}, "
                 f"extensions are {', '.join(IMG_EXTENSIONS)}"
             )
-        self.paths = SharedList(path for files in found for path in files)
-        self._targets = shared(np.repeat(np.arange(len(found)), [len(files) for files in found]))
+        self.paths = SharedList(path for files in paths for path in files)
+        self._targets = shared(np.repeat(np.arange(len(paths)), [len(files) for files in paths]))
 
     @property
     def targets(self) -> list[int]:
         """The class number of each sample."""
-        found: list[int] = self._targets.tolist()
-        return found
+        targets: list[int] = self._targets.tolist()
+        return targets
 
     @property
     def samples(self) -> list[tuple[str, int]]:
@@ -118,34 +117,34 @@ class ImageFolder(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of `indices`, decoded into one block where their shapes are the same."""
-        opened, places = [], []
+        images, sources = [], []
         for index in indices:
-            image, place = self.readable(index)
-            opened.append(image)
-            places.append(place)
-        labels = self._targets.array[places]
-        shapes = {image.shape for image in opened if hasattr(image, "decode_into")}
-        together = len(shapes) == 1 and all(hasattr(image, "decode_into") for image in opened)
-        if not together:
+            image, source = self.readable(index)
+            images.append(image)
+            sources.append(source)
+        labels = self._targets.array[sources]
+        shapes = {image.shape for image in images if hasattr(image, "decode_into")}
+        same_shape = len(shapes) == 1 and all(hasattr(image, "decode_into") for image in images)
+        if not same_shape:
             return [
-                self.finish(*self.decode([image], labels[n : n + 1], [place]))[0]
+                self.transform_rows(*self.decode([image], labels[n : n + 1], [source]))[0]
                 if hasattr(image, "decode_into")
-                else self.finish_loaded(image, labels[n])
-                for n, (image, place) in enumerate(zip(opened, places, strict=True))
+                else self.transform_loaded(image, labels[n])
+                for n, (image, source) in enumerate(zip(images, sources, strict=True))
             ]
-        return self.finish(*self.decode(opened, labels, places))
+        return self.transform_rows(*self.decode(images, labels, sources))
 
     def readable(self, index: int) -> tuple[Any, int]:
-        """The opened image of `index`, or of the next one after it that can be opened."""
+        """The opened image of `index`, or the next one that can be opened, and its index."""
         n = len(self)
         if not -n <= index < n:
             raise IndexError(f"ImageFolder: index is out of range: {index} of {n} images")
-        for place in range(index % n, index % n + n):
-            path = self.paths[place % n]
+        for i in range(index % n, index % n + n):
+            path = self.paths[i % n]
             try:
-                return self.open(path), place % n
+                return self.open(path), i % n
             except OSError as error:
-                self.complain(path, error)
+                self.report_corrupt(path, error)
         raise OSError(f"ImageFolder: no image can be read: {n} files in {self.root}")
 
     def open(self, path: str) -> Any:
@@ -153,22 +152,22 @@ class ImageFolder(Dataset[Any]):
             return self.loader(path)
         return open_image(Path(path).read_bytes(), self.mode, self.size)
 
-    def complain(self, path: str, error: Exception) -> None:
+    def report_corrupt(self, path: str, error: Exception) -> None:
         """Raises the error of a corrupt file, or warns of it."""
         text = f"ImageFolder: the image is corrupt: {path}: {error}"
         if self.corrupt == "raise":
             raise OSError(text) from error
         warnings.warn(f"{text}, the next one is taken", RuntimeWarning, stacklevel=2)
 
-    def decode(self, opened: list[Any], labels: Any, places: list[int]) -> tuple[Any, Any]:
-        """Images and class numbers, in one block; a file cut short shows only here."""
-        rows = [Named(self, image, place) for image, place in zip(opened, places, strict=True)]
-        images, found = decode_batch(rows, labels)
+    def decode(self, opened: list[Any], labels: Any, sources: list[int]) -> tuple[Any, Any]:
+        """Images and class numbers, in one block; a truncated file is only detected here."""
+        rows = [ImageOrNext(self, *pair) for pair in zip(opened, sources, strict=True)]
+        images, targets = decode_batch(rows, labels)
         for n, row in enumerate(rows):
-            found.array[n] = self._targets.array[row.place]
-        return images, found
+            targets.array[n] = self._targets.array[row.index]
+        return images, targets
 
-    def finish(self, images: Any, labels: Any) -> Sequence[Any]:
+    def transform_rows(self, images: Any, labels: Any) -> Sequence[Any]:
         count = len(images)
         if self.transform is not None:
             images = self.transform(images)
@@ -176,8 +175,8 @@ class ImageFolder(Dataset[Any]):
             labels = self.target_transform(labels)
         return Rows([images, labels], count)
 
-    def finish_loaded(self, image: Any, label: Any) -> tuple[Any, Any]:
-        """What a loader of the user's has returned."""
+    def transform_loaded(self, image: Any, label: Any) -> tuple[Any, Any]:
+        """The sample of an image that the user's loader has returned."""
         label = int(label)
         return (
             image if self.transform is None else self.transform(image),
@@ -188,13 +187,13 @@ class ImageFolder(Dataset[Any]):
         return f"ImageFolder({len(self)} images, {len(self.classes)} classes, {str(self.root)!r})"
 
 
-class Named:
-    """An opened image that tells its file's name when decoding fails, or goes on with the next."""
+class ImageOrNext:
+    """An opened image; if decoding fails, an error names its file, or the next image is used."""
 
-    def __init__(self, folder: ImageFolder, image: Any, place: int) -> None:
+    def __init__(self, folder: ImageFolder, image: Any, index: int) -> None:
         self.folder = folder
         self.image = image
-        self.place = place
+        self.index = index
         self.shape = image.shape
 
     def decode_into(self, out: Any) -> None:
@@ -206,8 +205,8 @@ class Named:
                 self.image.decode_into(out)
                 return
             except (OSError, ValueError, SyntaxError) as error:
-                folder.complain(folder.paths[self.place], error)
-                self.image, self.place = folder.readable((self.place + 1) % n)
+                folder.report_corrupt(folder.paths[self.index], error)
+                self.image, self.index = folder.readable((self.index + 1) % n)
         raise OSError(f"ImageFolder: no image can be decoded: {n} files in {folder.root}")
 
 
@@ -215,10 +214,10 @@ def find_classes(root: Path) -> list[str]:
     """The names of the folders in `root`, sorted."""
     if not root.is_dir():
         raise FileNotFoundError(f"ImageFolder: no such folder: {root}")
-    found = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
-    if not found:
+    classes = sorted(entry.name for entry in os.scandir(root) if entry.is_dir())
+    if not classes:
         raise FileNotFoundError(f"ImageFolder: no folders, one for each class, in {root}")
-    return found
+    return classes
 
 
 def files_below(folder: Path, is_valid: Callable[[str], bool]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""PictureDataset: images in memory with their labels, what the readers of classic sets return."""
+"""PictureDataset: images in memory with their labels, the base of MNIST and CIFAR."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class PictureDataset(TensorDataset):
     @property
     def class_to_idx(self) -> dict[str, int]:
         """The number of each class name."""
-        return {name: place for place, name in enumerate(self.classes)}
+        return {name: i for i, name in enumerate(self.classes)}
 
     def __getitem__(self, index: int) -> Any:
         if self.transform is None and self.target_transform is None:
@@ -88,7 +88,7 @@ class PictureDataset(TensorDataset):
 
 
 def shared(array: Array, dtype: Any = None) -> Any:
-    """A tensor in shared memory with the array's values, in another dtype if that is given."""
+    """A tensor in shared memory with the array's values, converted to `dtype` if not None."""
     out = empty(array.shape, array.dtype if dtype is None else dtype)
     out[...] = array
     return wrap(out)
@@ -98,7 +98,7 @@ def find_folder(where: str, root: PathLike, below: Sequence[str], files: Sequenc
     """The folder among `root` and those below it that has all of `files` (or each with .gz).
 
     Raises:
-        FileNotFoundError: none has; names the folders and files that were looked for.
+        FileNotFoundError: none has; names the folders and files.
     """
     base = Path(root)
     folders = [base, *(base / name for name in below)]

@@ -22,7 +22,7 @@ TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_idx(path: PathLike) -> Array:
-    """The array in an idx file, or in one compressed by gzip (told by its first bytes).
+    """The array in an idx file, or in one compressed by gzip (detected by its first bytes).
 
     Raises:
         ValueError: the file is not of this format, or shorter or longer than its header says.
@@ -43,8 +43,8 @@ def read_idx(path: PathLike) -> Array:
             f"read_idx: the file's size does not fit its header: {path} has {len(raw)} bytes, the "
             f"header says {head + dtype.itemsize * math.prod(shape)} for shape {shape}"
         )
-    found = np.frombuffer(raw, dtype, offset=head).reshape(shape)
-    return found.astype(dtype.newbyteorder("="), copy=False)
+    array = np.frombuffer(raw, dtype, offset=head).reshape(shape)
+    return array.astype(dtype.newbyteorder("="), copy=False)
 
 
 class MNIST(PictureDataset):

@@ -1,4 +1,4 @@
-"""NpyDataset: rows of `.npy` files, read from the page cache when they are asked for."""
+"""NpyDataset: rows of memory-mapped `.npy` files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..dataset import Dataset
 from ..loader.batch_block import allocate_parts, gather_rows
 from ..tensor_dataset import Rows
 from .in_memory_images import Array, PathLike
-from .transformed import only
+from .transformed import first_part
 
 __all__ = ["NpyDataset", "map_npy"]
 
@@ -28,13 +28,13 @@ def map_npy(path: PathLike) -> Array:
     Copies: none.
     """
     try:
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
         raise ValueError(f"{path}: cannot be mapped as .npy: {error}") from error
-    if not isinstance(mapped, np.ndarray):
-        raise ValueError(f"{path}: not one array: {type(mapped).__name__}, .npz has no place here")
+    if not isinstance(array, np.ndarray):
+        raise ValueError(f"{path}: not one array: {type(array).__name__}, .npz is not supported")
     # np.memmap's own indexing costs a microsecond more than an array's over the same memory.
-    return mapped.view(np.ndarray)
+    return array.view(np.ndarray)
 
 
 class NpyDataset(Dataset[Any]):
@@ -89,16 +89,16 @@ class NpyDataset(Dataset[Any]):
         plain = all(a.flags.c_contiguous and a.dtype.isnative for a in self.arrays)
         parts = gather_rows(self.arrays, indices) if plain else self.gather(indices)
         columns: list[Any] = [wrap(part) for part in parts]
-        return Rows(columns, len(indices), only if len(columns) == 1 else None)
+        return Rows(columns, len(indices), first_part if len(columns) == 1 else None)
 
     def gather(self, indices: Sequence[int]) -> list[Array]:
-        """For files in Fortran's order, which NumPy would read whole, or foreign byte order."""
+        """Rows of files in foreign byte order, or in Fortran order, which `take` reads entirely."""
         out = allocate_parts(
             ((len(indices), *a.shape[1:]), a.dtype.newbyteorder("=")) for a in self.arrays
         )
         for array, part in zip(self.arrays, out, strict=True):
-            for place, index in enumerate(indices):
-                part[place] = array[index]
+            for i, index in enumerate(indices):
+                part[i] = array[index]
         return out
 
     def __getstate__(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from shmtensor.shared_containers import SharedList
 
 from ..transforms.compose import empty
 from .in_memory_images import PathLike
-from .table import TableDataset, is_numeric, needed, numbers, values_of
+from .table import TableDataset, as_numbers, import_pyarrow, is_numeric, values_of
 
 __all__ = ["ParquetDataset"]
 
@@ -21,8 +21,8 @@ __all__ = ["ParquetDataset"]
 class ParquetDataset(TableDataset):
     """Columns of Parquet files, one after another; needs pyarrow.
 
-    Samples are those of `TableDataset`. Only the columns that are wanted are read, from the mapped
-    files, one row group of one column at a time: besides the result that is all the memory taken.
+    Samples are those of `TableDataset`. Only the requested columns are read, from the mapped files,
+    one row group of one column at a time: besides the result this is all the memory needed.
 
     Args:
         paths: a file, or several of the same columns (numbers of several types are promoted as
@@ -40,8 +40,8 @@ class ParquetDataset(TableDataset):
     def __init__(
         self, paths: PathLike | Sequence[PathLike], columns: Sequence[str] | None = None
     ) -> None:
-        given = list(paths) if isinstance(paths, (list, tuple)) else [paths]
-        files = Files([str(path) for path in given])
+        path_list = list(paths) if isinstance(paths, (list, tuple)) else [paths]
+        files = Files([str(path) for path in path_list])
         try:
             super().__init__(files, columns)
         finally:
@@ -49,10 +49,10 @@ class ParquetDataset(TableDataset):
 
 
 class Files:
-    """The files as a table, whose columns are read when they are asked for."""
+    """The files as a table; `__getitem__` reads a column."""
 
     def __init__(self, paths: list[str]) -> None:
-        parquet = needed("ParquetDataset", "pyarrow.parquet")
+        parquet = import_pyarrow("ParquetDataset", "pyarrow.parquet")
         invalid = import_module("pyarrow").ArrowInvalid
         self.files: list[Any] = []
         for path in paths:
@@ -81,15 +81,15 @@ class Files:
             return SharedList(value for part in self.parts(name) for value in part)
         out, end = empty((self.length,), np.bool_), 0
         for part in self.parts(name):
-            found = numbers(part)
-            assert found is not None
-            dtype = found.dtype if not end else np.promote_types(out.dtype, found.dtype)
-            if dtype != out.dtype:  # the first row group; or one with gaps among whole numbers
+            values = as_numbers(part)
+            assert values is not None
+            dtype = values.dtype if not end else np.promote_types(out.dtype, values.dtype)
+            if dtype != out.dtype:  # the first row group, or integers with missing values
                 wider = empty(out.shape, dtype)
                 wider[:end] = out[:end]
                 out = wider
-            out[end : end + len(found)] = found
-            end += len(found)
+            out[end : end + len(values)] = values
+            end += len(values)
         return wrap(out)
 
     def close(self) -> None:
@@ -98,5 +98,5 @@ class Files:
 
 
 def value_type(kind: Any) -> str:
-    """The name of an Arrow type; of one that is stored as a dictionary, that of its values."""
+    """The name of an Arrow type; for a dictionary type, that of its values."""
     return str(getattr(kind, "value_type", kind)) if "dictionary" in str(kind) else str(kind)

@@ -13,7 +13,7 @@ from ..dataset import Dataset
 from ..loader.batch_block import allocate_parts
 from ..tensor_dataset import Rows
 from .in_memory_images import shared
-from .transformed import only
+from .transformed import first_part
 
 __all__ = ["SparseDataset"]
 
@@ -21,11 +21,11 @@ __all__ = ["SparseDataset"]
 class SparseDataset(Dataset[Any]):
     """Sample i is row i of a sparse matrix, dense, and row i of each of the other columns.
 
-    Only the values that are not zero and their places lie in shared memory, as many bytes as in
-    SciPy's CSR; a batch is made dense in its block, `(batch, F)`.
+    Only the nonzero values and their indices are in shared memory, as many bytes as in SciPy's CSR;
+    a batch is made dense in its block, `(batch, F)`.
 
     Args:
-        matrix: what has `tocsr()`: any sparse matrix or array of SciPy, `(N, F)`.
+        matrix: any sparse matrix or array of SciPy (with `tocsr()`), `(N, F)`.
         *columns: arrays of first dimension N, such as labels.
         dtype: of the rows; the matrix's if None.
 
@@ -41,15 +41,15 @@ class SparseDataset(Dataset[Any]):
             raise TypeError(f"SparseDataset: not a sparse matrix: {type(matrix).__name__}")
         rows = matrix.tocsr()
         if not rows.has_canonical_format:
-            rows = rows.copy()  # the caller's stays as it is
+            rows = rows.copy()  # do not change the caller's matrix
             rows.sum_duplicates()
         if rows.ndim != 2 or rows.dtype.kind not in "biufc":
             raise ValueError(f"SparseDataset: not a matrix of numbers: {rows.dtype} {rows.shape}")
         self.shape: tuple[int, int] = rows.shape
         self.dtype: np.dtype[Any] = np.dtype(rows.dtype if dtype is None else dtype)
-        self.values = shared(rows.data, self.dtype)
-        self.places = shared(rows.indices)
-        self.begins = shared(rows.indptr, np.int64)
+        self.data = shared(rows.data, self.dtype)
+        self.indices = shared(rows.indices)
+        self.indptr = shared(rows.indptr, np.int64)
         arrays = [np.asarray(column) for column in columns]
         for array in arrays:
             if array.ndim == 0 or len(array) != self.shape[0]:
@@ -74,19 +74,19 @@ class SparseDataset(Dataset[Any]):
                 f"SparseDataset: index is out of range: {rows[wrong][0]} of {n} samples"
             )
         rows = np.where(rows < 0, rows + n, rows)
-        begins = self.begins.array[rows]
-        counts = self.begins.array[rows + 1] - begins
-        which = np.repeat(np.arange(len(rows)), counts)
-        # Place k of the batch's values is k - (values of earlier rows) + (its own row's begin).
-        at = np.arange(len(which)) + np.repeat(begins - (np.cumsum(counts) - counts), counts)
+        starts = self.indptr.array[rows]
+        counts = self.indptr.array[rows + 1] - starts
+        out_rows = np.repeat(np.arange(len(rows)), counts)
+        # Value k of the batch is at k - (number of values in earlier rows) + (start of its row).
+        source = np.arange(len(out_rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)
         columns = [column.array for column in self.columns]
         parts = allocate_parts(
             [((len(rows), width), self.dtype)]
             + [((len(rows), *column.shape[1:]), column.dtype) for column in columns]
         )
         parts[0][...] = 0
-        parts[0][which, self.places.array[at]] = self.values.array[at]
+        parts[0][out_rows, self.indices.array[source]] = self.data.array[source]
         for column, part in zip(columns, parts[1:], strict=True):
             column.take(rows, 0, part, "clip")
         wrapped: list[Any] = [wrap(part) for part in parts]
-        return Rows(wrapped, len(rows), None if self.columns else only)
+        return Rows(wrapped, len(rows), None if self.columns else first_part)

@@ -1,4 +1,4 @@
-"""Made-up data for tests: sample i is a function of the seed and i, whatever asks for it."""
+"""Synthetic data for tests: sample i is a function of the seed and i."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from shmtensor.autograd import wrap
 from ..dataset import Dataset
 from ..loader.batch_block import allocate_parts
 from ..tensor_dataset import Rows
-from ..transforms.sample_rng import integers, make_keys, mixed, normal
+from ..transforms.sample_rng import hash_keys, integers, make_keys, normal
 from .in_memory_images import Array
 
 __all__ = [
@@ -27,7 +27,7 @@ Part = tuple[tuple[int, ...], Any]
 
 
 class Synthetic(Dataset[Any]):
-    """What the made-up sets share: nothing is stored, a batch is computed into its block.
+    """Base of the synthetic sets: nothing is stored, a batch is computed into its block.
 
     Args:
         size: how many samples.
@@ -41,8 +41,8 @@ class Synthetic(Dataset[Any]):
         self.seed = seed
 
     def fields(self) -> list[Part]:
-        """Shape and dtype of a sample's parts."""
-        raise NotImplementedError(f"{type(self).__name__}: parts is not implemented")
+        """Shape and dtype of each field of a sample."""
+        raise NotImplementedError(f"{type(self).__name__}: fields is not implemented")
 
     def fill(self, keys: Array, *parts: Array) -> None:
         """Writes the samples of `keys` `(N,)` into `fields`."""
@@ -56,14 +56,14 @@ class Synthetic(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of `indices`, computed at once."""
-        places = np.asarray(indices, np.int64)
-        wrong = (places < -self.size) | (places >= self.size)
+        rows = np.asarray(indices, np.int64)
+        wrong = (rows < -self.size) | (rows >= self.size)
         if wrong.any():
             raise IndexError(
-                f"{type(self).__name__}: index is out of range: {places[wrong][0]} of {self.size} "
+                f"{type(self).__name__}: index is out of range: {rows[wrong][0]} of {self.size} "
                 "samples"
             )
-        keys = make_keys(self.seed, np.where(places < 0, places + self.size, places))
+        keys = make_keys(self.seed, np.where(rows < 0, rows + self.size, rows))
         out = allocate_parts(((len(keys), *shape), np.dtype(t)) for shape, t in self.fields())
         self.fill(keys, *out)
         return Rows([wrap(part) for part in out], len(keys))
@@ -85,9 +85,9 @@ class SyntheticRegression(Synthetic):
         super().__init__(size, seed)
         self.features = features
         self.noise = noise
-        law = make_keys(seed, np.arange(-features - 1, 0))
-        self.weight: Array = normal(law[1:], 0).astype(np.float32)
-        self.bias = float(np.float32(normal(law[:1], 0)[0]))
+        keys = make_keys(seed, np.arange(-features - 1, 0))
+        self.weight: Array = normal(keys[1:], 0).astype(np.float32)
+        self.bias = float(np.float32(normal(keys[:1], 0)[0]))
 
     def fields(self) -> list[Part]:
         return [((self.features,), np.float32), ((), np.float32)]
@@ -95,9 +95,9 @@ class SyntheticRegression(Synthetic):
     def fill(self, keys: Array, *parts: Array) -> None:
         x, y = parts
         x[...] = normal_rows(keys, self.features)
-        # Not x @ weight: how BLAS sums depends on how many rows there are.
-        law = (x.astype(np.float64) * self.weight).sum(1)
-        y[...] = law + self.bias + self.noise * normal(mixed(keys, 1), 0)
+        # Not x @ weight: the order of BLAS's sums depends on the number of rows.
+        mean = (x.astype(np.float64) * self.weight).sum(1)
+        y[...] = mean + self.bias + self.noise * normal(hash_keys(keys, 1), 0)
 
 
 class SyntheticClassification(Synthetic):
@@ -123,15 +123,15 @@ class SyntheticClassification(Synthetic):
         self.features = features
         self.num_classes = num_classes
         self.spread = spread
-        law = make_keys(seed, np.arange(-num_classes, 0))
-        self.centres: Array = normal_rows(law, features).astype(np.float32)
+        keys = make_keys(seed, np.arange(-num_classes, 0))
+        self.centres: Array = normal_rows(keys, features).astype(np.float32)
 
     def fields(self) -> list[Part]:
         return [((self.features,), np.float32), ((), np.int64)]
 
     def fill(self, keys: Array, *parts: Array) -> None:
         x, y = parts
-        y[...] = integers(mixed(keys, 1), 0, self.num_classes)
+        y[...] = integers(hash_keys(keys, 1), 0, self.num_classes)
         np.multiply(normal_rows(keys, self.features), self.spread, out=x, casting="unsafe")
         x += self.centres[y]
 
@@ -162,18 +162,18 @@ class FakeData(Synthetic):
 
     def fill(self, keys: Array, *parts: Array) -> None:
         images, labels = parts
-        labels[...] = integers(mixed(keys, 1), 0, self.num_classes)
+        labels[...] = integers(hash_keys(keys, 1), 0, self.num_classes)
         count = int(np.prod(self.image_size))
-        for image, key in zip(images, mixed(keys, 2)):  # one at a time: words of 8 pixels each
-            words = mixed(key + np.arange(-(-count // 8), dtype=np.uint64), 0)
+        for image, key in zip(images, hash_keys(keys, 2)):  # one at a time: words of 8 pixels each
+            words = hash_keys(key + np.arange(-(-count // 8), dtype=np.uint64), 0)
             image[...] = words.view(np.uint8)[:count].reshape(self.image_size)
 
 
 class SyntheticTokens(Synthetic):
     """Samples (tokens, targets), int64 `(block_size,)` each: sequences that can be learnt.
 
-    Each token is the one before plus a step that the sequence keeps (modulo `vocabulary`), so the
-    second token on tells the rest.
+    Each token is the previous one plus a step that is constant in the sequence (modulo
+    `vocabulary`), so the first two tokens determine the others.
 
     Args:
         size: how many windows.
@@ -195,11 +195,11 @@ class SyntheticTokens(Synthetic):
     def fill(self, keys: Array, *parts: Array) -> None:
         first = integers(keys, 0, self.vocabulary)[:, None]
         step = integers(keys, 1, self.vocabulary)[:, None]
-        for late, part in enumerate(parts):
-            part[...] = (first + step * (np.arange(self.block_size) + late)) % self.vocabulary
+        for shift, part in enumerate(parts):
+            part[...] = (first + step * (np.arange(self.block_size) + shift)) % self.vocabulary
 
 
 def normal_rows(keys: Array, count: int) -> Array:
     """Standard normal numbers `(N, count)`, a row for each key."""
-    own = mixed(keys[:, None] + np.arange(count, dtype=np.uint64), 3)
-    return normal(own, 0)
+    entry_keys = hash_keys(keys[:, None] + np.arange(count, dtype=np.uint64), 3)
+    return normal(entry_keys, 0)

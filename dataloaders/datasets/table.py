@@ -18,9 +18,9 @@ from ..dataset import Dataset
 from ..loader.batch_block import allocate_parts, gather_rows
 from ..tensor_dataset import Rows, TensorDataset
 from .in_memory_images import Array, PathLike, shared
-from .transformed import Named
+from .transformed import ToDict
 
-__all__ = ["CSVDataset", "TableDataset", "is_numeric", "needed", "numbers", "values_of"]
+__all__ = ["CSVDataset", "TableDataset", "as_numbers", "import_pyarrow", "is_numeric", "values_of"]
 
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
@@ -30,14 +30,14 @@ class TableDataset(Dataset[Any]):
     """Sample i is row i of a table: a dict of its columns' values.
 
     Columns of numbers are tensors in shared memory, others a `SharedList`: workers get handles.
-    A batch is a dict of tensors `(N,)`, and of lists for what is no number.
+    A batch is a dict of tensors `(N,)`, and of lists for other columns.
 
     Args:
         table: a mapping of names to arrays or lists, a pandas DataFrame, or an Arrow table.
         columns: which ones, in this order; all if None.
 
-    Missing values are nan (whole numbers that have some become float64), and None where they are
-    no numbers. Dates are int64 nanoseconds since 1970.
+    Missing values are nan in columns of numbers (integers then become float64), and None in others.
+    Dates are int64 nanoseconds since 1970.
 
     Raises:
         KeyError: a column that the table does not have.
@@ -60,13 +60,13 @@ class TableDataset(Dataset[Any]):
             if name not in names:
                 raise KeyError(f"{where}: no such column: {name!r}, the table has {names}")
         names = names if columns is None else list(columns)
-        found = {name: stored(values_of(table, name)) for name in names}
-        if not found:
+        data = {name: share_column(values_of(table, name)) for name in names}
+        if not data:
             raise ValueError(f"{where}: at least one column is needed: got none")
-        lengths = {name: len(column) for name, column in found.items()}
+        lengths = {name: len(column) for name, column in data.items()}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"{where}: columns differ in length: {lengths}")
-        self.columns: dict[str, Any] = found
+        self.columns: dict[str, Any] = data
         self.length = next(iter(lengths.values()))
 
     def __len__(self) -> int:
@@ -91,7 +91,7 @@ class TableDataset(Dataset[Any]):
             wrap(next(gathered)) if isinstance(c, Tensor) else [c[i] for i in indices]
             for c in self.columns.values()
         ]
-        return Rows(columns, len(indices), Named(list(self.columns)))
+        return Rows(columns, len(indices), ToDict(list(self.columns)))
 
     def tensors(
         self, features: Sequence[str], target: str | None = None, dtype: Any = np.float32
@@ -115,16 +115,16 @@ class TableDataset(Dataset[Any]):
             if not isinstance(self.columns[name], Tensor):
                 raise TypeError(f"tensors: the column does not hold numbers: {name!r}")
         (x,) = allocate_parts([((len(self), len(features)), np.dtype(dtype))])
-        for place, name in enumerate(features):
-            x[:, place] = self.columns[name].array
+        for i, name in enumerate(features):
+            x[:, i] = self.columns[name].array
         return TensorDataset(wrap(x), *(() if target is None else (self.columns[target],)))
 
     def __repr__(self) -> str:
-        shown = ", ".join(
+        dtypes = ", ".join(
             f"{name}: {column.dtype if isinstance(column, Tensor) else 'object'}"
             for name, column in self.columns.items()
         )
-        return f"{type(self).__name__}({self.length} rows; {shown})"
+        return f"{type(self).__name__}({self.length} rows; {dtypes})"
 
 
 class CSVDataset(TableDataset):
@@ -137,8 +137,8 @@ class CSVDataset(TableDataset):
         path: the file; compressed (.gz and others) with pyarrow only.
         columns: which ones; all if None.
         delimiter: between fields.
-        engine: "python", the standard library; or "pyarrow", which is faster, finds dates, too, and
-            leaves threads behind (Python 3.12 and newer warn of a fork then).
+        engine: "python", the standard library; or "pyarrow", which is faster, recognises dates, and
+            leaves threads running (Python 3.12 and newer then warn of a fork).
         encoding: of the text.
 
     Raises:
@@ -161,7 +161,7 @@ class CSVDataset(TableDataset):
         if engine == "python":
             super().__init__(read_csv(Path(path), delimiter, encoding, columns), columns)
             return
-        arrow = needed("CSVDataset", "pyarrow.csv")
+        arrow = import_pyarrow("CSVDataset", "pyarrow.csv")
         try:
             table = arrow.read_csv(
                 str(path),
@@ -179,7 +179,7 @@ def names_of(table: Any) -> list[str]:
         return list(table)
     names = getattr(table, "column_names", None)  # an Arrow table
     if names is None:
-        names = getattr(table, "columns", None)  # a frame of pandas, or of those like it
+        names = getattr(table, "columns", None)  # a frame of pandas or a similar library
     if names is None:
         raise TypeError(
             f"TableDataset: neither a mapping, a frame nor a table: {type(table).__name__}"
@@ -190,7 +190,7 @@ def names_of(table: Any) -> list[str]:
 def values_of(table: Any, name: str) -> Any:
     """A column, as an array or list."""
     column = table[name]
-    if hasattr(column, "to_pylist"):  # Arrow: text and missing values are told by its own types
+    if hasattr(column, "to_pylist"):  # Arrow, which has its own types
         if str(column.type).startswith("dictionary"):
             column = column.cast(column.type.value_type)
         kind = str(column.type)
@@ -206,7 +206,7 @@ def values_of(table: Any, name: str) -> Any:
     dtype: Any = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype) or not hasattr(column, "isna"):
         return column.to_numpy()
-    # One of pandas's own dtypes, whose missing values are no nan.
+    # One of pandas's own dtypes, whose missing values are not nan.
     if dtype.kind in "iufb" and column.isna().any():
         return column.to_numpy(np.float64, na_value=np.nan)
     if dtype.kind in "iufb":
@@ -222,38 +222,38 @@ def is_numeric(kind: str) -> bool:
     return kind.startswith(names)
 
 
-def stored(values: Any) -> Any:
-    """A column in shared memory: numbers as a tensor, anything else packed."""
+def share_column(values: Any) -> Any:
+    """A column in shared memory: numbers as a tensor, other values as a SharedList."""
     if isinstance(values, Tensor):
         return values if values.is_shared() else shared(np.asarray(values.array))
     if isinstance(values, SharedList):
         return values
     values = values if isinstance(values, np.ndarray) else list(values)
-    array = numbers(values)
+    array = as_numbers(values)
     if array is not None:
         return shared(array)
     return SharedList(None if is_missing(v) else v for v in values)
 
 
-def numbers(values: Array | list[Any]) -> Array | None:
-    """Values as an array of numbers; None if they are none."""
+def as_numbers(values: Array | list[Any]) -> Array | None:
+    """Values as an array of numbers; None if they are not numbers."""
     if not isinstance(values, np.ndarray):
-        return typed(values)
+        return list_as_numbers(values)
     if values.ndim == 0:
         raise ValueError("TableDataset: a column is not a sequence: got a single value")
     if values.dtype.kind == "M":
         return values.astype("M8[ns]").astype(np.int64)
     if values.dtype.kind in "biufc":
         return np.asarray(values)
-    return typed(values.tolist()) if values.dtype.kind == "O" else None
+    return list_as_numbers(values.tolist()) if values.dtype.kind == "O" else None
 
 
 def is_missing(value: Any) -> bool:
     return isinstance(value, float) and value != value
 
 
-def typed(values: list[Any]) -> Array | None:
-    """An array of values that are all numbers, but for missing ones (None, nan); or None."""
+def list_as_numbers(values: list[Any]) -> Array | None:
+    """An array of values that are all numbers or missing (None, nan); else None."""
     kinds = {type(value) for value in values}
     has_gaps = type(None) in kinds
     kinds.discard(type(None))
@@ -266,7 +266,7 @@ def typed(values: list[Any]) -> Array | None:
 
 # ------------------------------------------------------------------ files
 def read_csv(
-    path: Path, delimiter: str, encoding: str, wanted: Iterable[str] | None
+    path: Path, delimiter: str, encoding: str, selected: Iterable[str] | None
 ) -> dict[str, Any]:
     """The columns of a CSV file by the standard library."""
     with path.open(newline="", encoding=encoding) as file:
@@ -287,12 +287,12 @@ def read_csv(
                     rows.append(row)
         except csv.Error as error:
             raise ValueError(f"CSVDataset: {path}: line {lines.line_num}: {error}") from error
-    chosen = set(header if wanted is None else wanted)
+    names = set(header if selected is None else selected)
     columns = zip(*rows, strict=True) if rows else [()] * len(header)
-    return {n: parsed(list(c)) for n, c in zip(header, columns, strict=True) if n in chosen}
+    return {n: parse_column(list(c)) for n, c in zip(header, columns, strict=True) if n in names}
 
 
-def parsed(fields: list[str]) -> Any:
+def parse_column(fields: list[str]) -> Any:
     """Fields as int64, float64 or bool where all of them are, else as they are."""
     gaps = [field in MISSING for field in fields]
     if all(gaps):
@@ -311,7 +311,7 @@ def parsed(fields: list[str]) -> Any:
         return fields
 
 
-def needed(where: str, name: str) -> Any:
+def import_pyarrow(where: str, name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -1,8 +1,8 @@
-"""Tar files, member by member: read once from begin to end, damage told and not passed over.
+"""Tar files, read once from begin to end; damage is an error.
 
     | header 512 | data | pad to 512 | header | data | pad | ... | zeros 512 | zeros 512 |
 
-Python's tarfile takes a damaged header in the middle for the end of the file; here it is an error.
+Python's tarfile mistakes a damaged header in the middle for the end of the file.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
         is_gzip = plain.read(2) == b"\x1f\x8b"
     with gzip.open(path) if is_gzip else path.open("rb") as file:
         try:
-            yield from walk(file, path)
+            yield from read_tar(file, path)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise BrokenShard(f"{path}: the gzip stream is damaged: {error}") from error
 
 
-def walk(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
-    at, name, size = 0, None, None
+def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
+    offset, name, size = 0, None, None
     last = "the beginning"
     while True:
         head = file.read(BLOCK)
@@ -50,7 +50,7 @@ def walk(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
             info = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
         except tarfile.HeaderError as error:
             raise BrokenShard(
-                f"{path}: damaged at byte {at}, after {last}: {error or 'no end mark'}"
+                f"{path}: damaged at byte {offset}, after {last}: {error or 'no end mark'}"
             ) from error
         length = info.size if size is None or info.type not in REGULAR else size
         padded = -(-length // BLOCK) * BLOCK
@@ -59,7 +59,7 @@ def walk(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
             raise BrokenShard(
                 f"{path}: ends in the middle of {name or info.name}: {len(data)} of {length} bytes"
             )
-        at += BLOCK + padded
+        offset += BLOCK + padded
         if info.type == tarfile.XHDTYPE:
             fields = pax_fields(data[:length])
             name = fields.get("path", name)
@@ -77,15 +77,15 @@ def walk(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
 
 def pax_fields(data: bytes) -> dict[str, str]:
     """The records "length key=value" of an extended header."""
-    found = {}
+    fields = {}
     while data:
-        length, _, rest = data.partition(b" ")
+        length, _, record = data.partition(b" ")
         if not length.isdigit() or not 0 < int(length) <= len(data):
             break
-        key, _, value = rest[: int(length) - len(length) - 2].partition(b"=")
-        found[key.decode()] = value.decode("utf-8", "surrogateescape")
+        key, _, value = record[: int(length) - len(length) - 2].partition(b"=")
+        fields[key.decode()] = value.decode("utf-8", "surrogateescape")
         data = data[int(length) :]
-    return found
+    return fields
 
 
 def read_samples(path: Path) -> Iterator[dict[str, bytes | str]]:
@@ -94,8 +94,8 @@ def read_samples(path: Path) -> Iterator[dict[str, bytes | str]]:
     The base name ends, and the extension begins, at the first dot of the last path component.
 
     Raises:
-        BrokenShard: see `read_members`; or one extension twice in a sample. What came before the
-            damage has been handed over, except the sample that it hit.
+        BrokenShard: see `read_members`; or one extension twice in a sample. All samples before the
+            damaged one are yielded first.
     """
     sample: dict[str, bytes | str] = {}
     for name, data in read_members(path):

@@ -19,7 +19,7 @@ from .npy import map_npy
 __all__ = ["TokenDataset"]
 
 IGNORED = -100  # the target that cross_entropy leaves out
-SCANNED = 1 << 24  # tokens looked through at a time
+CHUNK = 1 << 24  # tokens searched for boundaries at a time
 
 
 class TokenDataset(Dataset[Any]):
@@ -28,7 +28,7 @@ class TokenDataset(Dataset[Any]):
     The files are mapped, not read, and sent to workers as paths. Windows follow one another
     without gap or overlap unless `stride` says otherwise; targets of one window reach one token
     into the next, so that each token but the first is predicted once. No window crosses files.
-    For a random order that a seed fixes, give the loader `shuffle=True` and a `generator`.
+    For a reproducible random order, give the loader `shuffle=True` and a `generator`.
 
     Args:
         paths: a file, or several: raw numbers (`ids.astype(np.uint16).tofile(path)`) or `.npy`.
@@ -37,15 +37,15 @@ class TokenDataset(Dataset[Any]):
         stride: tokens from one window to the next; `block_size` if None.
         offset: bytes before the first token of raw files.
         boundary: the token that ends a document.
-        documents: what a boundary does. "join": nothing, windows go across it. "split": each
-            window is of one document; the rest of a short one is `boundary`, and -100 (what
-            `cross_entropy` ignores) among the targets. "mark": as "join", with a third part, the
-            number of boundaries before each token in its window, for attention masks.
+        documents: what a boundary does. "join": nothing, windows cross it. "split": each window is
+            of one document; a short one is padded with `boundary`, and with -100 (ignored by
+            `cross_entropy`) in the targets. "mark": as "join", with a third part, the number of
+            boundaries before each token in its window, for attention masks.
 
     Samples: int64 `(block_size,)` each: (tokens, targets), or (tokens, targets, document).
 
     Raises:
-        ValueError: no window fits; a file's size is no whole number of tokens; arguments that do
+        ValueError: no window fits; a file's size is not a whole number of tokens; arguments that do
             not go together.
 
     Copies: one (page cache to the batch's block).
@@ -71,8 +71,8 @@ class TokenDataset(Dataset[Any]):
         boundary: int | None = None,
         documents: str = "join",
     ) -> None:
-        given: Any = paths if isinstance(paths, (list, tuple)) else [paths]
-        self.paths = [Path(path).absolute() for path in given]
+        path_list: Any = paths if isinstance(paths, (list, tuple)) else [paths]
+        self.paths = [Path(path).absolute() for path in path_list]
         self.block_size = block_size
         self.dtype = None if dtype is None else np.dtype(dtype)
         self.stride = block_size if stride is None else stride
@@ -89,15 +89,15 @@ class TokenDataset(Dataset[Any]):
         if (documents != "join") and boundary is None:
             raise ValueError(f"TokenDataset: documents={documents!r} needs a boundary: None")
         self.open()
-        # Windows: of file f those from ends[f - 1] to ends[f]; their places follow from the stride
-        # or, where documents split them, stand in `starts`, with the token after their last one.
+        # File f has the windows from ends[f - 1] to ends[f]. The stride determines their positions;
+        # with documents="split", `starts` and `stops` hold each window's start and document's end.
         self.starts: Any = None
         self.stops: Any = None
         if documents == "split":
-            found = [self.split(array) for array in self.files]
-            counts = [len(starts) for starts, _ in found]
-            self.starts = shared(np.concatenate([starts for starts, _ in found]))
-            self.stops = shared(np.concatenate([stops for _, stops in found]))
+            windows = [self.split(array) for array in self.files]
+            counts = [len(starts) for starts, _ in windows]
+            self.starts = shared(np.concatenate([starts for starts, _ in windows]))
+            self.stops = shared(np.concatenate([stops for _, stops in windows]))
         else:
             counts = [
                 max((len(array) - 1 - block_size) // self.stride + 1, 0) for array in self.files
@@ -134,16 +134,16 @@ class TokenDataset(Dataset[Any]):
 
     def split(self, array: Array) -> tuple[Array, Array]:
         """Windows within documents: where each begins, and where its document ends."""
-        found = [
-            np.flatnonzero(array[at : at + SCANNED] == self.boundary) + at + 1
-            for at in range(0, len(array), SCANNED)
+        boundaries = [
+            np.flatnonzero(array[start : start + CHUNK] == self.boundary) + start + 1
+            for start in range(0, len(array), CHUNK)
         ]
-        ends = np.unique(np.concatenate([*found, [len(array)]]))
+        ends = np.unique(np.concatenate([*boundaries, [len(array)]]))
         begins = np.concatenate([[0], ends[:-1]])
         # A document of n tokens has n - 1 to predict; one of a single token has none.
         counts = np.maximum(-(-(ends - begins - 1) // self.stride), 0)
-        before = np.repeat(np.cumsum(counts) - counts, counts)
-        starts = np.repeat(begins, counts) + (np.arange(counts.sum()) - before) * self.stride
+        earlier = np.repeat(np.cumsum(counts) - counts, counts)
+        starts = np.repeat(begins, counts) + (np.arange(counts.sum()) - earlier) * self.stride
         return starts, np.repeat(ends, counts)
 
     def __len__(self) -> int:
@@ -155,21 +155,21 @@ class TokenDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The windows `indices`, written straight into the batch's block."""
         n, size = len(self), self.block_size
-        places = np.asarray(indices, np.int64)
-        if (wrong := (places < -n) | (places >= n)).any():
+        windows = np.asarray(indices, np.int64)
+        if (wrong := (windows < -n) | (windows >= n)).any():
             raise IndexError(
-                f"TokenDataset: index is out of range: {places[wrong][0]} of {n} windows"
+                f"TokenDataset: index is out of range: {windows[wrong][0]} of {n} windows"
             )
-        places = np.where(places < 0, places + n, places)
-        files = np.searchsorted(self.ends, places, side="right")
+        windows = np.where(windows < 0, windows + n, windows)
+        files = np.searchsorted(self.ends, windows, side="right")
         if self.starts is None:
             first = np.concatenate([[0], self.ends[:-1]])
-            starts = (places - first[files]) * self.stride
+            starts = (windows - first[files]) * self.stride
             stops = starts + size + 1
         else:
-            starts = self.starts.array[places]
-            stops = np.minimum(self.stops.array[places], starts + size + 1)
-        shape = ((len(places), size), np.dtype(np.int64))
+            starts = self.starts.array[windows]
+            stops = np.minimum(self.stops.array[windows], starts + size + 1)
+        shape = ((len(windows), size), np.dtype(np.int64))
         parts = allocate_parts([shape] * (3 if self.documents == "mark" else 2))
         tokens, targets = parts[:2]
         for row, (file, start, stop) in enumerate(
@@ -180,15 +180,15 @@ class TokenDataset(Dataset[Any]):
                 tokens[row] = array[start : stop - 1]
                 targets[row] = array[start + 1 : stop]
             else:
-                left = min(count + 1, size)
-                tokens[row, :left] = array[start : start + left]
-                tokens[row, left:] = self.boundary
+                n_tokens = min(count + 1, size)
+                tokens[row, :n_tokens] = array[start : start + n_tokens]
+                tokens[row, n_tokens:] = self.boundary
                 targets[row, :count] = array[start + 1 : stop]
                 targets[row, count:] = IGNORED
         if self.documents == "mark":
             parts[2][:, 0] = 0
             np.cumsum(tokens[:, :-1] == self.boundary, axis=1, out=parts[2][:, 1:])
-        return Rows([wrap(part) for part in parts], len(places))
+        return Rows([wrap(part) for part in parts], len(windows))
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "files": None}

@@ -1,4 +1,4 @@
-"""TransformedDataset: a data set whose batches go through a transform, the same for any worker."""
+"""TransformedDataset: applies a transform to a data set's batches, the same in any worker."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ __all__ = ["TransformedDataset"]
 class TransformedDataset(Dataset[Any]):
     """The samples of another data set after a transform of whole batches.
 
-    A loader asks for a batch at once: the samples are collated into a block, the transform runs
-    over all of them in one call, and what it returns is the batch.
+    A loader fetches a whole batch: the samples are collated into a block, the transform runs over
+    all of them in one call, and its result is the batch.
 
     Args:
         dataset: a map-style data set; samples are tensors, tuples or dicts of them.
         transform: called with the parts of the batch, `transform(images, labels)` for tuples of
             two, `transform(batch)` for others; gives as many.
-        seed: of the random transforms: sample i of epoch e is augmented by (seed, e, i), whatever
-            batch and worker it comes in. None: by one draw from shmtensor's default generator for
-            each batch.
+        seed: of the random transforms: (seed, e, i) determines the augmentation of sample i in
+            epoch e, in any batch and worker. None: each batch draws a seed from shmtensor's default
+            generator.
 
-    `set_epoch` before each epoch, or every epoch has the same augmentation (as with
-    `DistributedSampler`). It reaches workers that already run, as the number lies in shared memory.
+    Call `set_epoch` before each epoch, or every epoch has the same augmentation (as with
+    `DistributedSampler`). It reaches running workers, since the number is in shared memory.
 
     Copies: those of the data set and the transform.
 
@@ -55,7 +55,7 @@ class TransformedDataset(Dataset[Any]):
         self.epoch: Tensor = as_tensor(np.zeros(1, np.int64)).share_memory_()
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next samples those of `epoch`, in this process and all that have the set."""
+        """Makes the next samples those of `epoch`, in this process and in running workers."""
         self.epoch.array[0] = epoch
 
     def __len__(self) -> int:
@@ -74,22 +74,22 @@ class TransformedDataset(Dataset[Any]):
             keys = make_keys(seed, np.arange(len(indices)))
         else:
             n = len(self)
-            places = np.asarray(indices, np.int64)
+            rows = np.asarray(indices, np.int64)
             epoch = make_keys(self.seed, self.epoch.array)
-            keys = make_keys(int(epoch[0]), np.where(places < 0, places + n, places))
+            keys = make_keys(int(epoch[0]), np.where(rows < 0, rows + n, rows))
         extra = {"keys": keys} if isinstance(self.transform, Transform) else {}
         if isinstance(batch, list):
-            changed = self.transform(*batch, **extra)
-            columns = list(changed) if isinstance(changed, (tuple, list)) else [changed]
+            result = self.transform(*batch, **extra)
+            columns = list(result) if isinstance(result, (tuple, list)) else [result]
             return Rows(columns, len(indices))
-        changed = self.transform(batch, **extra)
-        if isinstance(changed, Mapping):
-            names = list(changed)
-            return Rows([changed[name] for name in names], len(indices), Named(names))
-        return Rows([changed], len(indices), only)
+        result = self.transform(batch, **extra)
+        if isinstance(result, Mapping):
+            names = list(result)
+            return Rows([result[name] for name in names], len(indices), ToDict(names))
+        return Rows([result], len(indices), first_part)
 
 
-class Named:
+class ToDict:
     """Parts to a dict."""
 
     def __init__(self, names: Sequence[str]) -> None:
@@ -102,6 +102,6 @@ class Named:
         return iter(self.names)
 
 
-def only(parts: list[Any]) -> Any:
+def first_part(parts: list[Any]) -> Any:
     """The single part of a sample that is neither tuple nor dict."""
     return parts[0]

@@ -45,12 +45,12 @@ def digits(train: bool = True, image: bool = False, seed: int = 0) -> TensorData
     Learning Repository, 1998 (CC BY 4.0); the test part, as scikit-learn has it.
     """
     pixels, labels = read()
-    chosen = split(labels, train, seed)
+    indices = split(labels, train, seed)
     x, y = allocate_parts(
-        [((len(chosen), 64), np.dtype(np.float32)), ((len(chosen),), np.dtype(np.int64))]
+        [((len(indices), 64), np.dtype(np.float32)), ((len(indices),), np.dtype(np.int64))]
     )
-    np.divide(pixels[chosen], LARGEST_PIXEL, out=x, casting="same_kind")
-    y[...] = labels[chosen]
+    np.divide(pixels[indices], LARGEST_PIXEL, out=x, casting="same_kind")
+    y[...] = labels[indices]
     return TensorDataset(from_numpy(x.reshape(-1, 1, 8, 8) if image else x), from_numpy(y))
 
 
@@ -64,16 +64,16 @@ def read() -> tuple[Array, Array]:
             "digits: the data set is part of scikit-learn, which is not installed: "
             "pip install scikit-learn (or shmtensor's extra 'examples')"
         ) from error
-    found = load_digits()
-    return found.data.astype(np.float32), found.target
+    data = load_digits()
+    return data.data.astype(np.float32), data.target
 
 
 def split(labels: Array, train: bool, seed: int) -> Array:
     """The indices of one part, in the order of the data set."""
     random = np.random.Generator(np.random.PCG64(seed))
     held_out = np.zeros(len(labels), dtype=bool)
-    # Each class is permuted, its samples are spread evenly over [0, 1), and the lowest fifth of all
-    # is held out: exact in total, and within one sample of exact in each class.
+    # Each class is permuted, its samples get evenly spaced keys in [0, 1), and the lowest fifth of
+    # all keys is held out: exact in total, and within one sample of exact in each class.
     key = np.empty(len(labels))
     for label in np.unique(labels):
         members = random.permutation(np.flatnonzero(labels == label))

@@ -43,7 +43,7 @@ def load_text(data: bytes) -> str:
     return data.decode()
 
 
-# By the last part of an extension. Pickles (.pyd, .pth) are not among them: they can run code.
+# By the last part of an extension. Pickles (.pyd, .pth) are left out: they can run code.
 decoders: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "webp", "tif"), decode_image),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
@@ -63,22 +63,22 @@ class WebDataset(IterableDataset[Any]):
 
     Args:
         urls: a tar file (.tar, .tar.gz), several, or a pattern: "train-{000..127}.tar", "*.tar".
-        keys: what a sample is: names of members, ("jpg;png", "cls") for a tuple of the first that
-            is there; None: a dict of all, with "__key__" and "__url__".
-        shuffle: samples held in a buffer from which the next is drawn at random; with it the
-            shards come in a random order, too. 0: as they lie.
-        seed: of the orders, with the number that `set_epoch` has set. None: of the epoch's seed
-            that the loader draws; then each epoch has another order by itself.
-        decode: extension -> function of bytes, beside (or instead of) those of `decoders`; what
-            has none stays bytes. False: nothing is decoded.
+        keys: the members of a sample, as a tuple; "jpg;png" is the first of these that exists.
+            None: a dict of all members, with "__key__" and "__url__".
+        shuffle: size of a buffer from which the next sample is drawn at random; the shards come in
+            a random order, too. 0: the order of the files.
+        seed: of the orders, together with the number of `set_epoch`. None: the loader draws a seed
+            for each epoch, so each has another order.
+        decode: extension -> function of bytes, in addition to `decoders` or overriding them; other
+            members stay bytes. False: nothing is decoded.
         transform: of a decoded sample.
-        handler: what damage does: "raise"; "warn" or "ignore": a sample that cannot be decoded or
-            lacks a key is left out, of a damaged shard what lies behind the damage; or a function
-            of the exception that says whether to go on.
+        handler: for damaged data: "raise"; "warn" or "ignore": skip a sample that cannot be decoded
+            or lacks a key, and the rest of a damaged shard; or a function of the exception that
+            returns whether to go on.
         num_replicas: the number of ranks; that of the default process group, or 1, if None.
         rank: this rank; that of the default process group, or 0, if None.
 
-    The stream can be resumed (`state_dict`): shards are read again, samples up to there are not
+    The stream can be resumed (`state_dict`): shards are read again, but consumed samples are not
     decoded again.
 
     Raises:
@@ -105,7 +105,7 @@ class WebDataset(IterableDataset[Any]):
             raise ValueError(f"WebDataset: shuffle is negative: {shuffle}")
         if isinstance(handler, str) and handler not in ("raise", "warn", "ignore"):
             raise ValueError(f"WebDataset: handler is not 'raise', 'warn', 'ignore': {handler!r}")
-        self.urls = expand(urls)
+        self.urls = expand_paths(urls)
         self.keys = None if keys is None else [key.split(";") for key in keys]
         self.shuffle = int(shuffle)
         self.seed = seed
@@ -116,10 +116,10 @@ class WebDataset(IterableDataset[Any]):
         self.handler = handler
         if num_replicas is None:
             try:
-                num_replicas, own = default_group()
+                num_replicas, group_rank = default_group()
             except RuntimeError:  # no group: one rank
-                num_replicas, own = 1, 0
-            rank = own if rank is None else rank
+                num_replicas, group_rank = 1, 0
+            rank = group_rank if rank is None else rank
         self.num_replicas, self.rank = num_replicas, rank or 0
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(
@@ -154,35 +154,35 @@ class WebDataset(IterableDataset[Any]):
         for sample in itertools.islice(stream, start["count"], None):
             position["count"] += 1
             try:
-                found = self.finished(sample)
+                decoded = self.decode_sample(sample)
             except Exception as error:
                 where = f"{sample['__url__']}: sample {sample['__key__']}"
-                self.complain(BrokenShard(f"{where}: {type(error).__name__}: {error}"), error)
+                self.handle_error(BrokenShard(f"{where}: {type(error).__name__}: {error}"), error)
                 continue
-            yield found
+            yield decoded
 
     def samples(self, seed: int, epoch: int, worker: int, workers: int) -> Iterator[Sample]:
         """This worker's samples, not decoded, in the order of seed and epoch."""
         urls, seeds = self.urls, [seed % 2**63, epoch]
         if self.shuffle and self.seed is not None:  # an order that all ranks share
-            urls = permuted(urls, seeds)
+            urls = permute(urls, seeds)
         urls = urls[self.rank :: self.num_replicas]
         if self.shuffle and self.seed is None:  # seeds of ranks differ
-            urls = permuted(urls, seeds)
+            urls = permute(urls, seeds)
         stream = itertools.chain.from_iterable(map(self.read, urls[worker::workers]))
         if not self.shuffle:
             return stream
         source = np.random.PCG64([*seeds, self.rank, worker])
-        return buffered(stream, self.shuffle, np.random.Generator(source))
+        return shuffled(stream, self.shuffle, np.random.Generator(source))
 
     def read(self, path: Path) -> Iterator[Sample]:
         try:
             yield from read_samples(path)
         except OSError as error:
-            self.complain(error, None)
+            self.handle_error(error, None)
 
-    def complain(self, error: Exception, cause: Exception | None) -> None:
-        """Raises `error`, or goes on, as the handler says."""
+    def handle_error(self, error: Exception, cause: Exception | None) -> None:
+        """Raises `error`, or returns to go on, as the handler says."""
         if callable(self.handler):
             goes_on = self.handler(error)
         else:
@@ -192,22 +192,23 @@ class WebDataset(IterableDataset[Any]):
         if not goes_on:
             raise error from cause
 
-    def finished(self, sample: Sample) -> Any:
-        """A sample decoded: only the members that are wanted."""
-        found: Any
+    def decode_sample(self, sample: Sample) -> Any:
+        """Decodes the members of `keys`, or all, and applies the transform."""
+        members: Any
         if self.keys is None:
-            found = {name: self.decoded(name, sample) for name in sample}
+            members = {name: self.decode_member(name, sample) for name in sample}
         else:
-            found = tuple(self.decoded(self.choose(names, sample), sample) for names in self.keys)
-        return found if self.transform is None else self.transform(found)
+            names = [self.find_member(key, sample) for key in self.keys]
+            members = tuple(self.decode_member(name, sample) for name in names)
+        return members if self.transform is None else self.transform(members)
 
-    def choose(self, names: list[str], sample: Sample) -> str:
+    def find_member(self, names: list[str], sample: Sample) -> str:
         for name in names:
             if name in sample:
                 return name
         raise KeyError(f"no {' or '.join(names)} among {[n for n in sample if n[:2] != '__']}")
 
-    def decoded(self, name: str, sample: Sample) -> Any:
+    def decode_member(self, name: str, sample: Sample) -> Any:
         value = sample[name]
         if isinstance(value, str):  # __key__ and __url__
             return value
@@ -216,7 +217,7 @@ class WebDataset(IterableDataset[Any]):
 
     # -------------------------------------------------------------- resuming
     def state_dict(self) -> dict[str, int]:
-        """Where this process's stream is: its seed, epoch, and how many samples were taken."""
+        """The position of this process's stream: seed, epoch, and number of consumed samples."""
         return dict(self.position or self.resumed or {})
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
@@ -233,56 +234,56 @@ class WebDataset(IterableDataset[Any]):
         )
 
 
-def buffered(stream: Iterator[Sample], size: int, random: np.random.Generator) -> Iterator[Sample]:
-    """`stream` in a random order, of which `size` samples are in memory at a time."""
+def shuffled(stream: Iterator[Sample], size: int, random: np.random.Generator) -> Iterator[Sample]:
+    """`stream` in a random order, with `size` samples in memory at a time."""
     buffer: list[Sample] = []
     for sample in stream:
         if len(buffer) < size:
             buffer.append(sample)
             continue
-        place = int(random.integers(size))
-        yield buffer[place]
-        buffer[place] = sample
-    for place in random.permutation(len(buffer)).tolist():
-        yield buffer[place]
+        i = int(random.integers(size))
+        yield buffer[i]
+        buffer[i] = sample
+    for i in random.permutation(len(buffer)).tolist():
+        yield buffer[i]
 
 
-def permuted(urls: list[Path], seeds: list[int]) -> list[Path]:
+def permute(urls: list[Path], seeds: list[int]) -> list[Path]:
     order = np.random.Generator(np.random.PCG64([*seeds, 2**32])).permutation(len(urls))
-    return [urls[place] for place in order.tolist()]
+    return [urls[i] for i in order.tolist()]
 
 
-def expand(urls: PathLike | Sequence[PathLike]) -> list[Path]:
-    """The shards that are meant, braces and stars expanded, in order.
+def expand_paths(urls: PathLike | Sequence[PathLike]) -> list[Path]:
+    """The paths of the shards in order, with braces and stars expanded.
 
     Raises:
-        FileNotFoundError: one is not there.
+        FileNotFoundError: a shard does not exist.
     """
-    given: Any = urls if isinstance(urls, (list, tuple)) else [urls]
-    names = [name for url in given for name in braces(str(url))]
-    found: list[Path] = []
+    patterns: Any = urls if isinstance(urls, (list, tuple)) else [urls]
+    names = [name for url in patterns for name in expand_braces(str(url))]
+    paths: list[Path] = []
     for name in names:
         matches = sorted(glob.glob(name)) if re.search(r"[*?\[]", name) else [name]
-        found += [Path(match).absolute() for match in matches]
-    missing = [path for path in found if not path.is_file()]
-    if missing or not found:
+        paths += [Path(match).absolute() for match in matches]
+    missing = [path for path in paths if not path.is_file()]
+    if missing or not paths:
         raise FileNotFoundError(
-            f"WebDataset: no such shard: {', '.join(map(str, missing[:3])) or given}, "
-            f"{len(missing)} of {len(found)} are not there; shards are local files"
+            f"WebDataset: no such shard: {', '.join(map(str, missing[:3])) or patterns}, "
+            f"{len(missing)} of {len(paths)} are not there; shards are local files"
         )
-    return found
+    return paths
 
 
-def braces(text: str) -> list[str]:
+def expand_braces(text: str) -> list[str]:
     """ "a{00..02}" as a00, a01, a02; "a{x,y}" as ax, ay."""
-    found = re.search(r"\{([^{}]*)\}", text)
-    if found is None:
+    match = re.search(r"\{([^{}]*)\}", text)
+    if match is None:
         return [text]
-    span = re.fullmatch(r"(\d+)\.\.(\d+)", found[1])
+    span = re.fullmatch(r"(\d+)\.\.(\d+)", match[1])
     if span:
         width = len(span[1])
         parts = [f"{n:0{width}}" for n in range(int(span[1]), int(span[2]) + 1)]
     else:
-        parts = found[1].split(",")
-    rests = braces(text[found.end() :])
-    return [text[: found.start()] + part + rest for part in parts for rest in rests]
+        parts = match[1].split(",")
+    tails = expand_braces(text[match.end() :])
+    return [text[: match.start()] + part + tail for part in parts for tail in tails]

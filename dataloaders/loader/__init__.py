@@ -1,1 +1,1 @@
-"""What a DataLoader does in an epoch: worker processes, fetching, order, state, failures."""
+"""The epochs of a DataLoader: worker processes, fetching, order, state, failures."""

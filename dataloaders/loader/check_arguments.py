@@ -1,4 +1,4 @@
-"""What a loader's arguments must be."""
+"""Checks of a loader's arguments."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 __all__ = ["FIXED", "check_extras", "check_numbers", "check_stream", "context_of"]
 
-# What the epochs under way, the samplers and the workers were made of.
+# Attributes that cannot change: samplers, workers and running epochs were made from them.
 FIXED = frozenset(
     {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
 )
@@ -49,24 +49,24 @@ def check_stream(shuffle: object, sampler: object, batch_sampler: object) -> Non
         raise ValueError("DataLoader: an IterableDataset has its own order: shuffle=True")
 
 
-def context_of(wanted: Any, num_workers: int) -> Any:
-    """The start method that the caller names, by a string or a context; None: the default one."""
-    if wanted is None:
+def context_of(context: Any, num_workers: int) -> Any:
+    """The start method of `multiprocessing_context`, a string or a context; None: the default."""
+    if context is None:
         return None
     if not num_workers:
         raise ValueError(
-            f"DataLoader: multiprocessing_context needs workers: {wanted!r} with num_workers=0"
+            f"DataLoader: multiprocessing_context needs workers: {context!r} with num_workers=0"
         )
-    if isinstance(wanted, str):
-        if wanted not in ("fork", "forkserver", "spawn"):
+    if isinstance(context, str):
+        if context not in ("fork", "forkserver", "spawn"):
             raise ValueError(
-                f"DataLoader: multiprocessing_context is not a start method: {wanted!r}, it is one "
-                "of 'fork', 'forkserver', 'spawn'"
+                f"DataLoader: multiprocessing_context is not a start method: {context!r}, use "
+                "'fork', 'forkserver' or 'spawn'"
             )
-        return wanted
-    if not hasattr(wanted, "get_start_method"):
+        return context
+    if not hasattr(context, "get_start_method"):
         raise TypeError(
             "DataLoader: multiprocessing_context is neither a start method nor a context: "
-            f"{wanted!r}"
+            f"{context!r}"
         )
-    return wanted.get_start_method()
+    return context.get_start_method()

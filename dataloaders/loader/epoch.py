@@ -1,9 +1,8 @@
-"""One pass over the data set: batches from the workers of a crew, or made here.
+"""One epoch: batches from the worker processes, or made in this process.
 
-At most `prefetch_factor * num_workers` batches are under way or waiting for their turn: the next
-index list goes out when the consumer takes a batch, so a slow consumer makes workers wait, and
-memory does not grow. Which worker takes a list is not decided before one is idle: a slow sample
-holds up nothing but its own batch.
+At most `prefetch_factor * num_workers` batches are in flight or ready: the next index list is sent
+when the consumer takes a batch, so a slow consumer makes workers wait, and memory does not grow.
+The first idle worker takes the next list, so a slow sample delays only its own batch.
 """
 
 from __future__ import annotations
@@ -18,34 +17,34 @@ from time import monotonic
 from typing import Any
 
 from ..cuda.pinned_memory import Pinned, PinnedPool
-from .batch_block import Place
+from .batch_block import BlockAllocator
 from .epoch_progress import Progress
 from .fetch import Fetcher, Recipe, make_fetcher
-from .resume_other_num_workers import Reader, are_own, open_streams
+from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .statistics import EpochCounters
 from .worker import BATCH, END
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
 from .worker_pool import WorkerPool, get
-from .worker_progress import BLOCK, PLACE, SINCE, TASK, epoch_of, make_progress_board, row_of
+from .worker_progress import BLOCK, POSITION, SINCE, TASK, epoch_of, make_progress_board, row_of
 
-__all__ = ["Epoch", "Here", "Limits", "Pass"]
+__all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
 
-LIFE_CHECK = 0.1  # seconds between looks at the workers
+LIFE_CHECK = 0.1  # seconds between checks of the workers
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a loader's arguments say about waiting.
+    """A loader's arguments about waiting and failures.
 
     Attributes:
-        capacity: the most batches under way.
+        capacity: the most batches in flight.
         in_order: whether batches come in the sampler's order.
         timeout: seconds to wait for a batch; 0: no limit.
-        stall: seconds after which a sample is named; 0: never.
-        restarts: how many dead workers an epoch may have replaced.
-        pool: where batches are to lie, if that is pinned memory.
+        stall: seconds after which a warning names a slow sample; 0: never.
+        restarts: how many dead workers an epoch may replace.
+        pool: pinned memory for batches, or None.
     """
 
     capacity: int
@@ -56,29 +55,29 @@ class Limits:
     pool: PinnedPool | None
 
 
-class Pass(Iterator[Any]):
-    """What both kinds of epoch have: progress, and the consumer's clock."""
+class BaseEpoch(Iterator[Any]):
+    """The attributes of both kinds of epoch."""
 
     progress: Progress
     limits: Limits
-    tally: EpochCounters
+    counters: EpochCounters
 
-    def __iter__(self) -> Pass:
+    def __iter__(self) -> BaseEpoch:
         return self
 
 
-class Here(Pass):
-    """The batches of an epoch, made in this process as they are asked for."""
+class SingleProcessEpoch(BaseEpoch):
+    """The batches of an epoch, each made in this process on request."""
 
     def __init__(self, recipe: Recipe, progress: Progress, limits: Limits) -> None:
         self.progress = progress
         self.limits = limits
         self.rows = [row_of(make_progress_board(1), 0)]
         self.seeds = SampleSeeds()
-        self.readers: dict[int, Reader] = {}  # of streams that workers began with
+        self.readers: dict[int, Reader] = {}  # of streams that workers began
         streams, row = progress.streams, self.rows[0]
-        with self.seeds.borrowed():
-            if streams and not are_own(streams, 0):
+        with self.seeds.fork_rng():
+            if streams and not same_workers(streams, 0):
                 self.readers = open_streams(recipe, progress.seed, self.seeds, row, streams)
                 self.fetcher: Fetcher = next(iter(self.readers.values())).fetcher
             else:
@@ -86,17 +85,17 @@ class Here(Pass):
                 self.fetcher = make_fetcher(
                     recipe, progress.seed, self.seeds, row, position=position
                 )
-        self.tally = EpochCounters(self.rows, [os.getpid()], 0)
-        self.place = Place()
+        self.counters = EpochCounters(self.rows, [os.getpid()], 0)
+        self.allocator = BlockAllocator()
 
     def __next__(self) -> Any:
-        began = self.tally.ask()
+        start = self.counters.begin_wait()
         try:
             number, indices = next(self.progress)
             if self.limits.pool is not None:
-                pinned = self.limits.pool.lend(self.place.most)
-                self.place.array = None if pinned is None else pinned.received()
-            with self.seeds.borrowed(), self.place:
+                pinned = self.limits.pool.reserve(self.allocator.most)
+                self.allocator.array = None if pinned is None else pinned.received()
+            with self.seeds.fork_rng(), self.allocator:
                 try:
                     stream, batch = self.make(number, indices)
                 except StopIteration:
@@ -105,16 +104,16 @@ class Here(Pass):
                             f"DataLoader: the data set raised StopIteration: {self.fetcher.doing}"
                         ) from None
                     raise
-                state = copy.deepcopy(self.fetcher.state())  # the data set may go on with it
+                state = copy.deepcopy(self.fetcher.state())  # the data set may change it later
         except StopIteration:
             self.progress.is_over = True
             raise
-        self.tally.asked += 1
-        self.progress.hand_over(number, stream, state)
-        self.tally.leave(began)
+        self.counters.batches += 1
+        self.progress.mark_consumed(number, stream, state)
+        self.counters.end_wait(start)
         slow, self.fetcher.slow = self.fetcher.slow, []
-        for took, at in slow:
-            warn_stalled("DataLoader", at, took, self.limits.stall)
+        for seconds, sample in slow:
+            warn_stalled("DataLoader", sample, seconds, self.limits.stall)
         return batch
 
     def make(self, number: int, indices: Any) -> tuple[int, Any]:
@@ -135,55 +134,55 @@ class Here(Pass):
         raise StopIteration
 
 
-class Epoch(Pass):
-    """The batches of an epoch, made by a crew, in the sampler's order unless told otherwise."""
+class MultiProcessEpoch(BaseEpoch):
+    """The batches of an epoch, made by worker processes, in the sampler's order if `in_order`."""
 
     def __init__(
-        self, crew: WorkerPool, progress: Progress, limits: Limits, owns_crew: bool
+        self, workers: WorkerPool, progress: Progress, limits: Limits, owns_workers: bool
     ) -> None:
-        self.crew = crew
+        self.workers = workers
         self.progress = progress
         self.limits = limits
-        self.owns_crew = owns_crew
-        self.is_stream = crew.recipe.is_stream
-        self.rows = crew.rows
-        self.number = crew.epoch
-        self.expected = progress.batches if not self.is_stream else 0  # comes next, in order
+        self.owns_workers = owns_workers
+        self.is_stream = workers.recipe.is_stream
+        self.rows = workers.rows
+        self.number = workers.epoch
+        self.expected = progress.batches if not self.is_stream else 0  # the next number, in order
         self.error: Exception | None = None  # of the sampler
-        self.sent = 0  # the number after that of the latest task
-        self.turn = progress.turn  # the worker whose stream is to get a task
+        self.next_number = 0  # the number after that of the latest task
+        self.turn = progress.turn  # the stream that gets the next task
         self.active = [True] * len(progress.streams)
-        self.under_way: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
-        self.lent: dict[int, Pinned] = {}  # number -> where its batch is to lie
+        self.in_flight: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
+        self.pinned_blocks: dict[int, Pinned] = {}  # by number
         self.ready: dict[int, tuple[int, int, Any, Any]] = {}  # number -> worker, kind, payload...
         self.order: deque[int] = deque()  # numbers in the order in which they became ready
-        self.told: list[tuple[int, Any]] = [  # of each stream: batches received, latest state
-            (place["batches"], place["state"]) for place in progress.streams
+        # Of each stream: batches received, and its latest state.
+        self.stream_states: list[tuple[int, Any]] = [
+            (position["batches"], position["state"]) for position in progress.streams
         ]
-        self.checked = monotonic()
+        self.last_check = monotonic()
         self.stalled: set[tuple[int, float]] = set()
-        self.tally = EpochCounters(
-            self.rows, [], limits.capacity
-        )  # before workers that stayed go on
+        # Before `send_next`: workers of an earlier epoch start at once and count in their rows.
+        self.counters = EpochCounters(self.rows, [], limits.capacity)
         for _ in range(limits.capacity):
-            self.hand_out()
-        crew.launch()
-        self.tally.pids += [process.pid for process in crew.processes]
+            self.send_next()
+        workers.launch()
+        self.counters.pids += [process.pid for process in workers.processes]
 
     def __next__(self) -> Any:
         if self.progress.is_over:
             raise StopIteration
-        if self.number != self.crew.epoch or not self.crew.is_usable:
+        if self.number != self.workers.epoch or not self.workers.is_usable:
             why = "another one was started on the same persistent workers"
-            if not self.crew.is_usable:
+            if not self.workers.is_usable:
                 why = "its workers have ended, or are those of the process that forked this one"
             raise RuntimeError(f"DataLoader: this iterator is over: {why}")
-        began = self.tally.ask()
-        while self.receive(0.0):  # what has come meanwhile
+        start = self.counters.begin_wait()
+        while self.receive_result(0.0):  # results that are already there
             continue
-        self.tally.filled += len(self.ready)
+        self.counters.ready_total += len(self.ready)
         while (number := self.next_ready()) is None:
-            if not self.under_way:
+            if not self.in_flight:
                 if (error := self.error) is not None:
                     self.error = None
                     raise error
@@ -194,30 +193,30 @@ class Epoch(Pass):
         worker, kind, payload, state = self.ready.pop(number)
         if self.limits.in_order:
             self.expected = max(self.expected, number + 1)
-        self.hand_out(None if self.limits.in_order else worker)
-        self.tally.leave(began)
+        self.send_next(None if self.limits.in_order else worker)
+        self.counters.end_wait(start)
         if kind != BATCH:
             payload.reraise()
-        self.tally.asked += 1
-        self.progress.hand_over(number, worker, state)
+        self.counters.batches += 1
+        self.progress.mark_consumed(number, worker, state)
         return payload
 
     def __del__(self) -> None:
-        if hasattr(self, "crew"):
+        if hasattr(self, "workers"):
             self.finish()
 
     def finish(self) -> None:
-        while self.lent:
-            self.lent.popitem()[1].is_lent = False
-        if not self.crew.is_usable:
+        while self.pinned_blocks:
+            self.pinned_blocks.popitem()[1].is_reserved = False
+        if not self.workers.is_usable:
             return
-        if self.owns_crew:
-            self.crew.close()
-        elif epoch_of(self.crew.board) == self.number:
-            self.crew.rest()
+        if self.owns_workers:
+            self.workers.close()
+        elif epoch_of(self.workers.board) == self.number:
+            self.workers.drain()
 
     # ------------------------------------------------------------------ tasks
-    def hand_out(self, stream: int | None = None) -> None:
+    def send_next(self, stream: int | None = None) -> None:
         """Sends the next index list; to `stream`, or to the one whose turn it is."""
         if self.is_stream:
             if stream is None or not self.active[stream]:
@@ -234,130 +233,132 @@ class Epoch(Pass):
             number, indices = next(self.progress)
         except StopIteration:
             return
-        except Exception as error:  # the sampler's, which comes after the batches before it
+        except Exception as error:  # of the sampler: raised after the batches before it
             self.error = error
             return
-        self.under_way[number] = stream, indices
-        self.send(number, stream, indices, self.lend(number))
-        self.sent = number + 1
+        self.in_flight[number] = stream, indices
+        self.send(number, stream, indices, self.reserve_pinned(number))
+        self.next_number = number + 1
 
-    def send(self, number: int, stream: int | None, indices: Any, place: Any) -> None:
-        """To all workers, or to the one that reads this stream."""
-        tasks = self.crew.tasks[(stream or 0) % self.crew.n]
-        tasks.put((self.number, number, stream, indices, place))
+    def send(self, number: int, stream: int | None, indices: Any, block: Any) -> None:
+        """Sends a task to all workers, or to the one that reads this stream."""
+        tasks = self.workers.tasks[(stream or 0) % self.workers.n]
+        tasks.put((self.number, number, stream, indices, block))
 
-    def lend(self, number: int) -> Any:
-        """Pinned memory for a batch, if that is wanted and there is some."""
+    def reserve_pinned(self, number: int) -> Any:
+        """Pinned memory for a batch, or None."""
         pool = self.limits.pool
-        pinned = None if pool is None else pool.lend(int(max(row[BLOCK] for row in self.rows)))
+        pinned = None if pool is None else pool.reserve(int(max(row[BLOCK] for row in self.rows)))
         if pinned is None:
             return None
-        self.lent[number] = pinned
+        self.pinned_blocks[number] = pinned
         return pinned.array
 
     def next_ready(self) -> int | None:
         """The number of the batch that may be handed over now, or None."""
         if not self.limits.in_order:
             return self.order.popleft() if self.order else None
-        while self.expected < self.sent:
+        while self.expected < self.next_number:
             if self.expected in self.ready:
                 return self.expected
-            if self.expected in self.under_way:
+            if self.expected in self.in_flight:
                 return None
-            self.expected += 1  # a stream ended instead of giving a batch, or it is done already
+            self.expected += 1  # the stream ended without a batch, or it was already handed over
         return None
 
     # ------------------------------------------------------------------ results
-    def receive(self, seconds: float) -> bool:
-        """Takes one result if there is one in time."""
-        message = get(self.crew.results, seconds)
+    def receive_result(self, seconds: float) -> bool:
+        """Receives one result within so many seconds; returns whether one came."""
+        message = get(self.workers.results, seconds)
         if message is None:
             return False
         epoch, number, worker, kind, payload, state = message
-        if epoch != self.number or number not in self.under_way:
-            return True  # of an epoch that was left early, or made twice because a worker died
-        del self.under_way[number]
-        if (pinned := self.lent.pop(number, None)) is not None:
-            pinned.is_lent = False
+        if epoch != self.number or number not in self.in_flight:
+            return True  # of an abandoned epoch, or a batch made twice because a worker died
+        del self.in_flight[number]
+        if (pinned := self.pinned_blocks.pop(number, None)) is not None:
+            pinned.is_reserved = False
         if kind == END:
             self.active[worker] = False
-            self.hand_out()
+            self.send_next()
             return True
         if self.is_stream and kind == BATCH:
-            done, last = self.told[worker]
-            self.told[worker] = done + 1, state if state is not None else last
+            count, last_state = self.stream_states[worker]
+            self.stream_states[worker] = count + 1, state if state is not None else last_state
         self.ready[number] = worker, kind, payload, state
         if not self.limits.in_order:
             self.order.append(number)
         return True
 
     def wait(self) -> None:
-        """Waits for one result; raises when a worker that owes one has died, or time is over."""
-        crew, limits = self.crew, self.limits
+        """Waits for one result; raises if its worker has died, or at the timeout."""
+        workers, limits = self.workers, self.limits
         deadline = monotonic() + limits.timeout if limits.timeout else None
         while True:
             now = monotonic()
             dead: list[int] = []
-            if now - self.checked > LIFE_CHECK:
-                self.checked = now
-                dead = crew.dead()
+            if now - self.last_check > LIFE_CHECK:
+                self.last_check = now
+                dead = workers.dead()
                 if limits.stall:
                     self.warn_of_stalls(now)
-            if self.receive(0.0 if dead else LIFE_CHECK):
+            if self.receive_result(0.0 if dead else LIFE_CHECK):
                 return
             if dead:
-                self.lose(dead[0])
+                self.handle_death(dead[0])
                 continue
             if deadline is not None and monotonic() > deadline:
-                self.give_up()
+                self.raise_timeout()
 
     # ------------------------------------------------------------------ faults
-    def lose(self, worker: int) -> None:
-        """A worker has died: replaces it if that is wanted, else raises the error that says so."""
-        crew = self.crew
-        lost = self.lost(worker)
-        error = describe_loss(crew, worker, self.under_way, lost)
-        if self.tally.restarts >= self.limits.restarts:
-            crew.close()
+    def handle_death(self, worker: int) -> None:
+        """Replaces a dead worker, or raises the error that describes its death."""
+        workers = self.workers
+        numbers = self.lost_tasks(worker)
+        error = describe_loss(workers, worker, self.in_flight, numbers)
+        if self.counters.restarts >= self.limits.restarts:
+            workers.close()
             raise error
         positions: Any = None
         if self.is_stream:
+            streams = zip(self.progress.streams, self.stream_states, strict=True)
             positions = [
-                {**place, "batches": done, "state": state}
-                for place, (done, state) in zip(self.progress.streams, self.told, strict=True)
+                {**position, "batches": count, "state": state}
+                for position, (count, state) in streams
             ]
         if self.limits.pool is not None:
             self.limits.pool.clear()  # a fork would hold its blocks
-        crew.replace(worker, self.progress.seed, positions)
-        for number in lost:
-            self.send(number, *self.under_way[number], None)
-        self.tally.restart(worker, crew.processes[worker].pid)
+        workers.replace(worker, self.progress.seed, positions)
+        for number in numbers:
+            self.send(number, *self.in_flight[number], None)
+        self.counters.restart(worker, workers.processes[worker].pid)
         warnings.warn(
-            f"{error}; replaced, {self.tally.restarts} of {self.limits.restarts} times",
+            f"{error}; replaced, {self.counters.restarts} of {self.limits.restarts} times",
             RuntimeWarning,
             stacklevel=4,
         )
 
-    def lost(self, worker: int) -> list[int]:
-        """The tasks that nobody does any more: those of the dead worker.
+    def lost_tasks(self, worker: int) -> list[int]:
+        """The tasks of the dead worker, which must be sent again.
 
-        A living worker may have taken a task and not yet said so on the board: its task is then
-        done twice, and one of the two results is thrown away.
+        A live worker may have taken a task and not yet written it to the progress board: its task
+        is then done twice, and one of the two results is dropped.
         """
-        crew = self.crew
+        workers = self.workers
         if self.is_stream:
-            while get(crew.tasks[worker], 0) is not None:
+            while get(workers.tasks[worker], 0) is not None:
                 continue
-            n = crew.n
-            return sorted(k for k, (s, _) in self.under_way.items() if (s or 0) % n == worker)
+            n = workers.n
+            return sorted(k for k, (s, _) in self.in_flight.items() if (s or 0) % n == worker)
         queued = []
-        while (task := get(crew.tasks[0], 0)) is not None:
+        while (task := get(workers.tasks[0], 0)) is not None:
             queued.append(task)
-        at = {int(row[TASK]) - 1 for w, row in enumerate(crew.rows) if w not in crew.dead()}
-        at |= {number for epoch, number, *_ in queued if epoch == self.number}
+        dead = workers.dead()
+        assigned = {int(row[TASK]) - 1 for w, row in enumerate(workers.rows) if w not in dead}
+        assigned |= {number for epoch, number, *_ in queued if epoch == self.number}
         for task in queued:
-            crew.tasks[0].put(task)
-        return sorted(number for number in self.under_way if number not in at)
+            workers.tasks[0].put(task)
+        return sorted(number for number in self.in_flight if number not in assigned)
 
     def warn_of_stalls(self, now: float) -> None:
         """Warns of samples that take long, once each."""
@@ -365,29 +366,30 @@ class Epoch(Pass):
             since, number = row[SINCE], int(row[TASK]) - 1
             if since and now - since > self.limits.stall and (worker, since) not in self.stalled:
                 self.stalled.add((worker, since))
-                indices = self.under_way.get(number, (None, None))[1]
-                who = f"DataLoader: worker {worker} (pid {self.crew.processes[worker].pid})"
-                at = where_at(indices, int(row[PLACE]))
+                indices = self.in_flight.get(number, (None, None))[1]
+                who = f"DataLoader: worker {worker} (pid {self.workers.processes[worker].pid})"
+                at = where_at(indices, int(row[POSITION]))
                 warn_stalled(who, at, now - since, self.limits.stall)
 
-    def give_up(self) -> None:
-        """Raises the error for a batch that did not come in time."""
-        crew, timeout = self.crew, self.limits.timeout
-        number = min(self.under_way)
-        at = [w for w, row in enumerate(self.rows) if int(row[TASK]) - 1 == number]
-        worker = at[0] if at else 0
-        pid = crew.processes[worker].pid
-        text = where_at(self.under_way[number][1], int(self.rows[worker][PLACE]) if at else None)
-        crew.close()
+    def raise_timeout(self) -> None:
+        """Raises the error for a batch that missed the timeout."""
+        workers, timeout = self.workers, self.limits.timeout
+        number = min(self.in_flight)
+        busy = [w for w, row in enumerate(self.rows) if int(row[TASK]) - 1 == number]
+        worker = busy[0] if busy else 0
+        pid = workers.processes[worker].pid
+        position = int(self.rows[worker][POSITION]) if busy else None
+        sample = where_at(self.in_flight[number][1], position)
+        workers.close()
         raise RuntimeError(
             f"DataLoader: no batch came within the timeout: {timeout} s, worker {worker} "
-            f"(pid {pid}) is at {text}"
+            f"(pid {pid}) is at {sample}"
         )
 
 
-def warn_stalled(who: str, at: str, seconds: float, limit: float) -> None:
+def warn_stalled(who: str, sample: str, seconds: float, limit: float) -> None:
     warnings.warn(
-        f"{who}: a sample takes long: {seconds:.1f} s at {at}, stall_warning is {limit} s",
+        f"{who}: a sample takes long: {seconds:.1f} s at {sample}, stall_warning is {limit} s",
         RuntimeWarning,
         stacklevel=5,
     )

@@ -1,13 +1,12 @@
-"""How far an epoch is, and how to go on from there in another process.
+"""How far an epoch is, and how to resume it in another process.
 
     generator's state ──> seed of the epoch, and order of its samples ──> numbered index lists
     batches handed over:  0 1 2 3 4 . 6 . .        batches = 5, ahead = [6]
 
-The order is not stored: it is drawn again from the state that the generator had when the epoch
-began, and what was handed over is left out. A batch's content follows from the seed and its number
-(Note [Seeds of samples]), so nothing else is needed for map-style data, whoever makes the batches.
-A sampler with `state_dict` is asked for its state at each batch instead, and a stream says where it
-is with each batch that it sends.
+The order is not stored: resuming draws it again from the generator's state at the begin of the
+epoch, and skips the batches that were handed over. A batch's content depends on the seed and its
+number only (Note [Seeds of samples]), so map-style data needs nothing else. The state of a sampler
+with `state_dict` is taken at each batch instead, and a stream sends its state with each batch.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ class Progress:
 
     Args:
         source: the index lists (or indices) of an epoch.
-        generator: what seed and order are drawn from.
+        generator: draws seed and order.
         streams: the workers that read a stream, [-1] without workers; [] for map-style data.
         size: samples per batch.
         every: after how many batches a sampler's state is taken.
@@ -65,9 +64,11 @@ class Progress:
         if resumed and streams and resumed["seed"] is not None:
             self.streams, self.turn = copy.deepcopy(resumed["streams"]), resumed["turn"]
         samplers = chain_of(source)
-        self.keeper: Any = next((s for s in samplers if is_stateful(s)), None)
-        self.kept: tuple[int, Any] | None = None  # the sampler's state after so many batches
-        self.waiting: dict[int, Any] = {}  # such states of batches that are under way
+        self.stateful_sampler: Any = next((s for s in samplers if is_stateful(s)), None)
+        self.sampler_state: tuple[int, Any] | None = (
+            None  # number of batches, and the sampler's state after them
+        )
+        self.pending_states: dict[int, Any] = {}  # the sampler's states after batches in flight
         self.number = 0  # of the next index list
         with self.restored_generators(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
@@ -75,8 +76,8 @@ class Progress:
             self.seed = seed if resumed is None or resumed["seed"] is None else resumed["seed"]
             if resumed:
                 self.restore(resumed, samplers)
-            elif self.keeper is not None:
-                self.kept = 0, copy.deepcopy(self.keeper.state_dict())
+            elif self.stateful_sampler is not None:
+                self.sampler_state = 0, copy.deepcopy(self.stateful_sampler.state_dict())
             self.lists = iter(source)
             self.first = self.next_indices()
 
@@ -89,57 +90,56 @@ class Progress:
             except StopIteration:
                 return None
             number, self.number = self.number, self.number + 1
-            if self.keeper is not None and self.number % self.every == 0:
-                self.waiting[number] = copy.deepcopy(self.keeper.state_dict())
+            if self.stateful_sampler is not None and self.number % self.every == 0:
+                self.pending_states[number] = copy.deepcopy(self.stateful_sampler.state_dict())
             if not self.streams and (number < self.batches or number in self.ahead):
-                self.remember(number)
+                self.commit_sampler_state(number)
                 continue
             return number, indices
 
     def __next__(self) -> tuple[int, Any]:
-        found, self.first = self.first, None
-        if found is None and (found := self.next_indices()) is None:
+        item, self.first = self.first, None
+        if item is None and (item := self.next_indices()) is None:
             raise StopIteration
-        return found
+        return item
 
     def __iter__(self) -> Iterator[tuple[int, Any]]:
         return self
 
-    # ------------------------------------------------------------------ what was handed over
-    def hand_over(self, number: int, stream: int = 0, state: Any = None) -> None:
-        """Batch `number` is the consumer's."""
+    # ------------------------------------------------------------------ consumed batches
+    def mark_consumed(self, number: int, stream: int = 0, state: Any = None) -> None:
+        """Records that the consumer has batch `number`."""
         if self.streams:
-            place = self.streams[stream]
-            place["batches"] += 1
+            position = self.streams[stream]
+            position["batches"] += 1
             if state is not None:
-                place["state"] = state
+                position["state"] = state
             self.turn = (stream + 1) % len(self.streams)
             self.batches += 1
         elif number != self.batches:
             self.ahead.add(number)
         else:
-            self.remember(number)
+            self.commit_sampler_state(number)
             self.batches += 1
             while self.batches in self.ahead:
                 self.ahead.remove(self.batches)
-                self.remember(self.batches)
+                self.commit_sampler_state(self.batches)
                 self.batches += 1
 
-    def remember(self, number: int) -> None:
-        """All batches up to this one are handed over: the sampler's state there is a place to go
-        on from."""
-        state = self.waiting.pop(number, None)
+    def commit_sampler_state(self, number: int) -> None:
+        """Keeps the sampler's state after batch `number`: all batches before it are consumed."""
+        state = self.pending_states.pop(number, None)
         if state is not None and number <= self.batches:
-            self.kept = number + 1, state
+            self.sampler_state = number + 1, state
 
     def state(self) -> State:
-        """What another `Progress` needs to go on from here."""
+        """The state from which another `Progress` resumes."""
         return {
             "seed": self.seed,
             "origin": self.origin,
             "batches": self.batches,
             "ahead": sorted(self.ahead),
-            "sampler": copy.deepcopy(self.kept),
+            "sampler": copy.deepcopy(self.sampler_state),
             "streams": copy.deepcopy(self.streams),
             "turn": self.turn,
         }
@@ -148,38 +148,38 @@ class Progress:
     def between(source: Any, generator: GeneratorLike, streams: Sequence[int], size: int) -> State:
         """The state of an epoch that has not begun yet."""
         samplers = chain_of(source)
-        keeper = next((s for s in samplers if is_stateful(s)), None)
+        stateful = next((s for s in samplers if is_stateful(s)), None)
         return {
             "seed": None,
             "origin": capture(generator, samplers),
             "batches": 0,
             "ahead": [],
-            "sampler": None if keeper is None else (0, copy.deepcopy(keeper.state_dict())),
+            "sampler": None if stateful is None else (0, copy.deepcopy(stateful.state_dict())),
             "streams": fresh_streams(streams, size),
             "turn": 0,
         }
 
-    # ------------------------------------------------------------------ where it came from
+    # ------------------------------------------------------------------ resuming
     def restore(self, resumed: State, samplers: list[Any]) -> None:
-        """Puts the samplers where they were."""
+        """Restores the samplers' epochs and state."""
         for sampler, epoch in zip(samplers, self.origin["epochs"], strict=False):
             is_begun = resumed["seed"] is not None
             if is_begun and epoch is not None and hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-        if resumed["sampler"] is not None and self.keeper is not None:
-            self.keeper.load_state_dict(copy.deepcopy(resumed["sampler"][1]))
+        if resumed["sampler"] is not None and self.stateful_sampler is not None:
+            self.stateful_sampler.load_state_dict(copy.deepcopy(resumed["sampler"][1]))
         if resumed["sampler"] is not None:
-            self.kept = resumed["sampler"]
+            self.sampler_state = resumed["sampler"]
             self.number = resumed["sampler"][0]
 
     @contextmanager
     def restored_generators(
         self, generator: GeneratorLike, samplers: list[Any], resumed: State | None
     ) -> Iterator[None]:
-        """Inside, the generators are as they were when the epoch began.
+        """Inside, the generators have the state of the epoch's begin.
 
-        The caller's own generators stay where the epoch leaves them; the default ones are put back,
-        for they are the whole program's.
+        The caller's own generators stay as the epoch leaves them; the default ones, which belong to
+        the whole program, are reset at the end.
         """
         if resumed is None:
             yield
@@ -204,34 +204,34 @@ class Progress:
 
 
 def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
-    """The places of streams at their beginning: whose it is, batches handed over, samples in each,
-    and the latest state that the stream told, with the number of batches until then."""
+    """The positions of new streams: the worker, batches handed over, samples per batch, and the
+    stream's latest state with the number of batches before it."""
     return [{"worker": w, "batches": 0, "size": size, "state": None} for w in workers]
 
 
 def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
-    """The state from which seed and order of an epoch that begins now can be drawn again."""
-    found: State = {"generator": read(generator), "default": read(None)}
-    found["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
+    """The generators' state, from which the seed and order of a new epoch can be drawn again."""
+    state: State = {"generator": read(generator), "default": read(None)}
+    state["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
     if any(type(s).__module__.split(".")[0] != PACKAGE for s in samplers):
-        found["python"], found["numpy"] = random.getstate(), np.random.get_state()
-    found["epochs"] = [getattr(s, "epoch", None) for s in samplers]
-    return found
+        state["python"], state["numpy"] = random.getstate(), np.random.get_state()
+    state["epochs"] = [getattr(s, "epoch", None) for s in samplers]
+    return state
 
 
 def has_generator(sampler: Any) -> bool:
-    """Whether it draws from a generator of its own that can be read."""
+    """Whether it draws from its own generator, whose state can be read."""
     return isinstance(getattr(sampler, "generator", None), (np.random.Generator, Generator))
 
 
 def chain_of(source: Any) -> list[Any]:
     """A batch sampler, its sampler, and so on."""
-    found = []
+    samplers = []
     while isinstance(source, Sampler) or hasattr(source, "__iter__"):
-        found.append(source)
+        samplers.append(source)
         source = getattr(source, "sampler", None)
-    # A list draws nothing; our batch sampler is only as far as the sampler below it.
-    return [s for s in found if not isinstance(s, (list, tuple, range, BatchSampler))]
+    # A list draws nothing; our batch sampler has no state beyond that of its sampler.
+    return [s for s in samplers if not isinstance(s, (list, tuple, range, BatchSampler))]
 
 
 def read(generator: GeneratorLike) -> Any:
@@ -242,7 +242,7 @@ def read(generator: GeneratorLike) -> Any:
 
 
 def write(generator: GeneratorLike, state: Any) -> None:
-    """Puts a generator into a state of `read`."""
+    """Sets a generator's state to one returned by `read`."""
     if isinstance(generator, np.random.Generator) != isinstance(state, dict):
         raise ValueError(
             "DataLoader.load_state_dict: the state is of a loader with another kind of generator: "
@@ -256,11 +256,11 @@ def write(generator: GeneratorLike, state: Any) -> None:
 
 
 def check_state(state: State, promised: State) -> None:
-    """Raises ValueError if a loader's state does not fit a loader that promises these values."""
+    """Raises ValueError if a state does not fit a loader with the values `promised`."""
     if not isinstance(state, dict) or state.get("version") != VERSION:
-        found = state.get("version") if isinstance(state, dict) else type(state).__name__
+        version = state.get("version") if isinstance(state, dict) else type(state).__name__
         raise ValueError(
-            f"DataLoader.load_state_dict: not a state of this version: {found}, not {VERSION}"
+            f"DataLoader.load_state_dict: not a state of this version: {version}, not {VERSION}"
         )
     for name, value in promised.items():
         if state[name] != value:

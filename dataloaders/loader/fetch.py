@@ -12,7 +12,7 @@ from shmtensor.memory import shared_numpy
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
 from .seeding import WORDS, SampleSeeds
-from .worker_progress import BATCHES, COLLATE, FETCH, PLACE, SAMPLES, SINCE
+from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
 
 __all__ = ["Fetcher", "MapFetcher", "Recipe", "StreamFetcher", "is_stateful", "make_fetcher"]
 
@@ -21,10 +21,10 @@ OPENING = 2**40  # the number under which `iter(dataset)` is seeded; no batch ha
 
 @dataclass(frozen=True)
 class Recipe:
-    """How batches are made: what a loader tells its workers, anew for each epoch.
+    """How batches are made: sent to the workers for each epoch.
 
     Attributes:
-        dataset: what samples come from.
+        dataset: the source of samples.
         collate_fn: samples -> batch.
         is_batched: whether samples are collated.
         is_stream: whether the data set is iterated over.
@@ -43,11 +43,11 @@ class Recipe:
 
 
 class Fetcher:
-    """Makes one batch after another; `doing` says what it was at when something goes wrong."""
+    """Makes one batch after another; `doing` describes the current work, for error messages."""
 
     doing: str = ""
-    is_watched = False  # whether somebody reads the row while a batch is made
-    limit = 0.0  # seconds after which a sample is slow, where nobody watches; 0: none is
+    is_watched = False  # whether the consumer reads the row while a batch is made
+    limit = 0.0  # seconds after which a sample is slow, if not watched; 0: no limit
 
     def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
         self.recipe = recipe
@@ -59,16 +59,16 @@ class Fetcher:
         self.is_batched = recipe.is_batched
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
-    def note_slow(self, began: float, at: str) -> None:
-        """Keeps in mind what took longer than the limit."""
-        took = monotonic() - began
-        if 0 < self.limit < took:
-            self.slow.append((took, at))
+    def note_slow(self, began: float, sample: str) -> None:
+        """Records a sample that took longer than the limit."""
+        seconds = monotonic() - began
+        if 0 < self.limit < seconds:
+            self.slow.append((seconds, sample))
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
         row = self.row
-        row[PLACE] = 0
+        row[POSITION] = 0
         row[SINCE] = began = monotonic()
         samples = self.samples(number, indices)
         fetched = monotonic()
@@ -83,8 +83,8 @@ class Fetcher:
         return batch
 
     def fetch_shared(self, number: int, indices: Any) -> Any:
-        """As `fetch`, and what NumPy makes meanwhile is born in shared memory if it is to travel
-        as it is: `default_collate` writes into the batch's block anyway."""
+        """As `fetch`, with NumPy's arrays allocated in shared memory, so that they are sent without
+        a copy. Not for `default_collate`, which writes into the batch's block anyway."""
         if self.is_batched and self.collate_fn is default_collate:
             return self.fetch(number, indices)
         with shared_numpy():
@@ -95,7 +95,7 @@ class Fetcher:
         raise NotImplementedError
 
     def state(self) -> tuple[int, Any] | None:
-        """Where a stream is, to go on from it elsewhere; None if it cannot tell, or is not to."""
+        """The stream's state, to resume from; None if it has none, or no snapshot is due."""
         return None
 
 
@@ -114,18 +114,18 @@ class MapFetcher(Fetcher):
         if getattr(self.dataset, "__getitems__", None) is not None:
             self.doing = f"indices {shorten(indices)}"
             began = monotonic()
-            found = fetch_samples(self.dataset, indices)
+            samples = fetch_samples(self.dataset, indices)
             self.note_slow(began, self.doing)
         else:
-            found = self.one_by_one(indices)
+            samples = self.one_by_one(indices)
         self.doing = f"collating indices {shorten(indices)}"
-        return found
+        return samples
 
     def one_by_one(self, indices: Sequence[int]) -> list[Any]:
         dataset, seeds, row = self.dataset, self.seeds, self.row
         python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
-        index, place, began = None, 0, 0.0
+        index, position, began = None, 0, 0.0
         samples = []
         try:
             for index in indices:
@@ -133,9 +133,9 @@ class MapFetcher(Fetcher):
                 if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
                     seeds.refresh()
                 if is_watched:
-                    row[PLACE] = place
+                    row[POSITION] = position
                     row[SINCE] = monotonic()
-                    place += 1
+                    position += 1
                 if is_timed:
                     began = monotonic()
                 samples.append(dataset[index])
@@ -151,11 +151,11 @@ class StreamFetcher(Fetcher):
     """Batches of an iterable dataset; raises StopIteration at its end.
 
     Args:
-        worker: whose stream it is; -1 without workers.
+        worker: the worker that reads the stream; -1 without workers.
         size: samples per batch, 1 without batching.
-        batches: how many of them were made already, by a worker that is gone: they are left out.
-        state: of the data set or its iterator after the latest of them that has one, and how many
-            batches that was; None: they are made once more and thrown away.
+        batches: how many batches another worker has already made: they are skipped.
+        state: number of batches, and the state of the data set or its iterator after them; the
+            batches after it are made once more and dropped. None: all of them are.
     """
 
     def __init__(
@@ -180,19 +180,19 @@ class StreamFetcher(Fetcher):
                 self.dataset.load_state_dict(state[1])  # type: ignore[attr-defined]
         seeds.start(seed, OPENING, worker)
         self.stream: Iterator[Any] = iter(self.dataset)
-        keeper: Any = self.dataset if stateful_dataset else self.stream
+        stateful: Any = self.dataset if stateful_dataset else self.stream
         if state is not None and not stateful_dataset:
-            keeper.load_state_dict(state[1])
-        self.keeper = keeper
+            stateful.load_state_dict(state[1])
+        self.stateful = stateful
         while self.batches < batches:
             self.skip(size)
 
     def skip(self, size: int) -> None:
-        """Draws a batch that the consumer has already: the stream goes on behind it."""
+        """Draws and drops a batch that the consumer already has."""
         try:
             self.samples(0, range(size))
         except StopIteration:
-            self.batches += 1  # a stream that ends sooner than it did
+            self.batches += 1  # this time the stream ends earlier
 
     def samples(self, number: int, indices: Any) -> Any:
         self.doing = f"sample {self.count} of this worker's stream, or one soon after it"
@@ -207,20 +207,20 @@ class StreamFetcher(Fetcher):
         samples: list[Any] = []
         row = self.row
         try:
-            for place in range(len(indices)):
-                if place:
+            for position in range(len(indices)):
+                if position:
                     self.seeds.refresh()
-                    row[PLACE] = place
+                    row[POSITION] = position
                     row[SINCE] = monotonic()
-                samples.append(self.next_one(place))
+                samples.append(self.next_one(position))
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
         return samples
 
-    def next_one(self, place: int = 0) -> Any:
-        """The batch's sample at that place."""
+    def next_one(self, position: int = 0) -> Any:
+        """The next sample, at `position` of its batch."""
         began = monotonic()
         try:
             sample = next(self.stream)
@@ -228,18 +228,18 @@ class StreamFetcher(Fetcher):
             self.is_over = True
             raise
         if self.limit:
-            self.note_slow(began, f"sample {self.count + place} of the stream")
+            self.note_slow(began, f"sample {self.count + position} of the stream")
         return sample
 
     def state(self) -> tuple[int, Any] | None:
-        if self.batches % self.recipe.snapshot_every or not is_stateful(self.keeper):
+        if self.batches % self.recipe.snapshot_every or not is_stateful(self.stateful):
             return None
-        return self.batches, self.keeper.state_dict()
+        return self.batches, self.stateful.state_dict()
 
 
-def is_stateful(thing: Any) -> bool:
-    """Whether it can tell where it is, and be put there."""
-    return hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")
+def is_stateful(obj: Any) -> bool:
+    """Whether it can save and restore its state."""
+    return hasattr(obj, "state_dict") and hasattr(obj, "load_state_dict")
 
 
 def make_fetcher(
@@ -250,11 +250,11 @@ def make_fetcher(
     worker: int = -1,
     position: dict[str, Any] | None = None,
 ) -> Fetcher:
-    """The fetcher of an epoch, which goes on at `position` of a stream (see `Progress`)."""
+    """The fetcher of an epoch; a stream resumes at `position` (see `Progress`)."""
     if not recipe.is_stream:
         return MapFetcher(recipe, seed, seeds, row)
-    at = position or {"batches": 0, "size": 1, "state": None}
-    return StreamFetcher(recipe, seed, seeds, row, worker, at["size"], at["batches"], at["state"])
+    p = position or {"batches": 0, "size": 1, "state": None}
+    return StreamFetcher(recipe, seed, seeds, row, worker, p["size"], p["batches"], p["state"])
 
 
 def shorten(indices: Any) -> str:

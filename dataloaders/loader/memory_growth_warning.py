@@ -1,4 +1,4 @@
-"""A warning for data sets whose reading makes every worker's memory grow."""
+"""A warning for data sets that make every worker's memory grow when they are read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEPTH = 3  # of data sets within data sets
 def python_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> Iterator[Any]:
     """The large lists and dicts of Python objects that a data set holds: name and value.
 
-    Only the data set's own attributes are looked at, not what lies within these.
+    Only the data set's own attributes are checked, not what these contain.
     """
     for attribute, value in getattr(dataset, "__dict__", {}).items():
         where = f"{name}.{attribute}"
@@ -39,17 +39,17 @@ def python_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> I
 
 
 def is_plain(element: Any) -> bool:
-    """Whether such elements are Python objects, each with a count that reading writes."""
+    """Whether such elements are Python objects: reading them writes reference counts."""
     return not isinstance(element, (np.ndarray, Tensor))
 
 
 def is_order(dataset: Any, attribute: str) -> bool:
-    """Whether it is the indices of a Subset, which `random_split` makes so."""
+    """Whether it is the index list of a Subset, such as `random_split` makes."""
     return isinstance(dataset, Subset) and attribute == "indices"
 
 
 def warn_of_growth(loader: Any) -> None:
-    """Warns once per loader, with the remedy."""
+    """Warns once per loader, and names the remedy."""
     if loader.__dict__.get("_has_warned"):
         return
     loader._has_warned = True

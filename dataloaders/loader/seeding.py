@@ -1,16 +1,16 @@
-"""Where randomness of the loaders comes from, and how the generators of a process are seeded.
+"""Randomness of the loaders, and the seeds of a process's generators.
 
 Note [Seeds of samples]: a batch must not depend on which process makes it, or when. So each batch
 has a source of its own, a SplitMix64 stream that starts at a hash of the epoch's seed and the
-batch's number, and the three generators (Python's, NumPy's global one, shmtensor's default one)
-start anew from it: at the batch's first sample, and before each sample that follows one which drew.
-Whether a sample drew is seen in the generators' own counters, so data sets without randomness pay
-one look per sample. All of it is a function of the seed, the number and the samples alone.
+batch's number. It seeds the three generators (Python's, NumPy's global one, shmtensor's default
+one) before the batch's first sample, and again after each sample that drew random numbers. The
+generators' own counters show whether a sample drew, so data sets without randomness pay one check
+per sample. The numbers depend on the seed, the batch's number and the samples alone.
 
-Seeding by `random.seed` and `np.random.seed` takes longer than many samples do, so the state of
-the two Mersenne twisters (624 words and a position; 624: all words are used up) is written where it
-lies. That this is the layout is checked against `getstate`; where it is not, the slow way is taken,
-with other numbers but the same promises.
+`random.seed` and `np.random.seed` take longer than many samples do, so the state of the two
+Mersenne twisters (624 words and a position; 624: all words are used up) is written in memory
+directly. The memory layout is checked against `getstate`; if it differs, `random.seed` and
+`np.random.seed` are used, with other numbers but the same guarantees.
 
 Source: G. L. Steele, D. Lea, C. H. Flood: Fast splittable pseudorandom number generators (2014);
 the constants are David Stafford's 13th variant.
@@ -68,8 +68,8 @@ def numpy_generator(generator: GeneratorLike = None) -> np.random.Generator:
 def seed_everything(seed: int) -> None:
     """Seeds this process's Python, NumPy and shmtensor generators from one number.
 
-    NumPy's takes 32-bit words, so it is given the seed as two; all three streams differ for every
-    worker and epoch (PyTorch before 1.9 left NumPy's equal in all workers).
+    NumPy's takes the seed as two 32-bit words. All three streams differ for every worker and epoch
+    (PyTorch before 1.9 left NumPy's equal in all workers).
     """
     random.seed(seed)
     manual_seed(seed)
@@ -77,17 +77,17 @@ def seed_everything(seed: int) -> None:
 
 
 def words_at(address: int, first: int) -> Any:
-    """A twister's words and its position, the one or the other first in memory."""
+    """A twister's words and its position, which is first or last in memory."""
     memory = memoryview((ctypes.c_uint32 * (WORDS + 1)).from_address(address)).cast("B").cast("I")
     words = np.frombuffer(memory, np.uint32)
     return (words[1:], memory[:1]) if first else (words[:-1], memory[-1:])
 
 
 class SampleSeeds:
-    """The generators of this process, started anew for each batch and sample; see the note."""
+    """Seeds the generators of this process for each batch and sample; see the note."""
 
     def __init__(self) -> None:
-        self.at = 0  # of the batch's source
+        self.at = 0  # position in the batch's source
         self.raw = np.empty_like(STEPS)
         self.scratch = np.empty_like(STEPS)
         self.twister = np.random.MT19937()
@@ -96,32 +96,32 @@ class SampleSeeds:
         self.numpy_words, self.numpy_position = words_at(
             self.twister.ctypes.state_address, first=False
         )
-        self.is_direct = self.finds_python() and self.finds_numpy()
+        self.is_direct = self.is_python_layout_known() and self.is_numpy_layout_known()
 
-    def finds_python(self) -> bool:
-        """Whether the state of Python's generator lies where CPython has it."""
+    def is_python_layout_known(self) -> bool:
+        """Whether the state of Python's generator has CPython's layout."""
         address = id(self.global_python) + object.__basicsize__
         self.python_words, self.python_position = words_at(address, first=True)
         state = random.getstate()[1]
         position, words = state[-1], np.array(state[:-1], np.uint32)
         return position == self.python_position[0] and bool((words == self.python_words).all())
 
-    def finds_numpy(self) -> bool:
+    def is_numpy_layout_known(self) -> bool:
         state: Any = self.twister.state["state"]
         return state["pos"] == self.numpy_position[0] and bool(
             (state["key"] == self.numpy_words).all()
         )
 
     def start(self, seed: int, number: int, worker: int = -1) -> None:
-        """The generators of batch `number` (of a worker's stream, or of all)."""
+        """Seeds the generators for batch `number` (of a worker's stream, or of the epoch)."""
         self.at = mix(mix(mix(seed & MASK) ^ (number & MASK)) ^ (worker + 1))
-        # Also forgets the second of two Gaussian numbers, which both keep for the next call.
+        # Also drops the second of two Gaussian numbers, which both cache for the next call.
         numpy_random.set_bit_generator(self.twister)
         self.global_python.gauss_next = None
         self.seed()
 
     def seed(self) -> None:
-        """All three generators from the next numbers of the batch's source."""
+        """Seeds all three generators with the next numbers of the batch's source."""
         raw, scratch = self.raw, self.scratch
         np.add(STEPS, np.uint64(self.at), raw)
         self.at = (self.at + len(STEPS) * GOLDEN) & MASK
@@ -142,7 +142,7 @@ class SampleSeeds:
             np.random.seed(words[:2])
 
     def refresh(self) -> None:
-        """Before a sample: other numbers than the one before it had, if that one drew any."""
+        """Seeds the generators for the next sample if the one before it drew numbers."""
         if (
             self.python_position[0] != WORDS
             or self.numpy_position[0] != WORDS
@@ -152,8 +152,8 @@ class SampleSeeds:
             self.seed()
 
     @contextmanager
-    def borrowed(self) -> Iterator[None]:
-        """Gives the generators back as they were: for a loader without workers."""
+    def fork_rng(self) -> Iterator[None]:
+        """Restores the generators at the end: for a loader without workers."""
         ours = self.ours._seed, self.ours._offset
         numpy = numpy_random.get_bit_generator()
         gauss = self.global_python.gauss_next

@@ -1,4 +1,4 @@
-"""What a loader's processes spent their time with, and who waits for whom."""
+"""Where a loader's processes spent their time, and who waits for whom."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ __all__ = ["EpochCounters", "LoaderStatistics", "WorkerStatistics", "shared_byte
 
 
 def shared_bytes() -> int:
-    """Bytes behind the shared memory of all processes of the family, whoever made it: what lies in
-    the files that they share."""
+    """Bytes of shared memory of all processes of the domain: the size of their shared files."""
     _, *volumes = memory.preparation()["descriptors"]
     return sum(os.fstat(volume).st_blocks * 512 for volume in volumes)
 
@@ -64,7 +63,7 @@ class LoaderStatistics:
         mean_fill: finished batches that waited when the consumer asked, on average.
         capacity: the most batches that may be under way.
         restarts: workers that were replaced.
-        shared_bytes: shared memory in use by all processes of the family.
+        shared_bytes: shared memory in use by all processes of the domain.
     """
 
     workers: tuple[WorkerStatistics, ...]
@@ -82,9 +81,9 @@ class LoaderStatistics:
         total = self.wait_seconds + self.use_seconds
         if not self.batches or not total:
             return "Nothing was loaded yet."
-        waiting = self.wait_seconds / total
-        if waiting < 0.05:
-            return f"Training is the bottleneck: it waited for data {waiting:.0%} of the time."
+        wait_share = self.wait_seconds / total
+        if wait_share < 0.05:
+            return f"Training is the bottleneck: it waited for data {wait_share:.0%} of the time."
         fetch = sum(worker.fetch_seconds for worker in self.workers)
         collate = sum(worker.collate_seconds for worker in self.workers)
         what = "collate_fn" if collate > fetch else "the data set's samples"
@@ -96,7 +95,7 @@ class LoaderStatistics:
         else:
             help_ = "a larger prefetch_factor or larger batches: the workers were idle, too"
         return (
-            f"Loading is the bottleneck: training waited for data {waiting:.0%} of the time; "
+            f"Loading is the bottleneck: training waited for data {wait_share:.0%} of the time; "
             f"what helps: {help_}."
         )
 
@@ -116,30 +115,30 @@ class LoaderStatistics:
 
 
 class EpochCounters:
-    """What the consumer counts during an epoch, beside the rows of its workers."""
+    """The consumer's counters during an epoch, beside the rows of its workers."""
 
     def __init__(self, rows: list[Any], pids: list[int], capacity: int) -> None:
         self.rows = rows
         self.pids = pids
         self.capacity = capacity
         self.before = [list(row) for row in rows]
-        self.waited = self.used = 0.0
-        self.filled = self.asked = self.restarts = 0
-        self.left = monotonic()  # when the consumer last got something
+        self.wait_seconds = self.use_seconds = 0.0
+        self.ready_total = self.batches = self.restarts = 0
+        self.last_batch_time = monotonic()  # when the consumer last got a batch
 
-    def ask(self) -> float:
-        """The consumer comes for a batch: the time."""
+    def begin_wait(self) -> float:
+        """The consumer requests a batch; returns the time."""
         now = monotonic()
-        self.used += now - self.left
+        self.use_seconds += now - self.last_batch_time
         return now
 
-    def leave(self, began: float) -> None:
-        """It goes with one."""
-        self.left = monotonic()
-        self.waited += self.left - began
+    def end_wait(self, began: float) -> None:
+        """The consumer gets a batch."""
+        self.last_batch_time = monotonic()
+        self.wait_seconds += self.last_batch_time - began
 
     def restart(self, worker: int, pid: int) -> None:
-        """A worker was replaced; its row goes on."""
+        """A worker was replaced; the new one continues its row."""
         self.pids[worker] = pid
         self.restarts += 1
 
@@ -148,19 +147,19 @@ class EpochCounters:
         for worker, (row, before, pid) in enumerate(
             zip(self.rows, self.before, self.pids, strict=True)
         ):
-            done = [now - then for now, then in zip(row, before, strict=True)]
+            delta = [now - start for now, start in zip(row, before, strict=True)]
             workers.append(
                 WorkerStatistics(
-                    worker, pid, int(done[BATCHES]), int(done[SAMPLES]), done[FETCH],
-                    done[COLLATE], done[SEND], done[IDLE], int(row[PEAK]) << 10,
+                    worker, pid, int(delta[BATCHES]), int(delta[SAMPLES]), delta[FETCH],
+                    delta[COLLATE], delta[SEND], delta[IDLE], int(row[PEAK]) << 10,
                 )
             )  # fmt: skip
         return LoaderStatistics(
             workers=tuple(workers),
-            batches=self.asked,
-            wait_seconds=self.waited,
-            use_seconds=self.used,
-            mean_fill=self.filled / self.asked if self.asked else 0.0,
+            batches=self.batches,
+            wait_seconds=self.wait_seconds,
+            use_seconds=self.use_seconds,
+            mean_fill=self.ready_total / self.batches if self.batches else 0.0,
             capacity=self.capacity,
             restarts=self.restarts,
             shared_bytes=shared_bytes(),

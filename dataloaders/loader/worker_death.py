@@ -1,4 +1,4 @@
-"""What is said of a worker that has died: who, how, at which sample, and why perhaps."""
+"""The error for a worker that has died: which one, how, at which sample, and likely causes."""
 
 from __future__ import annotations
 
@@ -11,47 +11,47 @@ from shmtensor.errors import PeerLostError
 from .fetch import shorten
 from .statistics import shared_bytes
 from .worker_pool import WorkerPool
-from .worker_progress import PEAK, PLACE, TASK
+from .worker_progress import PEAK, POSITION, TASK
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
 
 def describe_loss(
-    crew: WorkerPool, worker: int, under_way: dict[int, tuple[Any, Any]], lost: list[int]
+    workers: WorkerPool, worker: int, in_flight: dict[int, tuple[Any, Any]], lost_tasks: list[int]
 ) -> PeerLostError:
-    """The error for a dead worker: `lost` are the tasks that went with it."""
-    process, row = crew.processes[worker], crew.rows[worker]
+    """The error for a dead worker and its `lost_tasks`."""
+    process, row = workers.processes[worker], workers.rows[worker]
     pid, code = process.pid, process.exitcode
-    number, place = int(row[TASK]) - 1, int(row[PLACE])
-    if number in under_way:
-        work = f"it was at {where_at(under_way[number][1], place)}"
-    elif lost:
-        work = f"it was about to work on indices {shorten(under_way[lost[0]][1])}"
+    number, position = int(row[TASK]) - 1, int(row[POSITION])
+    if number in in_flight:
+        work = f"it was at {where_at(in_flight[number][1], position)}"
+    elif lost_tasks:
+        work = f"it was about to work on indices {shorten(in_flight[lost_tasks[0]][1])}"
     else:
         work = "it had nothing to do"
-    if len(lost) > 1:
-        work += f", {len(lost) - 1} more batches are lost with it"
-    held = shared_bytes() >> 20
+    if len(lost_tasks) > 1:
+        work += f", {len(lost_tasks) - 1} more batches are lost with it"
+    shared = shared_bytes() >> 20
     resident = int(row[PEAK]) >> 10
     size = f", its largest resident size was {resident} MiB" if resident else ""
     return PeerLostError(
         f"DataLoader: worker {worker} (pid {pid}) {how_it_ended(code)}: {work}; shared memory in "
-        f"use: {held} MiB{size}; {likely_causes(code)}",
+        f"use: {shared} MiB{size}; {likely_causes(code)}",
         f"loader worker {worker}",
         pid,
         code,
     )
 
 
-def where_at(indices: Any, place: int | None) -> str:
+def where_at(indices: Any, position: int | None) -> str:
     """`index 6 (sample 2 of indices [4, 5, 6, 7])`; of a stream, how far into its batch."""
     if indices is None or not isinstance(indices, Sequence) or isinstance(indices, str):
         return "its stream" if indices is None else f"index {indices!r}"
     if indices and indices[0] is None:
-        return f"sample {place or 0} of a batch of its stream"
-    if place is None or place >= len(indices):
+        return f"sample {position or 0} of a batch of its stream"
+    if position is None or position >= len(indices):
         return f"indices {shorten(indices)}"
-    return f"index {indices[place]!r} (sample {place} of indices {shorten(indices)})"
+    return f"index {indices[position]!r} (sample {position} of indices {shorten(indices)})"
 
 
 def how_it_ended(code: int) -> str:
@@ -61,7 +61,7 @@ def how_it_ended(code: int) -> str:
 
 
 def likely_causes(code: int) -> str:
-    """What usually lies behind such an end, and what to do."""
+    """The usual causes of such an exit code, and remedies."""
     if -code == signal.SIGKILL:
         return (
             "likely causes: the kernel kills when memory runs out (fewer workers, smaller batches "

@@ -1,4 +1,4 @@
-"""An exception on its way from a worker to the consumer, with the worker's traceback."""
+"""A worker's exception, sent to the consumer with the worker's traceback."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["Failure"]
 
 
 class Failure:
-    """What a worker's exception was, where, and at which index.
+    """A worker's exception as type and message, with its location and traceback.
 
     Exceptions are sent as type and text: their arguments may hold anything, and many exception
     types cannot be pickled.
@@ -30,7 +30,7 @@ class Failure:
         if not issubclass(self.kind, (StopIteration, StopAsyncIteration)):  # would end the loop
             try:
                 error = self.kind(message)
-            except Exception:  # a constructor that wants something else than a message
+            except Exception:  # the constructor takes something else than a message
                 error = None
         if not isinstance(error, Exception):
             raise RuntimeError(self.message) from None

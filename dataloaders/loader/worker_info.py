@@ -1,4 +1,4 @@
-"""Which worker a data set is read by: what `get_worker_info` answers."""
+"""`get_worker_info`: which worker reads the data set."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["WorkerInfo", "acting_as", "get_worker_info", "set_worker_info"]
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What a data set may know about the worker that runs it.
+    """The worker that reads a data set.
 
     Attributes:
         id: 0 .. num_workers - 1.
@@ -35,7 +35,7 @@ _info: WorkerInfo | None = None
 def get_worker_info() -> WorkerInfo | None:
     """In a loader's worker: which one it is. In any other process: None.
 
-    A stream that goes on (`load_state_dict`) sees the worker that it began with, whoever reads it.
+    A resumed stream (`load_state_dict`) sees the worker that began it, whichever worker reads it.
     """
     return _info
 

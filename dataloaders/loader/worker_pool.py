@@ -1,9 +1,9 @@
-"""The workers of a loader: how they are started, told what to do, replaced and ended.
+"""The workers of a loader: start, orders, replacement and end.
 
     orders (an epoch's seed and recipe) ──> queue of each worker
-    index lists ──> one task queue ──> whichever worker is idle ──> one result queue ──> Epoch
+    index lists ──> one task queue ──> an idle worker ──> one result queue ──> MultiProcessEpoch
 
-A stream is each worker's own, so its tasks go to that worker's own queue instead.
+Each worker reads its own stream, so the tasks of a stream go to that worker's own queue instead.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from shmtensor.multiprocessing import reduction
 
 from .fetch import Recipe
 from .seeding import SampleSeeds
-from .worker import Post, run_worker
+from .worker import WorkerConfig, run_worker
 from .worker_progress import make_progress_board, row_of, set_epoch
 
 __all__ = ["WorkerPool", "get"]
 
 GRACE = 2.0  # seconds a worker has to finish its sample before it is terminated
-MOST_SENT = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
+MAX_RECIPE_BYTES = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
 
 
 class WorkerPool:
     """Running worker processes with their queues; closed when dropped, at the latest at exit.
 
-    A fork inherits the recipe, the other start methods get it with the first orders: pickled once,
-    whatever the number of workers, and read by all of them side by side. So those start at once,
-    and import meanwhile; forks wait for `launch`, until there is something in the queues for the
-    first of them to do while the next is forked.
+    A fork inherits the recipe; other workers get it with the first orders, pickled once for all of
+    them. So those start in the constructor, and import in parallel with the parent; forks start in
+    `launch`, when the queues have tasks for the first ones while the next are forked.
     """
 
     def __init__(self, recipe: Recipe, n: int, context: Any) -> None:
@@ -67,7 +66,7 @@ class WorkerPool:
             self.launch()
 
     def launch(self) -> None:
-        """Starts the workers that have not been."""
+        """Starts the workers that are not started yet."""
         try:
             for worker in range(len(self.processes), self.n):
                 self.processes.append(self.start(worker))
@@ -76,8 +75,8 @@ class WorkerPool:
             raise
 
     def start(self, worker: int) -> Any:
-        """A new process for the post of this worker."""
-        post = Post(
+        """Starts a process for this worker."""
+        post = WorkerConfig(
             id=worker,
             num_workers=self.n,
             orders=self.orders[worker],
@@ -100,7 +99,7 @@ class WorkerPool:
 
     @property
     def is_busy(self) -> bool:
-        """Whether an epoch is under way that somebody may go on with."""
+        """Whether an iterator over an unfinished epoch still exists."""
         epoch = self.user() if self.user is not None else None
         return epoch is not None and not epoch.progress.is_over
 
@@ -118,7 +117,7 @@ class WorkerPool:
         if self.is_fresh:
             recipe = None if self.is_forked else self.recipe
         try:
-            limit = MOST_SENT if self.is_forked else None
+            limit = MAX_RECIPE_BYTES if self.is_forked else None
             message = as_message((self.epoch + 1, seed, recipe, positions), limit)
         except Exception:
             if self.is_forked and recipe is not None:
@@ -128,7 +127,7 @@ class WorkerPool:
         self.epoch += 1
         set_epoch(self.board, self.epoch)
         for orders in self.orders:
-            orders._channel.put(*message, None)  # packed already, and once for all
+            orders._channel.put(*message, None)  # pickled once for all workers
         return True
 
     def replace(self, worker: int, seed: int, positions: Any) -> None:
@@ -136,7 +135,7 @@ class WorkerPool:
         while get(self.orders[worker], 0) is not None:
             continue
         row = self.rows[worker]
-        for column in range(3):  # what the dead one was at
+        for column in range(3):  # task, position, since
             row[column] = 0
         self.processes[worker].join()
         self.processes[worker].close()
@@ -145,8 +144,8 @@ class WorkerPool:
         message = as_message((self.epoch, seed, recipe, positions))
         self.orders[worker]._channel.put(*message, None)
 
-    def rest(self) -> None:
-        """The epoch is over, perhaps before its end: what is left of it is not worth doing."""
+    def drain(self) -> None:
+        """Ends the epoch: drops its remaining tasks and results."""
         set_epoch(self.board, 0)
         for queue in (*set(self.tasks), self.results):
             while get(queue, 0) is not None:
@@ -161,25 +160,25 @@ class WorkerPool:
         return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
 
 
-class _TooMuch(Exception):
-    """What was to be sent is longer than the limit."""
+class _MessageTooLong(Exception):
+    """The message is longer than the limit."""
 
 
-class _Limited(io.BytesIO):
+class _LimitedBuffer(io.BytesIO):
     """A buffer that refuses to grow beyond a limit."""
 
     limit: int | None = None
 
     def write(self, data: Any) -> int:
         if self.limit is not None and self.tell() + len(data) > self.limit:
-            raise _TooMuch
+            raise _MessageTooLong
         return super().write(data)
 
 
 def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
     """An object as a message; arrays in shared memory as handles."""
     if limit is not None:
-        buffer = _Limited()
+        buffer = _LimitedBuffer()
         buffer.limit = limit
         reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
     return reduction.pickled(obj)
@@ -187,13 +186,13 @@ def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
 
 @functools.cache
 def inherited_seeds() -> SampleSeeds:
-    """What forks get their generators' seeds with: made once, which takes longer than to inherit
-    it. This process itself does not use it."""
+    """The `SampleSeeds` that forks inherit: cheaper than making one in each. Unused in this
+    process."""
     return SampleSeeds()
 
 
 def preload() -> None:
-    """The fork server imports this package once, not each worker by itself."""
+    """Makes the fork server import this package once, instead of each worker."""
     from shmtensor.multiprocessing.forkserver import server
 
     if __name__ not in server._preload:
@@ -203,23 +202,23 @@ def preload() -> None:
 def shut_down(
     owner: int, processes: list[Any], tasks: list[Any], results: Any, queues: list[Any], board: Any
 ) -> None:
-    """Tells the workers to end; terminates, and at last kills, those that do not."""
+    """Asks the workers to end; terminates, and finally kills, those that do not."""
     if os.getpid() != owner:
-        return  # a forked child's copy of the crew: the workers are not its own
+        return  # a forked child's copy: the workers belong to the parent
     set_epoch(board, 0)
     for queue, process in zip(tasks, processes, strict=False):
         if process.exitcode is None:
             queue.put(None)
-    for orders in queues[-len(tasks) - 1 : -1]:  # who has not begun waits for them
+    for orders in queues[-len(tasks) - 1 : -1]:  # a worker that has not begun waits for orders
         orders.put(None)
-    for deed, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
+    for method, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
         alive = [process for process in processes if process.exitcode is None]
-        for process in alive if deed else ():
-            getattr(process, deed)()
+        for process in alive if method else ():
+            getattr(process, method)()
         deadline = time.monotonic() + seconds
         for process in alive:
             while process.exitcode is None and time.monotonic() < deadline:
-                while get(results, 0) is not None:  # its blocks go back meanwhile
+                while get(results, 0) is not None:  # frees the blocks of its results
                     continue
                 process.join(0.02)
     for process in processes:

@@ -1,11 +1,11 @@
-"""What each worker is at, and how much it has done: a few numbers in shared memory.
+"""The progress board: the current sample and the counters of each worker, in shared memory.
 
-    row 0          | current epoch | 0 ...                                              |
-    row 1 + worker | task + 1 | place | since | samples | batches | fetch | collate | ...|
+    row 0          | current epoch | 0 ...                                                 |
+    row 1 + worker | task + 1 | position | since | samples | batches | fetch | collate | ...|
 
 Each row is two cache lines, written by one process and read by the consumer at any time: to name
-the sample that a dead worker was at, to warn of one that takes long, and for `statistics()`. All
-numbers are float64, eight aligned bytes each, so none is ever seen half written.
+the sample of a dead worker, to warn of a slow one, and for `statistics()`. All numbers are float64,
+eight aligned bytes each, so no reader sees a half-written one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = [
     "FETCH",
     "IDLE",
     "PEAK",
-    "PLACE",
+    "POSITION",
     "SAMPLES",
     "SEND",
     "SINCE",
@@ -35,17 +35,17 @@ __all__ = [
 ]
 
 COLUMNS = 16
-TASK = 0  # the number of the batch that it makes, plus 1; 0: none
-PLACE = 1  # which of the batch's samples
-SINCE = 2  # the monotonic clock when it began that sample; 0: none
+TASK = 0  # the number of its current batch, plus 1; 0: none
+POSITION = 1  # the current sample's index in the batch
+SINCE = 2  # the monotonic time when it began that sample; 0: none
 SAMPLES, BATCHES = 3, 4  # made so far
 FETCH, COLLATE, SEND, IDLE = 5, 6, 7, 8  # seconds
 PEAK = 9  # its largest resident size in KiB
-BLOCK = 10  # bytes of the largest block that it made
+BLOCK = 10  # bytes of its largest block
 
 
 def make_progress_board(workers: int) -> Array:
-    """The rows of so many workers, in shared memory."""
+    """The rows of all workers, in shared memory."""
     (rows,) = allocate_parts([((workers + 1, COLUMNS), np.dtype(np.float64))])
     rows[...] = 0
     return rows
@@ -57,7 +57,7 @@ def row_of(board: Array, worker: int) -> Any:
 
 
 def epoch_of(board: Array) -> int:
-    """The epoch whose tasks are worth doing."""
+    """The current epoch; tasks of others are stale."""
     return int(board[0, 0])
 
 

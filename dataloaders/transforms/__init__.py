@@ -1,4 +1,4 @@
-"""Vectorised transforms of whole batches, with randomness that belongs to each sample."""
+"""Vectorised transforms of whole batches, with independent random numbers for each sample."""
 
 from .compose import Compose as Compose
 from .compose import Lambda as Lambda

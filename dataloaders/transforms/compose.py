@@ -1,4 +1,4 @@
-"""Transform: what changes whole batches, and Compose, which puts several in a row."""
+"""Transform, the base class of transforms of whole batches, and Compose, a sequence of them."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from shmtensor.autograd import wrap
 from shmtensor.tensor import Tensor
 
 from ..loader.batch_block import allocate_parts
-from .sample_rng import Array, mixed, sample_keys, uniform
+from .sample_rng import Array, hash_keys, sample_keys, uniform
 
 __all__ = ["Compose", "Lambda", "RandomApply", "Transform", "empty"]
 
 
 class Transform:
-    """Changes a batch of images `(N, C, H, W)`, or one image `(C, H, W)`, and never its input.
+    """Transforms a batch of images `(N, C, H, W)`, or one image `(C, H, W)`; keeps its input.
 
-    `transform(images)` gives the images; `transform(images, labels)` both. A random transform
-    decides for each sample by itself, by the sample's key.
+    `transform(images)` returns the images; `transform(images, labels)` both. A random transform
+    draws for each sample independently, from the sample's key.
 
     Args of a call:
         images: a tensor or NumPy array.
-        *labels: whatever belongs to the samples; passed on, but for transforms that say otherwise.
+        *labels: labels of the samples; most transforms return them unchanged.
         keys: uint64 `(N,)`, one for each sample (`make_keys`): the same keys, the same numbers.
             Drawn from shmtensor's default generator if None.
 
@@ -37,34 +37,34 @@ class Transform:
         x = images.array if isinstance(images, Tensor) else np.asarray(images)
         is_single = x.ndim == 3 and not isinstance(self, LabelTransform)
         if is_single:
-            x, labels = x[None], tuple(np.asarray(opened(y))[None] for y in labels)
+            x, labels = x[None], tuple(np.asarray(as_array(y))[None] for y in labels)
         if keys is None and self.is_random:
             keys = sample_keys(len(x))
-        parts = self.apply([x, *(opened(y) for y in labels)], keys)
+        parts = self.apply([x, *(as_array(y) for y in labels)], keys)
         if is_single:
             parts = [part[0] for part in parts]
-        given = (images, *labels)
-        found = [
+        inputs = (images, *labels)
+        outputs = [
             wrap(np.asarray(part)) if isinstance(old, Tensor) else part
-            for old, part in zip(given, parts, strict=True)
+            for old, part in zip(inputs, parts, strict=True)
         ]
-        return tuple(found) if labels else found[0]
+        return tuple(outputs) if labels else outputs[0]
 
     def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
-        """The images, which are `parts[0]` `(N, C, H, W)`, and the labels, as arrays."""
+        """The transformed `parts`: images `(N, C, H, W)` first, then labels, as arrays."""
         return [self.change(parts[0], keys), *parts[1:]]
 
     def change(self, x: Array, keys: Array | None) -> Array:
-        """The images alone: what most transforms implement."""
+        """Transforms the images only; most transforms implement this."""
         raise NotImplementedError(f"{type(self).__name__}: change is not implemented")
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
-        return f"{type(self).__name__}({shown})"
+        attributes = ", ".join(f"{k}={v!r}" for k, v in vars(self).items() if not k.startswith("_"))
+        return f"{type(self).__name__}({attributes})"
 
 
 class LabelTransform(Transform):
-    """Changes the labels, which are the last argument; images before them are passed on."""
+    """Changes the labels, the last argument; images before them stay unchanged."""
 
     def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
         return [*parts[:-1], self.change(np.asarray(parts[-1]), keys)]
@@ -74,8 +74,8 @@ class Compose(Transform):
     """Several transforms, one after another.
 
     Args:
-        transforms: transforms of ours, which get keys of their own each, or functions of a batch
-            of tensors.
+        transforms: instances of `Transform`, which get independent keys, or functions of a batch of
+            tensors.
 
     Example:
         >>> from dataloaders import transforms
@@ -91,13 +91,13 @@ class Compose(Transform):
         self.is_random = any(getattr(t, "is_random", False) for t in self.transforms)
 
     def apply(self, parts: list[Any], keys: Array | None) -> list[Any]:
-        for place, transform in enumerate(self.transforms):
+        for i, transform in enumerate(self.transforms):
             if isinstance(transform, Transform):
-                own = None if keys is None else mixed(keys, place)
-                parts = transform.apply(parts, own)
+                transform_keys = None if keys is None else hash_keys(keys, i)
+                parts = transform.apply(parts, transform_keys)
             else:
-                changed = transform(*(as_given(part) for part in parts))
-                parts = [opened(part) for part in (changed if len(parts) > 1 else (changed,))]
+                result = transform(*(wrap_arrays(part) for part in parts))
+                parts = [as_array(part) for part in (result if len(parts) > 1 else (result,))]
         return parts
 
     def __repr__(self) -> str:
@@ -105,7 +105,7 @@ class Compose(Transform):
 
 
 class Lambda(Transform):
-    """A function of a batch of images, as a transform; labels are passed on.
+    """A function of a batch of images, as a transform; labels stay unchanged.
 
     Args:
         function: tensor `(N, C, H, W)` -> tensor or array.
@@ -115,7 +115,7 @@ class Lambda(Transform):
         self.function = function
 
     def change(self, x: Array, keys: Array | None) -> Array:
-        return np.asarray(opened(self.function(wrap(x))))
+        return np.asarray(as_array(self.function(wrap(x))))
 
 
 class RandomApply(Transform):
@@ -134,25 +134,25 @@ class RandomApply(Transform):
 
     def change(self, x: Array, keys: Array | None) -> Array:
         assert keys is not None
-        chosen = uniform(keys, 0) < self.p
+        mask = uniform(keys, 0) < self.p
         out = empty(x.shape, x.dtype)
         out[...] = x
-        if chosen.any():
-            out[chosen] = self.transform.apply([x[chosen]], mixed(keys[chosen], 1))[0]
+        if mask.any():
+            out[mask] = self.transform.apply([x[mask]], hash_keys(keys[mask], 1))[0]
         return out
 
 
 def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """An uninitialised array in shared memory, so that a batch made of it travels as a handle."""
+    """An uninitialised array in shared memory, so that a batch of it is sent as a handle."""
     return allocate_parts([(shape, np.dtype(dtype))])[0]
 
 
-def opened(value: Any) -> Any:
+def as_array(value: Any) -> Any:
     """A tensor's array; anything else as it is."""
     return value.array if isinstance(value, Tensor) else value
 
 
-def as_given(value: Any) -> Any:
+def wrap_arrays(value: Any) -> Any:
     """Arrays as tensors; anything else as it is."""
     return wrap(value) if isinstance(value, np.ndarray) else value
 
@@ -165,9 +165,9 @@ def probability(where: str, p: float) -> float:
 
 def pair(where: str, size: Any) -> tuple[int, int]:
     """Height and width, of a number or of two."""
-    found = (size, size) if isinstance(size, (int, np.integer)) else tuple(size)
-    if len(found) == 1:
-        found = found * 2
-    if len(found) != 2 or any(int(n) != n or n <= 0 for n in found):
+    sizes = (size, size) if isinstance(size, (int, np.integer)) else tuple(size)
+    if len(sizes) == 1:
+        sizes = sizes * 2
+    if len(sizes) != 2 or any(int(n) != n or n <= 0 for n in sizes):
         raise ValueError(f"{where}: size is not one or two positive whole numbers: {size!r}")
-    return int(found[0]), int(found[1])
+    return int(sizes[0]), int(sizes[1])

@@ -1,4 +1,4 @@
-"""Where pixels go: crop, pad, flip, resize."""
+"""Geometric transforms: crop, pad, flip, resize."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle, as in to
 
 
 class CenterCrop(Transform):
-    """The middle `size` of the images; where they are smaller, zeros around them.
+    """The middle `size` of the images; smaller images get zeros around them.
 
     Args:
         size: height and width, or one number for both.
@@ -43,7 +43,7 @@ class CenterCrop(Transform):
         top = round((x.shape[2] - height) / 2)
         left = round((x.shape[3] - width) / 2)
         out = empty((*x.shape[:2], height, width), x.dtype)
-        cut(x, out, top, left, 0)
+        crop(x, out, top, left, 0)
         return out
 
 
@@ -52,19 +52,19 @@ class Pad(Transform):
 
     Args:
         padding: on all sides; or (left and right, top and bottom); or (left, top, right, bottom).
-        fill: what is there, for the mode "constant".
+        fill: the value of these pixels, for the mode "constant".
         padding_mode: "constant", "edge", "reflect" or "symmetric".
     """
 
     def __init__(
         self, padding: int | Sequence[int], fill: float = 0, padding_mode: str = "constant"
     ) -> None:
-        self.padding = sides("Pad", padding)
+        self.padding = padding_sides("Pad", padding)
         self.fill = fill
         self.padding_mode = mode_of("Pad", padding_mode)
 
     def change(self, x: Array, keys: Array | None) -> Array:
-        return padded(x, self.padding, self.fill, self.padding_mode)
+        return pad(x, self.padding, self.fill, self.padding_mode)
 
 
 class RandomCrop(Transform):
@@ -73,8 +73,8 @@ class RandomCrop(Transform):
     Args:
         size: height and width, or one number for both.
         padding: pixels added around the images first, as `Pad` takes them.
-        pad_if_needed: adds what is missing where an image is smaller than `size`.
-        fill: what the added pixels are, for the mode "constant".
+        pad_if_needed: pads images that are smaller than `size`.
+        fill: the value of padded pixels, for the mode "constant".
         padding_mode: "constant", "edge", "reflect" or "symmetric".
 
     Raises:
@@ -92,7 +92,7 @@ class RandomCrop(Transform):
         padding_mode: str = "constant",
     ) -> None:
         self.size = pair("RandomCrop", size)
-        self.padding = sides("RandomCrop", 0 if padding is None else padding)
+        self.padding = padding_sides("RandomCrop", 0 if padding is None else padding)
         self.pad_if_needed = pad_if_needed
         self.fill = fill
         self.padding_mode = mode_of("RandomCrop", padding_mode)
@@ -105,20 +105,20 @@ class RandomCrop(Transform):
             more_y = max(0, height - x.shape[2] - top - bottom)
             more_x = max(0, width - x.shape[3] - left - right)
             left, top, right, bottom = left + more_x, top + more_y, right + more_x, bottom + more_y
-        whole_y, whole_x = x.shape[2] + top + bottom, x.shape[3] + left + right
-        if whole_y < height or whole_x < width:
+        padded_height, padded_width = x.shape[2] + top + bottom, x.shape[3] + left + right
+        if padded_height < height or padded_width < width:
             raise ValueError(
-                f"RandomCrop: the images are smaller than the crop: {whole_y} x {whole_x} with "
-                f"padding, {height} x {width}, pad_if_needed=True adds what is missing"
+                f"RandomCrop: the images are smaller than the crop: {padded_height} x "
+                f"{padded_width} with padding, {height} x {width}, use pad_if_needed=True"
             )
         if self.padding_mode != "constant" and (left or top or right or bottom):
-            x = padded(x, (left, top, right, bottom), self.fill, self.padding_mode)
+            x = pad(x, (left, top, right, bottom), self.fill, self.padding_mode)
             left = top = 0
-        ys = (integers(keys, 0, whole_y - height + 1) - top).tolist()
-        xs = (integers(keys, 1, whole_x - width + 1) - left).tolist()
+        ys = (integers(keys, 0, padded_height - height + 1) - top).tolist()
+        xs = (integers(keys, 1, padded_width - width + 1) - left).tolist()
         out = empty((*x.shape[:2], height, width), x.dtype)
         for n, (y, z) in enumerate(zip(ys, xs)):
-            cut(x[n], out[n], y, z, self.fill)
+            crop(x[n], out[n], y, z, self.fill)
         return out
 
 
@@ -126,7 +126,7 @@ class Flip(Transform):
     """Mirrors some samples along one dimension."""
 
     is_random = True
-    turned: tuple[Any, ...]
+    flip_index: tuple[Any, ...]
 
     def __init__(self, p: float = 0.5) -> None:
         self.p = probability(type(self).__name__, p)
@@ -135,20 +135,20 @@ class Flip(Transform):
         assert keys is not None
         out = empty(x.shape, x.dtype)
         for n, flips in enumerate((uniform(keys, 0) < self.p).tolist()):
-            out[n] = x[n][self.turned] if flips else x[n]
+            out[n] = x[n][self.flip_index] if flips else x[n]
         return out
 
 
 class RandomHorizontalFlip(Flip):
     """Mirrors each image left to right with probability `p`."""
 
-    turned = (Ellipsis, slice(None, None, -1))
+    flip_index = (Ellipsis, slice(None, None, -1))
 
 
 class RandomVerticalFlip(Flip):
     """Mirrors each image top to bottom with probability `p`."""
 
-    turned = (Ellipsis, slice(None, None, -1), slice(None))
+    flip_index = (Ellipsis, slice(None, None, -1), slice(None))
 
 
 class Resize(Transform):
@@ -186,7 +186,7 @@ class Resize(Transform):
             size = (self.size * height // short, self.size * width // short)
         else:
             size = self.size
-        return resized(x, size, self.interpolation, self.antialias)
+        return resize(x, size, self.interpolation, self.antialias)
 
 
 class RandomResizedCrop(Transform):
@@ -222,7 +222,7 @@ class RandomResizedCrop(Transform):
         out = empty((*x.shape[:2], *self.size), x.dtype)
         for n, (top, left, height, width) in enumerate(boxes.tolist()):
             box = x[n : n + 1, :, top : top + height, left : left + width]
-            out[n] = resized(box, self.size, self.interpolation, self.antialias)[0]
+            out[n] = resize(box, self.size, self.interpolation, self.antialias)[0]
         return out
 
 
@@ -235,29 +235,29 @@ def sample_boxes(
 ) -> Array:
     """A box (top, left, height, width) for each key, `(N, 4)`: the first of ten draws that fits,
     else the largest in the middle whose ratio is allowed (C. Szegedy et al., "Going deeper with
-    convolutions", 2015, as torchvision has it)."""
+    convolutions", 2015, as in torchvision)."""
     low, high = np.log(ratio)
-    whole = width / height
-    wide = min(max(whole, ratio[0]), ratio[1])
-    h = height if whole > wide else min(height, round(width / wide))
-    w = round(height * wide) if whole > wide else width
+    image_ratio = width / height
+    box_ratio = min(max(image_ratio, ratio[0]), ratio[1])
+    h = height if image_ratio > box_ratio else min(height, round(width / box_ratio))
+    w = round(height * box_ratio) if image_ratio > box_ratio else width
     boxes = np.empty((len(keys), 4), np.int64)
     boxes[:] = ((height - h) // 2, (width - w) // 2, h, w)
-    open_ = np.ones(len(keys), bool)
+    pending = np.ones(len(keys), bool)
     for attempt in range(ATTEMPTS):
         area = height * width * (scale[0] + (scale[1] - scale[0]) * uniform(keys, 4 * attempt))
         shape = np.exp(low + (high - low) * uniform(keys, 4 * attempt + 1))
         ws, hs = np.rint(np.sqrt(area * shape)), np.rint(np.sqrt(area / shape))
-        fits = open_ & (ws > 0) & (ws <= width) & (hs > 0) & (hs <= height)
+        fits = pending & (ws > 0) & (ws <= width) & (hs > 0) & (hs <= height)
         tops = integers(keys, 4 * attempt + 2, np.maximum(height - hs + 1, 1).astype(np.int64))
         lefts = integers(keys, 4 * attempt + 3, np.maximum(width - ws + 1, 1).astype(np.int64))
         boxes[fits] = np.stack([tops, lefts, hs, ws], 1)[fits].astype(np.int64)
-        open_ &= ~fits
+        pending &= ~fits
     return boxes
 
 
 # ------------------------------------------------------------------ pixels
-def cut(x: Array, out: Array, top: int, left: int, fill: float) -> None:
+def crop(x: Array, out: Array, top: int, left: int, fill: float) -> None:
     """Writes the part of `x` from (top, left) on into `out`, with `fill` beyond its borders."""
     height, width = out.shape[-2:]
     y0, x0 = max(top, 0), max(left, 0)
@@ -269,16 +269,16 @@ def cut(x: Array, out: Array, top: int, left: int, fill: float) -> None:
         out[inner] = x[..., y0:y1, x0:x1]
 
 
-def padded(x: Array, padding: tuple[int, int, int, int], fill: float, mode: str) -> Array:
+def pad(x: Array, padding: tuple[int, int, int, int], fill: float, mode: str) -> Array:
     left, top, right, bottom = padding
     if mode != "constant":
         return np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)), mode)  # type: ignore[call-overload, no-any-return]
     out = empty((*x.shape[:2], x.shape[2] + top + bottom, x.shape[3] + left + right), x.dtype)
-    cut(x, out, -top, -left, fill)
+    crop(x, out, -top, -left, fill)
     return out
 
 
-def resized(x: Array, size: tuple[int, int], mode: str, antialias: bool) -> Array:
+def resize(x: Array, size: tuple[int, int], mode: str, antialias: bool) -> Array:
     """`x` `(N, C, H, W)` with other `H` and `W`."""
     if x.shape[2:] == size:
         return x
@@ -296,12 +296,12 @@ def resized(x: Array, size: tuple[int, int], mode: str, antialias: bool) -> Arra
     return out
 
 
-def sides(where: str, padding: int | Sequence[int]) -> tuple[int, int, int, int]:
+def padding_sides(where: str, padding: int | Sequence[int]) -> tuple[int, int, int, int]:
     """Left, top, right, bottom."""
-    given = [padding] if isinstance(padding, int) else list(padding)
-    if len(given) not in (1, 2, 4) or any(int(n) != n or n < 0 for n in given):
+    values = [padding] if isinstance(padding, int) else list(padding)
+    if len(values) not in (1, 2, 4) or any(int(n) != n or n < 0 for n in values):
         raise ValueError(f"{where}: padding is not 1, 2 or 4 whole numbers: {padding!r}")
-    left, top, right, bottom = {1: given * 4, 2: given * 2, 4: given}[len(given)]
+    left, top, right, bottom = {1: values * 4, 2: values * 2, 4: values}[len(values)]
     return left, top, right, bottom
 
 

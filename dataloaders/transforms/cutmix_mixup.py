@@ -1,4 +1,4 @@
-"""What mixes samples and their labels: one-hot, CutMix, MixUp."""
+"""Transforms of samples with their labels: one-hot, CutMix, MixUp."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Mixing(Transform):
         return [mixed, labels]
 
     def mix(self, x: Array, shares: Array, keys: Array) -> tuple[Array, Array]:
-        """The mixed images, and which share of each is its own."""
+        """The mixed images, and the share of each that is from the sample itself."""
         raise NotImplementedError(f"{type(self).__name__}: mix is not implemented")
 
 
@@ -89,8 +89,8 @@ class MixUp(Mixing):
         alpha: the weight is drawn from Beta(alpha, alpha), for each sample.
         num_classes: how many there are; needed where labels are class numbers.
 
-    Called with images and labels; gives both, labels `(N, num_classes)`. The partner depends on
-    the batch, so here alone a sample's augmentation depends on the batch it comes in.
+    Called with images and labels; returns both, labels `(N, num_classes)`. The partner depends on
+    the batch, so unlike other transforms a sample's augmentation depends on its batch.
 
     Source: H. Zhang et al., "mixup: beyond empirical risk minimization", ICLR 2018.
     """
@@ -112,7 +112,7 @@ class CutMix(Mixing):
         alpha: the box's share is drawn from Beta(alpha, alpha), for each sample.
         num_classes: how many there are; needed where labels are class numbers.
 
-    Called with images and labels; gives both, labels `(N, num_classes)`. The partner depends on
+    Called with images and labels; returns both, labels `(N, num_classes)`. The partner depends on
     the batch, as in `MixUp`.
 
     Source: S. Yun et al., "CutMix", ICCV 2019.
@@ -130,5 +130,4 @@ class CutMix(Mixing):
         out[...] = x
         for n, (a, b, c, d) in enumerate(zip(tops, ends, lefts, rights)):
             out[n, :, a:b, c:d] = x[n - 1, :, a:b, c:d]
-        own = 1 - (ends - tops) * (rights - lefts) / (height * width)
-        return out, own
+        return out, 1 - (ends - tops) * (rights - lefts) / (height * width)

@@ -1,4 +1,4 @@
-"""What pixels are: dtype, normalisation, erasing."""
+"""Transforms of pixel values: dtype, normalisation, erasing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from .compose import Transform, empty, probability
 from .crop_flip_resize import ATTEMPTS
-from .sample_rng import Array, generator_of, integers, mixed, uniform
+from .sample_rng import Array, generator_of, hash_keys, integers, uniform
 
 __all__ = ["Normalize", "RandomErasing", "ToDtype"]
 
@@ -70,10 +70,10 @@ class Normalize(Transform):
                 f"Normalize: the images are not floats: {x.dtype}, put ToDtype(np.float32, "
                 "scale=True) before it"
             )
-        for given in (self.mean, self.std):
-            if len(given) not in (1, x.shape[1]):
+        for values in (self.mean, self.std):
+            if len(values) not in (1, x.shape[1]):
                 raise ValueError(
-                    f"Normalize: {len(given)} numbers for {x.shape[1]} channels of images {x.shape}"
+                    f"Normalize: {len(values)} numbers for {x.shape[1]} channels of {x.shape}"
                 )
         shape = (1, -1, *([1] * (x.ndim - 2)))
         scale = (1 / self.std).astype(x.dtype).reshape(shape)
@@ -91,7 +91,7 @@ class RandomErasing(Transform):
         p: how likely.
         scale: the box's area as a share of the image's, from and to.
         ratio: the box's height over its width, from and to.
-        value: what is written: a number, one for each channel, or "random" (standard normal).
+        value: the new value: a number, one for each channel, or "random" (standard normal).
 
     Source: Z. Zhong et al., "Random erasing data augmentation", AAAI 2020.
     """
@@ -122,22 +122,22 @@ class RandomErasing(Transform):
         for attempt in range(ATTEMPTS):
             if not pending.any():
                 break
-            own = mixed(keys, attempt + 1)
-            area = height * width * (self.scale[0] + np.ptp(self.scale) * uniform(own, 0))
-            shape = np.exp(low + (high - low) * uniform(own, 1))
+            attempt_keys = hash_keys(keys, attempt + 1)
+            area = height * width * (self.scale[0] + np.ptp(self.scale) * uniform(attempt_keys, 0))
+            shape = np.exp(low + (high - low) * uniform(attempt_keys, 1))
             hs, ws = np.rint(np.sqrt(area * shape)), np.rint(np.sqrt(area / shape))
             fits = pending & (hs < height) & (ws < width)
-            tops = integers(own, 2, np.maximum(height - hs + 1, 1).astype(np.int64))
-            lefts = integers(own, 3, np.maximum(width - ws + 1, 1).astype(np.int64))
+            tops = integers(attempt_keys, 2, np.maximum(height - hs + 1, 1).astype(np.int64))
+            lefts = integers(attempt_keys, 3, np.maximum(width - ws + 1, 1).astype(np.int64))
             for n in np.flatnonzero(fits).tolist():
                 rows = slice(int(tops[n]), int(tops[n] + hs[n]))
                 columns = slice(int(lefts[n]), int(lefts[n] + ws[n]))
                 box = out[n, :, rows, columns]
-                box[...] = self.filling(box.shape, int(keys[n]))
+                box[...] = self.fill_values(box.shape, int(keys[n]))
             pending &= ~fits
         return out
 
-    def filling(self, shape: tuple[int, ...], key: int) -> Any:
+    def fill_values(self, shape: tuple[int, ...], key: int) -> Any:
         if isinstance(self.value, str):
             return generator_of(key).standard_normal(shape)
         return np.reshape(self.value, (-1, 1, 1))

@@ -1,10 +1,10 @@
-"""Random numbers per sample: a key for each sample, and as many numbers of it as are asked for.
+"""Random numbers per sample: a key for each sample, and any number of random numbers per key.
 
     seed, index --> key of the sample --> number 0, number 1, ...
 
-All are functions of the key alone, so a sample gets the same augmentation in whatever batch, worker
-or run it comes. The mixing function is SplitMix64's: G. L. Steele, D. Lea, C. H. Flood, "Fast
-splittable pseudorandom number generators", OOPSLA 2014.
+All are functions of the key alone, so a sample gets the same augmentation in any batch, worker and
+run. The hash is SplitMix64's: G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom
+number generators", OOPSLA 2014.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from ..loader.seeding import new_seed
 
-__all__ = ["generator_of", "integers", "make_keys", "mixed", "normal", "sample_keys", "uniform"]
+__all__ = ["generator_of", "hash_keys", "integers", "make_keys", "normal", "sample_keys", "uniform"]
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ FIRST, SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 WORD = 2**64
 
 
-def mixed(keys: Array, number: int) -> Array:
+def hash_keys(keys: Array, number: int) -> Array:
     """The `number`-th word of each key, uint64 `(N,)`: words of one key look independent."""
     z = keys + np.uint64((number + 1) * GOLDEN % WORD)
     z = (z ^ (z >> np.uint64(30))) * FIRST
@@ -36,8 +36,8 @@ def mixed(keys: Array, number: int) -> Array:
 
 def make_keys(seed: int, indices: Sequence[int] | Array) -> Array:
     """The keys `(N,)` of the samples `indices` in the epoch of `seed`."""
-    places = np.asarray(indices, dtype=np.int64).astype(np.uint64)
-    return mixed(mixed(places, 0) ^ np.uint64(seed % WORD), 1)
+    rows = np.asarray(indices, dtype=np.int64).astype(np.uint64)
+    return hash_keys(hash_keys(rows, 0) ^ np.uint64(seed % WORD), 1)
 
 
 def sample_keys(count: int) -> Array:
@@ -47,21 +47,21 @@ def sample_keys(count: int) -> Array:
 
 def uniform(keys: Array, number: int) -> Array:
     """The `number`-th number of each key, float64 in [0, 1)."""
-    fraction: Array = (mixed(keys, number) >> np.uint64(11)) * 2.0**-53
+    fraction: Array = (hash_keys(keys, number) >> np.uint64(11)) * 2.0**-53
     return fraction
 
 
 def integers(keys: Array, number: int, high: int | Array) -> Array:
     """The `number`-th number of each key, int64 in 0 .. high - 1."""
-    drawn: Array = (uniform(keys, number) * high).astype(np.int64)
-    return drawn
+    numbers: Array = (uniform(keys, number) * high).astype(np.int64)
+    return numbers
 
 
 def normal(keys: Array, number: int) -> Array:
     """The `number`-th number of each key, standard normal (Box and Muller, 1958)."""
     radius = np.sqrt(-2 * np.log1p(-uniform(keys, 2 * number)))
-    turned: Array = radius * np.cos(2 * np.pi * uniform(keys, 2 * number + 1))
-    return turned
+    numbers: Array = radius * np.cos(2 * np.pi * uniform(keys, 2 * number + 1))
+    return numbers
 
 
 def generator_of(key: int) -> np.random.Generator:

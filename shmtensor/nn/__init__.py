@@ -1,7 +1,7 @@
 """Layers, losses and containers, by the names of torch.nn.
 
-The layers come from their files one by one: `from .modules import *` would bring the files, too,
-and its utils.py would take the place of nn.utils.
+The layers are imported from their files one by one: `from .modules import *` would also import the
+submodules, and modules.utils would replace nn.utils.
 """
 
 from . import attention as attention
@@ -40,6 +40,6 @@ from .parameter import UninitializedParameter as UninitializedParameter
 
 
 def __getattr__(name: str) -> object:
-    if name in ("DataParallel", "SyncBatchNorm"):  # they live above this layer
+    if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
         return getattr(parallel, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -52,8 +52,8 @@ _is_skipped: ContextVar[bool] = ContextVar("_is_skipped", default=False)
 
 
 @contextmanager
-def skipped() -> Iterator[None]:
-    """In this block the functions here leave their tensors as they are: `utils.skip_init`."""
+def skip_initialization() -> Iterator[None]:
+    """In this block the functions of this file do nothing: for `utils.skip_init`."""
     token = _is_skipped.set(True)
     try:
         yield
@@ -125,11 +125,11 @@ def eye_(tensor: Tensor) -> Tensor:
     """The identity matrix, shape (n, m)."""
     if tensor.dim() != 2:
         raise ValueError(f"eye_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
-    return _filled(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
+    return _copy_values(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """A convolution that hands channels through: weights (out, in / groups, *kernel)."""
+    """The identity as a convolution: weights (out, in / groups, *kernel)."""
     n = tensor.dim()
     if n not in (3, 4, 5):
         raise ValueError(f"dirac_: only tensors with 3, 4 or 5 dimensions: got {n}")
@@ -142,10 +142,10 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     for group in range(groups):
         for d in range(min(per_group, sizes[1])):
             values[(group * per_group + d, d, *centre)] = 1
-    return _filled(tensor, values)
+    return _copy_values(tensor, values)
 
 
-def _filled(tensor: Tensor, values: Any) -> Tensor:
+def _copy_values(tensor: Tensor, values: Any) -> Tensor:
     if _is_skipped.get():
         return tensor
     with no_grad():
@@ -153,7 +153,7 @@ def _filled(tensor: Tensor, values: Any) -> Tensor:
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:
-    """How many inputs and outputs a weight connects."""
+    """The numbers of inputs and outputs that a weight connects."""
     if tensor.dim() < 2:
         raise ValueError(
             f"init: fan in and fan out need at least 2 dimensions: got shape {tuple(tensor.shape)}"
@@ -248,7 +248,7 @@ def trunc_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Rows (or columns, if they are fewer) orthonormal, times gain; later dimensions joined."""
+    """Rows (or columns, if they are fewer) orthonormal, times gain; later dimensions flattened."""
     if tensor.dim() < 2:
         raise ValueError(
             f"orthogonal_: at least 2 dimensions are needed: got {tuple(tensor.shape)}"
@@ -258,12 +258,12 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
-        drawn = tensor.detach().clone().normal_(0, 1, generator=generator).numpy()
-    drawn = drawn.reshape(rows, cols)
-    q, r = np.linalg.qr(drawn.T if rows < cols else drawn)
+        matrix = tensor.detach().clone().normal_(0, 1, generator=generator).numpy()
+    matrix = matrix.reshape(rows, cols)
+    q, r = np.linalg.qr(matrix.T if rows < cols else matrix)
     q = q * np.sign(np.diag(r))  # so that the distribution is uniform
     values = (q.T if rows < cols else q).reshape(tuple(tensor.shape))
-    return _filled(tensor, values * gain)
+    return _copy_values(tensor, values * gain)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
@@ -278,7 +278,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
         return tensor.copy_(tensor.masked_fill(as_tensor(order < zeros), 0.0))
 
 
-def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _deprecated_alias(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """A function under its older name, without the underscore; it warns."""
     newer = function.__name__
     name = newer[:-1]
@@ -297,14 +297,14 @@ def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return deprecated
 
 
-uniform = _older(uniform_)
-normal = _older(normal_)
-constant = _older(constant_)
-eye = _older(eye_)
-dirac = _older(dirac_)
-xavier_uniform = _older(xavier_uniform_)
-xavier_normal = _older(xavier_normal_)
-kaiming_uniform = _older(kaiming_uniform_)
-kaiming_normal = _older(kaiming_normal_)
-orthogonal = _older(orthogonal_)
-sparse = _older(sparse_)
+uniform = _deprecated_alias(uniform_)
+normal = _deprecated_alias(normal_)
+constant = _deprecated_alias(constant_)
+eye = _deprecated_alias(eye_)
+dirac = _deprecated_alias(dirac_)
+xavier_uniform = _deprecated_alias(xavier_uniform_)
+xavier_normal = _deprecated_alias(xavier_normal_)
+kaiming_uniform = _deprecated_alias(kaiming_uniform_)
+kaiming_normal = _deprecated_alias(kaiming_normal_)
+orthogonal = _deprecated_alias(orthogonal_)
+sparse = _deprecated_alias(sparse_)

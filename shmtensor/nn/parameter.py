@@ -1,4 +1,4 @@
-"""Parameter: a tensor that a Module counts as its own; and those whose shape is not yet known."""
+"""Parameter and Buffer, and their uninitialized forms, whose shape is not yet known."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Parameter(Tensor):
     Copies: none (the parameter is the memory of `data`).
 
     Args:
-        data: the tensor, of any shape; None stands for an empty one.
+        data: the tensor, of any shape; None: an empty one.
         requires_grad: whether gradients are computed for it.
     """
 
-    keeps_class = False  # what is computed from parameters are plain tensors
+    keeps_class = False  # results computed from parameters are plain tensors
 
-    # No __slots__: people hang attributes on their parameters (weight.is_shared_expert = True).
+    # No __slots__: users set attributes on their parameters (weight.is_shared_expert = True).
 
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Parameter:
         if data is None:
@@ -71,7 +71,7 @@ class Buffer(Tensor):
     """A tensor that becomes a buffer of the Module to which it is assigned.
 
     Args:
-        data: the tensor; None stands for an empty one.
+        data: the tensor; None: an empty one.
         persistent: whether it is part of `state_dict`.
     """
 
@@ -89,7 +89,7 @@ class Buffer(Tensor):
         pass
 
 
-# What a tensor without a shape still can: change its dtype and its place, and say what it is.
+# The methods of a tensor without a shape: conversion of dtype and device, and queries of these.
 _ALLOWED = {
     "_to_copy", "bfloat16", "char", "copy_", "cpu", "cuda", "double", "float", "get_device", "half",
     "int", "is_complex", "is_floating_point", "long", "requires_grad_", "share_memory_", "short",
@@ -101,7 +101,7 @@ _REFUSED = {
 
 
 class UninitializedTensorMixin:
-    """What UninitializedParameter and UninitializedBuffer have in common: no shape and no data."""
+    """Base of UninitializedParameter and UninitializedBuffer, which have no shape and no data."""
 
     __slots__ = ()
 
@@ -114,16 +114,16 @@ class UninitializedTensorMixin:
     def materialize(
         self, shape: int | Sequence[int], device: Any = None, dtype: Any = None
     ) -> None:
-        """Gives it memory, uninitialised, and makes it a `cls_to_become`.
+        """Allocates uninitialised memory, and changes the class to `cls_to_become`.
 
         Args:
             shape: the sizes.
-            device: None: the one that it was made with.
-            dtype: None: the one that it was made with.
+            device: None: the one of the constructor.
+            dtype: None: the one of the constructor.
         """
-        own: Any = self
-        own.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
-        own.__class__ = self.cls_to_become
+        tensor: Any = self
+        tensor.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)
+        tensor.__class__ = self.cls_to_become
 
     @property
     def shape(self) -> NoReturn:
@@ -134,7 +134,7 @@ class UninitializedTensorMixin:
         )
 
     def size(self, dim: int | None = None) -> Any:
-        """That of no data: Size([0])."""
+        """Size([0])."""
         return self.data.size(dim)
 
     def share_memory_(self) -> NoReturn:
@@ -189,7 +189,7 @@ def _refusing(name: str) -> Callable[..., NoReturn]:
 for _name in (
     "__array__", "__bool__", "__complex__", "__contains__", "__dlpack__", "__float__",
     "__format__", "__index__", "__int__", "__iter__", "__len__", "__reversed__",
-):  # fmt: skip  # Python finds these in the class, past __getattribute__
+):  # fmt: skip  # Python looks these up in the class, without __getattribute__
     setattr(UninitializedTensorMixin, _name, _refusing(_name))
 
 

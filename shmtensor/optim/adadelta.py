@@ -18,8 +18,8 @@ class Adadelta(FlatOptimizer):
 
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
-        lr: times the step.
-        rho: how slowly both averages follow.
+        lr: factor of the step.
+        rho: decay of both averages.
         eps: added under both roots.
         weight_decay: times the parameter, added to the gradient.
         maximize: go uphill.

@@ -1,4 +1,4 @@
-"""Adafactor: second moments of matrices kept as a row and a column."""
+"""Adafactor: second moments of matrices, stored as a row and a column."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Adafactor(Optimizer):
         lr: the largest step relative to the parameter's size; also times weight_decay.
         beta2_decay: step t's squared gradient has the weight t ** beta2_decay.
         eps: the least divisor (None: the dtype's eps), and the least size of a parameter.
-        d: steps with a larger root mean square than this are made shorter.
-        weight_decay: times lr, the part of the parameter that is taken from it.
+        d: steps with a larger root mean square than this are shortened.
+        weight_decay: times lr, the share of the parameter that is subtracted from it.
         foreach: accepted; it makes no difference.
         maximize: go uphill.
     """
@@ -78,7 +78,7 @@ class Adafactor(Optimizer):
 
         Raises: RuntimeError, a parameter is complex or a gradient sparse.
         """
-        loss = self._evaluated(closure)
+        loss = self._evaluate(closure)
         with no_grad():
             for group in self.param_groups:
                 for p in group["params"]:
@@ -114,15 +114,15 @@ class Adafactor(Optimizer):
         length = max(eps2, root_mean_square(p)) * min(lr, step**-0.5)
         if group["weight_decay"]:
             p.mul_(1 - lr * group["weight_decay"])
-        fresh = step ** group["beta2_decay"]
+        weight = step ** group["beta2_decay"]
         square = g * g
         if p.ndim > 1:
             rows, columns = state["row_var"], state["col_var"]
-            rows.lerp_(square.mean(-1, keepdim=True), fresh)
-            columns.lerp_(square.mean(-2, keepdim=True), fresh)
+            rows.lerp_(square.mean(-1, keepdim=True), weight)
+            columns.lerp_(square.mean(-2, keepdim=True), weight)
             variance = rows / rows.mean(-2, keepdim=True).clamp_(min=eps1) * columns
         else:
-            variance = state["variance"].lerp_(square, fresh).clone()
+            variance = state["variance"].lerp_(square, weight).clone()
         update = variance.clamp_(min=eps1 * eps1).rsqrt_().mul_(g)
         p.add_(update, alpha=-length / max(1.0, root_mean_square(update) / group["d"]))
 

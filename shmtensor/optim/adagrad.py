@@ -20,14 +20,15 @@ __all__ = ["Adagrad"]
 class Adagrad(FlatOptimizer):
     """The gradient over the root of the sum of its squares so far (Duchi, Hazan, Singer 2011).
 
-    Sparse gradients: a step costs what they keep. weight_decay does not go with them.
+    Sparse gradients: the cost of a step is in proportion to their stored values. They exclude
+    weight_decay.
 
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length, divided by 1 + (steps so far) * lr_decay.
         lr_decay: see lr.
         weight_decay: times the parameter, added to the gradient.
-        initial_accumulator_value: what the sums begin with.
+        initial_accumulator_value: initial value of the sums.
         eps: added to the denominator.
         maximize: go uphill.
         foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
@@ -99,12 +100,12 @@ class Adagrad(FlatOptimizer):
     def _update_sparse(
         self, group: Group, p: Array, g: SparseTensor, state: dict[str, Array], step: int
     ) -> None:
-        once = g.coalesce()
-        at = tuple(once.places.array)
-        new, total = p[at], state["sum"][at]
+        coalesced = g.coalesce()
+        index = tuple(coalesced.places.array)
+        new, total = p[index], state["sum"][index]
         length = self._length(as_numbers(group), step)
-        numbers = once.numbers.detach().array
+        numbers = coalesced.numbers.detach().array
         reference_updates.adagrad_(
             new, numbers, total, length, group["eps"], 0.0, group["maximize"]
         )
-        p[at], state["sum"][at] = new, total
+        p[index], state["sum"][index] = new, total

@@ -19,12 +19,12 @@ class Adam(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        betas: how slowly both averages follow.
+        betas: decay of both averages.
         eps: added to the denominator.
         weight_decay: times the parameter, added to the gradient.
         amsgrad: use the largest second moment so far (Reddi et al. 2018).
         maximize: go uphill.
-        decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
+        decoupled_weight_decay: subtract weight_decay from the parameter instead, as AdamW.
         foreach, capturable, differentiable, fused: as in PyTorch; it is one kernel call anyway, and
             a step in tensor operations where it is differentiable.
     """
@@ -86,7 +86,7 @@ WITHOUT_MAXIMUM = Adam.states[:2]
 
 
 def check_tensors(lr: Any, betas: tuple[Any, Any], foreach: bool) -> None:
-    """Raises: ValueError, tensors where PyTorch takes none."""
+    """Raises: ValueError, a tensor where PyTorch accepts none."""
     if isinstance(betas[0], Tensor) is not isinstance(betas[1], Tensor):
         raise ValueError(f"betas must be either both floats or both Tensors: got {betas}")
     for name, value in (("lr", lr), ("betas[0]", betas[0]), ("betas[1]", betas[1])):

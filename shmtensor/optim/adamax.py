@@ -18,7 +18,7 @@ class Adamax(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        betas: how slowly the average and the maximum follow.
+        betas: decay of the average and of the maximum.
         eps: added to the gradient's size.
         weight_decay: times the parameter, added to the gradient.
         maximize: go uphill.

@@ -11,7 +11,7 @@ __all__ = ["AdamW"]
 
 
 class AdamW(Adam):
-    """Adam with the weight decay taken from the parameter itself (Loshchilov, Hutter 2017)."""
+    """Adam with the weight decay subtracted from the parameter (Loshchilov, Hutter 2017)."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What several optimizers check of their arguments, in PyTorch's words; tensors among them."""
+"""Checks of arguments that several optimizers share, with PyTorch's messages."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def check_betas(betas: tuple[Any, Any]) -> None:
 
 
 def check_implementations(name: str, defaults: Group) -> None:
-    """Refuses those of `foreach`, `fused` and `differentiable` that PyTorch refuses together.
+    """Refuses the combinations of `foreach`, `fused` and `differentiable` that PyTorch refuses.
 
     Raises: RuntimeError.
     """
@@ -54,7 +54,7 @@ def check_implementations(name: str, defaults: Group) -> None:
 
 
 def as_numbers(group: Group) -> Group:
-    """A group whose hyperparameters are numbers; a new one where some of them are tensors."""
+    """The group with numbers as hyperparameters; a new one if some of them are tensors."""
     hyperparameters = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
     if not any(isinstance(value, Tensor) for value in hyperparameters):
         return group

@@ -71,5 +71,5 @@ class ASGD(FlatOptimizer):
     def _next_scalars(self, group: Group, step: int, scalars: dict[str, Any]) -> dict[str, Any]:
         lr = group["lr"]
         eta = lr / (1 + group["lambd"] * lr * step) ** group["alpha"]
-        rounded = scalar_dtype().type  # as in PyTorch, whatever the state's dtype is
-        return {"eta": rounded(eta), "mu": rounded(1 / max(1, step - group["t0"]))}
+        dtype = scalar_dtype().type  # as in PyTorch, whatever the state's dtype is
+        return {"eta": dtype(eta), "mu": dtype(1 / max(1, step - group["t0"]))}

@@ -23,12 +23,12 @@ class LBFGS(Optimizer):
 
     Args:
         params: tensors, (name, tensor) pairs, or one group of them.
-        lr: the length of an iteration's step, where the line search begins.
+        lr: the length of an iteration's step; the line search starts there.
         max_iter: iterations a step.
         max_eval: evaluations of the closure a step; None: max_iter * 5 // 4.
         tolerance_grad: a step ends where no element of the gradient is larger.
         tolerance_change: a step ends where neither the loss nor a parameter changes by more.
-        history_size: how many iterations the curvature is estimated from.
+        history_size: number of iterations used to estimate the curvature.
         line_search_fn: None or "strong_wolfe".
     """
 
@@ -88,7 +88,7 @@ class LBFGS(Optimizer):
 
         Returns: what closure returned first.
 
-        Raises: RuntimeError, line_search_fn is none that is known.
+        Raises: RuntimeError, line_search_fn is unknown.
         """
         if closure is None:
             raise TypeError("LBFGS.step() missing 1 required positional argument: 'closure'")
@@ -120,13 +120,13 @@ class LBFGS(Optimizer):
             slope = float(g.dot(d))
             if slope > -tolerance_change:
                 break
-            more = 0
+            calls = 0
             if search is not None:
                 if search != "strong_wolfe":
                     raise RuntimeError(f"only 'strong_wolfe' is supported: got {search!r}")
                 start = Point(0.0, loss, g, slope)
-                left = group["max_eval"] - evaluations
-                end, more = strong_wolfe(self._along(evaluate, d), start, t, largest(d), left)
+                max_ls = group["max_eval"] - evaluations
+                end, calls = strong_wolfe(self._along(evaluate, d), start, t, largest(d), max_ls)
                 t, loss, g = end.t, end.loss, end.g
                 state["t"] = t
                 self._move(d, t)
@@ -134,9 +134,9 @@ class LBFGS(Optimizer):
                 self._move(d, t)
                 if n_iter != group["max_iter"]:
                     loss = float(evaluate())
-                    g, more = self._gradient(), 1
-            evaluations += more
-            state["func_evals"] += more
+                    g, calls = self._gradient(), 1
+            evaluations += calls
+            state["func_evals"] += calls
             if (
                 evaluations >= group["max_eval"]
                 or largest(g) <= tolerance_grad
@@ -147,19 +147,19 @@ class LBFGS(Optimizer):
         return first
 
     def _along(self, evaluate: Callable[[], Any], d: Any) -> Callable[[float], Point]:
-        """The loss as a function of how far to go in direction d from here."""
+        """The loss as a function of the distance from here in direction d."""
         parameters = [p.detach() for p in self.param_groups[0]["params"]]
-        here = [p.clone() for p in parameters]
+        saved = [p.clone() for p in parameters]
 
-        def at(t: float) -> Point:
+        def evaluate_at(t: float) -> Point:
             self._move(d, t)
             loss = float(evaluate())
             g = self._gradient()
-            for p, x in zip(parameters, here, strict=True):
+            for p, x in zip(parameters, saved, strict=True):
                 p.copy_(x)
             return Point(t, loss, g, float(g.dot(d)))
 
-        return at
+        return evaluate_at
 
     def _direction(self, state: dict[str, Any], g: Any, history_size: int) -> Any:
         """The negative gradient times the estimated inverse Hessian: the two-loop recursion."""
@@ -171,8 +171,8 @@ class LBFGS(Optimizer):
         product = y.dot(s)
         if float(product) > 1e-10:
             if len(differences) == history_size:
-                for kept in (differences, steps, inverses):
-                    kept.pop(0)
+                for history in (differences, steps, inverses):
+                    history.pop(0)
             differences.append(y)
             steps.append(s)
             inverses.append(1.0 / product)

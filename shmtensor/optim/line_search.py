@@ -1,4 +1,4 @@
-"""The line search of LBFGS: how far to go so that the strong Wolfe conditions hold."""
+"""The line search of LBFGS: a step length that fulfils the strong Wolfe conditions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Point", "strong_wolfe"]
 
 @dataclass(eq=False)
 class Point:
-    """A place on the line.
+    """A point on the line.
 
     Attributes:
-        t: how far from the start, in lengths of the direction.
+        t: distance from the start, in lengths of the direction.
         loss, g: the loss there, and its gradient.
         slope: the derivative of the loss by t.
     """
@@ -26,7 +26,7 @@ class Point:
 
 
 def strong_wolfe(
-    at: Callable[[float], Point],
+    evaluate: Callable[[float], Point],
     start: Point,
     t: float,
     size: float,
@@ -38,16 +38,16 @@ def strong_wolfe(
     """Bracketing and zoom with cubic interpolation (Nocedal, Wright 2006, algorithms 3.5 and 3.6).
 
     Args:
-        at: evaluates the line.
+        evaluate: evaluates the line.
         start: its beginning, t = 0.
-        t: where to look first.
+        t: the first trial.
         size: the largest element of the direction.
         max_ls: trials after the first.
-        c1: the loss must fall by this part of what the slope at the start promises.
-        c2: the slope must become smaller than this part of the slope at the start.
-        tolerance_change: how much less than this no parameter need be moved.
+        c1: the loss must fall by this share of the decrease that the slope at the start predicts.
+        c2: the slope must become smaller than this share of the slope at the start.
+        tolerance_change: stops when no parameter would change by more than this.
 
-    Returns: the point found, and how often `at` was called.
+    Returns: the final point, and the number of calls of `evaluate`.
     """
 
     def is_high(point: Point) -> bool:
@@ -56,28 +56,28 @@ def strong_wolfe(
     def is_flat(point: Point) -> bool:
         return abs(point.slope) <= -c2 * start.slope
 
-    before, here = start, at(t)
+    before, current = start, evaluate(t)
     calls, trials = 1, 0
     while True:
         if trials >= max_ls:
-            ends = [start, here]
+            ends = [start, current]
             break
-        if is_high(here) or (trials > 1 and here.loss >= before.loss):
-            ends = [before, here]
+        if is_high(current) or (trials > 1 and current.loss >= before.loss):
+            ends = [before, current]
             break
-        if is_flat(here):
-            return here, calls
-        if here.slope >= 0:
-            ends = [before, here]
+        if is_flat(current):
+            return current, calls
+        if current.slope >= 0:
+            ends = [before, current]
             break
-        bounds = (here.t + 0.01 * (here.t - before.t), here.t * 10)
-        t = interpolate(before, here, bounds)
-        before, here = here, at(t)
+        bounds = (current.t + 0.01 * (current.t - before.t), current.t * 10)
+        t = interpolate(before, current, bounds)
+        before, current = current, evaluate(t)
         calls += 1
         trials += 1
 
-    low, high = in_order(ends)
-    stuck = False  # whether the trial before was close to an end
+    low, high = by_loss(ends)
+    stuck = False  # whether the previous trial was close to an end
     while trials < max_ls:
         left, right = sorted((low.t, high.t))
         if (right - left) * size < tolerance_change:
@@ -89,29 +89,29 @@ def strong_wolfe(
             t = right - margin if abs(t - right) < abs(t - left) else left + margin
             close = False
         stuck = close
-        here = at(t)
+        current = evaluate(t)
         calls += 1
         trials += 1
-        if is_high(here) or here.loss >= low.loss:
-            ends[ends.index(high)] = here
-            low, high = in_order(ends)
+        if is_high(current) or current.loss >= low.loss:
+            ends[ends.index(high)] = current
+            low, high = by_loss(ends)
         else:
-            if is_flat(here):
-                return here, calls
-            if here.slope * (high.t - low.t) >= 0:
+            if is_flat(current):
+                return current, calls
+            if current.slope * (high.t - low.t) >= 0:
                 ends[ends.index(high)] = high = low
-            ends[ends.index(low)] = low = here
+            ends[ends.index(low)] = low = current
     return low, calls
 
 
-def in_order(ends: list[Point]) -> tuple[Point, Point]:
+def by_loss(ends: list[Point]) -> tuple[Point, Point]:
     """The end with the smaller loss, and the other."""
     first, second = ends
     return (first, second) if first.loss <= second.loss else (second, first)
 
 
 def interpolate(x: Point, y: Point, bounds: tuple[float, float] | None = None) -> float:
-    """Where the cubic through two points with these slopes is smallest, within the bounds."""
+    """The minimum, within the bounds, of the cubic through two points with these slopes."""
     lower, upper = sorted((x.t, y.t)) if bounds is None else bounds
     if x.t == y.t:
         return (lower + upper) / 2.0
@@ -121,8 +121,8 @@ def interpolate(x: Point, y: Point, bounds: tuple[float, float] | None = None) -
         return (lower + upper) / 2.0
     b = square**0.5
     first, second = (x, y) if x.t <= y.t else (y, x)
-    whole = second.slope - first.slope + 2 * b
-    if not whole:
+    denominator = second.slope - first.slope + 2 * b
+    if not denominator:
         return (lower + upper) / 2.0
-    share = (second.slope + b - a) / whole
-    return float(min(max(second.t - (second.t - first.t) * share, lower), upper))
+    fraction = (second.slope + b - a) / denominator
+    return float(min(max(second.t - (second.t - first.t) * fraction, lower), upper))

@@ -1,4 +1,4 @@
-"""Muon: momentum whose matrices are made nearly orthogonal."""
+"""Muon: momentum with nearly orthogonal steps."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .optimizer import Group, Optimizer
 
 __all__ = ["Muon"]
 
-LARGE = 1 << 16  # elements of a matrix that is not worth stacking with others
+LARGE = 1 << 16  # a matrix of this many elements is not stacked with others
 
 
 class Muon(Optimizer):
-    """Gradient descent with momentum for the matrices of hidden layers; each step is brought near
-    to the closest matrix with orthonormal rows or columns (Jordan et al. 2024).
+    """Gradient descent with momentum for the matrices of hidden layers; each step approximates the
+    closest matrix with orthonormal rows or columns (Jordan et al. 2024).
 
     Args:
         params: matrices, (name, matrix) pairs, or groups of them.
         lr: the step's length.
-        weight_decay: times lr, the part of the parameter that is taken from it.
-        momentum: how slowly the average of the gradients follows.
-        nesterov: look ahead.
-        ns_coefficients: of the polynomial that brings the singular values near to 1.
-        eps: the least norm that a matrix is divided by.
+        weight_decay: times lr, the share of the parameter that is subtracted from it.
+        momentum: decay of the average of the gradients.
+        nesterov: use Nesterov momentum.
+        ns_coefficients: of the polynomial that moves the singular values towards 1.
+        eps: the least norm by which a matrix is divided.
         ns_steps: how often the polynomial is applied.
         adjust_lr_fn: how lr depends on the shape (A, B). None or "original": times
             sqrt(max(1, A / B)); "match_rms_adamw": times 0.2 * sqrt(max(A, B)) (Liu et al. 2025).
@@ -84,29 +84,29 @@ class Muon(Optimizer):
 
         Raises: RuntimeError, a parameter is complex or a gradient sparse.
         """
-        loss = self._evaluated(closure)
+        loss = self._evaluate(closure)
         with no_grad():
             for group in self.param_groups:
                 self._step_group(group)
         return loss
 
     def _step_group(self, group: Group) -> None:
-        """Matrices of equal shape are made orthogonal together."""
+        """Updates a group; matrices of equal shape are orthogonalized together."""
         stacks: dict[Any, list[Any]] = defaultdict(list)
         for i, p in enumerate(group["params"]):
             if p.grad is not None:
                 key = tuple(p.shape) if p.numel() < LARGE else i
                 stacks[key].append((p.detach(), self._direction(group, p)))
-        named = (group["ns_coefficients"], group["ns_steps"], group["eps"])
+        arguments = (group["ns_coefficients"], group["ns_steps"], group["eps"])
         lr = float(number(group["lr"]))
         for pairs in stacks.values():
-            updates = orthogonalized(ops.stack([d for _, d in pairs]), *named)
+            updates = zeropower_via_newtonschulz(ops.stack([d for _, d in pairs]), *arguments)
             for (p, _), update in zip(pairs, updates, strict=True):
                 p.mul_(1 - lr * group["weight_decay"])
-                p.add_(update.to(p.dtype), alpha=-lr * factor(group["adjust_lr_fn"], *p.shape))
+                p.add_(update.to(p.dtype), alpha=-lr * lr_factor(group["adjust_lr_fn"], *p.shape))
 
     def _direction(self, group: Group, p: Any) -> Any:
-        """What the momentum says, or sees ahead."""
+        """The average of the gradients, with Nesterov's look-ahead if `nesterov`."""
         if p.is_complex():
             raise RuntimeError(f"Muon does not support complex parameters: {p.dtype}")
         if p.grad.is_sparse:
@@ -120,7 +120,9 @@ class Muon(Optimizer):
         return p.grad.lerp(average, group["momentum"]) if group["nesterov"] else average
 
 
-def orthogonalized(x: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
+def zeropower_via_newtonschulz(
+    x: Any, coefficients: tuple[float, float, float], steps: int, eps: float
+) -> Any:
     """Newton-Schulz iteration on matrices (N, A, B), rounded to bfloat16 where PyTorch rounds.
 
     The products are computed in float32, in which bfloat16 numbers are exact.
@@ -135,25 +137,25 @@ def orthogonalized(x: Any, coefficients: tuple[float, float, float], steps: int,
     if len(coefficients) != 3:
         raise ValueError(f"Coefficients must be a tuple of exactly 3 values: {coefficients}")
     a, b, c = coefficients
-    x = rounded(x)
+    x = to_bfloat16(x)
     is_tall = x.shape[-2] > x.shape[-1]
     if is_tall:
         x = x.mT.contiguous()
-    x = rounded(x / rounded(x.norm(dim=(-2, -1), keepdim=True)).clamp_(min=eps))
+    x = to_bfloat16(x / to_bfloat16(x.norm(dim=(-2, -1), keepdim=True)).clamp_(min=eps))
     for _ in range(steps):
-        gram = rounded(x @ x.mT)
-        polynomial = rounded((gram @ gram).mul_(c).add_(gram, alpha=b))
-        x = rounded((polynomial @ x).add_(x, alpha=a))
+        gram = to_bfloat16(x @ x.mT)
+        polynomial = to_bfloat16((gram @ gram).mul_(c).add_(gram, alpha=b))
+        x = to_bfloat16((polynomial @ x).add_(x, alpha=a))
     return x.mT if is_tall else x
 
 
-def rounded(x: Any) -> Any:
+def to_bfloat16(x: Any) -> Any:
     """To the nearest bfloat16 numbers, as float32."""
     return x.bfloat16().float()
 
 
-def factor(rule: str | None, rows: int, columns: int) -> float:
-    """What the learning rate of a matrix is multiplied by."""
+def lr_factor(rule: str | None, rows: int, columns: int) -> float:
+    """The factor of a matrix's learning rate."""
     if rule == "match_rms_adamw":
         return 0.2 * math.sqrt(max(rows, columns))
     return math.sqrt(max(1.0, rows / columns))

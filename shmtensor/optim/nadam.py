@@ -1,4 +1,4 @@
-"""NAdam: Adam that looks ahead."""
+"""NAdam: Adam with Nesterov momentum."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class NAdam(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        betas: how slowly both averages follow.
+        betas: decay of both averages.
         eps: added to the denominator.
         weight_decay: times the parameter, added to the gradient.
         momentum_decay: how fast the momentum grows towards betas[0].
-        decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
+        decoupled_weight_decay: subtract weight_decay from the parameter instead, as AdamW.
         maximize: go uphill.
         foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
             step in tensor operations where it is differentiable.

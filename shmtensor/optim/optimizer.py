@@ -17,17 +17,17 @@ __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer
 Params = Iterable[Any]
 Group = dict[str, Any]
 
-_everywhere_pre, _everywhere_post = Table(), Table()
+_global_pre_hooks, _global_post_hooks = Table(), Table()
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(optimizer, args, kwargs)` before the step of every optimizer."""
-    return insert(hook, _everywhere_pre)
+    return insert(hook, _global_pre_hooks)
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(optimizer, args, kwargs)` after the step of every optimizer."""
-    return insert(hook, _everywhere_post)
+    return insert(hook, _global_post_hooks)
 
 
 class _Required:
@@ -47,7 +47,7 @@ class Optimizer:
 
     Args:
         params: tensors, (name, tensor) pairs, or dictionaries with "params" and hyperparameters.
-        defaults: hyperparameters of groups that do not say otherwise.
+        defaults: hyperparameters of groups that do not set them.
     """
 
     param_groups: list[Group]
@@ -83,13 +83,13 @@ class Optimizer:
     def _make_hooks(self) -> None:
         for name in Optimizer.HOOKS:
             self.__dict__.setdefault(name, Table())
-        self._opt_called = False  # what the schedulers ask: has there been a step?
+        self._opt_called = False  # whether there has been a step; schedulers read it
 
     # ---------------------------------------------------------------- groups
     def add_param_group(self, param_group: Group) -> None:
-        """Adds parameters with hyperparameters of their own.
+        """Adds parameters with their own hyperparameters.
 
-        Raises: ValueError where a parameter is in another group already.
+        Raises: ValueError if a parameter is already in another group.
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
@@ -125,8 +125,8 @@ class Optimizer:
                     f"parameter group didn't specify a value of required parameter {name}"
                 )
             param_group.setdefault(name, value)
-        known = {id(p) for group in self.param_groups for p in group["params"]}
-        if any(id(p) in known for p in params):
+        ids = {id(p) for group in self.param_groups for p in group["params"]}
+        if any(id(p) in ids for p in params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 
@@ -135,7 +135,7 @@ class Optimizer:
 
     # ---------------------------------------------------------------- stepping
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, or with set_to_none=False fills them with zeros."""
+        """Sets the gradients to None, or with set_to_none=False to zeros."""
         for p in self._parameters():
             if p.grad is None:
                 continue
@@ -155,7 +155,7 @@ class Optimizer:
         """
         raise NotImplementedError(f"{type(self).__name__}.step: not defined")
 
-    def _evaluated(self, closure: Callable[[], Any] | None) -> Any:
+    def _evaluate(self, closure: Callable[[], Any] | None) -> Any:
         if closure is None:
             return None
         with enable_grad():
@@ -174,14 +174,14 @@ class Optimizer:
         return table
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Puts the hooks around the step that a subclass defines."""
+        """Wraps the `step` of a subclass to call the hooks."""
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
-            cls.step = _hooked(cls.__dict__["step"])  # type: ignore[method-assign]
+            cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
     # ---------------------------------------------------------------- state
     def state_dict(self) -> dict[str, Any]:
-        """State and hyperparameters, with numbers in the place of parameters.
+        """State and hyperparameters, with numbers instead of parameters.
 
         Copies: none (the state's tensors are the optimizer's own).
         """
@@ -201,21 +201,21 @@ class Optimizer:
         }
         saved: dict[str, Any] = {"state": state, "param_groups": groups}
         for hook in self._table("_state_dict_post_hooks").values():
-            changed = hook(self, saved)
-            if changed is not None:
-                saved = changed
+            result = hook(self, saved)
+            if result is not None:
+                saved = result
         return saved
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` of an optimizer over like parameters returned.
+        """Loads the `state_dict` of an optimizer with the same parameter shapes.
 
         Copies: one.
         """
         state_dict = dict(state_dict)
         for hook in self._table("_load_state_dict_pre_hooks").values():
-            changed = hook(self, state_dict)
-            if changed is not None:
-                state_dict = changed
+            result = hook(self, state_dict)
+            if result is not None:
+                state_dict = result
         saved = state_dict["param_groups"]
         if len(saved) != len(self.param_groups):
             raise ValueError(
@@ -223,8 +223,8 @@ class Optimizer:
                 f"{len(saved)} for {len(self.param_groups)}"
             )
         pairs = zip(self.param_groups, saved, strict=True)
-        sizes = [(len(own["params"]), len(loaded["params"])) for own, loaded in pairs]
-        if any(own != loaded for own, loaded in sizes):
+        sizes = [(len(current["params"]), len(loaded["params"])) for current, loaded in pairs]
+        if any(current != loaded for current, loaded in sizes):
             raise ValueError(
                 "loaded state dict contains a parameter group that doesn't match the size of "
                 f"optimizer's group: (own, loaded) sizes {sizes}"
@@ -239,9 +239,9 @@ class Optimizer:
             {**deepcopy({k: v for k, v in s.items() if k != "params"}), "params": g["params"]}
             for g, s in zip(self.param_groups, saved, strict=True)
         ]
-        for group, own in zip(groups, self.param_groups, strict=True):
-            if "param_names" in own and "param_names" not in group:
-                group["param_names"] = own["param_names"]
+        for group, current in zip(groups, self.param_groups, strict=True):
+            if "param_names" in current and "param_names" not in group:
+                group["param_names"] = current["param_names"]
         self.__setstate__({"state": state, "param_groups": groups})
         for hook in self._table("_load_state_dict_post_hooks").values():
             hook(self)
@@ -306,31 +306,34 @@ def _cast(p: Any, value: Any, key: str | None = None) -> Any:
     return deepcopy(value)
 
 
-def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
-    """A subclass's step, with the hooks around it where there are any."""
+def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
+    """A subclass's `step` that calls the hooks, if there are any."""
 
-    def hooked(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
-        own = self.__dict__
+    def step_with_hooks(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
+        attributes = self.__dict__
         if not (
-            own["_step_pre_hooks"] or own["_step_post_hooks"] or _everywhere_pre or _everywhere_post
+            attributes["_step_pre_hooks"]
+            or attributes["_step_post_hooks"]
+            or _global_pre_hooks
+            or _global_post_hooks
         ):
-            own["_opt_called"] = True
+            attributes["_opt_called"] = True
             return step(self, *args, **kwargs)
-        for hook in [*_everywhere_pre.values(), *own["_step_pre_hooks"].values()]:
-            changed = hook(self, args, kwargs)
-            if changed is not None:
-                if not (isinstance(changed, tuple) and len(changed) == 2):
+        for hook in [*_global_pre_hooks.values(), *attributes["_step_pre_hooks"].values()]:
+            result = hook(self, args, kwargs)
+            if result is not None:
+                if not (isinstance(result, tuple) and len(result) == 2):
                     raise RuntimeError(
                         "register_step_pre_hook: a hook must return None or (args, kwargs): got "
-                        f"{changed!r}"
+                        f"{result!r}"
                     )
-                args, kwargs = changed
-        own["_opt_called"] = True
+                args, kwargs = result
+        attributes["_opt_called"] = True
         out = step(self, *args, **kwargs)
-        for hook in [*own["_step_post_hooks"].values(), *_everywhere_post.values()]:
+        for hook in [*attributes["_step_post_hooks"].values(), *_global_post_hooks.values()]:
             hook(self, args, kwargs)
         return out
 
-    hooked.__doc__ = step.__doc__
-    hooked.__name__ = "step"
-    return hooked
+    step_with_hooks.__doc__ = step.__doc__
+    step_with_hooks.__name__ = "step"
+    return step_with_hooks

@@ -1,4 +1,4 @@
-"""RAdam: Adam whose first steps do not trust the second moment."""
+"""RAdam: Adam that ignores the second moment in the first steps."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class RAdam(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        betas: how slowly both averages follow.
+        betas: decay of both averages.
         eps: added to the denominator.
         weight_decay: times the parameter, added to the gradient.
-        decoupled_weight_decay: take weight_decay from the parameter instead, as AdamW.
+        decoupled_weight_decay: subtract weight_decay from the parameter instead, as AdamW.
         maximize: go uphill.
         foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
             step in tensor operations where it is differentiable.
@@ -77,10 +77,10 @@ class RAdam(FlatOptimizer):
 
 
 def rectification(beta2: float, step: int) -> float:
-    """The paper's r_t times the correction of the second moment; 0 where its variance is not
-    tractable yet, in the first steps."""
+    """The paper's r_t times the correction of the second moment; 0 in the first steps, where the
+    variance is not tractable yet."""
     correction = 1 - beta2**step
-    longest = 2 / (1 - beta2) - 1  # of the simple moving average that the second moment stands for
+    longest = 2 / (1 - beta2) - 1  # of the simple moving average that the second moment represents
     length = longest - 2 * step * beta2**step / correction
     if length <= 5:
         return 0.0

@@ -1,7 +1,7 @@
-"""The update rules in plain NumPy, elementwise and in place: what the native kernels must equal.
+"""The update rules in plain NumPy, elementwise and in place; the native kernels must equal them.
 
 They take arrays of any shape, strides and floating-point dtype, which the kernels do not; and
-tensors, through NumPy's protocols, for steps that gradients flow through.
+tensors, through NumPy's protocols, for differentiable steps.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Array = np.ndarray[Any, Any]
 
 
 def gradient(p: Array, g: Array, weight_decay: float, maximize: bool) -> Array:
-    """The gradient that a rule steps by."""
+    """The gradient with its sign and weight decay applied."""
     if maximize:
         g = -g
     return g + weight_decay * p if weight_decay else g
 
 
 def copy_of(x: Any) -> Any:
-    """Of state that is overwritten while a backward still needs its old value."""
+    """A copy of state that is overwritten while a backward still needs its old value."""
     return x.copy() if isinstance(x, np.ndarray) else x.clone()
 
 
@@ -85,7 +85,7 @@ def sgd_(
     maximize: bool,
     first: bool,
 ) -> None:
-    """Gradient descent with momentum (Sutskever et al. 2013); `first`: the buffer has no past."""
+    """Gradient descent with momentum (Sutskever et al. 2013); `first`: the buffer is new."""
     g = gradient(p, g, weight_decay, maximize)
     if buf is not None:
         if first:
@@ -123,7 +123,7 @@ def adadelta_(
 def adagrad_(
     p: Array, g: Array, total: Array, lr: float, eps: float, weight_decay: float, maximize: bool
 ) -> None:
-    """Adagrad (Duchi, Hazan, Singer 2011); lr: of this step, decayed already."""
+    """Adagrad (Duchi, Hazan, Singer 2011); lr: of this step, already decayed."""
     g = gradient(p, g, weight_decay, maximize)
     total += g * g
     with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
@@ -215,7 +215,7 @@ def radam_(
     maximize: bool,
 ) -> None:
     """RAdam (Liu et al. 2019). rectification: over the root of exp_avg_sq; 0 in the first steps,
-    which go by the average alone."""
+    which use the average alone."""
     g = gradient(p, g, weight_decay, maximize)
     exp_avg += (g - exp_avg) * one_minus_beta1
     exp_avg_sq *= beta2
@@ -271,8 +271,8 @@ def rprop_(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """Rprop (Riedmiller, Braun 1993): an element's step grows while the sign of its gradient stays,
-    shrinks where it changes, and is then not made."""
+    """Rprop (Riedmiller, Braun 1993): an element's step grows while the sign of its gradient stays;
+    where it changes, the step shrinks and is skipped."""
     g = gradient(p, g, weight_decay, maximize)
     agreement = g * prev
     shrinks = agreement < 0

@@ -18,10 +18,10 @@ class RMSprop(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        alpha: how slowly the averages follow.
+        alpha: decay of the averages.
         eps: added to the denominator.
         weight_decay: times the parameter, added to the gradient.
-        momentum: how much of the step before is kept.
+        momentum: share of the previous step that is added to this one.
         centered: divide by the deviation from the mean gradient instead (Graves 2013).
         maximize: go uphill.
         foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
@@ -62,8 +62,8 @@ class RMSprop(FlatOptimizer):
         super().__init__(params, defaults)
 
     def _names(self, group: Group) -> tuple[str, ...]:
-        used = (True, group["momentum"] > 0, group["centered"])
-        return tuple(name for name, needed in zip(self.states, used, strict=True) if needed)
+        flags = (True, group["momentum"] > 0, group["centered"])
+        return tuple(name for name, flag in zip(self.states, flags, strict=True) if flag)
 
     def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
         alpha = group["alpha"]

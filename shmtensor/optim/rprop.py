@@ -19,7 +19,7 @@ class Rprop(FlatOptimizer):
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the first step's length.
-        etas: what a length is multiplied by where the sign changes, and where it stays.
+        etas: factors of the length where the sign changes, and where it stays.
         step_sizes: the smallest and the largest length.
         maximize: go uphill.
         foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a

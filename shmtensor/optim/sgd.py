@@ -21,17 +21,17 @@ __all__ = ["SGD"]
 class SGD(FlatOptimizer):
     """Gradient descent (momentum: Sutskever et al. 2013).
 
-    Sparse gradients: without momentum a step costs what they keep; with it the buffer is dense
-    (PyTorch keeps a sparse one; the values are the same).
-    weight_decay does not go with them, as in PyTorch.
+    Sparse gradients: without momentum the cost of a step is in proportion to their stored values;
+    with it the buffer is dense (PyTorch's is sparse; the values are the same). They exclude
+    weight_decay, as in PyTorch.
 
     Args:
         params: tensors, (name, tensor) pairs, or groups of them.
         lr: the step's length.
-        momentum: how much of the step before is kept.
-        dampening: how much of the gradient does not enter the momentum.
+        momentum: share of the previous step that is added to this one.
+        dampening: share of the gradient that does not enter the momentum.
         weight_decay: times the parameter, added to the gradient.
-        nesterov: look ahead; needs momentum and no dampening.
+        nesterov: use Nesterov momentum; needs momentum and no dampening.
         maximize: go uphill.
         foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
             tensor operations where it is differentiable.
@@ -55,7 +55,7 @@ class SGD(FlatOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
-        if isinstance(lr, Tensor) or lr < 0.0:  # NaN is taken, as in PyTorch
+        if isinstance(lr, Tensor) or lr < 0.0:  # NaN is accepted, as in PyTorch
             check_rate(lr)
         check_not_negative(momentum=momentum, weight_decay=weight_decay)
         if nesterov and (momentum <= 0 or dampening != 0):
@@ -103,9 +103,9 @@ class SGD(FlatOptimizer):
     ) -> None:
         if group["momentum"]:
             flat = {name: array.reshape(-1) for name, array in state.items()}
-            whole = g.to_dense().detach().array.reshape(-1)
+            dense = g.to_dense().detach().array.reshape(-1)
             new = p.reshape(-1)  # a copy where p is strided
-            self._update(as_numbers(group), new, whole, flat, step, {})
+            self._update(as_numbers(group), new, dense, flat, step, {})
             p[...] = new.reshape(p.shape)
             return
         lr = float(group["lr"]) if group["maximize"] else -float(group["lr"])

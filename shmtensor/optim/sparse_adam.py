@@ -1,4 +1,4 @@
-"""SparseAdam: Adam where a sparse gradient keeps something, and nowhere else."""
+"""SparseAdam: Adam for the stored values of sparse gradients."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam (Kingma, Ba 2014) with moments that are updated, and applied, only where the gradient
-    keeps something: a "lazy" Adam. A step costs what the gradients keep.
+    """Adam (Kingma, Ba 2014) with moments that are updated, and applied, only at the stored values
+    of the gradient: a "lazy" Adam. The cost of a step is in proportion to them.
 
     Args:
         params: dense tensors, (name, tensor) pairs, or groups of them; their gradients are sparse.
         lr: the step's length.
-        betas: how slowly both averages follow.
-        eps: added to the denominator, as in PyTorch's before the correction for the first steps.
+        betas: decay of both averages.
+        eps: added to the denominator, as in PyTorch before the correction for the first steps.
         maximize: go uphill.
     """
 
@@ -48,7 +48,7 @@ class SparseAdam(Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates the rows that have a gradient.
 
-        Copies: these rows of the parameter and its moments, there and back.
+        Copies: these rows of the parameter and its moments, twice.
 
         Args:
             closure: computes the loss anew, and its gradients.
@@ -58,15 +58,15 @@ class SparseAdam(Optimizer):
         Raises:
             RuntimeError: a gradient is dense.
         """
-        loss = self._evaluated(closure)
-        given = [(g, p) for g in self.param_groups for p in g["params"] if p.grad is not None]
-        for _, p in given:
+        loss = self._evaluate(closure)
+        pairs = [(g, p) for g in self.param_groups for p in g["params"] if p.grad is not None]
+        for _, p in pairs:
             if not p.grad.is_sparse:
                 raise RuntimeError(
                     "SparseAdam does not support dense gradients, please consider Adam instead: "
                     f"the gradient of a parameter of shape {tuple(p.shape)} is dense"
                 )
-        for group, p in given:
+        for group, p in pairs:
             self._update(group, p)
         return loss
 
@@ -81,9 +81,11 @@ class SparseAdam(Optimizer):
         if not g._nnz():
             return
         arrays = (p.array, state["exp_avg"].array, state["exp_avg_sq"].array)
-        at = tuple(g.places.array)
-        kept = [x[at] for x in arrays]
-        flat = [np.ascontiguousarray(x).reshape(-1) for x in (kept[0], g.numbers.array, *kept[1:])]
+        index = tuple(g.places.array)
+        values = [x[index] for x in arrays]
+        flat = [
+            np.ascontiguousarray(x).reshape(-1) for x in (values[0], g.numbers.array, *values[1:])
+        ]
         beta1, beta2 = (float(beta) for beta in group["betas"])
         step = int(state["step"])
         eps = group["eps"] / math.sqrt(1 - beta2**step)  # the rule adds it after the correction
@@ -93,6 +95,6 @@ class SparseAdam(Optimizer):
         lr, uphill = float(group["lr"]), group["maximize"]
         kernel(*flat, None, step, lr, beta1, beta2, eps, 0.0, False, uphill)
         new = (flat[0], *flat[2:])
-        for x, rows, once in zip(arrays, new, kept, strict=True):
-            x[at] = rows.reshape(once.shape)
+        for x, rows, old in zip(arrays, new, values, strict=True):
+            x[index] = rows.reshape(old.shape)
         native.wrote(p)

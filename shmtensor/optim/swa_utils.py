@@ -33,7 +33,7 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
     """The exponential moving average of one tensor: `f(average, current, num_averaged)`.
 
     Args:
-        decay: how much of the average is kept.
+        decay: weight of the old average.
 
     Raises: ValueError, decay is not in [0, 1].
     """
@@ -60,14 +60,14 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
     """The exponential moving average of several tensors, in place.
 
     Args:
-        decay: how much of the average is kept.
+        decay: weight of the old average.
 
     Raises: ValueError, decay is not in [0, 1].
     """
     check_decay(decay)
 
     def ema_update(ema_param_list: Tensors, current_param_list: Tensors, _: Any) -> None:
-        move_towards(ema_param_list, current_param_list, 1 - decay)
+        lerp_all(ema_param_list, current_param_list, 1 - decay)
 
     return ema_update
 
@@ -78,7 +78,7 @@ def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
     def swa_update(
         averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any
     ) -> None:
-        move_towards(averaged_param_list, current_param_list, 1 / (float(num_averaged) + 1))
+        lerp_all(averaged_param_list, current_param_list, 1 / (float(num_averaged) + 1))
 
     return swa_update
 
@@ -90,8 +90,8 @@ def check_decay(decay: float) -> None:
         )
 
 
-def move_towards(averages: Tensors, current: Tensors, weight: float) -> None:
-    """Linear interpolation in place; whole numbers are computed in float and cut off."""
+def lerp_all(averages: Tensors, current: Tensors, weight: float) -> None:
+    """Linear interpolation in place; integers are computed in float and truncated."""
     with no_grad():
         for average, new in zip(averages, current, strict=True):
             if average.is_floating_point() or average.is_complex():
@@ -105,7 +105,7 @@ class AveragedModel(Module):
 
     Args:
         model: the model in training.
-        device: where the copy lies.
+        device: of the copy.
         avg_fn: `f(average, current, num_averaged)` returns the new average of one parameter.
         multi_avg_fn: `f(averages, current, num_averaged)` updates lists of parameters in place;
             by default the mean of all updates.
@@ -146,24 +146,24 @@ class AveragedModel(Module):
         self.use_buffers = use_buffers
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """What the averaged model says."""
+        """The output of the averaged model."""
         return self.module(*args, **kwargs)
 
     def update_parameters(self, model: Module) -> None:
-        """Takes the model's present weights into the average.
+        """Adds the model's present weights to the average.
 
-        Copies: the model's weights at the first call, and its buffers where they are not averaged.
+        Copies: the model's weights at the first call, and its buffers unless they are averaged.
         """
-        own, current = (self._tensors(m) for m in (self.module, model))
+        averages, current = (self._tensors(m) for m in (self.module, model))
         n = self.n_averaged
         with no_grad():
             if int(n) == 0:
-                copy_all(own, current)
+                copy_all(averages, current)
             elif self.avg_fn is None:
                 average = self.multi_avg_fn or get_swa_multi_avg_fn()
-                average(own, current, n)
+                average(averages, current, n)
             else:
-                for average, new in zip(own, current, strict=True):
+                for average, new in zip(averages, current, strict=True):
                     average.copy_(self.avg_fn(average, new, n))
             if not self.use_buffers:
                 copy_all(list(self.module.buffers()), list(model.buffers()))
@@ -180,12 +180,12 @@ def copy_all(targets: Tensors, sources: Tensors) -> None:
 
 
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
-    """Computes the running statistics of the batch-norm layers anew, as the mean over the batches.
+    """Recomputes the running statistics of the batch-norm layers, as the mean over the batches.
 
     Args:
-        loader: batches; of a list or a tuple the first element is the model's input.
-        model: with the weights that the statistics are for.
-        device: where the batches are brought to.
+        loader: batches; the first element of a list or a tuple is the model's input.
+        model: the model whose layers are updated.
+        device: the batches are moved to it.
     """
     layers = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
     if not layers:
@@ -237,7 +237,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _part(self, step: int) -> float:
-        """How far the way to the constant rate is gone at a step."""
+        """The weight of the constant rate at a step."""
         x = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return x if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * x)) / 2
 

@@ -198,7 +198,9 @@ def test_a_gpu_can_be_named_and_nothing_put_there() -> None:
     assert st.device(1) == st.device("cuda:1")
     for use in USES:
         for error in (RuntimeError, AssertionError):
-            with pytest.raises(error, match=r"tensors on cuda(:\d)? are not there yet: only 'cpu'"):
+            with pytest.raises(
+                error, match=r"tensors on cuda(:\d)? are not supported yet: only 'cpu'"
+            ):
                 use()
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.loader.batch_block import Place, allocate_parts, gather_rows, stack_into
+from dataloaders.loader.batch_block import BlockAllocator, allocate_parts, gather_rows, stack_into
 
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 
@@ -52,7 +52,7 @@ def test_gathering_takes_any_indices() -> None:
 
 
 def test_a_place_within_a_place_gives_it_back() -> None:
-    outer, inner = Place(), Place()
+    outer, inner = BlockAllocator(), BlockAllocator()
     with outer:
         with inner:
             allocate_parts([((100,), BYTE)])

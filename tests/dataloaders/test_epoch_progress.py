@@ -419,7 +419,7 @@ def test_streams_of_others_outlive_a_worker() -> None:
     second.load_state_dict(first.state_dict())
     iterator = iter(second)
     seen += take(iterator, 2)
-    os.kill(second._crew.processes[1].pid, signal.SIGKILL)
+    os.kill(second._workers.processes[1].pid, signal.SIGKILL)
     with pytest.warns(RuntimeWarning, match="worker 1 .* was killed by SIGKILL"):
         seen += list(iterator)
     assert seen == wanted

@@ -233,34 +233,34 @@ def test_a_forked_child_leaves_the_driver_alone(cuda: FakeCuda) -> None:
 
 def test_a_forked_child_lends_nothing(cuda: FakeCuda) -> None:
     pool = PinnedPool(cuda.module.cuda.runtime, 2)
-    first = pool.lend(1000)
+    first = pool.reserve(1000)
     assert first is not None
-    first.is_lent = False
+    first.is_reserved = False
     pid = os.fork()
     if not pid:
-        os._exit(int(pool.lend(1000) is not None or pool.lend(1 << 20) is not None))
+        os._exit(int(pool.reserve(1000) is not None or pool.reserve(1 << 20) is not None))
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     pool.close()
 
 
 def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
     pool = PinnedPool(cuda.module.cuda.runtime, 2)
-    assert pool.lend(0) is None
-    first = pool.lend(1000)
-    second = pool.lend(1000)
+    assert pool.reserve(0) is None
+    first = pool.reserve(1000)
+    second = pool.reserve(1000)
     assert first is not None
     assert second is not None
     assert first is not second
-    assert pool.lend(1000) is None  # as many as there may be
-    first.is_lent = False
-    assert pool.lend(1000) is first
-    first.is_lent = False
-    third = pool.lend(1 << 20)
+    assert pool.reserve(1000) is None  # as many as there may be
+    first.is_reserved = False
+    assert pool.reserve(1000) is first
+    first.is_reserved = False
+    third = pool.reserve(1 << 20)
     assert third is not None
     assert third.array.nbytes == 1 << 20
     assert len(cuda.pinned) == 2
     pool.close()
-    assert pool.lend(1000) is None
+    assert pool.reserve(1000) is None
 
 
 def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:

@@ -65,7 +65,7 @@ def test_random_refuses_a_number_that_is_none(num_samples: object) -> None:
 
 def test_random_of_nothing_is_nothing_unless_samples_are_asked_for() -> None:
     assert list(RandomSampler([], generator=generator())) == []
-    with pytest.raises(ValueError, match="nothing to draw 3 samples from"):
+    with pytest.raises(ValueError, match="cannot draw 3 samples: the data is empty"):
         list(RandomSampler([], num_samples=3, generator=generator()))
 
 

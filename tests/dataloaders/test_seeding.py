@@ -60,7 +60,7 @@ def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
         seeds.is_direct = is_direct
         for _ in range(disturbance):
             draw_all()
-        with seeds.borrowed():
+        with seeds.fork_rng():
             seeds.start(7, 3)
             first = draw_all()
             seeds.refresh()
@@ -77,7 +77,7 @@ def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
 
 def test_without_a_draw_nothing_is_seeded_again() -> None:
     seeds = SampleSeeds()
-    with seeds.borrowed():
+    with seeds.fork_rng():
         seeds.start(1, 0)
         before = seeds.python_words.copy()
         seeds.refresh()
@@ -92,7 +92,7 @@ def test_without_a_draw_nothing_is_seeded_again() -> None:
 def test_many_streams_are_uniform_and_differ() -> None:
     seeds = SampleSeeds()
     drawn = []
-    with seeds.borrowed():
+    with seeds.fork_rng():
         for number in range(2000):
             seeds.start(5, number)
             drawn.append((random.random(), np.random.rand(), st.rand(1).item()))
@@ -113,7 +113,7 @@ def test_the_generators_are_given_back_as_they_were(is_direct: bool) -> None:
     before, bit_generator = state(), np.random.mtrand._rand._bit_generator
     seeds = SampleSeeds()
     seeds.is_direct = is_direct
-    with pytest.raises(ZeroDivisionError), seeds.borrowed():
+    with pytest.raises(ZeroDivisionError), seeds.fork_rng():
         seeds.start(1, 1)
         draw_all()
         raise ZeroDivisionError

@@ -103,7 +103,7 @@ def test_padding_modes_are_numpys(mode: Any) -> None:
 
 
 def test_a_crop_larger_than_the_image_is_an_error_or_padded() -> None:
-    with pytest.raises(ValueError, match="10 x 8 with padding, 12 x 8, pad_if_needed"):
+    with pytest.raises(ValueError, match="10 x 8 with padding, 12 x 8, use pad_if_needed"):
         transforms.RandomCrop((12, 8))(IMAGES)
     found = transforms.RandomCrop((12, 8), pad_if_needed=True, fill=7)(IMAGES)
     assert found.shape == (12, 3, 12, 8)

@@ -57,7 +57,7 @@ def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: b
     lost: list[tuple[int, int, int | None]] = []
     for _ in range(ROUNDS):
         iterator = iter(DataLoader(Images(400_000), 8, num_workers=2, in_order=in_order))
-        victim = iterator.crew.processes[rng.randrange(2)].pid
+        victim = iterator.workers.processes[rng.randrange(2)].pid
         killer = threading.Timer(rng.uniform(0, 0.15), kill, (victim,))
         killer.start()
         kept = []
@@ -101,7 +101,7 @@ def test_a_slow_consumer_does_not_make_memory_grow() -> None:
             held = st.memory.statistics()
             assert held.held_blocks <= 8
     del batch
-    loader._crew.close()
+    loader._workers.close()
 
 
 def test_running_out_of_memory_in_a_worker_is_told_as_such() -> None:

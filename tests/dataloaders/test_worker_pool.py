@@ -18,7 +18,7 @@ import pytest
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
 from dataloaders.loader.worker_pool import WorkerPool
-from dataloaders.loader.worker_progress import BATCHES, PLACE, TASK
+from dataloaders.loader.worker_progress import BATCHES, POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 METHODS = ["fork", "forkserver", "spawn"]
@@ -124,7 +124,7 @@ def die_once(folder: Path) -> None:
 
 
 def pids(loader: Any) -> list[int]:
-    return [process.pid for process in loader._crew.processes]
+    return [process.pid for process in loader._workers.processes]
 
 
 def plain(samples: list[Any]) -> list[Any]:
@@ -145,7 +145,7 @@ def test_workers_stay_and_see_what_was_changed(method: str) -> None:
         dataset.offset = 50
         assert numbers(loader) == list(range(50, 62))
         assert pids(loader) == first
-    assert loader._crew is None
+    assert loader._workers is None
     with pytest.raises(ProcessLookupError):
         os.kill(first[0], 0)
 
@@ -212,7 +212,7 @@ def test_two_iterators_do_not_disturb_each_other() -> None:
 def test_a_kept_worker_that_died_idle_is_replaced_silently() -> None:
     loader = DataLoader(Numbers(), 3, num_workers=2)
     list(loader)
-    victim = loader._crew.processes[0]
+    victim = loader._workers.processes[0]
     os.kill(victim.pid, signal.SIGKILL)
     victim.join()
     assert numbers(loader) == list(range(12))
@@ -245,12 +245,12 @@ def test_the_first_forked_worker_works_while_the_others_are_forked(
     made: list[float] = []
     start = WorkerPool.start
 
-    def late(crew: WorkerPool, worker: int) -> Any:
+    def late(workers: WorkerPool, worker: int) -> Any:
         deadline = time.monotonic() + 30
-        while worker and not crew.rows[0][BATCHES] and time.monotonic() < deadline:
+        while worker and not workers.rows[0][BATCHES] and time.monotonic() < deadline:
             time.sleep(0.01)
-        made.append(crew.rows[0][BATCHES])
-        return start(crew, worker)
+        made.append(workers.rows[0][BATCHES])
+        return start(workers, worker)
 
     monkeypatch.setattr(WorkerPool, "start", late)
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context="fork")
@@ -342,7 +342,7 @@ def wait_for_ever(queue: Any, method: str) -> None:
     loader = DataLoader(Asleep(), 1, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
     next(iterator)
-    while not any((row[TASK], row[PLACE]) == (3, 0) for row in iterator.rows):  # type: ignore[attr-defined]
+    while not any((row[TASK], row[POSITION]) == (3, 0) for row in iterator.rows):  # type: ignore[attr-defined]
         time.sleep(0.01)
     queue.put(pids(loader))
     time.sleep(600)

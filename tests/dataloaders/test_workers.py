@@ -25,7 +25,7 @@ from dataloaders import (
     WorkerInfo,
     get_worker_info,
 )
-from dataloaders.loader.worker_progress import PLACE, TASK
+from dataloaders.loader.worker_progress import POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 
@@ -205,7 +205,7 @@ def test_no_more_batches_are_made_than_asked_for() -> None:
     iterator = iter(DataLoader(Numbers(1000), 1, num_workers=2, prefetch_factor=3))
     next(iterator)
     time.sleep(0.3)
-    assert iterator.sent == 7  # six under way, and the one that was taken
+    assert iterator.next_number == 7  # six under way, and the one that was taken
     del iterator
 
 
@@ -279,11 +279,11 @@ def test_persistent_workers_stay(method: str) -> None:
         collate_fn=pid_of,
     )
     first = set(pids(loader))
-    crew = {process.pid for process in loader._crew.processes}
+    workers = {process.pid for process in loader._workers.processes}
     second = set(pids(loader))
-    assert first <= crew
-    assert second <= crew
-    assert len(crew) == 2
+    assert first <= workers
+    assert second <= workers
+    assert len(workers) == 2
 
 
 def test_an_epoch_left_early_does_not_leak_into_the_next() -> None:
@@ -350,7 +350,7 @@ def test_an_error_of_init_fn_is_told() -> None:
 
 def test_what_cannot_be_sent_is_told() -> None:
     loader = DataLoader(Numbers(), 2, num_workers=1, collate_fn=lambda samples: iter_of(samples))
-    with pytest.raises((TypeError, RuntimeError), match="sending what came of"):
+    with pytest.raises((TypeError, RuntimeError), match="sending the result of"):
         next(iter(loader))
 
 
@@ -362,7 +362,7 @@ def iter_of(samples: list[Any]) -> Any:
 def test_a_dead_worker_is_named(method: str, how: int) -> None:
     loader = DataLoader(Deadly(how), 4, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
-    workers = [process.pid for process in iterator.crew.processes]
+    workers = [process.pid for process in iterator.workers.processes]
     with pytest.raises(PeerLostError) as caught:
         list(iterator)
     message, error = str(caught.value), caught.value
@@ -384,7 +384,7 @@ def test_a_worker_killed_from_outside_is_named_within_a_second() -> None:
     assert [next(iterator)["y"].tolist()[0] for _ in range(4)] == [0, 2, 4, 6]
     while (worker := at_work_on(iterator, 4)) is None:
         time.sleep(0.01)
-    os.kill(iterator.crew.processes[worker].pid, signal.SIGKILL)
+    os.kill(iterator.workers.processes[worker].pid, signal.SIGKILL)
     start, waited = time.monotonic(), without_a_cpu()
     told = rf"worker {worker} .*SIGKILL \(-9\): it was at index 9 \(sample 1 of indices \[8, 9\]"
     with pytest.raises(PeerLostError, match=told):
@@ -401,7 +401,7 @@ def without_a_cpu() -> float:
 def at_work_on(iterator: Any, number: int, place: int = 1) -> int | None:
     """The worker that is at this sample of this batch."""
     for worker, row in enumerate(iterator.rows):
-        if (row[TASK], row[PLACE]) == (number + 1, place):
+        if (row[TASK], row[POSITION]) == (number + 1, place):
             return worker
     return None
 
@@ -409,7 +409,7 @@ def at_work_on(iterator: Any, number: int, place: int = 1) -> int | None:
 def test_a_worker_killed_while_idle_between_epochs_is_replaced() -> None:
     loader = DataLoader(Numbers(), 4, num_workers=1, persistent_workers=True)
     assert len(list(loader)) == 5
-    os.kill(loader._crew.processes[0].pid, signal.SIGKILL)
+    os.kill(loader._workers.processes[0].pid, signal.SIGKILL)
     with pytest.raises(PeerLostError, match="worker 0"):
         list(loader)
     assert len(list(loader)) == 5
@@ -441,7 +441,7 @@ def test_an_error_in_the_loop_ends_the_workers() -> None:
 def test_dropping_the_loader_ends_persistent_workers() -> None:
     loader = DataLoader(Numbers(), 1, num_workers=2, persistent_workers=True)
     next(iter(loader))
-    processes = [process.pid for process in loader._crew.processes]
+    processes = [process.pid for process in loader._workers.processes]
     del loader
     gc.collect()
     for pid in processes:
@@ -476,7 +476,7 @@ def test_workers_end_when_the_consumer_is_killed(method: str) -> None:
 def consume_for_ever(queue: Any) -> None:
     iterator = iter(DataLoader(Numbers(), 1, num_workers=2))
     next(iterator)
-    queue.put([process.pid for process in iterator.crew.processes])
+    queue.put([process.pid for process in iterator.workers.processes])
     time.sleep(60)
 
 

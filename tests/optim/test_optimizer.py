@@ -28,7 +28,7 @@ class Signs(Optimizer):
         super().__init__(params, {"lr": lr})
 
     def step(self, closure=None):
-        loss = self._evaluated(closure)
+        loss = self._evaluate(closure)
         with st.no_grad():
             for group in self.param_groups:
                 for p in group["params"]:

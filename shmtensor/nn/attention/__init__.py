@@ -1,6 +1,6 @@
-"""What `scaled_dot_product_attention` is computed with, by the names of torch.nn.attention.
+"""The choice of a backend for `scaled_dot_product_attention`, by the names of torch.nn.attention.
 
-There is one implementation here, so that a choice changes neither results nor time.
+There is one implementation, so the choice changes neither results nor time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def sdpa_kernel(
         set_priority: whether the list is in order of preference.
 
     Raises:
-        AssertionError: backends is neither.
+        AssertionError: backends is neither an SDPBackend nor a list.
     """
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(

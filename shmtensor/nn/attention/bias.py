@@ -13,7 +13,7 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """Which corner of the mask the diagonal goes through.
+    """The corner of the mask that the diagonal goes through.
 
     UPPER_LEFT: query i sees the keys up to i. LOWER_RIGHT: the last query sees all keys, the one
     before it all but the last, and so on.
@@ -31,10 +31,10 @@ class CausalBias(Tensor):
         seq_len_q, seq_len_kv: number of queries L and keys S.
 
     Raises:
-        AssertionError: variant is no CausalVariant.
+        AssertionError: variant is not a CausalVariant.
     """
 
-    keeps_class = False  # what is computed from it are plain tensors
+    keeps_class = False  # results computed from it are plain tensors
     variant: CausalVariant
     seq_len_q: int
     seq_len_kv: int

@@ -1,4 +1,4 @@
-"""The functions under the layers, by PyTorch's names."""
+"""The functions that the layers call, by PyTorch's names."""
 
 from .activation import *  # noqa: F403
 from .conv import *  # noqa: F403

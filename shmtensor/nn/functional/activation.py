@@ -60,13 +60,13 @@ hardshrink: Function = ops.hardshrink
 relu_: Function = ops.relu_
 
 
-def applied(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:
+def _apply(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:
     """The function's result; `inplace`: written into the input's memory."""
     if not inplace:
         return function(input, *arguments)
-    # what backward needs of the input must not be written over
-    kept = input.clone() if input.requires_grad and is_grad_enabled() else input
-    return input.copy_(function(kept, *arguments))
+    # backward may need the input, which is overwritten
+    x = input.clone() if input.requires_grad and is_grad_enabled() else input
+    return input.copy_(function(x, *arguments))
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -76,12 +76,12 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x * sigmoid(x)."""
-    return applied(ops.silu, input, inplace)
+    return _apply(ops.silu, input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * tanh(softplus(x))."""
-    return applied(ops.mish, input, inplace)
+    return _apply(ops.mish, input, inplace)
 
 
 def hardtanh(
@@ -90,7 +90,7 @@ def hardtanh(
     """x cut off below min_val and above max_val."""
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val must not exceed max_val: {min_val} > {max_val}")
-    return applied(ops.hardtanh, input, inplace, min_val, max_val)
+    return _apply(ops.hardtanh, input, inplace, min_val, max_val)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -100,18 +100,20 @@ def relu6(input: Tensor, inplace: bool = False) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6."""
-    return applied(ops.hardsigmoid, input, inplace)
+    return _apply(ops.hardsigmoid, input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x * relu6(x + 3) / 6."""
-    return applied(ops.hardswish, input, inplace)
+    return _apply(ops.hardswish, input, inplace)
 
 
-def _sloped(name: str, function: Function, input: Tensor, slope: float, inplace: bool) -> Tensor:
-    """`applied` of a function with a slope below 0; in place a negative slope has no backward."""
+def _apply_slope(
+    name: str, function: Function, input: Tensor, slope: float, inplace: bool
+) -> Tensor:
+    """`_apply` of a function with a slope below 0; a negative slope in place has no backward."""
     if not (inplace and slope < 0 and input.requires_grad and is_grad_enabled()):
-        return applied(function, input, inplace, slope)
+        return _apply(function, input, inplace, slope)
 
     def refuse(gradient: Tensor) -> NoReturn:
         raise RuntimeError(
@@ -128,7 +130,7 @@ def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Raises: RuntimeError in backward of a negative alpha in place.
     """
-    return _sloped("elu", ops.elu, input, alpha, inplace)
+    return _apply_slope("elu", ops.elu, input, alpha, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
@@ -136,12 +138,12 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
 
     Raises: RuntimeError in backward of a negative alpha in place.
     """
-    return _sloped("celu", ops.celu, input, alpha, inplace)
+    return _apply_slope("celu", ops.celu, input, alpha, inplace)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
     """ELU with the constants of self-normalising networks (Klambauer et al. 2017)."""
-    return applied(ops.selu, input, inplace)
+    return _apply(ops.selu, input, inplace)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
@@ -149,7 +151,7 @@ def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = Fals
 
     Raises: RuntimeError in backward of a negative slope in place.
     """
-    return _sloped("leaky_relu", ops.leaky_relu, input, negative_slope, inplace)
+    return _apply_slope("leaky_relu", ops.leaky_relu, input, negative_slope, inplace)
 
 
 def rrelu(
@@ -167,9 +169,9 @@ def rrelu(
     if lower > upper:
         raise RuntimeError(f"rrelu: lower must not exceed upper: {lower} > {upper}")
     if not training:
-        return _sloped("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
+        return _apply_slope("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
     slopes = ops.rand_like(input) * (upper - lower) + lower
-    return applied(lambda x: ops._where(x > 0, x, x * slopes), input, inplace)
+    return _apply(lambda x: ops._where(x > 0, x, x * slopes), input, inplace)
 
 
 def rrelu_(
@@ -181,7 +183,7 @@ def rrelu_(
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where above the threshold, else value."""
-    return applied(ops.threshold, input, inplace, threshold, value)
+    return _apply(ops.threshold, input, inplace, threshold, value)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
@@ -211,7 +213,7 @@ def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
 
 def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place."""
-    return applied(ops.threshold, input, True, threshold, value)
+    return _apply(ops.threshold, input, True, threshold, value)
 
 
 def softsign(input: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Dropout in its forms."""
+"""Dropout of elements and of channels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = [
 SELU_LIMIT = -1.0507009873554805 * 1.6732632423543772
 
 
-def _checked(name: str, p: float) -> None:
+def _check_probability(name: str, p: float) -> None:
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"{name}: dropout probability has to be between 0 and 1: {p}")
 
@@ -31,17 +31,17 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
 
     Copies: none when not training (the input itself), else one.
     """
-    _checked("dropout", p)
+    _check_probability("dropout", p)
     if not training or p == 0.0:
         return input
     out: Tensor = ops.dropout(input, p)
     return input.copy_(out) if inplace else out
 
 
-def _channels(
+def _channel_dropout(
     name: str, dims: int, input: Tensor, p: float, training: bool, inplace: bool
 ) -> Tensor:
-    _checked(name, p)
+    _check_probability(name, p)
     n = input.dim()
     if n not in (dims + 1, dims + 2):
         raise RuntimeError(
@@ -58,28 +58,28 @@ def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, L) or (C, L)."""
-    return _channels("dropout1d", 1, input, p, training, inplace)
+    return _channel_dropout("dropout1d", 1, input, p, training, inplace)
 
 
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
-    return _channels("dropout2d", 2, input, p, training, inplace)
+    return _channel_dropout("dropout2d", 2, input, p, training, inplace)
 
 
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
     """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
-    return _channels("dropout3d", 3, input, p, training, inplace)
+    return _channel_dropout("dropout3d", 3, input, p, training, inplace)
 
 
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
     """Dropout to SELU's negative limit, rescaled to keep mean and variance."""
-    return _to_limit("alpha_dropout", input, tuple(input.shape), p, training, inplace)
+    return _alpha_dropout("alpha_dropout", input, tuple(input.shape), p, training, inplace)
 
 
 def feature_alpha_dropout(
@@ -89,21 +89,21 @@ def feature_alpha_dropout(
     shape = tuple(input.shape)
     if training and p and len(shape) < 2:
         raise RuntimeError(f"feature_alpha_dropout: expected 2 dimensions or more: {shape}")
-    one_each = (*shape[:2], *(1,) * (len(shape) - 2))
-    return _to_limit("feature_alpha_dropout", input, one_each, p, training, inplace)
+    mask_shape = (*shape[:2], *(1,) * (len(shape) - 2))
+    return _alpha_dropout("feature_alpha_dropout", input, mask_shape, p, training, inplace)
 
 
-def _to_limit(
+def _alpha_dropout(
     name: str, input: Tensor, shape: tuple[int, ...], p: float, training: bool, inplace: bool
 ) -> Tensor:
     """Alpha dropout by a mask of the shape."""
-    _checked(name, p)
+    _check_probability(name, p)
     if not training or p == 0.0:
         return input
     if p == 1.0:
         return input.mul_(0.0) if inplace else input * 0.0
     keep, limit = 1 - p, SELU_LIMIT
     scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
-    kept: Any = ops.dropout(ops.ones(*shape, dtype=input.dtype), p) * keep  # ones and zeros
-    shift: Any = (1 - kept) * (limit * scale) - scale * p * limit
-    return input.mul_(kept * scale).add_(shift) if inplace else input * (kept * scale) + shift
+    mask: Any = ops.dropout(ops.ones(*shape, dtype=input.dtype), p) * keep  # ones and zeros
+    shift: Any = (1 - mask) * (limit * scale) - scale * p * limit
+    return input.mul_(mask * scale).add_(shift) if inplace else input * (mask * scale) + shift

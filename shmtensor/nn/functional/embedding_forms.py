@@ -1,4 +1,4 @@
-"""`shmtensor.embedding` and `shmtensor.embedding_bag`: the look-ups with the weight first."""
+"""`shmtensor.embedding` and `shmtensor.embedding_bag`, which take the weight first."""
 
 from __future__ import annotations
 
@@ -45,19 +45,18 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The rows of weight (n, dim) in each bag together, and which these are.
+    """The sum, mean or maximum of the rows of weight (n, dim) in each bag, and the bags.
 
     Args:
         indices: (n_indices,), the rows of all bags one after another.
         offsets: where each bag begins in it.
-        mode: 0: their sum, 1: their mean, 2: their maximum.
-        padding_idx: this row counts for nothing.
+        mode: 0: sum, 1: mean, 2: maximum.
+        padding_idx: this row is ignored.
 
     Returns: the result (bags, dim); the bag of each index (n_indices,); the size of each bag
-        (bags,); for the maximum the row that each number is from (bags, dim), else the sizes
-        again.
+        (bags,); for the maximum the row of each number (bags, dim), else the sizes again.
 
-    Raises: ValueError for another mode or shapes that do not belong together.
+    Raises: ValueError for another mode or shapes that do not fit.
     """
     if mode not in range(len(_MODES)):
         raise ValueError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max): {mode}")
@@ -75,13 +74,13 @@ def embedding_bag(
     with no_grad():
         n, bags = indices.shape[0], output.shape[0]
         bag = (arange(n).unsqueeze(1) >= offsets[:bags]).sum(1) - 1
-        counted = indices == indices if padding_idx is None else indices != padding_idx
-        sizes = zeros(bags, dtype=offsets.dtype).index_add(0, bag, counted.to(offsets.dtype))
+        mask = indices == indices if padding_idx is None else indices != padding_idx
+        sizes = zeros(bags, dtype=offsets.dtype).index_add(0, bag, mask.to(offsets.dtype))
         if mode != 2:
             return output, bag, sizes, sizes
         rows = zeros(output.shape, dtype=indices.dtype)
         for i in range(bags):
-            own = indices[(bag == i) & counted]
-            if own.numel():
-                rows[i] = own[weight[own].argmax(0)]
+            bag_indices = indices[(bag == i) & mask]
+            if bag_indices.numel():
+                rows[i] = bag_indices[weight[bag_indices].argmax(0)]
         return output, bag, sizes, rows

@@ -97,7 +97,7 @@ def embedding(
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: weight must be 2-d: {tuple(weight.shape)}")
     if max_norm is not None:
-        _shorten(input, weight, max_norm, norm_type)
+        _renorm_rows(input, weight, max_norm, norm_type)
     out: Tensor = ops.embedding(input, weight, padding_idx, sparse)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0])
@@ -106,8 +106,8 @@ def embedding(
     return out
 
 
-def _shorten(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
-    """Brings the rows that are looked up to a norm of at most max_norm, in place."""
+def _renorm_rows(input: Tensor, weight: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scales the rows that are looked up to a norm of at most max_norm, in place."""
     with no_grad():
         rows = input.reshape(-1).unique()
         norms = weight[rows].norm(norm_type, -1, keepdim=True)
@@ -130,11 +130,11 @@ def embedding_bag(
     """The sum, mean or maximum of the rows of weight (n, dim) in each bag: (bags, dim).
 
     Args:
-        input: whole numbers, a row for each bag, or a vector with
-        offsets: where each bag begins in it.
+        input: integers, a row for each bag, or a vector of all bags.
+        offsets: where each bag begins in the vector.
         per_sample_weights: factors of input's shape, for mode "sum".
         include_last_offset: the last offset is the end of the last bag.
-        padding_idx: this row counts for nothing.
+        padding_idx: this row is ignored.
         sparse: the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
 
     Raises:
@@ -147,14 +147,14 @@ def embedding_bag(
         )
     check_index_dtype("embedding_bag", input)
     if max_norm is not None:
-        _shorten(input, weight, max_norm, norm_type)
-    rest = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)
-    out: Tensor = ops._embedding_bag(input, weight, *rest)
+        _renorm_rows(input, weight, max_norm, norm_type)
+    args = (offsets, mode, per_sample_weights, include_last_offset, padding_idx, sparse)
+    out: Tensor = ops._embedding_bag(input, weight, *args)
     if scale_grad_by_freq and out.requires_grad:
         counts = input.reshape(-1).bincount(minlength=weight.shape[0]).clamp(min=1)
         share = (1 / counts.to(weight.dtype)).unsqueeze(-1)
         scaled = weight * share + weight.detach() * (1 - share)  # weight, its gradient scaled
-        out = ops._embedding_bag(input, scaled, *rest)
+        out = ops._embedding_bag(input, scaled, *args)
     return out
 
 

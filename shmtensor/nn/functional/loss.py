@@ -53,14 +53,16 @@ multilabel_soft_margin_loss: Function = ops.multilabel_soft_margin_loss
 triplet_margin_with_distance_loss: Function = ops.triplet_margin_with_distance_loss
 
 
-def reduced(name: str, loss: Tensor, reduction: str) -> Tensor:
-    """The mean, the sum, or all of it."""
-    how = named(reduction, name)
-    return loss if how == "none" else loss.mean() if how == "mean" else loss.sum()
+def apply_reduction(name: str, loss: Tensor, reduction: str) -> Tensor:
+    """The mean or sum of the loss, or the loss itself."""
+    check_reduction(reduction, name)
+    if reduction == "none":
+        return loss
+    return loss.mean() if reduction == "mean" else loss.sum()
 
 
-def named(reduction: str, name: str) -> str:
-    """The reduction, if there is one of that name."""
+def check_reduction(reduction: str, name: str) -> str:
+    """The reduction, checked."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(
             f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
@@ -68,7 +70,7 @@ def named(reduction: str, name: str) -> str:
     return reduction
 
 
-def _older(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+def _legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
     if size_average is None and reduce is None:
         return reduction
     return "none" if reduce is False else "sum" if size_average is False else "mean"
@@ -150,16 +152,16 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
-    reduction = _older(size_average, reduce, reduction)
+    reduction = _legacy_reduction(size_average, reduce, reduction)
     if log_input and not full and input.is_floating_point():
         return ops._pointwise_loss(
-            input, target, "poisson_nll", named(reduction, "poisson_nll_loss")
+            input, target, "poisson_nll", check_reduction(reduction, "poisson_nll_loss")
         )
     loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)
         loss = loss + stirling.masked_fill(target <= 1, 0)
-    return reduced("poisson_nll_loss", loss, reduction)
+    return apply_reduction("poisson_nll_loss", loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -175,7 +177,7 @@ def gaussian_nll_loss(
         var = ops.full_like(input, float(var))
     if tuple(var.shape) != tuple(input.shape) and var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
-    elif var.shape != input.shape:  # one dimension may be 1 in its stead
+    elif var.shape != input.shape:  # one dimension may have size 1
         other = [n for m, n in zip(input.shape, var.shape) if m != n]
         if var.ndim != input.ndim or other != [1]:
             raise ValueError(
@@ -184,12 +186,12 @@ def gaussian_nll_loss(
             )
     if bool((var < 0).any()):
         raise ValueError(f"gaussian_nll_loss: var has negative entries: {var.min().item()}")
-    kept = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient passes the cut
+    variance = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient ignores the clamp
     d = input - target
-    loss = 0.5 * (kept.log() + d * d / kept)
+    loss = 0.5 * (variance.log() + d * d / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return reduced("gaussian_nll_loss", loss, reduction)
+    return apply_reduction("gaussian_nll_loss", loss, reduction)
 
 
 @in_full_precision
@@ -202,12 +204,12 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
-    reduction = _older(size_average, reduce, reduction)
+    reduction = _legacy_reduction(size_average, reduce, reduction)
     zero = ops.zeros_like(input)
     loss = ops.where(target != 1, ops.clamp(margin - input, min=0), zero) + ops.where(
         target != -1, input, zero
     )
-    return reduced("hinge_embedding_loss", loss, reduction)
+    return apply_reduction("hinge_embedding_loss", loss, reduction)
 
 
 @in_full_precision
@@ -219,8 +221,10 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """log(1 + exp(-target * input))."""
-    reduction = _older(size_average, reduce, reduction)
-    return ops._pointwise_loss(input, target, "soft_margin", named(reduction, "soft_margin_loss"))
+    reduction = _legacy_reduction(size_average, reduce, reduction)
+    return ops._pointwise_loss(
+        input, target, "soft_margin", check_reduction(reduction, "soft_margin_loss")
+    )
 
 
 @in_full_precision
@@ -234,14 +238,14 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
-    reduction = _older(size_average, reduce, reduction)
+    reduction = _legacy_reduction(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
             "margin_ranking_loss: all tensors must have as many dimensions: "
             f"{tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}"
         )
     loss = (-target * (input1 - input2) + margin).clamp(min=0)
-    return reduced("margin_ranking_loss", loss, reduction)
+    return apply_reduction("margin_ranking_loss", loss, reduction)
 
 
 @in_full_precision
@@ -255,7 +259,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    reduction = _older(size_average, reduce, reduction)
+    reduction = _legacy_reduction(size_average, reduce, reduction)
     if target.dim() > 1 or not input1.dim() == input2.dim() == target.dim() + 1:
         raise RuntimeError(
             "cosine_embedding_loss: a 0D target goes with 1D inputs, a 1D one with 2D inputs: "
@@ -267,7 +271,7 @@ def cosine_embedding_loss(
     loss = ops.where(target == 1, 1 - cosine, zero) + ops.where(
         target == -1, (cosine - margin).clamp(min=0), zero
     )
-    return reduced("cosine_embedding_loss", loss, reduction)
+    return apply_reduction("cosine_embedding_loss", loss, reduction)
 
 
 @in_full_precision
@@ -284,7 +288,7 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
-    reduction = _older(size_average, reduce, reduction)
+    reduction = _legacy_reduction(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0: {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():
@@ -296,4 +300,4 @@ def triplet_margin_loss(
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return reduced("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)
+    return apply_reduction("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)

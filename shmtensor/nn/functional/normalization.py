@@ -27,7 +27,7 @@ layer_norm: Callable[..., Any] = ops.layer_norm
 local_response_norm: Callable[..., Any] = ops.local_response_norm
 
 
-def _follow(running: Tensor | None, new: Tensor, momentum: float) -> None:
+def _update_running(running: Tensor | None, new: Tensor, momentum: float) -> None:
     """running = (1 - momentum) * running + momentum * new, in place and without history."""
     if running is not None:
         with no_grad():
@@ -44,17 +44,17 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of (N, C, ...) brought to mean 0 and variance 1, then `* weight + bias` (Ioffe
-    and Szegedy 2015).
+    """Each channel of (N, C, ...) normalised to mean 0 and variance 1, then `* weight + bias`
+    (Ioffe and Szegedy 2015).
 
     Args:
-        running_mean, running_var: (C,). In training they follow the batch's (the variance without
-            bias), in place; otherwise they are what is subtracted and divided by.
-        momentum: how far they move at each call.
+        running_mean, running_var: (C,). In training they are updated in place with the batch's
+            (unbiased) statistics; otherwise they normalise the input.
+        momentum: weight of the batch in the update.
 
     Raises:
         ValueError: in training a channel has one element only.
-        RuntimeError: the running ones, the weight or the bias do not have one number a channel.
+        RuntimeError: running statistics, weight or bias do not have one number per channel.
     """
     shape = tuple(input.shape)
     if len(shape) < 2:
@@ -73,7 +73,7 @@ def batch_norm(
                 f"input has {shape}"
             )
     check_parameter_dtypes("batch_norm", input, running_mean, running_var, weight, bias)
-    given = input.dtype
+    dtype = input.dtype
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError(
@@ -81,29 +81,29 @@ def batch_norm(
                 f"{running_var}, or training=True"
             )
         parts: Any = (input, running_mean, running_var, weight, bias)
-        if given in HALVES:
-            parts = [_single(x) for x in parts]
-        found: Tensor = ops._batch_norm_inference(*parts, eps)
-        return found.to(given)
+        if dtype in HALVES:
+            parts = [_to_float32(x) for x in parts]
+        normalized: Tensor = ops._batch_norm_inference(*parts, eps)
+        return normalized.to(dtype)
     n = input.numel() // (shape[1] or 1)
     if n == 1:
         raise ValueError(
             f"batch_norm: expected more than 1 value per channel when training: {shape}"
         )
     if not input.numel():
-        untouched: Tensor = ops._channel_affine(input, weight, bias)
-        return untouched
-    if given in HALVES:  # PyTorch, too, normalises these in float32
-        input, weight, bias = (_single(x) for x in (input, weight, bias))
+        empty: Tensor = ops._channel_affine(input, weight, bias)
+        return empty
+    if dtype in HALVES:  # PyTorch, too, normalises these in float32
+        input, weight, bias = (_to_float32(x) for x in (input, weight, bias))
     out, mean, var = ops._native_batch_norm(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
-        _follow(running_mean, mean, momentum)
-        _follow(running_var, var.detach() * (n / (n - 1)), momentum)
-    scaled: Tensor = out.to(given)
+        _update_running(running_mean, mean, momentum)
+        _update_running(running_var, var.detach() * (n / (n - 1)), momentum)
+    scaled: Tensor = out.to(dtype)
     return scaled
 
 
-def _single(x: Any) -> Any:
+def _to_float32(x: Any) -> Any:
     return None if x is None else x.float()
 
 
@@ -117,11 +117,11 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`batch_norm` of each sample for itself: (N, C, ...).
+    """`batch_norm` of each sample separately: (N, C, ...).
 
     Args:
-        running_mean, running_var: (C,); they follow the samples' average, in place.
-        use_input_stats: False: the running ones are what is subtracted and divided by.
+        running_mean, running_var: (C,); updated in place with the samples' average.
+        use_input_stats: False: the running statistics normalise the input.
 
     Raises:
         ValueError: a channel of a sample has one element only.
@@ -135,20 +135,20 @@ def instance_norm(
             f"instance_norm: expected more than 1 spatial element when training: {shape}"
         )
     check_parameter_dtypes("instance_norm", input, running_mean, running_var, weight, bias)
-    given = input.dtype
-    if given in HALVES:
-        input, weight, bias = (_single(x) for x in (input, weight, bias))
+    dtype = input.dtype
+    if dtype in HALVES:
+        input, weight, bias = (_to_float32(x) for x in (input, weight, bias))
     n, c = shape[:2]
-    again = [None if r is None else r.detach().repeat(n) for r in (running_mean, running_var)]
+    repeated = [None if r is None else r.detach().repeat(n) for r in (running_mean, running_var)]
     flat = input.contiguous().reshape(1, n * c, *shape[2:])
-    mean, var = again
+    mean, var = repeated
     out = batch_norm(flat, mean, var, None, None, True, momentum, eps).reshape(shape)
-    for running, rows in zip((running_mean, running_var), again, strict=True):
+    for running, rows in zip((running_mean, running_var), repeated, strict=True):
         if running is not None and rows is not None and n:
             with no_grad():
                 running.copy_(rows.reshape(n, c).mean(0))
     scaled: Tensor = ops._channel_affine(out, weight, bias)
-    return scaled.to(given)
+    return scaled.to(dtype)
 
 
 def group_norm(
@@ -158,12 +158,12 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each group of channels of each sample brought to mean 0 and variance 1, then
+    """Each group of channels of each sample normalised to mean 0 and variance 1, then
     `* weight + bias`: (N, C, ...) (Wu, He 2018).
 
     Raises:
-        ValueError: all groups together have one element for each of num_groups.
-        RuntimeError: the channels do not fall into so many groups.
+        ValueError: each group has one element only.
+        RuntimeError: the number of channels is not a multiple of num_groups.
     """
     shape = tuple(input.shape)
     if len(shape) > 1 and num_groups == input.numel() == shape[1]:
@@ -187,11 +187,14 @@ def rms_norm(
     sizes = tuple(normalized_shape)
     n = len(sizes)
     if n == 0 or tuple(input.shape[-n:]) != sizes:
-        raise RuntimeError(f"rms_norm: the shape does not end so: {tuple(input.shape)} for {sizes}")
+        raise RuntimeError(
+            f"rms_norm: input's shape does not end with normalized_shape: {tuple(input.shape)}, "
+            f"{sizes}"
+        )
     if eps is None:
         eps = finfo(input.dtype).eps
     half = input.dtype in HALVES
-    wide, scale = (_single(input), _single(weight)) if half else (input, weight)
+    wide, scale = (_to_float32(input), _to_float32(weight)) if half else (input, weight)
     out: Tensor = like_image(
         ops, ops._native_layer_norm(wide, scale, None, n, 0, eps, False), input
     )

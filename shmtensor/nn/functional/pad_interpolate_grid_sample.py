@@ -1,4 +1,4 @@
-"""Images framed, brought to another size, read at other places; channels as pixels."""
+"""Padding, interpolation, grid sampling and pixel shuffle of images."""
 
 from __future__ import annotations
 

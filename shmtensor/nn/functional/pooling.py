@@ -63,21 +63,21 @@ max_unpool2d: Function = ops.max_unpool2d
 max_unpool3d: Function = ops.max_unpool3d
 
 
-def _with_indices(name: str, at: int) -> Function:
-    """`name` with its argument return_indices, the one at `at` after the input, True."""
+def _with_indices(name: str, position: int) -> Function:
+    """`name` with return_indices=True; `position` of that argument, counted after the input."""
     function: Function = getattr(ops, name)
 
-    def both(input: Tensor, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
-        if len(args) > at:
-            args = (*args[:at], True, *args[at + 1 :])
+    def with_indices(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if len(args) > position:
+            args = (*args[:position], True, *args[position + 1 :])
         else:
-            named["return_indices"] = True
-        found: tuple[Tensor, Tensor] = function(input, *args, **named)
-        return found
+            kwargs["return_indices"] = True
+        result: tuple[Tensor, Tensor] = function(input, *args, **kwargs)
+        return result
 
-    both.__name__ = both.__qualname__ = f"{name}_with_indices"
-    both.__doc__ = f"`{name}` that returns the indices in any case: (values, indices)."
-    return both
+    with_indices.__name__ = with_indices.__qualname__ = f"{name}_with_indices"
+    with_indices.__doc__ = f"`{name}` that returns the indices in any case: (values, indices)."
+    return with_indices
 
 
 adaptive_max_pool1d_with_indices: Function = _with_indices("adaptive_max_pool1d", 1)

@@ -45,7 +45,7 @@ __all__ = [
 
 
 class _InPlace(Module):
-    """A function without parameters that can write over its input."""
+    """A function without parameters that can overwrite its input."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -357,7 +357,7 @@ class GLU(Module):
         return f"dim={self.dim}"
 
 
-class _Along(Module):
+class _DimModule(Module):
     def __init__(self, dim: int | None = None) -> None:
         super().__init__()
         self.dim = dim
@@ -366,7 +366,7 @@ class _Along(Module):
         return f"dim={self.dim}"
 
 
-class Softmax(_Along):
+class Softmax(_DimModule):
     """exp(x) over its sum along dim."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -374,7 +374,7 @@ class Softmax(_Along):
         return F.softmax(input, self.dim)
 
 
-class LogSoftmax(_Along):
+class LogSoftmax(_DimModule):
     """log(softmax(x)) along dim."""
 
     def forward(self, input: Tensor) -> Tensor:
@@ -382,7 +382,7 @@ class LogSoftmax(_Along):
         return F.log_softmax(input, self.dim)
 
 
-class Softmin(_Along):
+class Softmin(_DimModule):
     """softmax(-x) along dim."""
 
     def forward(self, input: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from .module import Module
 __all__ = ["AdaptiveLogSoftmaxWithLoss"]
 
 
-# Its public name is PyTorch's: what the layer returns.
+# The layer's result, by PyTorch's name.
 class _ASMoutput(NamedTuple):
     output: Tensor
     loss: Tensor
@@ -36,7 +36,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         in_features: size of the input's last dimension.
         n_classes: how many classes there are; the most frequent ones come first.
         cutoffs: the first class of each cluster, increasing.
-        div_value: by how much the features of a cluster are fewer than those of the one before.
+        div_value: the features of the previous cluster over those of the next.
         head_bias: whether the head has a bias.
 
     Raises: ValueError if the cutoffs do not increase from at least 1 to at most n_classes - 1.
@@ -70,16 +70,16 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         self.shortlist_size = self.cutoffs[0]
         self.n_clusters = len(self.cutoffs) - 1
         self.head_size = self.shortlist_size + self.n_clusters
-        where = {"device": device, "dtype": dtype}
-        self.head = Linear(in_features, self.head_size, bias=head_bias, **where)
+        factory = {"device": device, "dtype": dtype}
+        self.head = Linear(in_features, self.head_size, bias=head_bias, **factory)
         self.tail = ModuleList()
         for i in range(self.n_clusters):
             features = int(in_features // (div_value ** (i + 1)))
             size = self.cutoffs[i + 1] - self.cutoffs[i]
             self.tail.append(
                 Sequential(
-                    Linear(in_features, features, bias=False, **where),
-                    Linear(features, size, bias=False, **where),
+                    Linear(in_features, features, bias=False, **factory),
+                    Linear(features, size, bias=False, **factory),
                 )
             )
 
@@ -96,24 +96,24 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         Returns: `output`, the log-probability of each target in target's shape, and `loss`, minus
             their mean.
 
-        Raises: RuntimeError if the shapes do not belong together or a class is out of range.
+        Raises: RuntimeError if the shapes do not fit or a class is out of range.
         """
         self._check(input, target)
         if target.dim() == 0:
             output, loss = self.forward(input.unsqueeze(0), target.unsqueeze(0))
             return _ASMoutput(output.squeeze(0), loss)
-        place = target.clone()  # the column of the head that each sample takes
+        column = target.clone()  # the column of the head for each sample
         output = input.new_zeros(target.shape[0])
         for i, layer in enumerate(self.tail):
             low, high = self.cutoffs[i], self.cutoffs[i + 1]
             rows = ((target >= low) & (target < high)).nonzero().squeeze(1)
             if rows.numel():
-                within = F.log_softmax(layer(input.index_select(0, rows)), dim=1)
-                own = (target.index_select(0, rows) - low).unsqueeze(1)
-                output = output.index_copy(0, rows, within.gather(1, own).squeeze(1))
-                place.index_fill_(0, rows, self.shortlist_size + i)
+                log_probs = F.log_softmax(layer(input.index_select(0, rows)), dim=1)
+                class_index = (target.index_select(0, rows) - low).unsqueeze(1)
+                output = output.index_copy(0, rows, log_probs.gather(1, class_index).squeeze(1))
+                column.index_fill_(0, rows, self.shortlist_size + i)
         head = F.log_softmax(self.head(input), dim=1)
-        output = output + head.gather(1, place.unsqueeze(1)).squeeze(1)
+        output = output + head.gather(1, column.unsqueeze(1)).squeeze(1)
         return _ASMoutput(output, (-output).mean())
 
     def _check(self, input: Tensor, target: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""MultiheadAttention: what each place of a sequence takes from the places of another."""
+"""MultiheadAttention: attention of the positions of one sequence to those of another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["MultiheadAttention"]
 
 
 def may_need_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd would record what is computed from these."""
+    """Whether autograd would record computations with these."""
     return is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
 
 
@@ -26,14 +26,14 @@ class MultiheadAttention(Module):
     """Attention of several heads with projections before and after it (Vaswani et al. 2017).
 
     In evaluation, where no gradient is needed, PyTorch has a faster implementation for
-    self-attention with batch_first=True and an even number of heads. There a query that a bool mask
-    lets look nowhere gives NaN, and is_causal has no effect. Both hold here, too.
+    self-attention with batch_first=True and an even number of heads. There a query whose bool mask
+    hides all keys gives NaN, and is_causal has no effect. Both hold here, too.
 
     Args:
         embed_dim: size E of queries and results, a multiple of num_heads.
         num_heads: number of heads; each works on E / num_heads features.
         dropout: probability with which each attention weight is 0 in training.
-        bias: whether the projections add something.
+        bias: whether the projections have a bias.
         add_bias_kv: learn one more key and value, at the end of each sequence.
         add_zero_attn: add a key and value of zeros, at the end of each sequence.
         kdim, vdim: sizes of keys and values; None: E.
@@ -41,7 +41,7 @@ class MultiheadAttention(Module):
 
     Raises:
         ValueError: a size is not positive.
-        AssertionError: embed_dim is no multiple of num_heads.
+        AssertionError: embed_dim is not a multiple of num_heads.
     """
 
     in_proj_weight: Parameter | None
@@ -206,8 +206,8 @@ class MultiheadAttention(Module):
                 same = key is value
                 query, key = query.transpose(0, 1), key.transpose(0, 1)
                 value = key if same else value.transpose(0, 1)
-        # the weights of a query that looks nowhere are NaN, but scaled_dot_product_attention,
-        # which serves where none are needed, makes them 0
+        # A query that sees no key has NaN weights, but scaled_dot_product_attention, which is used
+        # if no weights are needed, makes them 0.
         masked = attn_mask is not None or key_padding_mask is not None
         out, weights = F.multi_head_attention_forward(
             query,

@@ -1,4 +1,4 @@
-"""What shows a module's backward hooks the gradients of its outputs and inputs."""
+"""Calls a module's backward hooks with the gradients of its outputs and inputs."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ __all__ = ["BackwardHook"]
 Hook = Callable[..., Any]
 
 
-class _Passage(Function):
-    """The identity on several tensors at once; backward shows all their gradients to `seen`."""
+class _IdentityWithCallback(Function):
+    """The identity on several tensors; backward passes all their gradients to `callback`."""
 
     @staticmethod
-    def forward(ctx: Any, seen: Any, *tensors: Tensor) -> Any:
-        ctx.seen = seen
+    def forward(ctx: Any, callback: Any, *tensors: Tensor) -> Any:
+        ctx.callback = callback
         ctx.set_materialize_grads(False)
         return tuple(t.view_as(t) for t in tensors)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return (None, *ctx.seen(gradients))
+        return (None, *ctx.callback(gradients))
 
 
 class BackwardHook:
-    """The backward hooks of one call: gradients pass `_outgoing`, then `_incoming`.
+    """The backward hooks of one call: gradients pass `_on_grad_output`, then `_on_grad_input`.
 
     Attributes:
-        module: what the hooks are told.
-        hooks, pre_hooks: those that there were in forward.
-        grad_output: the gradients of the outputs, between the two; None: the gradient on its way
-            did not come through the outputs, as in a gradient of a gradient.
-        places: of the inputs that require grad.
+        module: the hooks' first argument.
+        hooks, pre_hooks: those registered at the time of forward.
+        grad_output: the gradients of the outputs, between the two; None: the current gradient did
+            not pass the outputs, as in a gradient of a gradient.
+        indices: of the inputs that require grad.
     """
 
     def __init__(self, module: Any, hooks: list[Hook], pre_hooks: list[Hook]) -> None:
         self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
         self.grad_output: tuple[Any, ...] | None = None
         self.inputs: list[tuple[Any, Any] | None] = []  # (shape, dtype) of those that are tensors
-        self.places: list[int] = []
+        self.indices: list[int] = []
 
     def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
         self.inputs = [(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in args]
-        self.places = _tracked(args)
-        if not self.places:
+        self.indices = _indices_with_grad(args)
+        if not self.indices:
             return args
-        watched = _Passage.apply(self._incoming, *(args[i] for i in self.places))
-        return tuple(_replaced(args, self.places, watched))
+        tensors = _IdentityWithCallback.apply(self._on_grad_input, *(args[i] for i in self.indices))
+        return tuple(_replace(args, self.indices, tensors))
 
     def setup_output_hook(self, output: Any) -> Any:
         if not isinstance(output, (Tensor, tuple)):
@@ -63,27 +63,28 @@ class BackwardHook:
             )
             return output
         outputs = output if isinstance(output, tuple) else (output,)
-        places = _tracked(outputs)
-        if not places:
+        indices = _indices_with_grad(outputs)
+        if not indices:
             return output
 
-        def outgoing(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-            changed = self._outgoing(tuple(_replaced([None] * len(outputs), places, gradients)))
-            return tuple(changed[i] for i in places)
+        def on_grad_output(gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+            grad_output = tuple(_replace([None] * len(outputs), indices, gradients))
+            grad_output = self._on_grad_output(grad_output)
+            return tuple(grad_output[i] for i in indices)
 
-        watched = _Passage.apply(outgoing, *(outputs[i] for i in places))
+        tensors = _IdentityWithCallback.apply(on_grad_output, *(outputs[i] for i in indices))
         if not isinstance(output, tuple):
-            return watched[0]
-        changed = _replaced(outputs, places, watched)
-        return type(output)(*changed) if hasattr(output, "_fields") else tuple(changed)
+            return tensors[0]
+        values = _replace(outputs, indices, tensors)
+        return type(output)(*values) if hasattr(output, "_fields") else tuple(values)
 
-    def _outgoing(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _on_grad_output(self, grad_output: tuple[Any, ...]) -> tuple[Any, ...]:
         for hook in self.pre_hooks:
-            changed = hook(self.module, grad_output)
-            if changed is not None:
-                grad_output = _as_many("register_full_backward_pre_hook", changed, grad_output)
+            result = hook(self.module, grad_output)
+            if result is not None:
+                grad_output = _check_count("register_full_backward_pre_hook", result, grad_output)
         self.grad_output = grad_output
-        if not self.places:  # no gradient will come out of the other end
+        if not self.indices:  # `_on_grad_input` will not run
             self._without_inputs(grad_output)
         return grad_output
 
@@ -95,52 +96,52 @@ class BackwardHook:
                 stacklevel=2,
             )
         for hook in self.hooks:
-            changed = hook(self.module, (None,) * len(self.inputs), grad_output)
-            is_none = isinstance(changed, tuple) and all(g is None for g in changed)
-            if changed is not None and not is_none:
+            result = hook(self.module, (None,) * len(self.inputs), grad_output)
+            is_none = isinstance(result, tuple) and all(g is None for g in result)
+            if result is not None and not is_none:
                 raise RuntimeError(
                     "register_full_backward_hook: Backward hook for Modules where no input "
                     "requires gradient should always return None or None for all gradients: "
-                    f"{changed!r}"
+                    f"{result!r}"
                 )
         self.grad_output = None
 
-    def _incoming(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _on_grad_input(self, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
         grad_output, self.grad_output = self.grad_output, None
         if grad_output is None:
             return gradients
         grad_input = tuple(
             zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g
-            for g in _replaced(self.inputs, self.places, gradients)
+            for g in _replace(self.inputs, self.indices, gradients)
         )
         for hook in self.hooks:
-            changed = hook(self.module, grad_input, grad_output)
-            if changed is not None:
-                grad_input = _as_many("register_full_backward_hook", changed, grad_input)
-        return tuple(grad_input[i] for i in self.places)
+            result = hook(self.module, grad_input, grad_output)
+            if result is not None:
+                grad_input = _check_count("register_full_backward_hook", result, grad_input)
+        return tuple(grad_input[i] for i in self.indices)
 
 
-def _tracked(values: Iterable[Any]) -> list[int]:
-    """Where among the values the tensors are that get a gradient."""
+def _indices_with_grad(values: Iterable[Any]) -> list[int]:
+    """The indices of the tensors that get a gradient."""
     if not is_grad_enabled():
         return []
     return [i for i, x in enumerate(values) if isinstance(x, Tensor) and x.requires_grad]
 
 
-def _replaced(values: Iterable[Any], places: list[int], others: Iterable[Any]) -> list[Any]:
-    """The values, with others in those places; None leaves what is there."""
-    changed = list(values)
-    for i, other in zip(places, others, strict=True):
-        changed[i] = changed[i] if other is None else other
-    return changed
+def _replace(values: Iterable[Any], indices: list[int], replacements: Iterable[Any]) -> list[Any]:
+    """The values with replacements at `indices`; None replaces nothing."""
+    result = list(values)
+    for i, replacement in zip(indices, replacements, strict=True):
+        result[i] = result[i] if replacement is None else replacement
+    return result
 
 
-def _as_many(where: str, changed: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a hook returned, a gradient for each that it got."""
-    changed = changed if isinstance(changed, tuple) else (changed,)
-    if len(changed) != len(gradients):
+def _check_count(where: str, result: Any, gradients: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A hook's result as a tuple, one gradient for each that it got."""
+    result = result if isinstance(result, tuple) else (result,)
+    if len(result) != len(gradients):
         raise RuntimeError(
-            f"{where}: the hook returned an invalid number of gradients: {len(changed)}, expected "
+            f"{where}: the hook returned an invalid number of gradients: {len(result)}, expected "
             f"{len(gradients)}"
         )
-    return changed
+    return result

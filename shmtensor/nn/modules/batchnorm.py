@@ -55,8 +55,8 @@ class _NormBase(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            p = Parameter(empty(num_features, device=device, dtype=dtype)) if wanted else None
+        for name, exists in (("weight", affine), ("bias", affine and bias)):
+            p = Parameter(empty(num_features, device=device, dtype=dtype)) if exists else None
             self.register_parameter(name, p)
         mean = var = count = None
         if track_running_stats:
@@ -96,7 +96,7 @@ class _NormBase(Module):
             )
 
     def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *args: Any
     ) -> None:
         key = prefix + "num_batches_tracked"
         if (
@@ -106,7 +106,7 @@ class _NormBase(Module):
         ):
             count = self.num_batches_tracked
             state_dict[key] = zeros((), dtype=int64) if count is None else count
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *args)
 
     def extra_repr(self) -> str:
         return (
@@ -132,8 +132,8 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
         super().__init__(0, eps, momentum, False, False, device, dtype)
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            if wanted:
+        for name, exists in (("weight", affine), ("bias", affine and bias)):
+            if exists:
                 setattr(self, name, UninitializedParameter(device=device, dtype=dtype))
         if track_running_stats:
             self.running_mean = UninitializedBuffer(device=device, dtype=dtype)
@@ -141,7 +141,7 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
             self.num_batches_tracked = zeros((), device=device, dtype=int64)
 
     def reset_parameters(self) -> None:
-        """As the layer that it becomes, if C is known."""
+        """As the layer's own, if C is known."""
         if not self.has_uninitialized_params() and self.num_features != 0:
             super().reset_parameters()
 
@@ -158,14 +158,14 @@ class _LazyNormBase(LazyModuleMixin, _NormBase):
 
 
 class _BatchNorm(_NormBase):
-    """What BatchNorm1d to 3d and SyncBatchNorm share: all but the check of the dimensions."""
+    """Base of BatchNorm1d to 3d and SyncBatchNorm, without the check of the dimensions."""
 
     def _uses_batch(self) -> bool:
         """Whether the batch's own statistics normalise it, not the running ones."""
         return self.training or (self.running_mean is None and self.running_var is None)
 
     def _count_batch(self) -> float:
-        """In training counts the batch; returns how far the running statistics move."""
+        """Counts the batch in training; returns its weight in the running statistics."""
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the average of all batches
@@ -180,7 +180,7 @@ class _BatchNorm(_NormBase):
         """
         self._check_input_dim(input)
         momentum = self._count_batch()
-        # in training without track_running_stats the running statistics stay as they are
+        # in training without track_running_stats the running statistics do not change
         running = not self.training or self.track_running_stats
         return F.batch_norm(
             input,
@@ -201,8 +201,8 @@ class BatchNorm1d(_BatchNorm):
     Args:
         num_features: C.
         eps: added to the variance.
-        momentum: how far the running statistics move at each batch; None: they are the average
-            of all batches.
+        momentum: the weight of each batch in the running statistics; None: they are the average of
+            all batches.
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics, which evaluation uses.
         bias: whether there is a bias.

@@ -15,7 +15,7 @@ class ChannelShuffle(Module):
     """Takes the channels of (N, C, *size) in turn from each of the groups.
 
     Args:
-        groups: how many; C must be a multiple of it.
+        groups: number of groups; C must be a multiple of it.
     """
 
     def __init__(self, groups: int) -> None:

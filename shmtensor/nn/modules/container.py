@@ -1,6 +1,6 @@
-"""Modules that hold others: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict.
+"""Containers: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict.
 
-All five are in one file, as in PyTorch, though that makes it long.
+All five are in one long file, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class _Numbered(Module):
         return list(self._modules)[i % n] if n else ""
 
     def _renumber(self, modules: Iterable[Any]) -> None:
-        listed = list(modules)
+        modules = list(modules)
         self._modules.clear()
-        self._modules.update((str(i), module) for i, module in enumerate(listed))
+        self._modules.update((str(i), module) for i, module in enumerate(modules))
 
     def __len__(self) -> int:
         return len(self._modules)
@@ -60,8 +60,8 @@ class _Numbered(Module):
 
     def __delitem__(self, index: Any) -> None:
         names = list(self._modules)
-        doomed = names[index] if isinstance(index, slice) else [self._name(index)]
-        for name in doomed:
+        removed = names[index] if isinstance(index, slice) else [self._name(index)]
+        for name in removed:
             del self._modules[name]
         self._renumber(self._modules.values())
 
@@ -87,13 +87,13 @@ class _Numbered(Module):
         n = len(self)
         if not -n <= index <= n:
             raise IndexError(f"insert: index {index} is out of range, there are {n} modules")
-        listed = list(self)
-        listed.insert(index, module)
-        self._renumber(listed)
+        modules = list(self)
+        modules.insert(index, module)
+        self._renumber(modules)
         return self
 
     def pop(self, key: int | slice) -> Any:
-        """Takes the module at `key` out and returns it."""
+        """Removes the module at `key` and returns it."""
         value = self[key]
         del self[key]
         return value
@@ -124,14 +124,14 @@ class Sequential(_Numbered):
         return self.extend(other)
 
     def __mul__(self, n: int) -> Sequential:
-        return Sequential(*self._repeated(n))
+        return Sequential(*self._repeat(n))
 
     __rmul__ = __mul__
 
     def __imul__(self, n: int) -> Sequential:
-        return self.extend(self._repeated(n)[len(self) :])
+        return self.extend(self._repeat(n)[len(self) :])
 
-    def _repeated(self, n: int) -> list[Any]:
+    def _repeat(self, n: int) -> list[Any]:
         """The modules n times over: the same modules, which share their parameters."""
         if not isinstance(n, int):
             raise TypeError(f"unsupported operand type(s) for *: Sequential and {kind_of(n)}")
@@ -161,14 +161,14 @@ class ModuleList(_Numbered):
         return self.extend(modules)
 
     def __repr__(self) -> str:
-        """Neighbours that read alike are one line: `(0-1): 2 x ReLU()`."""
+        """Neighbours with equal text are one line: `(0-1): 2 x ReLU()`."""
         lines = []
         first = 0
-        for text, alike in groupby(repr(module) for module in self):
-            n = len(list(alike))
-            which = f"({first})" if n == 1 else f"({first}-{first + n - 1})"
+        for text, group in groupby(repr(module) for module in self):
+            n = len(list(group))
+            indices = f"({first})" if n == 1 else f"({first}-{first + n - 1})"
             times = "" if n == 1 else f"{n} x "
-            lines.append(f"{which}: {times}{text}".replace("\n", "\n  "))
+            lines.append(f"{indices}: {times}{text}".replace("\n", "\n  "))
             first += n
         if not lines:
             return f"{self._get_name()}()"
@@ -202,11 +202,11 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Takes all modules out."""
+        """Removes all modules."""
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Takes a module out and returns it."""
+        """Removes a module and returns it."""
         return self._modules.pop(key)
 
     def keys(self) -> KeysView[str]:
@@ -279,14 +279,14 @@ class ParameterList(Module):
         raise RuntimeError(f"ParameterList should not be called: got {args} {kwargs}")
 
     def extra_repr(self) -> str:
-        return "\n".join(_described(str(i), value) for i, value in enumerate(self))
+        return "\n".join(_describe(str(i), value) for i, value in enumerate(self))
 
 
 class ParameterDict(Module):
     """A dictionary of parameters that are registered; tensors in it become Parameters.
 
-    From a plain dictionary the names are taken in sorted order, from an OrderedDict, a
-    ParameterDict or pairs in their own, as PyTorch does.
+    The names of a plain dictionary are sorted; those of an OrderedDict, a ParameterDict or pairs
+    keep their order, as in PyTorch.
     """
 
     def __init__(self, parameters: Any = None) -> None:
@@ -296,16 +296,16 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        return getattr(self, self._checked_key(key))
+        return getattr(self, self._check_key(key))
 
     @staticmethod
-    def _checked_key(key: Any) -> str:
+    def _check_key(key: Any) -> str:
         if not isinstance(key, str):
             raise TypeError(f"ParameterDict: a key must be a string: {key!r} is {kind_of(key)}")
         return key
 
     def __setitem__(self, key: str, value: Any) -> None:
-        self._keys[self._checked_key(key)] = None
+        self._keys[self._check_key(key)] = None
         if isinstance(value, Tensor) and not isinstance(value, Parameter):
             value = Parameter(value)
         setattr(self, key, value)
@@ -324,9 +324,9 @@ class ParameterDict(Module):
         return reversed(self._keys)
 
     def __or__(self, other: ParameterDict) -> ParameterDict:
-        joined = self.copy()
-        joined.update(other)
-        return joined
+        result = self.copy()
+        result.update(other)
+        return result
 
     def __ior__(self, other: ParameterDict) -> ParameterDict:
         self.update(other)
@@ -352,13 +352,13 @@ class ParameterDict(Module):
         return self[key] if key in self._keys else default
 
     def pop(self, key: str) -> Any:
-        """Takes a value out and returns it."""
+        """Removes a value and returns it."""
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Takes the value that was added last out and returns its name and it."""
+        """Removes the value that was added last; returns its name and value."""
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
@@ -369,7 +369,7 @@ class ParameterDict(Module):
         return self[key]
 
     def clear(self) -> None:
-        """Takes all values out."""
+        """Removes all values."""
         for key in list(self._keys):
             del self[key]
 
@@ -394,7 +394,7 @@ class ParameterDict(Module):
         raise RuntimeError(f"ParameterDict should not be called: got {args} {kwargs}")
 
     def extra_repr(self) -> str:
-        return "\n".join(_described(key, value) for key, value in self.items())
+        return "\n".join(_describe(key, value) for key, value in self.items())
 
 
 def _pairs(where: str, pairs: Any) -> Iterator[tuple[str, Any]]:
@@ -412,8 +412,8 @@ def _pairs(where: str, pairs: Any) -> Iterator[tuple[str, Any]]:
         yield key_and_value
 
 
-def _described(name: str, value: Any) -> str:
-    """A line of `extra_repr`, indented once more than modules are, as PyTorch has it."""
+def _describe(name: str, value: Any) -> str:
+    """A line of `extra_repr`, indented more than modules are, as in PyTorch."""
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(n) for n in value.shape)

@@ -1,8 +1,7 @@
 """Convolution layers: Conv1d to Conv3d, ConvTranspose1d to ConvTranspose3d, and lazy ones.
 
-The layers of 1, 2 and 3 dimensions differ in a number and a function, which are class attributes:
-`_dims` and `_function`. They are read side by side, so all are in one file, as in PyTorch, though
-that makes it long.
+The layers of 1, 2 and 3 dimensions differ in the class attributes `_dims` and `_function`. They are
+read side by side, so all are in one long file, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ PADDING_MODES = ("zeros", "reflect", "replicate", "circular")
 
 
 class _ConvNd(Module):
-    """What all convolution layers have in common; sizes are tuples, one number a dimension."""
+    """Base of all convolution layers; sizes are tuples with one number per dimension."""
 
     _dims: ClassVar[int]
     _function: ClassVar[Callable[..., Any]]
@@ -124,7 +123,7 @@ class _ConvNd(Module):
     def reset_parameters(self) -> None:
         """Draws both uniformly from +-1 / sqrt(in_channels / groups * elements of a kernel).
 
-        That of a transposed convolution has out_channels in the place of in_channels.
+        For a transposed convolution, out_channels replaces in_channels.
         """
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))
         if self.bias is not None:
@@ -153,7 +152,7 @@ class _ConvNd(Module):
 
 
 def _padding_of(word: str, kernel_size: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """What "same" and "valid" stand for, as F.pad takes it."""
+    """The padding of "same" or "valid", as F.pad takes it."""
     padding: list[int] = []
     for k, d in zip(reversed(kernel_size), reversed(dilation), strict=True):
         total = d * (k - 1) if word == "same" else 0
@@ -215,12 +214,12 @@ class Conv1d(_Conv):
         out_channels: channels of the result.
         kernel_size: elements of a filter.
         stride: steps from one window to the next.
-        padding: elements added on either side; or "valid" (none), or "same" (so many that the
-            result has the input's length).
+        padding: elements added on either side; or "valid" (none), or "same" (the result has the
+            input's length).
         dilation: steps from one element of a window to the next.
-        groups: the channels fall into so many groups, each with filters of its own.
+        groups: number of groups of channels, each with its own filters.
         bias: whether a number is added for each channel.
-        padding_mode: what is added: "zeros", "reflect", "replicate" or "circular".
+        padding_mode: the padded elements: "zeros", "reflect", "replicate" or "circular".
     """
 
     _dims = 1
@@ -294,7 +293,7 @@ class _ConvTransposeNd(_ConvNd):
         num_spatial_dims: int,
         dilation: Sequence[int] | None = None,
     ) -> Sequence[int]:
-        """How much longer than the shortest possible result one of `output_size` is."""
+        """The difference between `output_size` and the smallest possible size."""
         if output_size is None:
             return _single(self.output_padding)
         lead = 2 if input.ndim == num_spatial_dims + 2 else 1
@@ -358,9 +357,9 @@ class ConvTranspose1d(_ConvTransposeNd):
         kernel_size: elements of a filter.
         stride: steps in the result for one in the input.
         padding: elements cut off on either side of the result.
-        output_padding: elements that the result has more at its end, where several lengths would
-            give the same length by a Conv1d.
-        groups: the channels fall into so many groups, each with filters of its own.
+        output_padding: further elements at the result's end, to choose among the lengths to which a
+            Conv1d gives the input's length.
+        groups: number of groups of channels, each with its own filters.
         bias: whether a number is added for each channel.
         dilation: steps from one element of a window to the next.
         padding_mode: "zeros".
@@ -391,23 +390,23 @@ class ConvTranspose3d(_ConvTransposeNd):
 
 
 class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
-    """Learns in_channels from the first input; before a class of the above."""
+    """Learns in_channels from the first input; precedes the layer's class among the bases."""
 
     def __init__(
         self,
         out_channels: int,
         *sizes_and_groups: Any,
         bias: bool,
-        **named: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(0, out_channels, *sizes_and_groups, bias=False, **named)
-        factory: dict[str, Any] = {name: named.get(name) for name in ("device", "dtype")}
+        super().__init__(0, out_channels, *sizes_and_groups, bias=False, **kwargs)
+        factory: dict[str, Any] = {name: kwargs.get(name) for name in ("device", "dtype")}
         self.weight = UninitializedParameter(**factory)
         if bias:
             self.bias = UninitializedParameter(**factory)
 
     def reset_parameters(self) -> None:
-        """Draws both as the layer that it becomes does, if in_channels is known."""
+        """Draws both as the layer's own, if in_channels is known."""
         if not self.has_uninitialized_params() and self.in_channels != 0:
             super().reset_parameters()
 

@@ -20,7 +20,7 @@ Self = TypeVar("Self", bound="Convertible")
 
 
 class Convertible(Tree):
-    """The part of Module that changes all tensors at once."""
+    """The part of Module that converts all tensors at once."""
 
     _parameters: dict[str, Any]
     _buffers: dict[str, Any]
@@ -36,14 +36,14 @@ class Convertible(Tree):
         for name, p in self._parameters.items():
             if p is None:
                 continue
-            former, gradient = p.data, p.grad
-            changed = fn(former)
+            old_data, gradient = p.data, p.grad
+            new_data = fn(old_data)
             if overwrite:
-                p = self._parameters[name] = Parameter(changed, p.requires_grad)
-            elif changed is not former:
-                if gradient is not None and changed.dtype != former.dtype:
-                    p.grad = None  # a gradient has its parameter's dtype: put back below
-                p.data = changed
+                p = self._parameters[name] = Parameter(new_data, p.requires_grad)
+            elif new_data is not old_data:
+                if gradient is not None and new_data.dtype != old_data.dtype:
+                    p.grad = None  # a gradient has its parameter's dtype: restored below
+                p.data = new_data
             if gradient is not None:
                 p.grad = fn(gradient.detach())
         for name, b in self._buffers.items():
@@ -58,7 +58,7 @@ class Convertible(Tree):
         `to(tensor, non_blocking=False)`; with `memory_format=` those of 4 or 5 dimensions take
         that format.
 
-        Copies: none where nothing changes, else one.
+        Copies: none if nothing changes, else one.
 
         Raises: TypeError for other arguments or a dtype of integers.
         """
@@ -69,13 +69,13 @@ class Convertible(Tree):
                 f"desired dtype={dtype}"
             )
 
-        def moved(t: Any) -> Any:
+        def convert(t: Any) -> Any:
             target_dtype = dtype if t.dtype.kind in "fc" else None
             if memory_format is not None and t.dim() in (4, 5):
                 return t.to(device, target_dtype, memory_format=memory_format)
             return t.to(device, target_dtype)
 
-        return self._apply(moved)
+        return self._apply(convert)
 
     def to_empty(self: Self, *, device: Any, recurse: bool = True) -> Self:
         """Parameters and buffers on a device, with memory that is not initialised."""
@@ -129,7 +129,7 @@ class Convertible(Tree):
         raise RuntimeError(f"Module.{device}: no such device: '{device}', hint: 'cpu' or 'cuda'")
 
     def share_memory(self: Self) -> Self:
-        """All parameters and buffers in shared memory (what was born here already is).
+        """All parameters and buffers in shared memory (shmtensor's own tensors already are).
 
         Raises: RuntimeError if one is uninitialized: it has no memory yet.
         """
@@ -147,11 +147,11 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
     elif args and isinstance(args[0], Dtype):
         names = names[1:]
     arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-    known = {"tensor", "memory_format", *names}
+    allowed = {"tensor", "memory_format", *names}
     dtype, device = arguments.get("dtype"), arguments.get("device")
     if (
         len(arguments) < len(args) + len(kwargs)
-        or not arguments.keys() <= known
+        or not arguments.keys() <= allowed
         or isinstance(dtype, (bool, Device))
     ):
         raise TypeError(

@@ -13,7 +13,7 @@ __all__ = ["Fold", "Unfold"]
 
 
 class Fold(Module):
-    """Adds up the columns of windows where the windows lie in an image.
+    """Adds the columns of windows at the windows' positions in an image.
 
     Args:
         output_size: the image's height and width.

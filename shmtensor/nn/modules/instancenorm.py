@@ -20,7 +20,7 @@ __all__ = [
 
 
 class _InstanceNorm(_NormBase):
-    """What InstanceNorm1d to 3d share."""
+    """Base of InstanceNorm1d to 3d."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class _InstanceNorm(_NormBase):
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        # version 1 saved running statistics even where track_running_stats was not asked for
+        # version 1 saved running statistics even without track_running_stats
         if local_metadata.get("version") is None and not self.track_running_stats:
             names = [prefix + name for name in ("running_mean", "running_var")]
             unexpected = [f'"{name}"' for name in names if name in state_dict]
@@ -112,7 +112,7 @@ class InstanceNorm1d(_InstanceNorm):
     Args:
         num_features: C.
         eps: added to the variance.
-        momentum: how far the running statistics move at each batch.
+        momentum: the weight of each batch in the running statistics.
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics, which evaluation uses.
         bias: whether there is a bias.

@@ -41,7 +41,7 @@ class LazyModuleMixin(_Base):
         )
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
-        """Makes all parameters; receives what forward will. Every subclass defines it."""
+        """Makes all parameters; receives forward's arguments. Every subclass defines it."""
         raise NotImplementedError(f"initialize_parameters: not defined: {type(self).__name__}")
 
     def has_uninitialized_params(self) -> bool:
@@ -52,14 +52,14 @@ class LazyModuleMixin(_Base):
         return [*self._parameters.items(), *self._buffers.items()]
 
     def _materialize(self, **shapes: tuple[int, ...]) -> None:
-        """Gives the uninitialized ones of the named parameters and buffers their shapes."""
+        """Gives shapes to those of these parameters and buffers that are uninitialized."""
         for name, shape in shapes.items():
             tensor = getattr(self, name)
             if is_lazy(tensor):
                 tensor.materialize(shape)
 
     def _lazy_load_hook(
-        self, state_dict: Any, prefix: str, local_metadata: Any, *rest: Any
+        self, state_dict: Any, prefix: str, local_metadata: Any, *args: Any
     ) -> None:
         shapes = {}
         for name, _ in self._own_tensors():
@@ -69,12 +69,13 @@ class LazyModuleMixin(_Base):
         self._materialize(**shapes)
 
     def _infer_parameters(self, module: Any, args: Any, kwargs: Any = None) -> None:
-        # `module` is this one, or a copy that took the hook along.
+        # `module` is this one, or a copy that also has the hook.
         module.initialize_parameters(*args, **(kwargs or {}))
-        left = [name for name, tensor in module._own_tensors() if is_lazy(tensor)]
-        if left:
+        uninitialized = [name for name, tensor in module._own_tensors() if is_lazy(tensor)]
+        if uninitialized:
             raise RuntimeError(
-                f"{type(module).__name__}.initialize_parameters: left uninitialized: {left}"
+                f"{type(module).__name__}.initialize_parameters: left uninitialized: "
+                f"{uninitialized}"
             )
         for name in ("_initialize_hook", "_load_hook"):
             getattr(module, name).remove()

@@ -1,4 +1,4 @@
-"""Layers that are a matrix product: Linear, LazyLinear, Bilinear; and Identity, which is none."""
+"""Layers with a matrix product: Linear, LazyLinear, Bilinear; and Identity."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Linear(Module):
     Args:
         in_features: size of the input's last dimension.
         out_features: size of the result's last dimension.
-        bias: whether something is added.
+        bias: whether there is a bias.
     """
 
     in_features: int
@@ -82,7 +82,7 @@ class LazyLinear(LazyModuleMixin, Linear):
 
     Args:
         out_features: size of the result's last dimension.
-        bias: whether something is added.
+        bias: whether there is a bias.
     """
 
     cls_to_become = Linear
@@ -119,7 +119,7 @@ class LazyLinear(LazyModuleMixin, Linear):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """The class of MultiheadAttention's out_proj: Linear by PyTorch's name for it in `repr`."""
+    """The class of MultiheadAttention's out_proj: a Linear with the class name of PyTorch."""
 
 
 class Bilinear(Module):

@@ -17,15 +17,15 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 class LinearCrossEntropyOptions:
     """The options of `LinearCrossEntropyLoss`, checked as PyTorch checks them.
 
-    They choose there how the logits are computed in pieces. Here the logits are computed at once,
-    whatever the options say: the loss and its gradients are the same.
+    In PyTorch they choose how the logits are computed in chunks. Here the logits are computed at
+    once, whatever the options are: the loss and its gradients are the same.
 
     Args:
         allow_retain_graph: whether backward may run twice (here it always may).
-        batch_chunk_size: rows of the input in one piece.
+        batch_chunk_size: rows of the input in one chunk.
         chunking_method: "auto", "aspect_ratio", "aspect_ratio:N" or None.
         acc_policy: "auto", "accurate", "balanced" or "compact".
-        acc_dtype: dtype of sums over pieces: a floating-point one, or None.
+        acc_dtype: dtype of sums over chunks: a floating-point one, or None.
 
     Raises: ValueError for any other value.
     """
@@ -41,8 +41,8 @@ class LinearCrossEntropyOptions:
             self._refuse("acc_policy", f"one of {_POLICIES}")
         if self.chunking_method not in (None, "auto"):
             name, colon, factor = self.chunking_method.partition(":")
-            whole = factor.isdigit() and int(factor) > 0
-            if name != "aspect_ratio" or (colon and not whole):
+            is_valid = factor.isdigit() and int(factor) > 0
+            if name != "aspect_ratio" or (colon and not is_valid):
                 self._refuse("chunking_method", "'auto', 'aspect_ratio', 'aspect_ratio:N' or None")
         size = self.batch_chunk_size
         if size is not None and not (isinstance(size, int) and size > 0):

@@ -1,6 +1,6 @@
-"""Losses as modules: what nn.functional computes, with its arguments kept.
+"""Losses as modules: the functions of nn.functional with stored arguments.
 
-All are in one file, as in PyTorch, however many they are: each is short, and none needs another.
+All are in one file, as in PyTorch: each is short and independent of the others.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 
 
 class _Loss(Module):
-    """A loss: `reduction` is "mean", "sum" or "none" (the older flags choose one of them)."""
+    """A loss: `reduction` is "mean", "sum" or "none" (the deprecated flags choose one of them)."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class _Loss(Module):
 
 
 class _WeightedLoss(_Loss):
-    """A loss with a weight per class or element, kept as a buffer."""
+    """A loss with a weight per class or element, a buffer."""
 
     weight: Tensor | None
 
@@ -125,8 +125,8 @@ class CrossEntropyLoss(_WeightedLoss):
 
     Args:
         weight: (C,), a weight per class.
-        ignore_index: targets of this class count for nothing.
-        label_smoothing: how much of each target is spread over all classes.
+        ignore_index: targets of this class are ignored.
+        label_smoothing: the share of each target that is distributed over all classes.
     """
 
     def __init__(
@@ -144,14 +144,14 @@ class CrossEntropyLoss(_WeightedLoss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Logits (N, C, *) or (C,); target (N, *) or () of class numbers, or like the logits."""
-        own = self.__dict__
+        attributes = self.__dict__
         return F.cross_entropy(
             input,
             target,
-            own["_buffers"]["weight"],
-            ignore_index=own["ignore_index"],
-            reduction=own["reduction"],
-            label_smoothing=own["label_smoothing"],
+            attributes["_buffers"]["weight"],
+            ignore_index=attributes["ignore_index"],
+            reduction=attributes["reduction"],
+            label_smoothing=attributes["label_smoothing"],
         )
 
 
@@ -185,17 +185,17 @@ class NLLLoss2d(NLLLoss):
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
-    """`CrossEntropyLoss` of the logits of a linear layer that it has inside.
+    """`CrossEntropyLoss` of the logits of its own linear layer.
 
     Args:
         in_features: size of the input's last dimension.
         num_classes: C.
-        out_features: (d1, ...): each sample has so many targets; the weight of the linear layer
-            has the shape (C * d1 * ..., in_features).
+        out_features: (d1, ...): shape of each sample's targets; the weight of the linear layer has
+            the shape (C * d1 * ..., in_features).
         bias: whether the linear layer has a bias.
         weight: (C,), a weight per class.
-        ignore_index: targets of this class count for nothing; None: -100, for class numbers.
-        label_smoothing: how much of each target is spread over all classes.
+        ignore_index: targets of this class are ignored; None: -100, for class numbers.
+        label_smoothing: the share of each target that is distributed over all classes.
         options: checked, and without effect: see `LinearCrossEntropyOptions`.
 
     Raises: RuntimeError if weight has another shape or label_smoothing is not within 0 and 1.
@@ -580,7 +580,7 @@ class MultiLabelMarginLoss(_Loss):
     """The sum over true classes t and others c of max(0, 1 - input[t] + input[c]) / C."""
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
-        """(N, C) or (C,), target of class numbers alike: those before the first -1 count."""
+        """(N, C) or (C,), target of class numbers of the same shape, used up to the first -1."""
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
 
 

@@ -1,7 +1,7 @@
-"""Module: a callable with parameters, buffers and further modules inside.
+"""Module: a callable with parameters, buffers and submodules.
 
-Its state as a dictionary is in state_dict.py, its hooks in module_hooks.py, how to walk it in
-traversal.py, how to change its dtype and device in conversion.py.
+Its state as a dictionary is in state_dict.py, its hooks in module_hooks.py, its traversal in
+traversal.py, conversions of dtype and device in conversion.py.
 """
 
 from __future__ import annotations
@@ -66,33 +66,33 @@ class Module(Stateful, Convertible):
             raise TypeError(
                 f"{type(self).__name__}.__init__: unexpected arguments: {args} {kwargs}"
             )
-        own = self.__dict__
-        own["training"] = True
-        own["_parameters"] = {}
-        own["_buffers"] = {}
-        own["_non_persistent_buffers_set"] = set()
-        own["_modules"] = {}
+        attributes = self.__dict__
+        attributes["training"] = True
+        attributes["_parameters"] = {}
+        attributes["_buffers"] = {}
+        attributes["_non_persistent_buffers_set"] = set()
+        attributes["_modules"] = {}
         self._make_tables()
         if self.call_super_init:
             super().__init__(*args, **kwargs)
 
     # ---------------------------------------------------------------- calling
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        own = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
+        attributes = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
         try:
-            hooked = (
-                own["_forward_hooks"]
-                or own["_forward_pre_hooks"]
-                or own["_backward_hooks"]
-                or own["_backward_pre_hooks"]
-                or _hook.everywhere
+            has_hooks = (
+                attributes["_forward_hooks"]
+                or attributes["_forward_pre_hooks"]
+                or attributes["_backward_hooks"]
+                or attributes["_backward_pre_hooks"]
+                or _hook.global_hook_ids
             )
         except KeyError:
             raise AttributeError(
                 f"cannot call {type(self).__name__} before Module.__init__() call"
             ) from None
-        if hooked:
-            return _hook.call(self, args, kwargs)
+        if has_hooks:
+            return _hook.call_with_hooks(self, args, kwargs)
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[no-redef]
@@ -103,28 +103,28 @@ class Module(Stateful, Convertible):
 
     # ---------------------------------------------------------------- attributes
     def __getattr__(self, name: str) -> Any:
-        own = self.__dict__
+        attributes = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
-            entries = own.get(table)
+            entries = attributes.get(table)
             if entries is not None and name in entries:
                 return entries[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def _weight_and_bias(self) -> tuple[Any, Any]:
-        """Both, for forward: past __getattr__, which would cost a quarter of a small layer's."""
-        own = self._parameters
+        """Both, for forward, without __getattr__, which takes a quarter of a small layer's time."""
+        parameters = self._parameters
         try:
-            return own["weight"], own["bias"]
+            return parameters["weight"], parameters["bias"]
         except KeyError:  # reparametrised: plain attributes now
             return self.weight, self.bias
 
     def __setattr__(self, name: str, value: Any) -> None:
-        own = self.__dict__
+        attributes = self.__dict__
         if isinstance(value, Parameter):
-            self._initialised("parameters")
-            self._forget(name, own, own["_buffers"], own["_modules"])
+            self._check_initialised("parameters")
+            self._discard_name(name, attributes, attributes["_buffers"], attributes["_modules"])
             self.register_parameter(name, value)
-        elif name in own.get("_parameters", ()):
+        elif name in attributes.get("_parameters", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as parameter '{name}' "
@@ -132,18 +132,22 @@ class Module(Stateful, Convertible):
                 )
             self.register_parameter(name, None)
         elif isinstance(value, Module):
-            self._initialised("module")
-            self._forget(name, own, own["_parameters"], own["_buffers"])
-            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, value)
-        elif name in own.get("_modules", ()):
+            self._check_initialised("module")
+            self._discard_name(name, attributes, attributes["_parameters"], attributes["_buffers"])
+            attributes["_modules"][name] = _hook.run_registration_hooks(
+                _hook.module_registration_hooks, self, name, value
+            )
+        elif name in attributes.get("_modules", ()):
             if value is not None:
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as child module '{name}' "
                     "(nn.Module or None expected)"
                 )
-            own["_modules"][name] = _hook.registered(_hook.on_module, self, name, None)
-        elif isinstance(value, Buffer) or name in own.get("_buffers", ()):
-            self._initialised("buffer")
+            attributes["_modules"][name] = _hook.run_registration_hooks(
+                _hook.module_registration_hooks, self, name, None
+            )
+        elif isinstance(value, Buffer) or name in attributes.get("_buffers", ()):
+            self._check_initialised("buffer")
             if value is not None and not isinstance(value, Tensor):
                 raise TypeError(
                     f"cannot assign '{kind_of(value)}' as buffer '{name}' (Tensor or None expected)"
@@ -168,11 +172,11 @@ class Module(Stateful, Convertible):
             )
 
     def __delattr__(self, name: str) -> None:
-        own = self.__dict__
+        attributes = self.__dict__
         for table in ("_parameters", "_buffers", "_modules"):
-            if name in own.get(table, ()):
-                del own[table][name]
-                own["_non_persistent_buffers_set"].discard(name)
+            if name in attributes.get(table, ()):
+                del attributes[table][name]
+                attributes["_non_persistent_buffers_set"].discard(name)
                 return
         object.__delattr__(self, name)
 
@@ -181,20 +185,20 @@ class Module(Stateful, Convertible):
         names.update(self._parameters, self._buffers, self._modules)
         return sorted(name for name in names if not name[0].isdigit())
 
-    def _initialised(self, what: str) -> None:
+    def _check_initialised(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
             raise AttributeError(f"cannot assign {what} before Module.__init__() call")
 
-    def _forget(self, name: str, *tables: dict[str, Any]) -> None:
+    def _discard_name(self, name: str, *tables: dict[str, Any]) -> None:
         for table in tables:
             table.pop(name, None)
         self.__dict__["_non_persistent_buffers_set"].discard(name)
 
     # ---------------------------------------------------------------- registering
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Makes `param` (or nothing: None) a parameter of this module."""
-        self._initialised("parameter")
-        self._checked_name(name, "parameter", self._parameters)
+        """Makes `param` (a Parameter or None) a parameter of this module."""
+        self._check_initialised("parameter")
+        self._check_attribute_name(name, "parameter", self._parameters)
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(
                 f"cannot assign '{kind_of(param)}' object to parameter '{name}' "
@@ -205,37 +209,43 @@ class Module(Stateful, Convertible):
                 f"cannot assign non-leaf Tensor to parameter '{name}', hint: model parameters "
                 "must be created explicitly; compute the value in forward() instead"
             )
-        self._parameters[name] = _hook.registered(_hook.on_parameter, self, name, param)
+        self._parameters[name] = _hook.run_registration_hooks(
+            _hook.parameter_registration_hooks, self, name, param
+        )
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Makes `tensor` a part of the state that is no parameter.
+        """Makes `tensor` a part of the state that is not a parameter.
 
         Args:
             persistent: whether it is part of `state_dict`.
         """
-        self._initialised("buffer")
-        self._checked_name(name, "buffer", self._buffers)
+        self._check_initialised("buffer")
+        self._check_attribute_name(name, "buffer", self._buffers)
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(
                 f"cannot assign '{kind_of(tensor)}' object to buffer '{name}' "
                 "(Tensor or None required)"
             )
-        self._buffers[name] = _hook.registered(_hook.on_buffer, self, name, tensor)
+        self._buffers[name] = _hook.run_registration_hooks(
+            _hook.buffer_registration_hooks, self, name, tensor
+        )
         if persistent:
             self._non_persistent_buffers_set.discard(name)
         else:
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Makes `module` a child; it is reached as an attribute."""
-        self._checked_name(name, "module", self._modules)
+        """Makes `module` a child, which is also an attribute."""
+        self._check_attribute_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{kind_of(module)} is not a Module subclass")
-        self._modules[name] = _hook.registered(_hook.on_module, self, name, module)
+        self._modules[name] = _hook.run_registration_hooks(
+            _hook.module_registration_hooks, self, name, module
+        )
 
     register_module = add_module
 
-    def _checked_name(self, name: str, what: str, table: dict[str, Any]) -> None:
+    def _check_attribute_name(self, name: str, what: str, table: dict[str, Any]) -> None:
         if not isinstance(name, str):
             raise TypeError(f"{what} name should be a string. Got {kind_of(name)}")
         if not name or "." in name:
@@ -245,14 +255,14 @@ class Module(Stateful, Convertible):
 
     # ---------------------------------------------------------------- all at once
     def apply(self: Self, fn: Callable[[Module], None]) -> Self:
-        """Calls `fn` with every module below, then with this one."""
+        """Calls `fn` with every submodule, then with this module."""
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Training mode (dropout and the like work), here and below."""
+        """Training mode (which enables dropout), for this module and all submodules."""
         if not isinstance(mode, bool):
             raise ValueError(f"train: training mode is expected to be boolean: got {mode!r}")
         self.training = mode
@@ -261,7 +271,7 @@ class Module(Stateful, Convertible):
         return self
 
     def eval(self: Self) -> Self:
-        """Evaluation mode, here and below."""
+        """Evaluation mode, for this module and all submodules."""
         return self.train(False)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
@@ -271,7 +281,7 @@ class Module(Stateful, Convertible):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, or with set_to_none=False fills them with zeros."""
+        """Sets the gradients to None, or with set_to_none=False to zeros."""
         for p in self.parameters():
             if p.grad is None:
                 continue
@@ -286,7 +296,7 @@ class Module(Stateful, Convertible):
 
     # ---------------------------------------------------------------- text, pickling
     def extra_repr(self) -> str:
-        """What stands between the brackets of `repr`; to be defined by subclasses."""
+        """The text between the brackets of `repr`; subclasses define it."""
         return ""
 
     def _get_name(self) -> str:

@@ -1,6 +1,7 @@
-"""What runs around a Module's forward and backward when somebody asked for it.
+"""Hooks around a Module's forward and backward.
 
-A module without hooks never comes here: `Module.__call__` looks whether any table has an entry.
+A module without hooks does not call this file: `Module.__call__` checks whether any table has an
+entry.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ __all__ = [
 
 
 class Table(dict[int, Any]):
-    """A dictionary of hooks (a class of its own so that a handle may hold it weakly)."""
+    """A dictionary of hooks (a class of its own, for weak references of handles)."""
 
 
-_numbers = itertools.count()
-_forward_pre, _forward, _backward_pre, _backward = Table(), Table(), Table(), Table()
-_forward_with_kwargs, _forward_always_called = Table(), Table()
-# Numbers of the hooks for all modules: its truth is all that `Module.__call__` looks at.
-everywhere = Table()
-# Hooks for what every module registers.
-on_parameter, on_buffer, on_module = Table(), Table(), Table()
+_ids = itertools.count()
+_global_forward_pre_hooks, _global_forward_hooks = Table(), Table()
+_global_backward_pre_hooks, _global_backward_hooks = Table(), Table()
+_global_forward_hooks_with_kwargs, _global_forward_hooks_always_called = Table(), Table()
+# Ids of the hooks for all modules: `Module.__call__` only checks whether it is empty.
+global_hook_ids = Table()
+# Hooks that run when any module registers a parameter, buffer or submodule.
+parameter_registration_hooks, buffer_registration_hooks = Table(), Table()
+module_registration_hooks = Table()
 
 
 class RemovableHandle:
@@ -52,12 +55,12 @@ class RemovableHandle:
     """
 
     def __init__(self, hooks_dict: Table, *, extra_dict: Iterable[Table] = ()) -> None:
-        self.id = next(_numbers)
+        self.id = next(_ids)
         self.hooks_dict_ref = weakref.ref(hooks_dict)
         self.extra_dict_ref = tuple(weakref.ref(table) for table in extra_dict)
 
     def remove(self) -> None:
-        """Takes the hook away; a second call does nothing."""
+        """Removes the hook; a second call does nothing."""
         for reference in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = reference()
             if table is not None:
@@ -67,12 +70,12 @@ class RemovableHandle:
         return self.hooks_dict_ref(), self.id, tuple(table() for table in self.extra_dict_ref)
 
     def __setstate__(self, state: tuple[Table | None, int, tuple[Table | None, ...]]) -> None:
-        # A table that nothing else holds is gone at once, as is the handle's purpose.
+        # A table that nothing else refers to dies at once; then the handle does nothing.
         hooks_dict, self.id, extra = state
-        self.hooks_dict_ref, *others = (
+        self.hooks_dict_ref, *extra_refs = (
             weakref.ref(Table() if table is None else table) for table in (hooks_dict, *extra)
         )
-        self.extra_dict_ref = tuple(others)
+        self.extra_dict_ref = tuple(extra_refs)
 
     def __enter__(self) -> RemovableHandle:
         return self
@@ -85,27 +88,27 @@ def insert(
     hook: Any, table: Table, flags: Iterable[Table] = (), prepend: bool = False
 ) -> RemovableHandle:
     handle = RemovableHandle(table, extra_dict=flags)
-    others = list(table.items()) if prepend else []
+    items = list(table.items()) if prepend else []
     if prepend:
         table.clear()
     table[handle.id] = hook
-    table.update(others)
+    table.update(items)
     for flag in flags:
         flag[handle.id] = True
     return handle
 
 
-def registered(table: Table, module: Module, name: str, value: Any) -> Any:
-    """What becomes `name` of the module after the hooks of the table saw, or replaced, it."""
+def run_registration_hooks(table: Table, module: Module, name: str, value: Any) -> Any:
+    """The value to register as `name` of the module, which the hooks of the table may replace."""
     for hook in table.values():
-        changed = hook(module, name, value)
-        value = value if changed is None else changed
+        result = hook(module, name, value)
+        value = value if result is None else result
     return value
 
 
 def register_module_forward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, args)` before the forward of every module; what it returns replaces args."""
-    return insert(hook, _forward_pre, [everywhere])
+    return insert(hook, _global_forward_pre_hooks, [global_hook_ids])
 
 
 def register_module_forward_hook(
@@ -115,20 +118,20 @@ def register_module_forward_hook(
 
     Args: as `Module.register_forward_hook`.
     """
-    flags = [everywhere]
-    flags += [_forward_with_kwargs] if with_kwargs else []
-    flags += [_forward_always_called] if always_call else []
-    return insert(hook, _forward, flags)
+    flags = [global_hook_ids]
+    flags += [_global_forward_hooks_with_kwargs] if with_kwargs else []
+    flags += [_global_forward_hooks_always_called] if always_call else []
+    return insert(hook, _global_forward_hooks, flags)
 
 
 def register_module_full_backward_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, grad_output)` before the backward of every module."""
-    return insert(hook, _backward_pre, [everywhere])
+    return insert(hook, _global_backward_pre_hooks, [global_hook_ids])
 
 
 def register_module_full_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, grad_input, grad_output)` after the backward of every module."""
-    return insert(hook, _backward, [everywhere])
+    return insert(hook, _global_backward_hooks, [global_hook_ids])
 
 
 def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
@@ -138,21 +141,21 @@ def register_module_backward_hook(hook: Callable[..., Any]) -> RemovableHandle:
 
 def register_module_parameter_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, name, parameter)` when a module gets one; what it returns replaces it."""
-    return insert(hook, on_parameter)
+    return insert(hook, parameter_registration_hooks)
 
 
 def register_module_buffer_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, name, buffer)` when a module gets one; what it returns replaces it."""
-    return insert(hook, on_buffer)
+    return insert(hook, buffer_registration_hooks)
 
 
 def register_module_module_registration_hook(hook: Callable[..., Any]) -> RemovableHandle:
     """`hook(module, name, submodule)` when a module gets one; what it returns replaces it."""
-    return insert(hook, on_module)
+    return insert(hook, module_registration_hooks)
 
 
 class Hooked:
-    """The tables of one module and the methods that fill them."""
+    """The hook tables of one module, and the methods that register hooks."""
 
     _forward_pre_hooks: Table
     _forward_pre_hooks_with_kwargs: Table
@@ -223,32 +226,33 @@ class Hooked:
         return self.register_full_backward_hook(hook)
 
 
-def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Forward with all hooks around it."""
-    done: set[int] = set()
+    called: set[int] = set()
     output: Any = None
     try:
-        args, kwargs = _before(module, args, kwargs)
+        args, kwargs = _run_forward_pre_hooks(module, args, kwargs)
         backward = None
-        pre_hooks = [*_backward_pre.values(), *module._backward_pre_hooks.values()]
-        hooks = [*_backward.values(), *module._backward_hooks.values()]
+        pre_hooks = [*_global_backward_pre_hooks.values(), *module._backward_pre_hooks.values()]
+        hooks = [*_global_backward_hooks.values(), *module._backward_hooks.values()]
         if hooks or pre_hooks:
             backward = BackwardHook(module, hooks, pre_hooks)
             args = backward.setup_input_hook(args)
         output = module.forward(*args, **kwargs)
-        for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
-            done.add(number)
-            output = _after(module, number, hook, args, kwargs, output)
+        for number, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
+            called.add(number)
+            output = _run_forward_hook(module, number, hook, args, kwargs, output)
         return output if backward is None else backward.setup_output_hook(output)
     except BaseException:
-        for number, hook in [*_forward.items(), *module._forward_hooks.items()]:
-            if number in done or not (
-                number in _forward_always_called or number in module._forward_hooks_always_called
+        for number, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
+            if number in called or not (
+                number in _global_forward_hooks_always_called
+                or number in module._forward_hooks_always_called
             ):
                 continue
             try:
-                _after(module, number, hook, args, kwargs, output)
-            except Exception as error:  # the one on its way is the one to hear of
+                _run_forward_hook(module, number, hook, args, kwargs, output)
+            except Exception as error:  # forward's own error is raised below
                 warnings.warn(
                     "module forward hook with always_call=True raised an exception that was "
                     f"silenced as another error was raised in forward: {error!r}",
@@ -258,30 +262,32 @@ def call(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         raise
 
 
-def _before(module: Module, args: Any, kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    for number, hook in [*_forward_pre.items(), *module._forward_pre_hooks.items()]:
+def _run_forward_pre_hooks(
+    module: Module, args: Any, kwargs: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    for number, hook in [*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()]:
         if number in module._forward_pre_hooks_with_kwargs:
-            changed = hook(module, args, kwargs)
-            if changed is None:
+            result = hook(module, args, kwargs)
+            if result is None:
                 continue
-            if not (isinstance(changed, tuple) and len(changed) == 2):
+            if not (isinstance(result, tuple) and len(result) == 2):
                 raise RuntimeError(
                     "register_forward_pre_hook: a hook with_kwargs must return None or "
-                    f"(args, kwargs): got {changed!r}"
+                    f"(args, kwargs): got {result!r}"
                 )
-            args, kwargs = changed
+            args, kwargs = result
         else:
-            changed = hook(module, args)
-            if changed is not None:
-                args = changed if isinstance(changed, tuple) else (changed,)
+            result = hook(module, args)
+            if result is not None:
+                args = result if isinstance(result, tuple) else (result,)
     return args, kwargs
 
 
-def _after(
+def _run_forward_hook(
     module: Module, number: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
 ) -> Any:
-    if number in _forward_with_kwargs or number in module._forward_hooks_with_kwargs:
-        changed = hook(module, args, kwargs, output)
+    if number in _global_forward_hooks_with_kwargs or number in module._forward_hooks_with_kwargs:
+        result = hook(module, args, kwargs, output)
     else:
-        changed = hook(module, args, output)
-    return output if changed is None else changed
+        result = hook(module, args, output)
+    return output if result is None else result

@@ -1,4 +1,4 @@
-"""Layers that normalise each sample for itself: over its last dimensions, over groups of channels,
+"""Layers that normalise each sample separately: over its last dimensions, over groups of channels,
 or over neighbouring channels.
 """
 
@@ -18,14 +18,14 @@ __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSN
 
 
 class _Affine(Module):
-    """A normalisation with a weight and a bias, each of which may be None."""
+    """A normalisation with an optional weight and bias."""
 
     weight: Parameter | None
     bias: Parameter | None
 
     def _make_affine(self, sizes: tuple[int, ...], weight: bool, bias: bool, **where: Any) -> None:
-        for name, wanted in (("weight", weight), ("bias", weight and bias)):
-            self.register_parameter(name, Parameter(empty(*sizes, **where)) if wanted else None)
+        for name, exists in (("weight", weight), ("bias", weight and bias)):
+            self.register_parameter(name, Parameter(empty(*sizes, **where)) if exists else None)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -119,13 +119,13 @@ class GroupNorm(_Affine):
     He 2018).
 
     Args:
-        num_groups: how many groups of the same size the channels form.
+        num_groups: number of groups of channels, of equal size.
         num_channels: C of inputs (N, C, *).
         eps: added to the variance.
-        affine: whether there are weight and bias, one number a channel each.
+        affine: whether there are weight and bias, with one number per channel.
         bias: whether there is a bias.
 
-    Raises: ValueError if num_channels is no multiple of num_groups.
+    Raises: ValueError if num_channels is not a multiple of num_groups.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class GroupNorm(_Affine):
         )
 
 
-class _AcrossChannels(Module):
+class _ResponseNormBase(Module):
     """`x / (k + alpha * the mean square of neighbouring channels) ** beta`."""
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
@@ -176,12 +176,12 @@ class _AcrossChannels(Module):
         return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"
 
 
-class LocalResponseNorm(_AcrossChannels):
+class LocalResponseNorm(_ResponseNormBase):
     """`x / (k + alpha * the mean square of size neighbouring channels) ** beta` (Krizhevsky et al.
     2012).
 
     Args:
-        size: how many channels count, this one in the middle.
+        size: number of neighbouring channels, with this one in the middle.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -189,15 +189,15 @@ class LocalResponseNorm(_AcrossChannels):
         return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
 
 
-class CrossMapLRN2d(_AcrossChannels):
+class CrossMapLRN2d(_ResponseNormBase):
     """`LocalResponseNorm` of images as PyTorch's layer of this name computes it.
 
-    PyTorch's running sum over the channels never drops channel 0: that counts for every channel.
-    The gradient here is that of the value; PyTorch's leaves the extra channel 0 out.
+    PyTorch's running sum over the channels never drops channel 0, so it includes channel 0 for
+    every channel. The gradient here is that of the value; PyTorch's ignores the extra channel 0.
 
     Args:
-        size: how many channels count; an even size counts as the next smaller odd one, but the
-            sum is divided by the size given.
+        size: number of neighbouring channels; an even size is the next smaller odd one, but the sum
+            is divided by `size`.
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:
@@ -212,6 +212,6 @@ class CrossMapLRN2d(_AcrossChannels):
             raise ValueError(f"CrossMapLRN2d: expected input to be 4D: shape {tuple(input.shape)}")
         c = arange(input.shape[1])
         near = (c - c.unsqueeze(1)).abs() < (self.size + 1) // 2
-        counts = (near | (c == 0)).to(input.dtype)  # row: for which channel; column: which counts
+        counts = (near | (c == 0)).to(input.dtype)  # row: the channel; column: the channels summed
         squares = counts.matmul((input * input).flatten(2)).reshape(input.shape)
         return input / (self.k + self.alpha / self.size * squares) ** self.beta

@@ -1,7 +1,7 @@
 """Layers that pad their input: with one number, or with its own elements.
 
 A padding is one number for all sides, or (before, after) of the last dimension, then of the one
-before, as `F.pad` takes it. A negative one cuts off.
+before it, as `F.pad` takes it. A negative padding crops.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ConstantPad1d(_ConstantPadNd):
 
     Args:
         padding: one number, or (left, right).
-        value: what is added.
+        value: of the padded elements.
     """
 
     _dims = 1
@@ -65,7 +65,7 @@ class ConstantPad2d(_ConstantPadNd):
 
     Args:
         padding: one number, or (left, right, top, bottom).
-        value: what is added.
+        value: of the padded elements.
     """
 
     _dims = 2
@@ -76,7 +76,7 @@ class ConstantPad3d(_ConstantPadNd):
 
     Args:
         padding: one number, or (left, right, top, bottom, front, back).
-        value: what is added.
+        value: of the padded elements.
     """
 
     _dims = 3

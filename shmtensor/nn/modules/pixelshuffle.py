@@ -33,7 +33,7 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H * r, W * r) as (..., C * r * r, H, W): what PixelShuffle did, undone.
+    """(..., C, H * r, W * r) as (..., C * r * r, H, W): the inverse of PixelShuffle.
 
     Args:
         downscale_factor: r.

@@ -1,7 +1,7 @@
 """Pooling layers, by the number of dimensions.
 
-The layers of 1, 2 and 3 dimensions differ in a function, the class attribute `_function`. They
-are read side by side, so all are in one file, as in PyTorch, though that makes it long.
+The layers of 1, 2 and 3 dimensions differ in the class attribute `_function`. They are read side by
+side, so all are in one long file, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class _MaxPoolNd(Module):
         self.ceil_mode = ceil_mode
 
     def forward(self, input: Tensor) -> Any:
-        """(N, C, *size) or (C, *size) to the windows' largest elements, and their places if asked.
-
-        A place is counted in the flattened *size.
+        """(N, C, *size) or (C, *size) to the windows' largest elements, with their indices in the
+        flattened *size if return_indices.
         """
         return self._function(
             input,
@@ -126,8 +125,8 @@ class _MaxUnpoolNd(Module):
         """(N, C, *size) or (C, *size) at `indices` of a greater size, zeros elsewhere.
 
         Args:
-            indices: the places, as the MaxPool layer returned them.
-            output_size: the result's size, where several are possible.
+            indices: as the MaxPool layer returned them.
+            output_size: the result's size, if several are possible.
         """
         return self._function(
             input, indices, self.kernel_size, self.stride, self.padding, output_size
@@ -138,7 +137,7 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Puts what a MaxPool1d kept back to its places.
+    """Writes the results of a MaxPool1d back at their indices.
 
     Args:
         kernel_size: as that layer's.
@@ -151,14 +150,14 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Puts what a MaxPool2d kept back to its places; see MaxUnpool1d."""
+    """Writes the results of a MaxPool2d back at their indices; see MaxUnpool1d."""
 
     _dims = 2
     _function = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Puts what a MaxPool3d kept back to its places; see MaxUnpool1d."""
+    """Writes the results of a MaxPool3d back at their indices; see MaxUnpool1d."""
 
     _dims = 3
     _function = staticmethod(F.max_unpool3d)
@@ -250,7 +249,7 @@ class AvgPool2d(_AvgPoolDivisor):
     """The mean of each window of (N, C, H, W) or (C, H, W); see AvgPool1d.
 
     Args:
-        divisor_override: what the windows' sums are divided by; None: their elements.
+        divisor_override: divisor of the windows' sums; None: their number of elements.
     """
 
     _function = staticmethod(F.avg_pool2d)
@@ -310,14 +309,14 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """The largest element of each of output_size windows, which lie irregularly by chance.
+    """The largest element of each of output_size windows at random irregular positions.
 
     Graham: Fractional Max-Pooling, https://arxiv.org/abs/1412.6071.
 
     Args:
         kernel_size: elements of a window, of the height and the width.
-        output_size: how many windows.
-        output_ratio: how many windows, as a part of the input's size; instead of output_size.
+        output_size: number of windows.
+        output_ratio: number of windows as a share of the input's size, instead of output_size.
         return_indices: whether the places of the elements are returned, too.
     """
 

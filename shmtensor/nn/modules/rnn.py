@@ -1,6 +1,6 @@
 """Recurrent layers over whole sequences: RNN, LSTM, GRU. Their single steps are in rnn_cell.py.
 
-Longer than most files: the layers differ in little, and are read beside the base that they share.
+Longer than most files: the layers differ little, and are read together with their base class.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .rnn_cell import RNNCellBase as RNNCellBase
 
 __all__ = ["GRU", "LSTM", "RNN", "GRUCell", "LSTMCell", "RNNBase", "RNNCell", "RNNCellBase"]
 
-# By mode: how many gates there are, and the function of all layers.
+# By mode: the number of gates, and the function of all layers.
 MODES: dict[str, tuple[int, Any]] = {
     "LSTM": (4, ops.lstm),
     "GRU": (3, ops.gru),
@@ -33,11 +33,11 @@ MODES: dict[str, tuple[int, Any]] = {
     "RNN_RELU": (1, ops.rnn_relu),
 }
 
-SIZES = ("input_size", "hidden_size", "num_layers")  # what has to be positive
+SIZES = ("input_size", "hidden_size", "num_layers")  # arguments that must be positive
 
 
 class RNNBase(Module):
-    """What RNN, LSTM and GRU share: arguments, weights, checks.
+    """Base of RNN, LSTM and GRU: arguments, weights, checks.
 
     Parameters for layer k, forwards (and with the ending `_reverse` backwards): `weight_ih_l[k]`
     (gates * hidden_size, layer's input size), `weight_hh_l[k]` (gates * hidden_size, hidden_size or
@@ -48,7 +48,7 @@ class RNNBase(Module):
         mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
         input_size: size of one element of a sequence.
         hidden_size: size of the hidden state.
-        num_layers: how many layers stand one on the other.
+        num_layers: number of stacked layers.
         bias: whether there are biases.
         batch_first: whether batches are (N, L, *) rather than (L, N, *).
         dropout: probability of zeroing an output of any layer but the last one, while training.
@@ -173,7 +173,7 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self) -> None:
-        """Does nothing: PyTorch's hint for GPUs, that weights should lie side by side."""
+        """Does nothing; in PyTorch it makes the weights contiguous on a GPU."""
 
     def reset_parameters(self) -> None:
         """Draws all uniformly from +-1 / sqrt(hidden_size)."""
@@ -229,7 +229,7 @@ class RNNBase(Module):
             raise RuntimeError(f"{type(self).__name__}: {message}")
 
     def check_forward_args(self, input: Tensor, hidden: Any, batch_sizes: Tensor | None) -> None:
-        """`check_input` and `check_hidden_size` of everything that `forward` takes."""
+        """`check_input` and `check_hidden_size` of forward's arguments."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
@@ -239,34 +239,34 @@ class RNNBase(Module):
 
     # ---------------------------------------------------------------- calling
     def _run(self, input: Any, hx: Any) -> tuple[Any, Any]:
-        """(output, last state); a state is whatever subclasses say."""
-        packed = isinstance(input, PackedSequence)
-        data, sizes, order, back = input if packed else (input, None, None, None)
-        batched = packed or data.ndim == 3
-        if not packed and data.ndim not in (2, 3):
+        """(output, last state); subclasses define the state."""
+        is_packed = isinstance(input, PackedSequence)
+        data, sizes, sorted_indices, unsorted = input if is_packed else (input, None, None, None)
+        is_batched = is_packed or data.ndim == 3
+        if not is_packed and data.ndim not in (2, 3):
             raise ValueError(
                 f"{type(self).__name__}: Expected input to be 2D or 3D, got {data.ndim}D: "
                 f"{tuple(data.shape)}"
             )
-        if not packed and hx is not None:
+        if not is_packed and hx is not None:
             self._check_dimensions(data, hx)
-        if not batched:
+        if not is_batched:
             data = ops.unsqueeze(data, 0 if self.batch_first else 1)
             hx = None if hx is None else self._each(hx, lambda h: ops.unsqueeze(h, 1))
-        hx = self._zeros(data, sizes) if hx is None else self.permute_hidden(hx, order)
+        hx = self._zeros(data, sizes) if hx is None else self.permute_hidden(hx, sorted_indices)
         self.check_forward_args(data, hx, sizes)
         function, weights = MODES[self.mode][1], self._flat_weights
-        plain = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
-        if packed:
-            output, *last = function(data, sizes, hx, weights, *plain)
-            output = PackedSequence(output, sizes, order, back)
+        options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
+        if is_packed:
+            output, *last = function(data, sizes, hx, weights, *options)
+            output = PackedSequence(output, sizes, sorted_indices, unsorted)
         else:
-            output, *last = function(data, hx, weights, *plain, self.batch_first)
+            output, *last = function(data, hx, weights, *options, self.batch_first)
         hx = tuple(last) if len(last) > 1 else last[0]
-        if not batched:
+        if not is_batched:
             output = ops.squeeze(output, 0 if self.batch_first else 1)
             hx = self._each(hx, lambda h: ops.squeeze(h, 1))
-        return output, self.permute_hidden(hx, back)
+        return output, self.permute_hidden(hx, unsorted)
 
     def _each(self, hx: Any, function: Any) -> Any:
         """A function of each tensor of a state."""

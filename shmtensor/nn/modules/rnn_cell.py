@@ -16,14 +16,14 @@ __all__ = ["GRUCell", "LSTMCell", "RNNCell", "RNNCellBase"]
 
 
 class RNNCellBase(Module):
-    """What the cells share: weight_ih (chunks * hidden_size, input_size), weight_hh (chunks *
+    """Base of the cells: weight_ih (chunks * hidden_size, input_size), weight_hh (chunks *
     hidden_size, hidden_size), bias_ih and bias_hh (chunks * hidden_size,).
 
     Args:
         input_size: size of the input.
         hidden_size: size of the state.
         bias: whether there are biases.
-        num_chunks: how many gates there are.
+        num_chunks: number of gates.
     """
 
     input_size: int

@@ -1,4 +1,4 @@
-"""Embedding: a table of vectors, looked up by number; EmbeddingBag: sums of several of them."""
+"""Embedding: a table of vectors, looked up by index; EmbeddingBag: sums of several of them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Embedding(_Table):
     Args:
         padding_idx: the row that stays zero and receives no gradient.
         max_norm: rows that are looked up are first scaled down to this norm, in place.
-        norm_type: which norm `max_norm` means.
+        norm_type: the order of that norm.
         scale_grad_by_freq: divide each row's gradient by how often it was looked up.
         sparse: the gradient of `weight` is a sparse tensor of the rows that were looked up, for
             optim.SparseAdam, SGD and Adagrad.
@@ -111,7 +111,7 @@ class Embedding(_Table):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An embedding over a given table (n, dim), frozen unless told otherwise."""
+        """An embedding over a given table (n, dim), frozen by default."""
         n, dim = embeddings.shape
         return cls(
             n,
@@ -152,12 +152,12 @@ class EmbeddingBag(_Table):
 
     Args:
         max_norm: rows that are looked up are first scaled down to this norm, in place.
-        norm_type: which norm `max_norm` means.
+        norm_type: the order of that norm.
         scale_grad_by_freq: divide each row's gradient by how often it was looked up.
         mode: "sum", "mean" or "max".
         sparse: as of `Embedding`; not with mode "max".
         include_last_offset: the last offset is the end of the last bag.
-        padding_idx: this row counts for nothing, and receives no gradient.
+        padding_idx: this row is ignored, and receives no gradient.
     """
 
     def __init__(
@@ -198,10 +198,10 @@ class EmbeddingBag(_Table):
         include_last_offset: bool = False,
         padding_idx: int | None = None,
     ) -> EmbeddingBag:
-        """Bags over a given table (n, dim), frozen unless told otherwise."""
+        """Bags over a given table (n, dim), frozen by default."""
         n, dim = embeddings.shape
-        rest = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
-        bags = cls(n, dim, *rest, embeddings, include_last_offset, padding_idx)
+        args = (max_norm, norm_type, scale_grad_by_freq, mode, sparse)
+        bags = cls(n, dim, *args, embeddings, include_last_offset, padding_idx)
         bags.weight.requires_grad_(not freeze)
         return bags
 

@@ -24,7 +24,7 @@ _EXTRA = "_extra_state"
 class IncompatibleKeys(
     NamedTuple("IncompatibleKeys", [("missing_keys", list[str]), ("unexpected_keys", list[str])])
 ):
-    """What `load_state_dict(strict=False)` did not find, and what it did not know."""
+    """The missing and unexpected keys of `load_state_dict(strict=False)`."""
 
     __slots__ = ()
 
@@ -57,14 +57,14 @@ class Stateful(Hooked):
 
     # ---------------------------------------------------------------- saving
     def get_extra_state(self) -> Any:
-        """To be defined by modules that save more than tensors, with `set_extra_state`."""
+        """Modules that save more than tensors define it, with `set_extra_state`."""
         raise RuntimeError(
             f"{type(self).__name__}.get_extra_state: not defined, hint: define it together with "
             "set_extra_state"
         )
 
     def set_extra_state(self, state: Any) -> None:
-        """Receives from `load_state_dict` what `get_extra_state` returned."""
+        """Called by `load_state_dict` with the result of `get_extra_state`."""
         raise RuntimeError(
             f"{type(self).__name__}.set_extra_state: not defined, hint: define it together with "
             "get_extra_state"
@@ -73,7 +73,7 @@ class Stateful(Hooked):
     def state_dict(
         self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
     ) -> Any:
-        """Parameters and persistent buffers of this module and all below, by dotted name.
+        """Parameters and persistent buffers of this module and all submodules, by dotted name.
 
         Copies: none (the tensors are the parameters' own memory, detached).
 
@@ -101,32 +101,32 @@ class Stateful(Hooked):
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                 )
         for hook in self._state_dict_hooks.values():
-            changed = hook(self, destination, prefix, local_metadata)
-            if changed is not None:
-                destination = changed
+            result = hook(self, destination, prefix, local_metadata)
+            if result is not None:
+                destination = result
         return destination
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        for name, tensor in self._persistent():
-            kept = keep_vars or is_lazy(tensor)
-            destination[prefix + name] = tensor if kept else tensor.detach()
+        for name, tensor in self._persistent_tensors():
+            keep = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if keep else tensor.detach()
         if type(self).get_extra_state is not Stateful.get_extra_state:
             destination[prefix + _EXTRA] = self.get_extra_state()
 
-    def _persistent(self) -> list[tuple[str, Any]]:
-        named = [(n, p) for n, p in self._parameters.items() if p is not None]
-        named += [
+    def _persistent_tensors(self) -> list[tuple[str, Any]]:
+        tensors = [(n, p) for n, p in self._parameters.items() if p is not None]
+        tensors += [
             (n, b)
             for n, b in self._buffers.items()
             if b is not None and n not in self._non_persistent_buffers_set
         ]
-        return named
+        return tensors
 
     # ---------------------------------------------------------------- loading
     def load_state_dict(
         self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False
     ) -> IncompatibleKeys:
-        """Writes saved values into the parameters and buffers of this module and all below.
+        """Writes saved values into the parameters and buffers of this module and all submodules.
 
         Copies: one (into the parameters' memory), none with `assign`.
 
@@ -159,9 +159,11 @@ class Stateful(Hooked):
             )
             for name, child in module._modules.items():
                 if child is not None:
-                    below = f"{prefix}{name}."
+                    child_prefix = f"{prefix}{name}."
                     load(
-                        child, {k: v for k, v in local_state.items() if k.startswith(below)}, below
+                        child,
+                        {k: v for k, v in local_state.items() if k.startswith(child_prefix)},
+                        child_prefix,
                     )
             incompatible = IncompatibleKeys(missing, unexpected)
             for hook in module._load_state_dict_post_hooks.values():
@@ -205,8 +207,8 @@ class Stateful(Hooked):
                 error_msgs,
             )
         assign = local_metadata.get("assign_to_params_buffers", False)
-        own = dict(self._persistent())
-        for name, tensor in own.items():
+        tensors = dict(self._persistent_tensors())
+        for name, tensor in tensors.items():
             key = prefix + name
             if key not in state_dict:
                 if strict:
@@ -224,9 +226,9 @@ class Stateful(Hooked):
         if strict:
             for key in state_dict:
                 if key.startswith(prefix) and key != extra:
-                    head, *rest = key[len(prefix) :].split(".", 1)
-                    known = (head in self._modules) if rest else (head in own)
-                    if not known:
+                    head, *tail = key[len(prefix) :].split(".", 1)
+                    is_expected = (head in self._modules) if tail else (head in tensors)
+                    if not is_expected:
                         unexpected_keys.append(key)
 
     def _load_one(

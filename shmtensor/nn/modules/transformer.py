@@ -59,17 +59,17 @@ class TransformerEncoder(Module):
     """Several encoder layers, one after the other.
 
     PyTorch computes padded batches with nested tensors in evaluation where no gradient is needed,
-    if the layers are `TransformerEncoderLayer`s with batch_first=True. There places that are padded
-    give 0, before `norm`, and the mask must be padding alone. Both hold here, too; the layers work
-    on the length of the longest sequence.
+    if the layers are `TransformerEncoderLayer`s with batch_first=True. Then padded positions give
+    0, before `norm`, and there must be no mask but the padding mask. Both hold here, too; the
+    layers work on the length of the longest sequence.
 
     Args:
         encoder_layer: the layer; each of the encoder's is a copy of it, with equal parameters.
         num_layers: number of layers.
         norm: applied at the end, or None.
-        enable_nested_tensor: False: padded places are computed as others.
+        enable_nested_tensor: False: padded positions are computed as others.
         mask_check: take that path only if the padding is at the sequences' ends; False: do not
-            look, only the number of places that are padded counts.
+            check, use the number of padded positions only.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TransformerEncoder(Module):
 
     @staticmethod
     def _why_not_nested(layer: Module) -> str:
-        """What PyTorch's nested tensors do not work with, or ""."""
+        """The property of the layer that PyTorch's nested tensors do not support, or ""."""
         if not isinstance(layer, TransformerEncoderLayer):
             return " was not TransformerEncoderLayer"
         attention = layer.self_attn
@@ -116,7 +116,7 @@ class TransformerEncoder(Module):
         return next((reason for reason, holds in reasons.items() if holds), "")
 
     def _lengths(self, src: Tensor, padding: Tensor | None) -> Tensor | None:
-        """How long each sequence is, (N,), if padded places are to give 0; else None."""
+        """The length of each sequence, (N,), if padded positions give 0; else None."""
         first = self.layers[0]
         if (
             not mha.get_fastpath_enabled()
@@ -148,7 +148,7 @@ class TransformerEncoder(Module):
 
         Args:
             mask, src_key_padding_mask: as of `TransformerEncoderLayer`.
-            is_causal: mask is the causal one; None: find out.
+            is_causal: mask is the causal one; None: detect it.
         """
         padding = F._canonical_mask(
             src_key_padding_mask,
@@ -200,7 +200,7 @@ class TransformerDecoder(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """As of `TransformerDecoderLayer`; tgt_is_causal None: find out whether tgt_mask is."""
+        """As of `TransformerDecoderLayer`; tgt_is_causal None: detect it from tgt_mask."""
         length = _get_seq_len(tgt, self.layers[0].self_attn.batch_first)
         tgt_is_causal = _detect_is_causal_mask(tgt_mask, tgt_is_causal, length)
         out = tgt
@@ -225,7 +225,7 @@ class Transformer(Module):
         d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
             norm_first, bias: those of the layers, see `TransformerEncoderLayer`.
         num_encoder_layers, num_decoder_layers: numbers of layers.
-        custom_encoder, custom_decoder: modules that are taken in the place of these.
+        custom_encoder, custom_decoder: modules that replace the default ones.
     """
 
     def __init__(
@@ -248,17 +248,17 @@ class Transformer(Module):
     ) -> None:
         super().__init__()
         layer = (d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps)
-        rest = (batch_first, norm_first, bias, device, dtype)
+        flags = (batch_first, norm_first, bias, device, dtype)
         options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
         if custom_encoder is None:
             custom_encoder = TransformerEncoder(
-                TransformerEncoderLayer(*layer, *rest),
+                TransformerEncoderLayer(*layer, *flags),
                 num_encoder_layers,
                 LayerNorm(d_model, layer_norm_eps, **options),
             )
         if custom_decoder is None:
             custom_decoder = TransformerDecoder(
-                TransformerDecoderLayer(*layer, *rest),
+                TransformerDecoderLayer(*layer, *flags),
                 num_decoder_layers,
                 LayerNorm(d_model, layer_norm_eps, **options),
             )
@@ -303,7 +303,7 @@ class Transformer(Module):
                 memory_is_causal: as of `TransformerDecoder`.
 
         Raises:
-            RuntimeError: src and tgt have not the same number of sequences, or not d_model
+            RuntimeError: src and tgt differ in the number of sequences, or do not have d_model
                 features.
         """
         shapes = (tuple(src.shape), tuple(tgt.shape))

@@ -69,7 +69,7 @@ class TransformerEncoderLayer(Module):
         layer_norm_eps: eps of the LayerNorms.
         batch_first: whether tensors are (N, S, E) instead of (S, N, E).
         norm_first: normalise the input of each part instead of its result.
-        bias: whether linear layers and LayerNorms add something.
+        bias: whether linear layers and LayerNorms have a bias.
     """
 
     def __init__(
@@ -133,9 +133,9 @@ class TransformerEncoderLayer(Module):
         """(S, N, E), with batch_first (N, S, E), or (S, E); same shape out.
 
         Args:
-            src_mask: (S, S) or (N * nhead, S, S): bool, true where a place may not look, or
+            src_mask: (S, S) or (N * nhead, S, S): bool, true where a position may not attend, or
                 numbers to add.
-            src_key_padding_mask: (N, S) or (S): bool, true where a place is ignored, or numbers.
+            src_key_padding_mask: (N, S) or (S): bool, true for ignored positions, or numbers.
             is_causal: src_mask is the causal one.
         """
         padding = F._canonical_mask(
@@ -234,22 +234,22 @@ class TransformerDecoderLayer(Module):
 
         Args:
             memory: the encoder's result, (S, N, E), (N, S, E) or (S, E).
-            tgt_mask: (T, T) or (N * nhead, T, T): bool, true where a place may not look, or
+            tgt_mask: (T, T) or (N * nhead, T, T): bool, true where a position may not attend, or
                 numbers to add.
             memory_mask: (T, S) or (N * nhead, T, S), likewise.
-            tgt_key_padding_mask: (N, T) or (T): bool, true where a place is ignored, or numbers.
+            tgt_key_padding_mask: (N, T) or (T): bool, true for ignored positions, or numbers.
             memory_key_padding_mask: (N, S) or (S), likewise.
             tgt_is_causal, memory_is_causal: the mask is the causal one.
         """
-        own = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
-        other = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
+        self_args = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
+        memory_args = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
         x = tgt
         if self.norm_first:
-            x = x + self._sa_block(self.norm1(x), *own)
-            x = x + self._mha_block(self.norm2(x), *other)
+            x = x + self._sa_block(self.norm1(x), *self_args)
+            x = x + self._mha_block(self.norm2(x), *memory_args)
             return x + self._ff_block(self.norm3(x))
-        x = self.norm1(x + self._sa_block(x, *own))
-        x = self.norm2(x + self._mha_block(x, *other))
+        x = self.norm1(x + self._sa_block(x, *self_args))
+        x = self.norm2(x + self._mha_block(x, *memory_args))
         out: Tensor = self.norm3(x + self._ff_block(x))
         return out
 

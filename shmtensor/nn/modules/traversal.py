@@ -1,4 +1,4 @@
-"""Walking a tree of modules: parameters, buffers, children, and what a dotted name leads to."""
+"""Traversal of a tree of modules: parameters, buffers, children, look-up by dotted name."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Tree", "kind_of"]
 
 
 def kind_of(value: Any) -> str:
-    """How error messages name a value's class."""
+    """The name of a value's class, for error messages."""
     module = type(value).__module__
     name = type(value).__qualname__
     return name if module == "builtins" else f"{module.split('.')[0]}.{name}"
 
 
 class Tree:
-    """The part of Module that walks."""
+    """The part of Module that traverses it."""
 
     _modules: dict[str, Any]
 
@@ -35,7 +35,7 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """The parameters with their dotted names."""
-        yield from self._named("_parameters", prefix, recurse, remove_duplicate)
+        yield from self._named_tensors("_parameters", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """The buffers, each once."""
@@ -46,56 +46,56 @@ class Tree:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """The buffers with their dotted names."""
-        yield from self._named("_buffers", prefix, recurse, remove_duplicate)
+        yield from self._named_tensors("_buffers", prefix, recurse, remove_duplicate)
 
-    def _named(
+    def _named_tensors(
         self, table: str, prefix: str, recurse: bool, remove_duplicate: bool
     ) -> Iterator[tuple[str, Any]]:
-        seen: set[int] = set()
+        ids: set[int] = set()
         modules: Any = [(prefix, self)]
         if recurse:
             modules = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate)
         for path, module in modules:
             for name, tensor in getattr(module, table).items():
-                if tensor is None or id(tensor) in seen:
+                if tensor is None or id(tensor) in ids:
                     continue
                 if remove_duplicate:
-                    seen.add(id(tensor))
+                    ids.add(id(tensor))
                 yield (f"{path}.{name}" if path else name), tensor
 
     def children(self) -> Iterator[Module]:
-        """The modules directly below, each once."""
+        """The direct submodules, each once."""
         for _, module in self.named_children():
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The modules directly below with their names."""
-        seen: set[Module] = set()
+        """The direct submodules with their names."""
+        modules: set[Module] = set()
         for name, module in self._modules.items():
-            if module is not None and module not in seen:
-                seen.add(module)
+            if module is not None and module not in modules:
+                modules.add(module)
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all below, each once (unless remove_duplicate is False)."""
+        """This module and all submodules, each once (unless remove_duplicate is False)."""
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all below with their dotted names, parents first."""
+        """This module and all submodules with their dotted names, parents first."""
         memo = set() if memo is None else memo
-        own: Any = self
-        if own in memo:
+        module: Any = self
+        if module in memo:
             return
         if remove_duplicate:
-            memo.add(own)
-        yield prefix, own
+            memo.add(module)
+        yield prefix, module
         for name, module in self._modules.items():
             if module is not None:
-                below = f"{prefix}.{name}" if prefix else name
-                yield from module.named_modules(memo, below, remove_duplicate)
+                child_prefix = f"{prefix}.{name}" if prefix else name
+                yield from module.named_modules(memo, child_prefix, remove_duplicate)
 
     def get_submodule(self, target: str) -> Module:
         """The module of a dotted name; "" is this one."""
@@ -112,7 +112,7 @@ class Tree:
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Puts `module` in the place of a dotted name."""
+        """Replaces the module of a dotted name by `module`."""
         if not target:
             raise ValueError("set_submodule: cannot replace the module itself: target ''")
         if not isinstance(module, Tree):

@@ -19,8 +19,8 @@ class Upsample(Module):
         size: the new size.
         scale_factor: by how much, instead of size.
         mode: "nearest", "linear" (L), "bilinear" and "bicubic" (H, W) or "trilinear" (D, H, W).
-        align_corners: whether the corners' centres stay where they are; not for "nearest".
-        recompute_scale_factor: whether the factor is computed again from the rounded size.
+        align_corners: whether the centres of the corners are aligned; not for "nearest".
+        recompute_scale_factor: whether the factor is recomputed from the rounded size.
     """
 
     def __init__(

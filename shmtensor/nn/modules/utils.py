@@ -7,14 +7,14 @@ from typing import Any, TypeAlias
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
-# One number for all dimensions, or one for each; the same with None for a size that stays.
+# One number for all dimensions, or one for each; OptionalSizes: None is the input's size.
 Sizes: TypeAlias = int | Sequence[int]
 OptionalSizes: TypeAlias = int | Sequence[int | None] | None
 Ratios: TypeAlias = float | Sequence[float]
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
-    """The function that makes a tuple of an iterable, and of anything else n times that."""
+    """A function that makes a tuple of an iterable, and repeats anything else n times."""
 
     def parse(x: Any) -> tuple[Any, ...]:
         return tuple(x) if isinstance(x, Iterable) else (x,) * n
@@ -35,7 +35,7 @@ def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
 
 
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
-    """The sizes, with the last defaults in the place of None; one number stays as it is.
+    """The sizes, with None replaced by the last defaults; one number stays as it is.
 
     Raises: ValueError if there are not more defaults than sizes.
     """
@@ -51,17 +51,17 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
 
 
 def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
-    """Takes the prefix from the names of a state_dict that have it, in place.
+    """Removes the prefix from the names of a state_dict, in place.
 
-    The state of a DistributedDataParallel, whose names begin with "module.", fits the module
-    itself afterwards. Copies: none.
+    Then the state of a DistributedDataParallel, whose names begin with "module.", fits the module
+    itself. Copies: none.
 
     Args:
         state_dict: tensors by dotted name.
         prefix: such as "module."; names without it stay.
     """
     tables: list[dict[str, Any]] = [state_dict]
-    if hasattr(state_dict, "_metadata"):  # its names have no dot behind the last module
+    if hasattr(state_dict, "_metadata"):  # its names do not end with a dot
         tables.append(state_dict._metadata)
     for table in tables:
         for key in list(table):

@@ -1,5 +1,6 @@
-"""The door to what runs a module on several processes or threads; it lives in `distributed`, above
-this layer.
+"""Modules on several processes or threads: the names of torch.nn.parallel.
+
+They are imported at first use from `distributed`, a higher layer.
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Weights computed from others, pruning, gradients cut to a norm, parameters as one vector, packed
-sequences.
-"""
+"""Parametrizations, pruning, gradient clipping, parameters as one vector, packed sequences."""
 
 from . import parametrizations as parametrizations
 from . import parametrize as parametrize

@@ -1,4 +1,4 @@
-"""Gradients cut to a norm or a value, in place."""
+"""Clipping of gradients to a norm or a value, in place."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ __all__ = [
 Tensors = Tensor | Iterable[Tensor]
 
 
-def _listed(tensors: Tensors) -> list[Tensor]:
+def _as_list(tensors: Tensors) -> list[Tensor]:
     return [tensors] if isinstance(tensors, Tensor) else list(tensors)
 
 
 def _gradients(parameters: Tensors) -> list[Tensor]:
-    return [p.grad for p in _listed(parameters) if p.grad is not None]
+    return [p.grad for p in _as_list(parameters) if p.grad is not None]
 
 
 def get_total_norm(
@@ -42,11 +42,11 @@ def get_total_norm(
     Raises: RuntimeError if it is not finite and `error_if_nonfinite`.
     """
     norm_type = float(norm_type)
-    kept = [t.coalesce().values() if t.is_sparse else t for t in _listed(tensors)]  # type: ignore[attr-defined]
-    if not kept:
+    values = [t.coalesce().values() if t.is_sparse else t for t in _as_list(tensors)]  # type: ignore[attr-defined]
+    if not values:
         return tensor(0.0)
     with no_grad():
-        norms = [linalg.vector_norm(t, norm_type) for t in kept]
+        norms = [linalg.vector_norm(t, norm_type) for t in values]
         total: Tensor = linalg.vector_norm(stack(norms), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
@@ -61,7 +61,7 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
     scale = float(float(max_norm) / (total_norm + 1e-6))  # rounded as the norm's dtype does
-    if scale < 1.0 or scale != scale:  # nan spreads, as it would in PyTorch
+    if scale < 1.0 or scale != scale:  # nan propagates, as in PyTorch
         with no_grad():
             for g in _gradients(parameters):
                 g.mul_(scale)
@@ -79,7 +79,7 @@ def clip_grad_norm_(
     Returns: the norm before.
     """
     is_generator = isinstance(parameters, types.GeneratorType)
-    parameters = _listed(parameters)
+    parameters = _as_list(parameters)
     if is_generator and not parameters:
         warnings.warn(
             "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
@@ -106,7 +106,7 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Cuts each element of the gradients to +-clip_value, in place."""
+    """Clamps each element of the gradients to +-clip_value, in place."""
     bound = float(clip_value)
     with no_grad():
         for g in _gradients(parameters):

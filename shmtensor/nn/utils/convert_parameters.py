@@ -16,7 +16,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Makes the parts of a vector the parameters' values. Copies: none (they share its memory)."""
+    """Sets the parameters to the parts of a vector. Copies: none (they share its memory)."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"vector_to_parameters: expected a Tensor: got {type(vec).__name__}")
     start = 0

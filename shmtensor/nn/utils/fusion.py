@@ -1,4 +1,4 @@
-"""A batch normalisation in evaluation mode taken into the weights of the layer before it.
+"""Fuses a batch normalisation in evaluation mode into the weights of the layer before it.
 
 With `scale = bn_w / sqrt(bn_rv + bn_eps)`: weight * scale, (bias - bn_rm) * scale + bn_b.
 """
@@ -28,7 +28,7 @@ LinearT = TypeVar("LinearT", bound="Linear")
 
 
 def fuse_conv_bn_eval(conv: ConvT, bn: Any, transpose: bool = False) -> ConvT:
-    """A copy of a convolution that also does what the batch normalisation after it does.
+    """A copy of a convolution that includes the batch normalisation after it.
 
     Args:
         conv: a convolution in evaluation mode.
@@ -75,7 +75,7 @@ def fuse_conv_bn_weights(
 
 
 def fuse_linear_bn_eval(linear: LinearT, bn: Any) -> LinearT:
-    """A copy of a Linear that also does what the batch normalisation after it does.
+    """A copy of a Linear that includes the batch normalisation after it.
 
     Args:
         linear: in evaluation mode.

@@ -18,7 +18,7 @@ def convert_conv2d_weight_memory_format(module: M, memory_format: Any) -> M:
     Copies: one of each such weight that is not in the format.
 
     Args:
-        module: a layer, or what has layers below.
+        module: a layer, or a module with such layers.
         memory_format: for tensors with 4 dimensions.
 
     Returns: module.
@@ -32,7 +32,7 @@ def convert_conv3d_weight_memory_format(module: M, memory_format: Any) -> M:
     Copies: one of each such weight that is not in the format.
 
     Args:
-        module: a layer, or what has layers below.
+        module: a layer, or a module with such layers.
         memory_format: for tensors with 5 dimensions.
 
     Returns: module.
@@ -43,7 +43,7 @@ def convert_conv3d_weight_memory_format(module: M, memory_format: Any) -> M:
 def _convert(module: M, memory_format: Any, ndim: int) -> M:
     for layer in module.modules():
         weight = layer._parameters.get("weight")
-        # only convolutions have weights of 4 or 5 dimensions and say whether they are transposed
+        # only convolutions have weights of 4 or 5 dimensions and an attribute `transposed`
         if isinstance(weight, Tensor) and weight.ndim == ndim and hasattr(layer, "transposed"):
             weight.data = weight.detach().clone(memory_format=memory_format)
     return module

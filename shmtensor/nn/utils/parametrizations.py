@@ -74,7 +74,7 @@ class _Orthogonal(Module):
             Q = Q * X.diagonal(dim1=-2, dim2=-1).int().unsqueeze(-2)
         else:
             X = X.tril()
-            if n != k:  # a square skew-symmetric matrix, of which the columns beyond k are free
+            if n != k:  # a square skew-symmetric matrix, whose columns beyond k are not used
                 X = functions.cat([X, X.new_zeros(*X.shape[:-2], n, n - k)], -1)
             A = X - X.mH
             if self.orthogonal_map == "matrix_exp":
@@ -103,7 +103,7 @@ class _Orthogonal(Module):
         tall = Q.mT if wide else Q
         n, k = tall.shape[-2:]
         if "base" in self._buffers:
-            # The base takes the value; what is optimised starts where forward gives the identity.
+            # The base is the value; the optimised matrix starts where forward gives the identity.
             if n != k:
                 noise = functions.randn(*tall.shape[:-2], n, n - k, dtype=tall.dtype)
                 self.base = _orthonormal(functions.cat([tall, noise], -1))
@@ -138,8 +138,8 @@ def orthogonal(
         orthogonal_map: "matrix_exp" (the exponential of a skew-symmetric matrix), "cayley" or
             "householder" (a product of reflections); None: matrix_exp for square and complex
             matrices, otherwise householder.
-        use_trivialization: whether there is a base, a buffer, to which the map is relative, so that
-            any matrix can be assigned.
+        use_trivialization: whether the map is relative to a base, a buffer, so that any matrix can
+            be assigned.
 
     Returns: module.
     Raises: ValueError: no such tensor, fewer than 2 dimensions, or another map.
@@ -192,7 +192,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Args:
         module: the module.
         name: its parameter.
-        dim: the dimension that keeps norms of its own; None: one norm of the whole weight.
+        dim: the dimension with separate norms; None: one norm of the full weight.
 
     Returns: module.
     """
@@ -252,7 +252,7 @@ class _SpectralNorm(Module):
 
 
 def as_matrix(weight: Tensor, dim: int) -> Tensor:
-    """`weight` with dimension `dim` first and all others joined, (n, m)."""
+    """`weight` with dimension `dim` first and all others flattened, (n, m)."""
     if weight.ndim <= 2 and dim == 0:
         return weight
     order: Sequence[int] = [dim, *(d for d in range(weight.ndim) if d != dim)]
@@ -260,7 +260,7 @@ def as_matrix(weight: Tensor, dim: int) -> Tensor:
 
 
 def power_iteration(matrix: Tensor, u: Tensor, v: Tensor, n: int, eps: float) -> None:
-    """Brings u (n,) and v (m,) nearer to the largest singular vectors of `matrix`, in place."""
+    """Moves u (n,) and v (m,) towards the largest singular vectors of `matrix`, in place."""
     with no_grad():
         matrix = matrix.detach()
         for _ in range(n):

@@ -1,7 +1,7 @@
 """Parameters and buffers that a module computes from others: register_parametrization.
 
-A parametrised module gets a class of its own, `Parametrized<class>`, in which the tensor's name is
-a property that runs the parametrizations on the original tensors.
+A parametrised module gets its own class, `Parametrized<class>`, in which the tensor's name is a
+property that runs the parametrizations on the original tensors.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ParametrizationList(ModuleList):
         unsafe: whether shape and dtype may change; nothing is checked then.
 
     Raises:
-        ValueError: no modules, or what they return is no tensor or does not fit `original`.
+        ValueError: no modules, or their result is not a tensor or does not fit `original`.
     """
 
     original: Tensor
@@ -130,7 +130,7 @@ class ParametrizationList(ModuleList):
         return [getattr(self, f"original{i}") for i in range(self.ntensors)]
 
     def right_inverse(self, value: Tensor) -> None:
-        """Writes into the originals what the parametrizations map to `value`.
+        """Sets the originals such that the parametrizations map them to `value`.
 
         Raises:
             RuntimeError: a parametrization has no `right_inverse`.
@@ -177,7 +177,7 @@ class ParametrizationList(ModuleList):
 
 
 def _inverse_if_defined(module: Module, value: Any) -> Any:
-    """`module.right_inverse(value)`, or `value` where that is not defined or not implemented."""
+    """`module.right_inverse(value)`, or `value` if that is not defined or not implemented."""
     if not hasattr(module, "right_inverse"):
         return value
     try:
@@ -225,16 +225,16 @@ def _property(name: str) -> property:
             _cache[key] = parametrization()
         return _cache[key]
 
-    def put(module: Any, value: Tensor) -> None:
+    def set(module: Any, value: Tensor) -> None:
         module.parametrizations[name].right_inverse(value)
 
-    return property(get, put)
+    return property(get, set)
 
 
 def _set_class(module: Module, names: list[str]) -> None:
-    """Gives a module the class with properties of those names; with none, the class it had.
+    """Gives a module a class with properties of these names; without names, its former class.
 
-    Each change makes a new class, so that copies of the module, which share one, stay as they are.
+    Each change makes a new class, so that copies of the module, which share one, do not change.
     """
     before = type_before_parametrizations(module)
     if not names:
@@ -253,16 +253,16 @@ def _set_class(module: Module, names: list[str]) -> None:
 def register_parametrization(
     module: M, tensor_name: str, parametrization: Module, *, unsafe: bool = False
 ) -> M:
-    """Makes `module.<tensor_name>` the result of `parametrization` of the tensor it was.
+    """Makes `module.<tensor_name>` the result of `parametrization` of its former tensor.
 
-    A further parametrization of the same tensor is applied to the result of those before. Where
-    `parametrization.right_inverse` is defined, assigning to the tensor works, too.
+    A further parametrization of the same tensor is applied to the result of those before. If
+    `parametrization.right_inverse` is defined, the tensor can be assigned to.
 
     Args:
         module: the module; its class becomes `Parametrized<class>`.
         tensor_name: one of its parameters or buffers.
-        parametrization: a Module from tensor to tensor; from several, if its right_inverse returns
-            a sequence.
+        parametrization: a Module from tensor to tensor, or from several tensors if its
+            right_inverse returns a sequence.
         unsafe: whether it may change shape and dtype; nothing is checked then.
 
     Returns: module.
@@ -292,7 +292,7 @@ def register_parametrization(
 
 
 def _check_further(parametrization: Module, before: Tensor) -> None:
-    """Raises ValueError if a parametrization does not keep shape and dtype, there and back."""
+    """Raises ValueError if a parametrization or its inverse changes shape or dtype."""
     after = parametrization(before)
     if not isinstance(after, Tensor):
         raise ValueError(f"A parametrization must return a tensor. Got {type(after).__name__}.")
@@ -319,7 +319,7 @@ def _check_further(parametrization: Module, before: Tensor) -> None:
 
 
 def _check_same_shape(before: Tensor, after: Tensor, message: str) -> None:
-    """Raises ValueError(message), in which they are inserted, if dtype or shape differ."""
+    """Raises ValueError(message), formatted with both, if dtype or shape differ."""
     for what in ("dtype", "shape"):
         a, b = getattr(before, what), getattr(after, what)
         if a != b:
@@ -341,7 +341,7 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
         leave_parametrized: it keeps the parametrised value; otherwise it gets the original's, which
             must be a single tensor.
 
-    Returns: module; its class is the former one once no parametrization is left.
+    Returns: module; without further parametrizations its class is the former one.
     Raises: ValueError: not parametrised, or several originals and not leave_parametrized.
     """
     if not is_parametrized(module, tensor_name):
@@ -370,9 +370,9 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class that a module had before its tensors were parametrised; otherwise its class."""
-    own = type(module)
-    before: type = vars(own).get("_class_before", own)
+    """The class of a module before its tensors were parametrised; otherwise its class."""
+    cls = type(module)
+    before: type = vars(cls).get("_class_before", cls)
     return before
 
 

@@ -1,8 +1,8 @@
-"""Pruning: a mask, kept as a buffer, that sets part of a parameter to zero.
+"""Pruning: a mask, stored as a buffer, that sets part of a parameter to zero.
 
 A pruned parameter `weight` becomes the parameter `weight_orig` and the buffer `weight_mask`; a
 forward pre-hook sets `weight = weight_mask * weight_orig`. The hook, the methods and their
-functions are in one file, as in PyTorch, though that makes it long.
+functions are in one long file, as in PyTorch.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _check_amount(amount: Any) -> None:
 
 
 def _number_to_prune(amount: Any, size: int) -> int:
-    """How many of `size` parameters or channels an amount means: a count or a fraction.
+    """The number of parameters or channels to prune of `size`; amount is a count or a fraction.
 
     Raises: ValueError if the count is greater than size.
     """
@@ -81,8 +81,8 @@ def _check_structured(t: Tensor, dim: int) -> None:
 
 def _channel_norms(t: Tensor, n: Any, dim: int) -> Tensor:
     """The norm of order `n` over all dimensions but `dim`, shape (t.shape[dim],)."""
-    others = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
-    norms: Tensor = table.norm(t, n, others)
+    dims = tuple(d for d in range(t.ndim) if d != dim % t.ndim)
+    norms: Tensor = table.norm(t, n, dims)
     return norms
 
 
@@ -96,8 +96,8 @@ def _mask_of_channels(t: Tensor, pruned: Tensor, dim: int) -> Tensor:
 class BasePruningMethod(ABC):
     """The forward pre-hook that applies a mask; a subclass defines how the mask is computed.
 
-    `PRUNING_TYPE` says on which part of a pruned tensor a further method works: "unstructured": the
-    elements that are left; "structured": the channels that are left; "global": all elements.
+    `PRUNING_TYPE` is the part of a pruned tensor on which a further method works: "unstructured":
+    the remaining elements; "structured": the remaining channels; "global": all elements.
     """
 
     _tensor_name: str
@@ -128,13 +128,13 @@ class BasePruningMethod(ABC):
     def apply(
         cls, module: Module, name: str, *args: Any, importance_scores: Any = None, **kwargs: Any
     ) -> Any:
-        """Prunes `module.<name>` with the method `cls(*args, **kwargs)`, after those before.
+        """Prunes `module.<name>` with the method `cls(*args, **kwargs)`, after earlier methods.
 
         Args:
             importance_scores: a tensor of the parameter's shape whose lowest elements are pruned;
                 None: the parameter itself.
 
-        Returns: the hook: the method, or a PruningContainer with those before.
+        Returns: the hook: the method, or a PruningContainer with the earlier ones.
         """
         method: BasePruningMethod = cls(*args, **kwargs)
         method._tensor_name = name
@@ -186,7 +186,7 @@ class BasePruningMethod(ABC):
         return t * self.compute_mask(importance_scores, default_mask=mask)
 
     def remove(self, module: Module) -> None:
-        """Makes the pruned tensor a parameter again: the original, with zeros written into it."""
+        """Makes the pruned tensor a parameter again: the original, with zeros."""
         name = self._tensor_name
         original = module._parameters[f"{name}_orig"]
         pruned = self.apply_mask(module).detach()
@@ -205,7 +205,7 @@ def _find(module: Module, name: str) -> int | None:
 
 
 class PruningContainer(BasePruningMethod):
-    """Several pruning methods of one tensor; the last one computes what is pruned next.
+    """Several pruning methods of one tensor; the last one computes the next mask.
 
     Args:
         args: the first method, or an iterable of methods.
@@ -226,7 +226,7 @@ class PruningContainer(BasePruningMethod):
     def add_pruning_method(self, method: BasePruningMethod | None) -> None:
         """Adds a method of the same tensor.
 
-        Raises: TypeError: no pruning method; ValueError: one of another tensor.
+        Raises: TypeError: not a pruning method; ValueError: a method of another tensor.
         """
         if method is not None:
             if not isinstance(method, BasePruningMethod):
@@ -249,7 +249,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
-        """The mask so far, in whose part that is left the last method prunes further."""
+        """The mask so far, with the remaining part pruned further by the last method."""
         method = self._pruning_methods[-1]
         mask = default_mask.clone().to(t.dtype)
         part: Any
@@ -257,9 +257,9 @@ class PruningContainer(BasePruningMethod):
             part = mask == 1
         elif method.PRUNING_TYPE == "structured":
             dim = method.dim % t.ndim
-            others = tuple(d for d in range(t.ndim) if d != dim)
-            left = mask.sum(others) != 0
-            part = (slice(None),) * dim + (left,)
+            dims = tuple(d for d in range(t.ndim) if d != dim)
+            channels = mask.sum(dims) != 0
+            part = (slice(None),) * dim + (channels,)
         elif method.PRUNING_TYPE == "global":
             part = (slice(None),) * t.ndim
         else:
@@ -499,7 +499,7 @@ def remove(module: M, name: str) -> M:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of the module, or of one below, is pruned."""
+    """Whether a parameter of the module, or of a submodule, is pruned."""
     return any(
         isinstance(hook, BasePruningMethod)
         for child in module.modules()

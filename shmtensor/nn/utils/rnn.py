@@ -1,4 +1,4 @@
-"""Batches of sequences of unlike lengths: padded to one length, or packed step after step."""
+"""Batches of sequences of different lengths: padded to one length, or packed step by step."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class PackedSequence(PackedSequence_):
     """Sequences of decreasing length, packed: the first elements of all, then the second ones, ...
 
     The functions of this file make them: `pack_sequence([a, b])` of a = (a0, a1) and b = (b0,) has
-    data (a0, b0, a1) and batch_sizes (2, 1). Every recurrent layer takes them.
+    data (a0, b0, a1) and batch_sizes (2, 1). Every recurrent layer accepts them.
 
     Attributes:
         data: all elements, (sum of lengths, *).
-        batch_sizes: for each step how many sequences are as long as that: int64, in main memory.
+        batch_sizes: for each step the number of sequences that have it: int64, in main memory.
         sorted_indices: the order that sorts the sequences by length, None if they were sorted.
         unsorted_indices: its inverse.
     """
@@ -73,7 +73,7 @@ class PackedSequence(PackedSequence_):
         return super().__new__(cls, data, batch_sizes, sorted_indices, unsorted_indices)
 
     def _with(self: Self, data: Tensor, move: Callable[[Tensor], Tensor]) -> Self:
-        """Other data, with the indices moved likewise; batch_sizes stay in main memory."""
+        """Other data, with the indices moved in the same way; batch_sizes stay in main memory."""
         order = (None if t is None else move(t) for t in self[2:])
         return type(self)(data, self.batch_sizes, *order)
 
@@ -84,7 +84,7 @@ class PackedSequence(PackedSequence_):
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:
         """Data in another dtype or on another device, with the arguments of `Tensor.to`.
 
-        Copies: none where nothing changes (then this object itself is returned), else one.
+        Copies: none if nothing changes (then this object itself is returned), else one.
         """
         data = self.data.to(*args, **kwargs)
         if data is self.data:
@@ -152,7 +152,7 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The permutation that undoes one, (n,) int64; None for None."""
+    """The inverse of a permutation, (n,) int64; None for None."""
     return None if permutation is None else ops.argsort(permutation)
 
 
@@ -163,8 +163,8 @@ def pack_padded_sequence(
 
     Args:
         input: (T, N, *), or (N, T, *) if `batch_first`; T is at least the longest length.
-        lengths: how long each sequence is: N integers, a tensor in main memory or a list.
-        enforce_sorted: insist on decreasing lengths; False sorts the sequences first.
+        lengths: of the sequences: N integers, a tensor in main memory or a list.
+        enforce_sorted: require decreasing lengths; False sorts the sequences first.
 
     Returns:
         Data of shape (sum of lengths, *).
@@ -205,15 +205,15 @@ def pack_padded_sequence(
             f"{where}: a length exceeds the padded input: {steps[0]}, input has "
             f"{input.shape[time]} steps: {tuple(input.shape)}"
         )
-    at, sequence = np.nonzero(np.arange(steps[0])[:, None] < steps)
+    time_index, sequence = np.nonzero(np.arange(steps[0])[:, None] < steps)
     if order is not None:
         sequence = order[sequence]
     rows, columns = input.shape[:2]
     flat = ops.reshape(input, (rows * columns, *input.shape[2:]))
-    places = sequence * columns + at if batch_first else at * columns + sequence
+    places = sequence * columns + time_index if batch_first else time_index * columns + sequence
     data = ops.index_select(flat, 0, tensor(places, device=input.device))
-    indices = None if order is None else tensor(order, device=input.device)
-    return PackedSequence(data, tensor(np.bincount(at)), indices)
+    sorted_indices = None if order is None else tensor(order, device=input.device)
+    return PackedSequence(data, tensor(np.bincount(time_index)), sorted_indices)
 
 
 def pad_packed_sequence(
@@ -226,7 +226,7 @@ def pad_packed_sequence(
 
     Args:
         batch_first: whether the result is (N, T, *) rather than (T, N, *).
-        padding_value: what stands behind the end of a sequence.
+        padding_value: of elements after the end of a sequence.
         total_length: T, at least the longest length, which is the default.
 
     Returns:
@@ -250,21 +250,21 @@ def pad_packed_sequence(
             f"{sizes.tolist()}, data {tuple(data.shape)}"
         )
     batch, total = int(sizes[0]), longest if total_length is None else total_length
-    at, place = np.nonzero(np.arange(batch) < sizes[:, None])
-    lengths = np.bincount(place)
+    time, sequence_index = np.nonzero(np.arange(batch) < sizes[:, None])
+    lengths = np.bincount(sequence_index)
     if sequence.unsorted_indices is not None:
-        after = np.asarray(sequence.unsorted_indices.tolist(), np.int64)
-        lengths = lengths[after]
-        place = np.argsort(after)[place]
-    places = place * total + at if batch_first else at * batch + place
+        unsorted = np.asarray(sequence.unsorted_indices.tolist(), np.int64)
+        lengths = lengths[unsorted]
+        sequence_index = np.argsort(unsorted)[sequence_index]
+    indices = sequence_index * total + time if batch_first else time * batch + sequence_index
     lead = (batch, total) if batch_first else (total, batch)
-    return _filled_except(data, places, lead, padding_value), tensor(lengths)
+    return _filled_except(data, indices, lead, padding_value), tensor(lengths)
 
 
-def _filled_except(data: Tensor, places: Any, lead: tuple[int, int], value: float) -> Tensor:
-    """A tensor (*lead, *) that is `value` but at the places, which have the rows of the data."""
+def _filled_except(data: Tensor, indices: Any, lead: tuple[int, int], value: float) -> Tensor:
+    """A tensor (*lead, *) with the rows of the data at `indices` and `value` elsewhere."""
     blank = full((lead[0] * lead[1], *data.shape[1:]), value, dtype=data.dtype, device=data.device)
-    out = ops.index_copy(blank, 0, tensor(places, device=data.device), data)
+    out = ops.index_copy(blank, 0, tensor(indices, device=data.device), data)
     return ops.reshape(out, (*lead, *data.shape[1:]))
 
 
@@ -274,16 +274,16 @@ def pad_sequence(
     padding_value: float = 0.0,
     padding_side: str = "right",
 ) -> Tensor:
-    """Sequences of unlike lengths as one tensor.
+    """Sequences of different lengths as one tensor.
 
     Args:
         sequences: N tensors (L, *), whose lengths L may differ.
         batch_first: whether the result is (N, T, *) rather than (T, N, *), with T the largest L.
-        padding_value: what fills them up.
-        padding_side: where: "right" or "left".
+        padding_value: of the padded elements.
+        padding_side: "right" or "left".
 
     Raises:
-        RuntimeError: no sequences, shapes that differ behind the length, another padding_side.
+        RuntimeError: no sequences, shapes that differ after the length, another padding_side.
     """
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
@@ -305,14 +305,14 @@ def pad_sequence(
         )
     lengths = np.array([shape[0] for shape in shapes])
     batch, total = len(lengths), int(lengths.max())
-    place = np.repeat(np.arange(batch), lengths)
-    at = np.arange(len(place)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    sequence_index = np.repeat(np.arange(batch), lengths)
+    time = np.arange(len(sequence_index)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     if padding_side == "left":
-        at += np.repeat(total - lengths, lengths)
-    places = place * total + at if batch_first else at * batch + place
+        time += np.repeat(total - lengths, lengths)
+    indices = sequence_index * total + time if batch_first else time * batch + sequence_index
     data = cat([s.to(items[0].dtype) for s in items])
     lead = (batch, total) if batch_first else (total, batch)
-    return _filled_except(data, places, lead, padding_value)
+    return _filled_except(data, indices, lead, padding_value)
 
 
 def unpad_sequence(
@@ -323,7 +323,7 @@ def unpad_sequence(
     Args:
         padded_sequences: (T, N, *), or (N, T, *) if `batch_first`. It is not changed (PyTorch
             transposes it in place).
-        lengths: (N,), how long each sequence is; more than T counts as T.
+        lengths: (N,), of the sequences; more than T counts as T.
 
     Raises:
         ValueError: there are not N lengths.
@@ -337,10 +337,10 @@ def unpad_sequence(
             f"sequences {tuple(padded_sequences.shape)}"
         )
     steps = np.clip(steps, 0, total)
-    place, at = np.nonzero(np.arange(total) < steps[:, None])
-    places = place * total + at if batch_first else at * len(steps) + place
+    sequence_index, step = np.nonzero(np.arange(total) < steps[:, None])
+    indices = sequence_index * total + step if batch_first else step * len(steps) + sequence_index
     flat = ops.flatten(padded_sequences, 0, 1)
-    data = ops.index_select(flat, 0, tensor(places, device=flat.device))
+    data = ops.index_select(flat, 0, tensor(indices, device=flat.device))
     return list(ops.split(data, steps.tolist(), 0))
 
 
@@ -349,7 +349,7 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
 
     Args:
         sequences: N tensors (L, *), whose lengths L may differ.
-        enforce_sorted: insist on decreasing lengths; False sorts the sequences first.
+        enforce_sorted: require decreasing lengths; False sorts the sequences first.
     """
     items = list(sequences)
     lengths = [s.shape[0] for s in items]

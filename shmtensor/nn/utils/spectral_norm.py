@@ -1,4 +1,4 @@
-"""spectral_norm by a forward pre-hook: the older form, `parametrizations.spectral_norm` is newer.
+"""spectral_norm by a forward pre-hook, the older form of `parametrizations.spectral_norm`.
 
 Source: Miyato et al. 2018.
 """
@@ -52,16 +52,16 @@ class SpectralNorm:
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight: Tensor) -> Tensor:
-        """The weight with dimension `dim` first and all others joined, (n, m)."""
+        """The weight with dimension `dim` first and all others flattened, (n, m)."""
         return as_matrix(weight, self.dim)
 
     def compute_weight(self, module: Module, do_power_iteration: bool) -> Tensor:
-        """The weight divided by sigma, after power iteration if that is wanted."""
+        """The weight divided by sigma, after power iteration if `do_power_iteration`."""
         weight = getattr(module, f"{self.name}_orig")
         u, v = (getattr(module, f"{self.name}_{part}") for part in "uv")
         matrix = as_matrix(weight, self.dim)
         if do_power_iteration:
-            # v from u, then u from v: the other way round than in parametrizations.spectral_norm
+            # v from u, then u from v: the reverse of parametrizations.spectral_norm
             power_iteration(matrix.mH, v, u, self.n_power_iterations, self.eps)
             u, v = u.clone(), v.clone()  # the next forward changes the buffers in place
         computed: Tensor = weight / table.vdot(u, matrix.mv(v))
@@ -103,7 +103,7 @@ class SpectralNorm:
             )
         delattr(module, name)
         module.register_parameter(f"{name}_orig", weight)
-        # A plain attribute: forward computes it anew, and code may ask for its size before.
+        # A plain attribute: forward recomputes it, and code may read its size before.
         setattr(module, name, weight.data)
         module.register_buffer(f"{name}_u", u)
         module.register_buffer(f"{name}_v", v)
@@ -114,7 +114,7 @@ class SpectralNorm:
 
 
 class SpectralNormStateDictHook:
-    """Notes the version in the metadata of a state_dict."""
+    """Writes the version to the metadata of a state_dict."""
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -163,7 +163,7 @@ class SpectralNormLoadStateDictPreHook:
 
 
 def _find(hooks: Any, kind: type, name: str) -> int | None:
-    """The number of that parameter's hook of a class."""
+    """The id of that parameter's hook of a class."""
     for number, hook in hooks.items():
         norm: Any = getattr(hook, "fn", hook)
         if isinstance(hook, kind) and norm.name == name:

@@ -1,4 +1,4 @@
-"""The older path of `func.functional_call`."""
+"""The older name of `func.functional_call`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """What a module computes with other parameters and buffers than its own.
+    """The result of a module with other parameters and buffers than its own.
 
     Deprecated: `func.functional_call` is the same.
 
     Args:
         parameters_and_buffers: tensors by dotted name; others stay the module's own.
         args, kwargs: for the module; one argument need not be in a tuple.
-        tie_weights: what the module has under several names is replaced under all of them.
-        strict: every name must be the module's, and none of the module's be missing.
+        tie_weights: a tensor with several names is replaced under all of them.
+        strict: the names must be exactly those of the module.
 
     Raises: RuntimeError: under strict, other names.
     """

@@ -1,4 +1,4 @@
-"""weight_norm by a forward pre-hook: the older form, `parametrizations.weight_norm` replaces it."""
+"""weight_norm by a forward pre-hook, the older form of `parametrizations.weight_norm`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WeightNorm:
 
     Args:
         name: of the weight.
-        dim: the dimension that keeps norms of its own; None: one norm of the whole weight.
+        dim: the dimension with separate norms; None: one norm of the full weight.
     """
 
     def __init__(self, name: str, dim: int | None) -> None:
@@ -71,7 +71,7 @@ class WeightNorm:
 
 
 def _find(module: Module, name: str) -> int | None:
-    """The number of the weight_norm hook for that parameter."""
+    """The id of the weight_norm hook for that parameter."""
     for number, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
             return number
@@ -86,7 +86,7 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
     Args:
         module: the module.
         name: its parameter.
-        dim: the dimension that keeps norms of its own; None: one norm of the whole weight.
+        dim: the dimension with separate norms; None: one norm of the full weight.
 
     Returns: module.
     """

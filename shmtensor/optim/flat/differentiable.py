@@ -1,4 +1,4 @@
-"""Steps in tensor operations, through which gradients flow: differentiable=True."""
+"""Differentiable steps, in tensor operations: differentiable=True."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["step_in_graph"]
 
 
 def step_in_graph(optimizer: FlatOptimizer, group: dict[str, Any]) -> None:
-    """Updates a group's parameters in place, each by the rule that arrays are updated by.
+    """Updates a group's parameters in place, by the reference rule of the optimizer.
 
-    The state's tensors are new ones after each step, so that backward may go through several.
+    Each step makes new state tensors, so that backward can go through several steps.
 
     Raises:
         AssertionError: foreach=True.
@@ -49,9 +49,11 @@ def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
     entry, names = optimizer.state[p], optimizer._names(group)
     initial = optimizer._initial(as_numbers(group))
     scalars = {name: scalar(entry.get(name, initial.get(name, 0.0))) for name in optimizer.scalars}
-    state = {name: begun(p, entry.get(name), initial.get(name, 0.0)) for name in names}
-    done = float(entry["step"]) if "step" in entry else float(any(name in entry for name in names))
-    step = int(done) + 1
+    state = {name: copy_or_initial(p, entry.get(name), initial.get(name, 0.0)) for name in names}
+    steps_before = (
+        float(entry["step"]) if "step" in entry else float(any(name in entry for name in names))
+    )
+    step = int(steps_before) + 1
     x, g, parts = p, p.grad, state
     if p.is_complex():
         x, g = ops.view_as_real(p), ops.view_as_real(g)
@@ -67,12 +69,12 @@ def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
 
 
 def scalar(value: Any) -> Any:
-    """A 0-dim tensor, or a number of the dtype that state has, as NumPy's number."""
+    """A 0-dim tensor or a number as a NumPy scalar of the state's dtype."""
     return value.array[()] if isinstance(value, Tensor) else scalar_dtype().type(value)
 
 
-def begun(p: Any, value: Any, initial: float) -> Any:
-    """A copy of a state tensor of parameter p, or its beginning."""
+def copy_or_initial(p: Any, value: Any, initial: float) -> Any:
+    """A copy of a state tensor of parameter p, or a new one with its initial value."""
     if value is not None:
         return value.clone()
     array = np.zeros_like(p.array)

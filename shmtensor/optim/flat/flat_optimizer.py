@@ -26,10 +26,9 @@ class FlatOptimizer(Optimizer):
     """Base of the optimizers whose rule is elementwise.
 
     A subclass names its `rule`, a function of reference_updates.py and of the native module, the
-    `states` that this rule takes, and its further arguments in `_arguments`. Where PyTorch keeps no
-    "step" in the state, it sets `counts = False`; where it keeps other numbers of a parameter than
-    "step", it names them in `scalars`. One that takes sparse gradients has a rule for them,
-    `_update_sparse`.
+    `states` that this rule takes, and its further arguments in `_arguments`. If PyTorch's state has
+    no "step", it sets `counts = False`; if it has other numbers per parameter, it names them in
+    `scalars`. A subclass that supports sparse gradients defines `_update_sparse`.
     """
 
     counts = True
@@ -41,8 +40,8 @@ class FlatOptimizer(Optimizer):
         check_implementations(type(self).__name__, defaults)
         self._flats: list[Flat] = []
         super().__init__(params, defaults)
-        self._shown, self._n_shown = self.state, 0
-        living.add(self)
+        self._last_state, self._n_entries = self.state, 0
+        instances.add(self)
 
     # ---------------------------------------------------------------- to be defined
     def _names(self, group: Group) -> tuple[str, ...]:
@@ -50,16 +49,16 @@ class FlatOptimizer(Optimizer):
         return self.states
 
     def _initial(self, group: Group) -> dict[str, float]:
-        """What state begins with that does not begin with zeros."""
+        """Initial values of state, where they are not zeros."""
         return {}
 
     def _arguments(self, group: Group, step: int, scalars: dict[str, Any]) -> tuple[Any, ...]:
-        """What the rule takes after the parameter, its gradient and its state.
+        """The rule's arguments after the parameter, its gradient and its state.
 
         Args:
-            group: its hyperparameters may be tensors where the step is differentiable.
+            group: its hyperparameters may be tensors if the step is differentiable.
             step: the number of this update, from 1.
-            scalars: their values before this update, NumPy's numbers of the state's dtype.
+            scalars: their values before this update, NumPy scalars of the state's dtype.
         """
         raise NotImplementedError(f"{type(self).__name__}._arguments: not defined")
 
@@ -80,20 +79,20 @@ class FlatOptimizer(Optimizer):
         rule = getattr(
             native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates, self.rule
         )
-        used = self._names(group)
-        arrays = [state[name] if name in used else None for name in self.states]
+        names = self._names(group)
+        arrays = [state[name] if name in names else None for name in self.states]
         rule(p, g, *arrays, *self._arguments(group, step, scalars))
 
     def _update_sparse(
         self, group: Group, p: Array, g: SparseTensor, state: dict[str, Array], step: int
     ) -> None:
-        """Applies the rule where a sparse gradient keeps something, in place."""
+        """Applies the rule at the stored values of a sparse gradient, in place."""
         raise NotImplementedError(f"{type(self).__name__}._update_sparse: not defined")
 
     def takes_sparse(self, group: Group) -> bool:
-        """Whether there is such a rule.
+        """Whether there is a rule for sparse gradients.
 
-        Raises: RuntimeError where there is one that does not go with this group's arguments.
+        Raises: RuntimeError if there is one that excludes this group's arguments.
         """
         return False
 
@@ -108,30 +107,30 @@ class FlatOptimizer(Optimizer):
 
         Returns: what closure returned.
         """
-        loss = None if closure is None else self._evaluated(closure)
-        if self.state is not self._shown or len(self.state) != self._n_shown:
-            self._take_in()
+        loss = None if closure is None else self._evaluate(closure)
+        if self.state is not self._last_state or len(self.state) != self._n_entries:
+            self._load_state()
         try:
-            places = [flat.gather() for flat in self._flats]
+            indices = [flat.gather() for flat in self._flats]
         except LookupError:  # Note [A parameter that moved away]
-            self._lay_out()
-            places = [flat.gather() for flat in self._flats]
+            self._rebuild_flats()
+            indices = [flat.gather() for flat in self._flats]
         for group in self.param_groups:
             if group["differentiable"]:
                 step_in_graph(self, group)
-        for flat, present in zip(self._flats, places, strict=True):
-            if present != []:
-                self._advance(flat, present)
+        for flat, updated in zip(self._flats, indices, strict=True):
+            if updated != []:
+                self._advance(flat, updated)
             for i in flat.sparse:
                 self._advance_sparse(flat, i)
         return loss
 
-    def _advance(self, flat: Flat, places: list[int] | None) -> None:
+    def _advance(self, flat: Flat, indices: list[int] | None) -> None:
         group = flat.group
         names = self._names(group)
-        if names != flat.names or len(flat.begun) != len(flat.tensors):
-            self._begin(flat, names, range(len(flat.tensors)) if places is None else places)
-        for run, start, stop, step in flat.runs(places):
+        if names != flat.names or len(flat.has_entry) != len(flat.tensors):
+            self._begin(flat, names, range(len(flat.tensors)) if indices is None else indices)
+        for run, start, stop, step in flat.runs(indices):
             scalars = {name: row[run.start] for name, row in flat.scalars.items()}
             self._update_range(flat, start, stop, step, scalars)
             if scalars:
@@ -171,36 +170,36 @@ class FlatOptimizer(Optimizer):
             self._update(group, p, g, state, step, scalars)
             return
         # Computed in float32 and rounded once, as PyTorch's fused steps do.
-        wide = {name: native.recast(array, float32) for name, array in state.items()}
-        new = native.recast(p, float32)
-        self._update(group, new, native.recast(g, float32), wide, step, scalars)
-        native.recast(new, p)
+        float_state = {name: native.recast(array, float32) for name, array in state.items()}
+        float_p = native.recast(p, float32)
+        self._update(group, float_p, native.recast(g, float32), float_state, step, scalars)
+        native.recast(float_p, p)
         for name, array in state.items():
-            native.recast(wide[name], array)
+            native.recast(float_state[name], array)
 
     # ---------------------------------------------------------------- state
-    def _begin(self, flat: Flat, names: tuple[str, ...], places: Iterable[int]) -> None:
-        """Makes state that is not there yet, and shows it."""
+    def _begin(self, flat: Flat, names: tuple[str, ...], indices: Iterable[int]) -> None:
+        """Makes missing state, and its entries in `self.state`."""
         if names != flat.names:
             if not self.counts and set(names) - set(flat.names):
-                flat.steps[:] = 0  # a new buffer has no past
+                flat.steps[:] = 0  # the buffer is new
             flat.add_state(names)
             flat.add_scalars(self.scalars)
             flat.names = names
-            flat.begun.clear()
+            flat.has_entry.clear()
         initial = self._initial(as_numbers(flat.group))
-        for i in places:
-            if i not in flat.begun:
-                flat.begun.add(i)
+        for i in indices:
+            if i not in flat.has_entry:
+                flat.has_entry.add(i)
                 if initial and not self.state.get(flat.tensors[i]):
                     flat.fill(i, initial)
                 entry = flat.entry(i, names, self.counts)
                 if entry:
                     self.state[flat.tensors[i]] = entry
-        self._n_shown = len(self.state)
+        self._n_entries = len(self.state)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forgets the gradients, or with set_to_none=False fills them with zeros."""
+        """Sets the gradients to None, or with set_to_none=False to zeros."""
         if not set_to_none:
             return super().zero_grad(False)
         for flat in self._flats:
@@ -212,11 +211,11 @@ class FlatOptimizer(Optimizer):
     # ---------------------------------------------------------------- shards
     @property
     def flats(self) -> list[Flat]:
-        """The blocks of parameters, gradients and state, all there: for who steps parts of them."""
-        if self.state is not self._shown or len(self.state) != self._n_shown:
-            self._take_in()
+        """The blocks of parameters, gradients and state, all allocated: for `step_range`."""
+        if self.state is not self._last_state or len(self.state) != self._n_entries:
+            self._load_state()
         if any(p.array is not array for flat in self._flats for p, array, _ in flat.slots):
-            self._lay_out()
+            self._rebuild_flats()
         for flat in self._flats:
             flat.add_state(self._names(flat.group))
             if self._initial(flat.group):  # before ranks share it
@@ -257,68 +256,68 @@ class FlatOptimizer(Optimizer):
     def _flats_of(self, group: Group) -> list[Flat]:
         return [] if group["differentiable"] else lay_out(group, group["params"])
 
-    def _lay_out(self) -> None:
-        """All flats anew; the state follows its parameters."""
+    def _rebuild_flats(self) -> None:
+        """Makes all flats anew, with the state of their parameters."""
         self._flats = []
         for group in self.param_groups:
             self._flats += self._flats_of(group)
-        self._take_in()
+        self._load_state()
 
-    def _take_in(self) -> None:
-        """Makes what stands in `state` (loaded, cleared, of another layout) the flats' own."""
+    def _load_state(self) -> None:
+        """Copies `self.state` (loaded, cleared, or of another layout) into the flats."""
         for flat in self._flats:
             names = self._names(flat.group)
             flat.add_state(names)
             flat.add_scalars(self.scalars)
             flat.names = names
-            flat.begun.clear()
+            flat.has_entry.clear()
             for i, p in enumerate(flat.tensors):
                 entry = self.state.get(p) or {}
                 step = entry.get("step", 1 if any(v is not None for v in entry.values()) else 0)
                 flat.steps[i] = float(step)
                 for name in names:
-                    self._take_in_one(flat, i, name, entry.get(name))
+                    self._load_array(flat, i, name, entry.get(name))
                 for name in self.scalars:
-                    flat.take_in_scalar(i, name, entry.get(name, 0.0))
+                    flat.load_scalar(i, name, entry.get(name, 0.0))
                 if entry:
-                    known = {"step", *names, *self.scalars}
-                    rest = {k: v for k, v in entry.items() if k not in known}
-                    flat.begun.add(i)
-                    self.state[p] = {**flat.entry(i, names, self.counts), **rest}
-        self._shown, self._n_shown = self.state, len(self.state)
+                    standard = {"step", *names, *self.scalars}
+                    extra = {k: v for k, v in entry.items() if k not in standard}
+                    flat.has_entry.add(i)
+                    self.state[p] = {**flat.entry(i, names, self.counts), **extra}
+        self._last_state, self._n_entries = self.state, len(self.state)
 
-    def _take_in_one(self, flat: Flat, i: int, name: str, value: Any) -> None:
+    def _load_array(self, flat: Flat, i: int, name: str, value: Any) -> None:
         shape = flat.tensors[i].array.shape
-        place = flat.part(flat.state[name], i).reshape(shape)
+        target = flat.part(flat.state[name], i).reshape(shape)
         if value is None:
-            place[...] = 0
+            target[...] = 0
             return
         if tuple(value.shape) != shape:
             raise RuntimeError(
                 f"{type(self).__name__}.step: the state's shape is not its parameter's: {name} "
                 f"{tuple(value.shape)} for {shape}, hint: del optimizer.state[p] starts anew"
             )
-        place[...] = value.array
+        target[...] = value.array
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        self._lay_out()
-        living.add(self)
+        self._rebuild_flats()
+        instances.add(self)
 
 
 def real_views(p: Array) -> list[Callable[[Array], Array]]:
-    """Real views of complex arrays like p: one of all numbers if p is flat, else one a part."""
+    """Real views of complex arrays like p: one of both parts if p is flat, else one of each."""
     if p.ndim == 1 and p.flags.c_contiguous:
         real = p.real.dtype
         return [lambda array: array.view(real)]
     return [lambda array: array.real, lambda array: array.imag]
 
 
-living: weakref.WeakSet[FlatOptimizer] = weakref.WeakSet()
+instances: weakref.WeakSet[FlatOptimizer] = weakref.WeakSet()
 
 
 def _forget_gradients() -> None:
-    for optimizer in list(living):
+    for optimizer in list(instances):
         for flat in optimizer._flats:
             flat.forget_gradients()
 

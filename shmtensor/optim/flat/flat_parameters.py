@@ -2,18 +2,18 @@
 
 ```
 parameter  | W1 ........ | b1 .. | W2 ........ | b2 |      p.array of each is a view of it
-gradient   | home of W1  | b1 .. | W2 ........ | b2 |      backward writes its first gradient here
+gradient   | W1 ........ | b1 .. | W2 ........ | b2 |      backward writes its first gradient here
 exp_avg    | ........... | ..... | ........... | .. |      state[p]["exp_avg"] is a Tensor over it
              starts[0]     [1]     [2]           [3]       multiples of 64 bytes; gaps stay zero
 ```
 
-Note [Who is updated]
-A parameter without a gradient is left alone, its state and step count too. The others are updated
-in runs of neighbours with the same step count: one run, nearly always.
+Note [Which parameters are updated]
+A parameter without a gradient does not change, nor do its state and step count. The others are
+updated in runs of neighbours with the same step count: nearly always a single run.
 
 Note [A parameter that moved away]
-`p.data = x` and `module.to(dtype)` give a parameter other memory. The step sees that its array is
-not the view that the flat knows and lays all groups out again; the state follows the parameter.
+`p.data = x` and `module.to(dtype)` give a parameter other memory. Then `step` detects that its
+array is not the flat's view, and makes all flats anew with the parameters' state.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Flat:
         state: 1-D arrays by the names of PyTorch's state dictionary ("exp_avg", ...).
         steps: how many updates each parameter has had, in the dtype of PyTorch's "step".
         scalars: further numbers of each parameter, as `steps` ("mu_product", ...).
-        scalars_before: those that the update number `steps` began with.
-        sparse: places of the parameters whose gradient is now a sparse tensor: it stays where it
-            is, and no memory is taken for a dense one before one comes.
+        scalars_before: their values before update number `steps`.
+        sparse: indices of the parameters whose gradient is a sparse tensor. It is not copied, and
+            memory for a dense gradient is allocated only when there is one.
     """
 
     __slots__ = (
-        "begun",
         "gradient",
         "group",
+        "has_entry",
         "names",
         "parameter",
         "scalars",
@@ -76,8 +76,8 @@ class Flat:
         self.stops = [start + p.array.size for start, p in zip(starts, tensors, strict=True)]
         self.state: dict[str, Array] = {}
         self.names: tuple[str, ...] = ()  # the state that the last step used
-        self.begun: set[int] = set()  # parameters that optimizer.state shows
-        # Private memory on purpose: ranks that share parameters and state count each for itself.
+        self.has_entry: set[int] = set()  # indices of parameters in optimizer.state
+        # In private memory: each rank that shares parameters and state counts its own steps.
         self.steps = np.zeros(len(tensors), scalar_dtype())
         self.scalars: dict[str, Array] = {}
         self.scalars_before: dict[str, Any] = {}
@@ -97,29 +97,29 @@ class Flat:
 
     # ---------------------------------------------------------------- gradients
     def make_gradients(self) -> None:
-        """A block for the gradients, and a home in it for each parameter's."""
+        """Allocates a block for the gradients, which backward writes into."""
         self.take_gradients(zeros_shared(self.parameter.shape, self.parameter.dtype))
 
     def take_gradients(self, gradient: Array) -> None:
-        """Gives each parameter's gradient its home in an array like `parameter`."""
+        """Makes parts of `gradient`, an array like `parameter`, the gradient buffers."""
         self.gradient = gradient
         self.slots = []
         for i, p in enumerate(self.tensors):
             self.slots.append((p, p.array, p.accumulate_grad))
-            self._settle(p.accumulate_grad, i)
+            self._attach_grad_buffer(p.accumulate_grad, i)
 
     def forget_gradients(self) -> None:
-        """For a forked child: the block is its parent's, and two processes must not write there."""
+        """For a forked child: the block belongs to its parent, which alone may write there."""
         self.gradient = None
         for _, _, leaf in self.slots:
             if leaf is not None:
                 leaf.grad_buffer = None
 
     def gather(self) -> list[int] | None:
-        """Brings every gradient into the block, but sparse ones.
+        """Copies every dense gradient that is not in the block into it.
 
-        Returns: None if each parameter has one there, else the places of those that do.
-        Raises: LookupError if a parameter has other memory than this flat knows.
+        Returns: None if each parameter has a dense gradient, else the indices of those that do.
+        Raises: LookupError if a parameter's memory is not in this flat.
         """
         if self.gradient is None and any(map(has_dense, self.tensors)):
             self.make_gradients()
@@ -138,7 +138,7 @@ class Flat:
                     missing = True
                     continue
                 if leaf is not None and leaf.grad_buffer is not None and leaf.grad_buffer.lent:
-                    # somebody keeps the gradient of a step before, which lies there
+                    # the program holds the gradient of an earlier step, which is in this buffer
                     self.make_gradients()
                     return self.gather()
                 self._copy_in(p, g)
@@ -147,39 +147,39 @@ class Flat:
                 version.count += 1
         if not missing:
             return None
-        given = [(i, p.grad) for i, p in enumerate(self.tensors) if p.grad is not None]
-        self.sparse = [i for i, g in given if g.is_sparse]
-        return [i for i, g in given if not g.is_sparse]
+        pairs = [(i, p.grad) for i, p in enumerate(self.tensors) if p.grad is not None]
+        self.sparse = [i for i, g in pairs if g.is_sparse]
+        return [i for i, g in pairs if not g.is_sparse]
 
     def _copy_in(self, p: Any, g: Any) -> None:
-        """A gradient that somebody assigned, or that came before the home did."""
+        """Copies a gradient that was assigned, or is older than its buffer."""
         i = next(i for i, q in enumerate(self.tensors) if q is p)
         self.part(self.gradient, i).reshape(p.array.shape)[...] = g.array
         leaf = p.accumulate_grad
         if leaf is not self.slots[i][2]:  # requires_grad was switched on meanwhile
             self.slots[i] = (p, p.array, leaf)
-            self._settle(leaf, i)
+            self._attach_grad_buffer(leaf, i)
 
-    def _settle(self, leaf: Any, i: int) -> None:
+    def _attach_grad_buffer(self, leaf: Any, i: int) -> None:
         if leaf is not None:
-            home = self.part(self.gradient, i).reshape(self.tensors[i].array.shape)
-            leaf.grad_buffer = native.GradientBuffer(home)
+            buffer = self.part(self.gradient, i).reshape(self.tensors[i].array.shape)
+            leaf.grad_buffer = native.GradientBuffer(buffer)
 
     # ---------------------------------------------------------------- state
     def add_state(self, names: tuple[str, ...]) -> None:
-        """Zeros for each name that is not there yet."""
+        """Adds zeros for each missing name."""
         for name in names:
             if name not in self.state:
                 self.state[name] = zeros_shared(self.parameter.shape, self.parameter.dtype)
 
     def add_scalars(self, names: tuple[str, ...]) -> None:
-        """Zeros for each name that is not there yet, one a parameter."""
+        """Adds zeros for each missing name, one per parameter."""
         for name in names:
             if name not in self.scalars:
                 self.scalars[name] = np.zeros(len(self.tensors), self.steps.dtype)
 
-    def take_in_scalar(self, i: int, name: str, value: Any) -> None:
-        """Loads a number of parameter i, in its dtype if that is a wider one."""
+    def load_scalar(self, i: int, name: str, value: Any) -> None:
+        """Loads a number of parameter i; a tensor of a wider dtype widens them all."""
         row, new = (
             self.scalars[name],
             np.asarray(value.array if isinstance(value, Tensor) else value),
@@ -189,7 +189,7 @@ class Flat:
         row[i] = new
 
     def fill(self, i: int, values: dict[str, float]) -> None:
-        """Begins the state of parameter i with other values than zeros."""
+        """Sets the initial state of parameter i."""
         for name, value in values.items():
             if name in self.scalars:
                 self.scalars[name][i] = value
@@ -198,36 +198,36 @@ class Flat:
                 part[...] = complex(value, value) if part.dtype.kind == "c" else value
 
     def entry(self, i: int, names: tuple[str, ...], counts: bool) -> dict[str, Any]:
-        """What `optimizer.state[p]` shows of parameter i: tensors over this flat's memory."""
+        """`optimizer.state[p]` of parameter i: tensors over this flat's memory."""
         shape = self.tensors[i].array.shape
-        shown: dict[str, Any] = {}
+        tensors: dict[str, Any] = {}
         if counts:
-            shown["step"] = wrap(self.steps[i : i + 1].reshape(()))
+            tensors["step"] = wrap(self.steps[i : i + 1].reshape(()))
         for name, array in self.scalars.items():
-            shown[name] = wrap(array[i : i + 1].reshape(()))
+            tensors[name] = wrap(array[i : i + 1].reshape(()))
         for name in names:
-            shown[name] = wrap(self.part(self.state[name], i).reshape(shape))
-        return shown
+            tensors[name] = wrap(self.part(self.state[name], i).reshape(shape))
+        return tensors
 
     def part(self, array: Array, i: int) -> Array:
         """The elements of parameter i."""
         part: Array = array[self.starts[i] : self.stops[i]] if array.ndim == 1 else array
         return part
 
-    def runs(self, places: list[int] | None) -> list[tuple[slice, int, int, int]]:
-        """Runs of neighbours to update whose numbers are equal, and counts the update.
+    def runs(self, indices: list[int] | None) -> list[tuple[slice, int, int, int]]:
+        """Counts the update, and returns runs of neighbours with equal steps and scalars.
 
-        Returns: (places, first element, end, number of this step) of each.
+        Returns: (indices, first element, end, number of this step) of each.
         """
         rows = [self.steps, *self.scalars.values()]
         counts = self.steps.tolist()
-        if places is None and all(bool((row == row[0]).all()) for row in rows):
+        if indices is None and all(bool((row == row[0]).all()) for row in rows):
             self.steps += 1
             end = self.parameter.shape[0] if self.parameter.ndim else 1
             return [(slice(0, len(counts)), 0, end, int(counts[0]) + 1)]
         numbers = list(zip(*(row.tolist() for row in rows), strict=True))
         runs: list[tuple[slice, int, int, int]] = []
-        for i in range(len(counts)) if places is None else places:
+        for i in range(len(counts)) if indices is None else indices:
             self.steps[i] += 1
             if runs and runs[-1][0].stop == i and numbers[i] == numbers[i - 1]:
                 first, start, _, step = runs[-1]
@@ -239,12 +239,12 @@ class Flat:
 
 
 def scalar_dtype() -> Any:
-    """The dtype of step counts and the like: float64 where that is the default dtype."""
+    """The dtype of step counts and scalars: float64 if that is the default dtype."""
     return float64 if get_default_dtype() is float64 else float32
 
 
 def expects_sparse(p: Any) -> bool:
-    """Whether the module of a parameter has said that its gradients will be sparse tensors."""
+    """Whether the module of a parameter has declared its gradients to be sparse tensors."""
     return bool(getattr(p, "expects_sparse", False))
 
 

@@ -17,4 +17,4 @@ from .step_cosine_decay import MultiStepLR as MultiStepLR
 from .step_cosine_decay import PolynomialLR as PolynomialLR
 from .step_cosine_decay import StepLR as StepLR
 
-_LRScheduler = LRScheduler  # the older name, which subclasses out there use
+_LRScheduler = LRScheduler  # the older name, which users' subclasses use

@@ -65,7 +65,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 def _momentum_of(optimizer: Optimizer, name: str) -> bool:
-    """Whether the optimizer says its momentum by beta1."""
+    """Whether the optimizer's momentum is beta1."""
     if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
         raise ValueError(
             f"{name}: optimizer must support momentum or beta1 with `cycle_momentum` option enabled"

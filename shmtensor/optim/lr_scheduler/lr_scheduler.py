@@ -1,7 +1,7 @@
 """LRScheduler: counts steps and writes the learning rates into the optimizer's groups.
 
-Schedules multiply the rate that they find, so that several may drive one optimizer; where a rate
-can also be said in closed form, `step(epoch)` uses that.
+Schedules multiply the current rate, so that several can drive one optimizer; if a rate has a closed
+form, `step(epoch)` uses that.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LRScheduler:
         return self._last_lr
 
     def step(self, epoch: int | None = None) -> None:
-        """Goes to the next rate (or to that of `epoch`). Call it after the optimizer's step."""
+        """Sets the next rate (or that of `epoch`). Call it after the optimizer's step."""
         if self._step_count == 1 and not self.optimizer._opt_called:
             warnings.warn(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
@@ -75,8 +75,8 @@ class LRScheduler:
             rates = self.get_lr()
         else:
             self.last_epoch = epoch
-            closed = self._get_closed_form_lr
-            rates = self.get_lr() if closed is None else closed()
+            closed_form = self._get_closed_form_lr
+            rates = self.get_lr() if closed_form is None else closed_form()
         self._write(rates)
 
     def _write(self, rates: Sequence[Any]) -> None:
@@ -90,12 +90,12 @@ class LRScheduler:
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what `state_dict` returned."""
+        """Loads the result of `state_dict`."""
         self.__dict__.update(state_dict)
 
 
 def each(name: str, value: Any, groups: Sequence[Any]) -> list[Any]:
-    """One value per group from one for all or a list."""
+    """One value per group, from one for all or a list."""
     if not isinstance(value, (list, tuple)):
         return [value] * len(groups)
     if len(value) != len(groups):
@@ -104,12 +104,12 @@ def each(name: str, value: Any, groups: Sequence[Any]) -> list[Any]:
 
 
 def functions_state(functions: Sequence[Any]) -> list[Any]:
-    """What can be saved of a list of callables: the attributes of objects, nothing of functions."""
+    """The state of a list of callables: the attributes of objects, None for functions."""
     return [None if hasattr(f, "__code__") else f.__dict__.copy() for f in functions]
 
 
 def restore_functions(functions: Sequence[Any], saved: Sequence[Any]) -> None:
-    """Puts the attributes back."""
+    """Restores the attributes of callable objects."""
     for function, attributes in zip(functions, saved, strict=True):
         if attributes is not None:
             function.__dict__.update(attributes)

@@ -1,4 +1,4 @@
-"""ReduceLROnPlateau: a lower rate when a measure stops getting better."""
+"""ReduceLROnPlateau: a lower rate when a metric stops improving."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ReduceLROnPlateau"]
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times factor when the measure has not become better for more than `patience` steps.
+    """Multiplies the rate by factor if the metric has not improved for more than `patience` steps.
 
     Args:
         mode: "min" or "max", which way is better.
@@ -59,7 +59,7 @@ class ReduceLROnPlateau(LRScheduler):
         self._last_lr = self._rates
 
     def _reset(self) -> None:
-        """Forgets the past."""
+        """Resets the best metric and the counters."""
         self.best = math.inf if self.mode == "min" else -math.inf
         self.cooldown_counter = 0
         self.num_bad_epochs = 0
@@ -74,11 +74,11 @@ class ReduceLROnPlateau(LRScheduler):
         sign = 1 if self.mode == "min" else -1
         if self.threshold_mode == "abs":
             return sign * (best - a) > self.threshold
-        bound = best * (1.0 - sign * self.threshold)
-        return a < bound if self.mode == "min" else a > bound
+        limit = best * (1.0 - sign * self.threshold)
+        return a < limit if self.mode == "min" else a > limit
 
     def step(self, metrics: Any, epoch: int | None = None) -> None:  # type: ignore[override]
-        """Looks at the measure of this step."""
+        """Takes the metric of this step."""
         current = float(metrics)
         self.last_epoch = self.last_epoch + 1 if epoch is None else epoch
         if self.is_better(current, self.best):

@@ -12,7 +12,7 @@ from .lr_scheduler import LRScheduler
 __all__ = ["ChainedScheduler", "SequentialLR"]
 
 
-class _Several(LRScheduler):
+class _CompositeScheduler(LRScheduler):
     _schedulers: list[Any]
 
     def state_dict(self) -> dict[str, Any]:
@@ -26,7 +26,7 @@ class _Several(LRScheduler):
         self.__dict__.update({k: v for k, v in state_dict.items() if k != "_schedulers"})
 
 
-def _checked(name: str, schedulers: Sequence[Any], optimizer: Optimizer | None) -> Optimizer:
+def _one_optimizer(name: str, schedulers: Sequence[Any], optimizer: Optimizer | None) -> Optimizer:
     if not schedulers:
         raise ValueError(f"{name}: at least one scheduler is needed: got none")
     for i, schedule in enumerate(schedulers):
@@ -39,7 +39,7 @@ def _checked(name: str, schedulers: Sequence[Any], optimizer: Optimizer | None) 
     return optimizer
 
 
-class SequentialLR(_Several):
+class SequentialLR(_CompositeScheduler):
     """Each schedule from its milestone on: milestones has one entry less than schedulers."""
 
     def __init__(
@@ -49,7 +49,7 @@ class SequentialLR(_Several):
         milestones: Sequence[int],
         last_epoch: int = -1,
     ) -> None:
-        _checked("SequentialLR", schedulers, optimizer)
+        _one_optimizer("SequentialLR", schedulers, optimizer)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 "SequentialLR: expected one milestone less than schedulers: "
@@ -59,7 +59,7 @@ class SequentialLR(_Several):
         self._milestones = list(milestones)
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # each made its first step when it was constructed: undone, and only the first repeated
+        # each made its first step when it was constructed: undo them, and repeat only the first
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"]
         for schedule in self._schedulers:
@@ -68,7 +68,7 @@ class SequentialLR(_Several):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def step(self, epoch: int | None = None) -> None:
-        """One step of the schedule whose turn it is."""
+        """One step of the current schedule."""
         self.last_epoch += 1
         i = bisect_right(self._milestones, self.last_epoch)
         schedule = self._schedulers[i]
@@ -80,18 +80,18 @@ class SequentialLR(_Several):
 
 
 def _undo(schedule: Any) -> None:
-    for below in getattr(schedule, "_schedulers", ()):
-        _undo(below)
+    for inner in getattr(schedule, "_schedulers", ()):
+        _undo(inner)
     schedule.last_epoch -= 1
     if hasattr(schedule, "_step_count"):
         schedule._step_count = 0
 
 
-class ChainedScheduler(_Several):
+class ChainedScheduler(_CompositeScheduler):
     """All schedules at every step."""
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
-        self.optimizer = _checked("ChainedScheduler", schedulers, optimizer)
+        self.optimizer = _one_optimizer("ChainedScheduler", schedulers, optimizer)
         self._schedulers = list(schedulers)
         self._last_lr = self._rates
 

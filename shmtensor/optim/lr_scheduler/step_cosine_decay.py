@@ -100,8 +100,8 @@ class MultiStepLR(LRScheduler):
         return [rate * self.gamma**times for rate in self._rates] if times else self._rates
 
     def _get_closed_form_lr(self) -> list[Any]:
-        passed = sum(n for step, n in self.milestones.items() if step <= self.last_epoch)
-        return [base * self.gamma**passed for base in self.base_lrs]
+        exponent = sum(n for step, n in self.milestones.items() if step <= self.last_epoch)
+        return [base * self.gamma**exponent for base in self.base_lrs]
 
 
 class ConstantLR(LRScheduler):
@@ -186,7 +186,7 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero in total_iters steps, by a power of what is left."""
+    """Down to zero in total_iters steps, by a power of the remaining share."""
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -221,9 +221,9 @@ class CosineAnnealingLR(LRScheduler):
         n, period, least = self.last_epoch, self.T_max, self.eta_min
         if n == 0:
             return self._rates
-        if self._step_count == 1 and n > 0:  # resumed: there is no rate of the step before
+        if self._step_count == 1 and n > 0:  # resumed: the previous step's rate is unknown
             return self._get_closed_form_lr()
-        if (n - 1 - period) % (2 * period) == 0:  # at the bottom a product would stay there
+        if (n - 1 - period) % (2 * period) == 0:  # a factor would stay at the minimum
             rise = (1 - math.cos(math.pi / period)) / 2
             pairs = zip(self._rates, self.base_lrs, strict=True)
             return [rate + (base - least) * rise for rate, base in pairs]

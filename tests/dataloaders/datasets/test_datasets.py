@@ -323,7 +323,7 @@ def test_rows_of_a_sparse_matrix(kind: str) -> None:
         datasets.SparseDataset(matrix, labels[:3])
     with pytest.raises(TypeError, match="not a sparse matrix: ndarray"):
         datasets.SparseDataset(dense)
-    assert found.places.dtype == matrix.tocsr().indices.dtype  # as many bytes as SciPy's
+    assert found.indices.dtype == matrix.tocsr().indices.dtype  # as many bytes as SciPy's
     unsorted = scipy.sparse.csr_array((np.ones(2), np.array([3, 1]), np.array([0, 2])))
     assert datasets.SparseDataset(unsorted)[0].tolist() == [0, 1, 0, 1]
     assert unsorted.indices.tolist() == [3, 1]  # the caller's is left as it was

@@ -114,7 +114,7 @@ def test_mark_numbers_the_documents_of_a_window(documents: Path) -> None:
 
 def test_long_files_are_scanned_in_parts(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
-    monkeypatch.setattr("dataloaders.datasets.tokens.SCANNED", 3)
+    monkeypatch.setattr("dataloaders.datasets.tokens.CHUNK", 3)
     parts = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
     assert parts.starts.tolist() == whole.starts.tolist()
     assert parts.stops.tolist() == whole.stops.tolist()

@@ -205,7 +205,7 @@ def test_hooks_of_all_modules() -> None:
         handle.remove()
         handle.remove()
     assert seen == ["pre", "post", "back"]
-    assert not hooks.everywhere
+    assert not hooks.global_hook_ids
     nn.Identity()(x)
     assert len(seen) == 3
 
@@ -242,7 +242,7 @@ def test_handles_know_their_tables() -> None:
     assert handle.hooks_dict_ref() is module._forward_hooks
     assert [table() for table in handle.extra_dict_ref] == [module._forward_hooks_with_kwargs]
     with hooks.register_module_backward_hook(lambda *_: None) as everywhere:
-        assert everywhere.id in hooks.everywhere
+        assert everywhere.id in hooks.global_hook_ids
 
 
 def test_a_hook_that_fails_after_an_error_does_not_hide_it() -> None:

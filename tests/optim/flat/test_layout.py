@@ -1,4 +1,4 @@
-"""Which parameters move into a common block. Note [Who is moved]."""
+"""Which parameters move into a common block. Note [Which parameters are moved]."""
 
 from __future__ import annotations
 
