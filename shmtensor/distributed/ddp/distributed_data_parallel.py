@@ -299,7 +299,7 @@ class DistributedDataParallel(Module, PrivateNames, Joinable):
         if self._overlaps or self.process_group.busy_lane("collectives", -1):
             return self.process_group.lane("collectives").put(work)
         work.run()
-        return work.settle()
+        return work.finish()
 
     def _finish(self) -> None:
         """The end of a backward: all reductions are awaited, and their results put in place."""

@@ -68,7 +68,7 @@ def take_over(group: ProcessGroup, replica: Replica, root: int) -> None:
             x.array = array
         staged = group.writable(array)
         group.native.broadcast(staged, root, group.timeout)
-        group.settle(array, staged)
+        group.copy_back(array, staged)
 
 
 def is_common(group: ProcessGroup, array: Array) -> bool:
@@ -93,4 +93,4 @@ def broadcast_buffers(group: ProcessGroup, replica: Replica, root: int) -> None:
     for _, buffer in replica.buffers:
         staged = group.writable(buffer.array)
         group.native.broadcast(staged, root, group.timeout)
-        group.settle(buffer.array, staged)
+        group.copy_back(buffer.array, staged)

@@ -12,7 +12,7 @@ import numpy as np
 from ...autograd import wrap
 from ...nn import Embedding, EmbeddingBag, Module
 from ..collectives.reference import ReduceOp
-from ..collectives.sparse_all_reduce import total_of
+from ..collectives.sparse_all_reduce import sparse_total
 from ..group.process_group import ProcessGroup
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class SparseBucket:
             dtype: in which it is summed; None: its own.
         """
         given = x.detach() if dtype is None else x.detach().to(dtype)
-        total = total_of(given, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
+        total = sparse_total(given, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
         if divisor is not None:
             total = total / divisor
         return total if dtype is None else total.to(self.dtype())

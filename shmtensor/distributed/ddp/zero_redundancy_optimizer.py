@@ -94,7 +94,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
             for p in each["params"]:
                 staged = group.writable(p.array)
                 group.native.broadcast(staged, self._owner[id(p)], group.timeout)
-                group.settle(p.array, staged)
+                group.copy_back(p.array, staged)
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Brings all ranks' state to rank `to`, for `state_dict` there. All ranks call it."""

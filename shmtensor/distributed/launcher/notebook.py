@@ -9,7 +9,12 @@ from typing import Any
 
 from ... import native
 from ...errors import PeerLostError, ProcessExitedException, ProcessRaisedException
-from ..group.init_process_group import destroy_process_group, enter, give_up, join
+from ..group.init_process_group import (
+    abort_groups,
+    destroy_process_group,
+    join_group,
+    set_default_group,
+)
 from ..rendezvous.find_group import create_block
 
 __all__ = ["launch"]
@@ -23,13 +28,13 @@ def live(
 
     os.environ.update(env, RANK=str(rank), LOCAL_RANK=str(rank))
     block = native.receive(handle, False)
-    enter(join(block, rank, n, timeout, f"rank {rank}"))
+    set_default_group(join_group(block, rank, n, timeout, f"rank {rank}"))
     try:
         answers.put((rank, fn(*args), "", (False, 0.0)))
     except BaseException as error:
         # before the others are told: what they make of that comes later
         when = (isinstance(error, PeerLostError), time.monotonic())
-        give_up(error)
+        abort_groups(error)
         answers.put((rank, None, traceback.format_exc(), when))
     finally:
         destroy_process_group()

@@ -31,7 +31,7 @@ def averaged(process_group: Any, x: Any) -> Future:
     def call() -> None:
         staged = group.writable(x.array)
         group.native.all_reduce(staged, ReduceOp.AVG, group.timeout)
-        group.settle(x.array, staged)
+        group.copy_back(x.array, staged)
 
     work = group.issue(call, True, x)
     assert isinstance(work, Work)

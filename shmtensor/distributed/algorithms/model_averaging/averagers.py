@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...collectives.reference import ReduceOp
-from ...group.operands import array_of, touched
+from ...group.operands import array_of, bump_version
 from ...group.process_group import ProcessGroup
 from ...group.world import GroupMember, group_of
 
@@ -33,8 +33,8 @@ def average_parameters(params: Iterable[Any], process_group: ProcessGroup | None
         array = array_of("average_parameters", p)
         staged = group.writable(array)
         group.native.all_reduce(staged, ReduceOp.AVG, group.timeout)
-        group.settle(array, staged)
-        touched(p)
+        group.copy_back(array, staged)
+        bump_version(p)
 
 
 def get_params_to_average(params: Iterable[Any]) -> list[Any]:
