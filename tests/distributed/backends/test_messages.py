@@ -133,7 +133,9 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
 
 def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
-    seen = SimpleNamespace(dead_ranks=lambda: [8, 9], processes=[(100 + r, f"host{r}") for r in range(10)])
+    seen = SimpleNamespace(
+        dead_ranks=lambda: [8, 9], processes=[(100 + r, f"host{r}") for r in range(10)]
+    )
     monkeypatch.setattr(Base, "watch", seen)
     one = Wire(comm, 0, [7, 8, 9])
     one.leavers[1] = 3

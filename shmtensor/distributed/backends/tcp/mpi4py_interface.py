@@ -162,7 +162,7 @@ class Connections:
             self._epoll.modify(link.socket, select.EPOLLIN | out)
 
     def dead_ranks(self) -> list[int]:
-        """The remote ranks whose connections have closed, after NEWS_FIRST for news of the cause."""
+        """The remote ranks whose connections have closed, after NEWS_FIRST for news of it."""
         now = time.monotonic()
         if now - self._last_check > ASK:
             self._last_check = now
