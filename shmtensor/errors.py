@@ -1,6 +1,6 @@
 """Every exception of shmtensor: one class for each reaction of the caller.
 
-What people catch today keeps working: each class also is the built-in (`RuntimeError`,
+Existing `except` clauses keep working: each class also is the built-in (`RuntimeError`,
 `MemoryError`) that PyTorch or NumPy raise in its place. Wrong shapes, dtypes and indices are plain
 `RuntimeError`, `TypeError`, `ValueError` and `IndexError`, as in PyTorch.
 """
@@ -15,7 +15,7 @@ if sys.version_info >= (3, 13):
 else:
 
     class _ShutDown(Exception):
-        """The standard library's, where it has none yet."""
+        """Replaces the standard library's class in older versions."""
 
 
 __all__ = [
@@ -39,15 +39,15 @@ __all__ = [
 
 
 class ShmTensorError(Exception):
-    """Base of all errors that only a library with shared memory can have."""
+    """Base class of all errors that are specific to shared memory."""
 
 
 class OutOfSharedMemory(ShmTensorError, MemoryError):
-    """No room for a block in any volume; what was there is intact. Free something, or give more."""
+    """No volume has space for a block; existing tensors are intact. Free some, or add memory."""
 
 
 class StaleHandle(ShmTensorError, RuntimeError):
-    """A handle outlived the block that it names. Never wrong bytes: the sender must send again."""
+    """A handle outlived its block. It never gives wrong bytes: the sender must send again."""
 
 
 class ForeignHandle(ShmTensorError, RuntimeError):
@@ -59,12 +59,12 @@ class LinAlgError(ShmTensorError, RuntimeError):
 
 
 class DomainError(ShmTensorError, RuntimeError):
-    """This process cannot join or keep its domain: no row left, another layout, a lost lock."""
+    """This process cannot join or keep its domain: no free row, another layout, a lost lock."""
 
 
 class PeerLostError(ShmTensorError, RuntimeError):
-    """A process that was waited for has died, is stopped, gave up or left; the message names it
-    and why, of the dead the exit code.
+    """A process that was waited for has died, is stopped, gave up or left. The message names it and
+    the cause, for a dead process the exit code.
 
     Attributes:
         name: the role of the dead process, for example "rank 1" or "loader worker 0".
@@ -85,15 +85,15 @@ class PeerLostError(ShmTensorError, RuntimeError):
         self.name = name
         self.pid = pid
         self.exitcode = exitcode
-        self.host = host or os.uname().nodename  # who needs no network to notice is a neighbour
+        self.host = host or os.uname().nodename  # the default: it was on this machine
 
     def __reduce__(self) -> tuple[type[PeerLostError], tuple[object, ...]]:
         return type(self), (str(self), self.name, self.pid, self.exitcode, self.host)
 
 
 class ShutDown(ShmTensorError, _ShutDown):
-    """A queue was shut down: nothing more can be put, or nothing more will come. Also
-    `queue.ShutDown` where the standard library has that (Python 3.13)."""
+    """A queue was shut down: nothing more can be put, or nothing more will come. A subclass of
+    `queue.ShutDown` from Python 3.13 on."""
 
 
 class CollectiveMismatch(ShmTensorError, RuntimeError):
@@ -109,7 +109,7 @@ class StoreTimeout(ShmTensorError, TimeoutError):
 
 
 class QueueEmptyError(ShmTensorError, LookupError):
-    """Nothing lies in a store's queue, and waiting was not asked for."""
+    """A store's queue is empty, and the call does not wait."""
 
 
 class TornWeights(ShmTensorError, RuntimeError):
@@ -121,7 +121,7 @@ class ProcessException(ShmTensorError, RuntimeError):
 
     Attributes:
         msg: the message.
-        error_index: the first argument that its function had.
+        error_index: the first argument of its function.
         error_pid: its process id; also `pid`.
     """
 
@@ -136,7 +136,7 @@ class ProcessException(ShmTensorError, RuntimeError):
 
 
 class ProcessRaisedException(ProcessException):
-    """A spawned process ended with an exception; the message holds its traceback."""
+    """A spawned process ended with an exception; the message has its traceback."""
 
 
 class ProcessExitedException(ProcessException):
@@ -165,8 +165,8 @@ class ProcessExitedException(ProcessException):
 
 
 def explained(error: Exception) -> Exception:
-    """Marks an error of ours, whose message says where, what is wrong, and the values: an op hands
-    it on as it is. The C++ core marks what it raises; RuntimeErrors need no mark.
+    """Marks an error whose message says where, what is wrong, and the values: an op raises it
+    unchanged. The C++ core marks its own errors; RuntimeErrors need no mark.
     """
     error.explained = True  # type: ignore[attr-defined]
     return error

@@ -1,7 +1,7 @@
-"""`python -m shmtensor top | ls | doctor`: what runs on this machine, seen from outside.
+"""`python -m shmtensor top | ls | doctor`: the domains on this machine, observed from outside.
 
-Nothing here joins a domain: a looker that is no member cannot disturb one, and holds nothing when
-the members end (docs/command-line.md).
+Nothing here joins a domain: an observer that is not a member cannot disturb it, and holds nothing
+when the members end (docs/command-line.md).
 """
 
 from .command import main

@@ -20,29 +20,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.
 
     Returns:
-        0, or 1: `doctor` found a problem, `top` no domain; 2: wrong arguments.
+        0; 1: `doctor` found a problem, or `top` no domain; 2: wrong arguments.
     """
     parser = argparse.ArgumentParser(prog="python -m shmtensor", description=__doc__)
-    parser.description = "What shmtensor does on this machine."
+    parser.description = "Shows what shmtensor does on this machine."
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    t = commands.add_parser("top", help="processes, slots, queues and messages of a domain, live")
-    t.add_argument("domain", nargs="?", help="its id (or the start of it), or the pid of a member")
-    t.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="default 1")
-    t.add_argument("--once", action="store_true", help="one look, then end")
-    t.set_defaults(run=top.run)
-    listed = commands.add_parser("ls", help="the domains of this user and their processes")
-    listed.set_defaults(run=ls.run)
-    d = commands.add_parser("doctor", help="what this machine lacks, and the remedies")
-    d.set_defaults(run=doctor.run)
-    for command in (t, listed, d):
-        command.add_argument("--json", action="store_true", help="for programs")
+    top_command = commands.add_parser(
+        "top", help="processes, slots, queues and messages of a domain, live"
+    )
+    top_command.add_argument(
+        "domain", nargs="?", help="its id (or the start of it), or the pid of a member"
+    )
+    top_command.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="default 1")
+    top_command.add_argument("--once", action="store_true", help="print one snapshot and end")
+    top_command.set_defaults(run=top.run)
+    ls_command = commands.add_parser("ls", help="the domains of this user and their processes")
+    ls_command.set_defaults(run=ls.run)
+    doctor_command = commands.add_parser(
+        "doctor", help="problems of this machine, and their remedies"
+    )
+    doctor_command.set_defaults(run=doctor.run)
+    for command in (top_command, ls_command, doctor_command):
+        command.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
     try:
         return int(options.run(options))
     except NoDomain as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # `... | head`: nobody reads on, and the interpreter must not try again
+    except (
+        BrokenPipeError
+    ):  # `... | head`: the reader has ended, and the interpreter must not flush again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -1,4 +1,4 @@
-"""The domains that run on this machine, found through /proc: who has their files open."""
+"""Finds the domains that run on this machine: /proc tells which processes have their files open."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from .. import native
 from ..errors import DomainError
 
-__all__ = ["Found", "Member", "NoDomain", "discover", "select"]
+__all__ = ["Domain", "Member", "NoDomain", "discover", "select"]
 
 CONTROL = "/memfd:shmtensor-control"
 VOLUMES = (("/memfd:shmtensor-volume0", "/dev/shm/shmtensor-"), ("/memfd:shmtensor-volume1",))
@@ -19,23 +19,23 @@ PROC = Path("/proc")
 
 
 class NoDomain(Exception):
-    """There is no domain, or none that fits."""
+    """There is no domain, or none that matches."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A process that has a domain's files open, and the numbers of its descriptors of them."""
+    """A process that has a domain's files open, and their descriptor numbers."""
 
     pid: int
     parent: int
     name: str
     control: int
     volumes: tuple[int, ...]
-    alone: bool  # it has the files of no other domain open
+    has_one_domain: bool  # it has the files of no other domain open
 
 
 @dataclass
-class Found:
+class Domain:
     """A domain: its id and the processes that have its files open."""
 
     id: str
@@ -43,27 +43,27 @@ class Found:
 
     @contextmanager
     def files(self) -> Iterator[tuple[int, int, int]]:
-        """Its files, open for reading: control, volume 0, volume 1 (-1: not to be had).
+        """Its files, open for reading: control, volume 0, volume 1 (-1: not available).
 
-        They are closed at once after the look: an open descriptor would keep the memory of a domain
-        whose members have ended.
+        They are closed when the `with` block ends: an open descriptor would keep the memory of a
+        domain whose members have ended.
 
         Raises:
-            NoDomain: no member is left.
+            NoDomain: all members have ended.
         """
-        for member in sorted(self.members, key=lambda m: not m.alone):
-            opened: list[int] = []
+        for member in sorted(self.members, key=lambda m: not m.has_one_domain):
+            descriptors: list[int] = []
             with suppress(OSError):
                 for number in (member.control, *member.volumes):
                     path = f"/proc/{member.pid}/fd/{number}"
-                    opened.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-            if opened and identity(opened[0]) == self.id:
+                    descriptors.append(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+            if descriptors and identity(descriptors[0]) == self.id:
                 try:
-                    yield tuple((opened + [-1, -1])[:3])  # type: ignore[misc]
+                    yield tuple((descriptors + [-1, -1])[:3])  # type: ignore[misc]
                     return
                 finally:
-                    close(opened)
-            close(opened)
+                    close(descriptors)
+            close(descriptors)
         raise NoDomain(f"domain {self.id[:8]} is gone: its {len(self.members)} members have ended")
 
 
@@ -75,27 +75,27 @@ def close(descriptors: list[int]) -> None:
 def identity(control: int) -> str | None:
     """The id of the domain whose control file this is, or None."""
     try:
-        found: bytes = native.survey(control)["id"]
+        id: bytes = native.survey(control)["id"]
     except DomainError:
         return None
-    return found.hex()
+    return id.hex()
 
 
-def discover() -> list[Found]:
-    """All domains of which this user may see a member, the one with most processes first."""
-    by_file: dict[tuple[int, int], Found | None] = {}
+def discover() -> list[Domain]:
+    """All domains with a member that this user may see, the one with most processes first."""
+    by_file: dict[tuple[int, int], Domain | None] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it ended meanwhile, or belongs to somebody else
+            with suppress(OSError):  # it has ended, or belongs to another user
                 add_process(int(entry.name), by_file)
-    found = [domain for domain in by_file.values() if domain is not None]
-    for domain in found:
+    domains = [domain for domain in by_file.values() if domain is not None]
+    for domain in domains:
         domain.members.sort(key=lambda m: m.pid)
-    return sorted(found, key=lambda domain: (-len(domain.members), domain.id))
+    return sorted(domains, key=lambda domain: (-len(domain.members), domain.id))
 
 
-def add_process(pid: int, by_file: dict[tuple[int, int], Found | None]) -> None:
-    """Enters a process into the domains whose control files it has open."""
+def add_process(pid: int, by_file: dict[tuple[int, int], Domain | None]) -> None:
+    """Adds a process to the domains whose control files it has open."""
     controls: dict[tuple[int, int], int] = {}
     volumes: tuple[dict[int, None], dict[int, None]] = ({}, {})
     for name in sorted(os.listdir(f"/proc/{pid}/fd"), key=int):
@@ -113,51 +113,51 @@ def add_process(pid: int, by_file: dict[tuple[int, int], Found | None]) -> None:
         domain = by_file[file]
         if domain is not None:
             parent, text = describe(pid)
-            # Of several domains in one process the descriptors were opened one after another.
-            near = [
-                min(some, key=lambda n: (n < number, abs(n - number))) for some in volumes if some
+            # A process opens the files of a domain one after another: their numbers are near.
+            nearest = [
+                min(each, key=lambda n: (n < number, abs(n - number))) for each in volumes if each
             ]
             domain.members.append(
-                Member(pid, parent, text, number, tuple(near), len(controls) == 1)
+                Member(pid, parent, text, number, tuple(nearest), len(controls) == 1)
             )
 
 
-def open_control(pid: int, number: int) -> Found | None:
+def open_control(pid: int, number: int) -> Domain | None:
     descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
     try:
         name = identity(descriptor)
     finally:
         os.close(descriptor)
-    return Found(name) if name else None
+    return Domain(name) if name else None
 
 
 def describe(pid: int) -> tuple[int, str]:
-    """Parent and command line of a process; the latter without the path of the interpreter."""
+    """Parent and command line of a process, the latter without the interpreter's path."""
     stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
-    if not words:  # it is ending
+    if not words:  # the process is ending
         words = [stat[stat.index("(") + 1 : stat.rindex(")")]]
     text = " ".join([Path(words[0]).name, *words[1:]])
     printable = "".join(c if c.isprintable() else " " for c in text)
     return int(stat[stat.rindex(")") + 2 :].split()[1]), printable
 
 
-def select(wanted: str | None) -> Found:
-    """The domain that an argument means: an id, the start of one, a pid; None: the largest.
+def select(argument: str | None) -> Domain:
+    """The domain of an argument: an id, the beginning of an id, or a pid; None: the largest domain.
 
     Raises:
-        NoDomain: none fits, or several do.
+        NoDomain: none matches, or several do.
     """
-    found = discover()
-    if not found:
+    domains = discover()
+    if not domains:
         raise NoDomain("no domain of this user is running (one begins with the first tensor)")
-    if wanted is None:
-        return found[0]
-    fitting = [d for d in found if d.id.startswith(wanted.lower())]
-    if wanted.isdigit():
-        fitting = [d for d in found if int(wanted) in [m.pid for m in d.members]] or fitting
-    if len(fitting) != 1:
-        known = ", ".join(d.id[:8] for d in found)
-        what = "several domains fit" if fitting else "no such domain or member"
-        raise NoDomain(f"{what}: {wanted}, there are {known}")
-    return fitting[0]
+    if argument is None:
+        return domains[0]
+    matches = [d for d in domains if d.id.startswith(argument.lower())]
+    if argument.isdigit():
+        matches = [d for d in domains if int(argument) in [m.pid for m in d.members]] or matches
+    if len(matches) != 1:
+        ids = ", ".join(d.id[:8] for d in domains)
+        problem = "several domains fit" if matches else "no such domain or member"
+        raise NoDomain(f"{problem}: {argument}, there are {ids}")
+    return matches[0]

@@ -8,43 +8,43 @@ import shutil
 from typing import Any
 
 from ..memory import Name, names
-from .find_domains import Found, Member, NoDomain, discover
+from .find_domains import Domain, Member, NoDomain, discover
 from .top.format import cut, plural, size
-from .top.snapshot import Snapshot, take
+from .top.snapshot import Snapshot, survey_domain
 
 __all__ = ["run"]
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prints them."""
-    found: list[tuple[Found, Snapshot]] = []
+    """Prints the domains."""
+    domains: list[tuple[Domain, Snapshot]] = []
     for domain in discover():
         try:
-            found.append((domain, take(domain)))
-        except NoDomain:  # it ended meanwhile
+            domains.append((domain, survey_domain(domain)))
+        except NoDomain:  # it has ended in the meantime
             continue
     try:
-        published = names() if found else []
-    except OSError:  # /proc/net/unix may not be read
+        published = names() if domains else []
+    except OSError:  # /proc/net/unix is not readable
         published = []
     if options.json:
-        print(json.dumps([record(*both, published) for both in found]))
+        print(json.dumps([record(*pair, published) for pair in domains]))
         return 0
     width = shutil.get_terminal_size().columns
-    for domain, snapshot in found:
+    for domain, snapshot in domains:
         print("\n".join(cut(line, width) for line in text(domain, snapshot, published)))
-    if not found:
+    if not domains:
         print("no domain of this user is running")
     return 0
 
 
-def named_in(domain: Found, published: list[Name]) -> list[Name]:
+def names_of(domain: Domain, published: list[Name]) -> list[Name]:
     """The named tensors that a member serves."""
     pids = {m.pid for m in domain.members}
     return [name for name in published if name.pid in pids]
 
 
-def record(domain: Found, snapshot: Snapshot, published: list[Name]) -> dict[str, Any]:
+def record(domain: Domain, snapshot: Snapshot, published: list[Name]) -> dict[str, Any]:
     roles = roles_of(snapshot)
     return {
         "domain": domain.id,
@@ -56,7 +56,7 @@ def record(domain: Found, snapshot: Snapshot, published: list[Name]) -> dict[str
         ],
         "names": [
             {"name": n.name, "pid": n.pid, "dtype": n.dtype, "shape": n.shape, "nbytes": n.nbytes}
-            for n in named_in(domain, published)
+            for n in names_of(domain, published)
         ],
     }
 
@@ -65,8 +65,8 @@ def roles_of(snapshot: Snapshot) -> dict[int, str]:
     return {p.pid: p.role for p in snapshot.processes if p.state == "live"}
 
 
-def text(domain: Found, snapshot: Snapshot, published: list[Name]) -> list[str]:
-    """The lines of a domain: children stand under their parents, then the named tensors."""
+def text(domain: Domain, snapshot: Snapshot, published: list[Name]) -> list[str]:
+    """The lines of a domain: a tree of its processes, then the named tensors."""
     roles = roles_of(snapshot)
     members = {m.pid: m for m in domain.members}
     out = [
@@ -84,7 +84,7 @@ def text(domain: Found, snapshot: Snapshot, published: list[Name]) -> list[str]:
     for member in domain.members:
         if member.parent not in members:
             add(member, 0)
-    for name in named_in(domain, published):
-        what = f"{name.dtype} {name.shape}, {size(name.nbytes or 0)}"
-        out.append(f"{name.pid:9d}  name {name.name!r}: {what}")
+    for name in names_of(domain, published):
+        description = f"{name.dtype} {name.shape}, {size(name.nbytes or 0)}"
+        out.append(f"{name.pid:9d}  name {name.name!r}: {description}")
     return out

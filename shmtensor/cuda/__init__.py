@@ -1,7 +1,8 @@
-"""GPUs, `torch.cuda` by name: there is none, and functions say so as PyTorch's CPU build does.
+"""The names of `torch.cuda`: there is no GPU, and functions behave as in PyTorch's CPU build.
 
-What asks answers (`is_available` False, `device_count` 0, memory 0); what seeds, empties or resets
-does nothing; what needs a GPU raises `DeviceMissing`, a RuntimeError and an AssertionError.
+Queries return values for no GPU (`is_available` False, `device_count` 0, memory 0). Functions that
+seed, empty or reset do nothing. Functions that need a GPU raise `DeviceMissing`, a RuntimeError and
+an AssertionError.
 """
 
 from __future__ import annotations
@@ -153,18 +154,18 @@ def current_device() -> int:
 
 
 def set_device(device: Any) -> None:
-    """Which GPU to use; a negative number, or "cuda", changes nothing.
+    """Sets the GPU to use; a negative number, or "cuda", changes nothing.
 
     Raises:
         DeviceMissing: there is none.
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     if index_of("set_device", device) >= 0:
         raise absent("set_device")
 
 
 def get_device_name(device: Any = None) -> str:
-    """What a GPU is called.
+    """The name of a GPU.
 
     Raises:
         DeviceMissing: there is none.
@@ -209,7 +210,7 @@ def synchronize(device: Any = None) -> None:
 
 
 def ipc_collect() -> None:
-    """Frees a GPU's memory that other processes have let go of.
+    """Frees a GPU's memory that other processes have released.
 
     Raises:
         DeviceMissing: there is none.
@@ -218,14 +219,14 @@ def ipc_collect() -> None:
 
 
 class device:
-    """In a `with`, the GPU in use.
+    """A context manager that sets the GPU in use.
 
     Args:
-        device: which; None or a negative number changes nothing.
+        device: the GPU; None or a negative number changes nothing.
 
     Raises:
         DeviceMissing: on entering; there is none.
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
 
     def __init__(self, device: Any) -> None:
@@ -236,11 +237,11 @@ class device:
             raise absent("device")
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
+        """Does nothing."""
 
 
 class device_of(device):
-    """In a `with`, the GPU that a tensor is on is in use; one on the CPU changes nothing."""
+    """A context manager that uses the GPU of a tensor; a tensor on the CPU changes nothing."""
 
     def __init__(self, obj: Any) -> None:
         super().__init__(obj.get_device() if obj.is_cuda else -1)

@@ -1,4 +1,4 @@
-"""What is said where a GPU is needed."""
+"""The error of functions that need a GPU."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ def index_of(where: str, device: Any) -> int:
     """The number of a GPU by any spelling; -1 for None and "cuda".
 
     Raises:
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     if device is None:
         return -1
     if isinstance(device, int):
         return device
-    found = Device(device)
-    if found.type != "cuda":
-        raise ValueError(f"cuda.{where}: expected a cuda device: {found}")
-    return -1 if found.index is None else found.index
+    parsed = Device(device)
+    if parsed.type != "cuda":
+        raise ValueError(f"cuda.{where}: expected a cuda device: {parsed}")
+    return -1 if parsed.index is None else parsed.index

@@ -30,7 +30,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 def empty_cache() -> None:
-    """Gives back what is cached: nothing."""
+    """Frees cached memory: there is none."""
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -39,17 +39,17 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes of tensors that there have been on a GPU: 0."""
+    """The maximum of bytes of tensors on a GPU so far: 0."""
     return 0
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that are taken of a GPU, for tensors and to be reused: 0."""
+    """Bytes reserved on a GPU, for tensors and for reuse: 0."""
     return 0
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that have been taken of a GPU: 0."""
+    """The maximum of bytes reserved on a GPU so far: 0."""
     return 0
 
 
@@ -62,17 +62,17 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """`memory_stats` as a text.
 
     Raises:
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     index_of("memory_summary", device)
     return "cuda.memory_summary: there is no CUDA device: 0 bytes are in use"
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Begins anew to look for the most bytes in use; they stay 0.
+    """Resets the maxima, which are 0.
 
     Raises:
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     index_of("reset_peak_memory_stats", device)
 
@@ -81,16 +81,16 @@ def reset_max_memory_allocated(device: Any = None) -> None:
     """The same as `reset_peak_memory_stats`.
 
     Raises:
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     index_of("reset_max_memory_allocated", device)
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Begins anew to count allocations; there are none.
+    """Resets the counts of allocations, which are 0.
 
     Raises:
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     index_of("reset_accumulated_memory_stats", device)
 
@@ -100,14 +100,14 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 
     Raises:
         DeviceMissing: there is none.
-        ValueError: the device is no GPU.
+        ValueError: the device is not a GPU.
     """
     index_of("mem_get_info", device)
     raise absent("mem_get_info")
 
 
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
-    """How much of a GPU's memory this process may take.
+    """Limits the part of a GPU's memory that this process may use.
 
     Raises:
         DeviceMissing: there is none.
@@ -116,7 +116,7 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """What `set_per_process_memory_fraction` has set.
+    """The limit of `set_per_process_memory_fraction`.
 
     Raises:
         DeviceMissing: there is none.

@@ -24,7 +24,7 @@ def manual_seed(seed: int) -> None:
     """Seeds the GPU in use, of which there is none; `shmtensor.manual_seed` seeds the CPU.
 
     Raises:
-        ValueError, TypeError: the seed is no integer.
+        ValueError, TypeError: the seed is not an integer.
     """
     int(seed)
 
@@ -33,17 +33,17 @@ def manual_seed_all(seed: int) -> None:
     """Seeds all GPUs, of which there are none.
 
     Raises:
-        ValueError, TypeError: the seed is no integer.
+        ValueError, TypeError: the seed is not an integer.
     """
     int(seed)
 
 
 def seed() -> None:
-    """Seeds the GPU in use by chance; there is none."""
+    """Seeds the GPU in use randomly; there is none."""
 
 
 def seed_all() -> None:
-    """Seeds all GPUs by chance; there are none."""
+    """Seeds all GPUs randomly; there are none."""
 
 
 def initial_seed() -> int:

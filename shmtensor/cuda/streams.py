@@ -1,4 +1,4 @@
-"""Queues of work on GPUs: none can be made."""
+"""Streams and events of GPUs: none can be created."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stream:
 
 
 class Event:
-    """A mark in a stream, to wait for and to take times with.
+    """A marker in a stream, for waiting and for timing.
 
     Raises:
         DeviceMissing: there is no GPU; for times on the CPU use `time.perf_counter`.
@@ -58,25 +58,25 @@ class CUDAGraph:
 
 
 class StreamContext:
-    """In a `with`, the stream in use; None changes nothing."""
+    """A context manager that sets the stream in use; None changes nothing."""
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
 
     def __enter__(self) -> None:
-        """Nothing is changed: a stream cannot be made."""
+        """Does nothing: there are no streams."""
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
+        """Does nothing."""
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """In a `with`, the stream in use; None changes nothing."""
+    """A context manager that sets the stream in use; None changes nothing."""
     return StreamContext(stream)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """The stream in use; None changes nothing."""
+    """Sets the stream in use; None changes nothing."""
 
 
 def current_stream(device: Any = None) -> Stream:
@@ -89,7 +89,7 @@ def current_stream(device: Any = None) -> Stream:
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream that a GPU begins with.
+    """A GPU's default stream.
 
     Raises:
         DeviceMissing: there is none.

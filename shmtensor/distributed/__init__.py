@@ -58,8 +58,8 @@ all_gather_single = all_gather_into_tensor  # noqa: F405
 reduce_scatter_single = reduce_scatter_tensor  # noqa: F405
 group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
 
-# What stands on nn or on the network, which a mere collective does not need.
-LATER = {
+# Names whose modules import nn or the network, which a collective does not need.
+LAZY = {
     "BuiltinCommHookType": "ddp.bucket",
     "DataParallel": "data_parallel",
     "DebugLevel": "launcher.debug",
@@ -87,6 +87,6 @@ def __getattr__(name: str) -> Any:
 
     if name in ("algorithms", "distributed_c10d", "elastic", "optim"):
         return import_module(f"{__name__}.{name}")
-    if name in LATER:
-        return getattr(import_module(f"{__name__}.{LATER[name]}"), name)
+    if name in LAZY:
+        return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

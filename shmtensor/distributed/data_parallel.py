@@ -1,4 +1,4 @@
-"""DataParallel, the old way: one process, the batch in parts, a thread for each part."""
+"""DataParallel, PyTorch's older form: one process splits the batch; a thread runs each part."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from ..nn import Module
 __all__ = ["DataParallel", "data_parallel", "gather", "parallel_apply", "replicate", "scatter"]
 
 
-def made_of(kind: Any, parts: Any) -> Any:
-    """A list or tuple of that class; the fields of a named tuple are its arguments."""
-    return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+def make_sequence(cls: Any, parts: Any) -> Any:
+    """A list or tuple of class `cls`; a named tuple takes the parts as arguments."""
+    return cls(*parts) if hasattr(cls, "_fields") else cls(parts)
 
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
-    """A part of the inputs for each target: tensors are cut along `dim`, other things repeated;
-    in lists, tuples and dictionaries, too.
+    """A part of the inputs for each target: tensors are split along `dim`, other objects repeated;
+    also within lists, tuples and dictionaries.
     """
     n = len(target_gpus)
     if isinstance(inputs, native.TensorBase):
         return list(chunk(inputs, n, dim))
     if isinstance(inputs, (tuple, list)) and inputs:
         parts = list(zip(*(scatter(each, target_gpus, dim) for each in inputs), strict=False))
-        return [made_of(type(inputs), part) for part in parts]
+        return [make_sequence(type(inputs), part) for part in parts]
     if isinstance(inputs, dict) and inputs:
         columns = {key: scatter(each, target_gpus, dim) for key, each in inputs.items()}
-        fewest = min(len(column) for column in columns.values())
+        n_parts = min(len(column) for column in columns.values())
         return [
-            type(inputs)((key, column[i]) for key, column in columns.items()) for i in range(fewest)
+            type(inputs)((key, column[i]) for key, column in columns.items())
+            for i in range(n_parts)
         ]
     return [inputs for _ in range(n)]
 
@@ -49,17 +50,17 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """`module(*inputs)` for each pair, in a thread each; raises what the first raised."""
+    """`module(*inputs)` for each pair, each in a thread; raises the first error."""
     kwargs_tup = kwargs_tup or [{} for _ in modules]
     results: list[Any] = [None] * len(modules)
     errors: list[BaseException | None] = [None] * len(modules)
     mode = enable_grad if is_grad_enabled() else no_grad
 
     def run(i: int) -> None:
-        given = inputs[i] if isinstance(inputs[i], (tuple, list)) else (inputs[i],)
+        args = inputs[i] if isinstance(inputs[i], (tuple, list)) else (inputs[i],)
         try:
             with mode():
-                results[i] = modules[i](*given, **kwargs_tup[i])
+                results[i] = modules[i](*args, **kwargs_tup[i])
         except BaseException as error:
             errors[i] = error
 
@@ -77,7 +78,7 @@ def parallel_apply(
 
 
 def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
-    """The parts joined along `dim`; in lists, tuples and dictionaries, too."""
+    """The parts concatenated along `dim`; also within lists, tuples and dictionaries."""
     first = outputs[0]
     if isinstance(first, native.TensorBase):
         if first.array.ndim == 0:
@@ -90,18 +91,18 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
             (key, gather([each[key] for each in outputs], target_device, dim)) for key in first
         )
     parts = [gather(list(part), target_device, dim) for part in zip(*outputs, strict=True)]
-    return made_of(type(first), parts)
+    return make_sequence(type(first), parts)
 
 
 class DataParallel(Module):
     """Runs the module on parts of the batch, in threads of this process.
 
-    It is here for scripts that have it; with one process for each part DistributedDataParallel is
-    faster, as Python runs one thread at a time.
+    It exists for scripts that use it. DistributedDataParallel, with a process for each part, is
+    faster, because Python runs one thread at a time.
 
     Args:
-        device_ids: as many parts as it has entries; None: one, that is the module itself.
-        dim: along which the inputs are cut and the outputs joined.
+        device_ids: its length is the number of parts; None: one part.
+        dim: the dimension along which the inputs are split and the outputs concatenated.
     """
 
     def __init__(
@@ -118,23 +119,26 @@ class DataParallel(Module):
         self.dim = dim
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """What the module returns for the whole batch."""
+        """The module's output for the full batch."""
         if len(self.device_ids) == 1 or not inputs:
             return self.module(*inputs, **kwargs)
-        parts, named = self.scatter(inputs, kwargs, self.device_ids)
-        used = self.device_ids[: len(parts)]
-        replicas = self.replicate(self.module, used)
-        return self.gather(self.parallel_apply(replicas, parts, named), self.output_device)
+        parts, part_kwargs = self.scatter(inputs, kwargs, self.device_ids)
+        device_ids = self.device_ids[: len(parts)]
+        replicas = self.replicate(self.module, device_ids)
+        return self.gather(self.parallel_apply(replicas, parts, part_kwargs), self.output_device)
 
-    # What subclasses replace.
+    # Subclasses may override these.
     def scatter(
         self, inputs: tuple[Any, ...], kwargs: dict[str, Any], device_ids: Sequence[Any]
     ) -> tuple[list[Any], list[dict[str, Any]]]:
-        """The arguments of each part, those by place and those by name."""
+        """The positional and the keyword arguments of each part."""
         parts = scatter(inputs, device_ids, self.dim)
-        named = scatter(kwargs, device_ids, self.dim) if kwargs else []
-        n = max(len(parts), len(named))
-        return [*parts, *[()] * (n - len(parts))], [*named, *({} for _ in range(n - len(named)))]
+        part_kwargs = scatter(kwargs, device_ids, self.dim) if kwargs else []
+        n = max(len(parts), len(part_kwargs))
+        return [*parts, *[()] * (n - len(parts))], [
+            *part_kwargs,
+            *({} for _ in range(n - len(part_kwargs))),
+        ]
 
     def replicate(self, module: Module, device_ids: Sequence[Any]) -> list[Module]:
         """The module for each part. Copies: none."""
@@ -143,11 +147,11 @@ class DataParallel(Module):
     def parallel_apply(
         self, replicas: Sequence[Any], inputs: Sequence[Any], kwargs: Sequence[dict[str, Any]]
     ) -> list[Any]:
-        """What each part's module returns."""
+        """The output of each part's module."""
         return parallel_apply(replicas, inputs, kwargs)
 
     def gather(self, outputs: Sequence[Any], output_device: Any) -> Any:
-        """The parts' outputs joined."""
+        """The concatenated outputs of the parts."""
         return gather(outputs, output_device, self.dim)
 
 
@@ -160,5 +164,5 @@ def data_parallel(
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
     """DataParallel as a function."""
-    given = inputs if isinstance(inputs, tuple) else (inputs,)
-    return DataParallel(module, device_ids, output_device, dim)(*given, **(module_kwargs or {}))
+    args = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*args, **(module_kwargs or {}))

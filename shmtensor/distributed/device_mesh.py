@@ -1,4 +1,4 @@
-"""DeviceMesh: the ranks of a group laid out as a grid, with a group along each of its lines.
+"""DeviceMesh: the ranks of a group as a grid, with a group for each of its lines.
 
 ```
 init_device_mesh("cpu", (2, 3), mesh_dim_names=("replica", "shard"))
@@ -25,7 +25,7 @@ __all__ = ["DeviceMesh", "init_device_mesh"]
 
 
 class DeviceMesh:
-    """A grid of ranks. Made by all ranks, also by those that are not in it.
+    """A grid of ranks. All ranks construct it, also those that are not in it.
 
     Args:
         device_type: "cpu".
@@ -36,7 +36,7 @@ class DeviceMesh:
         mesh: int64 tensor (...,): the ranks.
 
     Raises:
-        ValueError: a rank that is there twice or not in the world, names that are no match.
+        ValueError: a rank is there twice or not in the world, or the names do not fit the mesh.
 
     Copies: the ranks.
     """
@@ -46,20 +46,20 @@ class DeviceMesh:
     ) -> None:
         as_device(device_type)
         ranks = np.array(getattr(mesh, "array", mesh), np.int64)
-        self._name(device_type, ranks, mesh_dim_names)
+        self._set_mesh(device_type, ranks, mesh_dim_names)
         if len(np.unique(ranks)) != ranks.size or not np.isin(ranks, range(get_world_size())).all():
             raise ValueError(
-                f"DeviceMesh: each rank of the {get_world_size()} can be there once: "
+                f"DeviceMesh: each of the {get_world_size()} ranks may be in the mesh once: "
                 f"{ranks.tolist()}"
             )
         self._groups: list[ProcessGroup | None] = []
         for dim in range(ranks.ndim):
-            own: ProcessGroup | None = None
+            line_group: ProcessGroup | None = None
             for line in np.moveaxis(ranks, dim, -1).reshape(-1, ranks.shape[dim]).tolist():
-                made = new_group(line)
-                if made is not GroupMember.NON_GROUP_MEMBER:
-                    own = made
-            self._groups.append(own)
+                group = new_group(line)
+                if group is not GroupMember.NON_GROUP_MEMBER:
+                    line_group = group
+            self._groups.append(line_group)
 
     @classmethod
     def from_group(
@@ -70,7 +70,7 @@ class DeviceMesh:
         *,
         mesh_dim_names: tuple[str, ...] | None = None,
     ) -> DeviceMesh:
-        """A mesh over groups that there are already. It makes no groups, and is no collective.
+        """A mesh over existing groups. It creates no groups, and is not a collective.
 
         Args:
             group: the group of the only dimension, or this rank's group along each one.
@@ -86,25 +86,25 @@ class DeviceMesh:
             getattr(mesh, "array", groups[0].ranks if mesh is None else mesh), np.int64
         )
         as_device(device_type)
-        made = cls.__new__(cls)
-        made._name(device_type, ranks, mesh_dim_names)
-        made._groups = list(groups)
-        at = made.get_coordinate()
+        result = cls.__new__(cls)
+        result._set_mesh(device_type, ranks, mesh_dim_names)
+        result._groups = list(groups)
+        at = result.get_coordinate()
         for dim, each in enumerate(groups):
-            place: Any = None if at is None else (*at[:dim], slice(None), *at[dim + 1 :])
-            line = None if place is None else ranks[place].tolist()
+            index: Any = None if at is None else (*at[:dim], slice(None), *at[dim + 1 :])
+            line = None if index is None else ranks[index].tolist()
             if len(groups) != ranks.ndim or line != each.ranks:
                 raise ValueError(
                     f"DeviceMesh.from_group: dimension {dim} of {ranks.tolist()} is not the group "
                     f"of the ranks {each.ranks}"
                 )
-        return made
+        return result
 
-    def _name(self, device_type: str, ranks: Any, names: tuple[str, ...] | None) -> None:
+    def _set_mesh(self, device_type: str, ranks: Any, names: tuple[str, ...] | None) -> None:
         if names is not None and (len(set(names)) != len(names) or len(names) != ranks.ndim):
             raise ValueError(
-                f"DeviceMesh: a name of its own for each dimension is needed: {names} for a mesh "
-                f"of shape {ranks.shape}"
+                f"DeviceMesh: each dimension needs a different name: {names} for a mesh of shape "
+                f"{ranks.shape}"
             )
         self.device_type = device_type
         self.mesh = wrap(ranks)
@@ -117,11 +117,11 @@ class DeviceMesh:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Ranks along each dimension."""
+        """The number of ranks along each dimension."""
         return tuple(self.mesh.array.shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """Ranks along a dimension; None: in all."""
+        """The number of ranks along a dimension; None: of all ranks."""
         return int(self.mesh.array.size) if mesh_dim is None else self.shape[mesh_dim]
 
     def _dim(self, mesh_dim: int | str | None, where: str) -> int:
@@ -156,12 +156,12 @@ class DeviceMesh:
         return [self.get_group(dim) for dim in range(self.ndim)]
 
     def get_coordinate(self) -> list[int] | None:
-        """Where this rank is in the mesh; None: nowhere."""
-        found = np.argwhere(self.mesh.array == get_rank())
-        return [int(i) for i in found[0]] if len(found) else None
+        """This rank's indices in the mesh; None: it is not in it."""
+        matches = np.argwhere(self.mesh.array == get_rank())
+        return [int(i) for i in matches[0]] if len(matches) else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """This rank's place along a dimension."""
+        """This rank's index along a dimension."""
         return self.get_group(mesh_dim).rank()
 
     def get_rank(self) -> int:
@@ -169,26 +169,28 @@ class DeviceMesh:
         return get_rank()
 
     def __getitem__(self, names: str | tuple[str, ...]) -> DeviceMesh:
-        """This rank's part of the mesh that spans the named dimensions; with the same groups.
+        """The submesh over the named dimensions that contains this rank, with the same groups.
 
         Raises:
             KeyError: no such names, or in another order than the mesh has them.
         """
-        wanted = (names,) if isinstance(names, str) else tuple(names)
-        dims = [self._dim(name, "DeviceMesh[...]") for name in wanted]
+        dim_names = (names,) if isinstance(names, str) else tuple(names)
+        dims = [self._dim(name, "DeviceMesh[...]") for name in dim_names]
         if dims != sorted(set(dims)):
-            raise KeyError(f"DeviceMesh[...]: {wanted} is not the order of {self.mesh_dim_names}")
+            raise KeyError(
+                f"DeviceMesh[...]: {dim_names} is not the order of {self.mesh_dim_names}"
+            )
         coordinate = self.get_coordinate()
         if coordinate is None:
             raise RuntimeError(f"DeviceMesh[...]: rank {get_rank()} is not in the mesh")
-        at = tuple(slice(None) if i in dims else c for i, c in enumerate(coordinate))
-        part = DeviceMesh.__new__(DeviceMesh)
-        part._name(self.device_type, self.mesh.array[at].copy(), wanted)
-        part._groups = [self._groups[dim] for dim in dims]
-        return part
+        index = tuple(slice(None) if i in dims else c for i, c in enumerate(coordinate))
+        submesh = DeviceMesh.__new__(DeviceMesh)
+        submesh._set_mesh(self.device_type, self.mesh.array[index].copy(), dim_names)
+        submesh._groups = [self._groups[dim] for dim in dims]
+        return submesh
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other has the same ranks in the same places, and the same names."""
+        """Whether both have the same ranks at the same indices, and the same names."""
         return isinstance(other, DeviceMesh) and self._key() == other._key()
 
     def __hash__(self) -> int:
@@ -206,15 +208,15 @@ class DeviceMesh:
 def init_device_mesh(
     device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_names: tuple[str, ...] | None = None
 ) -> DeviceMesh:
-    """All ranks as a grid of that shape, row by row. All ranks call it.
+    """All ranks as a grid of that shape, in row-major order. All ranks call it.
 
     Args:
         device_type: "cpu".
-        mesh_shape: ranks along each dimension.
-        mesh_dim_names: a name for each.
+        mesh_shape: the number of ranks along each dimension.
+        mesh_dim_names: a name for each dimension.
 
     Raises:
-        ValueError: the shape is not of as many ranks as there are.
+        ValueError: the shape does not fit the number of ranks.
     """
     n = int(np.prod(mesh_shape))
     if n != get_world_size():
@@ -229,7 +231,7 @@ def group_along(mesh: DeviceMesh, group: ProcessGroup | None) -> ProcessGroup:
     """The group of DistributedDataParallel's device_mesh, which has one dimension.
 
     Raises:
-        RuntimeError: there are more dimensions, or a group is given, too.
+        RuntimeError: it has more dimensions, or a group is given, too.
     """
     where = "DistributedDataParallel"
     if group is not None:

@@ -1,4 +1,4 @@
-"""`torch.distributed.distributed_c10d`: what scripts import from there is in `distributed`."""
+"""`torch.distributed.distributed_c10d`: names that scripts import from it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Checkpoints: written beside their place and renamed into it, so that a path always holds a whole
-one.
-"""
+"""Checkpoints: written to a temporary file and renamed, so that a path always has a whole one."""
 
 from __future__ import annotations
 
@@ -31,22 +29,22 @@ def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
         finally:
             os.close(folder)
     finally:
-        with suppress(FileNotFoundError):  # renamed, or never made
+        with suppress(FileNotFoundError):  # renamed, or never created
             partial.unlink()
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Loads what `write` saved.
+    """Loads a file that `write` saved.
 
     Raises:
-        ValueError: the file is no checkpoint of a trainer, or of another format.
+        ValueError: the file is not a checkpoint of a trainer, or has another format.
     """
     from ..serialization import load
 
     state = load(os.fspath(path))
     if not isinstance(state, dict) or state.get("format") != FORMAT:
-        found = state.get("format") if isinstance(state, dict) else type(state).__name__
+        file_format = state.get("format") if isinstance(state, dict) else type(state).__name__
         raise ValueError(
-            f"Trainer.load: not a checkpoint of this format: {path}: {found}, not {FORMAT}"
+            f"Trainer.load: not a checkpoint of this format: {path}: {file_format}, not {FORMAT}"
         )
     return state

@@ -1,6 +1,4 @@
-"""Where the steps of a training run happen: in the calling process, or in ranks that it
-supervises.
-"""
+"""How a training run executes its steps: in the calling process, or in worker processes."""
 
 from __future__ import annotations
 
@@ -12,20 +10,20 @@ from ..errors import PeerLostError, ShmTensorError, TornWeights
 from ..nn import Module
 from .progress_board import ProgressBoard
 from .rank_step import Replica
-from .sharded_optimizer import Shards, Snapshot, Whole
+from .sharded_optimizer import FullOptimizer, Shards, Snapshot
 from .split_batch import Counter, share
 from .worker_processes import WorkerPool
 
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["InProcess", "Ranks", "Supervised"]
+__all__ = ["InProcess", "InWorkers", "Ranks"]
 
 Progress = Callable[[int], None]
 
 
 class Ranks:
-    """Where the steps happen; `board` has the figures of the last pass."""
+    """Executes the steps; `board` has the figures of the last pass."""
 
     board: ProgressBoard
     is_first = True
@@ -46,8 +44,8 @@ class Ranks:
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int
     ) -> int:
-        """One pass over the data; `progress` is told the steps since the run began. Returns the
-        number of batches.
+        """One pass over the data. Calls `progress` with the number of steps since the run began;
+        returns the number of batches.
         """
         raise NotImplementedError
 
@@ -59,14 +57,14 @@ class InProcess(Ranks):
         self.trainer = trainer
         self.board = ProgressBoard.create(1)
         self.replica = Replica(
-            trainer.model, trainer.loss, Whole(trainer.optimizer), self.board, None, 0, 1
+            trainer.model, trainer.loss, FullOptimizer(trainer.optimizer), self.board, None, 0, 1
         )
 
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int
     ) -> int:
         self.board.clear_figures()
-        before = self.trainer.model.training
+        was_training = self.trainer.model.training
         self.trainer.model.train(training)
         n = 0
         try:
@@ -76,23 +74,23 @@ class InProcess(Ranks):
                 n += 1
                 progress(step + n)
         finally:
-            self.trainer.model.train(before)
+            self.trainer.model.train(was_training)
         return n
 
 
-class Supervised(Ranks):
-    """Ranks that are children of the calling process."""
+class InWorkers(Ranks):
+    """Ranks that are child processes of the calling process."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
-        self.began = trainer.step
+        self.initial_step = trainer.step
         ranks = trainer.nprocs
         self.board = ProgressBoard.create(ranks)
         self.board.start(trainer.step)
         move_into_shared_memory(trainer)
         gradients = Shards.create_gradients(trainer.optimizer, ranks)
         self.shards = Shards(trainer.optimizer, gradients)
-        self.kept = (
+        self.snapshot = (
             Snapshot(trainer.step, self.shards, buffers_of(trainer.model))
             if trainer.snapshots
             else None
@@ -109,12 +107,12 @@ class Supervised(Ranks):
         }
         for p in trainer.model.parameters():
             p.grad = None
-        self.crew = WorkerPool(ranks, setup, self.board, trainer.start_method)
+        self.workers = WorkerPool(ranks, setup, self.board, trainer.start_method)
 
-    def __exit__(self, *raised: object) -> None:
-        self.crew.close(graceful=raised[0] is None)
-        if raised[0] is not None and not self.crew.has_failed:
-            self.settle()  # the loader failed, or Ctrl-C: the ranks did what they had
+    def __exit__(self, *error: object) -> None:
+        self.workers.close(graceful=error[0] is None)
+        if error[0] is not None and not self.workers.has_failed:
+            self.restore_weights()  # the loader failed, or Ctrl-C: the ranks have done their steps
 
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int
@@ -122,45 +120,46 @@ class Supervised(Ranks):
         self.board.clear_figures()
         name = "train" if training else "evaluate"
 
-        def look() -> None:
+        def report_progress() -> None:
             progress(step + int(self.board.figures[:, 0].min()))
 
         n = 0
         try:
-            self.crew.send("begin", training, epoch)
+            self.workers.send("begin", training, epoch)
             for batch in data:
-                self.crew.send(name, share(batch, self.trainer._counter))
+                self.workers.send(name, share(batch, self.trainer._counter))
                 n += 1
-                look()
-            self.crew.send("end")
-            self.bytes_inline = sum(self.crew.collect("done", look))
+                report_progress()
+            self.workers.send("end")
+            self.bytes_inline = sum(self.workers.collect("done", report_progress))
         except ShmTensorError as error:
-            if self.crew.has_failed:  # else it is the loader's
+            if self.workers.has_failed:  # else it is the loader's error
                 self.recover(error)
             raise
         return n
 
-    def settle(self) -> str:
-        """Makes the weights whole when no rank runs any more, and says which they are.
+    def restore_weights(self) -> str:
+        """Restores the snapshot if the weights are torn; returns a text on their state. Called when
+        no rank runs any more.
 
         Raises:
             TornWeights: they are torn, and there is no snapshot.
         """
-        step, state = self.board.whole_at(), "whole"
+        step, state = self.board.complete_step(), "whole"
         if step is None:
             words = self.board.read()
             torn = f"torn between steps {min(words) // 2} and {(max(words) + 1) // 2}"
-            if self.kept is None:
+            if self.snapshot is None:
                 raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
-            step, state = self.kept.restore(), f"were {torn} and are those of the snapshot"
+            step, state = self.snapshot.restore(), f"were {torn} and are those of the snapshot"
         self.trainer.step = step
-        self.shards.set_steps(step - self.began)
+        self.shards.set_steps(step - self.initial_step)
         return f"weights {'are whole' if state == 'whole' else state} at step {step}"
 
     def recover(self, error: ShmTensorError) -> None:
-        """After a rank's end: the same error, and what the weights are; or TornWeights."""
+        """After a rank's death: adds the weights' state to the error, or raises TornWeights."""
         try:
-            state = self.settle()
+            state = self.restore_weights()
         except TornWeights as torn:
             raise TornWeights(f"{error}; {torn}") from error
         if isinstance(error, PeerLostError):
@@ -170,12 +169,12 @@ class Supervised(Ranks):
         error.args = (f"{error}\n{state}", *error.args[1:])
 
     def set_options(self, options: list[dict[str, Any]]) -> None:
-        self.crew.send("options", options)
+        self.workers.send("options", options)
 
     def epoch_done(self, step: int) -> None:
-        self.shards.set_steps(step - self.began)
-        if self.kept is not None:
-            self.kept.take(step)
+        self.shards.set_steps(step - self.initial_step)
+        if self.snapshot is not None:
+            self.snapshot.copy_from_shards(step)
 
 
 def buffers_of(model: Module) -> list[Any]:
@@ -183,8 +182,8 @@ def buffers_of(model: Module) -> list[Any]:
 
 
 def move_into_shared_memory(trainer: Trainer) -> None:
-    """Parameters and buffers that lie in private memory, where children would not see the updates.
-    Copies: one, of those.
+    """Moves parameters and buffers in private memory to shared memory, where children see the
+    updates. Copies: one, of those.
     """
     for x in [*trainer.model.parameters(), *trainer.model.buffers()]:
         if not native.is_shared(x.array) and x.array.nbytes:

@@ -1,4 +1,4 @@
-"""What a training run has done: a record for each epoch, and figures of the whole."""
+"""The history of a training run: a record for each epoch, and statistics of the run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Epoch:
 
     Attributes:
         epoch: its number, from 1.
-        loss, accuracy: means over the training samples as they were seen (accuracy: None if it is
-            not a classifier).
+        loss, accuracy: means over the training samples, at the time of their steps (accuracy: None
+            if the model is not a classifier).
         eval_loss, eval_accuracy: on the held-out data after the epoch, or None.
         lr: of the first parameter group.
-        seconds, samples: the training part.
+        seconds, samples: of the training part.
     """
 
     epoch: int
@@ -37,7 +37,7 @@ class Epoch:
 
 @dataclass
 class History:
-    """The epochs so far; `history["loss"]` is the list of one figure."""
+    """The epochs so far; `history["loss"]` is the list of their losses."""
 
     epochs: list[Epoch] = field(default_factory=list)
 
@@ -56,14 +56,14 @@ class History:
 
 @dataclass(frozen=True)
 class TrainerStatistics:
-    """Figures of a trainer.
+    """Statistics of a trainer.
 
     Attributes:
         steps: optimizer steps since the first epoch.
-        samples: trained in this process's runs.
-        seconds: that training took, evaluation aside.
-        tensor_bytes_copied: bytes of tensors that were copied so that another process sees them:
-            batches that did not lie in shared memory, and collectives' small or private operands.
+        samples: training samples in this process's runs.
+        seconds: training time, without evaluation.
+        tensor_bytes_copied: bytes of tensors that were copied for another process: batches that
+            were not in shared memory, and small or private operands of collectives.
     """
 
     steps: int

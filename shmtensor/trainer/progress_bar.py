@@ -1,6 +1,4 @@
-"""The progress bar: tqdm without its monitor thread, which a later fork would have to warn
-about.
-"""
+"""The progress bar: tqdm without its monitor thread, for which a later fork would warn."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ class Progress:
 
     Args:
         total: optimizer steps, or None if the loader does not know.
-        shown: False draws nothing.
+        is_shown: False draws nothing.
     """
 
-    def __init__(self, total: int | None, shown: bool) -> None:
+    def __init__(self, total: int | None, is_shown: bool) -> None:
         self.bar: Any = None
         self.figures: dict[str, str] = {}
-        if shown:
+        if is_shown:
             from tqdm import tqdm
 
             bar = type("Bar", (tqdm,), {"monitor_interval": 0})
@@ -31,7 +29,7 @@ class Progress:
             self.bar.set_description(f"epoch {epoch}/{epochs}", refresh=False)
 
     def advance(self, steps: int) -> None:
-        """Steps taken since the begin of the run."""
+        """Sets the number of steps since the begin of the run."""
         if self.bar is not None and steps > self.bar.n:
             self.bar.update(steps - self.bar.n)
 

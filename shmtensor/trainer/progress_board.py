@@ -1,16 +1,16 @@
-"""The board: one shared block in which the ranks note how far they are, and the parent reads along.
+"""The progress board: one shared block in which the ranks write their progress for the parent.
 
-    rank r, 64 bytes, written by it alone:
-      +0  word u64      2 n: its shard of the weights is whole at step n;  2 n + 1: it is being
-      changed to step n + 1; read and written by `native.count_*`, so that the weights behind it
-      are seen in its order (Note [Order of a count] in native/ipc/bind_futex.cc)
-      +8  steps f64     since the begin of the epoch, as are
+    rank r, 64 bytes, which only this rank writes:
+      +0  word u64      2 n: its shard of the weights is complete at step n;  2 n + 1: it is being
+                        updated to step n + 1. Read and written by `native.count_*`, which order
+                        the weights, too (Note [Order of a count] in native/ipc/bind_futex.cc)
+      +8  steps f64     these figures count from the begin of the epoch
      +16  samples f64   trained or evaluated by this rank
      +24  loss f64      sum over its samples
      +32  correct f64   of its samples
 
-The weights are whole at step n if every word is 2 n. Between the two barriers of a step the words
-differ; a death there leaves them torn, and only a snapshot brings them back.
+The weights are complete at step n if every word is 2 n. Between the two barriers of a step the
+words differ; a death there leaves the weights torn, and only a snapshot restores them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LINE = 8  # words of 8 bytes
 
 
 class ProgressBoard:
-    """The ranks' words; `array` is what travels to other processes (its memory is shared).
+    """The ranks' words and figures; `array` can be sent to other processes, which share its memory.
 
     Attributes:
         array: (ranks, 8) uint64 in shared memory.
@@ -44,25 +44,25 @@ class ProgressBoard:
         return cls(np.ndarray((ranks, LINE), np.uint64, memoryview(block)))
 
     def start(self, step: int) -> None:
-        """All shards are whole at `step`."""
+        """Marks all shards as complete at `step`."""
         for offset in self.words:
             native.count_store(self.array.data, offset, 2 * step)
 
     def begin_update(self, rank: int) -> None:
-        """From now on the rank's shard may be torn."""
+        """Marks the rank's shard as being updated: it may be torn."""
         native.count_add(self.array.data, self.words[rank], 1)
 
     def end_update(self, rank: int) -> None:
-        """The rank's shard is whole again, one step further."""
+        """Marks the rank's shard as complete at the next step."""
         native.count_add(self.array.data, self.words[rank], 1)
 
-    def whole_at(self) -> int | None:
-        """The step at which all weights are whole, or None if they are torn."""
+    def complete_step(self) -> int | None:
+        """The step at which all weights are complete, or None if they are torn."""
         words = self.read()
         return words[0] // 2 if words[0] % 2 == 0 and len(set(words)) == 1 else None
 
     def read(self) -> list[int]:
-        """Every rank's word; what a rank wrote before its word is seen by whoever read it."""
+        """Every rank's word. The reader also sees everything that a rank wrote before its word."""
         return [native.count_load(self.array.data, offset) for offset in self.words]
 
     def clear_figures(self) -> None:
@@ -73,7 +73,7 @@ class ProgressBoard:
         row += (1, samples, loss, correct)
 
     def totals(self) -> tuple[int, float, int]:
-        """Samples, sum of losses and correct ones of all ranks, summed in rank order."""
+        """Samples, sum of losses and correct samples of all ranks, summed in rank order."""
         samples, loss, correct = 0, 0.0, 0
         for row in self.figures:
             samples, loss, correct = (

@@ -1,12 +1,11 @@
-"""What one rank does: gradients of its part of a batch, and the update of its shard of the shared
+"""A rank's step: gradients of its part of a batch, and the update of its shard of the shared
 weights.
 
-forward, backward of the rank's part      -> its own flat gradients (shared memory, read by the
-others)
-barrier                                      all gradients are there
-reduce the shard of all ranks' gradients     straight from their memory, rank 0 first
+forward, backward of the rank's part         its flat gradients (shared memory, all ranks read it)
+barrier                                      all gradients are complete
+reduce the shard of all ranks' gradients     directly from their memory, rank 0 first
 word += 1, update the shard, word += 1       parameters and optimizer state: one copy for all ranks
-barrier                                      the weights are whole again
+barrier                                      the weights are complete again
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..nn import Module
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
 from .progress_board import ProgressBoard
-from .sharded_optimizer import Shards, Whole
+from .sharded_optimizer import FullOptimizer, Shards
 from .split_batch import part_of
 
 __all__ = ["Replica", "count_correct"]
@@ -31,16 +30,16 @@ LossFunction = Callable[[Any, Any], Tensor]
 
 
 class Barrier(Protocol):
-    """What a replica needs of a group."""
+    """The method of a group that a replica calls."""
 
     def barrier(self) -> None: ...
 
 
 class Replica:
-    """A rank's model, whose parameters are everybody's, and its own gradients.
+    """A rank's model, whose parameters all ranks share, and its gradients.
 
     Args:
-        shards: the optimizer's flat arrays and where all ranks' gradients lie.
+        shards: the optimizer's flat arrays and all ranks' gradients.
         barrier: returns when all ranks have called it; None for a single process.
     """
 
@@ -48,7 +47,7 @@ class Replica:
         self,
         model: Module,
         loss_function: LossFunction,
-        shards: Shards | Whole,
+        shards: Shards | FullOptimizer,
         board: ProgressBoard,
         barrier: Barrier | None,
         rank: int,
@@ -61,9 +60,9 @@ class Replica:
         self.barrier = barrier
         self.rank = rank
         self.ranks = ranks
-        self.sums = getattr(loss_function, "reduction", "mean") == "sum"
+        self.loss_is_sum = getattr(loss_function, "reduction", "mean") == "sum"
 
-    def meet(self) -> None:
+    def wait_for_ranks(self) -> None:
         if self.barrier is not None:
             self.barrier.barrier()
 
@@ -79,20 +78,20 @@ class Replica:
             loss = self.loss_function(outputs, targets)
             # The mean over the batch is the sum of the ranks' means, each weighted by its share of
             # the samples.
-            weight = 1.0 if self.sums or n == total else n / total
+            weight = 1.0 if self.loss_is_sum or n == total else n / total
             if weight == 1.0:
                 loss.backward()
             else:
                 loss.backward(as_tensor(weight, dtype=loss.dtype))
             loss_sum, correct = self.measure(outputs, targets, loss, n)
         shards.complete_gradients()
-        self.meet()
+        self.wait_for_ranks()
         shards.reduce(self.rank)
         self.board.begin_update(self.rank)
         shards.update(self.rank)
         self.board.end_update(self.rank)
         self.board.add(self.rank, n, loss_sum, correct)
-        self.meet()
+        self.wait_for_ranks()
 
     def evaluate(self, batch: Any) -> None:
         """Adds the rank's part of the batch to the board's figures."""
@@ -107,8 +106,8 @@ class Replica:
         self.board.add(self.rank, n, *self.measure(outputs, targets, loss, n))
 
     def measure(self, outputs: Any, targets: Any, loss: Tensor, n: int) -> tuple[float, int]:
-        """The sum of the losses of n samples, and how many were classified right."""
-        return float(loss.item()) * (1 if self.sums else n), count_correct(outputs, targets)
+        """The sum of the losses of n samples, and how many were classified correctly."""
+        return float(loss.item()) * (1 if self.loss_is_sum else n), count_correct(outputs, targets)
 
 
 def split(batch: Any) -> tuple[Any, Any]:
@@ -121,7 +120,7 @@ def split(batch: Any) -> tuple[Any, Any]:
 
 
 def is_classification(outputs: Any, targets: Any) -> bool:
-    """Scores (N, classes) against class numbers (N)."""
+    """Whether outputs are scores (N, classes), and targets class indices (N)."""
     return (
         isinstance(outputs, Tensor)
         and isinstance(targets, Tensor)
@@ -132,12 +131,12 @@ def is_classification(outputs: Any, targets: Any) -> bool:
 
 
 def count_correct(outputs: Any, targets: Any) -> int:
-    """How many samples have their highest score at the target; -1 if this is no classification."""
+    """How many samples have their highest score at the target; -1 if it is not a classification."""
     if not is_classification(outputs, targets):
         return -1
     return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
 
 
 def set_threads(ranks: int) -> None:
-    """Shares the CPUs between the ranks of this machine."""
+    """Divides the CPUs among the ranks of this machine."""
     native.share_threads(ranks)

@@ -1,6 +1,4 @@
-"""Batches: the part of a rank, the number of samples, and moving what is not shared yet into
-shared memory.
-"""
+"""Batches: the part of a rank, the number of samples, and moving them into shared memory."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ __all__ = ["Counter", "apply", "part_of", "samples_in", "share"]
 
 
 def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
-    """The same nest of tuples, lists and dictionaries, with `function` of each tensor."""
+    """The same nested tuples, lists and dictionaries, with `function(x)` for each tensor x."""
     if isinstance(batch, Tensor):
         return function(batch)
     if isinstance(batch, dict):
@@ -38,8 +36,7 @@ def samples_in(batch: Any) -> int:
 
 
 def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
-    """The rank's samples (views of the whole batch), how many they are, and how many all ranks
-    have.
+    """The rank's samples (views of the batch), their number, and the number of all ranks' samples.
 
     Copies: none.
     """
@@ -51,35 +48,35 @@ def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
 
 
 class Counter:
-    """Tensor bytes that had to be copied so that another process sees them."""
+    """Counts tensor bytes that were copied for another process."""
 
     def __init__(self) -> None:
         self.nbytes = 0
 
 
 def share(batch: Any, counter: Counter) -> Any:
-    """The batch with arrays as tensors, all in shared memory. Copies: none for what lies there
-    already.
+    """The batch with arrays as tensors, all in shared memory. Copies: one of each tensor that is
+    not there already.
     """
 
-    def moved(x: Tensor) -> Tensor:
+    def move(x: Tensor) -> Tensor:
         if native.is_shared(x.array) or not x.array.nbytes:
             return x
         counter.nbytes += x.array.nbytes
         return x.detach().clone()
 
-    return apply(moved, tensors(batch))
+    return apply(move, as_tensors(batch))
 
 
-def tensors(batch: Any) -> Any:
+def as_tensors(batch: Any) -> Any:
     if isinstance(batch, np.ndarray):
         from ..tensor.from_data import from_numpy
 
         return from_numpy(batch)
     if isinstance(batch, dict):
-        return {key: tensors(value) for key, value in batch.items()}
+        return {key: as_tensors(value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(tensors(value) for value in batch))
+        return type(batch)(*(as_tensors(value) for value in batch))
     if isinstance(batch, (tuple, list)):
-        return type(batch)(tensors(value) for value in batch)
+        return type(batch)(as_tensors(value) for value in batch)
     return batch

@@ -12,15 +12,15 @@ from typing import Any
 from ..nn import Module
 from ..tensor import Tensor
 from . import checkpoint
-from .execution import InProcess, Ranks, Supervised
+from .execution import InProcess, InWorkers, Ranks
 from .history import Epoch, History, TrainerStatistics
 from .progress_bar import Progress
 from .progress_board import ProgressBoard
 from .rank_step import Replica
-from .sharded_optimizer import Whole
+from .sharded_optimizer import FullOptimizer
 from .split_batch import Counter, share
-from .under_launcher import Joined, is_joined
-from .worker_processes import options_of, seed_rank
+from .under_launcher import InGroup, is_in_group
+from .worker_processes import get_options, seed_rank
 
 __all__ = ["Trainer"]
 
@@ -32,32 +32,31 @@ class Trainer:
     The process that calls `fit` iterates the loader and supervises; `nprocs` ranks each compute
     the gradients of their part of every batch, reduce one shard of all gradients, and update that
     shard. The result is that of one process on the same batches, up to the rounding of a sum over
-    ranks, and the same bits in every run with the same seed. With `nprocs=1` everything happens in
-    the calling process; under `python -m shmtensor.run` the launched processes are the ranks,
-    every one of them calls `fit`, and rank 0's model and loader count.
+    ranks, and the same bits in every run with the same seed. With `nprocs=1` everything runs in
+    the calling process. Under `python -m shmtensor.run` the launched processes are the ranks: each
+    calls `fit`, and rank 0's model and loader are used.
 
     Args:
-        model: a Module; its parameters are updated in place, in the caller's own model.
+        model: a Module; its parameters are updated in place.
         optimizer: of `shmtensor.optim`, over the model's parameters.
         loss: called with (outputs, targets); with `reduction` "mean" (default) or "sum".
         nprocs: number of ranks.
         scheduler: of `shmtensor.optim.lr_scheduler`; stepped after every epoch.
-        seed: of shuffling, dropout and the like.
+        seed: of shuffling, dropout and other random numbers.
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
         timeout: seconds that a rank waits for the others in a step; None: no limit.
-        snapshots: keep a copy of the weights of the last epoch, to come back to if a death tears
-            them.
+        snapshots: keep a copy of the weights of the last epoch, and restore it if a death leaves
+            them torn.
         progress: show a progress bar on standard error.
 
     Raises (by fit):
-        PeerLostError: a rank died; it is named with pid and exit code. The model's weights are
-            whole: those of the last completed step, or of the last snapshot; the message says
-            which.
-        TornWeights: they are not, because snapshots are off.
+        PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
+            complete: those of the last step, or of the last snapshot, as the message says.
+        TornWeights: a rank died, and the weights are torn, because snapshots are off.
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
 
-    Copies: none of tensors between processes, if the loader's batches lie in shared memory;
-    `statistics()` counts.
+    Copies: none of tensors between processes, if the loader's batches are in shared memory;
+    `statistics()` counts them.
 
     >>> import shmtensor as st
     >>> from shmtensor import nn, optim
@@ -118,21 +117,21 @@ class Trainer:
         checkpoint: str | os.PathLike[str] | None = None,
         on_epoch: Callable[[Epoch], None] | None = None,
     ) -> History:
-        """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs goes on with
+        """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs continues with
         the 4th.
 
         Args:
             train: a DataLoader, or any iterable of (inputs, targets) that can be iterated once for
                 each epoch.
-            eval: the same with held-out data, gone through after every epoch.
-            checkpoint: where to save after every epoch.
+            eval: the same with held-out data, evaluated after every epoch.
+            checkpoint: the file in which to save after every epoch.
             on_epoch: called after every epoch with its record.
 
         Returns: the history of all epochs so far.
         """
         with self._ranks() as ranks:
-            shown = self.progress and ranks.is_first
-            bar = Progress(self._steps(train, epochs), shown)
+            is_shown = self.progress and ranks.is_first
+            bar = Progress(self._steps(train, epochs), is_shown)
             try:
                 for epoch in range(self.epoch + 1, epochs + 1):
                     bar.begin_epoch(epoch, epochs)
@@ -168,7 +167,7 @@ class Trainer:
         samples, loss, correct = ranks.board.totals()
         if not steps:
             raise ValueError(
-                "Trainer.fit: the loader gave no batch: can it be iterated once for each epoch?"
+                "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
         self.step += steps
         eval_loss = eval_accuracy = None
@@ -182,7 +181,7 @@ class Trainer:
         ranks.epoch_done(self.step)
         if self.scheduler is not None:
             self.scheduler.step()
-            ranks.set_options(options_of(self.optimizer))
+            ranks.set_options(get_options(self.optimizer))
         self._seconds += seconds
         self._samples += samples
         self._inline = ranks.bytes_inline
@@ -196,9 +195,9 @@ class Trainer:
         return record
 
     def _ranks(self) -> Ranks:
-        if is_joined():
-            return Joined(self)
-        return InProcess(self) if self.nprocs == 1 else Supervised(self)
+        if is_in_group():
+            return InGroup(self)
+        return InProcess(self) if self.nprocs == 1 else InWorkers(self)
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Mean loss and, for a classifier, accuracy over (inputs, targets) batches, in this
@@ -208,7 +207,9 @@ class Trainer:
         training = self.model.training
         self.model.eval()
         try:
-            replica = Replica(self.model, self.loss, Whole(self.optimizer), board, None, 0, 1)
+            replica = Replica(
+                self.model, self.loss, FullOptimizer(self.optimizer), board, None, 0, 1
+            )
             for batch in data:
                 replica.evaluate(share(batch, Counter()))
         finally:
@@ -228,7 +229,7 @@ class Trainer:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that the rest of the run depends on."""
+        """The state on which the remaining run depends."""
         return {
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
@@ -248,18 +249,18 @@ class Trainer:
         self.history.load_state_dict(state["history"])
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a checkpoint, atomically. Training that goes on from it gives the same bits as
-        one without a break.
+        """Writes a checkpoint, atomically. Training that resumes from it gives the same bits as
+        uninterrupted training.
         """
         checkpoint.write(path, self.state_dict())
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Goes back to a checkpoint."""
+        """Restores a checkpoint."""
         self.load_state_dict(checkpoint.read(path))
 
 
 def seed_loader(loader: Any, seed: int, epoch: int) -> None:
-    """The order of samples is a function of seed and epoch, so that a resumed run sees the same."""
+    """Makes the order of samples a function of seed and epoch, the same in a resumed run."""
     for owner in (loader, getattr(loader, "sampler", None)):
         set_epoch = getattr(owner, "set_epoch", None)
         if set_epoch is not None:

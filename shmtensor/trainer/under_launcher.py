@@ -1,9 +1,8 @@
-"""The ranks of a process group that exists already (`python -m shmtensor.run`): every one of them
-calls `fit`.
+"""Training by the ranks of an existing process group (`python -m shmtensor.run`): each rank calls
+`fit`.
 
-Rank 0's model, optimizer and loader count: the others take over its weights, which from then on
-are one copy, and get its batches as handles. A rank's own model shows the shared weights from the
-first `fit` on.
+Rank 0's model, optimizer and loader are used: the others share its weights and get its batches as
+handles. From the first `fit` on a rank's own model has the shared weights.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from .worker_processes import Barrier, Buffers, seed_rank, set_options
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["Joined", "is_joined"]
+__all__ = ["InGroup", "is_in_group"]
 
 
-def is_joined() -> bool:
+def is_in_group() -> bool:
     """Whether this process is a rank of a group, or was launched to be one."""
     if distributed.is_initialized():
         return distributed.get_world_size() > 1
@@ -37,15 +36,15 @@ def is_joined() -> bool:
     return False
 
 
-def broadcast(thing: Any) -> Any:
+def broadcast(obj: Any) -> Any:
     """Rank 0's object on every rank."""
-    box = [thing]
-    distributed.broadcast_object_list(box, 0)
-    return box[0]
+    objects = [obj]
+    distributed.broadcast_object_list(objects, 0)
+    return objects[0]
 
 
-class Joined(Ranks):
-    """This process is one of the ranks."""
+class InGroup(Ranks):
+    """Executes the steps as one rank of a process group."""
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -55,11 +54,11 @@ class Joined(Ranks):
         assert group is not None
         if group.spans_nodes:
             raise RuntimeError(
-                "Trainer: its ranks share parameters in memory, so they are of one machine: on "
-                "several wrap the model in DistributedDataParallel"
+                "Trainer: its ranks share parameters in memory, so they must be on one machine: "
+                "for several machines wrap the model in DistributedDataParallel"
             )
         self.group = group.native
-        self.began = trainer.step
+        self.initial_step = trainer.step
         setup = None
         if self.is_first:
             move_into_shared_memory(trainer)
@@ -75,7 +74,7 @@ class Joined(Ranks):
         if self.is_first:
             model, self.optimizer = trainer.model, trainer.optimizer
         else:
-            show(trainer.model, model)
+            use_shared_memory(trainer.model, model)
         self.model = model
         self.board = ProgressBoard(board_array)
         self.shards = Shards(self.optimizer, gradients, None if self.is_first else shared)
@@ -99,7 +98,7 @@ class Joined(Ranks):
             self.buffers.refresh()
         n = 0
         batches = iter(data) if self.is_first else None
-        act = self.replica.train if training else self.replica.evaluate
+        run_batch = self.replica.train if training else self.replica.evaluate
         try:
             while True:
                 batch = None
@@ -107,11 +106,11 @@ class Joined(Ranks):
                     batch = share(batch, self.trainer._counter)
                 if (batch := broadcast(batch)) is None:
                     break
-                act(batch)
+                run_batch(batch)
                 n += 1
                 progress(step + n)
         except PeerLostError as error:
-            if self.board.whole_at() is None:
+            if self.board.complete_step() is None:
                 raise TornWeights(
                     f"{error}; weights are torn in the middle of a step: load a checkpoint"
                 ) from error
@@ -124,17 +123,19 @@ class Joined(Ranks):
         return n
 
     def epoch_done(self, step: int) -> None:
-        self.shards.set_steps(step - self.began)
-        self.trainer.optimizer._opt_called = True  # a scheduler asks its own
+        self.shards.set_steps(step - self.initial_step)
+        self.trainer.optimizer._opt_called = True  # this rank's scheduler checks it
 
     def set_options(self, options: list[dict[str, Any]]) -> None:
         set_options(self.optimizer, broadcast(options))
 
 
-def show(own: Any, shared: Any) -> None:
-    """Points the tensors of a rank's own model at the shared ones' memory."""
+def use_shared_memory(model: Any, shared_model: Any) -> None:
+    """Makes the tensors of a rank's own model use the memory of the shared model."""
     for x, y in zip(
-        [*own.parameters(), *own.buffers()], [*shared.parameters(), *shared.buffers()], strict=True
+        [*model.parameters(), *model.buffers()],
+        [*shared_model.parameters(), *shared_model.buffers()],
+        strict=True,
     ):
         if x.array.shape != y.array.shape or x.array.dtype != y.array.dtype:
             raise ValueError(

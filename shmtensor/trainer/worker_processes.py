@@ -1,17 +1,17 @@
-"""The crew: the processes that train for a supervising parent.
+"""The worker processes that train for a supervising parent.
 
 ```
-parent   iterates the loader, puts whole batches (handles) into every rank's queue,
-  |      reads the board, keeps the model
+parent   iterates the loader, puts each batch (handles) into every rank's queue,
+  |      reads the progress board, has the user's model
   |         commands: ("begin", ...), ("train" | "evaluate", batch), ("end",), ("stop",)
   +--> queue 0 --> rank 0
-  +--> queue 1 --> rank 1       each takes its part of every batch, and meets the others in a group
+  +--> queue 1 --> rank 1       each takes its part of every batch; a group connects the ranks
   ^                  |
-  +---- answers -----+          (rank, "done", ...) at the end of a pass, (rank, "failed", report)
+  +---- replies -----+          (rank, "done", ...) at the end of a pass, (rank, "failed", report)
 ```
 
-The parent is no rank: whichever rank dies, the process that holds the user's model lives, knows
-the exit code because it reaps, and can say whether the weights are whole.
+The parent is not a rank. So when a rank dies, the process with the user's model lives, knows the
+exit code of its child, and can tell whether the weights are complete.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from .sharded_optimizer import Shards
 
 __all__ = ["WorkerPool"]
 
-AHEAD = 4  # batches that wait in a rank's queue
-LOOK = 0.05  # seconds between two looks at the processes
-GRACE = 10.0  # seconds that surviving ranks get to notice a death and end by themselves
+PREFETCH = 4  # batches that wait in a rank's queue
+POLL_INTERVAL = 0.05  # seconds between two checks of the processes
+GRACE = 10.0  # seconds that surviving ranks have to notice a death and end by themselves
 
 
 class Barrier:
@@ -52,7 +52,7 @@ class WorkerPool:
     """Starts `ranks` processes that share the model's weights; `with` ends them.
 
     Args:
-        setup: what each rank gets: model, optimizer, loss function, gradients, board, timeout.
+        setup: the arguments of each rank: model, optimizer, loss function, gradients, board, ...
     """
 
     def __init__(
@@ -65,16 +65,16 @@ class WorkerPool:
         self.board = board
         block, self.handle = create_block(ranks)
         self.block: native.Block | None = block
-        self.answers = context.Queue()
-        self.queues = [context.Queue(AHEAD) for _ in range(ranks)]
+        self.replies = context.Queue()
+        self.queues = [context.Queue(PREFETCH) for _ in range(ranks)]
         self.processes: list[Any] = []
         self.has_failed = False
         try:
             for rank in range(ranks):
                 process = context.Process(
-                    target=work,
+                    target=run_rank,
                     name=f"rank {rank}",
-                    args=(rank, ranks, self.handle, setup, self.queues[rank], self.answers),
+                    args=(rank, ranks, self.handle, setup, self.queues[rank], self.replies),
                     daemon=True,
                 )
                 process.start()
@@ -91,44 +91,44 @@ class WorkerPool:
         self.close(graceful=kind is None)
 
     def send(self, *command: Any) -> None:
-        """Gives a command to every rank; waits while they are AHEAD batches behind."""
+        """Sends a command to every rank; waits while a queue has PREFETCH batches."""
         for each in self.queues:
             while True:
                 try:
-                    each.put(command, True, LOOK)
+                    each.put(command, True, POLL_INTERVAL)
                     break
                 except queue.Full:
                     self.check()
 
-    def collect(self, wanted: str, progress: Callable[[], None]) -> list[Any]:
-        """Waits for everybody's answer of one kind, in rank order."""
-        found: dict[int, Any] = {}
-        while len(found) < self.ranks:
+    def collect(self, expected: str, progress: Callable[[], None]) -> list[Any]:
+        """Waits for a reply of the expected kind from every rank; returns them in rank order."""
+        values: dict[int, Any] = {}
+        while len(values) < self.ranks:
             try:
-                rank, kind, value = self.answers.get(True, LOOK)
+                rank, kind, value = self.replies.get(True, POLL_INTERVAL)
             except queue.Empty:
                 progress()
                 self.check()
                 continue
             if kind == "failed":
-                self.fail(rank, value)
-            assert kind == wanted, f"trainer: rank {rank} answered {kind}, not {wanted}"
-            found[rank] = value
+                self.raise_failure(rank, value)
+            assert kind == expected, f"trainer: rank {rank} replied {kind}, not {expected}"
+            values[rank] = value
         progress()
-        return [found[rank] for rank in range(self.ranks)]
+        return [values[rank] for rank in range(self.ranks)]
 
     # ---------------------------------------------------------------- failures
     def check(self) -> None:
         """Raises if a rank has died or failed."""
         if any(p.exitcode is not None for p in self.processes):
-            self.fail(None, None)
+            self.raise_failure(None, None)
 
-    def fail(self, rank: int | None, report: dict[str, Any] | None) -> None:
-        """Lets the ranks end, and raises for the one that was first."""
+    def raise_failure(self, rank: int | None, report: dict[str, Any] | None) -> None:
+        """Waits for the ranks to end, and raises the error of the first that failed."""
         self.has_failed = True
         reports = {} if rank is None or report is None else {rank: report}
         first = next((p for p in self.processes if p.exitcode), None)
-        self.shut_down_others(reports)
+        self.stop_remaining(reports)
         failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
         if first is None:
             silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
@@ -141,15 +141,16 @@ class WorkerPool:
             raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
         raise error
 
-    def shut_down_others(self, reports: dict[int, dict[str, Any]]) -> None:
-        """Waits for the others: ended from outside they might leave a shard torn.
+    def stop_remaining(self, reports: dict[int, dict[str, Any]]) -> None:
+        """Waits until the remaining ranks end: killed, they might leave a shard torn.
 
-        Who waits for the dead one notices within a second; who waits for a command gets the last.
+        A rank that waits for the dead one notices within a second; one that waits for a command
+        gets "stop".
         """
-        untold = list(self.queues)
-        until = time.monotonic() + GRACE
-        while any(p.exitcode is None for p in self.processes) and time.monotonic() < until:
-            untold = [each for each in untold if not told(each)]
+        without_stop = list(self.queues)
+        deadline = time.monotonic() + GRACE
+        while any(p.exitcode is None for p in self.processes) and time.monotonic() < deadline:
+            without_stop = [each for each in without_stop if not send_stop(each)]
             self.drain(reports)
             time.sleep(0.01)
         self.drain(reports)
@@ -157,14 +158,14 @@ class WorkerPool:
     def drain(self, reports: dict[int, dict[str, Any]]) -> None:
         while True:
             try:
-                rank, kind, value = self.answers.get(False)
+                rank, kind, value = self.replies.get(False)
             except queue.Empty:
                 return
             if kind == "failed":
                 reports[rank] = value
 
     def close(self, graceful: bool = True) -> None:
-        """Ends the processes: by a command, else by SIGTERM and SIGKILL."""
+        """Ends the processes: by a command, or else by SIGTERM and SIGKILL."""
         if self.block is None:
             return
         if graceful:
@@ -172,7 +173,7 @@ class WorkerPool:
             for process in self.processes:
                 process.join(GRACE)
         else:
-            self.shut_down_others({})
+            self.stop_remaining({})
         for process in self.processes:
             if process.exitcode is None:
                 process.terminate()
@@ -184,12 +185,12 @@ class WorkerPool:
             process.close()
         native.acknowledge(self.handle)
         self.block = None
-        for each in (*self.queues, self.answers):
+        for each in (*self.queues, self.replies):
             each.close()
 
 
-def told(commands: Any) -> bool:
-    """Whether the last command could be given: a rank with a full queue has batches to do first."""
+def send_stop(commands: Any) -> bool:
+    """Sends "stop" if the queue is not full; returns whether it did."""
     try:
         commands.put(("stop",), False)
     except queue.Full:
@@ -198,7 +199,7 @@ def told(commands: Any) -> bool:
 
 
 def next_command(commands: Any) -> Any:
-    """The next command; None when the parent is gone."""
+    """The next command; None if the parent has died."""
     while True:
         try:
             return commands.get(True, 0.5)
@@ -208,13 +209,13 @@ def next_command(commands: Any) -> Any:
                 return None
 
 
-def work(
-    rank: int, ranks: int, handle: bytes, setup: dict[str, Any], commands: Any, answers: Any
+def run_rank(
+    rank: int, ranks: int, handle: bytes, setup: dict[str, Any], commands: Any, replies: Any
 ) -> None:
-    """A rank's life."""
+    """The main function of a rank: runs commands until "stop"."""
     import signal
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     try:
         native.set_role(f"rank {rank}")
         set_threads(ranks)
@@ -228,31 +229,31 @@ def work(
         model = setup["model"]
         buffers = Buffers(model, rank)
         replica = Replica(model, setup["loss"], shards, board, barrier, rank, ranks)
-        answers.put((rank, "ready", None))
+        replies.put((rank, "ready", None))
         while (command := next_command(commands)) is not None and command[0] != "stop":
-            obey(command, replica, buffers, setup["seed"])
+            run_command(command, replica, buffers, setup["seed"])
             if command[0] == "end":
                 _, inline, _ = group.statistics()
-                answers.put((rank, "done", inline))
+                replies.put((rank, "done", inline))
         group.leave()
     except BaseException as error:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        answers.put(
+        replies.put(
             (
                 rank,
                 "failed",
                 {"type": type(error).__name__, "message": str(error), "traceback": text},
             )
         )
-        # Nothing of the user's model may run any more; the parent has the traceback.
-        answers.close()
-        answers.join_thread()
+        # No code of the user's model may run any more; the parent has the traceback.
+        replies.close()
+        replies.join_thread()
         os._exit(1)
 
 
 class Buffers:
-    """Rank 0 keeps the model's buffers, the others train with copies and take rank 0's before they
-    evaluate.
+    """Rank 0 has the model's buffers; the other ranks train with copies, and copy rank 0's before
+    they evaluate.
     """
 
     def __init__(self, model: Any, rank: int) -> None:
@@ -264,11 +265,11 @@ class Buffers:
                 self.pairs.append((shared, buffer.array))
 
     def refresh(self) -> None:
-        for shared, own in self.pairs:
-            own[...] = shared
+        for shared, copy in self.pairs:
+            copy[...] = shared
 
 
-def obey(command: Any, replica: Replica, buffers: Buffers, seed: int) -> None:
+def run_command(command: Any, replica: Replica, buffers: Buffers, seed: int) -> None:
     kind = command[0]
     if kind == "train":
         replica.train(command[1])
@@ -280,23 +281,23 @@ def obey(command: Any, replica: Replica, buffers: Buffers, seed: int) -> None:
         _, training, epoch = command
         seed_rank(seed, epoch, replica.rank)
         replica.model.train(training)
-        replica.meet()
+        replica.wait_for_ranks()
         if not training:
             buffers.refresh()
 
 
 def set_options(optimizer: Any, options: list[dict[str, Any]]) -> None:
-    """The hyperparameters of each group, which the parent's scheduler has changed."""
+    """Sets the hyperparameters of each group, which the parent's scheduler has changed."""
     for group, values in zip(optimizer.param_groups, options, strict=True):
         group.update(values)
 
 
-def options_of(optimizer: Any) -> list[dict[str, Any]]:
+def get_options(optimizer: Any) -> list[dict[str, Any]]:
     return [{k: v for k, v in group.items() if k != "params"} for group in optimizer.param_groups]
 
 
 def seed_rank(seed: int, epoch: int, rank: int) -> None:
-    """Every rank draws its own numbers (dropout), the same in every run."""
+    """Seeds this rank's random numbers (dropout): different on each rank, the same in every run."""
     from ..random import manual_seed
 
     manual_seed((seed * 1_000_003 + epoch) * 1_009 + rank)

@@ -1,6 +1,4 @@
-"""`shmtensor.utils.data`, `.checkpoint`, `.dlpack` and `.tensorboard`, for those who type PyTorch's
-names.
-"""
+"""`shmtensor.utils.data`, `.checkpoint`, `.dlpack` and `.tensorboard`, by PyTorch's names."""
 
 from . import checkpoint as checkpoint
 from . import data as data

@@ -1,4 +1,4 @@
-"""`shmtensor.utils.checkpoint`, for those who type `torch.utils.checkpoint`."""
+"""`shmtensor.utils.checkpoint`: the names of `torch.utils.checkpoint`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `dataloaders` package under the name that PyTorch's users know, imported at first use."""
+"""The `dataloaders` package by PyTorch's name, imported at first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`from_dlpack` and `to_dlpack`, for those who type PyTorch's older names."""
+"""`from_dlpack` and `to_dlpack`: PyTorch's older names."""
 
 from ..tensor.from_data import from_dlpack as from_dlpack
 from ..tensor.from_data import to_dlpack as to_dlpack

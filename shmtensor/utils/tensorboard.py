@@ -1,4 +1,4 @@
-"""`SummaryWriter` for TensorBoard, `torch.utils.tensorboard` by name: tensorboardX's, fed with our
+"""`SummaryWriter` for TensorBoard, as in `torch.utils.tensorboard`: tensorboardX's, which takes our
 tensors.
 """
 
@@ -23,17 +23,17 @@ class SummaryWriter:
     It has tensorboardX's methods, with PyTorch's names: `add_scalar`, `add_scalars`,
     `add_histogram`, `add_image`, `add_images`, `add_figure`, `add_video`, `add_audio`, `add_text`,
     `add_hparams`, `add_pr_curve`, `add_embedding`, `add_mesh`, `add_custom_scalars`, `flush`,
-    `close`, ...; wherever they take an array they take a tensor, in lists and dictionaries, too.
-    What becomes of the tensor after the call does not matter. In a `with` it is closed at the end.
+    `close`, ... Wherever they take an array they take a tensor, also in lists and dictionaries.
+    The tensor may change after the call. A `with` block closes the writer at its end.
 
-    Copies: none before the library's own; bfloat16 once, as float32.
+    Copies: none besides tensorboardX's own; bfloat16 once, to float32.
 
     Args:
         log_dir: the folder; by default runs/<date>_<host><comment>.
         comment: for the default folder's name.
-        purge_step: events from this step on, of a run that crashed, are not shown.
-        max_queue: so many events wait at most.
-        flush_secs: how often they are written out.
+        purge_step: events of a crashed run from this step on are not shown.
+        max_queue: the maximum number of events that wait.
+        flush_secs: seconds between two writes to the file.
         filename_suffix: of the event files.
 
     Raises:
@@ -95,20 +95,20 @@ class SummaryWriter:
             )
         method = getattr(self._writer, name)
 
-        def write(*args: Any, **named: Any) -> Any:
-            return method(*plain(args), **plain(named))
+        def write(*args: Any, **kwargs: Any) -> Any:
+            return method(*to_arrays(args), **to_arrays(kwargs))
 
         write.__name__, write.__doc__ = name, method.__doc__
         return write
 
 
-def plain(value: Any) -> Any:
-    """A value with arrays for the tensors in it: the same memory."""
+def to_arrays(value: Any) -> Any:
+    """The value with arrays instead of tensors, in the same memory."""
     if isinstance(value, Tensor):
-        shown = value.detach()
-        return (shown.float() if shown.dtype is dtypes.bfloat16 else shown).numpy()
+        detached = value.detach()
+        return (detached.float() if detached.dtype is dtypes.bfloat16 else detached).numpy()
     if value.__class__ in (list, tuple):
-        return value.__class__([plain(v) for v in value])
+        return value.__class__([to_arrays(v) for v in value])
     if value.__class__ is dict:
-        return {name: plain(v) for name, v in value.items()}
+        return {name: to_arrays(v) for name, v in value.items()}
     return value

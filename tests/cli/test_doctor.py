@@ -162,4 +162,4 @@ def test_the_page_fits_80_columns() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
     assert done.stderr == ""
     assert all(len(line) <= 80 or "/" in line for line in done.stdout.splitlines())
-    assert "13 looked at:" in done.stdout
+    assert "13 checks:" in done.stdout

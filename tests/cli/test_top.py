@@ -21,7 +21,7 @@ from shmtensor.cli import main
 from shmtensor.cli.find_domains import NoDomain
 from shmtensor.cli.find_domains import select as choose
 from shmtensor.cli.top.format import count, lines, size
-from shmtensor.cli.top.snapshot import Held, Process, Queue, Snapshot, Unclaimed, take
+from shmtensor.cli.top.snapshot import Held, Process, Queue, Snapshot, Unclaimed, survey_domain
 
 from .running import LONG, Program
 
@@ -73,7 +73,7 @@ def test_the_page_says_the_same_in_80_columns(watched: Program) -> None:
     page = once(watched)
     assert all(len(line) <= 80 for line in page.splitlines())
     assert f"domain {watched.id[:8]}   2 processes" in page
-    assert "never claimed: 1 handle on foreign roads" in page
+    assert "never claimed: 1 handle by other transports" in page
     assert str(watched.child) in page
     assert "worker 0" in page
     mine, other = (line.split()[0] for line in page.splitlines() if line.endswith(("main", "r 0")))
@@ -84,7 +84,7 @@ def test_looking_leaves_no_trace(watched: Program) -> None:
     before = watched.ask()
     descriptors = os.listdir(f"/proc/{watched.pid}/fd")
     found = choose(str(watched.pid))
-    snapshots = [take(found) for _ in range(20)]
+    snapshots = [survey_domain(found) for _ in range(20)]
     assert len({len(s.processes) for s in snapshots}) == 1
     assert watched.ask() == before == [2, 2]
     assert os.listdir(f"/proc/{watched.pid}/fd") == descriptors
@@ -92,11 +92,11 @@ def test_looking_leaves_no_trace(watched: Program) -> None:
 
 def test_rates_are_those_between_two_looks(program: Program) -> None:
     found = choose(program.id[:10])
-    before = take(found)
+    before = survey_domain(found)
     assert before.processes[0].rate is None
     for _ in range(5):
         program.ask("put")
-    now = take(found, before)
+    now = survey_domain(found, before)
     passed = max(now.time - before.time, 1e-3)  # as with_rates has it
     main_row = next(p for p in now.processes if p.pid == program.pid)
     queue = next(q for q in now.queues if q.maxsize == 10)
@@ -110,7 +110,9 @@ def test_the_dead_are_shown_as_dead(program: Program) -> None:
     found = choose(program.id)
 
     def state() -> bool:
-        return [p.state for p in take(found).processes if p.pid == program.child] == ["dead"]
+        return [p.state for p in survey_domain(found).processes if p.pid == program.child] == [
+            "dead"
+        ]
 
     until(state)
 

@@ -15,7 +15,12 @@ from typing import Any
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.distributed.group.init_process_group import enter, give_up, init_process_group, join
+from shmtensor.distributed.group.init_process_group import (
+    abort_groups,
+    init_process_group,
+    join_group,
+    set_default_group,
+)
 from shmtensor.distributed.rendezvous.find_group import create_block
 
 START_METHODS = ("fork", "forkserver", "spawn")
@@ -57,7 +62,7 @@ def live(
     """Joins the group: of a block's handle, or of a port where nodes of so many ranks meet."""
     if isinstance(place, bytes):
         block = native.receive(place, False)
-        enter(join(block, rank, ranks, timeout, f"rank {rank}"))
+        set_default_group(join_group(block, rank, ranks, timeout, f"rank {rank}"))
     else:
         port, node = place
         os.environ.update(
@@ -69,7 +74,7 @@ def live(
     try:
         answers.put((rank, function(*arguments), None))
     except Exception as error:
-        give_up(error)
+        abort_groups(error)
         try:
             answers.put((rank, None, error))
         except TypeError:  # it holds what cannot be pickled

@@ -100,9 +100,9 @@ def test_wrong_use() -> None:
     try:
         with pytest.raises(ValueError, match=r"of 6 ranks, there are 1: \(2, 3\)"):
             dist.init_device_mesh("cpu", (2, 3))
-        with pytest.raises(ValueError, match=r"each rank of the 1 can be there once: \[0, 0\]"):
+        with pytest.raises(ValueError, match=r"the 1 ranks may be in the mesh once: \[0, 0\]"):
             dist.DeviceMesh("cpu", [0, 0])
-        with pytest.raises(ValueError, match=r"name of its own for each dimension"):
+        with pytest.raises(ValueError, match=r"each dimension needs a different name"):
             dist.DeviceMesh("cpu", [[0]], mesh_dim_names=("a", "a"))
         mesh = dist.DeviceMesh("cpu", [[0]], mesh_dim_names=("a", "b"))
         with pytest.raises(KeyError, match="no such dimension: 'c'"):

@@ -37,12 +37,12 @@ def test_a_second_thread_is_refused() -> None:
 
     def call() -> None:
         try:
-            with member.alone("reduce"):
+            with member.exclusive("reduce"):
                 pass
         except RuntimeError as error:
             errors.append(error)
 
-    with member.alone("barrier"):
+    with member.exclusive("barrier"):
         thread = threading.Thread(target=call)
         thread.start()
         thread.join()
@@ -71,5 +71,5 @@ def test_a_forked_child_is_no_member_and_leaves_nothing() -> None:
 
 
 def test_the_head_of_a_message_says_what_it_is() -> None:
-    head = Counted(0, 2).message(np.zeros((2, 3), np.float32), 7)
+    head = Counted(0, 2).message_head(np.zeros((2, 3), np.float32), 7)
     assert describe(head) == "send(float32 (2, 3))"

@@ -8,14 +8,14 @@ from shmtensor.trainer.progress_board import ProgressBoard
 def test_whole_only_if_all_words_are_even_and_equal() -> None:
     board = ProgressBoard.create(3)
     board.start(5)
-    assert board.whole_at() == 5
+    assert board.complete_step() == 5
     for rank in range(3):
         board.begin_update(rank)
-        assert board.whole_at() is None
+        assert board.complete_step() is None
     for rank in range(3):
-        assert board.whole_at() is None
+        assert board.complete_step() is None
         board.end_update(rank)
-    assert board.whole_at() == 6
+    assert board.complete_step() == 6
 
 
 def test_figures_are_summed_in_rank_order() -> None:
@@ -27,4 +27,4 @@ def test_figures_are_summed_in_rank_order() -> None:
     assert board.figures[:, 0].tolist() == [1, 2]
     board.clear_figures()
     assert board.totals() == (0, 0.0, 0)
-    assert ProgressBoard(board.array).whole_at() == 0
+    assert ProgressBoard(board.array).complete_step() == 0

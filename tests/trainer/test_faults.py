@@ -52,7 +52,7 @@ class Deadly:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
         monkeypatch.setenv("VICTIM_PLACE", place)
-        train, meet, update = Replica.train, Replica.meet, shard.Shards.update
+        train, wait_for_ranks, update = Replica.train, Replica.wait_for_ranks, shard.Shards.update
         complete, reduce = shard.Shards.complete_gradients, shard.Shards.reduce
 
         def dying_train(self: Any, batch: Any) -> None:
@@ -71,16 +71,16 @@ class Deadly:
 
         def dying_update(self: Any, rank: int) -> None:
             if os.environ["VICTIM_PLACE"] == "mid update":
-                for i, before in enumerate(self.begun):
+                for i, before in enumerate(self.initial_steps):
                     begin, end = self.range(i, rank)
                     middle = (begin + end) // 2
-                    self.optimizer.step_range(i, begin, middle, before + self.done + 1)
+                    self.optimizer.step_range(i, begin, middle, before + self.n_steps + 1)
                     die("mid update")
             update(self, rank)
             die("after update")
 
         monkeypatch.setattr(Replica, "train", dying_train)
-        monkeypatch.setattr(Replica, "meet", meet)
+        monkeypatch.setattr(Replica, "wait_for_ranks", wait_for_ranks)
         monkeypatch.setattr(shard.Shards, "complete_gradients", dying_complete)
         monkeypatch.setattr(shard.Shards, "reduce", dying_reduce)
         monkeypatch.setattr(shard.Shards, "update", dying_update)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from shmtensor.trainer.sharded_optimizer import border
+from shmtensor.trainer.sharded_optimizer import shard_start
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 1000, 12_345])
 @pytest.mark.parametrize("ranks", [1, 2, 3, 7])
 @pytest.mark.parametrize("itemsize", [2, 4, 8, 16])
 def test_borders(count: int, ranks: int, itemsize: int) -> None:
-    borders = [border(count, itemsize, rank, ranks) for rank in range(ranks + 1)]
+    borders = [shard_start(count, itemsize, rank, ranks) for rank in range(ranks + 1)]
     assert borders[0] == 0
     assert borders[-1] == count
     assert borders == sorted(borders)

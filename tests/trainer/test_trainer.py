@@ -12,8 +12,7 @@ import pytest
 import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.errors import PeerLostError, ProcessRaisedException
-from shmtensor.trainer import Trainer
-from shmtensor.trainer import worker_processes as crew
+from shmtensor.trainer import Trainer, worker_processes
 
 START_METHODS = ("fork", "forkserver", "spawn")
 Array = Any
@@ -211,7 +210,9 @@ def test_a_failing_loader_leaves_whole_weights(error: type[BaseException]) -> No
     started = time.monotonic()
     with pytest.raises(error, match="disk gone"):
         trainer.fit(broken(), epochs=1)
-    assert time.monotonic() - started < crew.GRACE  # the ranks were told, also behind full queues
+    assert (
+        time.monotonic() - started < worker_processes.GRACE
+    )  # the ranks were told, also behind full queues
     reference.fit(make_data()[:3], epochs=1)
     assert trainer.step == 3
     for x, y in zip(weights(trainer), weights(reference), strict=True):

@@ -1,1 +1,1 @@
-"""`doctor`: what this machine lacks, each finding with its remedy."""
+"""`doctor`: problems of this machine, each with its remedy."""

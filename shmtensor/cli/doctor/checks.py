@@ -1,4 +1,4 @@
-"""The things that doctor looks at, one function each."""
+"""The checks of doctor, one function each."""
 
 from __future__ import annotations
 
@@ -15,60 +15,61 @@ from importlib.util import find_spec
 from ... import native
 from ..find_domains import NoDomain, discover
 from ..top.format import plural, size
-from ..top.snapshot import take
+from ..top.snapshot import survey_domain
 from .finding import OK, PROBLEM, WARNING, Finding, MachineFiles
 
 __all__ = ["CHECKS"]
 
 GIB = 1 << 30
 F_OFD_SETLK = 37
-# What a process maps: the control file and 64 GiB or more of volumes (docs/design/memory.md).
+# Addresses that a process maps: the control file and 64 GiB or more of volumes
+# (docs/design/memory.md).
 MAPPED = 90 * GIB
 
 
-def shared_memory(look: MachineFiles) -> Finding:
+def shared_memory(machine: MachineFiles) -> Finding:
     name = "shared memory"
-    space = look.space("/dev/shm")
+    space = machine.space("/dev/shm")
     if space is None:
         return Finding(
-            name, WARNING, "/dev/shm is not there; the second volume (memfd) serves alone",
+            name, WARNING, "/dev/shm does not exist; only the second volume (memfd) is used",
             "mount -t tmpfs tmpfs /dev/shm",
         )  # fmt: skip
     total, free = space
-    found = f"/dev/shm: {size(free)} of {size(total)} free"
+    text = f"/dev/shm: {size(free)} of {size(total)} free"
     remedy = "docker run --shm-size=8g; else mount -o remount,size=8G /dev/shm"
     if total < GIB:
         return Finding(
-            name, WARNING, f"{found}; beyond that the second volume (memfd) serves", remedy
+            name, WARNING, f"{text}; beyond that the second volume (memfd) is used", remedy
         )
     if free < total // 20:
-        return Finding(name, WARNING, f"{found}: nearly full", "rm what is not needed there")
-    return Finding(name, OK, found)
+        return Finding(name, WARNING, f"{text}: nearly full", "rm files there that are not needed")
+    return Finding(name, OK, text)
 
 
-def leftovers(look: MachineFiles) -> Finding:
+def leftovers(machine: MachineFiles) -> Finding:
     name = "left in /dev/shm"
     counts: dict[str, tuple[int, int]] = {}
     with suppress(FileNotFoundError):
-        for entry in os.scandir(look.path("/dev/shm")):
+        for entry in os.scandir(machine.path("/dev/shm")):
             prefix = next((p for p in PREFIXES if entry.name.startswith(p)), None)
             status = entry.stat(follow_symlinks=False)
-            # one of ours has its name for microseconds
+            # our own files are unlinked after microseconds
             if prefix and status.st_uid == os.geteuid() and time.time() - status.st_mtime > 10:
                 n, nbytes = counts.get(prefix, (0, 0))
                 counts[prefix] = n + 1, nbytes + status.st_blocks * 512
     if not counts:
         return Finding(name, OK, "nothing")
-    found = ", ".join(
+    text = ", ".join(
         f"{plural(n, 'name', 'names')} {prefix}* of {PREFIXES[prefix]} ({size(nbytes)})"
         for prefix, (n, nbytes) in counts.items()
     )
     remedy = "rm " + " ".join(f"/dev/shm/{prefix}*" for prefix in counts)
-    return Finding(name, WARNING, found, f"if no program uses them: {remedy}")
+    return Finding(name, WARNING, text, f"if no program uses them: {remedy}")
 
 
 PREFIXES = {
-    "shmtensor-": "shmtensor, killed at birth",
+    "shmtensor-": "shmtensor, killed while it started",
     "torch_": "PyTorch",
     "psm_": "Python's shared_memory",
     "sem.mp-": "Python's multiprocessing",
@@ -80,17 +81,17 @@ PREFIXES = {
 }
 
 
-def memory(look: MachineFiles) -> Finding:
-    available, limit, who = native.headroom(look.root)
-    found = f"{size(available)} of {size(limit)} may still be committed ({who})"
+def memory(machine: MachineFiles) -> Finding:
+    available, limit, source = native.headroom(machine.root)
+    text = f"{size(available)} of {size(limit)} may still be committed ({source})"
     remedy = "free memory, or raise the limit of that group (docker run --memory, memory.max)"
     if available < 64 << 20:
-        return Finding("memory", PROBLEM, found, remedy)
-    return Finding("memory", WARNING if available < GIB else OK, found, remedy * (available < GIB))
+        return Finding("memory", PROBLEM, text, remedy)
+    return Finding("memory", WARNING if available < GIB else OK, text, remedy * (available < GIB))
 
 
-def overcommit(look: MachineFiles) -> Finding:
-    mode = look.number("/proc/sys/vm/overcommit_memory")
+def overcommit(machine: MachineFiles) -> Finding:
+    mode = machine.number("/proc/sys/vm/overcommit_memory")
     if mode == 2:
         return Finding(
             "overcommit", WARNING, "off (vm.overcommit_memory = 2): NumPy's and Python's own "
@@ -100,26 +101,26 @@ def overcommit(look: MachineFiles) -> Finding:
     return Finding("overcommit", OK, f"vm.overcommit_memory = {mode}")
 
 
-def descriptors(look: MachineFiles) -> Finding:
+def descriptors(machine: MachineFiles) -> Finding:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    found = f"ulimit -n: {limit_text(soft)} (at most {limit_text(hard)})"
+    text = f"ulimit -n: {limit_text(soft)} (at most {limit_text(hard)})"
     if soft != resource.RLIM_INFINITY and soft < 128:
         return Finding(
-            "open files", PROBLEM, f"{found}; a process needs 5, a queue none, a pipe 2, a child 2",
+            "open files", PROBLEM, f"{text}; a process needs 5, a queue none, a pipe 2, a child 2",
             f"ulimit -n {hard if 0 < hard < 1024 else 1024}",
         )  # fmt: skip
-    return Finding("open files", OK, f"{found}; tensors and queues need none")
+    return Finding("open files", OK, f"{text}; tensors and queues need none")
 
 
-def maps(look: MachineFiles) -> Finding:
-    most = look.number("/proc/sys/vm/max_map_count")
-    found = f"vm.max_map_count = {most}; all tensors together need three"
-    if most is not None and most < 4096:
-        return Finding("memory maps", WARNING, found, "sysctl vm.max_map_count=65530")
-    return Finding("memory maps", OK, found)
+def maps(machine: MachineFiles) -> Finding:
+    limit = machine.number("/proc/sys/vm/max_map_count")
+    text = f"vm.max_map_count = {limit}; all tensors together need three"
+    if limit is not None and limit < 4096:
+        return Finding("memory maps", WARNING, text, "sysctl vm.max_map_count=65530")
+    return Finding("memory maps", OK, text)
 
 
-def address_space(look: MachineFiles) -> Finding:
+def address_space(machine: MachineFiles) -> Finding:
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
     if soft != resource.RLIM_INFINITY and soft < MAPPED:
         return Finding(
@@ -135,8 +136,8 @@ def limit_text(limit: int) -> str:
     return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
 
 
-def locks(look: MachineFiles) -> Finding:
-    """Whether the kernel has locks that belong to an open file description, tried on a file."""
+def locks(machine: MachineFiles) -> Finding:
+    """Whether the kernel has open-file-description locks: tries one on a file."""
     descriptor = os.memfd_create("shmtensor-doctor")
     try:
         lock = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
@@ -147,7 +148,7 @@ def locks(look: MachineFiles) -> Finding:
         return Finding(
             "locks", WARNING, "the kernel has no open-file-description locks (gVisor?): a death is "
             "noticed by pid and start time, within one pid namespace",
-            "outside gVisor (docker run --runtime=runc) the kernel itself says who is alive",
+            "outside gVisor (docker run --runtime=runc) the kernel has them",
         )  # fmt: skip
     finally:
         os.close(descriptor)
@@ -159,77 +160,77 @@ def locks(look: MachineFiles) -> Finding:
     return Finding("locks", OK, "open-file-description locks: a death is noticed at once")
 
 
-def huge_pages(look: MachineFiles) -> Finding:
-    policy, _ = native.huge_policy(look.root)
-    found, remedy = f"for shared memory: {policy}", ""
+def huge_pages(machine: MachineFiles) -> Finding:
+    policy, _ = native.huge_policy(machine.root)
+    text, remedy = f"for shared memory: {policy}", ""
     if policy == "deny":
         remedy = "echo never > /sys/kernel/mm/transparent_hugepage/shmem_enabled, then: "
     if policy in ("never", "deny"):
         remedy += "large tensors may be faster with: mount -o remount,huge=advise /dev/shm"
-    return Finding("huge pages", OK, found, remedy)
+    return Finding("huge pages", OK, text, remedy)
 
 
-def blas(look: MachineFiles) -> Finding:
-    kernel, flags = native.blas(), (look.text("/proc/cpuinfo") or "").split()
+def blas(machine: MachineFiles) -> Finding:
+    kernel, flags = native.blas(), (machine.text("/proc/cpuinfo") or "").split()
     threads = native.get_num_threads()
     if not kernel:
         return Finding(
             "BLAS", WARNING, "no private OpenBLAS: NumPy's is used, slower for small products",
             "pip install scipy-openblas32",
         )  # fmt: skip
-    found = f"OpenBLAS, kernels for {kernel}, {plural(threads, 'thread', 'threads')}"
+    text = f"OpenBLAS, kernels for {kernel}, {plural(threads, 'thread', 'threads')}"
     needed = ("avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd")
-    slow = kernel in ("Haswell", "Zen") and all(flag in flags for flag in needed)
-    remedy = "unset OPENBLAS_CORETYPE: this CPU has AVX-512" if slow else ""
-    return Finding("BLAS", WARNING if slow else OK, found, remedy)
+    is_slow = kernel in ("Haswell", "Zen") and all(flag in flags for flag in needed)
+    remedy = "unset OPENBLAS_CORETYPE: this CPU has AVX-512" if is_slow else ""
+    return Finding("BLAS", WARNING if is_slow else OK, text, remedy)
 
 
-def instructions(look: MachineFiles) -> Finding:
-    level, flags = native.isa(), (look.text("/proc/cpuinfo") or "").split()
-    slow = level == "generic" and "avx2" in flags
+def instructions(machine: MachineFiles) -> Finding:
+    level, flags = native.isa(), (machine.text("/proc/cpuinfo") or "").split()
+    is_slow = level == "generic" and "avx2" in flags
     return Finding(
-        "instruction set", WARNING if slow else OK, f"kernels of level {level}",
-        "unset SHMTENSOR_ISA: this CPU has AVX2" if slow else "",
+        "instruction set", WARNING if is_slow else OK, f"kernels of level {level}",
+        "unset SHMTENSOR_ISA: this CPU has AVX2" if is_slow else "",
     )  # fmt: skip
 
 
-def gpu(look: MachineFiles) -> Finding:
-    cards = look.path("/proc/driver/nvidia/gpus")
+def gpu(machine: MachineFiles) -> Finding:
+    cards = machine.path("/proc/driver/nvidia/gpus")
     n = len(list(cards.iterdir())) if cards.is_dir() else 0
     if not n:
-        return Finding("GPU", OK, "none by NVIDIA; tensors live on the CPU")
-    found = f"{plural(n, 'card', 'cards')} by NVIDIA; tensors live on the CPU"
+        return Finding("GPU", OK, "none by NVIDIA; tensors are on the CPU")
+    text = f"{plural(n, 'card', 'cards')} by NVIDIA; tensors are on the CPU"
     if find_spec("cupy") is None:
         return Finding(
-            "GPU", OK, f"{found}; loaders cannot feed it: CuPy is not installed",
+            "GPU", OK, f"{text}; loaders cannot feed it: CuPy is not installed",
             "pip install shmtensor[cuda12] or shmtensor[cuda13]",
         )  # fmt: skip
-    return Finding("GPU", OK, f"{found}; loaders feed it (pin_memory, DevicePrefetcher)")
+    return Finding("GPU", OK, f"{text}; loaders feed it (pin_memory, DevicePrefetcher)")
 
 
-def domains(look: MachineFiles) -> Finding:
-    """Processes that died and were not swept, handles that nobody claims."""
-    found = discover() if not look.root else []
-    trouble = []
-    for domain in found:
+def domains(machine: MachineFiles) -> Finding:
+    """Running domains, and handles that nobody claims."""
+    running = discover() if not machine.root else []
+    problems = []
+    for domain in running:
         try:
-            snapshot = take(domain)
-        except NoDomain:  # it ended meanwhile
+            snapshot = survey_domain(domain)
+        except NoDomain:  # it has ended in the meantime
             continue
-        old = [lost for lost in snapshot.oldest_unclaimed if lost.age > 60]
-        if old:
-            trouble.append(
+        unclaimed = [lost for lost in snapshot.oldest_unclaimed if lost.age > 60]
+        if unclaimed:
+            problems.append(
                 f"{domain.id[:8]}: {plural(snapshot.unclaimed_messages, 'handle', 'handles')} "
                 f"never claimed ({size(snapshot.unclaimed_bytes)}), the oldest for "
-                f"{old[0].age:.0f} s"
+                f"{unclaimed[0].age:.0f} s"
             )
-    text = f"{plural(len(found), 'domain', 'domains')} running"
-    if not trouble:
+    text = f"{plural(len(running), 'domain', 'domains')} running"
+    if not problems:
         return Finding("domains", OK, text)
     return Finding(
-        "domains", WARNING, f"{text}; " + "; ".join(trouble),
-        "who was to receive them is gone or slow: use shmtensor.multiprocessing's queues, "
-        "which take messages back; they expire when memory runs short",
+        "domains", WARNING, f"{text}; " + "; ".join(problems),
+        "their receivers have died or are slow: use shmtensor.multiprocessing's queues, "
+        "which take messages back; unclaimed handles expire when memory runs short",
     )  # fmt: skip
 
 

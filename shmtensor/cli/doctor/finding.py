@@ -1,4 +1,4 @@
-"""Finding: what doctor says of one thing; Look: the machine it looks at."""
+"""Finding: the result of one check of doctor; MachineFiles: the machine that it checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 @dataclass(frozen=True)
 class Finding:
-    """What was looked at, "ok", "warning" or "problem", what was found, and what to do."""
+    """The name of the check, "ok", "warning" or "problem", what it found, and the remedy."""
 
     name: str
     status: str
@@ -31,7 +31,7 @@ class MachineFiles:
         return Path(self.root + name)
 
     def text(self, name: str) -> str | None:
-        """The contents of a small file, or None if it is not there."""
+        """The contents of a small file, or None if it does not exist."""
         try:
             return self.path(name).read_text(errors="replace").strip()
         except OSError:
@@ -43,7 +43,7 @@ class MachineFiles:
         return int(text) if text is not None and text.lstrip("-").isdigit() else None
 
     def space(self, name: str) -> tuple[int, int] | None:
-        """Bytes of a file system, and free ones; None if it is not there."""
+        """Total and free bytes of a file system, or None if it does not exist."""
         try:
             status = os.statvfs(self.path(name))
         except OSError:

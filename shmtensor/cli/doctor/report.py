@@ -1,4 +1,4 @@
-"""`doctor`: what this machine lacks for shmtensor, each finding with its remedy."""
+"""`doctor`: problems of this machine for shmtensor, each with its remedy."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["examine", "run"]
 
 
 def examine(root: str = "") -> list[Finding]:
-    """All findings. Nothing is changed, no domain is made.
+    """All findings. It changes nothing and creates no domain.
 
     Args:
-        root: prefix of /proc, /sys and /dev (tests look at machines of their own).
+        root: prefix of /proc, /sys and /dev (tests use other machines' files).
     """
-    look = MachineFiles(root)
+    machine = MachineFiles(root)
     findings = []
     for check in CHECKS:
         try:
-            findings.append(check(look))
+            findings.append(check(machine))
         except (OSError, ValueError) as error:  # an odd /proc must not hide the other findings
             name = check.__name__.replace("_", " ")
             findings.append(Finding(name, "warning", f"cannot be examined: {error}"))
@@ -42,12 +42,12 @@ def run(options: argparse.Namespace) -> int:
             print("\n".join(text(finding, width)))
         n = sum(f.status == PROBLEM for f in findings)
         warnings = sum(f.status == "warning" for f in findings)
-        print(f"\n{len(findings)} looked at: {n} problems, {warnings} warnings")
+        print(f"\n{len(findings)} checks: {n} problems, {warnings} warnings")
     return int(any(f.status == PROBLEM for f in findings))
 
 
 def text(finding: Finding, width: int) -> list[str]:
-    """The lines of a finding; the remedy stands under it."""
+    """The lines of a finding, with the remedy below."""
     indent = " " * 30
     head = f"{finding.status:8} {finding.name:20} "
     wrap = textwrap.TextWrapper(width, break_long_words=False, break_on_hyphens=False)

@@ -1,1 +1,1 @@
-"""`top`: one run, live."""
+"""`top`: shows a domain, live."""

@@ -42,8 +42,8 @@ def cut(text: str, width: int) -> str:
     return clean if len(clean) <= width else clean[: max(width - 1, 0)] + "~"
 
 
-def shortened(text: str, width: int) -> str:
-    """As `cut`, in the middle: what tells workers apart is the end of their names."""
+def cut_middle(text: str, width: int) -> str:
+    """As `cut`, but in the middle: workers' names differ at the end."""
     clean = cut(text, len(text))
     if len(clean) <= width:
         return clean
@@ -52,10 +52,10 @@ def shortened(text: str, width: int) -> str:
 
 
 def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> list[str]:
-    """The page of a snapshot.
+    """The lines of a snapshot.
 
     Args:
-        height: at most so many lines; what does not fit is counted in the last line of its table.
+        height: the maximum number of lines; each table counts its omitted rows in its last line.
     """
     s = snapshot
     head = [
@@ -68,31 +68,37 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
     if s.unclaimed_messages:
         oldest = s.oldest_unclaimed[0]
         head.append(
-            f"never claimed: {plural(s.unclaimed_messages, 'handle', 'handles')} on foreign roads, "
-            f"{size(s.unclaimed_bytes)}, oldest {age(oldest.age)}, of row {oldest.row}"
+            f"never claimed: {plural(s.unclaimed_messages, 'handle', 'handles')} by other "
+            f"transports, {size(s.unclaimed_bytes)}, oldest {age(oldest.age)}, of row {oldest.row}"
         )
-    room = None if height is None else max(height - len(head) - 4, 2)
-    held = held_lines(s) if room is None or room > 8 else []
-    if room is not None and held:
-        held = at_most(held, room // 4, "rows")
-        room -= len(held) + 2
-    tall = None if room is None else max(room - min(len(s.queues), room // 3), 1)
+    remaining = None if height is None else max(height - len(head) - 4, 2)
+    held_rows = held_lines(s) if remaining is None or remaining > 8 else []
+    if remaining is not None and held_rows:
+        held_rows = limit_rows(held_rows, remaining // 4, "rows")
+        remaining -= len(held_rows) + 2
+    n_processes = (
+        None if remaining is None else max(remaining - min(len(s.queues), remaining // 3), 1)
+    )
     processes = sorted(s.processes, key=lambda p: p.row)
     table = [
         f"{'ROW':>3} {'PID':>7} {'STATE':6} {'SLOTS':>5} {'MEMORY':>9} {'HOLDS':>6} {'UNREAD':>6} "
         f"{'OLDEST':>7} {'SENT/S':>6}  WHO",
-        *at_most([process_line(p, width) for p in processes], tall, "processes"),
+        *limit_rows([process_line(p, width) for p in processes], n_processes, "processes"),
     ]
-    if held:
-        table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held]
+    if held_rows:
+        table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held_rows]
     queues = sorted(s.queues, key=lambda q: (-q.ready, q.place))
     if queues:
-        left = None if room is None or tall is None else max(room - min(len(processes), tall), 1)
+        n_queues = (
+            None
+            if remaining is None or n_processes is None
+            else max(remaining - min(len(processes), n_processes), 1)
+        )
         table += [
             "",
             f"{'QUEUE':14} {'READY':>7} {'BOUND':>7} {'WRITING':>7} {'READING':>7} {'BYTES':>9} "
             f"{'TAKEN':>7} {'/S':>6}",
-            *at_most([queue_line(q) for q in queues], left, "queues"),
+            *limit_rows([queue_line(q) for q in queues], n_queues, "queues"),
         ]
     return [cut(line, width) for line in [*head, "", *table]]
 
@@ -101,15 +107,15 @@ def plural(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-def at_most(rows: list[str], room: int | None, what: str) -> list[str]:
-    """All of them, or as many as there is room for and how many more there are."""
-    if room is None or len(rows) <= room:
+def limit_rows(rows: list[str], limit: int | None, what: str) -> list[str]:
+    """All rows, or the first ones and a line with the number of the others."""
+    if limit is None or len(rows) <= limit:
         return rows
-    return [*rows[: room - 1], f"  and {len(rows) - room + 1} more {what}"]
+    return [*rows[: limit - 1], f"  and {len(rows) - limit + 1} more {what}"]
 
 
 def held_lines(s: Snapshot) -> list[str]:
-    """A line for each row whose blocks others keep alive."""
+    """A line for each row whose blocks are held by other rows."""
     holders: dict[int, list[str]] = {}
     for p in sorted(s.processes, key=lambda p: -p.held_blocks):
         for held in p.held_of:
@@ -124,7 +130,7 @@ def process_line(p: Process, width: int) -> str:
     return (
         f"{p.row:3d} {p.pid:7d} {p.state:6} {p.slots:5d} {size(p.committed_bytes):>9} "
         f"{count(p.held_blocks):>6} {count(p.unread_messages):>6} {oldest:>7} "
-        f"{count(p.rate):>6}  {shortened(p.role or p.command, max(width - BEFORE_ROLE, 10))}"
+        f"{count(p.rate):>6}  {cut_middle(p.role or p.command, max(width - BEFORE_ROLE, 10))}"
     )
 
 

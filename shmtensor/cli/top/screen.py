@@ -1,4 +1,4 @@
-"""`top`: a domain, live. Redraws in place; q or Ctrl-C ends it."""
+"""`top`: shows a domain, live. Redraws in place; q or Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from collections.abc import Iterator
 
 from .. import find_domains
 from .format import lines
-from .snapshot import Snapshot, take
+from .snapshot import Snapshot, survey_domain
 
 __all__ = ["run"]
 
 HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
-OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # another screen, no cursor; back
+OPEN, CLOSE = (
+    "\x1b[?1049h\x1b[?25l",
+    "\x1b[?25h\x1b[?1049l",
+)  # alternate screen without cursor; back
 
 
-class Stops:
-    """What ends a wait: signals (through a pipe, whatever the parent had set) and keys.
+class StopEvents:
+    """Events that end a wait: signals (through a pipe) and keys.
 
     A shell starts background commands with SIGINT ignored, and Python then raises no
-    KeyboardInterrupt: so the handlers are set here, and former ones come back.
+    KeyboardInterrupt. So this class sets handlers, and restores the former ones at the end.
     """
 
     SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def __init__(self) -> None:
-        self.stopped = False
+        self.is_stopped = False
 
-    def __enter__(self) -> Stops:
+    def __enter__(self) -> StopEvents:
         self.reader, self.writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self.keys = sys.stdin.fileno() if is_terminal(sys.stdin) else None
         if self.keys is not None:
@@ -58,67 +61,69 @@ class Stops:
         os.close(self.writer)
 
     def stop(self, *_: object) -> None:
-        self.stopped = True
+        self.is_stopped = True
 
     def wait(self, timeout: float) -> None:
-        """Returns after `timeout` seconds, or sooner: to end, or because the window changed."""
-        watched = [self.reader] + ([] if self.keys is None else [self.keys])
-        ready, _, _ = select.select(watched, [], [], timeout)
+        """Returns after `timeout` seconds, or earlier to end, or if the window has changed."""
+        descriptors = [self.reader] + ([] if self.keys is None else [self.keys])
+        ready, _, _ = select.select(descriptors, [], [], timeout)
         if self.reader in ready:
             with contextlib.suppress(BlockingIOError):
                 os.read(self.reader, 4096)
         if self.keys is not None and self.keys in ready:
-            pressed = os.read(self.keys, 64)
-            if not pressed:  # the terminal is gone
-                self.keys, self.stopped = None, True
-            elif pressed[:1] in b"qQ\x03\x04":
-                self.stopped = True
+            keys = os.read(self.keys, 64)
+            if not keys:  # the terminal is closed
+                self.keys, self.is_stopped = None, True
+            elif keys[:1] in b"qQ\x03\x04":
+                self.is_stopped = True
 
 
 def is_terminal(stream: object) -> bool:
-    """Whether a standard stream is there and a terminal."""
+    """Whether a standard stream exists and is a terminal."""
     try:
         return bool(stream.isatty())  # type: ignore[attr-defined]
     except (AttributeError, ValueError):
         return False
 
 
-def snapshots(domain: find_domains.Found, stops: Stops, interval: float) -> Iterator[Snapshot]:
-    """A snapshot now and after each interval, until something ends it."""
-    before = None
-    while not stops.stopped:
-        began = time.monotonic()
-        before = take(domain, before)
-        yield before
-        stops.wait(max(began + interval - time.monotonic(), 0.01))
-        with contextlib.suppress(find_domains.NoDomain):  # those who joined meanwhile
+def snapshots(
+    domain: find_domains.Domain, stops: StopEvents, interval: float
+) -> Iterator[Snapshot]:
+    """A snapshot now and after each interval, until a stop event."""
+    previous = None
+    while not stops.is_stopped:
+        start = time.monotonic()
+        previous = survey_domain(domain, previous)
+        yield previous
+        stops.wait(max(start + interval - time.monotonic(), 0.01))
+        with contextlib.suppress(find_domains.NoDomain):  # finds new members
             domain = find_domains.select(domain.id)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Shows a domain once or until it is told to end, or the domain is gone."""
+    """Shows a domain once, or until a stop event or the end of the domain."""
     domain = find_domains.select(options.domain)
     if options.once:
-        snapshot = take(domain)
+        snapshot = survey_domain(domain)
         print(json.dumps(snapshot.record()) if options.json else "\n".join(lines(snapshot)))
         return 0
-    screen = is_terminal(sys.stdout) and not options.json
-    with Stops() as stops, alternate_screen(screen):
+    is_screen = is_terminal(sys.stdout) and not options.json
+    with StopEvents() as stops, alternate_screen(is_screen):
         try:
             for snapshot in snapshots(domain, stops, options.interval):
-                show(snapshot, screen, options)
+                show(snapshot, is_screen, options)
         except find_domains.NoDomain as error:
-            gone = str(error)
+            message = str(error)
         else:
             return 0
-    print(f"top: {gone}", file=sys.stderr)
+    print(f"top: {message}", file=sys.stderr)
     return 0
 
 
 @contextlib.contextmanager
-def alternate_screen(screen: bool) -> Iterator[None]:
-    """The terminal's other screen, and back whatever happens."""
-    if not screen:
+def alternate_screen(is_screen: bool) -> Iterator[None]:
+    """Switches to the terminal's alternate screen, and back."""
+    if not is_screen:
         yield
         return
     sys.stdout.write(OPEN)
@@ -129,11 +134,11 @@ def alternate_screen(screen: bool) -> Iterator[None]:
         sys.stdout.flush()
 
 
-def show(snapshot: Snapshot, screen: bool, options: argparse.Namespace) -> None:
-    """One frame: in place on a terminal, else one after another."""
+def show(snapshot: Snapshot, is_screen: bool, options: argparse.Namespace) -> None:
+    """Shows one snapshot: in place on a terminal, else appended."""
     if options.json:
         print(json.dumps(snapshot.record()), flush=True)
-    elif not screen:
+    elif not is_screen:
         print("\n".join(lines(snapshot)) + "\n", flush=True)
     else:
         width, height = shutil.get_terminal_size()

@@ -1,4 +1,4 @@
-"""One look at a domain: rows, queues, messages; and what changed since the look before."""
+"""A snapshot of a domain: rows, queues, messages; and rates since the previous snapshot."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ... import native
-from ..find_domains import Found
+from ..find_domains import Domain
 
-__all__ = ["Held", "Process", "Queue", "Snapshot", "Unclaimed", "take"]
+__all__ = ["Held", "Process", "Queue", "Snapshot", "Unclaimed", "survey_domain"]
 
 
 @dataclass(frozen=True)
 class Held:
-    """Blocks of another row that a process keeps alive; row -1: of those whose owner has ended."""
+    """Blocks of another row that a process holds; row -1: blocks whose owner has ended."""
 
     row: int
     blocks: int
@@ -25,13 +25,13 @@ class Process:
     """A row of the domain.
 
     Attributes:
-        state: "live", "born" (forked, has not run yet), "dead" (its lock is free, nobody has swept
-            it yet), "zombie" (dead, its messages are still to be read).
-        slots, committed_bytes: of 64 MiB each, which it owns; memory behind them.
-        held_blocks, held_of: blocks of other processes that it keeps alive; whose they are.
+        state: "live", "born" (forked, has not run yet), "dead" (its lock is free, not swept yet),
+            "zombie" (dead, its messages are not read yet).
+        slots, committed_bytes: slots of 64 MiB that it owns, and the memory committed in them.
+        held_blocks, held_of: blocks of other processes that it holds, and their owners.
         unread_messages, unread_bytes, oldest_unread: handles that it sent and nobody has
-            acknowledged; seconds.
-        rate: handles sent in a second, since the look before; None at the first.
+            acknowledged; the age in seconds.
+        rate: handles sent per second since the previous snapshot; None in the first.
         command: its command line; empty when it has ended.
     """
 
@@ -53,15 +53,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Queue:
-    """A channel: what queues are made of.
+    """A channel, the basis of a queue.
 
     Attributes:
         place: slot and offset of its root.
         ready, writing, reading: messages that wait, that are being put, that are being taken.
-        maxsize: its bound, 0 for none.
-        bytes: of the blocks that its messages name, its own segments included.
-        over: messages that were taken so far.
-        rate: messages taken in a second, since the look before.
+        maxsize: its bound; 0: none.
+        bytes: of the blocks that its messages name, and of its own segments.
+        over: messages taken so far.
+        rate: messages taken per second since the previous snapshot.
     """
 
     place: str
@@ -76,7 +76,7 @@ class Queue:
 
 @dataclass(frozen=True)
 class Unclaimed:
-    """A handle on a foreign road (a pipe of the standard library, a pickle): sent, not claimed."""
+    """A handle sent by another transport (a standard library pipe, a pickle) and not claimed."""
 
     row: int
     bytes: int
@@ -102,7 +102,7 @@ class Snapshot:
     oldest_unclaimed: list[Unclaimed]
 
     def record(self) -> dict[str, Any]:
-        """For JSON."""
+        """The snapshot as a dict for JSON."""
         return asdict(self)
 
 
@@ -110,21 +110,21 @@ def state_of(row: dict[str, Any]) -> str:
     return "dead" if row["state"] in ("live", "born") and not row["alive"] else str(row["state"])
 
 
-def take(domain: Found, before: Snapshot | None = None) -> Snapshot:
-    """Looks at a domain; rates are relative to `before`.
+def survey_domain(domain: Domain, before: Snapshot | None = None) -> Snapshot:
+    """A snapshot of a domain; rates are relative to the snapshot `before`.
 
     Raises:
-        NoDomain: no member is left.
+        NoDomain: all members have ended.
     """
     with domain.files() as (control, volume0, volume1):
         now = time.monotonic()
-        seen = native.survey(control)
+        survey = native.survey(control)
         queues = []
-        for channel in seen["channels"] if volume1 >= 0 else []:
+        for channel in survey["channels"] if volume1 >= 0 else []:
             slot, offset = channel["slot"], channel["offset"]
-            found = native.survey_channel(volume0, volume1, seen["slots"], slot, offset)
-            if found is not None:
-                maxsize, ready, writing, reading, over = found
+            channel_counts = native.survey_channel(volume0, volume1, survey["slots"], slot, offset)
+            if channel_counts is not None:
+                maxsize, ready, writing, reading, over = channel_counts
                 place = f"{slot}+{offset:#x}"
                 queues.append(
                     Queue(place, ready, writing, reading, maxsize, channel["bytes"], over)
@@ -137,22 +137,22 @@ def take(domain: Found, before: Snapshot | None = None) -> Snapshot:
             held_of=[Held(*held) for held in row["held_of"]],
             **{k: row[k] for k in ROW},
         )
-        for row in seen["rows"]
+        for row in survey["rows"]
     ]
     snapshot = Snapshot(
-        domain=seen["id"].hex(),
+        domain=survey["id"].hex(),
         time=now,
-        slots=seen["slots"],
-        slots_used=seen["slots_used"],
-        slots_orphaned=seen["slots_orphaned"],
-        slot_bytes=seen["slot_bytes"],
+        slots=survey["slots"],
+        slots_used=survey["slots_used"],
+        slots_orphaned=survey["slots_orphaned"],
+        slot_bytes=survey["slot_bytes"],
         committed_bytes=sum(p.committed_bytes for p in processes),
-        refused_commits=seen["refused_commits"],
+        refused_commits=survey["refused_commits"],
         processes=processes,
         queues=queues,
-        unclaimed_messages=seen["foreign_messages"],
-        unclaimed_bytes=seen["foreign_bytes"],
-        oldest_unclaimed=[Unclaimed(**lost) for lost in seen["oldest_foreign"]],
+        unclaimed_messages=survey["foreign_messages"],
+        unclaimed_bytes=survey["foreign_bytes"],
+        oldest_unclaimed=[Unclaimed(**lost) for lost in survey["oldest_foreign"]],
     )
     return with_rates(snapshot, before) if before is not None else snapshot
 
@@ -164,18 +164,18 @@ ROW = (
 
 
 def with_rates(now: Snapshot, before: Snapshot) -> Snapshot:
-    """Counts that only grow, as counts per second; a process or queue that is new has none yet."""
-    passed = max(now.time - before.time, 1e-3)
+    """Adds the rates: increases of counts per second. A new process or queue has None."""
+    elapsed = max(now.time - before.time, 1e-3)
     sent = {(p.row, p.pid): p.sent for p in before.processes}
     over = {q.place: q.over for q in before.queues}
     return replace(
         now,
         processes=[
-            replace(p, rate=rate(p.sent, sent.get((p.row, p.pid)), passed)) for p in now.processes
+            replace(p, rate=rate(p.sent, sent.get((p.row, p.pid)), elapsed)) for p in now.processes
         ],
-        queues=[replace(q, rate=rate(q.over, over.get(q.place), passed)) for q in now.queues],
+        queues=[replace(q, rate=rate(q.over, over.get(q.place), elapsed)) for q in now.queues],
     )
 
 
-def rate(count: int, earlier: int | None, passed: float) -> float | None:
-    return None if earlier is None or count < earlier else (count - earlier) / passed
+def rate(count: int, previous: int | None, elapsed: float) -> float | None:
+    return None if previous is None or count < previous else (count - previous) / elapsed

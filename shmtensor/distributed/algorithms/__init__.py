@@ -1,4 +1,4 @@
-"""What goes on top of the collectives, by the names of torch.distributed.algorithms."""
+"""Algorithms on top of the collectives, by the names of torch.distributed.algorithms."""
 
 from . import ddp_comm_hooks as ddp_comm_hooks
 from . import model_averaging as model_averaging

@@ -1,4 +1,4 @@
-"""Uneven inputs, by the name of torch.distributed.algorithms.join; they live in ../join.py."""
+"""torch.distributed.algorithms.join: names that ../ddp/join.py defines."""
 
 from ..ddp.join import Join as Join
 from ..ddp.join import Joinable as Joinable

@@ -1,1 +1,1 @@
-"""What carries a group's collectives between nodes and GPUs: tcp, mpi, nccl."""
+"""Transports of a group's collectives between nodes and GPUs: tcp, mpi, nccl."""

@@ -1,7 +1,7 @@
-"""What the engines of mpi, tcp and nccl do alike: `native.Group` does the same for shared memory.
+"""The common part of the engines of mpi, tcp and nccl; `native.Group` is that of shared memory.
 
-A rank is in one collective of a group at a time, numbers its calls, sends to ranks that there are,
-and leaves the group once: at the end of the process at the latest.
+A rank is in one collective of a group at a time, numbers its calls, sends only to ranks that exist,
+and leaves the group once, at the latest when the process ends.
 """
 
 from __future__ import annotations
@@ -28,30 +28,30 @@ class Member:
     def __init__(self, rank: int, world: int) -> None:
         self.rank, self.world = rank, world
         self.pid = os.getpid()
-        self._number = 0  # of collectives so far
+        self._number = 0  # collectives so far
         self._busy = threading.Lock()
         self._has_left = False
-        living.add(self)
+        members.add(self)
         atexit.unregister(leave_all)
         atexit.register(leave_all)  # the last to be registered is the first to be called
 
     def check_member(self, where: str) -> None:
-        """Raises RuntimeError unless this process is still of the group."""
+        """Raises RuntimeError unless this process is still in the group."""
         if self.pid != os.getpid():
             raise RuntimeError(f"{where}: this process was forked from rank {self.rank}: no member")
         if self._has_left:
             raise RuntimeError(f"{where}: this rank has left the group: rank {self.rank}")
 
     def check_peer(self, where: str, peer: int) -> None:
-        """Raises ValueError unless there is such another rank."""
+        """Raises ValueError unless `peer` is another rank of the group."""
         if peer == self.rank:
             raise ValueError(f"{where}: a rank cannot send to itself: rank {peer}")
         if not 0 <= peer < self.world:
             raise ValueError(f"{where}: no such rank: {peer} of {self.world}")
 
     @contextmanager
-    def alone(self, where: str) -> Iterator[None]:
-        """A collective: RuntimeError if another thread is in one of this group."""
+    def exclusive(self, where: str) -> Iterator[None]:
+        """Raises RuntimeError if another thread is in a collective of this group."""
         if not self._busy.acquire(blocking=False):
             raise RuntimeError(
                 f"{where}: another thread is in a collective of this group: rank {self.rank}, make "
@@ -62,14 +62,14 @@ class Member:
         finally:
             self._busy.release()
 
-    def message(self, x: Array, tag: int) -> Array:
+    def message_head(self, x: Array, tag: int) -> Array:
         """The head of a message, in shared memory."""
         row = empty_shared((HEAD.itemsize,), np.dtype(np.uint8))
         write(row, "send", tag & 0xFFFFFFFF, x)
         return row
 
     def leave(self) -> None:
-        """The others no longer wait for this rank."""
+        """Leaves the group: the other ranks no longer wait for this one."""
         if not self._has_left and self.pid == os.getpid():
             self._has_left = True
             self._leave()
@@ -78,10 +78,10 @@ class Member:
         raise NotImplementedError(f"{type(self).__name__}._leave: not defined")
 
 
-living: weakref.WeakSet[Member] = weakref.WeakSet()
+members: weakref.WeakSet[Member] = weakref.WeakSet()
 
 
 def leave_all() -> None:
-    """At the end of the process MPI and NCCL would wait for all ranks, and those for this one."""
-    for each in list(living):
-        each.leave()
+    """Leaves all groups. Else MPI and NCCL would wait for all ranks when the process ends."""
+    for member in list(members):
+        member.leave()

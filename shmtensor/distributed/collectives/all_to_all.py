@@ -1,8 +1,8 @@
 """Collectives whose parts differ in size: all_to_all with lists and splits.
 
 ```
-sizes    everybody's table: what it sends to each rank, what it expects from each   (one call)
-compare  every rank looks at all tables: a difference is an error everywhere, naming both sides
+sizes    all_gather of each rank's table: elements for each rank, elements from each rank
+compare  every rank compares all tables: a difference is an error everywhere, naming both sides
 parts    every rank copies its part of each peer's memory
 ```
 """
@@ -22,8 +22,8 @@ from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 from ..group.work import Work
 from ..group.world import group_of
-from .collectives import Group, plain, write_back
-from .exchange_parts import everybody, take_parts
+from .collectives import Group, contiguous_outputs, write_back
+from .exchange_parts import all_gather_rows, exchange_parts
 
 if TYPE_CHECKING:
     from .collectives import Operand
@@ -34,25 +34,23 @@ __all__ = ["all_to_all", "all_to_all_single"]
 def all_to_all_splits(
     where: str, group: ProcessGroup, outputs: list[Array], x: Array, sends: list[int]
 ) -> None:
-    """Fills `outputs[p]` with what rank p has for this one; `sends`: elements of x for each
-    rank.
-    """
-    n, item = group.size(), x.dtype.itemsize
+    """Fills `outputs[p]` with rank p's part for this rank; `sends`: elements of x for each rank."""
+    n, itemsize = group.size(), x.dtype.itemsize
     number = x.dtype.num
-    table = everybody("all_to_all", group, [number, *sends, *(y.size for y in outputs)])
-    out, into = table[:, 1 : n + 1], table[:, n + 1 :]
-    for p, r in np.argwhere(out != into.T):
+    table = all_gather_rows("all_to_all", group, [number, *sends, *(y.size for y in outputs)])
+    send_counts, receive_counts = table[:, 1 : n + 1], table[:, n + 1 :]
+    for p, r in np.argwhere(send_counts != receive_counts.T):
         raise CollectiveMismatch(
-            f"{where}: sizes differ: rank {p} sends {out[p, r]} elements to rank {r}, "
-            f"rank {r} expects {into[r, p]} from rank {p}"
+            f"{where}: sizes differ: rank {p} sends {send_counts[p, r]} elements to rank {r}, "
+            f"rank {r} expects {receive_counts[r, p]} from rank {p}"
         )
     for p in np.flatnonzero(table[:, 0] != table[0, 0]):
         raise CollectiveMismatch(
             f"{where}: dtypes differ: rank 0 has type number {table[0, 0]}, "
             f"rank {p} has {table[p, 0]} (here {x.dtype})"
         )
-    offsets = [int(out[p, : group.rank()].sum()) * item for p in range(n)]
-    take_parts(group, outputs, x, offsets, int(out.sum(axis=1).max()) * item)
+    offsets = [int(send_counts[p, : group.rank()].sum()) * itemsize for p in range(n)]
+    exchange_parts(group, outputs, x, offsets, int(send_counts.sum(axis=1).max()) * itemsize)
 
 
 def all_to_all(
@@ -65,13 +63,13 @@ def all_to_all(
     differ from pair to pair. Copies: one on each side.
     """
     where = "all_to_all"
-    found = group_of(where, group)
+    pg = group_of(where, group)
     inputs = [array_of(where, x) for x in input_tensor_list]
     arrays = [array_of(where, output) for output in output_tensor_list]
-    n = found.size()
+    n = pg.size()
     if len(inputs) != n or len(arrays) != n:
         raise ValueError(
-            f"{where}: the lists have no tensor for each rank: {len(inputs)} inputs and "
+            f"{where}: the lists need a tensor for each rank: {len(inputs)} inputs and "
             f"{len(arrays)} outputs for {n} ranks"
         )
     if len({x.dtype for x in [*inputs, *arrays]}) > 1:
@@ -83,15 +81,15 @@ def all_to_all(
         for x in inputs:
             np.copyto(flat[at : at + x.size].reshape(x.shape), x)
             at += x.size
-        staged = plain(arrays)
-        all_to_all_splits(where, found, staged, flat, [x.size for x in inputs])
-        write_back(found, output_tensor_list, arrays, staged)
+        staged = contiguous_outputs(arrays)
+        all_to_all_splits(where, pg, staged, flat, [x.size for x in inputs])
+        write_back(pg, output_tensor_list, arrays, staged)
 
-    return found.issue(call, async_op, output_tensor_list)
+    return pg.issue(call, async_op, output_tensor_list)
 
 
 def splits_of(where: str, x: Array, sizes: Sequence[int] | None, n: int) -> list[int]:
-    """Elements for each rank; equal parts if nothing is said."""
+    """Elements for each rank; None: equal parts."""
     length = x.shape[0] if x.ndim else 1
     if sizes is None:
         if length % n:
@@ -114,28 +112,28 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:
     """Writes everybody's r-th part of `input` (of the first dimension), in rank order, into rank
-    r's `output`. Either all ranks say how large the parts are, or none: then they are equal.
+    r's `output`. Either all ranks pass split sizes, or none does: then the parts are equal.
     """
     where = "all_to_all_single"
-    found = group_of(where, group)
+    pg = group_of(where, group)
     array, x = array_of(where, output), array_of(where, input)
     has_splits = bool(output_split_sizes or input_split_sizes)
     sends: list[int] = []
-    takes: list[int] = []
+    receives: list[int] = []
     if has_splits:
-        sends = splits_of(where, x, input_split_sizes or None, found.size())
-        takes = splits_of(where, array, output_split_sizes or None, found.size())
+        sends = splits_of(where, x, input_split_sizes or None, pg.size())
+        receives = splits_of(where, array, output_split_sizes or None, pg.size())
 
     def call() -> None:
-        staged = plain([array])
+        staged = contiguous_outputs([array])
         if has_splits:
             flat: Any = staged[0].reshape(-1)
-            ends = np.cumsum([0, *takes]).tolist()
+            ends = np.cumsum([0, *receives]).tolist()
             parts = [flat[a:b] for a, b in pairwise(ends)]
-            whole = np.ascontiguousarray(x).reshape(-1)
-            all_to_all_splits(where, found, parts, whole, sends)
+            source = np.ascontiguousarray(x).reshape(-1)
+            all_to_all_splits(where, pg, parts, source, sends)
         else:
-            found.native.all_to_all(staged[0], found.readable(x), found.timeout)
-        write_back(found, [output], [array], staged)
+            pg.native.all_to_all(staged[0], pg.readable(x), pg.timeout)
+        write_back(pg, [output], [array], staged)
 
-    return found.issue(call, async_op, output)
+    return pg.issue(call, async_op, output)

@@ -1,9 +1,9 @@
-"""Several collectives as one piece of work.
+"""Several collectives as one Work.
 
-with _coalescing_manager(async_ops=True) as together:
+with _coalescing_manager(async_ops=True) as manager:
     for x in xs:
-        all_reduce(x)            asked for, not done
-together.wait()                  all done, in that order
+        all_reduce(x)            recorded, not run
+manager.wait()                   all have run, in that order
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["_coalescing_manager", "all_gather_coalesced", "all_reduce_coalesced"]
 
 
-class Together:
-    """The work of a `_coalescing_manager`; there once its `with` has ended."""
+class CoalescingManager:
+    """The work of a `_coalescing_manager`; it is set when the `with` block ends."""
 
     def __init__(self) -> None:
         self.works: list[Work] = []
@@ -39,41 +39,41 @@ class Together:
 @contextmanager
 def _coalescing_manager(
     group: Group = None, device: None = None, async_ops: bool = False
-) -> Iterator[Together]:
-    """Collectives of the group asked for inside are done when it ends, in their order, as one Work.
-    After an exception inside none is.
+) -> Iterator[CoalescingManager]:
+    """The group's collectives called inside run when the block ends, in their order, as one Work.
+    After an exception inside none runs.
 
     Args:
-        async_ops: it ends at once; `wait()` on what `as` names.
+        async_ops: the block ends at once; call `wait()` of the manager.
 
     Raises:
-        ValueError: there is one of this group around it.
+        ValueError: another one of this group is open.
     """
-    found = group_of("_coalescing_manager", group)
-    if found.deferred is not None:
+    pg = group_of("_coalescing_manager", group)
+    if pg.deferred is not None:
         raise ValueError(
             "_coalescing_manager: one of this group is open already, with "
-            f"{len(found.deferred)} collectives"
+            f"{len(pg.deferred)} collectives"
         )
     calls: list[tuple[Callable[[], object], object]] = []
-    together = Together()
-    found.deferred = calls
+    manager = CoalescingManager()
+    pg.deferred = calls
     try:
-        yield together
+        yield manager
     finally:
-        found.deferred = None
+        pg.deferred = None
 
     def call() -> None:
         for each, _ in calls:
             each()
 
-    work = found.issue(call, async_ops, [result for _, result in calls])
+    work = pg.issue(call, async_ops, [result for _, result in calls])
     if work is not None:
-        together.works.append(work)
+        manager.works.append(work)
 
 
-def work_of(together: Together) -> Work | None:
-    return together.works[0] if together.works else None
+def work_of(manager: CoalescingManager) -> Work | None:
+    return manager.works[0] if manager.works else None
 
 
 def all_reduce_coalesced(
@@ -83,10 +83,10 @@ def all_reduce_coalesced(
     async_op: bool = False,
 ) -> Work | None:
     """`all_reduce` of each tensor of a list; with `async_op` there is one Work for all."""
-    with _coalescing_manager(group, async_ops=async_op) as together:
+    with _coalescing_manager(group, async_ops=async_op) as manager:
         for x in tensors:
             all_reduce(x, op, group)
-    return work_of(together)
+    return work_of(manager)
 
 
 def all_gather_coalesced(
@@ -100,16 +100,16 @@ def all_gather_coalesced(
     Raises:
         ValueError: not a list for each rank, or one of another length.
     """
-    found = group_of("all_gather_coalesced", group)
+    pg = group_of("all_gather_coalesced", group)
     lengths = [len(outputs) for outputs in output_tensor_lists]
-    if lengths != [len(input_tensor_list)] * found.size():
+    if lengths != [len(input_tensor_list)] * pg.size():
         raise ValueError(
-            f"all_gather_coalesced: there are not {found.size()} lists of "
+            f"all_gather_coalesced: there are not {pg.size()} lists of "
             f"{len(input_tensor_list)} outputs: {lengths}"
         )
-    with _coalescing_manager(group, async_ops=async_op) as together:
+    with _coalescing_manager(group, async_ops=async_op) as manager:
         for outputs, x in zip(
             zip(*output_tensor_lists, strict=True), input_tensor_list, strict=True
         ):
             all_gather(outputs, x, group)
-    return work_of(together)
+    return work_of(manager)

@@ -1,20 +1,20 @@
-"""The collectives on tensors and arrays, by PyTorch's names; what each computes is its contract in
-reference.py.
+"""The collectives on tensors and arrays, by PyTorch's names; reference.py defines the result of
+each.
 
 Operands are Tensors or ndarrays; results are written into them. Every rank of the group has to
 make the same calls in the same order with the same shapes and dtypes. All of them raise:
 
 - `CollectiveMismatch` on every rank, when the ranks' calls differ;
-- `PeerLostError` on every other rank, within a second, when a rank dies. What the call was to
-write is then undefined;
+- `PeerLostError` on every other rank, within a second, when a rank dies. The contents of the
+outputs are then undefined;
 - `CollectiveTimeout` after the group's timeout.
 
-With `async_op=True` they return a Work at once and go on behind those asked for before (work.py);
+With `async_op=True` they return a Work at once and run after those called before (work.py);
 without it they return None when done.
 
-Copies: none between processes beyond what the contract moves: peers' tensors are read, and results
-written, where they lie. An operand that is not contiguous in shared memory is copied there first
-(counted in the group's statistics).
+Copies: none between processes beyond what the collective itself moves: peers' tensors are read in
+place, and results are written in place. An operand that is not contiguous in shared memory is
+copied there first (counted in the group's statistics).
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...memory.layout import empty_shared
-from ..group.operands import Array, array_of, seconds, touched
+from ..group.operands import Array, array_of, bump_version, seconds
 from ..group.process_group import ProcessGroup
 from ..group.process_group_methods import functions
 from ..group.work import Work
 from ..group.world import group_of
-from .reference import PremulSum, ReduceOp, join_of
+from .reference import PremulSum, ReduceOp, op_and_factor
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -61,25 +61,27 @@ def root_of(
 ) -> int:
     if group_rank is not None:
         if global_rank is not None:
-            raise ValueError(f"{where}: the rank is given twice: {global_rank} and {group_rank}")
+            raise ValueError(
+                f"{where}: takes a rank or a group rank, not both: {global_rank} and {group_rank}"
+            )
         if not 0 <= group_rank < group.size():
             raise ValueError(f"{where}: no such rank in the group: {group_rank} of {group.size()}")
         return group_rank
     return group.rank_of(where, 0 if global_rank is None else global_rank)
 
 
-def premultiplied(array: Array, op: Op) -> tuple[Array, int]:
-    """This rank's part in a reduction, and the number of the operation. Copies: one for a
+def premultiply(array: Array, op: Op) -> tuple[Array, int]:
+    """This rank's operand of a reduction, and the number of the operation. Copies: one for a
     PremulSum.
     """
     if op.__class__ is ReduceOp and op is not ReduceOp.PREMUL_SUM:
         return array, op
-    number, factor = join_of(op)
+    number, factor = op_and_factor(op)
     if factor is None:
         return array, number
-    made = empty_shared(array.shape, array.dtype)
-    np.multiply(array, np.asarray(factor, array.dtype), out=made, casting="unsafe")
-    return made, number
+    product = empty_shared(array.shape, array.dtype)
+    np.multiply(array, np.asarray(factor, array.dtype), out=product, casting="unsafe")
+    return product, number
 
 
 def barrier(
@@ -91,9 +93,9 @@ def barrier(
     """Returns when every rank has called it; `timeout` is seconds or a timedelta, None: the
     group's.
     """
-    found = group_of("barrier", group)
-    limit = found.timeout if timeout is None else seconds(timeout)
-    return found.issue(lambda: found.native.barrier(limit), async_op, None)
+    pg = group_of("barrier", group)
+    limit = pg.timeout if timeout is None else seconds(timeout)
+    return pg.issue(lambda: pg.native.barrier(limit), async_op, None)
 
 
 def monitored_barrier(
@@ -101,27 +103,27 @@ def monitored_barrier(
     timeout: float | timedelta | None = None,
     wait_all_ranks: bool = False,
 ) -> None:
-    """A barrier with a timeout of its own; like every wait here it names the rank that did not
-    come, and with `wait_all_ranks` all of them.
+    """A barrier with its own timeout. Its error names a rank that did not come, with
+    `wait_all_ranks` all of them.
     """
-    found = group_of("monitored_barrier", group)
-    limit = found.timeout if timeout is None else seconds(timeout)
+    pg = group_of("monitored_barrier", group)
+    limit = pg.timeout if timeout is None else seconds(timeout)
 
     def call() -> None:
         from ...errors import CollectiveTimeout
 
         try:
-            found.native.barrier(limit)
+            pg.native.barrier(limit)
         except CollectiveTimeout as error:
-            bits = found.native.missing()
-            missing = [r for r in range(found.size()) if bits >> r & 1]
+            bits = pg.native.missing()
+            missing = [r for r in range(pg.size()) if bits >> r & 1]
             if not wait_all_ranks or len(missing) < 2:
                 raise
             raise CollectiveTimeout(
-                f"monitored_barrier: ranks have not come: {missing} of {found.size()}; {error}"
+                f"monitored_barrier: ranks have not come: {missing} of {pg.size()}; {error}"
             ) from None
 
-    found.issue(call, False, None)
+    pg.issue(call, False, None)
 
 
 def broadcast(
@@ -132,20 +134,20 @@ def broadcast(
     group_src: int | None = None,
 ) -> Work | None:
     """Writes the tensor of rank `src` into everybody's `tensor`."""
-    found = group_of("broadcast", group)
+    pg = group_of("broadcast", group)
     array = array_of("broadcast", tensor)
-    root = root_of("broadcast", found, src, group_src)
+    root = root_of("broadcast", pg, src, group_src)
 
     def call() -> None:
-        if found.rank() == root:
-            found.native.broadcast(found.readable(array), root, found.timeout)
+        if pg.rank() == root:
+            pg.native.broadcast(pg.readable(array), root, pg.timeout)
             return
-        staged = found.writable(array)
-        found.native.broadcast(staged, root, found.timeout)
-        found.settle(array, staged)
-        touched(tensor)
+        staged = pg.writable(array)
+        pg.native.broadcast(staged, root, pg.timeout)
+        pg.copy_back(array, staged)
+        bump_version(tensor)
 
-    return found.issue(call, async_op, [tensor])
+    return pg.issue(call, async_op, [tensor])
 
 
 def all_reduce(
@@ -163,22 +165,22 @@ def all_reduce(
     array([1., 2.], dtype=float32)
     >>> dist.destroy_process_group()
     """
-    found = group_of("all_reduce", group)
+    pg = group_of("all_reduce", group)
     if getattr(tensor, "is_sparse", False):
         from .sparse_all_reduce import all_reduce_sparse
 
-        return all_reduce_sparse(tensor, op, found, async_op)  # type: ignore[arg-type]
+        return all_reduce_sparse(tensor, op, pg, async_op)  # type: ignore[arg-type]
     array = array_of("all_reduce", tensor)
 
     def call() -> None:
-        part, number = premultiplied(array, op)
-        staged = found.writable(part)
-        found.native.all_reduce(staged, number, found.timeout)
+        part, number = premultiply(array, op)
+        staged = pg.writable(part)
+        pg.native.all_reduce(staged, number, pg.timeout)
         if staged is not array:
-            found.settle(array, staged)
-        touched(tensor)
+            pg.copy_back(array, staged)
+        bump_version(tensor)
 
-    return found.issue(call, async_op, [tensor])
+    return pg.issue(call, async_op, [tensor])
 
 
 def reduce(
@@ -189,37 +191,37 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Reduces everybody's `tensor` into that of rank `dst`; the others' stay as they are."""
-    found = group_of("reduce", group)
+    """Reduces everybody's `tensor` into that of rank `dst`; the others' do not change."""
+    pg = group_of("reduce", group)
     array = array_of("reduce", tensor)
-    root = root_of("reduce", found, dst, group_dst)
+    root = root_of("reduce", pg, dst, group_dst)
 
     def call() -> None:
-        part, number = premultiplied(array, op)
-        staged = found.writable(part)
-        found.native.reduce(staged, number, root, found.timeout)
-        if found.rank() == root:
-            found.settle(array, staged)
-            touched(tensor)
+        part, number = premultiply(array, op)
+        staged = pg.writable(part)
+        pg.native.reduce(staged, number, root, pg.timeout)
+        if pg.rank() == root:
+            pg.copy_back(array, staged)
+            bump_version(tensor)
 
-    return found.issue(call, async_op, [tensor])
+    return pg.issue(call, async_op, [tensor])
 
 
 def write_back(
     group: ProcessGroup, outputs: Sequence[Any], arrays: list[Array], staged: list[Array]
 ) -> None:
     for output, array, copy in zip(outputs, arrays, staged, strict=True):
-        group.settle(array, copy)
-        touched(output)
+        group.copy_back(array, copy)
+        bump_version(output)
 
 
-def plain(arrays: list[Array]) -> list[Array]:
-    """Results that nobody else writes: contiguous is enough."""
+def contiguous_outputs(arrays: list[Array]) -> list[Array]:
+    """Contiguous arrays for results that only this rank writes: they need not be shared."""
     return [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in arrays]
 
 
-def joined(where: str, tensors: Sequence[Any]) -> Array:
-    """Tensors of one shape and dtype in one shared block: (n, *shape). Copies: one."""
+def stack_shared(where: str, tensors: Sequence[Any]) -> Array:
+    """Stacks tensors of one shape and dtype in shared memory: (n, *shape). Copies: one."""
     arrays = [array_of(where, x) for x in tensors]
     if any(x.shape != arrays[0].shape or x.dtype != arrays[0].dtype for x in arrays):
         raise ValueError(
@@ -235,40 +237,40 @@ def all_gather(
     tensor_list: Sequence[Operand], tensor: Operand, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Writes rank r's `tensor` into everybody's `tensor_list[r]`."""
-    found = group_of("all_gather", group)
+    pg = group_of("all_gather", group)
     arrays = [array_of("all_gather", output) for output in tensor_list]
     x = array_of("all_gather", tensor)
 
     def call() -> None:
-        outputs = plain(arrays)
-        found.native.all_gather(outputs, found.readable(x), found.timeout)
-        write_back(found, tensor_list, arrays, outputs)
+        outputs = contiguous_outputs(arrays)
+        pg.native.all_gather(outputs, pg.readable(x), pg.timeout)
+        write_back(pg, tensor_list, arrays, outputs)
 
-    return found.issue(call, async_op, tensor_list)
+    return pg.issue(call, async_op, tensor_list)
 
 
 def all_gather_into_tensor(
     output_tensor: Operand, input_tensor: Operand, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Writes everybody's `input_tensor`, in rank order, into everybody's `output_tensor` (joined
-    or stacked).
+    """Writes everybody's `input_tensor`, in rank order, into everybody's `output_tensor`
+    (concatenated or stacked).
     """
     where = "all_gather_into_tensor"
-    found = group_of(where, group)
+    pg = group_of(where, group)
     array, x = array_of(where, output_tensor), array_of(where, input_tensor)
-    if array.size != x.size * found.size() or array.dtype != x.dtype:
+    if array.size != x.size * pg.size() or array.dtype != x.dtype:
         raise ValueError(
-            f"{where}: the output does not hold {found.size()} inputs: {array.shape} {array.dtype} "
+            f"{where}: the output does not hold {pg.size()} inputs: {array.shape} {array.dtype} "
             f"for {x.shape} {x.dtype}"
         )
 
     def call() -> None:
-        staged = plain([array])
-        rows = list(staged[0].reshape(found.size(), *x.shape, *(() if x.ndim else (1,))))
-        found.native.all_gather(rows, found.readable(x), found.timeout)
-        write_back(found, [output_tensor], [array], staged)
+        staged = contiguous_outputs([array])
+        rows = list(staged[0].reshape(pg.size(), *x.shape, *(() if x.ndim else (1,))))
+        pg.native.all_gather(rows, pg.readable(x), pg.timeout)
+        write_back(pg, [output_tensor], [array], staged)
 
-    return found.issue(call, async_op, output_tensor)
+    return pg.issue(call, async_op, output_tensor)
 
 
 def gather(
@@ -280,18 +282,18 @@ def gather(
     group_dst: int | None = None,
 ) -> Work | None:
     """Writes rank r's `tensor` into `gather_list[r]` of rank `dst`."""
-    found = group_of("gather", group)
-    root = root_of("gather", found, dst, group_dst)
-    wanted = list(gather_list or []) if found.rank() == root else []
-    arrays = [array_of("gather", output) for output in wanted]
+    pg = group_of("gather", group)
+    root = root_of("gather", pg, dst, group_dst)
+    results = list(gather_list or []) if pg.rank() == root else []
+    arrays = [array_of("gather", output) for output in results]
     x = array_of("gather", tensor)
 
     def call() -> None:
-        outputs = plain(arrays)
-        found.native.gather(found.readable(x), outputs, root, found.timeout)
-        write_back(found, wanted, arrays, outputs)
+        staged = contiguous_outputs(arrays)
+        pg.native.gather(pg.readable(x), staged, root, pg.timeout)
+        write_back(pg, results, arrays, staged)
 
-    return found.issue(call, async_op, gather_list)
+    return pg.issue(call, async_op, gather_list)
 
 
 def scatter(
@@ -303,19 +305,19 @@ def scatter(
     group_src: int | None = None,
 ) -> Work | None:
     """Writes `scatter_list[r]` of rank `src` into rank r's `tensor`."""
-    found = group_of("scatter", group)
-    root = root_of("scatter", found, src, group_src)
-    inputs = list(scatter_list or []) if found.rank() == root else []
-    given = [array_of("scatter", x) for x in inputs]
+    pg = group_of("scatter", group)
+    root = root_of("scatter", pg, src, group_src)
+    inputs = list(scatter_list or []) if pg.rank() == root else []
+    sources = [array_of("scatter", x) for x in inputs]
     array = array_of("scatter", tensor)
 
     def call() -> None:
-        arrays = [np.ascontiguousarray(x).reshape(x.shape) for x in given]
-        staged = found.writable(array, whatever_size=True)
-        found.native.scatter(staged, arrays, root, found.timeout)
-        write_back(found, [tensor], [array], [staged])
+        arrays = [np.ascontiguousarray(x).reshape(x.shape) for x in sources]
+        staged = pg.writable(array, any_size=True)
+        pg.native.scatter(staged, arrays, root, pg.timeout)
+        write_back(pg, [tensor], [array], [staged])
 
-    return found.issue(call, async_op, tensor)
+    return pg.issue(call, async_op, tensor)
 
 
 def reduce_scatter_tensor(
@@ -327,18 +329,18 @@ def reduce_scatter_tensor(
 ) -> Work | None:
     """Writes the r-th equal part of the reduction of everybody's `input` into rank r's `output`."""
     where = "reduce_scatter_tensor"
-    found = group_of(where, group)
+    pg = group_of(where, group)
     array, x = array_of(where, output), array_of(where, input)
-    return found.issue(reducing(found, output, array, lambda: x, op), async_op, output)
+    return pg.issue(reduce_scatter_call(pg, output, array, lambda: x, op), async_op, output)
 
 
-def reducing(
+def reduce_scatter_call(
     group: ProcessGroup, output: Any, array: Array, source: Callable[[], Array], op: Op
 ) -> Callable[[], None]:
     def call() -> None:
-        part, number = premultiplied(source(), op)
+        part, number = premultiply(source(), op)
         x = group.readable(part)
-        staged = plain([array])
+        staged = contiguous_outputs([array])
         group.native.reduce_scatter(staged[0], x, number, group.timeout)
         write_back(group, [output], [array], staged)
 
@@ -352,13 +354,15 @@ def reduce_scatter(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Writes the reduction of everybody's `input_list[r]` into rank r's `output`. Copies: one (the
-    list into one block).
+    """Writes the reduction of everybody's `input_list[r]` into rank r's `output`. Copies: one (it
+    stacks the list).
     """
-    found = group_of("reduce_scatter", group)
+    pg = group_of("reduce_scatter", group)
     array = array_of("reduce_scatter", output)
-    call = reducing(found, output, array, lambda: joined("reduce_scatter", input_list), op)
-    return found.issue(call, async_op, output)
+    call = reduce_scatter_call(
+        pg, output, array, lambda: stack_shared("reduce_scatter", input_list), op
+    )
+    return pg.issue(call, async_op, output)
 
 
 functions.all_gather, functions.all_reduce = all_gather, all_reduce

@@ -1,5 +1,5 @@
-"""Parts that differ in size: all ranks say what they have and compare it, and each copies its part
-of each peer's memory.
+"""Parts that differ in size: all ranks gather and compare their sizes, and each copies its part of
+each peer's memory.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from ...errors import CollectiveMismatch
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 
-__all__ = ["everybody", "take_parts"]
+__all__ = ["all_gather_rows", "exchange_parts"]
 
 
-CALLS = (  # whose ranks exchange tables first; a table begins with the place in here
+CALLS = (  # the collectives that gather tables first; a table begins with the index in CALLS
     "all_to_all",
     "all_gather_object",
     "broadcast_object_list",
@@ -26,20 +26,20 @@ CALLS = (  # whose ranks exchange tables first; a table begins with the place in
 )
 
 
-def everybody(where: str, group: ProcessGroup, row: Sequence[int], root: int = -1) -> Array:
-    """Everybody's row of int64 numbers: (n, len(row)).
+def all_gather_rows(where: str, group: ProcessGroup, row: Sequence[int], root: int = -1) -> Array:
+    """Gathers everybody's row of int64 numbers: (n, len(row)).
 
     Args:
-        where: one of CALLS. It is compared, as the root is: what carries the rows is the same
-            for all of them, and so takes one for the other.
+        where: one of CALLS. It is compared, and so is the root: the all_gather that carries the
+            rows is the same for all CALLS and cannot tell them apart.
 
     Raises:
         CollectiveMismatch: ranks called different ones; on all ranks.
     """
-    own = np.array([CALLS.index(where), root, *row], np.int64)
-    # The leading dimensions keep it apart from an all_gather of a script's own numbers.
-    table: Array = np.empty((group.size(), 1, 1, 1, own.size), np.int64)
-    group.native.all_gather(list(table), own.reshape(table.shape[1:]), group.timeout)
+    mine = np.array([CALLS.index(where), root, *row], np.int64)
+    # The leading dimensions distinguish it from a script's own all_gather.
+    table: Array = np.empty((group.size(), 1, 1, 1, mine.size), np.int64)
+    group.native.all_gather(list(table), mine.reshape(table.shape[1:]), group.timeout)
     table = table.reshape(group.size(), -1)
     for p in np.flatnonzero((table[:, :2] != table[0, :2]).any(axis=1)):
         first, other = (
@@ -52,15 +52,15 @@ def everybody(where: str, group: ProcessGroup, row: Sequence[int], root: int = -
     return table[:, 2:]
 
 
-def take_parts(
+def exchange_parts(
     group: ProcessGroup, outputs: list[Array], x: Array, offsets: list[int], largest: int
 ) -> None:
     """Fills `outputs[p]` from rank p's `x`, beginning at byte `offsets[p]`.
 
     Args:
         outputs: contiguous arrays, one for each rank.
-        largest: the bytes of the largest x of all ranks: which way they go is agreed by it.
+        largest: the bytes of the largest x of all ranks; from it all ranks choose the same way.
     """
     is_direct = largest > native.GROUP_INLINE
-    source = group.readable(x, whatever_size=is_direct and x.nbytes > 0)
+    source = group.readable(x, any_size=is_direct and x.nbytes > 0)
     group.native.exchange(outputs, source, offsets, is_direct, group.timeout)

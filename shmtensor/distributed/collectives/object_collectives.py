@@ -1,12 +1,12 @@
-"""Collectives of Python objects: pickled, with tensors inside as handles, so that they arrive as
-the same memory.
+"""Collectives of Python objects. Objects are pickled; tensors in them are passed as handles, so
+that the receiver's tensors have the same memory.
 
 ```
-sizes of the pickles  ->  the pickles  ->  a barrier, after which the sender lets go of its pins
+sizes of the pickles  ->  the pickles  ->  a barrier, after which the sender releases its pins
 ```
 
-The pickles lie in the domain's memory, which only the family of processes has; nothing goes through
-a socket or a file.
+The pickles are in the domain's memory, which only the domain's processes can read; nothing goes
+through a socket or a file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...memory.layout import empty_shared
 from ..group.process_group import ProcessGroup
 from ..group.world import group_of
 from .collectives import root_of
-from .exchange_parts import everybody, take_parts
+from .exchange_parts import all_gather_rows, exchange_parts
 
 __all__ = [
     "all_gather_object",
@@ -34,27 +34,27 @@ __all__ = [
 ]
 
 
-def encode(thing: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:
-    """A message that any number of ranks can read, and the handles whose pins the sender gives up
-    afterwards. By value: what it carries is a copy, which other machines can read, too.
+def encode(obj: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:
+    """A message that any number of ranks can read, and the handles whose pins the sender releases
+    afterwards. By value: tensors are copied into the message, so that other machines can read it.
     """
     from ...multiprocessing import reduction
 
     if by_value:
-        return pickle.dumps((dumps_by_value(thing), [])), []
-    payload, carriers = reduction.dumps(thing)
+        return pickle.dumps((dumps_by_value(obj), [])), []
+    payload, carriers = reduction.dumps(obj)
     handles = [native.export(carrier) for carrier in carriers]
     return pickle.dumps((payload, handles)), handles
 
 
-def dumps_by_value(thing: object) -> bytes:
-    """A plain pickle; of functions that nobody can import by cloudpickle."""
+def dumps_by_value(obj: object) -> bytes:
+    """A plain pickle; by cloudpickle if there are functions that cannot be imported."""
     try:
-        return pickle.dumps(thing)
+        return pickle.dumps(obj)
     except (pickle.PicklingError, AttributeError, TypeError):
         import cloudpickle
 
-        return bytes(cloudpickle.dumps(thing))
+        return bytes(cloudpickle.dumps(obj))
 
 
 def decode(message: bytes) -> Any:
@@ -67,38 +67,38 @@ def decode(message: bytes) -> Any:
 def exchange(
     where: str,
     group: ProcessGroup,
-    mine: list[bytes],
+    messages_out: list[bytes],
     readers: Sequence[int],
     extra: int = 0,
     root: int = -1,
 ) -> tuple[list[bytes], list[int]]:
-    """What each rank has for this one, and everybody's `extra`.
+    """The message of each rank for this rank, and everybody's `extra`.
 
     Args:
-        mine: a message for each rank, or one for all `readers`, or none.
-        readers: whom the one message is for.
+        messages_out: a message for each rank, or one for all `readers`, or none.
+        readers: the receivers of the one message.
 
     Raises:
-        CollectiveMismatch: ranks called something else, or with another root; on all ranks.
+        CollectiveMismatch: ranks called another collective, or with another root; on all ranks.
     """
     n, rank = group.size(), group.rank()
-    if len(mine) == 1:
-        sizes = [len(mine[0]) if r in readers else 0 for r in range(n)]
+    if len(messages_out) == 1:
+        sizes = [len(messages_out[0]) if r in readers else 0 for r in range(n)]
     else:
-        sizes = [len(each) for each in mine] or [0] * n
-    row = [extra, len(mine) == 1, sum(map(len, mine)), *sizes]
-    table = everybody(where, group, row, root)
-    data = empty_shared((sum(map(len, mine)),), np.dtype(np.uint8))
-    data[:] = np.frombuffer(b"".join(mine), np.uint8)
+        sizes = [len(each) for each in messages_out] or [0] * n
+    row = [extra, len(messages_out) == 1, sum(map(len, messages_out)), *sizes]
+    table = all_gather_rows(where, group, row, root)
+    data = empty_shared((sum(map(len, messages_out)),), np.dtype(np.uint8))
+    data[:] = np.frombuffer(b"".join(messages_out), np.uint8)
     outputs = [np.empty(int(row[3 + rank]), np.uint8) for row in table]
     offsets = [0 if row[1] else int(row[3 : 3 + rank].sum()) for row in table]
-    take_parts(group, outputs, data, offsets, int(table[:, 2].max()))
+    exchange_parts(group, outputs, data, offsets, int(table[:, 2].max()))
     return [out.tobytes() for out in outputs], table[:, 0].tolist()
 
 
 @contextmanager
-def carrying(group: ProcessGroup, handles: list[bytes]) -> Iterator[None]:
-    """Lets go of the pins when everybody holds what it has received, or the call has failed."""
+def release_handles(group: ProcessGroup, handles: list[bytes]) -> Iterator[None]:
+    """Releases the pins when everybody holds what it has received, or the call has failed."""
     try:
         yield
         group.native.barrier(group.timeout)
@@ -107,12 +107,12 @@ def carrying(group: ProcessGroup, handles: list[bytes]) -> Iterator[None]:
             native.acknowledge(handle)
 
 
-def agree(where: str, lengths: list[int], wanted: int, of: Sequence[int]) -> None:
-    """All of these ranks' lists have the length."""
-    for rank in of:
-        if lengths[rank] != wanted:
+def check_lengths(where: str, lengths: list[int], expected: int, ranks: Sequence[int]) -> None:
+    """Checks that the lists of these ranks have the expected length."""
+    for rank in ranks:
+        if lengths[rank] != expected:
             raise CollectiveMismatch(
-                f"{where}: the list of rank {rank} has {lengths[rank]} places, not {wanted}"
+                f"{where}: the list of rank {rank} has length {lengths[rank]}, not {expected}"
             )
 
 
@@ -121,20 +121,20 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
     none.
 
     Raises:
-        CollectiveMismatch: a rank's list has no place for each rank; on all ranks.
+        CollectiveMismatch: a rank's list has not an item for each rank; on all ranks.
     """
     where = "all_gather_object"
-    found = group_of(where, group)
-    message, handles = encode(obj, found.spans_nodes)
-    n = found.size()
+    pg = group_of(where, group)
+    message, handles = encode(obj, pg.spans_nodes)
+    n = pg.size()
 
     def call() -> None:
-        with carrying(found, handles):
-            messages, lengths = exchange(where, found, [message], range(n), len(object_list))
-            agree(where, lengths, n, range(n))
+        with release_handles(pg, handles):
+            messages, lengths = exchange(where, pg, [message], range(n), len(object_list))
+            check_lengths(where, lengths, n, range(n))
             object_list[:] = [decode(each) for each in messages]
 
-    found.issue(call, False, None)
+    pg.issue(call, False, None)
 
 
 def broadcast_object_list(
@@ -150,22 +150,22 @@ def broadcast_object_list(
         CollectiveMismatch: the lists differ in length; on all ranks.
     """
     where = "broadcast_object_list"
-    found = group_of(where, group)
-    root = root_of(where, found, src, group_src)
-    is_root = found.rank() == root
-    message, handles = encode(list(object_list), found.spans_nodes) if is_root else (b"", [])
-    n = found.size()
+    pg = group_of(where, group)
+    root = root_of(where, pg, src, group_src)
+    is_root = pg.rank() == root
+    message, handles = encode(list(object_list), pg.spans_nodes) if is_root else (b"", [])
+    n = pg.size()
 
     def call() -> None:
-        with carrying(found, handles):
-            others = [r for r in range(n) if r != root]
-            mine = [message] if is_root else []
-            messages, lengths = exchange(where, found, mine, others, len(object_list), root)
-            agree(where, lengths, lengths[root], range(n))
+        with release_handles(pg, handles):
+            receivers = [r for r in range(n) if r != root]
+            messages_out = [message] if is_root else []
+            messages, lengths = exchange(where, pg, messages_out, receivers, len(object_list), root)
+            check_lengths(where, lengths, lengths[root], range(n))
             if not is_root:
                 object_list[:] = decode(messages[root])
 
-    found.issue(call, False, None)
+    pg.issue(call, False, None)
 
 
 def gather_object(
@@ -178,22 +178,22 @@ def gather_object(
     """Puts rank r's `obj` into `object_gather_list[r]` of rank `dst`.
 
     Raises:
-        CollectiveMismatch: the list of `dst` has no place for each rank; on all ranks.
+        CollectiveMismatch: the list of `dst` has not an item for each rank; on all ranks.
     """
     where = "gather_object"
-    found = group_of(where, group)
-    root = root_of(where, found, dst, group_dst)
-    message, handles = encode(obj, found.spans_nodes)
-    places = object_gather_list if object_gather_list is not None else []
+    pg = group_of(where, group)
+    root = root_of(where, pg, dst, group_dst)
+    message, handles = encode(obj, pg.spans_nodes)
+    outputs = object_gather_list if object_gather_list is not None else []
 
     def call() -> None:
-        with carrying(found, handles):
-            messages, lengths = exchange(where, found, [message], [root], len(places), root)
-            agree(where, lengths, found.size(), [root])
-            if found.rank() == root:
-                places[:] = [decode(each) for each in messages]
+        with release_handles(pg, handles):
+            messages, lengths = exchange(where, pg, [message], [root], len(outputs), root)
+            check_lengths(where, lengths, pg.size(), [root])
+            if pg.rank() == root:
+                outputs[:] = [decode(each) for each in messages]
 
-    found.issue(call, False, None)
+    pg.issue(call, False, None)
 
 
 def scatter_object_list(
@@ -206,20 +206,20 @@ def scatter_object_list(
     """Puts the r-th object of rank `src`'s list into rank r's `scatter_object_output_list[0]`.
 
     Raises:
-        CollectiveMismatch: the list of `src` has no object for each rank; on all ranks.
+        CollectiveMismatch: the list of `src` has not an object for each rank; on all ranks.
     """
     where = "scatter_object_list"
-    found = group_of(where, group)
-    root = root_of(where, found, src, group_src)
-    given = list(scatter_object_input_list or []) if found.rank() == root else []
-    encoded = [encode(each, found.spans_nodes) for each in given]
+    pg = group_of(where, group)
+    root = root_of(where, pg, src, group_src)
+    objects = list(scatter_object_input_list or []) if pg.rank() == root else []
+    encoded = [encode(each, pg.spans_nodes) for each in objects]
 
     def call() -> None:
-        with carrying(found, [handle for _, handles in encoded for handle in handles]):
-            n = found.size()
-            mine = [message for message, _ in encoded] if len(encoded) == n else []
-            messages, lengths = exchange(where, found, mine, range(n), len(given), root)
-            agree(where, lengths, n, [root])
+        with release_handles(pg, [handle for _, handles in encoded for handle in handles]):
+            n = pg.size()
+            messages_out = [message for message, _ in encoded] if len(encoded) == n else []
+            messages, lengths = exchange(where, pg, messages_out, range(n), len(objects), root)
+            check_lengths(where, lengths, n, [root])
             scatter_object_output_list[0] = decode(messages[root])
 
-    found.issue(call, False, None)
+    pg.issue(call, False, None)

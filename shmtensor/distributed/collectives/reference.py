@@ -1,15 +1,15 @@
 """What each collective computes, in plain NumPy over the list of all ranks' inputs: documentation,
-and the tests' oracle.
+and the tests' reference.
 
 A contract takes the list of every rank's input in rank order, and returns the list of every rank's
-output; `None` is a rank that gets nothing (or whose tensor stays as it was). Its declaration says
-by which arguments a rank hands in its input and its output:
+output; `None` is a rank that gets nothing (or whose tensor does not change). Its declaration says
+by which arguments a rank passes its input and its output:
 
 | form | in a rank of n |
 |---|---|
 | tensor | one tensor, the same shape on all ranks |
 | list | a list of n tensors of that shape |
-| wide | n of them, joined along the first dimension |
+| wide | n of them, concatenated along the first dimension |
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import reduce as fold_left
+from functools import reduce as functools_reduce
 from typing import Any
 
 import numpy as np
 
 from ...dtypes import HALVES
 
-__all__ = ["CONTRACTS", "Contract", "PremulSum", "ReduceOp", "fold", "join_of"]
+__all__ = ["CONTRACTS", "Contract", "PremulSum", "ReduceOp", "op_and_factor", "reduce_arrays"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReduceOp(IntEnum):
-    """How a reduction joins two values; the numbers are those of `Fold` in
+    """How a reduction combines two values; the numbers are those of `Fold` in
     native/ipc/process_group/group.h.
     """
 
@@ -48,7 +48,7 @@ class ReduceOp(IntEnum):
         return f"ReduceOp.{self.name}"
 
 
-ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name for the kind
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name for the enum
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PremulSum:
     factor: float
 
 
-JOIN: dict[ReduceOp, Callable[[Array, Array], Array]] = {
+UFUNCS: dict[ReduceOp, Callable[[Array, Array], Array]] = {
     ReduceOp.SUM: np.add,
     ReduceOp.PRODUCT: np.multiply,
     ReduceOp.MIN: np.minimum,
@@ -76,7 +76,7 @@ JOIN: dict[ReduceOp, Callable[[Array, Array], Array]] = {
 }
 
 
-def join_of(op: ReduceOp | PremulSum) -> tuple[ReduceOp, float | None]:
+def op_and_factor(op: ReduceOp | PremulSum) -> tuple[ReduceOp, float | None]:
     """The operation that ranks compare, and this rank's factor."""
     if isinstance(op, PremulSum):
         return ReduceOp.PREMUL_SUM, op.factor
@@ -85,23 +85,23 @@ def join_of(op: ReduceOp | PremulSum) -> tuple[ReduceOp, float | None]:
     return ReduceOp(op), None
 
 
-def fold(inputs: list[Array], op: ReduceOp | PremulSum = ReduceOp.SUM) -> Array:
-    """Joins in rank order, rank 0 first, each step rounded to the dtype: the same bits on every
-    rank, in every run. 16-bit floats are joined in float32 and rounded once.
+def reduce_arrays(inputs: list[Array], op: ReduceOp | PremulSum = ReduceOp.SUM) -> Array:
+    """Reduces in rank order, rank 0 first, each step rounded to the dtype: the same bits on every
+    rank, in every run. 16-bit floats are reduced in float32 and rounded once.
     """
-    op, factor = join_of(op)
+    op, factor = op_and_factor(op)
     dtype = inputs[0].dtype
     if dtype in HALVES:
         if factor is not None:
             with np.errstate(all="ignore"):
                 inputs = [(x * np.asarray(factor, dtype)).astype(dtype) for x in inputs]
             op = ReduceOp.SUM
-        with np.errstate(over="ignore"):  # infinity is what a sum beyond float16 is, without a word
-            return fold([x.astype(np.float32) for x in inputs], op).astype(dtype)
+        with np.errstate(over="ignore"):  # a sum beyond float16 is infinity, without a warning
+            return reduce_arrays([x.astype(np.float32) for x in inputs], op).astype(dtype)
     with np.errstate(all="ignore"):
         if factor is not None:
             inputs = [(x * np.asarray(factor, x.dtype)).astype(x.dtype) for x in inputs]
-        out: Array = fold_left(JOIN[op], inputs).astype(inputs[0].dtype)
+        out: Array = functools_reduce(UFUNCS[op], inputs).astype(inputs[0].dtype)
     if op is not ReduceOp.AVG:
         return out
     if out.dtype.kind == "c":  # by parts: a complex division would multiply by a rounded reciprocal
@@ -121,7 +121,8 @@ class Contract:
 
     Attributes:
         function: from all ranks' inputs to all ranks' outputs.
-        takes, gives: (argument, form) of a rank's input and output; the same argument: in place.
+        takes, gives: (argument, form) of a rank's input and output. In place if they are the same
+            argument.
         root: the argument that names a rank, or "".
         reduces: whether it takes a ReduceOp.
     """
@@ -145,14 +146,14 @@ def contract(
     root: str = "",
     reduces: bool = False,
 ) -> Callable[[Function], Contract]:
-    """Puts a contract into the table, under its own name."""
+    """Adds a contract to the table, under its own name."""
 
-    def enter(function: Function) -> Contract:
-        made = Contract(function, takes, gives, root, reduces)
-        CONTRACTS[function.__name__] = made
-        return made
+    def register(function: Function) -> Contract:
+        entry = Contract(function, takes, gives, root, reduces)
+        CONTRACTS[function.__name__] = entry
+        return entry
 
-    return enter
+    return register
 
 
 IN_PLACE = ("tensor", "tensor")
@@ -173,13 +174,13 @@ def broadcast(inputs: list[Array], src: int = 0) -> list[Array]:
 @contract(IN_PLACE, IN_PLACE, reduces=True)
 def all_reduce(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
     """Everybody's tensor becomes the reduction of all, in place."""
-    return [fold(inputs, op) for _ in inputs]
+    return [reduce_arrays(inputs, op) for _ in inputs]
 
 
 @contract(IN_PLACE, IN_PLACE, root="dst", reduces=True)
 def reduce(inputs: list[Array], dst: int = 0, op: ReduceOp = ReduceOp.SUM) -> list[Array | None]:
-    """The tensor of `dst` becomes the reduction of all; the others keep theirs."""
-    return [fold(inputs, op) if rank == dst else None for rank in range(len(inputs))]
+    """The tensor of `dst` becomes the reduction of all; the others' do not change."""
+    return [reduce_arrays(inputs, op) if rank == dst else None for rank in range(len(inputs))]
 
 
 @contract(("tensor", "tensor"), ("tensor_list", "list"))
@@ -190,7 +191,7 @@ def all_gather(inputs: list[Array]) -> list[list[Array]]:
 
 @contract(("input_tensor", "tensor"), ("output_tensor", "wide"))
 def all_gather_into_tensor(inputs: list[Array]) -> list[Array]:
-    """Everybody gets all tensors, joined along the first dimension."""
+    """Everybody gets all tensors, concatenated along the first dimension."""
     return [np.concatenate([np.atleast_1d(x) for x in inputs]) for _ in inputs]
 
 
@@ -211,13 +212,13 @@ def scatter(inputs: list[list[Array] | None], src: int = 0) -> list[Array]:
 @contract(("input_list", "list"), ("output", "tensor"), reduces=True)
 def reduce_scatter(inputs: list[list[Array]], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
     """Rank r gets the reduction of everybody's r-th tensor."""
-    return [fold([tensors[rank] for tensors in inputs], op) for rank in range(len(inputs))]
+    return [reduce_arrays([tensors[rank] for tensors in inputs], op) for rank in range(len(inputs))]
 
 
 @contract(("input", "wide"), ("output", "tensor"), reduces=True)
 def reduce_scatter_tensor(inputs: list[Array], op: ReduceOp = ReduceOp.SUM) -> list[Array]:
     """Rank r gets the r-th equal part (of the first dimension) of the reduction."""
-    return np.split(fold(inputs, op), len(inputs))
+    return np.split(reduce_arrays(inputs, op), len(inputs))
 
 
 @contract(("input_tensor_list", "list"), ("output_tensor_list", "list"))
@@ -228,6 +229,6 @@ def all_to_all(inputs: list[list[Array]]) -> list[list[Array]]:
 
 @contract(("input", "wide"), ("output", "wide"))
 def all_to_all_single(inputs: list[Array]) -> list[Array]:
-    """Rank r gets everybody's r-th equal part (of the first dimension), joined in rank order."""
+    """Rank r gets everybody's r-th equal part (of the first dimension), in rank order."""
     parts = [np.split(x, len(inputs)) for x in inputs]
     return [np.concatenate([part[rank] for part in parts]) for rank in range(len(inputs))]

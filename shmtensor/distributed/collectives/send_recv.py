@@ -1,9 +1,9 @@
 """Point to point: messages from one rank to another.
 
-A message is taken straight from the sender's memory; `send` returns when it has been received. What
-`isend` and `irecv` begin goes on by itself, on a lane for each partner and direction (work.py), in
-the order in which it was begun; a message whose shape, dtype or tag is not what the receiver
-expects is a CollectiveMismatch on both sides.
+The receiver copies a message from the sender's memory; `send` returns when it has been received.
+`isend` and `irecv` run on a lane for each peer and direction (work.py), in the order of the calls.
+A message whose shape, dtype or tag is not what the receiver expects is a CollectiveMismatch on both
+sides.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..group.operands import array_of
 from ..group.process_group_methods import functions
 from ..group.work import Work
 from ..group.world import group_of
-from .collectives import Group, plain, root_of, write_back
+from .collectives import Group, contiguous_outputs, root_of, write_back
 from .object_collectives import decode, encode
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 
-def sending(
+def start_send(
     where: str,
     tensor: Operand,
     dst: int | None,
@@ -46,14 +46,14 @@ def sending(
     group_dst: int | None,
     is_async: bool,
 ) -> Work | None:
-    found = group_of(where, group)
+    pg = group_of(where, group)
     array = array_of(where, tensor)
-    root = root_of(where, found, dst, group_dst)
-    lane = found.lane("to", root) if is_async else found.busy_lane("to", root)
+    peer = root_of(where, pg, dst, group_dst)
+    lane = pg.lane("to", peer) if is_async else pg.busy_lane("to", peer)
 
     def call() -> None:
-        x = found.readable(array, whatever_size=array.nbytes > 0)
-        found.native.send(x, root, tag, found.timeout)
+        x = pg.readable(array, any_size=array.nbytes > 0)
+        pg.native.send(x, peer, tag, pg.timeout)
 
     if lane is None:
         call()
@@ -71,7 +71,7 @@ def send(
     """Sends to rank `dst`; returns when it has been received there. Copies: one if the tensor is
     not contiguous in shared memory.
     """
-    work = sending("send", tensor, dst, group, tag, group_dst, False)
+    work = start_send("send", tensor, dst, group, tag, group_dst, False)
     if work is not None:
         work.wait()
 
@@ -84,12 +84,12 @@ def isend(
     group_dst: int | None = None,
 ) -> Work:
     """Begins to send to rank `dst`; the tensor may be written again after `wait()`."""
-    work = sending("isend", tensor, dst, group, tag, group_dst, True)
+    work = start_send("isend", tensor, dst, group, tag, group_dst, True)
     assert work is not None
     return work
 
 
-def receiving(
+def start_recv(
     where: str,
     tensor: Operand,
     src: int | None,
@@ -98,18 +98,18 @@ def receiving(
     group_src: int | None,
     is_async: bool,
 ) -> tuple[Work | None, int]:
-    found = group_of(where, group)
+    pg = group_of(where, group)
     array = array_of(where, tensor)
-    is_any = src is None and group_src is None
-    root = -1 if is_any else root_of(where, found, src, group_src)
-    lane = found.lane("from", root) if is_async else found.busy_lane("from", root)
+    from_any = src is None and group_src is None
+    peer = -1 if from_any else root_of(where, pg, src, group_src)
+    lane = pg.lane("from", peer) if is_async else pg.busy_lane("from", peer)
 
     def call() -> int:
-        staged = plain([array])
-        sender = found.native.find_sender(found.timeout) if is_any else root
-        found.native.recv(staged[0], sender, tag, found.timeout)
-        write_back(found, [tensor], [array], staged)
-        return found.ranks[sender]
+        staged = contiguous_outputs([array])
+        sender = pg.native.find_sender(pg.timeout) if from_any else peer
+        pg.native.recv(staged[0], sender, tag, pg.timeout)
+        write_back(pg, [tensor], [array], staged)
+        return pg.ranks[sender]
 
     if lane is None:
         return None, call()
@@ -123,10 +123,10 @@ def recv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> int:
-    """Receives what rank `src` sends, None: the first that sends, into `tensor`, which has its
+    """Receives from rank `src` (None: the first that sends) into `tensor`, which has the message's
     shape and dtype. Copies: one. Returns the sender's rank in the default group.
     """
-    work, source = receiving("recv", tensor, src, group, tag, group_src, False)
+    work, source = start_recv("recv", tensor, src, group, tag, group_src, False)
     if work is None:
         return source
     work.wait()
@@ -141,7 +141,7 @@ def irecv(
     group_src: int | None = None,
 ) -> Work:
     """Begins to receive; the tensor is written when `wait()` returns."""
-    work, _ = receiving("irecv", tensor, src, group, tag, group_src, True)
+    work, _ = start_recv("irecv", tensor, src, group, tag, group_src, True)
     assert work is not None
     return work
 
@@ -151,8 +151,8 @@ class P2POp:
 
     Args:
         op: `isend` or `irecv`.
-        tensor: what is sent, or written.
-        peer: the partner's rank in the default group; or `group_peer`, that in `group`.
+        tensor: the tensor that is sent, or written.
+        peer: the other rank in the default group; or `group_peer`, its rank in `group`.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Begins all messages of the list; their order does not matter.
 
     Raises:
-        ValueError: the list is empty, or has something else than P2POp in it.
+        ValueError: the list is empty, or an item is not a P2POp.
     """
     if not p2p_op_list or not all(isinstance(each, P2POp) for each in p2p_op_list):
         raise ValueError(f"batch_isend_irecv: takes a list of P2POp: {p2p_op_list!r}")
@@ -203,7 +203,7 @@ def send_object_list(
     data[:] = np.frombuffer(message, np.uint8)
     send(np.array([len(message), len(object_list)], np.int64), dst, group, 0, group_dst)
     send(data, dst, group, 0, group_dst)
-    send(data[:0], dst, group, 0, group_dst)  # taken: the receiver holds what came along
+    send(data[:0], dst, group, 0, group_dst)  # returns when the receiver holds the tensors
     for handle in handles:
         native.acknowledge(handle)
 
@@ -216,8 +216,8 @@ def recv_object_list(
     group_src: int | None = None,
     use_batch: bool = False,
 ) -> int:
-    """Receives objects from rank `src` (None: the first that sends) into the list, which has their
-    number. Returns the sender's rank in the default group.
+    """Receives objects from rank `src` (None: the first that sends) into the list, which must have
+    as many items. Returns the sender's rank in the default group.
     """
     size = np.zeros(2, np.int64)
     sender = recv(size, src, group, 0, group_src)

@@ -1,4 +1,4 @@
-"""all_reduce of sparse tensors: everybody gets everybody's kept elements, and adds them up."""
+"""all_reduce of sparse tensors: each rank gathers the specified elements of all, and adds them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ...errors import CollectiveMismatch
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 from ..group.work import Work
-from .exchange_parts import everybody, take_parts
+from .exchange_parts import all_gather_rows, exchange_parts
 from .reference import ReduceOp
 
 if TYPE_CHECKING:
     from ...sparse import SparseTensor
 
-__all__ = ["all_reduce_sparse", "total_of"]
+__all__ = ["all_reduce_sparse", "sparse_total"]
 
 
 def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: bool) -> Work | None:
-    """Puts the sum (or average) of everybody's x, coalesced, in the place of x: the same bits on
-    all ranks. They may keep different elements.
+    """Replaces x by the sum (or average) of everybody's x, coalesced: the same bits on all ranks.
+    The ranks may specify different elements.
 
     Raises:
         ValueError: another operation.
@@ -34,18 +34,18 @@ def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: b
         raise ValueError(f"all_reduce: sparse tensors have SUM and AVG only: {op!r}")
 
     def call() -> None:
-        total = total_of(x, op, group)
+        total = sparse_total(x, op, group)
         x.places, x.numbers, x.ordered = total.places, total.numbers, True
 
     return group.issue(call, async_op, [x])
 
 
-def total_of(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
-    """The sum (or average) of everybody's x, coalesced: at once, on this thread."""
+def sparse_total(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
+    """The sum (or average) of everybody's x, coalesced; runs on this thread."""
     from ...sparse import SparseTensor
 
-    kind = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
-    table = everybody("all_reduce of sparse tensors", group, [*kind, x._nnz()])
+    signature = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
+    table = all_gather_rows("all_reduce of sparse tensors", group, [*signature, x._nnz()])
     for rank, row in enumerate(table.tolist()):
         if row[:-1] != table[0, :-1].tolist():
             raise CollectiveMismatch(
@@ -53,20 +53,20 @@ def total_of(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
                 f"rank 0 has {table[0, :-1].tolist()}, rank {rank} has {row[:-1]}"
             )
     counts = table[:, -1].tolist()
-    # kept elements first, so that those of all ranks follow one another
-    places = all_gather_rows(group, x.places.array.T, counts)
-    numbers = all_gather_rows(group, x.numbers.array, counts)
-    whole = SparseTensor(wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape)
-    total = whole.coalesce().detach()
+    # the dimension of the elements comes first, so that the ranks' parts are contiguous
+    places = all_gather_parts(group, x.places.array.T, counts)
+    numbers = all_gather_parts(group, x.numbers.array, counts)
+    uncoalesced = SparseTensor(wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape)
+    total = uncoalesced.coalesce().detach()
     return total / group.size() if op is ReduceOp.AVG else total
 
 
-def all_gather_rows(group: ProcessGroup, own: Array, counts: list[int]) -> Array:
+def all_gather_parts(group: ProcessGroup, x: Array, counts: list[int]) -> Array:
     """Everybody's rows, `counts[r]` of rank r, one after another in rank order."""
-    row = own.shape[1:]
-    out = np.empty((sum(counts), *row), own.dtype)
+    row = x.shape[1:]
+    out = np.empty((sum(counts), *row), x.dtype)
     ends = np.cumsum([0, *counts]).tolist()
     parts = [out[a : a + n] for a, n in zip(ends, counts, strict=False)]
     largest = max(part.nbytes for part in parts)
-    take_parts(group, parts, np.ascontiguousarray(own), [0] * len(counts), largest)
+    exchange_parts(group, parts, np.ascontiguousarray(x), [0] * len(counts), largest)
     return out

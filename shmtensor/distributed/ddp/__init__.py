@@ -1,1 +1,1 @@
-"""DistributedDataParallel and what goes with it: buckets, hooks, SyncBatchNorm, Join, ZeRO."""
+"""DistributedDataParallel and its parts: buckets, hooks, SyncBatchNorm, Join, ZeRO."""

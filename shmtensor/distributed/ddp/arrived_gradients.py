@@ -1,8 +1,8 @@
-"""Which gradients have come in a backward, and how often.
+"""Which gradients have arrived in a backward, and how often.
 
-A backward delivers the gradient of a parameter once, but for those that run within it: each segment
-of `checkpoint(use_reentrant=True)` delivers what it found by itself, so a layer that is in two
-segments gets two. A bucket must not be reduced before the last.
+A backward accumulates the gradient of a parameter once. But each segment of
+`checkpoint(use_reentrant=True)` runs its own backward, so a layer in two segments gets two
+gradients. A bucket must not be reduced before the last one.
 """
 
 from __future__ import annotations
@@ -19,39 +19,41 @@ class ArrivedGradients:
 
     Args:
         names: id of a parameter -> its name.
-        counted: called after the first backward of a static graph, when `expected` is known.
+        on_first_backward: called after the first backward of a static graph, when `expected` is
+            set.
 
     Attributes:
-        expected: of a static graph: how often each came in its first backward.
-        absent: ids of parameters that were taken for unused.
+        counts: how often each gradient has arrived.
+        expected: the counts of a static graph's first backward.
+        absent: ids of parameters that were considered unused.
     """
 
-    def __init__(self, names: dict[int, str], counted: Callable[[], None]) -> None:
+    def __init__(self, names: dict[int, str], on_first_backward: Callable[[], None]) -> None:
         self.names = names
-        self.counted = counted
-        self.came: dict[int, int] = {}
+        self.on_first_backward = on_first_backward
+        self.counts: dict[int, int] = {}
         self.expected: dict[int, int] | None = None
         self.absent: set[int] = set()
-        self.is_told = False  # when backward ends
+        self.has_end_callback = False
 
     def begin(self) -> None:
-        """A forward begins; what an earlier backward that failed has left is forgotten."""
-        self.came, self.absent, self.is_told = {}, set(), False
+        """Called when a forward begins; discards the counts of an earlier backward that failed."""
+        self.counts, self.absent, self.has_end_callback = {}, set(), False
 
     def is_last(self, key: int, is_static: bool) -> bool:
-        """One more has come: whether the gradient is whole now.
+        """Counts an arrived gradient; returns whether it is complete.
 
         Raises:
-            RuntimeError: it was taken for whole before, and the graph is not static.
+            RuntimeError: it was considered complete before, and the graph is not static.
         """
-        n = self.came[key] = self.came.get(key, 0) + 1
-        if not self.is_told:
-            self.is_told = True
+        n = self.counts[key] = self.counts.get(key, 0) + 1
+        if not self.has_end_callback:
+            self.has_end_callback = True
             after_backward(lambda: self.end(is_static))
         if is_static:
             return self.expected is not None and n == self.expected.get(key)
         if n > 1 or key in self.absent:
-            why = "was taken for unused" if n == 1 else f"came {n} times in one backward"
+            why = "was considered unused" if n == 1 else f"came {n} times in one backward"
             raise RuntimeError(
                 f"DistributedDataParallel: the gradient of {self.names[key]} {why}: it is in a "
                 "checkpoint with use_reentrant=True, or used outside forward; hint: "
@@ -60,9 +62,9 @@ class ArrivedGradients:
         return True
 
     def end(self, is_static: bool) -> None:
-        """Backward is over."""
-        came = self.came
+        """Called when backward has ended."""
+        counts = self.counts
         self.begin()
         if is_static and self.expected is None:
-            self.expected = came
-            self.counted()
+            self.expected = counts
+            self.on_first_backward()

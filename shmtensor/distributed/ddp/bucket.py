@@ -1,16 +1,17 @@
-"""Bucket: parameters whose gradients are reduced together, and how they come together.
+"""Bucket: parameters whose gradients are reduced together, and how they are collected.
 
 ```
-home of a gradient   the optimizer's flat block (optim/flat/flat_parameters.py), else the bucket's
-large gradients      one by one, where they lie
+grad buffers         in the optimizer's flat block (optim/flat/flat_parameters.py), else in one of
+                     the bucket
+large gradients      one by one, in place
 small ones           W1 ........ | b1 .. | W2 ..... | b2     in the order of the parameters, each at
                      0       offsets[1]   [2]        [3]     a multiple of 64 bytes, as in a flat
 ```
 
 Note [One layout]
-What is reduced is laid out alike on all ranks, whatever lies where on one of them: by the sizes of
-the parameters alone. A rank whose homes lie so reduces there, and copies nothing; one whose
-optimizer has other neighbours, or whose gradients are somewhere else for once, copies.
+The reduced array has the same layout on all ranks, which depends on the sizes of the parameters
+alone. A rank whose grad buffers have this layout reduces in place and copies nothing. A rank copies
+if its optimizer lays out the parameters otherwise, or if its gradients are in other memory.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 from ..group.work import Future
 
-__all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "cut"]
+__all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "make_buckets"]
 
-LARGE = 1 << 21  # bytes of a gradient from which joining it with others no longer pays, tunable
+LARGE = 1 << 21  # bytes from which a gradient has a bucket of its own, tunable
 
 
 class BuiltinCommHookType(Enum):
@@ -45,7 +46,7 @@ class BuiltinCommHookType(Enum):
 
 
 class GradBucket:
-    """What a communication hook gets: the gradients of one bucket, side by side."""
+    """The argument of a communication hook: the gradients of one bucket, concatenated."""
 
     def __init__(self, index: int, buffer: Any, parameters: list[Any], is_last: bool) -> None:
         self._index = index
@@ -62,7 +63,7 @@ class GradBucket:
         return self._buffer
 
     def set_buffer(self, buffer: Any) -> None:
-        """Puts another tensor of that size in its place."""
+        """Replaces the buffer by another tensor of its size."""
         self._buffer = buffer
 
     def gradients(self) -> list[Any]:
@@ -87,12 +88,14 @@ class Bucket:
     """Parameters whose gradients are reduced together.
 
     Attributes:
-        missing: ids of parameters whose gradient has not come in this step.
-        trigger: ids whose coming makes the bucket ready.
-        offsets, total: where each gradient begins in what is reduced, and its size, in elements.
-        grad_buffers: where the first gradient of each parameter goes, as seen by the last `settle`.
-        gradient_block: one array over the grad buffers if they are in it as they are reduced.
-        n_copied: bytes of gradients that were copied for a reduction so far, there and back.
+        missing: ids of parameters whose gradient has not arrived in this step.
+        trigger: ids of parameters whose gradients make the bucket ready.
+        offsets, total: where each gradient begins in the reduced array, and the array's size, in
+            elements.
+        grad_buffers: the memory of the gradients, as of the last `allocate_grad_buffers`.
+        gradient_block: one array over the grad buffers if they have the layout of the reduced
+            array, else None.
+        n_copied: bytes of gradients copied for reductions so far, in both directions.
     """
 
     is_sparse = False
@@ -106,7 +109,7 @@ class Bucket:
         self.n_copied = 0
         sizes = (p.array.size for p in parameters)
         self.offsets, self.total = offsets(sizes, self.dtype().itemsize)
-        living.add(self)
+        buckets.add(self)
 
     def reset(self) -> None:
         self.missing = set(self.trigger)
@@ -118,12 +121,12 @@ class Bucket:
         dtype: np.dtype[Any] = self.parameters[0].array.dtype
         return dtype
 
-    def settle(self) -> None:
-        """Sees that every gradient has a home, and whether they lie as they are reduced."""
-        homes = [p.accumulate_grad.grad_buffer for p in self.parameters]
-        if homes == self.grad_buffers:
+    def allocate_grad_buffers(self) -> None:
+        """Gives every parameter a grad buffer, and finds the block that contains them."""
+        grad_buffers = [p.accumulate_grad.grad_buffer for p in self.parameters]
+        if grad_buffers == self.grad_buffers:
             return
-        if None in homes:
+        if None in grad_buffers:
             flat = zeros_shared((self.total,), self.dtype())
             for p, at in zip(self.parameters, self.offsets, strict=True):
                 if p.accumulate_grad.grad_buffer is None:
@@ -131,29 +134,29 @@ class Bucket:
                         array_at(flat, at, p.array.shape)
                     )
         self.grad_buffers = [p.accumulate_grad.grad_buffer for p in self.parameters]
-        self.gradient_block = self.whole(self.grad_buffers)
+        self.gradient_block = self.block_over(self.grad_buffers)
 
-    def forget(self) -> None:
-        """For a forked child: the block is its parent's, and two processes must not write there."""
+    def drop_grad_buffers(self) -> None:
+        """For a forked child: the block is its parent's, and two processes must not write to it."""
         for p in self.parameters:
             if p.accumulate_grad.grad_buffer in self.grad_buffers:
                 p.accumulate_grad.grad_buffer = None
         self.grad_buffers, self.gradient_block = [], None
 
-    def whole(self, homes: list[native.GradientBuffer]) -> Array | None:
-        """One array over the homes, if they lie as they are reduced: in a block that has nothing
-        else in it, so that what is between them is nobody's.
+    def block_over(self, buffers: list[native.GradientBuffer]) -> Array | None:
+        """One array over the grad buffers, if they have the layout of the reduced array. They are
+        in one block then, which contains nothing else, so the gaps may be written.
         """
-        block, begin, dtype = homes[0].memory, homes[0].address, self.dtype()
-        if any(home.memory is not block for home in homes) or not native.is_shared(begin):
+        block, begin, dtype = buffers[0].memory, buffers[0].address, self.dtype()
+        if any(each.memory is not block for each in buffers) or not native.is_shared(begin):
             return None
-        if [home.address - begin for home in homes] != [at * dtype.itemsize for at in self.offsets]:
+        if [b.address - begin for b in buffers] != [at * dtype.itemsize for at in self.offsets]:
             return None
         offset = begin - np.frombuffer(block, np.uint8).ctypes.data
         return np.ndarray((self.total,), dtype, block, offset)
 
     def contiguous_offsets(self) -> tuple[list[int], int]:
-        """Where each gradient begins without gaps, and the end: what communication hooks get."""
+        """The offsets and total size without gaps, as communication hooks get them."""
         size = self.size()
         if size == self.total:
             return self.offsets, self.total
@@ -161,7 +164,7 @@ class Bucket:
 
     def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
         """All gradients in one shared array, and whether it is their own memory. Copies: none if
-        they are at home there, else one; a missing one counts as zero.
+        they are in their grad buffers there, else one; a missing gradient counts as zero.
         """
         if offsets is self.offsets and self.gradient_block is not None:
             for p in self.parameters:
@@ -184,11 +187,11 @@ class Bucket:
         return flat, False
 
     def copy_to_gradients(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
-        """Copies the reduced gradients where they belong.
+        """Copies the reduced gradients back to the parameters.
 
         Args:
-            used: ids of the parameters that some rank used; None: all. The others' gradients stay
-                as they were.
+            used: ids of the parameters that some rank used; None: all. The gradients of the others
+                do not change.
         """
         for p, at in zip(self.parameters, offsets, strict=True):
             if used is not None and id(p) not in used:
@@ -204,19 +207,19 @@ class Bucket:
         """Averages the gradients of the ranks.
 
         Args:
-            divisor: instead of the number of ranks; None: that.
-            dtype: in which they are reduced; None: their own.
+            divisor: divides the sums; None: the number of ranks.
+            dtype: the dtype of the reduction; None: that of the gradients.
         """
-        flat, is_own = self.collect(self.offsets, self.total)
-        self.join(group, flat, divisor, dtype)
-        if not is_own:
+        flat, in_place = self.collect(self.offsets, self.total)
+        self.average(group, flat, divisor, dtype)
+        if not in_place:
             self.copy_to_gradients(flat, self.offsets, None)
 
     @staticmethod
-    def join(group: ProcessGroup, flat: Array, divisor: int | None, dtype: Any) -> None:
+    def average(group: ProcessGroup, flat: Array, divisor: int | None, dtype: Any) -> None:
         """Averages one array over the ranks, in place."""
-        moved = flat if dtype is None or dtype == flat.dtype else flat.astype(dtype)
-        staged = group.writable(moved)
+        cast = flat if dtype is None or dtype == flat.dtype else flat.astype(dtype)
+        staged = group.writable(cast)
         op = ReduceOp.AVG if divisor is None else ReduceOp.SUM
         group.native.all_reduce(staged, op, group.timeout)
         if divisor is not None:
@@ -225,46 +228,46 @@ class Bucket:
             np.copyto(flat, staged, casting="unsafe")
 
 
-def cut(parameters: list[Any], *caps: int) -> list[Bucket]:
-    """A bucket for each large gradient, which is reduced where it lies; small ones together.
+def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
+    """A bucket for each large gradient, which is reduced in place; small ones together.
 
     Args:
-        parameters: the last first; in a bucket they are in their own order again.
-        caps: bytes of small gradients that are reduced at once, in the first bucket, in the second,
-            ...; the last for all that follow.
+        parameters: in reverse order; a bucket has them in their original order.
+        caps: bytes of small gradients in the first bucket, in the second, ...; the last cap is for
+            all further buckets.
     """
-    buckets: list[list[Any]] = []
+    groups: list[list[Any]] = []
     small: list[Any] = []
-    room = 0
+    remaining = 0
     for p in parameters:
         if p.array.nbytes >= min(LARGE, caps[-1]):
-            buckets.append([p])
+            groups.append([p])
             continue
-        if not small or p.array.nbytes > room or small[0].array.dtype != p.array.dtype:
-            buckets += [small] if small else []
-            small, room = [], caps[min(len(buckets), len(caps) - 1)]
+        if not small or p.array.nbytes > remaining or small[0].array.dtype != p.array.dtype:
+            groups += [small] if small else []
+            small, remaining = [], caps[min(len(groups), len(caps) - 1)]
         small.append(p)
-        room -= p.array.nbytes
-    buckets += [small] if small else []
-    return [Bucket(each[::-1]) for each in buckets]
+        remaining -= p.array.nbytes
+    groups += [small] if small else []
+    return [Bucket(each[::-1]) for each in groups]
 
 
-living: weakref.WeakSet[Bucket] = weakref.WeakSet()
+buckets: weakref.WeakSet[Bucket] = weakref.WeakSet()
 
 
-def _forget_grad_buffers() -> None:
-    for bucket in list(living):
-        bucket.forget()
+def _drop_grad_buffers() -> None:
+    for bucket in list(buckets):
+        bucket.drop_grad_buffers()
 
 
-os.register_at_fork(after_in_child=_forget_grad_buffers)
+os.register_at_fork(after_in_child=_drop_grad_buffers)
 
 
-def asked(hook: Any, state: object, bucket: GradBucket) -> Future:
-    """What a communication hook returns for a bucket.
+def call_hook(hook: Any, state: object, bucket: GradBucket) -> Future:
+    """The Future that a communication hook returns for a bucket.
 
     Raises:
-        TypeError: it is no Future.
+        TypeError: it returned something else.
     """
     future = hook(state, bucket)
     if not hasattr(future, "wait"):

@@ -1,12 +1,12 @@
-"""Join: ranks with fewer inputs go on answering the collectives of those with more.
+"""Join: ranks with fewer inputs take part in the collectives of ranks with more.
 
 ```
-rank 0   batch  batch  batch                      end: joined, answers with zeros ...  } until all
+rank 0   batch  batch  batch                      end: joined, shadow steps of zeros   } until all
 rank 1   batch  batch  batch  batch  batch        end                                  } have joined
 ```
 
-Every rank that still has inputs tells the others at each step (one all_reduce of a 1); the joined
-ones answer 0, and so everybody knows how many are left.
+At each step there is an all_reduce, in which a rank that still has inputs contributes 1 and a
+joined rank 0. The sum is the number of active ranks.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["Join", "JoinHook", "Joinable"]
 
 
 class JoinHook:
-    """What a joined rank does in place of a step, and when all have joined."""
+    """What a joined rank does instead of a step, and after all ranks have joined."""
 
     def main_hook(self) -> None:
-        """Answers the collectives of one step of the others."""
+        """Takes part in the collectives of one step of the others."""
 
     def post_hook(self, is_last_joiner: bool) -> None:
-        """Is called once all ranks have joined.
+        """Called after all ranks have joined.
 
         Args:
-            is_last_joiner: whether this rank was among the last.
+            is_last_joiner: whether this rank was among the last to join.
         """
 
 
 class JoinState(NamedTuple):
-    """What a Joinable knows about the Join that it is in."""
+    """The arguments of the Join that a Joinable is in."""
 
     enable: bool = False
     throw_on_early_termination: bool = False
@@ -46,18 +46,18 @@ class JoinState(NamedTuple):
 
 
 class Joinable(ABC):
-    """Something that calls collectives in each step, and can be in a Join."""
+    """An object that calls collectives in each step, and can be in a Join."""
 
     def __init__(self) -> None:
         self._joining = JoinState()
 
     @abstractmethod
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """The hook of this one; gets the named arguments of Join."""
+        """The hook of this object; gets the keyword arguments of Join."""
 
     @property
     def join_device(self) -> str:
-        """Where its tensors are."""
+        """The device of its tensors."""
         return "cpu"
 
     @property
@@ -66,22 +66,22 @@ class Joinable(ABC):
         """The group of its collectives."""
 
 
-def summed(group: ProcessGroup, number: int, op: ReduceOp = ReduceOp.SUM) -> int:
-    """The sum of everybody's number."""
-    box = np.array([number], np.int64)
-    group.native.all_reduce(box, op, group.timeout)
-    return int(box[0])
+def all_reduce_int(group: ProcessGroup, number: int, op: ReduceOp = ReduceOp.SUM) -> int:
+    """The sum (or another reduction) of everybody's number."""
+    array = np.array([number], np.int64)
+    group.native.all_reduce(array, op, group.timeout)
+    return int(array[0])
 
 
 class Join:
     """Inside, ranks may have different numbers of inputs.
 
     Args:
-        joinables: for example a DistributedDataParallel and a ZeroRedundancyOptimizer; all of one
+        joinables: for example a DistributedDataParallel and a ZeroRedundancyOptimizer, of the same
             group.
         enable: False: does nothing.
         throw_on_early_termination: all ranks raise RuntimeError as soon as one has no more inputs.
-        kwargs: for the join_hook of each joinable (`divide_by_initial_world_size`).
+        kwargs: passed to the join_hook of each joinable (`divide_by_initial_world_size`).
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class Join:
         if not self._enable or kind is not None:
             return
         is_last = True
-        while summed(self._group, 0):
+        while all_reduce_int(self._group, 0):
             if self._throws:
-                summed(self._group, 1)
-                raise terminated(self._group)
+                all_reduce_int(self._group, 1)
+                raise early_termination_error(self._group)
             is_last = False
             for hook in self._hooks:
                 hook.main_hook()
@@ -130,28 +130,28 @@ class Join:
 
     @staticmethod
     def notify_join_context(joinable: Joinable) -> int:
-        """Tells the joined ranks that a step begins here; a Joinable calls it before its first
+        """Tells the joined ranks that a step begins. A Joinable calls it before its first
         collective of a step.
 
         Returns: how many ranks have not joined; 0 outside a Join, and for all joinables of a Join
             but the first.
 
         Raises:
-            RuntimeError: a rank has joined, and throw_on_early_termination was asked for.
+            RuntimeError: a rank has joined, and throw_on_early_termination is True.
         """
         state = joinable._joining
         if not state.enable or not state.is_first_joinable:
             return 0
         group = joinable.join_process_group
-        active = summed(group, 1)
+        active = all_reduce_int(group, 1)
         if state.throw_on_early_termination and active < group.size():
-            summed(group, 0)
-            raise terminated(group)
+            all_reduce_int(group, 0)
+            raise early_termination_error(group)
         return active
 
 
-def terminated(group: ProcessGroup) -> RuntimeError:
+def early_termination_error(group: ProcessGroup) -> RuntimeError:
     return RuntimeError(
-        f"Join: a rank has no more inputs: seen by rank {group.rank()} of {group.size()}, "
-        "throw_on_early_termination was asked for"
+        f"Join: a rank has no more inputs: noticed by rank {group.rank()} of {group.size()}, "
+        "throw_on_early_termination is True"
     )

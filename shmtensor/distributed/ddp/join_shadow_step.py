@@ -1,4 +1,4 @@
-"""What a joined DistributedDataParallel does in the steps of the others."""
+"""The shadow steps of a joined DistributedDataParallel, during the steps of the other ranks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ...autograd import wrap
 from ...memory.layout import zeros_shared
 from ..collectives.reference import ReduceOp
 from .bucket import GradBucket
-from .join import JoinHook, summed
-from .replica import take_over
-from .unused_parameters import used_anywhere
+from .join import JoinHook, all_reduce_int
+from .replica import copy_from_root
+from .unused_parameters import used_on_any_rank
 
 if TYPE_CHECKING:
     from .distributed_data_parallel import DistributedDataParallel
@@ -19,22 +19,22 @@ __all__ = ["ShadowReductions"]
 
 
 class ShadowReductions(JoinHook):
-    """Of a joined DistributedDataParallel: zeros for every reduction."""
+    """The hook of a joined DistributedDataParallel: contributes zeros to every reduction."""
 
     def __init__(self, ddp: DistributedDataParallel) -> None:
         self.ddp = ddp
 
     def main_hook(self) -> None:
         ddp, group = self.ddp, self.ddp.process_group
-        active = summed(group, 0)
-        what = summed(group, 0, ReduceOp.MAX)
-        if what & 2:
+        active = all_reduce_int(group, 0)
+        flags = all_reduce_int(group, 0, ReduceOp.MAX)
+        if flags & 2:
             ddp._broadcast_buffers(-1)
-        if not what & 1:
+        if not flags & 1:
             return
-        ddp._divisor = None if ddp._divides_by_all else active
+        ddp._divisor = None if ddp._divides_by_world_size else active
         for at, bucket in enumerate(ddp._buckets):
-            bucket.settle()
+            bucket.allocate_grad_buffers()
             hook = ddp._hook
             if bucket.is_sparse:
                 bucket.reduce_without_gradient(group, ddp._divisor, ddp._precision.reduce_dtype)
@@ -45,16 +45,16 @@ class ShadowReductions(JoinHook):
             flat = zeros_shared((total,), bucket.dtype())
             if hook is not None:
                 last = at + 1 == len(ddp._buckets)
-                given = GradBucket(at, wrap(flat), bucket.parameters, last)
-                hook(ddp._hook_state, given).wait()
+                grad_bucket = GradBucket(at, wrap(flat), bucket.parameters, last)
+                hook(ddp._hook_state, grad_bucket).wait()
             else:
-                bucket.join(group, flat, ddp._divisor, ddp._precision.reduce_dtype)
-            # an optimizer with a part of the parameters on this rank goes on with them
+                bucket.average(group, flat, ddp._divisor, ddp._precision.reduce_dtype)
+            # a ZeroRedundancyOptimizer goes on updating this rank's part of the parameters
             bucket.copy_to_gradients(flat, offsets, None)
-        if ddp._looks:
-            used_anywhere(group, ddp._trained, None)
+        if ddp._finds_unused:
+            used_on_any_rank(group, ddp._trainable, None)
 
     def post_hook(self, is_last_joiner: bool) -> None:
         group = self.ddp.process_group
-        root = summed(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
-        take_over(group, self.ddp._replica, root)
+        root = all_reduce_int(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
+        copy_from_root(group, self.ddp._replica, root)

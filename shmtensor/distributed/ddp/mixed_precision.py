@@ -1,7 +1,7 @@
-"""Layers that compute in a lower precision than their parameters are kept in.
+"""Modules that compute in a lower precision than that of their parameters.
 
-The parameters stay as they are, and so do the optimizer and the averages of gradients: a forward
-sees copies in `param_dtype`, and backward brings their gradients through the cast.
+The parameters, the optimizer and the averaged gradients keep their dtype: a forward uses copies in
+`param_dtype`, and backward casts their gradients back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ... import native
 from ...func import functional_call
 from ...func.pytree import tree_map
 
-__all__ = ["MixedPrecision", "lowered"]
+__all__ = ["MixedPrecision", "forward_in_dtype"]
 
 
 @dataclass(frozen=True)
@@ -21,12 +21,10 @@ class MixedPrecision:
     """Precision of DistributedDataParallel.
 
     Attributes:
-        param_dtype: in which the module computes: its floating-point parameters, and the floating-
-            point tensors that `forward` is given, are cast to it in every forward; None: their own.
-            Outputs keep it.
-        reduce_dtype: in which gradients are averaged; None: that of the parameters, to which
-            backward has brought them.
-        buffer_dtype: to which buffers are cast, once; None: their own.
+        param_dtype: the dtype in which the module computes: every forward casts its floating-point
+            parameters and arguments to it; None: no cast. Outputs have this dtype.
+        reduce_dtype: the dtype in which gradients are averaged; None: that of the parameters.
+        buffer_dtype: the dtype to which buffers are cast, once; None: no cast.
     """
 
     param_dtype: Any = None
@@ -34,19 +32,19 @@ class MixedPrecision:
     buffer_dtype: Any = None
 
 
-def lowered(
+def forward_in_dtype(
     module: Any,
     parameters: list[tuple[str, Any]],
     dtype: Any,
     inputs: tuple[Any, ...],
-    named: dict[str, Any],
+    kwargs: dict[str, Any],
 ) -> Any:
-    """What the module computes in that precision.
+    """The output of the module, computed in that dtype.
 
     Args:
-        parameters: those that are cast, by their names in the module.
+        parameters: the parameters that are cast, with their names in the module.
 
-    Copies: the parameters and the inputs, where they are of another floating-point dtype.
+    Copies: the parameters and the inputs that have another floating-point dtype.
     """
 
     def cast(x: Any) -> Any:
@@ -55,5 +53,5 @@ def lowered(
         tensor: Any = x
         return tensor.to(dtype) if tensor.is_floating_point() else tensor
 
-    own = {name: cast(parameter) for name, parameter in parameters}
-    return functional_call(module, own, tree_map(cast, inputs), tree_map(cast, named))
+    cast_parameters = {name: cast(parameter) for name, parameter in parameters}
+    return functional_call(module, cast_parameters, tree_map(cast, inputs), tree_map(cast, kwargs))

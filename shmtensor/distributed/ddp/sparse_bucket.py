@@ -1,5 +1,5 @@
-"""SparseBucket: a table whose gradients are sparse tensors, and how those of the ranks come
-together: everybody gets everybody's rows, and adds them up.
+"""SparseBucket: an embedding table whose gradients are sparse tensors. Each rank gathers the rows
+of all ranks, and adds them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from ...autograd import wrap
 from ...nn import Embedding, EmbeddingBag, Module
 from ..collectives.reference import ReduceOp
-from ..collectives.sparse_all_reduce import total_of
+from ..collectives.sparse_all_reduce import sparse_total
 from ..group.process_group import ProcessGroup
 
 if TYPE_CHECKING:
@@ -22,14 +22,14 @@ __all__ = ["SparseBucket", "sparse_parameters"]
 
 
 def sparse_parameters(module: Module) -> Iterator[int]:
-    """Ids of the parameters whose gradients will be sparse tensors: their modules have said so."""
+    """Ids of the parameters whose gradients will be sparse tensors: of modules with sparse=True."""
     for each in module.modules():
         if isinstance(each, (Embedding, EmbeddingBag)) and each.sparse:
             yield id(each.weight)
 
 
 class SparseBucket:
-    """One parameter; has what DistributedDataParallel asks of a Bucket."""
+    """One parameter, with the methods of Bucket that DistributedDataParallel calls."""
 
     is_sparse = True
     n_copied = 0
@@ -42,8 +42,8 @@ class SparseBucket:
     def reset(self) -> None:
         self.missing = set(self.trigger)
 
-    def settle(self) -> None:
-        """Nothing: these gradients have no home."""
+    def allocate_grad_buffers(self) -> None:
+        """Does nothing: sparse gradients have no grad buffers."""
 
     def size(self) -> int:
         return int(self.parameters[0].array.size)
@@ -52,8 +52,8 @@ class SparseBucket:
         dtype: np.dtype[Any] = self.parameters[0].array.dtype
         return dtype
 
-    def own(self) -> SparseTensor:
-        """This rank's gradient; one that keeps nothing if it has none.
+    def gradient(self) -> SparseTensor:
+        """This rank's gradient; an empty one if it has none.
 
         Raises:
             RuntimeError: it is dense.
@@ -73,23 +73,23 @@ class SparseBucket:
         grad: SparseTensor = p.grad
         return grad
 
-    def join(
+    def average(
         self, group: ProcessGroup, x: SparseTensor, divisor: int | None, dtype: Any
     ) -> SparseTensor:
         """The average of everybody's x: the same bits on all ranks.
 
         Args:
-            divisor: instead of the number of ranks; None: that.
-            dtype: in which it is summed; None: its own.
+            divisor: divides the sum; None: the number of ranks.
+            dtype: the dtype of the sum; None: that of x.
         """
-        given = x.detach() if dtype is None else x.detach().to(dtype)
-        total = total_of(given, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
+        cast = x.detach() if dtype is None else x.detach().to(dtype)
+        total = sparse_total(cast, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
         if divisor is not None:
             total = total / divisor
         return total if dtype is None else total.to(self.dtype())
 
-    def take(self, total: SparseTensor, used: set[int] | None = None) -> None:
-        """Puts the average in the place of this rank's gradient.
+    def set_gradient(self, total: SparseTensor, used: set[int] | None = None) -> None:
+        """Replaces this rank's gradient by the average.
 
         Args:
             used: ids of the parameters that some rank used; None: all.
@@ -99,9 +99,9 @@ class SparseBucket:
             p.grad = total
 
     def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
-        self.take(self.join(group, self.own(), divisor, dtype))
+        self.set_gradient(self.average(group, self.gradient(), divisor, dtype))
 
     def reduce_without_gradient(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
-        """Takes part without a gradient of its own: what a joined rank does."""
+        """Takes part without a gradient of its own, as a joined rank does."""
         self.parameters[0].grad = None
         self.reduce(group, divisor, dtype)

@@ -1,4 +1,4 @@
-"""SyncBatchNorm: batch normalisation over the batches of all ranks together.
+"""SyncBatchNorm: batch normalization over the batches of all ranks together.
 
 ```
 forward    per channel: (n, sum x, sum x^2) of this rank  -> summed over ranks -> mean, variance
@@ -25,63 +25,64 @@ from ..group.world import group_of, is_initialized
 __all__ = ["SyncBatchNorm"]
 
 
-def total(group: ProcessGroup, *rows: Array) -> Array:
-    """The rows side by side in float64, summed over the ranks in rank order."""
-    box = empty_shared((len(rows), rows[0].size), np.dtype(np.float64))
-    for into, row in zip(box, rows, strict=True):
-        into[...] = row
-    group.native.all_reduce(box, ReduceOp.SUM, group.timeout)
-    return box
+def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
+    """The rows stacked in float64, summed over the ranks in rank order."""
+    stacked = empty_shared((len(rows), rows[0].size), np.dtype(np.float64))
+    for out, row in zip(stacked, rows, strict=True):
+        out[...] = row
+    group.native.all_reduce(stacked, ReduceOp.SUM, group.timeout)
+    return stacked
 
 
-class Standardise(Function):
+class SyncNormalize(Function):
     """(x - mean) / sqrt(variance + eps) over everybody's batch."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, group: Any, eps: float, told: list[Any]) -> Any:
+    def forward(ctx: Any, x: Any, group: Any, eps: float, statistics: list[Any]) -> Any:
         a = x.array
         axes = (0, *range(2, a.ndim))
         shape = (1, -1, *(1 for _ in a.shape[2:]))
         wide = a.astype(np.float64) if a.dtype.itemsize > 4 else a.astype(np.float32)
-        here = a.size // max(a.shape[1], 1)
-        n, s, q = total(
+        count = a.size // max(a.shape[1], 1)
+        n, s, q = all_reduce_rows(
             group,
-            np.full(a.shape[1], here, np.float64),
+            np.full(a.shape[1], count, np.float64),
             wide.sum(axes, dtype=np.float64),
             np.square(wide, dtype=np.float64).sum(axes),
         )
         mean = s / n
         var = np.maximum(q / n - mean * mean, 0)
         scale = 1 / np.sqrt(var + eps)
-        normal = ((wide - mean.reshape(shape)) * scale.reshape(shape)).astype(a.dtype)
-        told[:] = [mean.astype(a.dtype), var.astype(a.dtype), float(n[0])]
+        normalized = ((wide - mean.reshape(shape)) * scale.reshape(shape)).astype(a.dtype)
+        statistics[:] = [mean.astype(a.dtype), var.astype(a.dtype), float(n[0])]
         ctx.group, ctx.n, ctx.axes, ctx.shape = group, float(n[0]), axes, shape
-        ctx.normal, ctx.scale = normal, scale.reshape(shape)
-        return wrap(normal)
+        ctx.normalized, ctx.scale = normalized, scale.reshape(shape)
+        return wrap(normalized)
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        g, normal = gs[0].array, ctx.normal
-        sums, dots = total(
+        g, normalized = gs[0].array, ctx.normalized
+        sums, dots = all_reduce_rows(
             ctx.group,
             g.sum(ctx.axes, dtype=np.float64),
-            np.multiply(g, normal, dtype=np.float64).sum(ctx.axes),
+            np.multiply(g, normalized, dtype=np.float64).sum(ctx.axes),
         )
         mean_g, mean_dot = (each.reshape(ctx.shape) / ctx.n for each in (sums, dots))
-        gx = ctx.scale * (g - mean_g - normal * mean_dot)
+        gx = ctx.scale * (g - mean_g - normalized * mean_dot)
         return wrap(gx.astype(g.dtype)), None, None, None
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalisation (Ioffe and Szegedy 2015) over the batches of all ranks together.
+    """Batch normalization (Ioffe and Szegedy 2015) over the batches of all ranks together.
 
     In training every rank has to call it; batches may differ in size. In evaluation it is
-    `batch_norm` by the running statistics.
+    `batch_norm` with the running statistics.
 
     Args:
         num_features: C of inputs (N, C, ...).
         eps: added to the variance.
-        momentum: how far the running statistics move; None: they are the average of all batches.
+        momentum: the weight of a batch in the running statistics; None: they are the average of all
+            batches.
         affine: whether there are weight and bias.
         track_running_stats: whether there are running statistics.
         process_group: the default one if None.
@@ -114,14 +115,14 @@ class SyncBatchNorm(_BatchNorm):
             )
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, ...), same shape out."""
-        world = group_of("SyncBatchNorm", self.process_group) if is_initialized() else None
-        if not self._uses_batch() or world is None or world.size() == 1:
+        """Input and output are (N, C, ...)."""
+        group = group_of("SyncBatchNorm", self.process_group) if is_initialized() else None
+        if not self._uses_batch() or group is None or group.size() == 1:
             return super().forward(input)
         self._check_input_dim(input)
-        told: list[Any] = []
-        out = Standardise.apply(input, world, self.eps, told)
-        mean, var, n = told
+        statistics: list[Any] = []
+        out = SyncNormalize.apply(input, group, self.eps, statistics)
+        mean, var, n = statistics
         if n <= 1:
             raise ValueError(
                 f"SyncBatchNorm: expected more than 1 value per channel: {tuple(input.shape)}"
@@ -143,7 +144,7 @@ class SyncBatchNorm(_BatchNorm):
     def convert_sync_batchnorm(
         cls, module: Module, process_group: ProcessGroup | None = None
     ) -> Module:
-        """The module with every BatchNorm layer in it replaced by a SyncBatchNorm that has its
+        """The module with every BatchNorm layer in it replaced by a SyncBatchNorm with the same
         parameters and statistics.
         """
         converted = module

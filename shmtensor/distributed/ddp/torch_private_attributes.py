@@ -1,4 +1,4 @@
-"""What scripts call of DistributedDataParallel by PyTorch's names with an underscore."""
+"""PyTorch's private methods of DistributedDataParallel that scripts call."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from ..group.process_group import ProcessGroup
 from .bucket import BuiltinCommHookType
 
-__all__ = ["PrivateNames"]
+__all__ = ["TorchPrivateNames"]
 
 
-class PrivateNames:
-    """Of DistributedDataParallel, whose attributes these are."""
+class TorchPrivateNames:
+    """A base class of DistributedDataParallel, which sets these attributes."""
 
     process_group: ProcessGroup
     register_comm_hook: Any
@@ -19,53 +19,53 @@ class PrivateNames:
     gradient_as_bucket_view: bool
     static_graph: bool
     _buckets: list[Any]
-    _trained: list[Any]
+    _trainable: list[Any]
     _optimizers: dict[int, Any]
-    _looks: bool
+    _finds_unused: bool
     _overlaps: bool
     _n_steps: int
 
     def _register_builtin_comm_hook(self, comm_hook_type: BuiltinCommHookType) -> None:
-        """The hook of that name, over the model's group."""
+        """Registers the built-in hook, over the model's group."""
         from ..algorithms.ddp_comm_hooks import default_hooks
 
-        is_whole = comm_hook_type is BuiltinCommHookType.ALLREDUCE
-        hook = default_hooks.allreduce_hook if is_whole else default_hooks.fp16_compress_hook
+        is_allreduce = comm_hook_type is BuiltinCommHookType.ALLREDUCE
+        hook = default_hooks.allreduce_hook if is_allreduce else default_hooks.fp16_compress_hook
         self.register_comm_hook(self.process_group, hook)
 
     def _register_fused_optim(
         self, optim: Any, *args: Any, optim_params: Any = None, **kwargs: Any
     ) -> None:
-        """Has the end of each backward update the parameters, those of a bucket while later ones
-        are still being reduced. A backward inside `no_sync` updates nothing.
+        """Makes the end of each backward update the parameters: each bucket is updated while later
+        ones are still being reduced. A backward inside `no_sync` updates nothing.
 
         Args:
             optim: class of the optimizers, one for each bucket: `optim(parameters, *args,
                 **kwargs)`.
-            optim_params: what is updated; None: everything.
+            optim_params: the parameters to update; None: all.
 
         Raises:
-            RuntimeError: there is one already.
+            RuntimeError: there is an optimizer already.
         """
         if self._optimizers:
             raise RuntimeError("_register_fused_optim: there is an optimizer already")
-        wanted = {id(p) for p in (self._trained if optim_params is None else optim_params)}
+        optimized_ids = {id(p) for p in (self._trainable if optim_params is None else optim_params)}
         for bucket in self._buckets:
-            own = [p for p in bucket.parameters if id(p) in wanted]
-            if own:
-                self._optimizers[id(bucket)] = optim(own, *args, **kwargs)
+            parameters = [p for p in bucket.parameters if id(p) in optimized_ids]
+            if parameters:
+                self._optimizers[id(bucket)] = optim(parameters, *args, **kwargs)
 
     def _set_static_graph(self) -> None:
         """As static_graph=True at construction."""
-        self.static_graph = self._looks = True
+        self.static_graph = self._finds_unused = True
 
     @staticmethod
     def _set_params_and_buffers_to_ignore_for_model(module: Any, names: list[str]) -> None:
-        """Parameters and buffers of `module` that a wrapper made later leaves alone."""
+        """Sets the parameters and buffers that a later DistributedDataParallel ignores."""
         module._ddp_params_and_buffers_to_ignore = names
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Figures for a log, by PyTorch's names."""
+        """Values for logging, by PyTorch's names."""
         return {
             "world_size": self.process_group.size(),
             "rank": self.process_group.rank(),

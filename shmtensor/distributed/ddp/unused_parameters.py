@@ -1,4 +1,4 @@
-"""Which parameters an output was computed from, here and on any rank."""
+"""Which parameters an output was computed from, on this rank and on any rank."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ...autograd.engine.accumulate_grad import AccumulateGrad
 from ..collectives.reference import ReduceOp
 from ..group.process_group import ProcessGroup
 
-__all__ = ["leaves_of", "used_anywhere"]
+__all__ = ["reachable_leaves", "used_on_any_rank"]
 
 
-def leaves_of(out: Any) -> set[int]:
+def reachable_leaves(out: Any) -> set[int]:
     """Ids of the leaves that the tensors in `out` were computed from."""
-    found: set[int] = set()
-    seen: set[int] = set()
-    waiting = list(tensors_in(out))
-    stack = [x.node for x in waiting if x.node is not None]
+    leaves: set[int] = set()
+    visited: set[int] = set()
+    tensors = list(tensors_in(out))
+    stack = [x.node for x in tensors if x.node is not None]
     while stack:
         node = stack.pop()
         if node.__class__ is native.Port:
             node = node.node
-        if id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         if node.__class__ is AccumulateGrad:
-            found.add(id(node))
+            leaves.add(id(node))
         else:
             stack += [e for e in node.edges if e is not None]
-    return found
+    return leaves
 
 
 def tensors_in(out: Any) -> Iterator[Any]:
@@ -48,12 +48,14 @@ def tensors_in(out: Any) -> Iterator[Any]:
         yield from tensors_in(vars(out))
 
 
-def used_anywhere(group: ProcessGroup, parameters: Sequence[Any], own: set[int] | None) -> set[int]:
+def used_on_any_rank(
+    group: ProcessGroup, parameters: Sequence[Any], used_leaves: set[int] | None
+) -> set[int]:
     """Ids of the parameters that some rank used in this step.
 
     Args:
-        own: ids of the leaves that this rank used; None: none.
+        used_leaves: ids of the leaves that this rank used; None: none.
     """
-    flags = np.array([id(p.accumulate_grad) in (own or ()) for p in parameters], np.uint8)
+    flags = np.array([id(p.accumulate_grad) in (used_leaves or ()) for p in parameters], np.uint8)
     group.native.all_reduce(flags, ReduceOp.MAX, group.timeout)
     return {id(p) for p, flag in zip(parameters, flags, strict=True) if flag}

@@ -2,8 +2,8 @@
 (Rajbhandari et al. 2020, stage 1).
 
 ```
-parameters by size    rank 0: W1        rank 1: W2, b1, b2      the next to who has least so far
-step                  each updates its own, then sends it to all
+parameters by size    rank 0: W1        rank 1: W2, b1, b2      the next one to the smallest part
+step                  each rank updates its part, then sends it to all
 ```
 """
 
@@ -23,11 +23,11 @@ __all__ = ["ZeroRedundancyOptimizer"]
 
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
-    """An optimizer whose state is spread over the ranks.
+    """An optimizer whose state is distributed over the ranks.
 
     Args:
         params: as for any optimizer, the same on all ranks.
-        optimizer_class: what updates a rank's part, for example `optim.Adam`.
+        optimizer_class: the class that updates a rank's part, for example `optim.Adam`.
         process_group: the default one if None.
         parameters_as_bucket_view, overlap_with_ddp: accepted; they change nothing here.
         defaults: hyperparameters of `optimizer_class`.
@@ -47,105 +47,105 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         Joinable.__init__(self)
         self.process_group = group_of("ZeroRedundancyOptimizer", process_group)
         self._class = optimizer_class
-        self._named = defaults
-        self._whole: dict[int, Any] | None = None
+        self._defaults = defaults
+        self._full_state: dict[int, Any] | None = None
         Optimizer.__init__(self, params, dict(defaults))
-        self._lay_out()
+        self._partition()
 
-    def _lay_out(self) -> None:
+    def _partition(self) -> None:
         group = self.process_group
-        everything = [p for each in self.param_groups for p in each["params"]]
-        filled = [0] * group.size()
+        parameters = [p for each in self.param_groups for p in each["params"]]
+        part_sizes = [0] * group.size()
         self._owner: dict[int, int] = {}
-        for p in sorted(everything, key=lambda p: -p.array.size):  # stable: the same on all ranks
-            owner = filled.index(min(filled))
+        for p in sorted(parameters, key=lambda p: -p.array.size):  # stable: the same on all ranks
+            owner = part_sizes.index(min(part_sizes))
             self._owner[id(p)] = owner
-            filled[owner] += p.array.size
+            part_sizes[owner] += p.array.size
         parts = []
         for each in self.param_groups:
-            own = [p for p in each["params"] if self._owner[id(p)] == group.rank()]
-            parts.append({**{k: v for k, v in each.items() if k != "params"}, "params": own})
+            owned = [p for p in each["params"] if self._owner[id(p)] == group.rank()]
+            parts.append({**{k: v for k, v in each.items() if k != "params"}, "params": owned})
         self._parts = [part for part in parts if part["params"]]
-        self._from = [i for i, part in enumerate(parts) if part["params"]]
-        self.optim = self._class(self._parts, **self._named) if self._parts else None
+        self._group_indices = [i for i, part in enumerate(parts) if part["params"]]
+        self.optim = self._class(self._parts, **self._defaults) if self._parts else None
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Adds parameters, and shares all of them out anew; the state begins anew, too."""
+        """Adds parameters and partitions all of them again, which resets the state."""
         Optimizer.add_param_group(self, param_group)
         if hasattr(self, "optim"):
-            self._lay_out()
+            self._partition()
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates this rank's part, and hands it to the others. All ranks call it."""
+        """Updates this rank's part, and sends it to the others. All ranks call it."""
         Join.notify_join_context(self)
         loss = closure() if closure is not None else None
         if self.optim is not None:
-            for at, part in zip(self._from, self.optim.param_groups, strict=True):
+            for at, part in zip(self._group_indices, self.optim.param_groups, strict=True):
                 for key, value in self.param_groups[at].items():  # a scheduler changes these
                     if key != "params":
                         part[key] = value
             self.optim.step()
-        self._share()
+        self._broadcast_parameters()
         return loss
 
-    def _share(self) -> None:
+    def _broadcast_parameters(self) -> None:
         group = self.process_group
         for each in self.param_groups:
             for p in each["params"]:
                 staged = group.writable(p.array)
                 group.native.broadcast(staged, self._owner[id(p)], group.timeout)
-                group.settle(p.array, staged)
+                group.copy_back(p.array, staged)
 
     def consolidate_state_dict(self, to: int = 0) -> None:
-        """Brings all ranks' state to rank `to`, for `state_dict` there. All ranks call it."""
+        """Gathers all ranks' state on rank `to`, for `state_dict` there. All ranks call it."""
         group = self.process_group
-        own = None if self.optim is None else self.optim.state_dict()["state"]
+        local_state = None if self.optim is None else self.optim.state_dict()["state"]
         parts: list[Any] | None = [None] * group.size() if group.rank() == to else None
-        gather_object(own, parts, group=group, group_dst=to)
+        gather_object(local_state, parts, group=group, group_dst=to)
         if parts is None:
-            self._whole = None
+            self._full_state = None
             return
         state, number = {}, 0
-        places = [0] * group.size()
+        positions = [0] * group.size()
         for each in self.param_groups:
             for p in each["params"]:
                 owner = self._owner[id(p)]
-                found = (parts[owner] or {}).get(places[owner])
-                places[owner] += 1
-                if found is not None:
-                    state[number] = copy.deepcopy(found)
+                param_state = (parts[owner] or {}).get(positions[owner])
+                positions[owner] += 1
+                if param_state is not None:
+                    state[number] = copy.deepcopy(param_state)
                 number += 1
-        self._whole = state
+        self._full_state = state
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, on the rank that it was brought to, in the format of every optimizer.
+        """The full state, in the format of every optimizer, on the rank that gathered it.
 
         Raises:
             RuntimeError: consolidate_state_dict was not called, or for another rank.
         """
-        if self._whole is None:
+        if self._full_state is None:
             raise RuntimeError(
                 "ZeroRedundancyOptimizer.state_dict: the state is not on this rank: call "
                 f"consolidate_state_dict(to={self.process_group.rank()}) on all ranks"
             )
-        made = Optimizer.state_dict(self)
-        made["state"] = self._whole
-        return made
+        result = Optimizer.state_dict(self)
+        result["state"] = self._full_state
+        return result
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes this rank's part of a whole state. All ranks have the dictionary."""
-        rank, number, place, own = self.process_group.rank(), 0, 0, {}
+        """Loads this rank's part of a full state. All ranks need the full dictionary."""
+        rank, number, position, local_state = self.process_group.rank(), 0, 0, {}
         for each, theirs in zip(self.param_groups, state_dict["param_groups"], strict=True):
             each.update({k: v for k, v in theirs.items() if k != "params"})
             for p in each["params"]:
                 if self._owner[id(p)] == rank:
                     if number in state_dict["state"]:
-                        own[place] = state_dict["state"][number]
-                    place += 1
+                        local_state[position] = state_dict["state"][number]
+                    position += 1
                 number += 1
         if self.optim is not None:
             groups = self.optim.state_dict()["param_groups"]
-            self.optim.load_state_dict({"state": own, "param_groups": groups})
+            self.optim.load_state_dict({"state": local_state, "param_groups": groups})
 
     @property
     def join_process_group(self) -> ProcessGroup:
@@ -153,12 +153,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         return self.process_group
 
     def join_hook(self, **kwargs: Any) -> JoinHook:
-        """A joined rank goes on with its part of the update: the gradients come from the others."""
-        return Steps(self)
+        """A joined rank goes on updating its part: the gradients come from the other ranks."""
+        return ZeroJoinHook(self)
 
 
-class Steps(JoinHook):
-    """Of a joined ZeroRedundancyOptimizer."""
+class ZeroJoinHook(JoinHook):
+    """The hook of a joined ZeroRedundancyOptimizer."""
 
     def __init__(self, zero: ZeroRedundancyOptimizer) -> None:
         self.zero = zero

@@ -1,1 +1,1 @@
-"""By the names of torch.distributed.elastic: how a rank's failure is told."""
+"""torch.distributed.elastic's names for reporting a rank's failure."""

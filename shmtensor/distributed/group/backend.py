@@ -3,10 +3,10 @@
 | name | means |
 |---|---|
 | shm | shared memory of one machine, the default |
-| gloo | what scripts ask for on a CPU: shm |
+| gloo | the same as shm: scripts ask for it on a CPU |
 | mpi | several machines: MPI between nodes, shared memory within (mpi/); needs mpi4py |
 | nccl | GPUs of one machine, a rank each, by NCCL (nccl/); needs CuPy |
-| others | `Backend.register_backend` |
+| any other | as `Backend.register_backend` defines it |
 """
 
 from __future__ import annotations
@@ -54,16 +54,16 @@ class Backend(str):
     def __new__(cls, name: str) -> Backend:
         """The backend of that name."""
         if not isinstance(name, str):
-            raise ValueError(f"Backend: a name is wanted: {name!r}")
-        found = name.lower()
-        if ":" in found:
-            devices = dict(part.split(":", 1) for part in found.split(","))
-            found = devices.get("cpu", found)
-        if found not in cls.backend_list:
+            raise ValueError(f"Backend: the name is not a str: {name!r}")
+        lower = name.lower()
+        if ":" in lower:
+            devices = dict(part.split(":", 1) for part in lower.split(","))
+            lower = devices.get("cpu", lower)
+        if lower not in cls.backend_list:
             raise ValueError(
                 f"Backend: unknown backend: {name!r}, there are {', '.join(cls.backend_list)}"
             )
-        return str.__new__(cls, found)
+        return str.__new__(cls, lower)
 
     @classmethod
     def register_backend(
@@ -78,29 +78,29 @@ class Backend(str):
         Raises:
             ValueError: the name is taken.
         """
-        found = name.lower()
-        if found in cls.backend_list:
+        lower = name.lower()
+        if lower in cls.backend_list:
             raise ValueError(f"register_backend: the name is taken: {name!r}")
-        cls.backend_list.append(found)
-        cls.makers[found] = func
+        cls.backend_list.append(lower)
+        cls.makers[lower] = func
 
     def maker(self) -> Maker | None:
-        """What makes its engines; None: shared memory."""
+        """The function that makes its engines; None: shared memory."""
         return self.makers.get(str(self))
 
     def engine(self) -> str:
-        """What carries it in the end."""
+        """The name of its transport: gloo is shm."""
         return str(self) if self.maker() or self in (self.MPI, self.NCCL) else self.SHM
 
-    def carry(self, control: Any, timeout: float, rank: int) -> Any:
-        """The engine for a group whose ranks share memory: `control` itself, or what NCCL makes of
-        it; all its ranks call it. `rank` is this one's in the default group.
+    def make_engine(self, control: Any, timeout: float, rank: int) -> Any:
+        """The engine of a group whose ranks share memory: `control` itself, or an NCCL engine on
+        top of it. All ranks of the group call it; `rank` is this process's in the default group.
         """
         if self.engine() != self.NCCL:
             return control
-        from ..backends.nccl.init_communicator import begin
+        from ..backends.nccl.init_communicator import init_engine
 
-        return begin(control, timeout, rank)
+        return init_engine(control, timeout, rank)
 
 
 def is_gloo_available() -> bool:
@@ -114,7 +114,7 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """Whether CuPy, NCCL and a GPU are there. Imports CuPy."""
+    """Whether CuPy, NCCL and a GPU are available. Imports CuPy."""
     from ..backends.nccl.cupy_nccl import is_usable
 
     return is_usable()
@@ -131,7 +131,7 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a backend of that name can be asked for here."""
+    """Whether a backend of that name can be used here."""
     name = backend.lower()
     if name in (Backend.MPI, Backend.NCCL):
         return is_mpi_available() if name == Backend.MPI else is_nccl_available()
@@ -151,7 +151,7 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def supports_complex(reduceOp: Any) -> bool:
-    """Whether complex numbers can be reduced so: those that have no order cannot."""
+    """Whether the operation reduces complex numbers. They have no order, so MIN and MAX do not."""
     from ..collectives.reference import ReduceOp
 
     return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)

@@ -1,7 +1,7 @@
-"""What a rank calls, in a row of bytes that all ranks compare.
+"""A rank's call of a collective, encoded as a row of bytes that all ranks compare.
 
 ```
-  0  number u64 | what u8 | fold u8 | ndim i8 | - | root i32 | nbytes i64 | shape 8 i64 | dtype 12 B
+  0  number u64 | what u8 | op u8 | ndim i8 | - | root i32 | nbytes i64 | shape 8 i64 | dtype 12 B
 128  the rank's data, if it is small
 ```
 """
@@ -21,13 +21,13 @@ from .operands import Array
 __all__ = [
     "HEAD",
     "INLINE",
-    "NO_FOLD",
+    "NO_OP",
     "ROW",
     "array_of_call",
     "check_list",
     "check_message",
+    "check_op",
     "check_pair",
-    "checked",
     "compare",
     "describe",
     "plain_op",
@@ -37,14 +37,14 @@ __all__ = [
 ROW = 1024
 HEAD = np.dtype(
     {
-        "names": ["number", "what", "fold", "ndim", "root", "nbytes", "shape", "dtype"],
+        "names": ["number", "what", "op", "ndim", "root", "nbytes", "shape", "dtype"],
         "formats": ["<u8", "u1", "u1", "i1", "<i4", "<i8", ("<i8", 8), "S12"],
         "offsets": [0, 8, 9, 10, 12, 16, 24, 88],
         "itemsize": 128,
     }
 )
 INLINE = ROW - HEAD.itemsize
-NO_FOLD = 255
+NO_OP = 255
 NAMES = (
     "barrier",
     "broadcast",
@@ -61,13 +61,13 @@ NAMES = (
 
 
 def write(
-    row: Array, what: str, number: int, x: Array | None, fold: int = NO_FOLD, root: int = -1
+    row: Array, what: str, number: int, x: Array | None, op: int = NO_OP, root: int = -1
 ) -> None:
     """Fills the head of a row."""
     row[: HEAD.itemsize] = 0
     head = row[: HEAD.itemsize].view(HEAD)[0]
     head["number"], head["what"], head["root"] = number, NAMES.index(what), root
-    head["fold"], head["ndim"] = fold, -1
+    head["op"], head["ndim"] = op, -1
     if x is None:
         return
     if x.ndim > 8:
@@ -83,29 +83,29 @@ def describe(row: Array) -> str:
     if head["ndim"] >= 0:
         shape = tuple(int(n) for n in head["shape"][: head["ndim"]])
         parts.append(f"{head['dtype'].decode()} {shape}")
-    if head["fold"] != NO_FOLD:
-        parts.append(ReduceOp(int(head["fold"])).name)
+    if head["op"] != NO_OP:
+        parts.append(ReduceOp(int(head["op"])).name)
     if head["root"] >= 0:
         parts.append(f"root {head['root']}")
     return f"{NAMES[head['what']]}({', '.join(parts)})"
 
 
 def compare(table: Array, where: str) -> None:
-    """All rows begin alike.
+    """Checks that all ranks made the same call.
 
     Raises:
-        CollectiveMismatch: they do not; it names all sides.
+        CollectiveMismatch: they did not; it names the call of each rank.
     """
     heads = table[:, : HEAD.itemsize]
     if (heads == heads[0]).all():
         return
-    sides: dict[bytes, list[int]] = {}
+    ranks_by_head: dict[bytes, list[int]] = {}
     for rank, head in enumerate(heads):
-        sides.setdefault(head.tobytes(), []).append(rank)
+        ranks_by_head.setdefault(head.tobytes(), []).append(rank)
     text = "; ".join(
         f"{'ranks' if len(ranks) > 1 else 'rank'} {', '.join(map(str, ranks))}: "
         f"{describe(heads[ranks[0]])}"
-        for ranks in sides.values()
+        for ranks in ranks_by_head.values()
     )
     number = heads[0].view(HEAD)[0]["number"]
     raise CollectiveMismatch(
@@ -137,16 +137,16 @@ def check_pair(where: str, out: Array, x: Array, nbytes: int, n: int) -> None:
         )
 
 
-def check_message(where: str, own: Array, theirs: Array, who: str) -> None:
-    """A message is what its receiver expects.
+def check_message(where: str, mine: Array, theirs: Array, who: str) -> None:
+    """Checks that a message is what its receiver expects.
 
     Raises:
         CollectiveMismatch: it is not; it names both sides.
     """
-    if (own != theirs).any():
+    if (mine != theirs).any():
         raise CollectiveMismatch(
-            f"{where}: the message is not what is expected: {describe(own)} with tag "
-            f"{tag_of(own)} here, {who} {describe(theirs)} with tag {tag_of(theirs)}"
+            f"{where}: the message is not what is expected: {describe(mine)} with tag "
+            f"{tag_of(mine)} here, {who} {describe(theirs)} with tag {tag_of(theirs)}"
         )
 
 
@@ -154,7 +154,7 @@ def tag_of(head: Array) -> int:
     return int(head.view(HEAD)[0]["number"])
 
 
-def is_foldable(op: ReduceOp, dtype: np.dtype[Any]) -> bool:
+def is_reducible(op: ReduceOp, dtype: np.dtype[Any]) -> bool:
     """Whether a reduction is defined for a dtype."""
     kind = "f" if dtype in HALVES else dtype.kind
     if kind not in "biufc":
@@ -166,10 +166,14 @@ def is_foldable(op: ReduceOp, dtype: np.dtype[Any]) -> bool:
     return op is not ReduceOp.AVG or kind in "fc"
 
 
-def checked(where: str, x: Array, number: int) -> ReduceOp:
-    """The operation of this number, if it is defined for x."""
+def check_op(where: str, x: Array, number: int) -> ReduceOp:
+    """The operation of this number.
+
+    Raises:
+        TypeError: it is not defined for x's dtype.
+    """
     op = ReduceOp(number)
-    if not is_foldable(op, x.dtype):
+    if not is_reducible(op, x.dtype):
         raise TypeError(
             f"{where}: this reduction is not defined for this dtype: {op.name} of {x.dtype}"
         )
@@ -177,5 +181,5 @@ def checked(where: str, x: Array, number: int) -> ReduceOp:
 
 
 def plain_op(op: ReduceOp) -> ReduceOp:
-    """What is left to do of a PREMUL_SUM: everybody has multiplied."""
+    """SUM for a PREMUL_SUM, whose operands are multiplied already."""
     return ReduceOp.SUM if op is ReduceOp.PREMUL_SUM else op

@@ -1,15 +1,15 @@
-"""The flight recorder: what each rank of a group called lately, and how far it came in it.
+"""The flight recorder: the last calls of each rank of a group, and how far each call came.
 
 ```
 rank 0   #40 done   #41 done   #42 called      it waits there
-rank 1   #40 done   #41 done                   it has died before #42: its trail is still there
+rank 1   #40 done   #41 done                   it died before #42: its record is still there
 ```
 
-Every collective leaves a step in the group's shared block
-(native/ipc/process_group/flight_recorder.cc), always: there is nothing to switch on, and one rank
-sees the steps of all, those of the dead, too. With the variable TORCH_FR_DUMP_TEMP_FILE a rank that
-ends by an error writes them to the file of that name with its rank behind it, and
-`python -m shmtensor.distributed.group.flight_recorder FILE` says who is behind.
+Every collective writes a step into the group's shared block
+(native/ipc/process_group/flight_recorder.cc). The recorder is always on, and each rank sees the
+steps of all ranks, also of dead ones. If TORCH_FR_DUMP_TEMP_FILE is set, a rank that ends by an
+error writes all steps to the file of that name followed by its rank;
+`python -m shmtensor.distributed.group.flight_recorder FILE` says which ranks are behind.
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ VARIABLE = "TORCH_FR_DUMP_TEMP_FILE"
 
 
 def dump(group: ProcessGroup | None = None) -> dict[str, Any]:
-    """The last 256 collectives and 64 messages of each rank of a group, as this rank sees them: to
-    be kept as JSON.
+    """The last 256 collectives and 64 messages of each rank of a group, as this rank sees them. The
+    result can be written as JSON.
 
     Returns:
-        "rank": who looked; "time": when; "ranks": of each rank of the group a list of steps, the
-        oldest first: "number", "state" ("called": it came; "met": all had come; "done"), "call",
-        "nbytes", and "began" and "ended" in seconds since the epoch (None: not yet); "messages":
-        the same of what each rank sent and received, counted by itself.
+        "rank": the rank that called this; "time": when; "ranks": for each rank of the group a list
+        of steps, the oldest first: "number", "state" ("called": the rank came; "met": all ranks
+        had come; "done"), "call", "nbytes", and "began" and "ended" in seconds since the epoch
+        (None: not yet); "messages": the same for the messages that each rank sent and received,
+        which are numbered separately.
 
     Raises:
-        NotImplementedError: the backend keeps no trails.
+        NotImplementedError: the backend has no flight recorder.
     """
-    found = group_of("flight_recorder.dump", group)
-    trail = getattr(found.native, "flight_record", None)
-    if trail is None:
+    pg = group_of("flight_recorder.dump", group)
+    record_of = getattr(pg.native, "flight_record", None)
+    if record_of is None:
         raise NotImplementedError(
-            f"flight_recorder.dump: the backend keeps no trails: {found.name()!r}, shm does"
+            f"flight_recorder.dump: the backend has no flight recorder: {pg.name()!r}, shm has"
         )
     now = time.time()
     zero = now - time.monotonic()
 
-    def steps_of(trail: Any, rank: int) -> list[dict[str, Any]]:
+    def steps_of(record_of: Any, rank: int) -> list[dict[str, Any]]:
         return [
             {
                 "number": number,
@@ -62,36 +63,36 @@ def dump(group: ProcessGroup | None = None) -> dict[str, Any]:
                 "began": zero + began,
                 "ended": zero + ended if ended else None,
             }
-            for number, state, call, nbytes, began, ended in trail(rank)
+            for number, state, call, nbytes, began, ended in record_of(rank)
         ]
 
-    ranks = [steps_of(trail, rank) for rank in range(found.size())]
-    messages = [steps_of(found.native.messages, rank) for rank in range(found.size())]
-    head = {"rank": found.rank(), "time": now, "group": found.ranks}
+    ranks = [steps_of(record_of, rank) for rank in range(pg.size())]
+    messages = [steps_of(pg.native.messages, rank) for rank in range(pg.size())]
+    head = {"rank": pg.rank(), "time": now, "group": pg.ranks}
     return {**head, "ranks": ranks, "messages": messages}
 
 
-def analyse(dumped: dict[str, Any]) -> str:
-    """Who is behind, and in which collective: a line for each rank and one that sums up."""
+def analyse(record: dict[str, Any]) -> str:
+    """Which ranks are behind, and in which collective: a line for each rank and a summary line."""
     lines, lasts = [], []
-    for rank, steps in enumerate(dumped["ranks"]):
+    for rank, steps in enumerate(record["ranks"]):
         last = steps[-1] if steps else None
         lasts.append((last["number"], last["state"] == "done") if last else (0, True))
         if last is None:
             lines.append(f"rank {rank}: has called nothing")
             continue
-        age = dumped["time"] - (last["ended"] or last["began"])
+        age = record["time"] - (last["ended"] or last["began"])
         how = {"called": "waits in", "met": "works in", "done": "has completed"}[last["state"]]
         lines.append(f"rank {rank}: {how} #{last['number']} {last['call']} since {age:.3f} s")
-    for rank, steps in enumerate(dumped.get("messages", ())):
+    for rank, steps in enumerate(record.get("messages", ())):
         for step in steps:
             if step["state"] != "done":
-                age = dumped["time"] - step["began"]
+                age = record["time"] - step["began"]
                 lines.append(f"rank {rank}: waits in {step['call']} since {age:.3f} s")
     ahead = max(number for number, _ in lasts)
     behind = [rank for rank, (number, _) in enumerate(lasts) if number < ahead]
     calls = {
-        steps[-1]["call"] for steps in dumped["ranks"] if steps and steps[-1]["number"] == ahead
+        steps[-1]["call"] for steps in record["ranks"] if steps and steps[-1]["number"] == ahead
     }
     if behind:
         who = ", ".join(f"rank {rank}" for rank in behind)
@@ -107,25 +108,25 @@ def analyse(dumped: dict[str, Any]) -> str:
 
 
 def write_dump(group: ProcessGroup | None = None) -> Path | None:
-    """Writes `dump` to the file that TORCH_FR_DUMP_TEMP_FILE names, with the rank behind it."""
+    """Writes `dump()` to the file that TORCH_FR_DUMP_TEMP_FILE names, followed by the rank."""
     name = os.environ.get(VARIABLE)
     if not name:
         return None
-    dumped = dump(group)
-    path = Path(f"{name}{dumped['rank']}")
-    path.write_text(json.dumps(dumped))
+    record = dump(group)
+    path = Path(f"{name}{record['rank']}")
+    path.write_text(json.dumps(record))
     return path
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Says what is in files that `write_dump` has written."""
+    """Analyses files that `write_dump` has written."""
     parser = argparse.ArgumentParser(
         prog="python -m shmtensor.distributed.group.flight_recorder", description=main.__doc__
     )
     parser.add_argument("files", nargs="+", type=Path)
     for path in parser.parse_args(argv).files:
-        dumped = json.loads(path.read_text())
-        print(f"{path}: as rank {dumped['rank']} saw it", analyse(dumped), sep="\n")
+        record = json.loads(path.read_text())
+        print(f"{path}: as rank {record['rank']} saw it", analyse(record), sep="\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,4 @@
-"""The default group of this process: init_process_group, destroy_process_group, and questions
-about it.
-"""
+"""The default group of this process: init_process_group, destroy_process_group, and queries."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from typing import Any
 from ... import native
 from ...errors import CollectiveMismatch
 from ...multiprocessing.exit_on_exception import when_ended
-from ..rendezvous.find_group import create_block, exchange_text, meet
+from ..rendezvous.find_group import all_gather_json, create_block, find_block
 from ..rendezvous.store import Store
 from .backend import Backend
 from .operands import seconds
@@ -58,12 +56,13 @@ def from_environment(where: str, name: str, value: int) -> int:
         return int(os.environ[name])
     except (KeyError, ValueError):
         raise ValueError(
-            f"{where}: neither argument nor variable says it: {name} is {os.environ.get(name)!r}, "
+            f"{where}: neither argument nor environment variable is set: {name} is "
+            f"{os.environ.get(name)!r}, "
             "start with python -m shmtensor.run, or pass rank and world_size"
         ) from None
 
 
-def join(
+def join_group(
     block: native.Block,
     rank: int,
     world: int,
@@ -71,11 +70,11 @@ def join(
     role: str,
     backend: str = Backend.SHM,
 ) -> ProcessGroup:
-    """Takes the rank's place in a group block, and waits for the others."""
+    """Joins the group in a block as rank `rank`, and waits for the others."""
     native.set_role(role)
     control = native.Group(block, rank, world)
     control.barrier(timeout)
-    engine = Backend(backend).carry(control, timeout, rank)
+    engine = Backend(backend).make_engine(control, timeout, rank)
     group = ProcessGroup(engine, timeout, list(range(world)), block)
     group.backend = str(backend)
     return group
@@ -95,61 +94,61 @@ def init_process_group(
     """Makes this process rank `rank` of the default group of `world_size` processes; returns when
     all have come.
 
-    Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes name the same
-    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), and have to be of one
-    domain: forked or spawned by one parent. On several hosts (LOCAL_WORLD_SIZE is less than
+    Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes pass the same
+    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT) and belong to one domain:
+    one parent has forked or spawned them. On several hosts (LOCAL_WORLD_SIZE is less than
     WORLD_SIZE) it is `tcp://HOST:PORT`, and all need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE.
 
     Args:
-        backend: "shm", the default ("gloo" is accepted and means it): shared memory, and TCP
-            between hosts; "mpi": several machines, whose ranks `mpirun` has started: rank and
-            world_size are MPI's; "nccl": a GPU for each rank, that of LOCAL_RANK.
-        store: in place of init_method: all processes name the same.
+        backend: "shm", the default (also called "gloo"): shared memory, and TCP between hosts;
+            "mpi": several machines, whose ranks `mpirun` has started: rank and world_size are
+            MPI's; "nccl": a GPU for each rank, that of LOCAL_RANK.
+        store: replaces init_method: all processes pass the same store.
         timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
 
     Raises:
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
-        RuntimeError: a backend needs what is not installed, or more GPUs.
-        PermissionError: several hosts, and no secret, or not that of the others.
+        RuntimeError: the backend needs a package that is not installed, or more GPUs.
+        PermissionError: several hosts, and no secret, or another one than the other hosts.
     """
     where = "init_process_group"
     if is_initialized():
         raise ValueError(
             f"{where}: this process has a default group: call destroy_process_group first"
         )
-    named = Backend(backend or Backend.SHM)
+    chosen_backend = Backend(backend or Backend.SHM)
     if store is not None and init_method is not None:
         raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
-    if named == Backend.MPI:
-        join_by_mpi(rank, world_size, seconds(timeout))
+    if chosen_backend == Backend.MPI:
+        init_mpi_group(rank, world_size, seconds(timeout))
         return
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
     limit = seconds(timeout)
-    if named.engine() == Backend.SHM and 0 <= rank < world:
+    if chosen_backend.engine() == Backend.SHM and 0 <= rank < world:
         from ..rendezvous.hosts import spans_hosts
 
         if spans_hosts(world, init_method):
-            join_by_tcp(rank, world, limit, init_method, store)
+            init_tcp_group(rank, world, limit, init_method, store)
             return
     native.domain_ensure()
-    handed_down = os.environ.get("SHMTENSOR_GROUP")
+    inherited = os.environ.get("SHMTENSOR_GROUP")
     if store is not None and 0 <= rank < world:
-        init_method = name_from(store, rank)
+        init_method = name_from_store(store, rank)
     by_name = init_method not in (None, "env://")
     if not 0 <= rank < world:
         raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
-    own = b""
-    if (maker := named.maker()) is not None:
+    handle = b""
+    if (maker := chosen_backend.maker()) is not None:
         group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
-        group.backend = str(named)
-        enter(group)
+        group.backend = str(chosen_backend)
+        set_default_group(group)
         return
-    if handed_down and not by_name and World.times == 0:
-        block = native.receive(bytes.fromhex(handed_down), False)
+    if inherited and not by_name and World.init_count == 0:
+        block = native.receive(bytes.fromhex(inherited), False)
     elif world == 1:
-        block, own = create_block(1)
+        block, handle = create_block(1)
     else:
         name = (
             init_method
@@ -157,58 +156,60 @@ def init_process_group(
             else "{}:{}/{}".format(
                 os.environ.get("MASTER_ADDR", "localhost"),
                 os.environ.get("MASTER_PORT", ""),
-                World.times,
+                World.init_count,
             )
         )
-        block, own = meet(f"{name}/{group_name}", rank, world, limit)
+        block, handle = find_block(f"{name}/{group_name}", rank, world, limit)
     try:
-        enter(join(block, rank, world, limit, f"rank {rank}", named.engine()))
+        set_default_group(
+            join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
+        )
     finally:
-        if own and rank == 0:
-            native.acknowledge(own)
+        if handle and rank == 0:
+            native.acknowledge(handle)
 
 
-def join_by_mpi(rank: int, world: int, limit: float) -> None:
+def init_mpi_group(rank: int, world: int, limit: float) -> None:
     """The default group over all ranks that `mpirun` has started."""
     from ..backends.mpi.backend import world_engine
 
     engine = world_engine(rank, world, limit)
     group = ProcessGroup(engine, limit, list(range(engine.world)))
     group.backend = Backend.MPI
-    enter(group)
+    set_default_group(group)
 
 
-def join_by_tcp(
+def init_tcp_group(
     rank: int, world: int, limit: float, init_method: str | None, store: Store | None
 ) -> None:
     """The default group over ranks on several hosts, without MPI."""
     from ..backends.tcp.connect_ranks import world_engine
 
-    engine = world_engine(rank, world, limit, init_method, store, World.times)
-    enter(ProcessGroup(engine, limit, list(range(world))))
+    engine = world_engine(rank, world, limit, init_method, store, World.init_count)
+    set_default_group(ProcessGroup(engine, limit, list(range(world))))
 
 
-def name_from(store: Store, rank: int) -> str:
-    """A name that rank 0 makes up, and all learn from the store."""
-    key = f"init_process_group/{World.times}"
+def name_from_store(store: Store, rank: int) -> str:
+    """A random name that rank 0 writes into the store and all ranks read."""
+    key = f"init_process_group/{World.init_count}"
     if rank == 0:
         store.set(key, os.urandom(16).hex())
     return store.get(key).decode()
 
 
-def enter(group: ProcessGroup) -> None:
+def set_default_group(group: ProcessGroup) -> None:
     """Makes `group` the default group of this process."""
     World.default = GroupMember.WORLD = group
     group.group_desc = "default_pg"
     World.pid = os.getpid()
-    World.times += 1
+    World.init_count += 1
     World.groups = [group]
-    when_ended(give_up)
+    when_ended(abort_groups)
 
 
-def give_up(error: BaseException) -> None:
-    """Tells the other ranks of all groups that this one ends by an exception: what they wait for
-    ends by PeerLostError with this cause.
+def abort_groups(error: BaseException) -> None:
+    """Tells the other ranks of all groups that this one ends by an exception. Their waits end with
+    a PeerLostError that names it as the cause.
     """
     if is_initialized():
         text = f"it raised {type(error).__name__}: {error}".partition("\n")[0]
@@ -219,13 +220,13 @@ def give_up(error: BaseException) -> None:
 
             try:
                 write_dump()
-            except (OSError, NotImplementedError) as failure:  # the error itself counts
+            except (OSError, NotImplementedError) as failure:  # must not hide the error itself
                 print(f"shmtensor: no flight recorder dump: {failure}", file=sys.stderr, flush=True)
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Leaves the group (None: the default one, and with it all). Others that still wait for this
-    rank get an error, and so does who waits for work of this rank that is not done by then.
+    """Leaves the group (None: the default one, and with it all groups). Ranks that still wait for
+    this one get an error, and so do threads that wait for its unfinished work.
     """
     if group is None or group is World.default:
         if World.pid == os.getpid():
@@ -295,9 +296,9 @@ def new_group(
     members or not.
 
     Args:
-        ranks: the members; in the group they follow one another in ascending order.
-        backend: "shm" and "nccl" can be had side by side; None: that of the default group.
-        group_desc: kept as the group's attribute.
+        ranks: the members, in ascending order.
+        backend: "shm" and "nccl" can be used side by side; None: that of the default group.
+        group_desc: becomes the group's attribute.
 
     Returns:
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
@@ -317,43 +318,43 @@ def new_group(
         raise ValueError(
             f"new_group: ranks are not {len(members)} different ones of {world.size()}: {members}"
         )
-    carrier = Backend(world.name() if backend is None else backend)
-    kinds = {carrier.engine(), Backend(world.name()).engine()}
-    if len(kinds) > 1 and kinds != {Backend.SHM, Backend.NCCL}:
+    group_backend = Backend(world.name() if backend is None else backend)
+    transports = {group_backend.engine(), Backend(world.name()).engine()}
+    if len(transports) > 1 and transports != {Backend.SHM, Backend.NCCL}:
         raise ValueError(
-            f"new_group: a backend of its own is not offered: {backend!r} in a group of "
-            f"{world.name()!r}"
+            f"new_group: the backend cannot differ from the default group's: {backend!r} in a "
+            f"group of {world.name()!r}"
         )
     limit = world.timeout if timeout is None else seconds(timeout)
-    # Everybody compares the list of members, and learns the handle from the first member (of each
-    # node, where there are several).
-    own = b""
+    # All ranks compare the list of members, and get the block's handle from the first member (of
+    # their node, if the group spans nodes).
+    handle = b""
     block: native.Block | None = None
-    first, near = members[0], len(members)
+    first, n_near = members[0], len(members)
     if world.spans_nodes:
-        first, near = world.native.first_near(members), world.native.near_size(members)
+        first, n_near = world.native.first_near(members), world.native.near_size(members)
     if world.rank() == first:
-        block, own = create_block(near)
-    text = {"members": members, "block": own.hex()}
-    room = 1024 + 8 * world.size()
-    told = exchange_text(world.native.all_gather, world.size(), text, world.timeout, room)
-    lists = [each["members"] for each in told]
+        block, handle = create_block(n_near)
+    info = {"members": members, "block": handle.hex()}
+    nbytes = 1024 + 8 * world.size()
+    infos = all_gather_json(world.native.all_gather, world.size(), info, world.timeout, nbytes)
+    lists = [info["members"] for info in infos]
     if lists != [members] * world.size():
         raise CollectiveMismatch(f"new_group: ranks named different members: {lists}")
     group: Any = GroupMember.NON_GROUP_MEMBER
-    if world.rank() in members and not own:
-        block = native.receive(bytes.fromhex(told[first]["block"]), False)
+    if world.rank() in members and not handle:
+        block = native.receive(bytes.fromhex(infos[first]["block"]), False)
     if world.spans_nodes:
         engine = world.native.subgroup(members, block)  # on all ranks
     elif block is not None:
         engine = native.Group(block, members.index(world.rank()), len(members))
-    world.native.barrier(world.timeout)  # all have their hold: the pin may go
-    if own:
-        native.acknowledge(own)
+    world.native.barrier(world.timeout)  # all hold the block: the pin may go
+    if handle:
+        native.acknowledge(handle)
     if world.rank() in members:
-        engine = carrier.carry(engine, limit, world.rank())
+        engine = group_backend.make_engine(engine, limit, world.rank())
         group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
-        group.backend = carrier.engine() if len(kinds) > 1 else world.backend
+        group.backend = group_backend.engine() if len(transports) > 1 else world.backend
         group.group_desc = group_desc or group.group_desc
         World.groups.append(group)
     return group  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Several groups at once: the ranks cut into subgroups."""
+"""Several groups at once: the ranks split into subgroups."""
 
 from __future__ import annotations
 
@@ -47,27 +47,27 @@ def new_subgroups_by_enumeration(
     pg_options: None = None,
     group_desc: str | None = None,
 ) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
-    """A group for each list of ranks, which have no rank in common. All ranks call it.
+    """A group for each list of ranks; the lists must be disjoint. All ranks call it.
 
     Returns:
         The group that this rank is in, or None, and all groups.
     """
-    seen: set[int] = set()
+    previous: set[int] = set()
     for ranks in ranks_per_subgroup_list:
-        if seen & set(ranks):
+        if previous & set(ranks):
             raise ValueError(
                 "new_subgroups_by_enumeration: a rank is in two subgroups: "
-                f"{sorted(seen & set(ranks))} of {[list(r) for r in ranks_per_subgroup_list]}"
+                f"{sorted(previous & set(ranks))} of {[list(r) for r in ranks_per_subgroup_list]}"
             )
-        seen |= set(ranks)
-    own: ProcessGroup | None = None
+        previous |= set(ranks)
+    subgroup: ProcessGroup | None = None
     groups = []
     for ranks in ranks_per_subgroup_list:
-        made = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
-        groups.append(made)
-        if made is not GroupMember.NON_GROUP_MEMBER:
-            own = made
-    return own, groups
+        group = new_group(ranks, timeout, backend, pg_options, group_desc=group_desc)
+        groups.append(group)
+        if group is not GroupMember.NON_GROUP_MEMBER:
+            subgroup = group
+    return subgroup, groups
 
 
 def new_subgroups(
@@ -101,8 +101,8 @@ def split_group(
     pg_options: None = None,
     group_desc: str | None = None,
 ) -> ProcessGroup | None:
-    """The subgroup of this rank, or None; `split_ranks` are the parent's ranks, which is the
-    default group.
+    """The subgroup of this rank, or None. The parent is the default group; `split_ranks` are ranks
+    in it.
     """
     if split_ranks is None:
         raise ValueError("split_group: split_ranks is missing")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Array", "array_of", "seconds", "touched"]
+__all__ = ["Array", "array_of", "bump_version", "seconds"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -31,8 +31,8 @@ def array_of(where: str, operand: Any) -> Array:
     return array
 
 
-def touched(operand: Any) -> None:
-    """Tells autograd that the tensor's memory was written: a backward that saved it must notice."""
+def bump_version(operand: Any) -> None:
+    """Tells autograd that the tensor's memory was written: a backward that saved it must fail."""
     version = getattr(operand, "version", None)
     if version is not None and not isinstance(operand, np.ndarray):
         version.count += 1

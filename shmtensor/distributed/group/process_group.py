@@ -1,5 +1,5 @@
-"""ProcessGroup: one rank's end of a group of processes, and the staging of what does not lie in
-shared memory.
+"""ProcessGroup: one rank's end of a group of processes. It stages operands that are not in shared
+memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["GroupStatistics", "ProcessGroup"]
 
 @dataclass(frozen=True)
 class GroupStatistics:
-    """What a rank has done in a group.
+    """Counts of one rank's work in a group.
 
     Attributes:
         collectives: how many collectives this rank has taken part in.
@@ -36,7 +36,7 @@ class GroupStatistics:
 
 
 def identity_of(block: native.Block) -> str:
-    """What names a block in all processes, and no later one in its place."""
+    """An id of the block, the same in all processes. A later block in the same slot has another."""
     handle = native.export(block)
     native.acknowledge(handle)
     # slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h)
@@ -44,14 +44,14 @@ def identity_of(block: native.Block) -> str:
 
 
 class ProcessGroup(GroupMethods):
-    """One rank's end of a group. Made by `init_process_group` and `new_group`; not used by several
-    threads at once.
+    """One rank's end of a group, created by `init_process_group` and `new_group`. One thread may
+    use it at a time.
 
     Attributes:
-        ranks: the members' ranks in the default group, in the order of this group's own ranks.
-        timeout: seconds that a collective waits for the others, negative for ever.
-        group_desc: what `new_group` was told of it; "default_pg" of the default one.
-        identity: says the same on all ranks, and of no other group; "" if they share no block.
+        ranks: the members' ranks in the default group, in the order of their ranks in this group.
+        timeout: seconds that a collective waits for the others; negative: no limit.
+        group_desc: the description passed to `new_group`; "default_pg" of the default group.
+        identity: the same on all ranks, and different for each group; "" if they share no block.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
     """
@@ -64,15 +64,15 @@ class ProcessGroup(GroupMethods):
         self.ranks = ranks
         self.backend = "shm"
         self.group_desc = "undefined"
-        self.bound_device_id: Any = None  # of the GPU that PyTorch's groups may be bound to
+        self.bound_device_id: Any = None  # PyTorch's attribute: the GPU that a group is bound to
         self.identity = "" if block is None else identity_of(block)
         self.deferred: list[tuple[Callable[[], object], object]] | None = None
         self._staged = 0
         self._lanes: dict[tuple[str, int], Lane] = {}
 
-    # ---------------------------------------------------------------- doing it, now or on a lane
+    # ---------------------------------------------------------------- now or on a lane
     def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
-        """Does a collective: at once, or behind those that are under way."""
+        """Runs a collective: at once, or after those that are under way."""
         if self.deferred is not None:
             self.deferred.append((call, result))
             return None
@@ -89,15 +89,15 @@ class ProcessGroup(GroupMethods):
 
     def lane(self, what: str, peer: int = -1) -> Lane:
         """The lane of the collectives, or of the messages to or from a rank."""
-        found = self._lanes.get((what, peer))
-        if found is None:
-            found = self._lanes[what, peer] = Lane(f"shmtensor-{what}-{peer}")
-        return found
+        lane = self._lanes.get((what, peer))
+        if lane is None:
+            lane = self._lanes[what, peer] = Lane(f"shmtensor-{what}-{peer}")
+        return lane
 
     def busy_lane(self, what: str, peer: int) -> Lane | None:
-        """The lane of these messages if something is under way there."""
-        found = self._lanes.get((what, peer))
-        return None if found is None or found.is_idle() else found
+        """The lane of these messages if it is not idle."""
+        lane = self._lanes.get((what, peer))
+        return None if lane is None or lane.is_idle() else lane
 
     def rank(self) -> int:
         return int(self.native.rank)
@@ -110,12 +110,12 @@ class ProcessGroup(GroupMethods):
 
     @property
     def group_name(self) -> str:
-        """Says the same on all ranks, and of no other group: as `identity`."""
+        """The same as `identity`, by PyTorch's name."""
         return self.identity
 
     @property
     def spans_nodes(self) -> bool:
-        """Whether there are ranks that share no memory."""
+        """Whether some ranks share no memory."""
         return getattr(self.native, "spans_nodes", False)
 
     def rank_of(self, where: str, global_rank: int) -> int:
@@ -127,11 +127,11 @@ class ProcessGroup(GroupMethods):
                 f"{where}: the rank is not in the group: {global_rank}, the group has {self.ranks}"
             ) from None
 
-    def readable(self, array: Array, whatever_size: bool = False) -> Array:
-        """The same values where the peers can read them. Copies: none, or one if not contiguous in
-        shared memory.
+    def readable(self, array: Array, any_size: bool = False) -> Array:
+        """The same values in memory that the peers can read. Copies: none, or one if the array is
+        not contiguous in shared memory.
         """
-        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
+        small = array.nbytes <= native.GROUP_INLINE and not any_size
         if array.flags.c_contiguous and (small or native.is_shared(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)
@@ -139,11 +139,11 @@ class ProcessGroup(GroupMethods):
         self._staged += array.nbytes
         return staged
 
-    def writable(self, array: Array, whatever_size: bool = False) -> Array:
-        """Like `readable`, for a result; `settle` copies it back."""
+    def writable(self, array: Array, any_size: bool = False) -> Array:
+        """Like `readable`, for a result; `copy_back` writes it to the array."""
         if not array.flags.writeable:
             raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
-        small = array.nbytes <= native.GROUP_INLINE and not whatever_size
+        small = array.nbytes <= native.GROUP_INLINE and not any_size
         if array.flags.c_contiguous and (small or native.is_shared(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)
@@ -151,7 +151,7 @@ class ProcessGroup(GroupMethods):
         self._staged += array.nbytes
         return staged
 
-    def settle(self, array: Array, staged: Array) -> None:
+    def copy_back(self, array: Array, staged: Array) -> None:
         if staged is not array:
             np.copyto(array, staged)
 
@@ -160,5 +160,5 @@ class ProcessGroup(GroupMethods):
         return GroupStatistics(number, inline, self._staged)
 
     def close(self) -> None:
-        """Leaves the group: others that wait for this rank get an error."""
+        """Leaves the group: ranks that wait for this one get an error."""
         self.native.leave()

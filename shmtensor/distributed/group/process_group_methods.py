@@ -12,7 +12,7 @@ __all__ = ["GroupMethods"]
 
 
 class Functions:
-    """What the methods call: collectives.py and send_recv.py enter their functions."""
+    """What the methods call: collectives.py and send_recv.py set their functions here."""
 
     all_gather: Callable[..., Work | None]
     all_reduce: Callable[..., Work | None]
@@ -26,8 +26,8 @@ class Functions:
 functions = Functions()
 
 
-def only(where: str, tensors: Any) -> Any:
-    """The tensor of a list of one, as PyTorch's methods take it; a tensor is itself."""
+def single_tensor(where: str, tensors: Any) -> Any:
+    """The tensor of a list of one, which PyTorch's methods take; a tensor is returned as it is."""
     if not isinstance(tensors, (list, tuple)):
         return tensors
     if len(tensors) != 1:
@@ -36,9 +36,10 @@ def only(where: str, tensors: Any) -> Any:
 
 
 class GroupMethods:
-    """Of ProcessGroup. Each begins what the function of its kind does, and returns its Work (None
-    inside a `_coalescing_manager`). Ranks are the group's own. Tensors come as they are or each in
-    a list of one. Errors are those of the functions, raised by `wait()` if the call had begun.
+    """Methods of ProcessGroup. Each calls the function of the same name with `async_op=True` and
+    returns its Work (None inside a `_coalescing_manager`). Ranks are those in the group. A tensor
+    may come alone or in a list of one. Errors are those of the functions, raised by `wait()` if the
+    call had begun.
 
     >>> import shmtensor as st
     >>> import shmtensor.distributed as dist
@@ -51,27 +52,27 @@ class GroupMethods:
 
     def allreduce(self, tensors: Any, op: ReduceOp | PremulSum | None = None) -> Work | None:
         """`all_reduce`; None: SUM."""
-        chosen = ReduceOp.SUM if op is None else op
-        return functions.all_reduce(only("allreduce", tensors), chosen, self, True)
+        reduce_op = ReduceOp.SUM if op is None else op
+        return functions.all_reduce(single_tensor("allreduce", tensors), reduce_op, self, True)
 
     def broadcast(self, tensors: Any, root: int = 0) -> Work | None:
         """`broadcast` of rank `root`."""
-        x = only("broadcast", tensors)
+        x = single_tensor("broadcast", tensors)
         return functions.broadcast(x, None, self, True, root)
 
     def reduce(
         self, tensors: Any, root: int = 0, op: ReduceOp | PremulSum | None = None
     ) -> Work | None:
         """`reduce` into rank `root`; None: SUM."""
-        chosen = ReduceOp.SUM if op is None else op
-        x = only("reduce", tensors)
-        return functions.reduce(x, None, chosen, self, True, root)
+        reduce_op = ReduceOp.SUM if op is None else op
+        x = single_tensor("reduce", tensors)
+        return functions.reduce(x, None, reduce_op, self, True, root)
 
     def allgather(self, output_tensors: Sequence[Any], input_tensors: Any) -> Work | None:
-        """`all_gather`: the outputs are a list of tensors, or that in a list of one."""
+        """`all_gather`: the outputs are a list of tensors, or such a list in a list of one."""
         nested = len(output_tensors) == 1 and isinstance(output_tensors[0], (list, tuple))
         outputs = output_tensors[0] if nested else output_tensors
-        x = only("allgather", input_tensors)
+        x = single_tensor("allgather", input_tensors)
         return functions.all_gather(outputs, x, self, True)
 
     def barrier(self) -> Work | None:
@@ -80,8 +81,8 @@ class GroupMethods:
 
     def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
         """`isend` to rank `dst`."""
-        return functions.isend(only("send", tensors), None, self, tag, dst)
+        return functions.isend(single_tensor("send", tensors), None, self, tag, dst)
 
     def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
         """`irecv` from rank `src`."""
-        return functions.irecv(only("recv", tensors), None, self, tag, src)
+        return functions.irecv(single_tensor("recv", tensors), None, self, tag, src)

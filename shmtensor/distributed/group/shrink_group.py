@@ -1,7 +1,7 @@
-"""shrink_group: a smaller group of those who are left, for example after a death.
+"""shrink_group: a smaller group of the ranks that remain, for example after a death.
 
-The old group is broken then, and no call on it can bring the others together; so they meet at a
-name that all of them know: the old group's block, and who stays.
+The old group is broken then, so the ranks cannot communicate by it. They find the new block by a
+name that all of them know: the identity of the old group's block, and the ranks that stay.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from ... import native
-from ..rendezvous.find_group import create_block, meet
+from ..rendezvous.find_group import create_block, find_block
 from .backend import Backend
-from .init_process_group import destroy_process_group, enter
+from .init_process_group import destroy_process_group, set_default_group
 from .process_group import ProcessGroup
 from .world import World, group_of
 
@@ -27,8 +27,8 @@ def shrink_group(
     shrink_flags: int = SHRINK_DEFAULT,
     pg_options: None = None,
 ) -> ProcessGroup:
-    """A group of all ranks but some; called by those that stay, and by no other. If the default
-    group shrinks, the new one takes its place, ranks are counted anew, and all other groups end.
+    """A group of all ranks but some. Only the ranks that stay call it. If the default group
+    shrinks, the new one replaces it, ranks are renumbered, and all other groups end.
 
     Args:
         ranks_to_exclude: ranks in `group`, dead or alive.
@@ -39,53 +39,58 @@ def shrink_group(
         ValueError: ranks that are not in the group, twice, none, or all.
         TypeError: a group that spans machines, or of a backend of its own.
         RuntimeError: this rank is among the excluded.
-        CollectiveTimeout: another that should stay did not come.
+        CollectiveTimeout: another rank that should stay did not come.
 
     >>> import shmtensor.distributed as dist
     >>> dist.init_process_group(rank=0, world_size=1)
     >>> dist.shrink_group([1])
     Traceback (most recent call last):
-    ValueError: shrink_group: excluded are no ranks of the group, or all: [1] of 1
+    ValueError: shrink_group: cannot exclude all ranks, or ranks outside the group: [1] of 1
     >>> dist.destroy_process_group()
     """
     old = group_of("shrink_group", group)
-    n, gone = old.size(), sorted(set(ranks_to_exclude))
+    n, excluded = old.size(), sorted(set(ranks_to_exclude))
     if (
-        len(gone) != len(ranks_to_exclude)
-        or not 0 < len(gone) < n
-        or not 0 <= gone[0] <= gone[-1] < n
+        len(excluded) != len(ranks_to_exclude)
+        or not 0 < len(excluded) < n
+        or not 0 <= excluded[0] <= excluded[-1] < n
     ):
         raise ValueError(
-            f"shrink_group: excluded are no ranks of the group, or all: {ranks_to_exclude} of {n}"
+            "shrink_group: cannot exclude all ranks, or ranks outside the group: "
+            f"{ranks_to_exclude} of {n}"
         )
     if shrink_flags not in (SHRINK_DEFAULT, SHRINK_ABORT):
         raise ValueError(f"shrink_group: unknown shrink_flags: {shrink_flags!r}")
     if not old.identity:
         raise TypeError(f"shrink_group: only groups of one machine can shrink: {old.name()!r}")
-    if old.rank() in gone:
-        raise RuntimeError(f"shrink_group: this rank is to be excluded: {old.rank()} of {gone}")
+    if old.rank() in excluded:
+        raise RuntimeError(
+            f"shrink_group: this rank is among the excluded: {old.rank()} of {excluded}"
+        )
     if shrink_flags == SHRINK_ABORT:
         old.native.break_off("the group shrinks")
-    stay = [r for r in range(n) if r not in gone]
-    rank = stay.index(old.rank())
+    remaining = [r for r in range(n) if r not in excluded]
+    rank = remaining.index(old.rank())
     is_default = old is World.default
     block: Any
-    if len(stay) == 1:
-        block, own = create_block(1)
+    if len(remaining) == 1:
+        block, handle = create_block(1)
     else:
-        block, own = meet(f"shrink/{old.identity}/{stay}", rank, len(stay), old.timeout)
-    ranks = list(range(len(stay))) if is_default else [old.ranks[r] for r in stay]
-    control = native.Group(block, rank, len(stay))
+        block, handle = find_block(
+            f"shrink/{old.identity}/{remaining}", rank, len(remaining), old.timeout
+        )
+    ranks = list(range(len(remaining))) if is_default else [old.ranks[r] for r in remaining]
+    control = native.Group(block, rank, len(remaining))
     control.barrier(old.timeout)
-    engine = Backend(old.name()).carry(control, old.timeout, old.ranks[old.rank()])
+    engine = Backend(old.name()).make_engine(control, old.timeout, old.ranks[old.rank()])
     new = ProcessGroup(engine, old.timeout, ranks, block)
     new.backend = old.backend
-    if own and rank == 0:
-        native.acknowledge(own)
+    if handle and rank == 0:
+        native.acknowledge(handle)
     if is_default:
         destroy_process_group()
         native.set_role(f"rank {rank}")
-        enter(new)
+        set_default_group(new)
     else:
         old.close()
         World.groups = [each for each in World.groups if each is not old] + [new]

@@ -1,17 +1,17 @@
-"""Work and Future: collectives under way, and the lanes that carry them.
+"""Work and Future: collectives under way, and the lanes that run them.
 
 ```
-all_reduce(x, async_op=True)    the caller                 a lane: a thread, while there is work
+all_reduce(x, async_op=True)    the caller                 a lane: a thread while it has work
                                 Work, at once   ------->   call 1, call 2, ...  in that order
 work.wait()                     sleeps          <-------   done, or its error
 ```
 
-A group has one lane for its collectives, so that they keep their order, which is the same on all
-ranks; a call without `async_op` that finds work on the lane goes behind it. Messages have a lane
-for each partner and direction: two ranks may both begin with `isend`.
+A group has one lane for its collectives, which keeps their order the same on all ranks. A call
+without `async_op` also goes through the lane if there is work on it. Messages have a lane for each
+peer and direction, so that two ranks may both begin with `isend`.
 
-Note [Lanes and forks]: a lane's thread ends when it has been idle for a moment, and before a fork;
-so a process with nothing under way has none of them, and Python has nothing to warn about.
+Note [Lanes and forks]: a lane's thread ends when it has been idle for a moment, and before a fork.
+So a process with nothing under way has no such thread, and Python does not warn about threads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Future:
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._is_done = False
         self._value: Any = None
         self._error: BaseException | None = None
@@ -58,8 +58,8 @@ class Future:
             TimeoutError: it was not there in time.
             BaseException: the error that came instead of it.
         """
-        with self._changed:
-            if not self._changed.wait_for(self.done, timeout):
+        with self._condition:
+            if not self._condition.wait_for(self.done, timeout):
                 raise TimeoutError(f"Future.wait: no result after {timeout} s")
         return self.value()
 
@@ -76,47 +76,47 @@ class Future:
         return self._error
 
     def set_result(self, result: Any) -> None:
-        """Gives the result, once."""
+        """Sets the result. May be called once."""
         self._settle(result, None)
 
     def set_exception(self, error: BaseException) -> None:
-        """Gives an error instead of a result, once."""
+        """Sets an error instead of a result. May be called once."""
         self._settle(None, error)
 
     def _settle(self, value: Any, error: BaseException | None) -> None:
-        with self._changed:
+        with self._condition:
             if self._is_done:
                 raise RuntimeError("Future: it has a result already")
             self._value, self._error, self._is_done = value, error, True
-            self._changed.notify_all()
+            self._condition.notify_all()
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback(self)
 
     def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
         """Calls `callback(self)` when there is a result; at once if there is one."""
-        with self._changed:
+        with self._condition:
             if not self._is_done:
                 self._callbacks.append(callback)
                 return
         callback(self)
 
     def then(self, callback: Callable[[Future], Any]) -> Future:
-        """A Future of what `callback(self)` returns when there is a result."""
-        following = Future()
+        """A Future for what `callback(self)` returns; it is called when there is a result."""
+        result = Future()
 
-        def run(done: Future) -> None:
+        def run(future: Future) -> None:
             try:
-                following.set_result(callback(done))
+                result.set_result(callback(future))
             except BaseException as error:
-                following.set_exception(error)
+                result.set_exception(error)
 
         self.add_done_callback(run)
-        return following
+        return result
 
 
 class Work:
-    """A collective or message that was asked for with `async_op=True`."""
+    """A collective or message that was started with `async_op=True`."""
 
     def __init__(
         self, call: Callable[[], object] | None = None, result: object = None, source: int = -1
@@ -128,18 +128,18 @@ class Work:
         self.future = Future()
 
     def run(self) -> None:
-        """Does it; `settle` tells."""
+        """Runs the call; `finish` sets its result."""
         call, self._call = self._call, None
         try:
-            returned = call() if call is not None else None
+            value = call() if call is not None else None
         except BaseException as error:
             self._error = error
         else:
-            if isinstance(returned, int):
-                self._source = returned
+            if isinstance(value, int):
+                self._source = value
 
-    def settle(self) -> Work:
-        """Tells who waits that it is done."""
+    def finish(self) -> Work:
+        """Sets the future's result or error, which wakes who waits."""
         if self._error is not None:
             self.future.set_exception(self._error)
         else:
@@ -178,7 +178,7 @@ class Work:
         return self._result
 
     def source_rank(self) -> int:
-        """Of a message received: the rank that sent it."""
+        """The rank that sent a received message."""
         return self._source
 
     def get_future(self) -> Future:
@@ -187,74 +187,74 @@ class Work:
 
 
 class Lane:
-    """Does Work in the order in which it came, on a thread of its own."""
+    """Runs Work in the order of `put`, on its own thread."""
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._begin_anew()
-        living.add(self)
+        self._reset()
+        lanes.add(self)
 
-    def _begin_anew(self) -> None:
-        self._changed = threading.Condition()
-        self._waiting: deque[Work] = deque()
-        self._n_open = 0
+    def _reset(self) -> None:
+        self._condition = threading.Condition()
+        self._queue: deque[Work] = deque()
+        self._n_unfinished = 0
         self._thread: threading.Thread | None = None
-        self._ends = False
+        self._is_stopping = False
 
     def is_idle(self) -> bool:
         """Whether nothing is under way."""
-        return not self._n_open
+        return not self._n_unfinished
 
     def put(self, work: Work) -> Work:
-        """Has the work done after all that came before."""
-        with self._changed:
-            self._waiting.append(work)
-            self._n_open += 1
-            self._ends = False
+        """Adds work at the end of the queue."""
+        with self._condition:
+            self._queue.append(work)
+            self._n_unfinished += 1
+            self._is_stopping = False
             if self._thread is None:
-                self._thread = threading.Thread(target=self._live, name=self.name, daemon=True)
+                self._thread = threading.Thread(target=self._run_queue, name=self.name, daemon=True)
                 self._thread.start()
-            self._changed.notify()
+            self._condition.notify()
         return work
 
-    def _live(self) -> None:
+    def _run_queue(self) -> None:
         while True:
-            with self._changed:
-                if not self._waiting:
-                    self._changed.wait_for(lambda: self._waiting or self._ends, LINGER)
-                if not self._waiting:
+            with self._condition:
+                if not self._queue:
+                    self._condition.wait_for(lambda: self._queue or self._is_stopping, LINGER)
+                if not self._queue:
                     self._thread = None
                     return
-                work = self._waiting.popleft()
+                work = self._queue.popleft()
             work.run()
-            with self._changed:
-                self._n_open -= 1
-            work.settle()
+            with self._condition:
+                self._n_unfinished -= 1
+            work.finish()
             del work
 
-    def rest(self) -> None:
+    def stop_if_idle(self) -> None:
         """Ends the thread if nothing is under way."""
-        with self._changed:
+        with self._condition:
             thread = self._thread
-            if thread is None or self._n_open:
+            if thread is None or self._n_unfinished:
                 return
-            self._ends = True
-            self._changed.notify_all()
+            self._is_stopping = True
+            self._condition.notify_all()
         if thread is not threading.current_thread():
             thread.join()
 
 
-living: weakref.WeakSet[Lane] = weakref.WeakSet()
+lanes: weakref.WeakSet[Lane] = weakref.WeakSet()
 
 
 def _before_fork() -> None:
-    for lane in list(living):
-        lane.rest()
+    for lane in list(lanes):
+        lane.stop_if_idle()
 
 
 def _after_fork() -> None:
-    for lane in list(living):
-        lane._begin_anew()
+    for lane in list(lanes):
+        lane._reset()
 
 
 os.register_at_fork(before=_before_fork, after_in_child=_after_fork)

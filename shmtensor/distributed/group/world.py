@@ -1,4 +1,4 @@
-"""The groups that this process is in: which is the default one, and which a call means."""
+"""The groups that this process is in, and the default group."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["GroupMember", "World", "group_of", "is_initialized"]
 
 
 class GroupMember:
-    """Stands for groups in answers: the default one, and one that this process is not in."""
+    """The default group, and the value that stands for a group without this process."""
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
@@ -22,7 +22,7 @@ class World:
 
     default: ProcessGroup | None = None
     pid = 0  # of the process that joined; a forked child is in no group
-    times = 0  # how often this process has joined a default group
+    init_count = 0  # how often this process has joined a default group
     groups: list[ProcessGroup] = []  # noqa: RUF012 (there is one World)
 
 
@@ -39,7 +39,7 @@ def group_of(where: str, group: ProcessGroup | None) -> ProcessGroup:
     """
     if group is GroupMember.NON_GROUP_MEMBER:
         raise ValueError(f"{where}: this process is not in the group")
-    found = World.default if group is None else group
-    if found is None or (group is None and not is_initialized()):
+    pg = World.default if group is None else group
+    if pg is None or (group is None and not is_initialized()):
         raise ValueError(f"{where}: there is no default group: call init_process_group first")
-    return found
+    return pg

@@ -1,1 +1,1 @@
-"""`python -m shmtensor.run`: starts ranks, watches them, says who failed first."""
+"""`python -m shmtensor.run`: starts ranks, watches them, and reports the first failure."""

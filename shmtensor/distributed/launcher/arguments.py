@@ -1,4 +1,4 @@
-"""The launcher's arguments: torchrun's names, and PET_MAX_RESTARTS and so on in the environment."""
+"""The launcher's arguments, by torchrun's names; the environment may set them: PET_MAX_RESTARTS."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import argparse
 import os
 import signal
 
-__all__ = ["parser", "signals_of"]
+__all__ = ["parse_signals", "parser"]
 
 
-def signals_of(text: str) -> list[signal.Signals]:
-    """SIGTERM,SIGINT"""
+def parse_signals(text: str) -> list[signal.Signals]:
+    """The signals of a list such as SIGTERM,SIGINT."""
     try:
         return [signal.Signals[name.strip()] for name in text.split(",")]
     except KeyError as error:
         raise argparse.ArgumentTypeError(f"there is no such signal: {error}") from None
 
 
-def streams_of(text: str) -> str:
-    """3, or 0:1,1:2: checked only."""
+def check_streams(text: str) -> str:
+    """Checks a value such as 3, or 0:1,1:2; returns it."""
     for part in text.split(","):
         rank, colon, what = part.rpartition(":")
         is_pair = bool(colon) and rank.isdigit()
@@ -27,12 +27,12 @@ def streams_of(text: str) -> str:
     return text
 
 
-def texts_of(text: str) -> list[str]:
-    """apple,orange; two commas stand for one."""
+def parse_texts(text: str) -> list[str]:
+    """The texts of a list such as apple,orange; two commas mean one comma."""
     return [part.replace("\0", ",") for part in text.replace(",,", "\0").split(",") if part]
 
 
-def count_of(text: str) -> int:
+def parse_nproc(text: str) -> int:
     if text in ("auto", "cpu"):
         return len(os.sched_getaffinity(0))
     if text == "gpu":
@@ -52,24 +52,25 @@ def count_of(text: str) -> int:
 
 
 RENDEZVOUS = {  # --rdzv-...
-    "backend": "how several machines meet: static (by --master-addr) or c10d (by --rdzv-endpoint)",
-    "endpoint": "HOST:PORT of c10d's meeting",
-    "id": "name of the run, which all machines give",
-    "conf": "key=value,... of the meeting: last_call_timeout, join_timeout, ...",
+    "backend": "rendezvous of several machines: static (by --master-addr) or c10d (by "
+    "--rdzv-endpoint)",
+    "endpoint": "HOST:PORT of c10d's rendezvous",
+    "id": "name of the run, the same on all machines",
+    "conf": "key=value,... of the rendezvous: last_call_timeout, join_timeout, ...",
 }
 
 
 def parser() -> argparse.ArgumentParser:
     p = argparse.ArgumentParser(
         prog="python -m shmtensor.run",
-        description="Starts a script as several ranks, which share tensors; on several machines "
-        "one launcher runs on each. torchrun's names are understood.",
+        description="Starts a script as several ranks, which share tensors. For several machines "
+        "start a launcher on each. Takes torchrun's options.",
     )
     add = p.add_argument
     add(
         "--nproc-per-node",
         "--nproc_per_node",
-        type=count_of,
+        type=parse_nproc,
         default=1,
         metavar="N",
         help="ranks; auto, cpu: one for each CPU; gpu: one for each GPU",
@@ -82,14 +83,14 @@ def parser() -> argparse.ArgumentParser:
         default=0,
         help="number of this machine, if --nnodes is a number: 0",
     )
-    add("--standalone", action="store_true", help="one machine, which is all there is")
+    add("--standalone", action="store_true", help="the run has only this machine")
     add(
         "--max-restarts",
         "--max_restarts",
         type=int,
         default=0,
         metavar="N",
-        help="how often all begin anew after a failure",
+        help="how often all ranks are restarted after a failure",
     )
     add(
         "--shutdown-timeout",
@@ -103,14 +104,14 @@ def parser() -> argparse.ArgumentParser:
         "--master-addr",
         "--master_addr",
         default="127.0.0.1",
-        help="where machine 0 is; of one machine only handed to the script",
+        help="address of machine 0; if there is only one, the script may use it",
     )
     add(
         "--master-port",
         "--master_port",
         type=int,
         default=0,
-        help="the port there; of one machine only handed to the script: one that is free",
+        help="port on machine 0; if there is only one, the script may use it: default a free one",
     )
     for name, text in RENDEZVOUS.items():
         add(f"--rdzv-{name}", f"--rdzv_{name}", default="", help=text)
@@ -120,25 +121,25 @@ def parser() -> argparse.ArgumentParser:
         type=float,
         default=0.1,
         metavar="S",
-        help="seconds between two looks at the other machines",
+        help="seconds between two checks of the other machines",
     )
     add(
         "--start-method",
         "--start_method",
         default="spawn",
         choices=["spawn", "fork", "forkserver"],
-        help="accepted; ranks are fresh",
+        help="accepted; ranks are new programs",
     )
     add("--role", default="default", help="name of the ranks' role: ROLE_NAME")
     add("--local-addr", "--local_addr", default="", help="accepted; not used")
-    add("--no-python", "--no_python", action="store_true", help="the script is a program")
+    add("--no-python", "--no_python", action="store_true", help="the script is an executable")
     add("--run-path", "--run_path", action="store_true", help="the script is a file")
     add("--log-dir", "--log_dir", default="", metavar="DIR", help="where -r and -t write files")
     for short, name, text in (("-r", "redirects", "into files"), ("-t", "tee", "into files, too")):
         add(
             short,
             f"--{name}",
-            type=streams_of,
+            type=check_streams,
             default="0",
             metavar="WHAT",
             help=f"what goes {text}: 1 stdout, 2 stderr, 3 both; or rank:what,...",
@@ -148,13 +149,13 @@ def parser() -> argparse.ArgumentParser:
         "--local_ranks_filter",
         default="",
         metavar="R,R",
-        help="only these ranks' output is shown",
+        help="show only the output of these ranks",
     )
     for stream in ("stdout", "stderr"):
         add(
             f"--duplicate-{stream}-filters",
             f"--duplicate_{stream}_filters",
-            type=texts_of,
+            type=parse_texts,
             default="",
             metavar="TEXT,TEXT",
             help=f"lines of -t's {stream} with one of the texts go into filtered_{stream}.log, "
@@ -167,21 +168,21 @@ def parser() -> argparse.ArgumentParser:
         "--numa_binding",
         choices=("node", "socket", "exclusive", "core-complex", "cpu"),
         default=None,
-        help="which CPUs a rank may use: those of a NUMA node, or (cpu) a share of its own",
+        help="which CPUs a rank may use: those of a NUMA node, or (cpu) an equal share",
     )
     add(
         "--signals-to-handle",
         "--signals_to_handle",
-        type=signals_of,
+        type=parse_signals,
         default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         metavar="NAMES",
-        help="what is forwarded to the ranks, which then end",
+        help="signals that are forwarded to the ranks and end the run",
     )
     add(
         "--virtual-local-rank",
         "--virtual_local_rank",
         action="store_true",
-        help="LOCAL_RANK is 0 for all, and each sees its own GPU alone",
+        help="LOCAL_RANK is 0 for all, and each sees only its own GPU",
     )
     add("--unbuffered", action="store_true", help="runs the ranks with python -u")
     add(

@@ -1,4 +1,4 @@
-"""Looking into a run: the debug level, and a debugger on one rank while the others wait."""
+"""Debugging a run: the debug level, and a debugger on one rank while the others wait."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ __all__ = [
 
 
 class DebugLevel(Enum):
-    """What TORCH_DISTRIBUTED_DEBUG says. The level is kept for those who ask; all that PyTorch
-    checks at DETAIL, whether the ranks call the same, is checked here always.
+    """The level of TORCH_DISTRIBUTED_DEBUG, for scripts that query it. It changes nothing: the
+    check of PyTorch's DETAIL, whether the ranks make the same calls, is always done here.
     """
 
     OFF = 0
@@ -45,14 +45,14 @@ def level_from_environment() -> DebugLevel:
 
 
 level: DebugLevel | None = None
-passed: Counter[tuple[str, int]] = Counter()  # breakpoints by the place of their call
+call_counts: Counter[tuple[str, int]] = Counter()  # calls of breakpoint, by file and line
 
 
 def get_debug_level() -> DebugLevel:
     """The level that was set, or that of TORCH_DISTRIBUTED_DEBUG.
 
     Raises:
-        RuntimeError: the variable says something else than OFF, INFO or DETAIL.
+        RuntimeError: the variable is neither OFF, INFO nor DETAIL.
     """
     return level_from_environment() if level is None else level
 
@@ -64,14 +64,14 @@ def set_debug_level(debug_level: DebugLevel) -> None:
 
 
 def set_debug_level_from_env() -> None:
-    """Sets the level to what TORCH_DISTRIBUTED_DEBUG says now."""
+    """Sets the level to the present value of TORCH_DISTRIBUTED_DEBUG."""
     set_debug_level(level_from_environment())
 
 
 @contextmanager
-def at_the_terminal() -> Iterator[None]:
-    """Inside, the terminal listens to this process. Ranks of the launcher are in process groups of
-    their own, and who reads a terminal from the background is stopped by the kernel.
+def foreground() -> Iterator[None]:
+    """Inside, this process group is the terminal's foreground group. The launcher gives each rank a
+    process group, and the kernel stops a background process that reads the terminal.
     """
     try:
         terminal = os.open("/dev/tty", os.O_RDWR)
@@ -79,46 +79,46 @@ def at_the_terminal() -> Iterator[None]:
         yield
         return
     owner = os.tcgetpgrp(terminal)
-    before = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # for taking it, too, stops
+    handler = signal.signal(signal.SIGTTOU, signal.SIG_IGN)  # tcsetpgrp would stop us, too
     try:
         os.tcsetpgrp(terminal, os.getpgrp())
         yield
     finally:
         os.tcsetpgrp(terminal, owner)
-        signal.signal(signal.SIGTTOU, before)
+        signal.signal(signal.SIGTTOU, handler)
         os.close(terminal)
 
 
 class RankPdb(pdb.Pdb):
     """A debugger for a rank, whose `sys.stdin` may be another than the process's."""
 
-    def interaction(self, *args: Any, **named: Any) -> None:
-        """Reads commands until one goes on."""
-        before = sys.stdin
+    def interaction(self, *args: Any, **kwargs: Any) -> None:
+        """Reads commands until one continues the program."""
+        stdin = sys.stdin
         with open("/dev/stdin") as sys.stdin:
             try:
-                super().interaction(*args, **named)
+                super().interaction(*args, **kwargs)
             finally:
-                sys.stdin = before
+                sys.stdin = stdin
 
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float | None = 3600) -> None:
-    """Opens a debugger on one rank, in the frame that calls this; the others wait until it goes on.
-    All ranks call it.
+    """Opens a debugger on one rank, in the caller's frame; the others wait until it continues. All
+    ranks call it.
 
     Args:
         rank: in the default group.
-        skip: does nothing so many times at this place.
+        skip: the first `skip` calls at this line do nothing.
         timeout_s: seconds that the others wait; None: no limit.
     """
     group = group_of("breakpoint", None)
     caller = sys._getframe(1)
-    place = (caller.f_code.co_filename, caller.f_lineno)
-    passed[place] += 1
-    if passed[place] <= skip:
+    line = (caller.f_code.co_filename, caller.f_lineno)
+    call_counts[line] += 1
+    if call_counts[line] <= skip:
         return
     if group.rank() == rank:
-        with at_the_terminal():
+        with foreground():
             debugger = RankPdb(nosigint=True)
             debugger.cmdqueue = ["up"]
             debugger.set_trace()

@@ -9,28 +9,40 @@ from typing import Any
 
 from ... import native
 from ...errors import PeerLostError, ProcessExitedException, ProcessRaisedException
-from ..group.init_process_group import destroy_process_group, enter, give_up, join
+from ..group.init_process_group import (
+    abort_groups,
+    destroy_process_group,
+    join_group,
+    set_default_group,
+)
 from ..rendezvous.find_group import create_block
 
 __all__ = ["launch"]
 
 
-def live(
-    rank: int, n: int, handle: bytes, timeout: float, fn: Any, args: Any, answers: Any, env: Any
+def run_rank(
+    rank: int,
+    n: int,
+    handle: bytes,
+    timeout: float,
+    fn: Any,
+    args: Any,
+    results_queue: Any,
+    env: Any,
 ) -> None:
     import os
     import traceback
 
     os.environ.update(env, RANK=str(rank), LOCAL_RANK=str(rank))
     block = native.receive(handle, False)
-    enter(join(block, rank, n, timeout, f"rank {rank}"))
+    set_default_group(join_group(block, rank, n, timeout, f"rank {rank}"))
     try:
-        answers.put((rank, fn(*args), "", (False, 0.0)))
+        results_queue.put((rank, fn(*args), "", (False, 0.0)))
     except BaseException as error:
-        # before the others are told: what they make of that comes later
+        # before the other ranks are told: the time shows that their errors are later
         when = (isinstance(error, PeerLostError), time.monotonic())
-        give_up(error)
-        answers.put((rank, None, traceback.format_exc(), when))
+        abort_groups(error)
+        results_queue.put((rank, None, traceback.format_exc(), when))
     finally:
         destroy_process_group()
 
@@ -45,15 +57,15 @@ def launch(
     """Runs `fn(*args)` on `nprocs` ranks, which are in a process group already.
 
     Args:
-        start_method: "fork" takes functions of a notebook as they are; "spawn" and "forkserver"
-            need a function that can be imported.
+        start_method: "fork" can run functions of a notebook; "spawn" and "forkserver" need a
+            function that can be imported.
         timeout: seconds that a collective waits.
 
     Returns:
-        What each rank returned; tensors arrive as the same memory.
+        The return value of each rank; tensors have the same memory.
 
     Raises:
-        ProcessRaisedException: a rank raised; the message holds the first's traceback.
+        ProcessRaisedException: a rank raised; the message has the first one's traceback.
         ProcessExitedException: a rank was killed.
 
     >>> import shmtensor as st
@@ -66,51 +78,55 @@ def launch(
         raise ValueError(f"launch: there is nothing to run: {nprocs} processes")
     context: Any = mp.get_context(start_method)
     block, handle = create_block(nprocs)
-    answers = context.Queue()
+    results_queue = context.Queue()
     env = {"WORLD_SIZE": str(nprocs), "LOCAL_WORLD_SIZE": str(nprocs)}
     processes = [
         context.Process(
-            target=live, args=(rank, nprocs, handle, timeout, fn, args, answers, env),
+            target=run_rank, args=(rank, nprocs, handle, timeout, fn, args, results_queue, env),
             name=f"rank {rank}",
         )
         for rank in range(nprocs)
     ]  # fmt: skip
     results: dict[int, Any] = {}
-    failed: list[tuple[tuple[bool, float], int, str]] = []  # what others caused, when
+    failed: list[
+        tuple[tuple[bool, float], int, str]
+    ] = []  # (was caused by another, time), rank, text
     try:
         for process in processes:
             process.start()
-        is_over = False
+        is_final = False
         while len(results) + len(failed) < nprocs:
-            told = {*results, *(r for _, r, _ in failed)}
-            ended = [r for r in range(nprocs) if processes[r].exitcode is not None]
+            reported = {*results, *(r for _, r, _ in failed)}
+            exited = [r for r in range(nprocs) if processes[r].exitcode is not None]
             try:
-                rank, value, text, when = answers.get(True, 0.0 if is_over else 0.05)
+                rank, value, text, when = results_queue.get(True, 0.0 if is_final else 0.05)
             except queue.Empty:
-                if is_over:  # whoever answered did so before it ended
+                if is_final:  # all processes have ended, and the queue is empty
                     break
-                if not told.issuperset(ended):
+                if not reported.issuperset(exited):
                     end = time.monotonic() + 5
                     for process in processes:
                         process.join(max(end - time.monotonic(), 0))
-                    is_over = True
+                    is_final = True
                 continue
             if text:
                 failed.append((when, rank, text))
             else:
                 results[rank] = value
-        told = {*results, *(r for _, r, _ in failed)}
+        reported = {*results, *(r for _, r, _ in failed)}
         for process in processes:
-            process.join(0 if len(told) < nprocs else None)
+            process.join(0 if len(reported) < nprocs else None)
         first = sorted(failed)
-        killed = [r for r, p in enumerate(processes) if p.exitcode is not None and r not in told]
-        if first and not (first[0][0][0] and killed):
+        silent = [
+            r for r, p in enumerate(processes) if p.exitcode is not None and r not in reported
+        ]
+        if first and not (first[0][0][0] and silent):
             _, rank, text = first[0]
             raise ProcessRaisedException(
                 f"launch: rank {rank} raised:\n\n{text}", rank, processes[rank].pid or 0
             )
-        if killed:
-            rank = min(killed, key=lambda r: processes[r].exitcode == 0)
+        if silent:
+            rank = min(silent, key=lambda r: processes[r].exitcode == 0)
             code = processes[rank].exitcode
             raise ProcessExitedException(
                 f"launch: rank {rank} exited with code {code}", rank, processes[rank].pid or 0, code
@@ -120,7 +136,7 @@ def launch(
             if process.pid is not None and process.exitcode is None:
                 process.kill()
                 process.join()
-        answers.close()
+        results_queue.close()
         native.acknowledge(handle)
         del block
     return [results[rank] for rank in range(nprocs)]

@@ -1,5 +1,5 @@
-"""What runs in each process of `python -m shmtensor.run`: the user's script, with its failure told
-to the launcher.
+"""The main program of each process of `python -m shmtensor.run`: runs the user's script, and
+reports its failure to the launcher.
 
 python -m shmtensor.distributed.launcher.rank_main [-m] script [args ...]
 """
@@ -19,20 +19,20 @@ from ...multiprocessing.exit_on_exception import end_by
 from .cpu_affinity import bind
 
 PR_SET_PDEATHSIG = 1
-LIMIT = 60_000  # of a pipe's 64 KiB, so that writing never waits for the launcher
+LIMIT = 60_000  # bytes; a pipe has 64 KiB, so that writing never waits for the launcher
 
 
 def die_with_launcher() -> None:
-    """The kernel ends this process when the launcher is killed."""
+    """Makes the kernel end this process when the launcher is killed."""
     launcher = int(os.environ.get("SHMTENSOR_LAUNCHER", "0"))
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if launcher and os.getppid() != launcher:  # it died before that call
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def tell(error: BaseException, descriptor: int) -> None:
-    """Writes type, message and traceback into the launcher's pipe, without this file's own
-    frames, and then tells the other ranks: the launcher shall know who was first.
+def report_failure(error: BaseException, descriptor: int) -> None:
+    """Writes type, message and traceback, without this file's frames, into the launcher's pipe, and
+    then tells the other ranks. In this order the launcher learns which rank failed first.
     """
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename in (
@@ -47,7 +47,7 @@ def tell(error: BaseException, descriptor: int) -> None:
         "message": str(error)[:2000],
         "traceback": text[-LIMIT // 4 :],
     }
-    with suppress(OSError):  # the launcher is gone: there is nobody to tell
+    with suppress(OSError):  # the launcher has died
         os.write(descriptor, json.dumps(record).encode()[:LIMIT])
     end_by(error)
 
@@ -56,7 +56,7 @@ def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[0] == "-m"
     arguments = arguments[is_module:]
-    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # nobody else is to tell
+    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # children must not use it
     os.set_inheritable(descriptor, False)
     die_with_launcher()
     bind()
@@ -70,12 +70,12 @@ def main() -> None:
             runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            tell(end, descriptor)
+            report_failure(end, descriptor)
         raise
     except KeyboardInterrupt:
         sys.exit(130)
     except BaseException as error:
-        tell(error, descriptor)
+        report_failure(error, descriptor)
         sys.exit(1)
 
 

@@ -1,4 +1,4 @@
-"""PostLocalSGDOptimizer: a local optimizer, and a model averager after each of its steps."""
+"""PostLocalSGDOptimizer: a local optimizer that calls a model averager after each step."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PostLocalSGDOptimizer(Optimizer):
     then the averager averages the parameters.
 
     Args:
-        optim: the local optimizer, whose groups and state these are.
-        averager: what averages, for example a PeriodicModelAverager.
+        optim: the local optimizer, whose groups and state this optimizer has.
+        averager: for example a PeriodicModelAverager.
     """
 
     def __init__(self, optim: Optimizer, averager: ModelAverager) -> None:
@@ -41,15 +41,15 @@ class PostLocalSGDOptimizer(Optimizer):
         return repr(self.optim)
 
     def state_dict(self) -> dict[str, Any]:
-        """The local optimizer's, and under "step" the averager's step."""
+        """The local optimizer's state_dict, and the averager's step as "step"."""
         return {**self.optim.state_dict(), "step": self.averager.step}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes both back. Without a "step" it warns, and the averager begins anew."""
+        """Loads both. Without a "step" it warns, and the averager begins at step 0."""
         self.optim.load_state_dict({k: v for k, v in state_dict.items() if k != "step"})
         if "step" not in state_dict:
             warnings.warn(
-                "PostLocalSGDOptimizer.load_state_dict: there is no step of an averager, which "
+                "PostLocalSGDOptimizer.load_state_dict: there is no step of the averager, which "
                 f"begins at 0: {sorted(state_dict)}",
                 stacklevel=2,
             )

@@ -1,4 +1,4 @@
-"""Hosts: whether a group has ranks on several, where they meet, and whether one still answers."""
+"""Hosts: whether a group spans several, the address of its store, whether a host still answers."""
 
 from __future__ import annotations
 
@@ -11,46 +11,46 @@ __all__ = ["address_of", "is_loopback", "is_silent", "keep_alive", "spans_hosts"
 SILENCE = 5000  # milliseconds
 RETRIES = 4  # the fourth is sent after 3 s
 TCP_INFO = struct.Struct("8B13I")  # as far as last_ack_recv
-KEEPALIVE = (2, 1, 3)  # seconds without traffic, between questions; how many stay unanswered
+KEEPALIVE = (2, 1, 3)  # seconds idle, seconds between probes, unanswered probes
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name stands for nothing but this machine."""
+    """Whether a name can only mean this machine."""
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def spans_hosts(world: int, init_method: str | None) -> bool:
-    """Whether a group has ranks on other hosts: LOCAL_WORLD_SIZE says so; without it a secret of
-    the run and an address that is not loopback.
+    """Whether a group has ranks on other hosts: LOCAL_WORLD_SIZE is less than the world size; if it
+    is not set, the run has a secret and an address that is not loopback.
     """
     if init_method not in (None, "env://") and not init_method.startswith("tcp://"):
         return False
-    near = os.environ.get("LOCAL_WORLD_SIZE", "")
-    if near:
-        return near.isdigit() and int(near) < world
+    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
+    if local_world_size:
+        return local_world_size.isdigit() and int(local_world_size) < world
     has_secret = "SHMTENSOR_SECRET" in os.environ or "SHMTENSOR_SECRET_FILE" in os.environ
     return has_secret and not is_loopback(address_of(init_method)[0])
 
 
 def address_of(init_method: str | None) -> tuple[str, int]:
-    """The host and port where the ranks meet: `tcp://host:port`, or MASTER_ADDR and MASTER_PORT."""
+    """The host and port of the group's store: `tcp://host:port`, or MASTER_ADDR and MASTER_PORT."""
     if init_method is None or init_method == "env://":
         host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "")
     else:
         host, _, port = init_method.removeprefix("tcp://").partition("?")[0].rpartition(":")
     if not port.isdigit():
         raise ValueError(
-            "init_process_group: the ranks are on several hosts, and where they meet is not said: "
+            "init_process_group: ranks on several hosts need an address: "
             f"{init_method or f'MASTER_ADDR {host!r}, MASTER_PORT {port!r}'}"
         )
     return host.strip("[]"), int(port)
 
 
 def keep_alive(link: socket.socket, is_read: bool = False) -> None:
-    """Has the kernel ask a silent machine whether it is there.
+    """Lets the kernel probe an idle connection (keep-alive).
 
     Args:
-        is_read: the other side always reads at once, so what it does not acknowledge is lost.
+        is_read: the other side always reads at once; so unacknowledged data means that it is gone.
     """
     link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
@@ -61,10 +61,11 @@ def keep_alive(link: socket.socket, is_read: bool = False) -> None:
 
 
 def is_silent(link: socket.socket) -> bool:
-    """Whether a machine does not acknowledge what was sent again and again: the kernel does not ask
-    while something is under way, and a timeout would end what waits for a slow reader, too.
+    """Whether a machine does not acknowledge repeated retransmissions. The kernel sends no
+    keep-alive probes while data is under way, and TCP_USER_TIMEOUT would also end a connection to
+    a slow reader.
     """
-    told = TCP_INFO.unpack(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size))
-    _, _, retransmits, *_ = told
-    unacknowledged, last = told[12], told[20]
+    info = TCP_INFO.unpack(link.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, TCP_INFO.size))
+    _, _, retransmits, *_ = info
+    unacknowledged, last = info[12], info[20]
     return bool(unacknowledged and retransmits >= RETRIES and last > SILENCE)

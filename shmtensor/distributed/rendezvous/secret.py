@@ -1,11 +1,11 @@
 """The secret that processes on several machines share: who knows it may take part in a run.
 
-It comes from the user, because nothing else is common to machines before they talk:
+The user sets it, because the machines have nothing else in common before they communicate:
 
 | variable | has |
 |---|---|
 | SHMTENSOR_SECRET | the secret itself: hexadecimal, or any text |
-| SHMTENSOR_SECRET_FILE | a file with it, which only its owner can read |
+| SHMTENSOR_SECRET_FILE | the name of a file with it, which only its owner can read |
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 __all__ = ["shared_secret"]
 
-LEAST = 16  # bytes
+MIN_BYTES = 16  # bytes
 
 
 def shared_secret(where: str) -> bytes:
@@ -36,7 +36,7 @@ def shared_secret(where: str) -> bytes:
         text = Path(name).read_text().strip()
     if not text:
         raise PermissionError(
-            f"{where}: machines that talk to one another need a secret in common, and there is "
+            f"{where}: machines that communicate need a secret in common, and there is "
             "none: give all the same SHMTENSOR_SECRET, or SHMTENSOR_SECRET_FILE with it, made by: "
             'python -c "import secrets; print(secrets.token_hex())"'
         )
@@ -44,8 +44,8 @@ def shared_secret(where: str) -> bytes:
         secret = bytes.fromhex(text)
     except ValueError:
         secret = text.encode()
-    if len(secret) < LEAST:
+    if len(secret) < MIN_BYTES:
         raise PermissionError(
-            f"{where}: the secret is short: {len(secret)} bytes, at least {LEAST} are wanted"
+            f"{where}: the secret is short: {len(secret)} bytes, at least {MIN_BYTES} are needed"
         )
     return secret

@@ -1,17 +1,17 @@
-"""Stores: a few keys and values that processes agree by, by the names of torch.distributed.
+"""Stores: a few keys and values that processes share, by the names of torch.distributed.
 
 | store | where | for |
 |---|---|---|
 | HashStore | this process | threads, tests |
-| FileStore | a file of records, the last of a key counts | processes with one file system |
-| TCPStore | the master's memory (tcp_store.py) | processes that know an address |
+| FileStore | a file of records, of a key the last is valid | processes with one file system |
+| TCPStore | the master's memory (tcp_store.py) | processes that know its address |
 | PrefixStore | another store, under a prefix | several users of one store |
 
 ```
 FileStore record   key length u32 | value length u32 (2^32 - 1: deleted) | key | value | CRC-32 u32
 ```
 
-A process killed while it appends leaves half a record, which the next writer cuts off.
+A process killed while it appends leaves half a record, which the next process truncates.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ..group.operands import seconds
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
 
 TIMEOUT = timedelta(seconds=300)
-LOOK = 0.01  # seconds between two looks at a file
+POLL_SECONDS = 0.01  # between two reads of a file
 RECORD = struct.Struct("<II")
 CHECK = struct.Struct("<I")
 DELETED = 0xFFFFFFFF
@@ -47,17 +47,15 @@ def raw(value: Value) -> bytes:
 
 
 class Store(ABC):
-    """Keys and values. What waits does so for `timeout`, then raises StoreTimeout, which is a
-    TimeoutError.
-    """
+    """Keys and values. A method that waits raises StoreTimeout, a TimeoutError, after `timeout`."""
 
     timeout: timedelta = TIMEOUT
 
     @abstractmethod
     def change(
-        self, key: str, of: Callable[[bytes | None], bytes | None]
+        self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
-        """Replaces a value by `of` it (None: there is none), in one step; returns both."""
+        """Replaces a value by `update(value)` in one step (None: no value); returns both."""
 
     @abstractmethod
     def try_get(self, key: str) -> bytes | None:
@@ -68,37 +66,37 @@ class Store(ABC):
         """All keys."""
 
     def await_all(self, keys: Sequence[str], limit: float) -> list[str]:
-        """Waits until all keys are there; returns those that are not in time."""
+        """Waits until all keys have values; returns the keys that are missing after the limit."""
         end = time.monotonic() + limit if limit >= 0 else None
         while missing := [key for key in keys if self.try_get(key) is None]:
             if end is not None and time.monotonic() >= end:
                 return missing
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
         return []
 
     def set_timeout(self, timeout: timedelta | float) -> None:
-        """How long `get` and `wait` wait."""
+        """Sets how long `get` and `wait` wait."""
         self.timeout = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
 
     def set(self, key: str, value: Value) -> None:
-        """Gives the key a value."""
+        """Sets the key's value."""
         self.change(key, lambda _: raw(value))
 
     def get(self, key: str) -> bytes:
         """The value; waits until there is one."""
         self.wait([key])
         value = self.try_get(key)
-        if value is None:  # deleted meanwhile
+        if value is None:  # deleted in the meantime
             raise KeyError(f"{type(self).__name__}.get: no such key: {key!r}")
         return value
 
     def add(self, key: str, amount: int) -> int:
-        """Adds to a number, 0 at first; returns the sum."""
+        """Adds to a number, which is 0 at first; returns the sum."""
         _, new = self.change(key, lambda old: str(int(old or b"0") + amount).encode())
         return int(new or b"0")
 
     def append(self, key: str, value: Value) -> None:
-        """Adds to the end of the value."""
+        """Appends to the value."""
         self.change(key, lambda old: (old or b"") + raw(value))
 
     def compare_set(self, key: str, expected_value: Value, desired_value: Value) -> bytes:
@@ -108,17 +106,17 @@ class Store(ABC):
         """
         expected = raw(expected_value)
 
-        def of(old: bytes | None) -> bytes | None:
+        def update(old: bytes | None) -> bytes | None:
             return raw(desired_value) if (old or b"") == expected else old
 
-        _, new = self.change(key, of)
+        _, new = self.change(key, update)
         return expected if new is None else new
 
     def wait(self, keys: Sequence[str], timeout: timedelta | float | None = None) -> None:
-        """Returns when all keys are there.
+        """Returns when all keys have values.
 
         Raises:
-            StoreTimeout: they are not in time; it names those that are missing.
+            StoreTimeout: some have none in time; it names them.
         """
         limit = seconds(self.timeout if timeout is None else timeout)
         if missing := self.await_all(list(keys), limit):
@@ -127,11 +125,11 @@ class Store(ABC):
             )
 
     def check(self, keys: Sequence[str]) -> bool:
-        """Whether all keys are there."""
+        """Whether all keys have values."""
         return all(self.try_get(key) is not None for key in keys)
 
     def delete_key(self, key: str) -> bool:
-        """Takes a key away; whether it was there."""
+        """Deletes a key; returns whether it existed."""
         return self.change(key, lambda _: None)[0] is not None
 
     def num_keys(self) -> int:
@@ -148,57 +146,57 @@ class Store(ABC):
             self.set(key, value)
 
     def has_extended_api(self) -> bool:
-        """True: there are append, multi_get, multi_set."""
+        """True: append, multi_get and multi_set exist."""
         return True
 
     def clone(self) -> Store:
-        """The same store, for another thread: this one, as its calls exclude one another."""
+        """The store for another thread: this object, because its methods are thread-safe."""
         return self
 
     def barrier(self, key: str, world_size: int, timeout: timedelta | float | None = None) -> None:
-        """Returns when so many have called it with this key, once."""
+        """Returns when `world_size` callers have called it with this key; works once for a key."""
         if self.add(key, 1) >= world_size:
             self.set(f"{key}/all", "1")
         self.wait([f"{key}/all"], timeout)
 
-    # ---------------------------------------------------------------- queues: a key's value is one
+    # ---------------------------------------------------------------- queues: the value of a key
     def queue_push(self, key: str, value: Value) -> None:
-        """Adds to the end of the queue of that key, which `wait` and `check` know while it holds
-        something.
+        """Appends to the queue of that key. For `wait` and `check` the key exists while its queue
+        is not empty.
         """
         self.append(key, CHECK.pack(len(raw(value))) + raw(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Takes from the front; waits until there is something.
+        """Removes and returns the first value; waits until there is one.
 
         Raises:
-            QueueEmptyError: there is nothing, and `block` is False.
-            StoreTimeout: nothing has come in time.
+            QueueEmptyError: the queue is empty, and `block` is False.
+            StoreTimeout: no value came in time.
         """
         end = time.monotonic() + self.timeout.total_seconds()
-        while (found := self.take_first(key)) is None:
+        while (value := self.take_first(key)) is None:
             if not block:
                 raise QueueEmptyError(f"{type(self).__name__}.queue_pop: is empty: {key!r}")
             self.wait([key], max(0.0, end - time.monotonic()))
-        return found
+        return value
 
     def queue_len(self, key: str) -> int:
-        """How much lies in the queue."""
+        """The number of values in the queue."""
         queue, n = self.try_get(key) or b"", 0
         while queue:
             n, queue = n + 1, queue[CHECK.size + CHECK.unpack_from(queue)[0] :]
         return n
 
     def take_first(self, key: str) -> bytes | None:
-        """Takes from the front of a queue, without waiting; None if it is empty."""
-        queue, _ = self.change(key, behind_first)
+        """Removes and returns the first value of a queue; None, without waiting, if it is empty."""
+        queue, _ = self.change(key, without_first)
         if not queue:
             return None
         return queue[CHECK.size : CHECK.size + CHECK.unpack_from(queue)[0]]
 
 
-def behind_first(queue: bytes | None) -> bytes | None:
-    """A queue without its first value; None where nothing is left."""
+def without_first(queue: bytes | None) -> bytes | None:
+    """A queue without its first value; None if it is empty then."""
     if not queue:
         return None
     return queue[CHECK.size + CHECK.unpack_from(queue)[0] :] or None
@@ -215,20 +213,20 @@ class HashStore(Store):
     """
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._values: dict[str, bytes] = {}
 
     def change(
-        self, key: str, of: Callable[[bytes | None], bytes | None]
+        self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
-        with self._changed:
+        with self._condition:
             old = self._values.get(key)
-            new = of(old)
+            new = update(old)
             if new is None:
                 self._values.pop(key, None)
             else:
                 self._values[key] = new
-            self._changed.notify_all()
+            self._condition.notify_all()
         return old, new
 
     def try_get(self, key: str) -> bytes | None:
@@ -238,25 +236,25 @@ class HashStore(Store):
         return list(self._values)
 
     def await_all(self, keys: Sequence[str], limit: float) -> list[str]:
-        with self._changed:
-            self._changed.wait_for(
+        with self._condition:
+            self._condition.wait_for(
                 lambda: all(key in self._values for key in keys), None if limit < 0 else limit
             )
             return [key for key in keys if key not in self._values]
 
 
 class FileStore(Store):
-    """A store in a file that all processes name. The file stays; delete it when all are done.
+    """A store in a file that all processes name. The file remains; delete it when all are done.
 
     Args:
-        file_name: made if it is not there.
-        world_size: accepted; not needed.
+        file_name: created if it does not exist.
+        world_size: accepted and ignored.
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = os.fspath(file_name)
         self._values: dict[str, bytes] = {}
-        self._read = 0  # bytes of the file that are in _values
+        self._n_read = 0  # bytes of the file that are in _values
         self._mutex = threading.Lock()
 
     @contextmanager
@@ -264,17 +262,17 @@ class FileStore(Store):
         with self._mutex:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # the kernel lets go when it is closed
-                self._catch_up(descriptor)
+                fcntl.flock(descriptor, fcntl.LOCK_EX)  # closing the descriptor unlocks it
+                self._read_new_records(descriptor)
                 yield descriptor
             finally:
                 os.close(descriptor)
 
-    def _catch_up(self, descriptor: int) -> None:
+    def _read_new_records(self, descriptor: int) -> None:
         size = os.fstat(descriptor).st_size
-        if size < self._read:  # another file by that name
-            self._values, self._read = {}, 0
-        data = os.pread(descriptor, size - self._read, self._read)
+        if size < self._n_read:  # another file by that name
+            self._values, self._n_read = {}, 0
+        data = os.pread(descriptor, size - self._n_read, self._n_read)
         at = 0
         while at + RECORD.size <= len(data):
             n, m = RECORD.unpack_from(data, at)
@@ -288,22 +286,22 @@ class FileStore(Store):
             else:
                 self._values[key] = body[RECORD.size + n :]
             at = end + CHECK.size
-        self._read += at
-        if self._read < size:
-            os.ftruncate(descriptor, self._read)
+        self._n_read += at
+        if self._n_read < size:
+            os.ftruncate(descriptor, self._n_read)
 
     def change(
-        self, key: str, of: Callable[[bytes | None], bytes | None]
+        self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
         with self._locked() as descriptor:
             old = self._values.get(key)
-            new = of(old)
+            new = update(old)
             if new != old:
                 name = key.encode()
                 body = RECORD.pack(len(name), DELETED if new is None else len(new))
                 body += name + (new or b"")
-                os.pwrite(descriptor, body + CHECK.pack(crc32(body)), self._read)
-                self._catch_up(descriptor)
+                os.pwrite(descriptor, body + CHECK.pack(crc32(body)), self._n_read)
+                self._read_new_records(descriptor)
         return old, new
 
     def try_get(self, key: str) -> bytes | None:
@@ -319,7 +317,7 @@ class PrefixStore(Store):
     """Another store, where every key has a prefix.
 
     Attributes:
-        prefix, underlying_store: what it was made of.
+        prefix, underlying_store: the arguments.
     """
 
     def __init__(self, prefix: str, store: Store) -> None:
@@ -335,9 +333,9 @@ class PrefixStore(Store):
         return f"{self.prefix}/{key}"
 
     def change(
-        self, key: str, of: Callable[[bytes | None], bytes | None]
+        self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
-        return self.underlying_store.change(self._name(key), of)
+        return self.underlying_store.change(self._name(key), update)
 
     def try_get(self, key: str) -> bytes | None:
         return self.underlying_store.try_get(self._name(key))
@@ -353,7 +351,7 @@ class PrefixStore(Store):
         missing = self.underlying_store.await_all([self._name(key) for key in keys], limit)
         return [key[n:] for key in missing]
 
-    # These are one step in a store that is elsewhere, where `change` would be several.
+    # Not by `change`: a TCPStore does each of these in one request.
     def set(self, key: str, value: Value) -> None:
         self.underlying_store.set(self._name(key), value)
 

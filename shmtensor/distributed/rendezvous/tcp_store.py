@@ -1,13 +1,13 @@
-"""TCPStore: a store in the memory of one process, that others reach by an address.
+"""TCPStore: a store in the memory of one process, which other processes reach by its address.
 
 ```
 client   connect      challenge and answer in both directions, by the run's secret (HMAC)
 request  operation u8 | n u8 | n times: length u32, bytes          answer  ok u8 | n u8 | parts
 ```
 
-The server binds to loopback unless it is told another address, and talks only to who knows the
-secret of the run: SHMTENSOR_SECRET, which the launcher makes, or else the key that Python hands
-down to the children of one parent (`multiprocessing.current_process().authkey`).
+The server binds to loopback unless another address is given, and serves only clients that know the
+secret of the run: SHMTENSOR_SECRET, which the launcher sets, or else the key that Python passes to
+the children of one parent (`multiprocessing.current_process().authkey`).
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = ["TCPStore", "secret_of_run"]
 
 PART = struct.Struct("<I")
 ANY = ("", "0.0.0.0", "::")
-SET, ADD, APPEND, COMPARE, DELETE, LOOK, KEYS, WAIT, WILL, TAKE = range(10)
+SET, ADD, APPEND, COMPARE, DELETE, GET, KEYS, WAIT, WILL, POP = range(10)
 WORKERS = "\0workers"
-PAUSE = 0.05  # seconds before another try to take in a client
+PAUSE = 0.05  # seconds before `accept` is called again after an error
 PROOF = 10  # seconds that a client has for each part of its proof that it knows the secret
 
 
 def secret_of_run() -> bytes:
     """The secret that the processes of this run share."""
-    given = os.environ.get("SHMTENSOR_SECRET")
-    return bytes.fromhex(given) if given else bytes(current_process().authkey)
+    secret = os.environ.get("SHMTENSOR_SECRET")
+    return bytes.fromhex(secret) if secret else bytes(current_process().authkey)
 
 
 def pack(code: int, parts: Sequence[bytes]) -> bytes:
@@ -75,8 +75,8 @@ class Server:
         except BaseException as error:
             self.listener.close()
             if isinstance(error, OSError):
-                told = f"TCPStore: cannot listen at {host}:{port}: {error.strerror}"
-                raise OSError(error.errno, told) from None
+                message = f"TCPStore: cannot listen at {host}:{port}: {error.strerror}"
+                raise OSError(error.errno, message) from None
             raise
         self.port: int = self.listener.getsockname()[1]
         self.is_closed = False
@@ -92,20 +92,20 @@ class Server:
             except OSError:
                 if self.is_closed:
                     return
-                time.sleep(PAUSE)  # no descriptor is left, or whoever came has gone again
+                time.sleep(PAUSE)  # out of descriptors, or the client has disconnected
                 continue
             thread = threading.Thread(target=self._serve, args=(accepted,), daemon=True)
             self.threads = [each for each in self.threads if each.is_alive()]
             try:
                 thread.start()
-            except RuntimeError:  # no thread is left
+            except RuntimeError:  # out of threads
                 accepted.close()
                 time.sleep(PAUSE)
                 continue
             self.threads.append(thread)
 
     def _admit(self, accepted: socket.socket) -> Connection:
-        """The connection of a client that knows the secret, and says so in time.
+        """The connection of a client that proves in time that it knows the secret.
 
         Raises:
             OSError, EOFError, AuthenticationError: it does not.
@@ -138,7 +138,7 @@ class Server:
                 code, parts = unpack(connection.recv_bytes())
                 if code == WILL:
                     will = parts
-                    code, parts = LOOK, [b""]
+                    code, parts = GET, [b""]
                 try:
                     connection.send_bytes(pack(1, self._handle(code, parts, connection)))
                 except (ValueError, LookupError) as error:
@@ -156,10 +156,10 @@ class Server:
             keys = [part.decode() for part in parts[1:]]
             return [key.encode() for key in values.await_all(keys, float(parts[0]))]
         key = parts[0].decode()
-        if code == LOOK:
+        if code == GET:
             value = values.try_get(key)
             return [] if value is None else [value]
-        if code == TAKE:
+        if code == POP:
             value = values.take_first(key)
             return [] if value is None else [value]
         if code == SET:
@@ -201,18 +201,18 @@ os.register_at_fork(after_in_child=_close_in_child)
 
 
 class TCPStore(Store):
-    """A store at an address: the master holds it, the others connect.
+    """A store at an address: the master holds it, the other processes connect.
 
     Args:
-        host_name: where the master is; the master binds to it, so "localhost" is loopback only.
-        port: 0: the master takes a free one, see `port`.
-        world_size: with wait_for_workers the master waits until as many have come, itself too.
+        host_name: the master's host; the master binds to it, so "localhost" is loopback only.
+        port: 0: the master chooses a free one, see the attribute `port`.
+        world_size: with wait_for_workers the master waits for so many processes, itself included.
         is_master: whether this process holds the store.
-        timeout: for everything that waits.
-        secret: what all sides have to know; None: the run's, see `secret_of_run`.
+        timeout: of every method that waits.
+        secret: what all processes must know; None: the run's, see `secret_of_run`.
 
     Raises:
-        TimeoutError: the master, or a worker, has not come in time.
+        TimeoutError: the master, or a worker, did not connect in time.
         PermissionError: the other side does not know the secret.
     """
 
@@ -259,7 +259,7 @@ class TCPStore(Store):
         host = "127.0.0.1" if self._server and self.host in ANY else self.host
         while True:
             try:
-                made = socket.create_connection((host, self.port), timeout=max(limit, 0.1))
+                connected = socket.create_connection((host, self.port), timeout=max(limit, 0.1))
                 break
             except OSError as error:
                 if time.monotonic() > end:
@@ -268,10 +268,10 @@ class TCPStore(Store):
                         f"{limit:g} s: {error}"
                     ) from None
                 time.sleep(0.01)
-        made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        keep_alive(made, is_read=True)
-        made.setblocking(True)
-        connection: Connection = Connection(made.detach())
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        keep_alive(connected, is_read=True)
+        connected.setblocking(True)
+        connection: Connection = Connection(connected.detach())
         try:
             answer_challenge(connection, self._secret)
             deliver_challenge(connection, self._secret)
@@ -283,20 +283,20 @@ class TCPStore(Store):
         return connection
 
     def set_when_gone(self, key: str, value: Value) -> None:
-        """Has the store set a key when this process's connection ends, however it does: what others
-        learn its death by. The last such key of a process counts.
+        """Makes the store set a key when this process's connection ends for any reason, so that
+        others learn of its death. Each process has one such key: the last one set.
         """
         self._ask(WILL, key, value)
 
     def local_address(self) -> str:
-        """The address by which this host reaches the store."""
+        """This host's address in its connection to the store."""
         assert self._connection is not None
         with socket.socket(fileno=os.dup(self._connection.fileno())) as each:
             return str(each.getsockname()[0])
 
     def _ask(self, code: int, *parts: Value) -> list[bytes]:
         with self._mutex:
-            if self._pid != os.getpid():  # a forked child: a connection of its own
+            if self._pid != os.getpid():  # a forked child needs its own connection
                 self._pid, self._server = os.getpid(), None
                 self._connection = self._connect()
             if self._connection is None:
@@ -328,11 +328,11 @@ class TCPStore(Store):
         return self._ask(DELETE, key)[0] == b"1"
 
     def try_get(self, key: str) -> bytes | None:
-        answer = self._ask(LOOK, key)
+        answer = self._ask(GET, key)
         return answer[0] if answer else None
 
     def take_first(self, key: str) -> bytes | None:
-        answer = self._ask(TAKE, key)
+        answer = self._ask(POP, key)
         return answer[0] if answer else None
 
     def list_keys(self) -> list[str]:
@@ -340,19 +340,19 @@ class TCPStore(Store):
 
     def await_all(self, keys: Sequence[str], limit: float) -> list[str]:
         end = time.monotonic() + limit
-        while True:  # in slices, so that other threads come to the connection
+        while True:  # in slices, so that other threads can use the connection
             part = min(0.2, max(end - time.monotonic(), 0)) if limit >= 0 else 0.2
             missing = [key.decode() for key in self._ask(WAIT, str(part), *keys)]
             if not missing or (limit >= 0 and time.monotonic() >= end):
                 return missing
 
     def change(
-        self, key: str, of: Callable[[bytes | None], bytes | None]
+        self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
-        raise NotImplementedError("TCPStore: set, add, append and compare_set are what it can do")
+        raise NotImplementedError("TCPStore: supports set, add, append and compare_set")
 
     def wait(self, keys: Sequence[str], timeout: timedelta | float | None = None) -> None:
-        """Returns when all keys are there; TimeoutError names those that are not in time."""
+        """Returns when all keys have values; TimeoutError names those that have none in time."""
         limit = seconds(self.timeout if timeout is None else timeout)
         if missing := self.await_all(list(keys), limit):
             raise StoreTimeout(f"TCPStore.wait: keys have not come: {missing} after {limit:g} s")

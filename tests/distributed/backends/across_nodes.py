@@ -23,7 +23,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.collectives.reference import fold
+from shmtensor.distributed.collectives.reference import reduce_arrays
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 from ..battery import sweep, until_lost
@@ -63,7 +63,7 @@ def bits() -> Any:
             for r in range(dist.get_world_size())
         ]
         dist.all_reduce(y, dist.ReduceOp[op])
-        want = fold(parts, dist.ReduceOp[op])
+        want = reduce_arrays(parts, dist.ReduceOp[op])
         found.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
     return found
 

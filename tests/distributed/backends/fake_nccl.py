@@ -24,7 +24,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from shmtensor import dtypes
-from shmtensor.distributed.collectives.reference import ReduceOp, fold
+from shmtensor.distributed.collectives.reference import ReduceOp, reduce_arrays
 
 from .fake_gpu import (
     Array,
@@ -207,7 +207,9 @@ class NcclCommunicator:
         nbytes = count * dtype.itemsize
 
         def join(parts: list[Array]) -> Array:
-            return fold([each.view(dtype) for each in parts], OPERATIONS[op]).view(np.uint8)
+            return reduce_arrays([each.view(dtype) for each in parts], OPERATIONS[op]).view(
+                np.uint8
+            )
 
         return nbytes, join, (name, count, kind, op, root)
 

@@ -11,8 +11,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.collectives.reference import ReduceOp, fold
-from shmtensor.distributed.group.init_process_group import enter
+from shmtensor.distributed.collectives.reference import ReduceOp, reduce_arrays
+from shmtensor.distributed.group.init_process_group import set_default_group
 from shmtensor.errors import CollectiveMismatch
 
 from ..battery import DTYPES, check, is_defined, sample
@@ -28,10 +28,10 @@ def live(folder: str | None, options: dict[str, Any], function: Any, *arguments:
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
     world: Any = dist.GroupMember.WORLD
     if folder is None:
-        enter(dist.new_group(backend="nccl", timeout=world.timeout))
+        set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
         return function(*arguments)
     with fakenccl.installed(folder, **options):
-        enter(dist.new_group(backend="nccl", timeout=world.timeout))
+        set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
         value = function(*arguments)
         assert not fakenccl.violations, fakenccl.violations
         return value
@@ -181,7 +181,7 @@ def halves() -> Any:
         before = engine().statistics()[2]
         dist.all_reduce(x)
         assert engine().statistics()[2] - before == x.array.nbytes
-        np.testing.assert_array_equal(x.array, fold(parts))
+        np.testing.assert_array_equal(x.array, reduce_arrays(parts))
     return "done"
 
 

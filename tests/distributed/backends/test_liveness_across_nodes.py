@@ -81,15 +81,15 @@ def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.Monk
     monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
     pairs = [socket.socketpair() for _ in range(3)]
     seen = Watch({r + 4: own for r, (own, _) in enumerate(pairs)}, [])
-    assert seen.gone() == []
+    assert seen.dead_ranks() == []
     pairs[2][1].close()
-    assert seen.gone() == []  # a neighbour may know more
+    assert seen.dead_ranks() == []  # a neighbour may know more
     pairs[1][1].close()
     end = time.monotonic() + 10
-    while not (gone := seen.gone()) and time.monotonic() < end:
+    while not (gone := seen.dead_ranks()) and time.monotonic() < end:
         time.sleep(0.01)
     assert gone == [5, 6]
-    assert seen.gone() == [5, 6]
+    assert seen.dead_ranks() == [5, 6]
     seen.close()
     pairs[0][1].close()
 

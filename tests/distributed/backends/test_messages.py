@@ -61,27 +61,29 @@ def comm(monkeypatch: pytest.MonkeyPatch) -> Comm:
 def test_bad_news_arrive_as_they_were_told(comm: Comm) -> None:
     teller, listener = Wire(comm, 0, range(3)), Wire(comm, 1, range(3))
     text = "größer " + "\N{SNAIL}" * 500
-    teller.tell(teller.note("lost", 2, text, name="rank 2", pid=77, host="anderswo"), [1])
+    teller.send_news(
+        teller.set_failure("lost", 2, text, name="rank 2", pid=77, host="anderswo"), [1]
+    )
     listener.receive_news()
     with pytest.raises(PeerLostError, match="größer") as caught:
-        listener.fail("barrier")
+        listener.raise_failure("barrier")
     assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 77, "anderswo")
 
 
 def test_the_first_news_stay(comm: Comm) -> None:
     one = Wire(comm, 0, range(3))
-    one.note("timeout", 2, "after 3 s")
-    one.note("lost", 1, "later")
+    one.set_failure("timeout", 2, "after 3 s")
+    one.set_failure("lost", 1, "later")
     with pytest.raises(CollectiveTimeout, match="rank 2 gave up: after 3 s"):
-        one.fail("barrier")
+        one.raise_failure("barrier")
 
 
 def test_who_left_is_no_bad_news(comm: Comm) -> None:
     one = Wire(comm, 0, range(3))
     comm.rank = 2
-    Wire(comm, 2, range(3)).tell({"reason": "left", "rank": 2, "number": 5}, [0])
+    Wire(comm, 2, range(3)).send_news({"reason": "left", "rank": 2, "number": 5}, [0])
     one.receive_news()
-    assert (one.trouble, one.left) == (None, {2: 5})
+    assert (one.failure, one.leavers) == (None, {2: 5})
 
 
 @pytest.mark.parametrize("come", [2, 1, 0], ids=["all", "left", "none"])
@@ -97,11 +99,11 @@ def test_mpi_ends_only_if_all_have_come_twice(
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
     monkeypatch.setattr(Base, "comm", comm)
     monkeypatch.setattr(wire, "PATIENCE", 0.02)
-    Wire(comm, 0, range(3)).note("lost", 2, "rank 2 died")
+    Wire(comm, 0, range(3)).set_failure("lost", 2, "rank 2 died")
     module = SimpleNamespace(
         Is_finalized=lambda: False, Finalize=lambda: ended.append(1), Exception=OSError
     )
-    wire.finish(module)
+    wire.finalize(module)
     assert len(ended) == (come == 2)
 
 
@@ -120,30 +122,32 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
         thread.start()
     for number in range(10):
         comm.rank = number % 2 + 1
-        one.tell({"reason": "left", "rank": comm.rank, "number": number}, [0])
+        one.send_news({"reason": "left", "rank": comm.rank, "number": number}, [0])
         time.sleep(2e-3)
     for thread in threads:
         thread.join()
     one.receive_news()
     assert not failed
-    assert one.left == {1: 8, 2: 9}
+    assert one.leavers == {1: 8, 2: 9}
 
 
 def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
-    seen = SimpleNamespace(gone=lambda: [8, 9], who=[(100 + r, f"host{r}") for r in range(10)])
+    seen = SimpleNamespace(
+        dead_ranks=lambda: [8, 9], processes=[(100 + r, f"host{r}") for r in range(10)]
+    )
     monkeypatch.setattr(Base, "watch", seen)
     one = Wire(comm, 0, [7, 8, 9])
-    one.left[1] = 3
+    one.leavers[1] = 3
     one.receive_news()
     with pytest.raises(PeerLostError, match=r"barrier: rank 2 \(pid 109\) has died") as caught:
-        one.fail("barrier")
+        one.raise_failure("barrier")
     assert (caught.value.name, caught.value.pid, caught.value.host) == ("rank 2", 109, "host9")
 
 
 def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
     out = np.zeros((1, 2), np.float16)
-    large_collectives.rounded(
+    large_collectives.round_into(
         np.array([1e6, 2.0], np.float32), out
     )  # a warning would be an error here
     assert out.tolist() == [[np.inf, 2.0]]

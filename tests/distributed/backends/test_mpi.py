@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.backends.mpi.nodes import find_nodes, runs
+from shmtensor.distributed.backends.mpi.nodes import find_nodes, subgroup_nodes
 from shmtensor.distributed.collectives.reference import CONTRACTS
 
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
@@ -184,8 +184,8 @@ def test_nodes_are_neighbours_that_can_share_memory() -> None:
     alone, family = rank_of("a", "x"), rank_of("a", "y")
     assert find_nodes([a, alone, a]) == [[0], [1, 2]]  # it has tensors of its own already
     assert find_nodes([family, family, a, alone]) == [[0, 1, 2], [3]]
-    assert runs([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
-    assert runs([[0, 1], [2, 3]], [3]) == [[0]]
+    assert subgroup_nodes([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
+    assert subgroup_nodes([[0, 1], [2, 3]], [3]) == [[0]]
 
 
 def test_rows_are_compared_whole() -> None:
@@ -194,7 +194,7 @@ def test_rows_are_compared_whole() -> None:
 
     table = np.zeros((3, ROW), np.uint8)
     for row in table:
-        write(row, "all_reduce", 7, np.zeros((3, 4), np.float32), fold=0)
+        write(row, "all_reduce", 7, np.zeros((3, 4), np.float32), op=0)
     compare(table, "all_reduce")
     write(table[1], "broadcast", 7, np.zeros(5, np.int8), root=2)
     assert describe(table[1]) == "broadcast(int8 (5,), root 2)"

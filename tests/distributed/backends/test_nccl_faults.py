@@ -15,8 +15,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.backends.nccl import begin_and_fail as meeting
 from shmtensor.distributed.backends.nccl import cupy_nccl as cuda
+from shmtensor.distributed.backends.nccl import member as nccl_member
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from ..battery import kill_one
@@ -162,7 +162,7 @@ def test_the_timeout_ends_it_on_all_ranks(tmp_path: Path) -> None:
     for texts, is_over in values(on_gpus(str(tmp_path), 2, hang)):
         assert is_over
         assert texts[0][0] is CollectiveTimeout, texts
-        assert "all_reduce: NCCL has not done it in time: on ranks [0, 1] of 2" in texts[0][1]
+        assert "all_reduce: NCCL has not finished in time: on ranks [0, 1] of 2" in texts[0][1]
         assert "broken" in texts[1][1]
 
 
@@ -175,7 +175,7 @@ def stop() -> Any:
         with pytest.raises(RuntimeError):
             dist.all_reduce(st.zeros(LARGE))
         return "went on"
-    world.timeout = meeting.GRACE = 0.3
+    world.timeout = nccl_member.GRACE = 0.3
     try:
         with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(LARGE))

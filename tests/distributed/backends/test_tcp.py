@@ -19,7 +19,7 @@ import pytest
 from shmtensor import distributed as dist
 from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
 from shmtensor.distributed.backends.mpi.messages import Base, Wire
-from shmtensor.distributed.backends.tcp.connect_ranks import introduce, world_engine
+from shmtensor.distributed.backends.tcp.connect_ranks import exchange_infos, world_engine
 from shmtensor.distributed.backends.tcp.mpi4py_interface import Connections
 from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
 from shmtensor.distributed.rendezvous.secret import shared_secret
@@ -150,7 +150,7 @@ def test_messages_of_a_tag_come_in_order_whoever_is_first(pair: Any) -> None:
         until_done(each, b)
     assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
     end = time.monotonic() + 20  # until all lie there, so that one can be taken before another
-    while len(b._links[0].arrived[9]) < 4 and time.monotonic() < end:
+    while len(b._links[0].unexpected[9]) < 4 and time.monotonic() < end:
         b.progress()
     for want in (1, 4, 7, 10):
         late = np.zeros(1, np.uint8)
@@ -202,11 +202,11 @@ def test_an_end_is_gone_for_who_has_no_ledger_of_it(
     wire = Wire(b, 1, range(2))
     a.drop()
     end = time.monotonic() + 20
-    while not b.gone() and time.monotonic() < end:
+    while not b.dead_ranks() and time.monotonic() < end:
         wire.receive_news()
-    assert b.gone() == [0]
-    b.near = [0]
-    assert b.gone() == []
+    assert b.dead_ranks() == [0]
+    b.local_ranks = [0]
+    assert b.dead_ranks() == []
 
 
 # ---------------------------------------------------------------- the begin
@@ -222,7 +222,7 @@ def test_what_makes_a_group_span_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert spans_hosts(8, None)
     assert not spans_hosts(8, "a name")
     assert address_of("tcp://[::1]:5000") == ("::1", 5000)
-    with pytest.raises(ValueError, match="where they meet is not said"):
+    with pytest.raises(ValueError, match="several hosts need an address"):
         address_of("tcp://host")
 
 
@@ -302,4 +302,4 @@ def test_ranks_that_do_not_fit_are_named(twice: bool) -> None:
     store.set("0" if twice else "1", json.dumps({"world": 3, "pid": 5, "host": "there"}))
     mine = {"world": 2, "pid": 4, "host": "here"}
     with pytest.raises(CollectiveMismatch, match="pid 5 on there" if twice else "of 3"):
-        introduce(store, 0, 2, mine, 5.0)
+        exchange_infos(store, 0, 2, mine, 5.0)

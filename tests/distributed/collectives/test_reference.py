@@ -17,7 +17,7 @@ from numpy.testing import assert_array_equal
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp, fold
+from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp, reduce_arrays
 
 from ..battery import DTYPES, RANKS, check, is_defined, sample, sizes_around, sweep
 from ..run_ranks import run, values
@@ -58,7 +58,7 @@ def test_all_reduce_is_its_contract_for_every_dtype_and_operation(ranks: int) ->
 
 def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
     with np.errstate(all="raise"):
-        assert np.isinf(fold([np.full(1, 6e4, np.float16)] * 2)).all()
+        assert np.isinf(reduce_arrays([np.full(1, 6e4, np.float16)] * 2)).all()
 
 
 def test_every_contract_is_a_public_collective() -> None:
@@ -123,7 +123,7 @@ def in_the_middle() -> bool:
     whole = [sample(r, "float64", (200, 200)) for r in range(2)]
     x = st.tensor(whole[dist.get_rank()])
     dist.all_reduce(x[1:-1])
-    assert_array_equal(x.numpy()[1:-1], fold(whole)[1:-1])
+    assert_array_equal(x.numpy()[1:-1], reduce_arrays(whole)[1:-1])
     return bool((x.numpy()[0] == whole[dist.get_rank()][0]).all())
 
 

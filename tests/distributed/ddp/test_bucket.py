@@ -229,15 +229,15 @@ def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
     block: Any = native.allocate(128)
     first, second = (GradientBuffer(np.ndarray(16, np.float32, block, at)) for at in (0, 64))
-    whole = bucket.whole([first, second])
+    whole = bucket.block_over([first, second])
     assert whole is not None
     assert whole.size == 32
     assert pointer(whole) == first.address
     elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
     other = GradientBuffer(elsewhere)  # the same place, but of another owner
     assert other.address == second.address
-    assert bucket.whole([first, other]) is None
-    assert bucket.whole([second, first]) is None
+    assert bucket.block_over([first, other]) is None
+    assert bucket.block_over([second, first]) is None
 
 
 def hooked(gaps: bool) -> None:

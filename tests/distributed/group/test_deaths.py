@@ -17,7 +17,11 @@ from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native, nn, optim
 from shmtensor.distributed import DistributedDataParallel
-from shmtensor.distributed.group.init_process_group import enter, give_up, join
+from shmtensor.distributed.group.init_process_group import (
+    abort_groups,
+    join_group,
+    set_default_group,
+)
 from shmtensor.distributed.rendezvous.find_group import create_block
 from shmtensor.errors import PeerLostError
 
@@ -80,7 +84,7 @@ def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
 
 def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
     """A rank whose exception nobody catches, and whose way out takes as long as its child."""
-    enter(join(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
+    set_default_group(join_group(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
     if rank == 1:
         context: Any = mp.get_context("fork")
         context.Process(target=time.sleep, args=(2.0,)).start()
@@ -132,7 +136,7 @@ def hear_of_it() -> Any:
 def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
     def live() -> Any:
         name = hear_of_it()
-        give_up(PeerLostError("of that"))
+        abort_groups(PeerLostError("of that"))
         return name
 
     outcomes = run(live, 3)

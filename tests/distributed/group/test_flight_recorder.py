@@ -17,7 +17,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor.distributed.group import flight_recorder
-from shmtensor.distributed.group.init_process_group import give_up
+from shmtensor.distributed.group.init_process_group import abort_groups
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 from ..run_ranks import run, values
@@ -113,7 +113,7 @@ def one_dies(folder: str) -> Any:
         dist.barrier()
     with pytest.raises(PeerLostError) as later:
         dist.barrier()
-    give_up(later.value)  # what a program does that ends by it
+    abort_groups(later.value)  # what a program does that ends by it
     assert Path(f"{folder}/dump-0").exists()
     return str(caught.value), str(later.value), str(flight_recorder.write_dump())
 
@@ -150,7 +150,7 @@ def test_a_timeout_says_where_the_late_one_was() -> None:
 def one_raises(folder: str) -> str:
     os.environ[flight_recorder.VARIABLE] = f"{folder}/none/dump-"
     with redirect_stderr(StringIO()) as told:
-        give_up(ValueError("by itself"))
+        abort_groups(ValueError("by itself"))
     return told.getvalue()
 
 

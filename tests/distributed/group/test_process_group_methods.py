@@ -6,7 +6,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.group.process_group_methods import only
+from shmtensor.distributed.group.process_group_methods import single_tensor
 
 from ..run_ranks import run, values
 
@@ -62,4 +62,4 @@ def test_the_root_is_the_groups_own_rank() -> None:
 
 def test_more_than_one_tensor_is_refused() -> None:
     with pytest.raises(ValueError, match="allreduce: takes a tensor or a list of one: got 2"):
-        only("allreduce", [1, 2])
+        single_tensor("allreduce", [1, 2])

@@ -62,10 +62,10 @@ def leave() -> Any:
         with pytest.raises(PeerLostError):
             dist.barrier(part)
     dist.barrier()
-    with pytest.raises(RuntimeError, match="this rank is to be excluded"):
+    with pytest.raises(RuntimeError, match="this rank is among the excluded"):
         dist.shrink_group([rank])
     for wrong in ([], [0, 0], [3], [-1], [0, 1, 2]):
-        with pytest.raises(ValueError, match="no ranks of the group, or all"):
+        with pytest.raises(ValueError, match="cannot exclude all ranks"):
             dist.shrink_group(wrong)
     with pytest.raises(ValueError, match="shrink_flags"):
         dist.shrink_group([1], shrink_flags=7)

@@ -48,7 +48,7 @@ def test_a_lane_keeps_the_order_and_its_thread_ends_before_a_fork() -> None:
     assert order == list(range(50))
     assert works[3].result() == 3
     assert any(t.name == "test" for t in threading.enumerate())
-    lane.rest()
+    lane.stop_if_idle()
     assert not any(t.name == "test" for t in threading.enumerate())
     lane.put(Work(lambda: None)).wait(10)
     with warnings.catch_warnings():

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from shmtensor.distributed.launcher.agents import counts_of, is_here, settings_of
+from shmtensor.distributed.launcher.agents import is_local_host, parse_nnodes, parse_settings
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 
 HOST = "10.213.7.1"  # of the first namespace
@@ -252,10 +252,10 @@ def test_a_key_is_set_when_its_owner_is_gone() -> None:
 
 
 def test_arguments() -> None:
-    assert [counts_of(text) for text in ("2", "1:4")] == [(2, 2), (1, 4)]
-    assert settings_of("join_timeout=5,is_host=0") == {"join_timeout": "5", "is_host": "0"}
-    assert is_here("localhost")
-    assert not is_here("192.0.2.1")  # of a net for examples
+    assert [parse_nnodes(text) for text in ("2", "1:4")] == [(2, 2), (1, 4)]
+    assert parse_settings("join_timeout=5,is_host=0") == {"join_timeout": "5", "is_host": "0"}
+    assert is_local_host("localhost")
+    assert not is_local_host("192.0.2.1")  # of a net for examples
 
 
 # ---------------------------------------------------------------- hosts with addresses of their own

@@ -294,14 +294,14 @@ def test_virtual_local_ranks_see_a_gpu_each() -> None:
 
 
 def test_a_rank_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.distributed.launcher.arguments import count_of
+    from shmtensor.distributed.launcher.arguments import parse_nproc
 
     runtime = SimpleNamespace(getDeviceCount=lambda: 3)
     monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(cuda=SimpleNamespace(runtime=runtime)))
-    assert count_of("gpu") == 3
+    assert parse_nproc("gpu") == 3
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(argparse.ArgumentTypeError, match="there is no GPU"):
-        count_of("gpu")
+        parse_nproc("gpu")
 
 
 def test_the_grace_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,9 +317,9 @@ def test_a_program_that_is_not_python(tmp_path: Path) -> None:
 
 
 def test_shares_of_cpus() -> None:
-    from shmtensor.distributed.launcher.cpu_affinity import cpus_of, listed, share
+    from shmtensor.distributed.launcher.cpu_affinity import cpus_of, parse_cpu_list, share
 
-    assert listed("0-3,8") == {0, 1, 2, 3, 8}
+    assert parse_cpu_list("0-3,8") == {0, 1, 2, 3, 8}
     assert [share([0, 1, 2, 3, 4], at, 2) for at in range(2)] == [[0, 1], [2, 3, 4]]
     assert share([4, 7], 3, 5) == [7]
     assert cpus_of(None, 0, 2) == []

@@ -17,29 +17,31 @@ if TYPE_CHECKING:
 __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 
 
-def by_power(hook: Callable[..., Any], rank: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
+def power_sgd(hook: Callable[..., Any], rank: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
     return hook, lambda group: powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=rank)
 
 
 class DDPCommHookType(Enum):
-    """The hooks by name: (hook, what makes its state of a process group, None: the group is it)."""
+    """The hooks by name: (hook, function from a process group to the hook's state). Without such a
+    function the state is the group.
+    """
 
     ALLREDUCE = (default_hooks.allreduce_hook, None)
     FP16_COMPRESS = (default_hooks.fp16_compress_hook, None)
     BF16_COMPRESS = (default_hooks.bf16_compress_hook, None)
     QUANTIZE_PER_TENSOR = (quantization_hooks.quantization_pertensor_hook, None)
     QUANTIZE_PER_CHANNEL = (quantization_hooks.quantization_perchannel_hook, None)
-    POWER_SGD = by_power(powerSGD_hook.powerSGD_hook, 1)
-    POWER_SGD_RANK2 = by_power(powerSGD_hook.powerSGD_hook, 2)
-    BATCHED_POWER_SGD = by_power(powerSGD_hook.batched_powerSGD_hook, 1)
-    BATCHED_POWER_SGD_RANK2 = by_power(powerSGD_hook.batched_powerSGD_hook, 2)
+    POWER_SGD = power_sgd(powerSGD_hook.powerSGD_hook, 1)
+    POWER_SGD_RANK2 = power_sgd(powerSGD_hook.powerSGD_hook, 2)
+    BATCHED_POWER_SGD = power_sgd(powerSGD_hook.batched_powerSGD_hook, 1)
+    BATCHED_POWER_SGD_RANK2 = power_sgd(powerSGD_hook.batched_powerSGD_hook, 2)
     NOOP = (default_hooks.noop_hook, None)
 
 
 def register_ddp_comm_hook(
     comm_hook_type: DDPCommHookType, model: DistributedDataParallel, state: Any = None
 ) -> None:
-    """Has a hook of that name reduce the model's buckets.
+    """Makes the hook of that type reduce the model's buckets.
 
     Args:
         state: the process group of the reductions, None: the default one.

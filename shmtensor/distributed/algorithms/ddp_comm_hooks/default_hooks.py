@@ -1,4 +1,4 @@
-"""Hooks that average the gradients, as they are or in half precision."""
+"""Hooks that average the gradients, in their own dtype or in half precision."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ __all__ = [
 Hook = Callable[[Any, GradBucket], Future]
 
 
-def averaged(process_group: Any, x: Any) -> Future:
+def averaged_future(process_group: Any, x: Any) -> Future:
     """The Future of x averaged over the ranks, in place."""
     group = group_of("allreduce_hook", process_group)
 
     def call() -> None:
         staged = group.writable(x.array)
         group.native.all_reduce(staged, ReduceOp.AVG, group.timeout)
-        group.settle(x.array, staged)
+        group.copy_back(x.array, staged)
 
     work = group.issue(call, True, x)
     assert isinstance(work, Work)
@@ -40,45 +40,47 @@ def averaged(process_group: Any, x: Any) -> Future:
 
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket over the ranks. `process_group`: None is the default one."""
-    return averaged(process_group, bucket.buffer())
+    return averaged_future(process_group, bucket.buffer())
 
 
-def averaged_in(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
-    wide = bucket.buffer()
-    return averaged(process_group, wide.to(dtype)).then(lambda done: done.value().to(wide.dtype))
+def average_in_dtype(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
+    buffer = bucket.buffer()
+    return averaged_future(process_group, buffer.to(dtype)).then(
+        lambda future: future.value().to(buffer.dtype)
+    )
 
 
-def wrapped_in(dtype: Any, hook: Hook) -> Hook:
-    def compressed(state: Any, bucket: GradBucket) -> Future:
-        wide = bucket.buffer()
-        bucket.set_buffer(wide.to(dtype))
-        return hook(state, bucket).then(lambda done: done.value().to(wide.dtype))
+def wrap_in_dtype(dtype: Any, hook: Hook) -> Hook:
+    def compressed_hook(state: Any, bucket: GradBucket) -> Future:
+        buffer = bucket.buffer()
+        bucket.set_buffer(buffer.to(dtype))
+        return hook(state, bucket).then(lambda future: future.value().to(buffer.dtype))
 
-    return compressed
+    return compressed_hook
 
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket in float16, for half the traffic. Copies: two."""
-    return averaged_in(float16, process_group, bucket)
+    return average_in_dtype(float16, process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket in bfloat16: coarser than float16, with float32's range. Copies: two."""
-    return averaged_in(bfloat16, process_group, bucket)
+    return average_in_dtype(bfloat16, process_group, bucket)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gives `hook` the bucket in float16, and turns its result back."""
-    return wrapped_in(float16, hook)
+    """A hook that calls `hook` with the bucket in float16, and casts its result back."""
+    return wrap_in_dtype(float16, hook)
 
 
 def bf16_compress_wrapper(hook: Hook) -> Hook:
-    """A hook that gives `hook` the bucket in bfloat16, and turns its result back."""
-    return wrapped_in(bfloat16, hook)
+    """A hook that calls `hook` with the bucket in bfloat16, and casts its result back."""
+    return wrap_in_dtype(bfloat16, hook)
 
 
 def noop_hook(state: Any, bucket: GradBucket) -> Future:
-    """Reduces nothing: to see what communication costs."""
+    """Reduces nothing: to measure the cost of communication."""
     future = Future()
     future.set_result(bucket.buffer())
     return future

@@ -1,5 +1,5 @@
-"""Post-local SGD: gradients are averaged over all ranks at first, then over neighbours only
-(Lin, Stich, Patel, Jaggi 2018); the models are averaged now and then (../model_averaging).
+"""Post-local SGD (Lin, Stich, Patel, Jaggi 2018): gradients are averaged over all ranks at first,
+later over a subgroup; the models are averaged now and then (../model_averaging).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["PostLocalSGDState", "post_localSGD_hook"]
 
 
 class PostLocalSGDState:
-    """What the hook keeps from step to step.
+    """The state of the hook between steps.
 
     Args:
-        process_group: over which gradients are averaged at first; None: the default one.
-        subgroup: over which later; None: the ranks of this machine (`new_subgroups`).
-        start_localSGD_iter: steps until then.
-        post_local_gradient_allreduce: False: later they are not averaged at all.
+        process_group: averages the gradients at first; None: the default one.
+        subgroup: averages them later; None: the ranks of this machine (`new_subgroups`).
+        start_localSGD_iter: the number of steps with `process_group`.
+        post_local_gradient_allreduce: False: later gradients are not averaged at all.
 
     Attributes:
         iter: steps so far, up to start_localSGD_iter.

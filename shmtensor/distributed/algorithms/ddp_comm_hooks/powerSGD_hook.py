@@ -7,7 +7,7 @@ M (n, m)  + error     P = M Q   -> average, orthonormal columns
                       M ~ P Q'    error = M - P Q'
 ```
 
-All P of a bucket, and what is averaged whole, go in one collective, all Q in a second one.
+All P of a bucket, and the uncompressed gradients, go in one collective, all Q in a second one.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = ["PowerSGDState", "batched_powerSGD_hook", "powerSGD_hook"]
 
 
 class PowerSGDState:
-    """What the hook keeps from step to step. Pickled, it leaves its group behind.
+    """The state of the hook between steps. Its pickle omits the group.
 
     Args:
         matrix_approximation_rank: columns of P and Q.
-        start_powerSGD_iter: steps before that average whole gradients.
-        min_compression_rate: gradients that would not shrink by that much are averaged whole.
-        use_error_feedback: adds to the next gradient what this one lost.
-        warm_start: Q is the one of the step before.
+        start_powerSGD_iter: earlier steps do not compress gradients.
+        min_compression_rate: gradients that would shrink by less are not compressed.
+        use_error_feedback: adds the compression error to the next gradient.
+        warm_start: begins with the Q of the previous step.
         random_seed: of the first Q, the same on all ranks.
         orthogonalization_epsilon, compression_stats_logging_frequency,
             batch_tensors_with_same_shape: accepted; columns of zeros do no harm, nothing is logged
-            (see `compression_stats`), and all matrices of a bucket travel together anyway.
+            (see `compression_stats`), and all matrices of a bucket are always sent together.
 
     Attributes:
         iter: steps so far, up to start_powerSGD_iter.
@@ -82,61 +82,65 @@ class PowerSGDState:
         self.iter += bucket.is_last()
 
     def compression_stats(self) -> tuple[float, int, int]:
-        """How much less was sent: the quotient; elements of the gradients; elements sent."""
+        """The compression rate, the number of elements of the gradients, and of elements sent."""
         before, after = self.total_numel_before_compression, self.total_numel_after_compression
         return (before / after if after else 0.0), before, after
 
     def is_worth_it(self, n: int, m: int) -> bool:
-        """Whether P and Q are that much smaller than the matrix."""
+        """Whether P and Q are smaller than the matrix by `min_compression_rate`."""
         rank = min(n, m, self.matrix_approximation_rank)
         return (n + m) * rank * self.min_compression_rate < n * m
 
     def first_q(self, key: tuple[int, int], matrix: Array) -> Array:
-        """The Q to begin with."""
-        found = self.q_memory_dict.get(key)
-        if found is not None:
-            return found
+        """The first Q: that of the previous step, or a random one."""
+        previous = self.q_memory_dict.get(key)
+        if previous is not None:
+            return previous
         rank = min(*matrix.shape, self.matrix_approximation_rank)
         return self.rng.standard_normal((matrix.shape[1], rank)).astype(matrix.dtype)
 
 
-def averaged(group: ProcessGroup, parts: list[Array]) -> list[Array]:
+def average(group: ProcessGroup, parts: list[Array]) -> list[Array]:
     """The averages of all parts over the ranks, in one collective."""
     if not parts:
         return []
     flat = empty_shared((sum(x.size for x in parts),), parts[0].dtype)
-    made, at = [], 0
+    averages, at = [], 0
     for x in parts:
-        made.append(flat[at : at + x.size].reshape(x.shape))
-        np.copyto(made[-1], x)
+        averages.append(flat[at : at + x.size].reshape(x.shape))
+        np.copyto(averages[-1], x)
         at += x.size
     group.native.all_reduce(flat, ReduceOp.AVG, group.timeout)
-    return made
+    return averages
 
 
-def approximate(
-    state: PowerSGDState, group: ProcessGroup, index: int, matrices: list[Array], whole: list[Array]
+def compress_matrices(
+    state: PowerSGDState,
+    group: ProcessGroup,
+    index: int,
+    matrices: list[Array],
+    uncompressed: list[Array],
 ) -> list[Array]:
-    """Puts averages of low rank in the place of the matrices of bucket `index`; returns those of
-    `whole`.
+    """Replaces the matrices of bucket `index` by averages of low rank; returns the averages of
+    `uncompressed`.
     """
     n = len(matrices)
     keys = [(index, i) for i in range(n)]
     qs = [state.first_q(key, m) for key, m in zip(keys, matrices, strict=True)]
-    told = averaged(group, [*(m @ q for m, q in zip(matrices, qs, strict=True)), *whole])
-    ps = [np.linalg.qr(p)[0] for p in told[:n]]
-    qs = averaged(group, [m.T @ p for m, p in zip(matrices, ps, strict=True)])
+    averages = average(group, [*(m @ q for m, q in zip(matrices, qs, strict=True)), *uncompressed])
+    ps = [np.linalg.qr(p)[0] for p in averages[:n]]
+    qs = average(group, [m.T @ p for m, p in zip(matrices, ps, strict=True)])
     if state.warm_start:
         state.q_memory_dict.update(zip(keys, qs, strict=True))
-    state.total_numel_before_compression += sum(x.size for x in [*matrices, *whole])
-    state.total_numel_after_compression += sum(x.size for x in [*ps, *qs, *whole])
+    state.total_numel_before_compression += sum(x.size for x in [*matrices, *uncompressed])
+    state.total_numel_after_compression += sum(x.size for x in [*ps, *qs, *uncompressed])
     for m, p, q in zip(matrices, ps, qs, strict=True):
         m[...] = p @ q.T
-    return told[n:]
+    return averages[n:]
 
 
-def issued(state: PowerSGDState, bucket: GradBucket, work_on: Callable[..., None]) -> Future:
-    """Has `work_on(group, gradients)` done, from the step on in which PowerSGD begins."""
+def issue(state: PowerSGDState, bucket: GradBucket, compress_bucket: Callable[..., None]) -> Future:
+    """Issues `compress_bucket(group, gradients)`, or an allreduce in the steps before PowerSGD."""
     begins = state.iter >= state.start_powerSGD_iter
     if not begins:
         state.maybe_increase_iter(bucket)
@@ -145,9 +149,9 @@ def issued(state: PowerSGDState, bucket: GradBucket, work_on: Callable[..., None
     flat: Array = bucket.buffer().array
 
     def call() -> None:
-        # products and QR are of at least 32 bits
+        # products and QR need at least 32 bits
         wide = flat if flat.dtype.itemsize > 2 else flat.astype(np.float32)
-        work_on(group, wide)
+        compress_bucket(group, wide)
         if wide is not flat:
             np.copyto(flat, wide, casting="unsafe")
 
@@ -159,27 +163,27 @@ def issued(state: PowerSGDState, bucket: GradBucket, work_on: Callable[..., None
 def with_feedback(
     state: PowerSGDState, index: int, flat: Array, compress: Callable[[], list[Array]]
 ) -> list[Array]:
-    """`compress()`, which changes `flat`, with what the last one lost added before. What it leaves
-    as it is has lost nothing.
+    """Adds the error of the last step to `flat`, calls `compress()`, which changes `flat`, and
+    stores the new error. It is 0 for elements that do not change.
     """
     if not state.use_error_feedback:
         return compress()
     if index in state.error_dict:
         flat += state.error_dict[index]
     before = flat.copy()
-    told = compress()
+    averages = compress()
     state.error_dict[index] = before - flat
-    return told
+    return averages
 
 
 def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
-    """Averages a bucket: its large matrices approximately, the rest as it is. Every rank gets the
+    """Averages a bucket: large matrices approximately, other gradients exactly. Every rank gets the
     same bits.
     """
     shapes = [tuple(p.array.shape) for p in bucket.parameters()]
 
-    def work_on(group: ProcessGroup, flat: Array) -> None:
-        matrices, whole, at = [], [], 0
+    def compress_bucket(group: ProcessGroup, flat: Array) -> None:
+        matrices, uncompressed, at = [], [], 0
         for shape in shapes:
             n, rows = prod(shape), shape[0] if shape else 1
             part = flat[at : at + n]
@@ -187,15 +191,18 @@ def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
             if len(shape) > 1 and n and state.is_worth_it(rows, n // rows):
                 matrices.append(part.reshape(rows, -1))
             else:
-                whole.append(part)
+                uncompressed.append(part)
         index = bucket.index()
-        told = with_feedback(
-            state, index, flat, lambda: approximate(state, group, index, matrices, whole)
+        averages = with_feedback(
+            state,
+            index,
+            flat,
+            lambda: compress_matrices(state, group, index, matrices, uncompressed),
         )
-        for part, mean in zip(whole, told, strict=True):
+        for part, mean in zip(uncompressed, averages, strict=True):
             part[...] = mean
 
-    return issued(state, bucket, work_on)
+    return issue(state, bucket, compress_bucket)
 
 
 def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
@@ -203,12 +210,14 @@ def batched_powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> Future:
     `powerSGD_hook`, and far less exact. Every rank gets the same bits.
     """
 
-    def work_on(group: ProcessGroup, flat: Array) -> None:
+    def compress_bucket(group: ProcessGroup, flat: Array) -> None:
         side = isqrt(max(flat.size - 1, 0)) + 1
         square = np.zeros(side * side, flat.dtype)
         square[: flat.size] = flat
         index, matrix = bucket.index(), square.reshape(side, side)
-        with_feedback(state, index, square, lambda: approximate(state, group, index, [matrix], []))
+        with_feedback(
+            state, index, square, lambda: compress_matrices(state, group, index, [matrix], [])
+        )
         flat[...] = square[: flat.size]
 
-    return issued(state, bucket, work_on)
+    return issue(state, bucket, compress_bucket)

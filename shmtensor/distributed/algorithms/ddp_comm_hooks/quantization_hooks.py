@@ -6,7 +6,7 @@ x (channels, n)   lo = min(x, 0), hi = max(x, 0) of a channel    scale = (hi - l
 a message         scale, zero float32 for each channel | q uint8
 ```
 
-Every rank adds up what all ranks sent, in rank order: the same bits everywhere.
+Every rank adds the messages of all ranks, in rank order: the same bits on all ranks.
 """
 
 from __future__ import annotations
@@ -24,42 +24,40 @@ __all__ = ["quantization_perchannel_hook", "quantization_pertensor_hook"]
 
 
 def scales_of(x: Array) -> tuple[Array, Array]:
-    """Scale and zero of each row of x (channels, n), so that 0 is among what can be said."""
+    """Scale and zero of each row of x (channels, n), so that 0 is represented exactly."""
     lo, hi = np.minimum(x.min(1), 0), np.maximum(x.max(1), 0)
     scale = (hi - lo) / np.float32(255)
     scale[scale == 0] = 1
     return scale, np.clip(np.round(-lo / scale), 0, 255)
 
 
-def averaged(group: ProcessGroup, x: Array) -> Array:
-    """The average over the ranks of what 8 bits say of everybody's x (channels, n)."""
+def average_quantized(group: ProcessGroup, x: Array) -> Array:
+    """The average over the ranks of x (channels, n), quantized to 8 bits."""
     scale, zero = scales_of(x)
     n, head = len(x), 8 * len(x)
     message = empty_shared((head + x.size,), np.dtype(np.uint8))
     message[:head].view(np.float32)[...] = np.concatenate([scale, zero])
     q = np.round(x / scale[:, None]) + zero[:, None]
     message[head:].reshape(x.shape)[...] = np.clip(q, 0, 255)
-    everybody = [np.empty(message.size, np.uint8) for _ in range(group.size())]
-    group.native.all_gather(everybody, message, group.timeout)
+    messages = [np.empty(message.size, np.uint8) for _ in range(group.size())]
+    group.native.all_gather(messages, message, group.timeout)
     total = np.zeros(x.shape, np.float32)
-    for told in everybody:
-        scale, zero = told[:head].view(np.float32).reshape(2, n, 1)
-        total += scale * (told[head:].reshape(x.shape).astype(np.float32) - zero)
+    for each in messages:
+        scale, zero = each[:head].view(np.float32).reshape(2, n, 1)
+        total += scale * (each[head:].reshape(x.shape).astype(np.float32) - zero)
     return total / np.float32(group.size())
 
 
-def quantized(process_group: ProcessGroup | None, bucket: GradBucket, length: int) -> Future:
-    """The Future of the bucket's average by 8-bit numbers, each `length` with a scale of its
-    own.
-    """
+def issue_quantized(process_group: ProcessGroup | None, bucket: GradBucket, length: int) -> Future:
+    """The Future of the bucket's average by 8-bit numbers; each `length` elements have a scale."""
     group = group_of("quantization_hooks", process_group)
     flat: Array = bucket.buffer().array
 
     def call() -> None:
         x = np.zeros((-(-flat.size // length), length), np.float32)
         x.reshape(-1)[: flat.size] = flat
-        with np.errstate(invalid="ignore"):  # what is not finite makes its whole channel NaN
-            total = averaged(group, x)
+        with np.errstate(invalid="ignore"):  # a value that is not finite makes its channel NaN
+            total = average_quantized(group, x)
         np.copyto(flat, total.reshape(-1)[: flat.size], casting="unsafe")
 
     work = group.issue(call, True, bucket.buffer())
@@ -71,7 +69,7 @@ def quantization_pertensor_hook(process_group: ProcessGroup | None, bucket: Grad
     """Averages the bucket by 8-bit numbers with one scale on each rank. `process_group`: None is
     the default one. Copies: the bucket from every rank.
     """
-    return quantized(process_group, bucket, max(1, bucket.buffer().array.size))
+    return issue_quantized(process_group, bucket, max(1, bucket.buffer().array.size))
 
 
 def quantization_perchannel_hook(
@@ -80,4 +78,4 @@ def quantization_perchannel_hook(
     """Averages the bucket by 8-bit numbers with a scale for each `bucket_size` of them. Copies: the
     bucket from every rank.
     """
-    return quantized(process_group, bucket, bucket_size)
+    return issue_quantized(process_group, bucket, bucket_size)

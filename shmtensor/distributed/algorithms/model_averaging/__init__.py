@@ -1,4 +1,4 @@
-"""Models that train apart for some steps, and are averaged then."""
+"""Model averaging: each rank trains by itself for some steps, then the models are averaged."""
 
 from . import averagers as averagers
 from . import hierarchical_model_averager as hierarchical_model_averager

@@ -1,4 +1,4 @@
-"""What averages the ranks' parameters, and when."""
+"""Averagers: average the ranks' parameters in certain steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...collectives.reference import ReduceOp
-from ...group.operands import array_of, touched
+from ...group.operands import array_of, bump_version
 from ...group.process_group import ProcessGroup
 from ...group.world import GroupMember, group_of
 
@@ -21,8 +21,8 @@ __all__ = [
 
 
 def average_parameters(params: Iterable[Any], process_group: ProcessGroup | None) -> None:
-    """Averages the parameters over the ranks of the group, where they lie; a rank that is not in it
-    goes on. All its ranks call it, with like parameters.
+    """Averages the parameters over the ranks of the group, in place. All its ranks call it, with
+    parameters of the same shapes; on a rank that is not in the group it does nothing.
 
     Copies: none of parameters in shared memory.
     """
@@ -33,16 +33,16 @@ def average_parameters(params: Iterable[Any], process_group: ProcessGroup | None
         array = array_of("average_parameters", p)
         staged = group.writable(array)
         group.native.all_reduce(staged, ReduceOp.AVG, group.timeout)
-        group.settle(array, staged)
-        touched(p)
+        group.copy_back(array, staged)
+        bump_version(p)
 
 
 def get_params_to_average(params: Iterable[Any]) -> list[Any]:
     """The parameters that have a gradient, of a model's parameters or an optimizer's groups."""
-    found: list[Any] = []
+    parameters: list[Any] = []
     for each in params:
-        found += each["params"] if isinstance(each, dict) else [each]
-    return [p for p in found if p.grad is not None]
+        parameters += each["params"] if isinstance(each, dict) else [each]
+    return [p for p in parameters if p.grad is not None]
 
 
 def average_parameters_or_parameter_groups(
@@ -53,7 +53,7 @@ def average_parameters_or_parameter_groups(
 
 
 class ModelAverager:
-    """Base of what averages models.
+    """Base class of averagers.
 
     Args:
         process_group: of the ranks; None: the default one.
@@ -67,7 +67,7 @@ class ModelAverager:
         self.step = 0
 
     def average_parameters(self, params: Iterable[Any]) -> None:
-        """Averages, if it is time.
+        """Averages if this step is one to average in.
 
         Args:
             params: the parameters of a model or the groups of an optimizer.
@@ -75,11 +75,11 @@ class ModelAverager:
         raise NotImplementedError(f"{type(self).__name__}.average_parameters: not defined")
 
 
-def never_the_same(where: str, period: int) -> None:
+def warn_about_period_1(where: str, period: int) -> None:
     if period == 1:
         warnings.warn(
             f"{where}: averaging the models in every step costs as much as averaging the "
-            "gradients, which DistributedDataParallel alone does: period 1",
+            "gradients, for which DistributedDataParallel suffices: period 1",
             stacklevel=3,
         )
 
@@ -89,7 +89,7 @@ class PeriodicModelAverager(ModelAverager):
 
     Args:
         period: steps from one average to the next.
-        warmup_steps: steps without; as `start_localSGD_iter` of PostLocalSGDState.
+        warmup_steps: steps without averaging; as `start_localSGD_iter` of PostLocalSGDState.
 
     Raises:
         ValueError: a period below 1, a negative number of steps.
@@ -104,13 +104,13 @@ class PeriodicModelAverager(ModelAverager):
                 "PeriodicModelAverager: period has to be positive and warmup_steps not negative: "
                 f"{period}, {warmup_steps}"
             )
-        never_the_same("PeriodicModelAverager", period)
+        warn_about_period_1("PeriodicModelAverager", period)
         self.period = period
         self.warmup_steps = warmup_steps
 
     def average_parameters(self, params: Iterable[Any]) -> None:
-        """Averages, if it is time, and counts the step."""
-        past = self.step - self.warmup_steps
-        if past >= 0 and past % self.period == 0:
+        """Averages if this step is one to average in; counts the step."""
+        elapsed = self.step - self.warmup_steps
+        if elapsed >= 0 and elapsed % self.period == 0:
             average_parameters_or_parameter_groups(params, self.process_group)
         self.step += 1

@@ -1,4 +1,4 @@
-"""Averages among neighbours often, among more ranks less often."""
+"""Averages over small groups of ranks often, over larger groups less often."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Any
 
 from ...group.new_subgroups import new_subgroups
 from ...group.process_group import ProcessGroup
-from .averagers import ModelAverager, average_parameters_or_parameter_groups, never_the_same
+from .averagers import ModelAverager, average_parameters_or_parameter_groups, warn_about_period_1
 
 __all__ = ["HierarchicalModelAverager"]
 
 
 class HierarchicalModelAverager(ModelAverager):
-    """In a step that several periods divide, the longest of them counts. All ranks make it.
+    """In a step that several periods divide, the longest of them is used. All ranks construct it.
 
     Args:
-        period_group_size_dict: period to number of neighbouring ranks, both rising, as
+        period_group_size_dict: period to number of consecutive ranks, both increasing, as
             `{4: 8, 16: 16}`: each 8 ranks every 4 steps, all 16 every 16 steps.
-        warmup_steps: steps without.
+        warmup_steps: steps without averaging.
         process_group: of all ranks; None: the default one.
 
     Raises:
-        ValueError: periods or sizes that do not rise, a last size that is not the group's, a
+        ValueError: periods or sizes that do not increase, a last size that is not the group's, a
             negative number of steps.
     """
 
@@ -47,7 +47,7 @@ class HierarchicalModelAverager(ModelAverager):
                 "HierarchicalModelAverager: sizes have to rise up to the group's: "
                 f"{sizes} for {self.process_group.size()} ranks"
             )
-        never_the_same("HierarchicalModelAverager", periods[-1])
+        warn_about_period_1("HierarchicalModelAverager", periods[-1])
         self.warmup_steps = warmup_steps
         self.period_process_group_dict: dict[int, ProcessGroup | None] = {}
         for period, size in sizes.items():
@@ -57,10 +57,10 @@ class HierarchicalModelAverager(ModelAverager):
             self.period_process_group_dict[period] = group
 
     def average_parameters(self, params: Iterable[Any]) -> None:
-        """Averages, if it is time, and counts the step."""
+        """Averages if this step is one to average in; counts the step."""
         if self.step >= self.warmup_steps:
-            due = [p for p in self.period_process_group_dict if self.step % p == 0]
-            if due:
-                group = self.period_process_group_dict[due[-1]]
+            periods = [p for p in self.period_process_group_dict if self.step % p == 0]
+            if periods:
+                group = self.period_process_group_dict[periods[-1]]
                 average_parameters_or_parameter_groups(params, group)
         self.step += 1

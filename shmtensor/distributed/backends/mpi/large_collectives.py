@@ -1,12 +1,13 @@
-"""The work on large data: through shared memory in a node, in chunks from node to node.
+"""Collectives of large data: through shared memory in a node, in chunks from node to node.
 
 ```
- fold up     node 0: 0 + 1 + 2  ->  node 1: that + 3 + 4 + 5  ->  ...     rank order, always
- hand back   the last node's head has the result: back along the chain, and down in each node
+ reduce      node 0: 0 + 1 + 2  ->  node 1: that + 3 + 4 + 5  ->  ...     always in rank order
+ broadcast   the last node's head has the result: back along the chain, then within each node
 ```
 
-While a chunk is on its way the next one is folded: both directions of the network are in use, as
-with a ring, and the order of the sum is that of the contract. 16-bit floats travel as float32.
+While a chunk is under way the next one is reduced. So both directions of the network are in use, as
+with a ring, and the order of the sum is that of collectives/reference.py. 16-bit floats are sent as
+float32.
 """
 
 from __future__ import annotations
@@ -19,36 +20,36 @@ import numpy as np
 from .... import native
 from ....dtypes import HALVES
 from ....memory.layout import empty_shared
-from ...collectives.reference import JOIN, ReduceOp
+from ...collectives.reference import UFUNCS, ReduceOp
 from ...group.operands import Array
 from .messages import BACK
 
 if TYPE_CHECKING:
-    from .begin_and_fail import GroupMember
+    from .member import MpiMember
 
 __all__ = [
-    "fold_and_scatter",
-    "fold_up",
-    "gather_all",
-    "gather_to",
-    "hand_down",
-    "scatter_from",
-    "scratch",
-    "swap",
+    "all_gather",
+    "broadcast",
+    "exchange",
+    "gather",
+    "reduce_scatter",
+    "reduce_to_last_node",
+    "scatter",
+    "working_copy",
 ]
 
 CHUNK = 1 << 20  # bytes, tunable
 
 
-def scratch(x: Array) -> Array:
-    """A copy in shared memory, in which partial sums are rounded as the contract says."""
-    made = empty_shared(x.shape, np.dtype(np.float32) if x.dtype in HALVES else x.dtype)
-    np.copyto(made, x)
-    return made
+def working_copy(x: Array) -> Array:
+    """A copy in shared memory for partial sums; 16-bit floats become float32."""
+    copy = empty_shared(x.shape, np.dtype(np.float32) if x.dtype in HALVES else x.dtype)
+    np.copyto(copy, x)
+    return copy
 
 
-def rounded(work: Array, out: Array) -> None:
-    """What was summed in a scratch, into `out`: beyond float16 it is infinity, without a word."""
+def round_into(work: Array, out: Array) -> None:
+    """Writes a working copy into `out`; values beyond float16 become infinity without a warning."""
     with np.errstate(over="ignore"):
         np.copyto(out, work.reshape(out.shape), casting="unsafe")
 
@@ -60,218 +61,227 @@ def chunks(x: Array) -> list[Array]:
 
 
 def average(x: Array, n: int) -> None:
-    """Divides in place; complex numbers by parts, as the contract does."""
+    """Divides in place; complex numbers by parts, as collectives/reference.py does."""
     parts = x.view(x.real.dtype) if x.dtype.kind == "c" else x
     np.divide(parts, n, out=parts)
 
 
-def fold_up(
-    meeting: GroupMember,
+def reduce_to_last_node(
+    member: MpiMember,
     where: str,
     work: Array,
     op: ReduceOp,
     timeout: float,
-    sink: int = -1,
-    hands_back: bool = False,
+    target_rank: int = -1,
+    broadcasts: bool = False,
 ) -> None:
-    """Folds everybody's `work` along the nodes.
+    """Reduces everybody's `work` along the nodes.
 
-    The result is in `work` of the last node's head, or of `sink` if that is a rank of the last
-    node; with `hands_back` in everybody's.
+    The result is in `work` of the last node's head, or of `target_rank` if that is a rank of the
+    last node; with `broadcasts` in everybody's.
     """
-    nodes, here, local = meeting.nodes, meeting.here, meeting.local
-    is_head, is_last = meeting.place == 0, here == len(nodes) - 1
-    before = nodes[here - 1] if here else []
-    after = [] if is_last else nodes[here + 1]
-    target = meeting.near.index(sink) if is_last and sink in meeting.near else 0
+    nodes, node_index, local_group = member.nodes, member.node_index, member.local_group
+    is_head, is_last = member.local_rank == 0, node_index == len(nodes) - 1
+    before = nodes[node_index - 1] if node_index else []
+    after = [] if is_last else nodes[node_index + 1]
+    target = (
+        member.local_ranks.index(target_rank)
+        if is_last and target_rank in member.local_ranks
+        else 0
+    )
     inner = ReduceOp.SUM if op is ReduceOp.AVG else op
-    join: Any = JOIN[inner]
+    ufunc: Any = UFUNCS[inner]
     parts = chunks(work)
-    lag = len(nodes) - 1 - here if hands_back else 0
-    sent: list[tuple[list[Any], Sequence[int]]] = []
+    lag = len(nodes) - 1 - node_index if broadcasts else 0
+    requests: list[tuple[list[Any], Sequence[int]]] = []
     partial = np.empty(parts[0].size, work.dtype)
 
-    def up(part: Array) -> None:
+    def reduce_chunk(part: Array) -> None:
         if is_head and before:
-            came = partial[: part.size]
-            meeting.wait(where, [(meeting.fetch(came, before[0]), before)], timeout)
+            received = partial[: part.size]
+            member.wait(where, [(member.irecv(received, before[0]), before)], timeout)
             with np.errstate(all="ignore"):
-                join(came, part, out=part)
-        if local is not None:
-            meeting.inside("reduce", part, int(inner), target, timeout)
-        if is_last and meeting.place == target and op is ReduceOp.AVG:
-            average(part, meeting.world)
+                ufunc(received, part, out=part)
+        if local_group is not None:
+            member.call_local("reduce", part, int(inner), target, timeout)
+        if is_last and member.local_rank == target and op is ReduceOp.AVG:
+            average(part, member.world)
         if is_head and after:
-            sent.append((meeting.post(part, after[0]), after))
+            requests.append((member.isend(part, after[0]), after))
 
-    def down(part: Array, at: int) -> None:
+    def broadcast_chunk(part: Array, index: int) -> None:
         if is_head and after:
-            meeting.wait(where, [sent[at]], timeout)
-            meeting.wait(where, [(meeting.fetch(part, after[0], BACK), after)], timeout)
+            member.wait(where, [requests[index]], timeout)
+            member.wait(where, [(member.irecv(part, after[0], BACK), after)], timeout)
         if is_head and before:
-            sent.append((meeting.post(part, before[0], BACK), before))
-        if local is not None:
-            meeting.inside("broadcast", part, 0, timeout)
+            requests.append((member.isend(part, before[0], BACK), before))
+        if local_group is not None:
+            member.call_local("broadcast", part, 0, timeout)
 
-    for turn in range(len(parts) + lag):
-        if turn < len(parts):
-            up(parts[turn])
-        if hands_back and turn >= lag:
-            down(parts[turn - lag], turn - lag)
-    meeting.wait(where, sent, timeout)
+    for step in range(len(parts) + lag):
+        if step < len(parts):
+            reduce_chunk(parts[step])
+        if broadcasts and step >= lag:
+            broadcast_chunk(parts[step - lag], step - lag)
+    member.wait(where, requests, timeout)
 
 
-def fold_and_scatter(
-    meeting: GroupMember, out: Array, x: Array, op: ReduceOp, timeout: float
-) -> None:
-    """The r-th part of everybody's x, folded, into rank r's `out`."""
+def reduce_scatter(member: MpiMember, out: Array, x: Array, op: ReduceOp, timeout: float) -> None:
+    """Writes the r-th part of the reduction of everybody's x into rank r's `out`."""
     where = "reduce_scatter"
-    work = scratch(x)
-    fold_up(meeting, where, work, op, timeout)
-    rows = work.reshape(meeting.world, -1)
-    last = meeting.nodes[-1]
-    if meeting.rank == last[0]:
-        begun = [(meeting.post(rows[n[0] : n[-1] + 1], n[0]), n) for n in meeting.nodes[:-1]]
-        meeting.wait(where, begun, timeout)
-    elif meeting.place == 0:
-        own = rows[meeting.near[0] : meeting.near[-1] + 1]
-        meeting.wait(where, [(meeting.fetch(own, last[0]), last)], timeout)
-    if meeting.local is None:
-        part = rows[meeting.rank]
+    work = working_copy(x)
+    reduce_to_last_node(member, where, work, op, timeout)
+    rows = work.reshape(member.world, -1)
+    last = member.nodes[-1]
+    if member.rank == last[0]:
+        requests = [(member.isend(rows[n[0] : n[-1] + 1], n[0]), n) for n in member.nodes[:-1]]
+        member.wait(where, requests, timeout)
+    elif member.local_rank == 0:
+        node_rows = rows[member.local_ranks[0] : member.local_ranks[-1] + 1]
+        member.wait(where, [(member.irecv(node_rows, last[0]), last)], timeout)
+    if member.local_group is None:
+        part = rows[member.rank]
     else:
         part = empty_shared(rows.shape[1:], rows.dtype)
-        meeting.inside("scatter", part, [rows[r] for r in meeting.near], 0, timeout)
-    rounded(part, out)
+        member.call_local("scatter", part, [rows[r] for r in member.local_ranks], 0, timeout)
+    round_into(part, out)
 
 
-def hand_down(meeting: GroupMember, x: Array, root: int, timeout: float) -> None:
-    """x of `root` into everybody's, along the nodes beginning with the root's."""
-    home = meeting.node_of(root)
-    order = [home, *(i for i in range(len(meeting.nodes)) if i != home)]
-    heads = [root if i == home else meeting.nodes[i][0] for i in order]
-    at = order.index(meeting.here)
-    is_head = meeting.rank == heads[at]
-    begun: list[tuple[list[Any], Sequence[int]]] = []
+def broadcast(member: MpiMember, x: Array, root: int, timeout: float) -> None:
+    """Writes x of `root` into everybody's, along the nodes, beginning with the root's."""
+    root_node = member.node_of(root)
+    order = [root_node, *(i for i in range(len(member.nodes)) if i != root_node)]
+    heads = [root if i == root_node else member.nodes[i][0] for i in order]
+    at = order.index(member.node_index)
+    is_head = member.rank == heads[at]
+    requests: list[tuple[list[Any], Sequence[int]]] = []
     for part in chunks(x):
         if is_head and at:
             source = heads[at - 1]
-            meeting.wait("broadcast", [(meeting.fetch(part, source), [source])], timeout)
+            member.wait("broadcast", [(member.irecv(part, source), [source])], timeout)
         if is_head and at + 1 < len(order):
-            begun.append((meeting.post(part, heads[at + 1]), meeting.nodes[order[at + 1]]))
-        if meeting.local is not None:
-            meeting.inside("broadcast", part, meeting.near.index(heads[at]), timeout)
-    meeting.wait("broadcast", begun, timeout)
+            requests.append((member.isend(part, heads[at + 1]), member.nodes[order[at + 1]]))
+        if member.local_group is not None:
+            member.call_local("broadcast", part, member.local_ranks.index(heads[at]), timeout)
+    member.wait("broadcast", requests, timeout)
 
 
-def gather_all(meeting: GroupMember, outs: Sequence[Array], x: Array, timeout: float) -> None:
-    """Everybody's x into everybody's list."""
-    where, near, local = "all_gather", meeting.near, meeting.local
-    is_head = meeting.place == 0
+def all_gather(member: MpiMember, outs: Sequence[Array], x: Array, timeout: float) -> None:
+    """Writes everybody's x into everybody's list."""
+    where, local_ranks, local_group = "all_gather", member.local_ranks, member.local_group
+    is_head = member.local_rank == 0
     rows: Sequence[Array] = outs
-    if is_head and local is not None:  # the neighbours read them there
-        rows = list(empty_shared((meeting.world, *x.shape, *(() if x.ndim else (1,))), x.dtype))
-    if local is not None:
-        meeting.inside("gather", x, [rows[r] for r in near] if is_head else [], 0, timeout)
+    if is_head and local_group is not None:  # shared memory, which the ranks of this node read
+        rows = list(empty_shared((member.world, *x.shape, *(() if x.ndim else (1,))), x.dtype))
+    if local_group is not None:
+        member.call_local(
+            "gather", x, [rows[r] for r in local_ranks] if is_head else [], 0, timeout
+        )
     else:
-        np.copyto(rows[near[0]], x.reshape(rows[near[0]].shape))
-    begun: list[tuple[list[Any], Sequence[int]]] = []
-    for node in meeting.nodes if is_head else []:
-        if node is near:
+        np.copyto(rows[local_ranks[0]], x.reshape(rows[local_ranks[0]].shape))
+    requests: list[tuple[list[Any], Sequence[int]]] = []
+    for node in member.nodes if is_head else []:
+        if node is local_ranks:
             continue
-        begun += [(meeting.fetch(rows[r], node[0]), node) for r in node]
-        begun += [(meeting.post(rows[r], node[0]), node) for r in near]
-    meeting.wait(where, begun, timeout)
-    if local is None:
+        requests += [(member.irecv(rows[r], node[0]), node) for r in node]
+        requests += [(member.isend(rows[r], node[0]), node) for r in local_ranks]
+    member.wait(where, requests, timeout)
+    if local_group is None:
         return
-    nothing = np.empty(0, x.dtype)
-    for row, out in zip(rows, outs, strict=True):  # `out` may be private memory: its rank reads
-        wanted = [nothing] * len(near)
+    empty = np.empty(0, x.dtype)
+    for row, out in zip(rows, outs, strict=True):  # `out` may be private: its rank copies
+        local_outs = [empty] * len(local_ranks)
         if not is_head:
-            wanted[0] = out
-        source = row if is_head else nothing
+            local_outs[0] = out
+        source = row if is_head else empty
         is_direct = x.nbytes > native.GROUP_INLINE
-        meeting.inside("exchange", wanted, source, [0] * len(near), is_direct, timeout)
+        member.call_local(
+            "exchange", local_outs, source, [0] * len(local_ranks), is_direct, timeout
+        )
         if is_head:
             np.copyto(out, row.reshape(out.shape))
 
 
-def gather_to(
-    meeting: GroupMember, outs: Sequence[Array], x: Array, root: int, timeout: float
-) -> None:
-    """Everybody's x into the list of `root`."""
-    near, local, is_root = meeting.near, meeting.local, meeting.rank == root
-    begun: list[tuple[list[Any], Sequence[int]]] = []
+def gather(member: MpiMember, outs: Sequence[Array], x: Array, root: int, timeout: float) -> None:
+    """Writes everybody's x into the list of `root`."""
+    local_ranks, local_group, is_root = member.local_ranks, member.local_group, member.rank == root
+    requests: list[tuple[list[Any], Sequence[int]]] = []
     if is_root:
-        for node in meeting.nodes:
-            begun += [(meeting.fetch(outs[r], node[0]), node) for r in node if node is not near]
-    if root in near:
-        if local is not None:
-            rows = [outs[r] for r in near] if is_root else []
-            meeting.inside("gather", x, rows, near.index(root), timeout)
+        for node in member.nodes:
+            requests += [
+                (member.irecv(outs[r], node[0]), node) for r in node if node is not local_ranks
+            ]
+    if root in local_ranks:
+        if local_group is not None:
+            rows = [outs[r] for r in local_ranks] if is_root else []
+            member.call_local("gather", x, rows, local_ranks.index(root), timeout)
         else:
             np.copyto(outs[root], x.reshape(outs[root].shape))
     else:
         block = [x]
-        if local is not None:
-            block = [np.empty_like(x) for _ in near] if meeting.place == 0 else []
-            meeting.inside("gather", x, block, 0, timeout)
-        if meeting.place == 0:
-            begun += [(meeting.post(each, root), [root]) for each in block]
-    meeting.wait("gather", begun, timeout)
+        if local_group is not None:
+            block = [np.empty_like(x) for _ in local_ranks] if member.local_rank == 0 else []
+            member.call_local("gather", x, block, 0, timeout)
+        if member.local_rank == 0:
+            requests += [(member.isend(each, root), [root]) for each in block]
+    member.wait("gather", requests, timeout)
 
 
-def scatter_from(
-    meeting: GroupMember, out: Array, xs: Sequence[Array], root: int, timeout: float
-) -> None:
-    """The r-th of the root's list into rank r's `out`."""
-    near, local, is_root = meeting.near, meeting.local, meeting.rank == root
-    begun: list[tuple[list[Any], Sequence[int]]] = []
+def scatter(member: MpiMember, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
+    """Writes the r-th of the root's list into rank r's `out`."""
+    local_ranks, local_group, is_root = member.local_ranks, member.local_group, member.rank == root
+    requests: list[tuple[list[Any], Sequence[int]]] = []
     if is_root:
-        for node in meeting.nodes:
-            begun += [(meeting.post(xs[r], node[0]), node) for r in node if node is not near]
-    head, rows = near.index(root) if root in near else 0, [xs[r] for r in near] if is_root else []
-    if root not in near and meeting.place == 0:
-        home = meeting.nodes[meeting.node_of(root)]
-        rows = [np.empty_like(out) for _ in near]
-        came = [(meeting.fetch(row, root), home) for row in rows]
-        meeting.wait("scatter", came, timeout)
-    if local is not None:
-        meeting.inside("scatter", out, rows, head, timeout)
+        for node in member.nodes:
+            requests += [
+                (member.isend(xs[r], node[0]), node) for r in node if node is not local_ranks
+            ]
+    head, rows = (
+        local_ranks.index(root) if root in local_ranks else 0,
+        [xs[r] for r in local_ranks] if is_root else [],
+    )
+    if root not in local_ranks and member.local_rank == 0:
+        root_node = member.nodes[member.node_of(root)]
+        rows = [np.empty_like(out) for _ in local_ranks]
+        receives = [(member.irecv(row, root), root_node) for row in rows]
+        member.wait("scatter", receives, timeout)
+    if local_group is not None:
+        member.call_local("scatter", out, rows, head, timeout)
     else:
         np.copyto(out, rows[0].reshape(out.shape))
-    meeting.wait("scatter", begun, timeout)
+    member.wait("scatter", requests, timeout)
 
 
-def swap(
-    meeting: GroupMember,
+def exchange(
+    member: MpiMember,
     outs: Sequence[Array],
     x: Array,
     offsets: int | Sequence[int],
-    places: Array,
-    sizes: Array,
+    peer_starts: Array,
+    peer_sizes: Array,
     is_direct: bool,
     timeout: float,
 ) -> None:
-    """Fills `outs[p]` from rank p's x; each rank sends to those on other nodes itself.
+    """Fills `outs[p]` from rank p's x; each rank sends to ranks on other nodes itself.
 
     Args:
-        offsets: where in rank p's x that begins, in bytes.
-        places, sizes: what rank p takes of this rank's x, in bytes.
+        offsets: the byte in rank p's x at which the part begins.
+        peer_starts, peer_sizes: the part of this rank's x that rank p takes, in bytes.
     """
     where = "exchange"
-    near = meeting.near
-    starts = [offsets] * meeting.world if isinstance(offsets, int) else list(offsets)
+    local_ranks = member.local_ranks
+    starts = [offsets] * member.world if isinstance(offsets, int) else list(offsets)
     flat = x.reshape(-1).view(np.uint8)
-    begun: list[tuple[list[Any], Sequence[int]]] = []
-    for p in meeting.far:
-        begun.append((meeting.fetch(outs[p], p), [p]))
-        at, n = int(places[p]), int(sizes[p])
-        begun.append((meeting.post(flat[at : at + n], p), [p]))
-    if meeting.local is None:
-        own = outs[meeting.rank]
-        at = starts[meeting.rank]
-        own.reshape(-1).view(np.uint8)[...] = flat[at : at + own.nbytes]
+    requests: list[tuple[list[Any], Sequence[int]]] = []
+    for p in member.remote_ranks:
+        requests.append((member.irecv(outs[p], p), [p]))
+        at, n = int(peer_starts[p]), int(peer_sizes[p])
+        requests.append((member.isend(flat[at : at + n], p), [p]))
+    if member.local_group is None:
+        own_out = outs[member.rank]
+        at = starts[member.rank]
+        own_out.reshape(-1).view(np.uint8)[...] = flat[at : at + own_out.nbytes]
     else:
-        wanted, begins = [outs[p] for p in near], [starts[p] for p in near]
-        meeting.inside("exchange", wanted, x, begins, is_direct, timeout)
-    meeting.wait(where, begun, timeout)
+        local_outs, local_starts = [outs[p] for p in local_ranks], [starts[p] for p in local_ranks]
+        member.call_local("exchange", local_outs, x, local_starts, is_direct, timeout)
+    member.wait(where, requests, timeout)

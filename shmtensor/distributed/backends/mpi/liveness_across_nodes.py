@@ -1,15 +1,17 @@
-"""Who on other nodes lives: MPI does not say, and a node that dies whole has nobody left to tell.
+"""Whether ranks on other nodes live. MPI does not tell, and when a whole node dies, no rank of it
+can.
 
-Each two ranks on different nodes hold a TCP connection, over which nothing is said: the kernel ends
-it when one of them does, and when a machine no longer answers (within some seconds, by keep-alive).
+Each two ranks on different nodes hold a TCP connection and send nothing over it. The kernel closes
+it when one of the processes ends, and when a machine no longer answers (after some seconds, by
+keep-alive).
 
 ```
-connect   to every lower rank elsewhere     ranks u32 u32, proof 16 B  ->
-accept    from every higher one                                        <-  proof 16 B
+connect   to every lower rank on another node   ranks u32 u32, proof 16 B  ->
+accept    from every higher rank                                           <-  proof 16 B
 ```
 
-A proof is a keyed hash by the run's secret, which travels by MPI. The listening sockets are closed
-when all have come; they are bound to loopback if all nodes are on one machine.
+A proof is a keyed hash by the run's secret, which is sent by MPI. The listening sockets are closed
+when all have connected; they are bound to loopback if all nodes are on one machine.
 """
 
 from __future__ import annotations
@@ -29,17 +31,17 @@ from hashlib import blake2b
 from hmac import compare_digest
 from typing import Any
 
-from ...rendezvous.find_group import exchange_text
+from ...rendezvous.find_group import all_gather_json
 from ...rendezvous.hosts import keep_alive
 from .messages import Base, Wire
 from .nodes import Node
 
-__all__ = ["Watch", "keep_watch"]
+__all__ = ["Watch", "start_watch"]
 
 HELLO = struct.Struct("<II16s")
-PATIENCE = 10.0  # seconds until ranks do without a connection
+PATIENCE = 10.0  # seconds after which ranks go on without a connection
 TRIAL = 1.0  # seconds for one address
-NEWS_FIRST = 0.2  # seconds in which a neighbour of the dead, who knows more, may tell
+NEWS_FIRST = 0.2  # seconds in which ranks on the dead one's node, which know more, may send news
 SIOCGIFADDR = 0x8915
 
 
@@ -47,66 +49,66 @@ class Watch:
     """The connections of this process.
 
     Attributes:
-        who: everybody's pid and host.
+        processes: everybody's pid and host.
     """
 
-    def __init__(self, links: dict[int, socket.socket], who: list[tuple[int, str]]) -> None:
-        self.who = who
+    def __init__(self, links: dict[int, socket.socket], processes: list[tuple[int, str]]) -> None:
+        self.processes = processes
         self._links = links
         self._ranks = {link.fileno(): rank for rank, link in links.items()}
         self._poll = select.poll()
         for descriptor in self._ranks:
             self._poll.register(descriptor, select.POLLIN)
-        self._ended: dict[int, float] = {}
-        self._busy = threading.Lock()  # lanes look, too
-        os.register_at_fork(after_in_child=self.close)  # or a child would keep them alive
+        self._closed_at: dict[int, float] = {}
+        self._lock = threading.Lock()  # lanes poll, too
+        os.register_at_fork(after_in_child=self.close)  # a child would keep connections open
 
-    def gone(self) -> list[int]:
-        """The ranks whose connection has ended, once somebody else had time to say why."""
+    def dead_ranks(self) -> list[int]:
+        """The ranks whose connections have closed, after others had NEWS_FIRST to tell why."""
         now = time.monotonic()
-        with self._busy:
+        with self._lock:
             for descriptor, _ in self._poll.poll(0):
                 self._poll.unregister(descriptor)
-                self._ended[self._ranks[descriptor]] = now
-            if self._ended and now - min(self._ended.values()) > NEWS_FIRST:
-                return sorted(self._ended)
+                self._closed_at[self._ranks[descriptor]] = now
+            if self._closed_at and now - min(self._closed_at.values()) > NEWS_FIRST:
+                return sorted(self._closed_at)
         return []
 
     def close(self) -> None:
-        """Ends this process's part in it."""
+        """Closes this process's connections."""
         self._poll = select.poll()
         for link in self._links.values():
             link.close()
 
 
-def keep_watch(wire: Wire, nodes: list[Node], said: list[dict[str, Any]], timeout: float) -> None:
-    """Connects this rank with all on other nodes; all ranks call it."""
+def start_watch(wire: Wire, nodes: list[Node], infos: list[dict[str, Any]], timeout: float) -> None:
+    """Connects this rank with all ranks on other nodes; all ranks call it."""
     rank = wire.rank
-    far = [r for node in nodes if rank not in node for r in node]
-    is_one_machine = len({each["network"] for each in said}) == 1
+    remote_ranks = [r for node in nodes if rank not in node for r in node]
+    is_one_machine = len({each["network"] for each in infos}) == 1
     with socket.socket() as listener:
         listener.bind(("127.0.0.1" if is_one_machine else "", 0))
-        listener.listen(len(said))
-        mine: dict[str, Any] = {
+        listener.listen(len(infos))
+        info: dict[str, Any] = {
             "port": listener.getsockname()[1],
             "addresses": ["127.0.0.1"] if is_one_machine else list(addresses()),
         }
         if rank == 0:
-            mine["secret"] = secrets.token_hex(16)
-        told = exchange_text(wire.all_gather, len(said), mine, timeout)
-        secret = bytes.fromhex(told[0]["secret"])
+            info["secret"] = secrets.token_hex(16)
+        listeners = all_gather_json(wire.all_gather, len(infos), info, timeout)
+        secret = bytes.fromhex(listeners[0]["secret"])
         deadline = time.monotonic() + PATIENCE
-        links = connect(rank, [r for r in far if r < rank], told, secret, deadline)
-        links |= accept(rank, {r for r in far if r > rank}, listener, secret, deadline)
+        links = connect(rank, [r for r in remote_ranks if r < rank], listeners, secret, deadline)
+        links |= accept(rank, {r for r in remote_ranks if r > rank}, listener, secret, deadline)
     for link in links.values():
         keep_alive(link)
-    if missing := sorted(set(far) - set(links)):
+    if missing := sorted(set(remote_ranks) - set(links)):
         warnings.warn(
             f"init_process_group: rank {rank} has no TCP connection to ranks {missing} on other "
-            "nodes: that their node has died would be noticed at the timeout only",
+            "nodes: the death of their node would only be noticed at the timeout",
             stacklevel=5,
         )
-    Base.watch = Watch(links, [(each["pid"], each["host"]) for each in said])
+    Base.watch = Watch(links, [(each["pid"], each["host"]) for each in infos])
 
 
 def proof(secret: bytes, *words: int) -> bytes:
@@ -114,60 +116,60 @@ def proof(secret: bytes, *words: int) -> bytes:
 
 
 def connect(
-    rank: int, peers: list[int], told: list[dict[str, Any]], secret: bytes, deadline: float
+    rank: int, peers: list[int], listeners: list[dict[str, Any]], secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
     """Connections to ranks that accept."""
-    begun: dict[int, socket.socket] = {}
-    dead_ends: set[str] = set()
+    pending: dict[int, socket.socket] = {}
+    unreachable: set[str] = set()
     for peer in peers:
-        for address in told[peer]["addresses"]:
-            if address in dead_ends or time.monotonic() > deadline:
+        for address in listeners[peer]["addresses"]:
+            if address in unreachable or time.monotonic() > deadline:
                 continue
             try:
-                begun[peer] = socket.create_connection((address, told[peer]["port"]), TRIAL)
+                pending[peer] = socket.create_connection((address, listeners[peer]["port"]), TRIAL)
             except TimeoutError:
-                dead_ends.add(address)
+                unreachable.add(address)
             except OSError:
                 continue
             else:
                 break
-    made = {}
-    for peer, link in begun.items():  # the hello first: nobody waits for who waits for another
+    links = {}
+    for peer, link in pending.items():  # all hellos first, so that ranks do not wait in a circle
         with suppress(OSError):
             link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
-    for peer, link in begun.items():
-        if compare_digest(take(link, 16, deadline), proof(secret, rank, peer, 1)):
-            made[peer] = link
+    for peer, link in pending.items():
+        if compare_digest(receive_exactly(link, 16, deadline), proof(secret, rank, peer, 1)):
+            links[peer] = link
         else:
             link.close()
-    return made
+    return links
 
 
 def accept(
     rank: int, peers: set[int], listener: socket.socket, secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
     """Connections from ranks that connect."""
-    made: dict[int, socket.socket] = {}
-    while peers - set(made) and (rest := deadline - time.monotonic()) > 0:
-        listener.settimeout(rest)
+    links: dict[int, socket.socket] = {}
+    while peers - set(links) and (remaining := deadline - time.monotonic()) > 0:
+        listener.settimeout(remaining)
         try:
             link, _ = listener.accept()
         except OSError:
             continue
-        hello = take(link, HELLO.size, min(deadline, time.monotonic() + TRIAL))
-        peer, own, proven = HELLO.unpack(hello or bytes(HELLO.size))
-        is_theirs = compare_digest(proven, proof(secret, peer, rank, 0))
-        if own != rank or peer not in peers or not is_theirs:
+        hello = receive_exactly(link, HELLO.size, min(deadline, time.monotonic() + TRIAL))
+        peer, target, their_proof = HELLO.unpack(hello or bytes(HELLO.size))
+        is_proven = compare_digest(their_proof, proof(secret, peer, rank, 0))
+        if target != rank or peer not in peers or not is_proven:
             link.close()
             continue
         with suppress(OSError):
             link.sendall(proof(secret, peer, rank, 1))
-        made[peer] = link
-    return made
+        links[peer] = link
+    return links
 
 
-def take(link: socket.socket, n: int, deadline: float) -> bytes:
-    """n bytes, or nothing."""
+def receive_exactly(link: socket.socket, n: int, deadline: float) -> bytes:
+    """n bytes; b"" if they do not come in time."""
     data = b""
     with suppress(OSError):
         while len(data) < n:
@@ -179,12 +181,12 @@ def take(link: socket.socket, n: int, deadline: float) -> bytes:
 
 
 def addresses() -> Iterator[str]:
-    """The IPv4 addresses of this machine that others may reach."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    """The IPv4 addresses of this machine that other machines may reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with suppress(OSError):  # it has none
                 request = struct.pack("256s", name.encode()[:15])
-                answer = fcntl.ioctl(asking.fileno(), SIOCGIFADDR, request)
-                address = socket.inet_ntoa(answer[20:24])
+                response = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                address = socket.inet_ntoa(response[20:24])
                 if not address.startswith("127."):
                     yield address

@@ -1,10 +1,9 @@
-"""Messages between the ranks of a group by MPI, whose waits end; or by what stands in for MPI
-(../tcp).
+"""Messages between the ranks of a group by MPI, or by its replacement in ../tcp. Every wait ends.
 
-Only MPI calls that return at once are made (Isend, Irecv, Testall, Iprobe), one at a time in a
-process, so any level of thread support will do. A wait looks again and again, more and more seldom,
-and between looks for news: a rank that has died, given up or left is told to all, by whoever
-noticed. MPI itself notices no death (without ULFM): neighbours do, in memory, and else
+All MPI calls return at once (Isend, Irecv, Testall, Iprobe), and a process makes one at a time, so
+any level of thread support suffices. A wait polls with growing pauses, and also polls for news: a
+rank that notices that another has died, given up or left tells all others. MPI itself notices no
+death (without ULFM); ranks of the same node notice it in shared memory, ranks of other nodes by
 liveness_across_nodes.py.
 
 ```
@@ -31,25 +30,25 @@ if TYPE_CHECKING:
     from ..tcp.mpi4py_interface import Connections
     from .liveness_across_nodes import Watch
 
-__all__ = ["BACK", "BODY", "CALL", "DATA", "HEADER", "VERDICT", "Base", "Wire", "begin"]
+__all__ = ["BACK", "BODY", "CALL", "DATA", "HEADER", "VERDICT", "Base", "Wire", "init_mpi"]
 
 CALL, DATA, BACK, HEADER, VERDICT, BODY, NEWS = range(7)
-SPIN = 50e-6  # seconds that a wait looks without a pause
-PAUSE = 1e-3  # the longest pause between two looks
-LOOK = 0.02  # seconds between two looks for news
+SPIN = 50e-6  # seconds that a wait polls without a pause
+PAUSE = 1e-3  # the longest pause between two polls
+NEWS_INTERVAL = 0.02  # seconds between two polls for news
 PIECE = 1 << 26  # bytes of one message: counts of MPI are 32 bits wide
-PATIENCE = 2.0  # seconds that the end of a run in trouble waits for the others
-LETTER = 2048  # bytes of a piece of news
+PATIENCE = 2.0  # seconds that the end of a failed run waits for the others
+NEWS_NBYTES = 2048
 
 lock = threading.Lock()  # one MPI call at a time
 
 
 class Base:
-    """What all groups of this process have in common."""
+    """The state that all groups of this process share."""
 
     comm: Any = None
-    number = 0  # how many groups there were
-    wires: ClassVar[list[Wire]] = []  # all, as news come after a group was left, too
+    number = 0  # how many groups there have been
+    wires: ClassVar[list[Wire]] = []  # also of groups that were left: news may still come
     watch: ClassVar[Watch | Connections | None] = None  # of the ranks on other nodes
 
 
@@ -67,14 +66,14 @@ def mpi() -> Any:
             "pip install 'shmtensor[mpi]'"
         ) from None
     if Base.comm is None:
-        mpi4py.rc.finalize = False  # it would wait for the dead: see `finish`
+        mpi4py.rc.finalize = False  # it would wait for dead ranks: see `finalize`
     from mpi4py import MPI
 
     return MPI
 
 
-def begin(timeout: float) -> Any:
-    """The communicator of all ranks that MPI started, apart from the user's; waits for all.
+def init_mpi(timeout: float) -> Any:
+    """A duplicate of MPI's COMM_WORLD, separate from the user's; waits for all ranks.
 
     Raises:
         CollectiveTimeout: not all came in time.
@@ -97,33 +96,33 @@ def begin(timeout: float) -> Any:
             time.sleep(pause)
             pause = min(2 * pause, PAUSE)
         Base.comm = comm
-        atexit.register(finish, module)
+        atexit.register(finalize, module)
     return Base.comm
 
 
-def finish(module: Any) -> None:
-    """Ends MPI when all have come here; unless something went wrong, and somebody does not come
-    soon: for the dead, and for who left without it, Finalize would wait for ever.
+def finalize(module: Any) -> None:
+    """Finalizes MPI when all ranks have come here. It does not if the run has failed and a rank
+    does not come soon: Finalize would wait for ever for ranks that died or left without it.
 
-    All meet twice: a rank that was stopped finds the first barrier done on waking, as the others
-    had come to it, though they gave up waiting and have left. They do not come to the second.
+    There are two barriers. A rank that was stopped finds the first one complete when it continues,
+    although the other ranks gave up waiting and left; they do not come to the second one.
     """
     if module.Is_finalized():
         return
     with suppress(module.Exception):
-        if meet() and meet():
+        if final_barrier() and final_barrier():
             module.Finalize()
 
 
-def meet() -> bool:
-    """Whether all came to a barrier, for which a run in trouble waits PATIENCE: counted in pauses,
-    not by the clock, which goes on while a rank is stopped."""
+def final_barrier() -> bool:
+    """Whether all ranks came to a barrier. A failed run waits PATIENCE for it, counted in pauses:
+    the clock goes on while this rank is stopped."""
     request = Base.comm.Ibarrier()
     pauses = 0
     while not request.Test():
         for wire in Base.wires:
             wire.receive_news()
-        if pauses > PATIENCE / PAUSE and any(wire.trouble for wire in Base.wires):
+        if pauses > PATIENCE / PAUSE and any(wire.failure for wire in Base.wires):
             return False
         time.sleep(PAUSE)
         pauses += 1
@@ -131,7 +130,7 @@ def meet() -> bool:
 
 
 def pieces(x: Array) -> list[Array]:
-    """The bytes of a contiguous array, in messages."""
+    """The bytes of a contiguous array, split into messages."""
     flat = x.reshape(-1).view(np.uint8)
     return [flat[at : at + PIECE] for at in range(0, flat.size, PIECE)]
 
@@ -140,29 +139,29 @@ class Wire:
     """The messages of one group.
 
     Attributes:
-        trouble: the first bad news, or None; the group is broken then.
-        left: ranks that have left, with the number of their last call.
+        failure: the first bad news, or None. If there are any, the group is broken.
+        leavers: ranks that have left, with the number of their last call.
     """
 
     def __init__(self, comm: Any, rank: int, ranks: Sequence[int]) -> None:
         self.comm, self.rank, self.ranks = comm, rank, list(ranks)
         self.mpi: Any = getattr(comm, "library", None) or mpi()
-        self.trouble: dict[str, Any] | None = None
-        self.left: dict[int, int] = {}
+        self.failure: dict[str, Any] | None = None
+        self.leavers: dict[int, int] = {}
         self._request: Any = self.mpi.Request
         self._pause: Callable[[float], object] = getattr(comm, "pause", time.sleep)
         highest = comm.Get_attr(self.mpi.TAG_UB) // 8
         self._tag = Base.number % highest * 8
         Base.number += 1
         Base.wires.append(self)
-        self._under_way: list[Any] = []  # news, and what a broken call left behind
+        self._under_way: list[Any] = []  # requests of news, and of calls that failed
 
     # ---------------------------------------------------------------- messages
     def send(self, x: Array, to: int, kind: int, is_taken: bool = False) -> list[Any]:
-        """Begins to send a contiguous array; with `is_taken` it is done when it is being taken."""
-        begun = self.comm.Issend if is_taken else self.comm.Isend
+        """Begins to send a contiguous array; `is_taken`: by Issend, done when it is received."""
+        isend = self.comm.Issend if is_taken else self.comm.Isend
         with lock:
-            return [begun(part, self.ranks[to], self._tag + kind) for part in pieces(x)]
+            return [isend(part, self.ranks[to], self._tag + kind) for part in pieces(x)]
 
     def receive(self, x: Array, source: int, kind: int) -> list[Any]:
         """Begins to receive into a contiguous array."""
@@ -172,18 +171,20 @@ class Wire:
             ]
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
-        """Everybody's x into everybody's list, by messages between all pairs: for the beginning."""
-        begun: list[tuple[list[Any], Sequence[int]]] = []
+        """Writes everybody's x into everybody's list, by messages between all pairs. It serves
+        before there are nodes.
+        """
+        requests: list[tuple[list[Any], Sequence[int]]] = []
         for rank, out in enumerate(outs):
             if rank == self.rank:
                 out[...] = x
             else:
-                begun.append((self.receive(out, rank, CALL), [rank]))
-                begun.append((self.send(x, rank, CALL), [rank]))
-        self.wait("init_process_group", begun, timeout)
+                requests.append((self.receive(out, rank, CALL), [rank]))
+                requests.append((self.send(x, rank, CALL), [rank]))
+        self.wait("init_process_group", requests, timeout)
 
     def find(self, kind: int) -> int | None:
-        """A rank from which a message of this kind waits."""
+        """A rank from which a message of this kind has come, or None."""
         status = self.mpi.Status()
         with lock:
             if not self.comm.Iprobe(self.mpi.ANY_SOURCE, self._tag + kind, status):
@@ -198,14 +199,14 @@ class Wire:
         number: int = 0,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        """Until all is done.
+        """Waits until all requests are done.
 
         Args:
-            requests: each with the ranks that it waits for.
-            number: of the call, by which a rank that has left is known to have come or not.
+            requests: lists of requests, each with the ranks that it waits for.
+            number: of the call; it tells whether a rank that has left had come to it.
             watch: called now and then; what it raises ends the wait.
         """
-        flat = [each for begun, _ in requests for each in begun]
+        flat = [each for part, _ in requests for each in part]
 
         def is_done() -> bool:
             with lock:
@@ -214,16 +215,16 @@ class Wire:
         def missing() -> list[int]:
             with lock:
                 return sorted(
-                    {r for begun, who in requests if not self._request.Testall(begun) for r in who}
+                    {r for part, who in requests if not self._request.Testall(part) for r in who}
                 )
 
         try:
-            self.until(where, is_done, timeout, missing, number, watch)
+            self.wait_until(where, is_done, timeout, missing, number, watch)
         except BaseException:
             self._under_way += flat  # MPI may still write there
             raise
 
-    def until(
+    def wait_until(
         self,
         where: str,
         is_done: Callable[[], bool],
@@ -232,32 +233,32 @@ class Wire:
         number: int = 0,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        """Looks until `is_done`. Raises what news say, or CollectiveTimeout."""
-        began = looked = time.monotonic()
+        """Polls until `is_done()`. Raises the error that news report, or CollectiveTimeout."""
+        began = last_news = time.monotonic()
         pause = SPIN
         is_first = True
         while True:
             try:
                 if is_done():
                     return
-            except self.mpi.Exception as error:  # ULFM, or a connection that broke
-                who = self.found(missing)
-                self.note("lost", who[0] if who else -1, f"rank {who} is gone: {error}")
-                self.fail(where)
+            except self.mpi.Exception as error:  # ULFM, or a broken connection
+                who = self.missing_if_known(missing)
+                self.set_failure("lost", who[0] if who else -1, f"rank {who} is gone: {error}")
+                self.raise_failure(where)
             now = time.monotonic()
-            if is_first or now - looked > LOOK:
-                looked, is_first = now, False
+            if is_first or now - last_news > NEWS_INTERVAL:
+                last_news, is_first = now, False
                 self.receive_news()
-                if self.trouble is not None:
-                    self.fail(where)
+                if self.failure is not None:
+                    self.raise_failure(where)
                 if watch is not None:
                     watch()
-                gone = [r for r in missing() if self.left.get(r, number) < number]
-                if gone:
+                absent = [r for r in missing() if self.leavers.get(r, number) < number]
+                if absent:
                     raise PeerLostError(
-                        f"{where}: rank {gone[0]} has left the group: it called "
+                        f"{where}: rank {absent[0]} has left the group: it called "
                         "destroy_process_group() and is waited for",
-                        f"rank {gone[0]}",
+                        f"rank {absent[0]}",
                     )
             if timeout >= 0 and now - began > timeout:
                 who = missing()
@@ -270,62 +271,64 @@ class Wire:
                 pause = min(1.5 * pause, PAUSE)
 
     # ---------------------------------------------------------------- news
-    def note(self, reason: str, who: int, text: str, **more: Any) -> dict[str, Any]:
-        """Remembers bad news, and returns the first of them."""
-        if self.trouble is None:
-            self.trouble = {"reason": reason, "rank": who, "text": text[:300], **more}
-        return self.trouble
+    def set_failure(self, reason: str, who: int, text: str, **details: Any) -> dict[str, Any]:
+        """Stores bad news unless there are some already; returns the first ones."""
+        if self.failure is None:
+            self.failure = {"reason": reason, "rank": who, "text": text[:300], **details}
+        return self.failure
 
-    def tell(self, news: dict[str, Any], to: Sequence[int]) -> None:
-        """Sends news to ranks, which may be gone."""
-        letter = np.zeros(LETTER, np.uint8)
-        data = json.dumps(news, ensure_ascii=False).encode()  # its text is cut by `note`
-        letter[: len(data)] = np.frombuffer(data, np.uint8)
+    def send_news(self, news: dict[str, Any], to: Sequence[int]) -> None:
+        """Sends news to ranks, which may have died."""
+        message = np.zeros(NEWS_NBYTES, np.uint8)
+        data = json.dumps(news, ensure_ascii=False).encode()  # fits: `set_failure` limits the text
+        message[: len(data)] = np.frombuffer(data, np.uint8)
         for rank in to:
             with suppress(Exception):
-                self._under_way += self.send(letter, rank, NEWS)
+                self._under_way += self.send(message, rank, NEWS)
 
     def receive_news(self) -> None:
-        """Takes the news that have come."""
+        """Receives all news that have come."""
         with suppress(self.mpi.Exception):
-            while (found := self.open_letter()) is not None:
-                source, news = found
+            while (received := self.receive_one_news()) is not None:
+                source, news = received
                 if news["reason"] == "left":
-                    self.left[source] = news["number"]
+                    self.leavers[source] = news["number"]
                 else:
-                    self.note(**{"who": news.pop("rank"), **news})
-        if self.trouble is None and Base.watch is not None:
-            self.miss(Base.watch)
+                    self.set_failure(**{"who": news.pop("rank"), **news})
+        if self.failure is None and Base.watch is not None:
+            self.check_deaths(Base.watch)
 
-    def open_letter(self) -> tuple[int, dict[str, Any]] | None:
-        """The next piece of news, and who sent it."""
-        letter, status = np.zeros(LETTER, np.uint8), self.mpi.Status()
-        with lock:  # over both: another thread would wait for a letter that this one has taken
+    def receive_one_news(self) -> tuple[int, dict[str, Any]] | None:
+        """The next piece of news and its sender, or None."""
+        message, status = np.zeros(NEWS_NBYTES, np.uint8), self.mpi.Status()
+        with lock:  # over both calls: else two threads may probe the same message
             if not self.comm.Iprobe(self.mpi.ANY_SOURCE, self._tag + NEWS, status):
                 return None
-            self.comm.Recv(letter, status.Get_source(), self._tag + NEWS)
-        return self.ranks.index(status.Get_source()), json.loads(letter.tobytes().rstrip(b"\0"))
+            self.comm.Recv(message, status.Get_source(), self._tag + NEWS)
+        return self.ranks.index(status.Get_source()), json.loads(message.tobytes().rstrip(b"\0"))
 
-    def miss(self, watch: Watch | Connections) -> None:
-        """If a rank on another node has died, and nobody has told so, tells all."""
-        gone = watch.gone()  # by their ranks among all that MPI started
-        lost = [r for r, number in enumerate(self.ranks) if number in gone and r not in self.left]
+    def check_deaths(self, watch: Watch | Connections) -> None:
+        """If a rank on another node has died without news of it, tells all."""
+        dead = watch.dead_ranks()  # MPI's ranks
+        lost = [
+            r for r, number in enumerate(self.ranks) if number in dead and r not in self.leavers
+        ]
         if lost:
-            who, (pid, host) = lost[0], watch.who[self.ranks[lost[0]]]
+            who, (pid, host) = lost[0], watch.processes[self.ranks[lost[0]]]
             text = f"rank {who} (pid {pid}) has died: its connection ended, host {host}"
-            news = self.note("lost", who, text, name=f"rank {who}", pid=pid, host=host)
-            self.tell(news, [r for r in range(len(self.ranks)) if r not in (*lost, self.rank)])
+            news = self.set_failure("lost", who, text, name=f"rank {who}", pid=pid, host=host)
+            self.send_news(news, [r for r in range(len(self.ranks)) if r not in (*lost, self.rank)])
 
     def listen(self, seconds: float) -> None:
         """Waits for bad news for a while."""
         end = time.monotonic() + seconds
-        while self.trouble is None and time.monotonic() < end:
+        while self.failure is None and time.monotonic() < end:
             self.receive_news()
             time.sleep(PAUSE)
 
-    def fail(self, where: str) -> NoReturn:
-        """Raises what the bad news say."""
-        news = self.trouble
+    def raise_failure(self, where: str) -> NoReturn:
+        """Raises the error that the bad news report."""
+        news = self.failure
         assert news is not None
         if news["reason"] == "lost":
             raise PeerLostError(
@@ -345,8 +348,8 @@ class Wire:
             host=news.get("host", ""),
         )
 
-    def found(self, missing: Callable[[], list[int]]) -> list[int]:
-        """Who is missing; nobody that can be named where MPI refuses to be asked."""
+    def missing_if_known(self, missing: Callable[[], list[int]]) -> list[int]:
+        """The missing ranks; none if MPI raises an error."""
         try:
             return missing()
         except self.mpi.Exception:

@@ -1,4 +1,4 @@
-"""CuPy, its NCCL and this rank's GPU, or an error that names what to install; NCCL's numbers."""
+"""CuPy, its NCCL and this rank's GPU, or an error that says what to install; NCCL's constants."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ...collectives.reference import ReduceOp
 
 __all__ = ["BYTE", "count_gpus", "find_cupy", "find_device", "is_usable", "number_of"]
 
-LEAST = 21000  # NCCL 2.10: bfloat16 and the average
-BYTE = 1  # ncclUint8: what only moves, moves as bytes
+MIN_VERSION = 21000  # NCCL 2.10: bfloat16 and the average
+BYTE = 1  # ncclUint8: data that is not reduced is sent as bytes
 
 # ncclDataType_t and ncclRedOp_t in nccl.h. NCCL has no 16-bit integers, booleans, complex numbers.
-KINDS = {
+DTYPE_NUMBERS = {
     dtypes.int8: 0,
     dtypes.uint8: 1,
     dtypes.int32: 2,
@@ -30,9 +30,9 @@ KINDS = {
     dtypes.float64: 8,
     dtypes.bfloat16: 9,
 }
-OPERATIONS = {
+OP_NUMBERS = {
     ReduceOp.SUM: 0,
-    ReduceOp.PREMUL_SUM: 0,  # everybody has multiplied
+    ReduceOp.PREMUL_SUM: 0,  # the operands are multiplied already
     ReduceOp.PRODUCT: 1,
     ReduceOp.MAX: 2,
     ReduceOp.MIN: 3,
@@ -41,20 +41,20 @@ OPERATIONS = {
 
 
 def number_of(dtype: np.dtype[Any], op: ReduceOp) -> tuple[int, int] | None:
-    """NCCL's numbers of the dtype and the operation; None: it does not have this reduction."""
-    kind, operation = KINDS.get(dtype), OPERATIONS.get(op)
-    return None if kind is None or operation is None else (kind, operation)
+    """NCCL's numbers of the dtype and the operation; None: NCCL does not have this reduction."""
+    dtype_number, op_number = DTYPE_NUMBERS.get(dtype), OP_NUMBERS.get(op)
+    return None if dtype_number is None or op_number is None else (dtype_number, op_number)
 
 
-def nccl_of(cupy: Any) -> Any:
-    """`cupy.cuda.nccl`, or None where CuPy has found no library."""
-    found = getattr(cupy.cuda, "nccl", None)
-    if found is None:
+def nccl_module(cupy: Any) -> Any:
+    """`cupy.cuda.nccl`, or None if CuPy has found no library."""
+    module = getattr(cupy.cuda, "nccl", None)
+    if module is None:
         try:
-            found = import_module("cupy.cuda.nccl")
+            module = import_module("cupy.cuda.nccl")
         except ImportError:
             return None
-    return found if getattr(found, "available", True) else None
+    return module if getattr(module, "available", True) else None
 
 
 def find_cupy() -> tuple[Any, Any]:
@@ -67,13 +67,13 @@ def find_cupy() -> tuple[Any, Any]:
         cupy = import_module("cupy")
     except ImportError as error:
         raise RuntimeError(f"the backend nccl needs CuPy: {error}; {EXTRA}") from error
-    nccl = nccl_of(cupy)
+    nccl = nccl_module(cupy)
     if nccl is None:
         raise RuntimeError(
             "the backend nccl needs NCCL, and CuPy has found none: pip install nvidia-nccl-cu12 "
             "(or nvidia-nccl-cu13, as CuPy's own package)"
         )
-    if nccl.get_version() < LEAST:
+    if nccl.get_version() < MIN_VERSION:
         raise RuntimeError(
             f"the backend nccl needs NCCL 2.10 or newer: this is {nccl.get_version()}, "
             "pip install -U nvidia-nccl-cu12 (or nvidia-nccl-cu13)"
@@ -87,7 +87,7 @@ def find_cupy() -> tuple[Any, Any]:
 
 
 def count_gpus() -> int:
-    """How many GPUs CuPy sees; 0 without it."""
+    """How many GPUs CuPy sees; 0 without CuPy."""
     try:
         return int(import_module("cupy").cuda.runtime.getDeviceCount())
     except Exception:  # not installed; or no driver, which has an error of CuPy's own
@@ -104,8 +104,8 @@ def is_usable() -> bool:
 
 
 def find_device(cupy: Any, rank: int) -> tuple[int, str]:
-    """The number of this rank's GPU, and what names it on the machine: that of LOCAL_RANK, or the
-    only one that the process sees.
+    """The number of this rank's GPU, and its PCI bus id: the GPU of LOCAL_RANK, or the only one
+    that the process sees.
 
     Raises:
         RuntimeError: there are more ranks than GPUs.

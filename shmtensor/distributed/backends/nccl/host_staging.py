@@ -1,7 +1,7 @@
 """Host arrays to device memory and back, by pinned memory, for one NCCL operation.
 
-A tensor lies in memory that the ranks share and the GPU's driver does not know; what the driver
-copies by itself comes from pinned memory. Both kinds come from CuPy's pools.
+A tensor is in shared memory, which the GPU's driver does not know; the driver copies asynchronously
+only from pinned memory. Device and pinned memory come from CuPy's pools.
 """
 
 from __future__ import annotations
@@ -17,56 +17,56 @@ __all__ = ["Staging"]
 
 
 class Staging:
-    """Device memory with its twin in pinned memory, to be kept until the stream has done its work.
+    """Device memory, each block with a block of pinned memory, kept until the stream has finished.
 
     Attributes:
-        copied: bytes that went to the GPU.
+        bytes_copied: bytes copied to the GPU.
     """
 
     def __init__(self, communicator: Communicator) -> None:
         self.cuda = communicator.cupy.cuda
         self.stream = communicator.stream
-        self.memory: list[tuple[Any, Array, int]] = []  # on the device, its twin, its address
-        self.results: list[tuple[Array, Array]] = []  # where they will lie, where they belong
-        self.copied = 0
+        self.memory: list[tuple[Any, Array, int]] = []  # device, pinned, address
+        self.results: list[tuple[Array, Array]] = []  # pinned, host array
+        self.bytes_copied = 0
 
-    def take(self, nbytes: int) -> int:
-        """The address of so much device memory."""
-        with self.stream:  # what CuPy's pool lends again was last used by this stream
+    def allocate(self, nbytes: int) -> int:
+        """The address of `nbytes` new bytes of device memory."""
+        with self.stream:  # CuPy's pool reuses memory in the order of this stream
             on_device = self.cuda.alloc(nbytes)
-        twin = np.frombuffer(self.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
-        self.memory.append((on_device, twin, int(on_device.ptr)))
+        pinned = np.frombuffer(self.cuda.alloc_pinned_memory(nbytes), np.uint8, nbytes)
+        self.memory.append((on_device, pinned, int(on_device.ptr)))
         return int(on_device.ptr)
 
-    def twin(self, at: int, nbytes: int) -> Array:
+    def pinned(self, at: int, nbytes: int) -> Array:
         """The pinned bytes that belong to device memory."""
-        for _, twin, first in self.memory:
-            if first <= at and at + nbytes <= first + twin.nbytes:
-                return twin[at - first : at - first + nbytes]
-        raise ValueError(f"nccl: no device memory was taken at this address: {at}, {nbytes} bytes")
+        for _, pinned, first in self.memory:
+            if first <= at and at + nbytes <= first + pinned.nbytes:
+                return pinned[at - first : at - first + nbytes]
+        raise ValueError(f"nccl: no device memory is allocated there: {at}, {nbytes} bytes")
 
-    def put(self, at: int, x: Array) -> None:
-        """A host array into device memory."""
+    def copy_to_device(self, at: int, x: Array) -> None:
+        """Copies a host array into device memory."""
         if not x.nbytes:
             return
-        twin, runtime = self.twin(at, x.nbytes), self.cuda.runtime
-        twin[:] = x.reshape(-1).view(np.uint8)
+        pinned, runtime = self.pinned(at, x.nbytes), self.cuda.runtime
+        pinned[:] = x.reshape(-1).view(np.uint8)
         runtime.memcpyAsync(
-            at, twin.ctypes.data, x.nbytes, runtime.memcpyHostToDevice, self.stream.ptr
+            at, pinned.ctypes.data, x.nbytes, runtime.memcpyHostToDevice, self.stream.ptr
         )
-        self.copied += x.nbytes
+        self.bytes_copied += x.nbytes
 
-    def get(self, at: int, out: Array) -> None:
-        """Device memory into a host array, which has it after `settle()`."""
+    def copy_to_host(self, at: int, out: Array) -> None:
+        """Copies device memory into a host array, which has it after `write_results()`."""
         if not out.nbytes:
             return
-        twin, runtime = self.twin(at, out.nbytes), self.cuda.runtime
+        pinned, runtime = self.pinned(at, out.nbytes), self.cuda.runtime
         runtime.memcpyAsync(
-            twin.ctypes.data, at, out.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr
+            pinned.ctypes.data, at, out.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr
         )
-        self.results.append((twin, out))
+        self.results.append((pinned, out))
 
-    def settle(self) -> None:
-        """Writes the results, once the stream has done its work."""
-        for twin, out in self.results:
-            out.reshape(-1).view(np.uint8)[:] = twin
+    def write_results(self) -> None:
+        """Writes the results; called when the stream has finished."""
+        for pinned, out in self.results:
+            out.reshape(-1).view(np.uint8)[:] = pinned

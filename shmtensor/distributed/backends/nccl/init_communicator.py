@@ -1,10 +1,10 @@
-"""How a group begins on GPUs: who uses which, and NCCL's communicator.
+"""How a group on GPUs begins: which rank uses which GPU, and NCCL's communicator.
 
 ```
- every rank   its row in the domain, its GPU, or what it lacks      -> all, by shared memory
- all          what one lacks is an error on every rank; a GPU is one rank's alone
- rank 0       the communicator's unique id                          (in what it said)
- every rank   makes the communicator, which waits for all of them: in a thread, watched
+ every rank   its row in the domain, its GPU, or what is missing    -> all, by shared memory
+ rank 0       the communicator's unique id                          -> all
+ all          if anything is missing on a rank, all raise; each GPU belongs to one rank
+ every rank   creates the communicator, which waits for all ranks: in a thread that is watched
 ```
 """
 
@@ -17,123 +17,123 @@ from typing import Any
 
 from .... import native
 from ....errors import CollectiveTimeout
-from ...rendezvous.find_group import create_block, exchange_text
+from ...rendezvous.find_group import all_gather_json, create_block
 from .backend import Engine
-from .begin_and_fail import LOOK, rest_of
 from .communicator import Communicator
 from .cupy_nccl import find_cupy, find_device
+from .member import CHECK_INTERVAL, remaining_seconds
 
-__all__ = ["begin"]
+__all__ = ["init_engine"]
 
 
-def begin(control: native.Group, timeout: float, rank: int) -> Engine:
+def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     """This rank's end of a group on GPUs, whose ranks share memory already; waits for all.
 
     Args:
         control: the group in shared memory.
         timeout: seconds, negative for none.
-        rank: this rank in the default group, by which its GPU is found.
+        rank: this process's rank in the default group, which selects its GPU.
 
     Raises:
         RuntimeError: CuPy, NCCL or a GPU is missing on some rank; all ranks raise it.
     """
     where = "init_process_group"
     end = inf if timeout < 0 else time.monotonic() + timeout
-    found: Any = None
-    mine: dict[str, Any] = {"row": native.row()}
+    gpu: Any = None
+    info: dict[str, Any] = {"row": native.row()}
     try:
-        found = cupy, nccl, index = find_gpu(rank, mine)
+        gpu = cupy, nccl, index = find_gpu(rank, info)
         if control.rank == 0:
-            mine["id"] = nccl.get_unique_id()
+            info["id"] = nccl.get_unique_id()
     except Exception as error:
-        mine["lacks"] = f"{type(error).__name__}: {error}"[:1024]
-    said = exchange_text(control.all_gather, control.world, mine, rest_of(end))
-    check_gpus(where, said)
-    cupy, nccl, index = found
-    kin = [(int(row), int(inc)) for row, inc in (each["row"] for each in said)]
-    inner = connect(control, cupy, nccl, index, tuple(said[0]["id"]), kin, end)
+        info["lacks"] = f"{type(error).__name__}: {error}"[:1024]
+    infos = all_gather_json(control.all_gather, control.world, info, remaining_seconds(end))
+    check_gpus(where, infos)
+    cupy, nccl, index = gpu
+    process_rows = [(int(row), int(inc)) for row, inc in (each["row"] for each in infos)]
+    comm = create_communicator(control, cupy, nccl, index, tuple(infos[0]["id"]), process_rows, end)
     device = cupy.cuda.Device(index)
-    communicator = Communicator(cupy, nccl, device, inner, control.rank, control.world)
-    answers, turns = branch(control, end), branch(control, end)
-    return Engine(control, answers, turns, communicator, kin)
+    communicator = Communicator(cupy, nccl, device, comm, control.rank, control.world)
+    answers, turns = duplicate_group(control, end), duplicate_group(control, end)
+    return Engine(control, answers, turns, communicator, process_rows)
 
 
-def find_gpu(rank: int, mine: dict[str, Any]) -> tuple[Any, Any, int]:
-    """CuPy, its NCCL, and the number of this rank's GPU, whose name goes into what it says."""
+def find_gpu(rank: int, info: dict[str, Any]) -> tuple[Any, Any, int]:
+    """CuPy, its NCCL, and the number of this rank's GPU, whose name is written into `info`."""
     cupy, nccl = find_cupy()
-    index, mine["gpu"] = find_device(cupy, rank)
+    index, info["gpu"] = find_device(cupy, rank)
     return cupy, nccl, index
 
 
-def check_gpus(where: str, said: list[dict[str, Any]]) -> None:
-    """Each rank has a GPU, and no other rank has it.
+def check_gpus(where: str, infos: list[dict[str, Any]]) -> None:
+    """Checks that each rank has a GPU for itself.
 
     Raises:
-        RuntimeError: not so; the same on all ranks.
+        RuntimeError: one has not; the same on all ranks.
     """
-    for rank, each in enumerate(said):
+    for rank, each in enumerate(infos):
         if "lacks" in each:
             raise RuntimeError(f"{where}: rank {rank}: {each['lacks']}")
     users: dict[str, list[int]] = {}
-    for rank, each in enumerate(said):
+    for rank, each in enumerate(infos):
         users.setdefault(each["gpu"], []).append(rank)
     for gpu, ranks in users.items():
         if len(ranks) > 1:
             raise RuntimeError(
                 f"{where}: the backend nccl needs a GPU for each rank: ranks {ranks} of "
-                f"{len(said)} have the same, {gpu}; LOCAL_RANK or CUDA_VISIBLE_DEVICES says which"
+                f"{len(infos)} have the same, {gpu}; LOCAL_RANK or CUDA_VISIBLE_DEVICES says which"
             )
 
 
-def connect(
+def create_communicator(
     control: native.Group,
     cupy: Any,
     nccl: Any,
     index: int,
     unique: tuple[int, ...],
-    kin: list[tuple[int, int]],
+    process_rows: list[tuple[int, int]],
     end: float,
 ) -> Any:
-    """NCCL's communicator. It waits for all ranks and would for ever: so a thread does it, which
-    is given up when a rank dies or fails, or at the timeout.
+    """NCCL's communicator. Its constructor waits for all ranks without a limit, so it runs in a
+    thread, which is abandoned when a rank dies or fails, or at the timeout.
     """
-    made: list[Any] = []
+    results: list[Any] = []
 
     def make() -> None:
         try:
             with cupy.cuda.Device(index):
-                made.append(nccl.NcclCommunicator(control.world, unique, control.rank))
+                results.append(nccl.NcclCommunicator(control.world, unique, control.rank))
         except Exception as error:
-            made.append(error)
+            results.append(error)
 
     thread = threading.Thread(target=make, name="shmtensor-nccl", daemon=True)
     thread.start()
     while thread.is_alive():
-        thread.join(LOOK)
+        thread.join(CHECK_INTERVAL)
         if control.is_broken:
-            control.barrier(0.0)  # raises why
-        for row, inc in kin:
+            control.barrier(0.0)  # raises the cause
+        for row, inc in process_rows:
             if native.liveness(row, inc) != "alive":
                 native.raise_peer_lost("init_process_group", row, inc)
         if time.monotonic() > end:
             raise CollectiveTimeout("init_process_group: NCCL has not brought all ranks together")
-    if isinstance(made[0], Exception):
-        control.break_off(f"{type(made[0]).__name__}: {made[0]}")
-        raise made[0]
-    return made[0]
+    if isinstance(results[0], Exception):
+        control.break_off(f"{type(results[0]).__name__}: {results[0]}")
+        raise results[0]
+    return results[0]
 
 
-def branch(control: native.Group, end: float) -> native.Group:
+def duplicate_group(control: native.Group, end: float) -> native.Group:
     """Another group of the same ranks."""
-    own = b""
+    handle = b""
     if control.rank == 0:
-        block, own = create_block(control.world)
-    text = {"block": own.hex()}
-    told = exchange_text(control.all_gather, control.world, text, rest_of(end))
-    if not own:
-        block = native.receive(bytes.fromhex(told[0]["block"]), False)
-    made = native.Group(block, control.rank, control.world)
-    control.barrier(rest_of(end))  # all have their hold: the pin may go
-    if own:
-        native.acknowledge(own)
-    return made
+        block, handle = create_block(control.world)
+    info = {"block": handle.hex()}
+    infos = all_gather_json(control.all_gather, control.world, info, remaining_seconds(end))
+    if not handle:
+        block = native.receive(bytes.fromhex(infos[0]["block"]), False)
+    group = native.Group(block, control.rank, control.world)
+    control.barrier(remaining_seconds(end))  # all hold the block: the pin may go
+    if handle:
+        native.acknowledge(handle)
+    return group

@@ -1,14 +1,14 @@
 """How the ranks of several hosts find one another.
 
 ```
-store     MASTER_ADDR:MASTER_PORT: held by the first node's launcher, without one by rank 0
-rank r    says    where it listens, its machine, host, pid          waits for what all others say
+store     MASTER_ADDR:MASTER_PORT: of the first node's launcher, without one of rank 0
+rank r    writes  its address, machine, host, pid                   waits for those of all others
           accepts from every higher rank, connects to every lower one: both prove the secret
-          makes   its node's group in shared memory (../mpi/nodes.py); a barrier of all ends it
+          creates its node's group in shared memory (../mpi/nodes.py); ends with a barrier of all
 ```
 
-A rank that dies on the way is missed at the timeout while the store is waited for, then by its
-connections. Connections are made from the address by which this host reaches the store.
+If a rank dies meanwhile, the others notice it at the timeout while they wait for the store, later
+by its connections. Ranks connect from the address by which their host reaches the store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...rendezvous.tcp_store import TCPStore
 from ..mpi.backend import Engine
 from ..mpi.liveness_across_nodes import accept, addresses, connect
 from ..mpi.messages import Base, Wire
-from ..mpi.nodes import describe_self, meet_node
+from ..mpi.nodes import describe_self, join_node
 from .mpi4py_interface import Connections
 
 __all__ = ["world_engine"]
@@ -43,44 +43,44 @@ def world_engine(
     """This rank's end of the group of all ranks; waits for all.
 
     Raises:
-        PermissionError: no secret is given, or it is not that of the others.
+        PermissionError: there is no secret, or it is not that of the others.
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: two have the same rank, or they disagree about the world size.
     """
     secret = shared_secret(WHERE)
-    own: TCPStore | None = None
-    inside = ""
-    turn = os.environ.get("SHMTENSOR_ROUND", "0")
+    own_store: TCPStore | None = None
+    address = ""
+    restart_round = os.environ.get("SHMTENSOR_ROUND", "0")
     deadline = time.monotonic() + (timeout if timeout >= 0 else 1e9)
     try:
         if store is None:
-            own = store = connect_store(rank, timeout, init_method, secret)
-            host = own.local_address()
-            inside = "" if is_loopback(host) and not is_loopback(own.host) else host
-        place = PrefixStore(f"world/{turn}/{times}", store)
-        with listen(inside, world) as listener:
-            mine = {
+            own_store = store = connect_store(rank, timeout, init_method, secret)
+            host = own_store.local_address()
+            address = "" if is_loopback(host) and not is_loopback(own_store.host) else host
+        rank_store = PrefixStore(f"world/{restart_round}/{times}", store)
+        with listen(address, world) as listener:
+            info = {
                 "port": listener.getsockname()[1],
-                "addresses": [inside] if inside else list(addresses()) or ["127.0.0.1"],
+                "addresses": [address] if address else list(addresses()) or ["127.0.0.1"],
                 "world": world,
                 "key": os.urandom(16).hex(),
-                **describe_self(rank, apart=bool(os.environ.get("SHMTENSOR_DOMAIN"))),
+                **describe_self(rank, separate_domains=bool(os.environ.get("SHMTENSOR_DOMAIN"))),
             }
-            said = introduce(place, rank, world, mine, timeout)
-            key = blake2b(bytes.fromhex(said[0]["key"]), key=secret[:64]).digest()
-            links = connect(rank, list(range(rank)), said, key, deadline)
+            infos = exchange_infos(rank_store, rank, world, info, timeout)
+            key = blake2b(bytes.fromhex(infos[0]["key"]), key=secret[:64]).digest()
+            links = connect(rank, list(range(rank)), infos, key, deadline)
             links |= accept(rank, set(range(rank + 1, world)), listener, key, deadline)
         if missing := sorted(set(range(world)) - {rank} - set(links)):
             for link in links.values():
                 link.close()
             raise CollectiveTimeout(
                 f"{WHERE}: rank {rank} of {world} has no connection to ranks {missing}, whose "
-                f"addresses are {[said[r]['addresses'] for r in missing]}"
+                f"addresses are {[infos[r]['addresses'] for r in missing]}"
             )
-        engine = join(rank, links, said, max(0.0, deadline - time.monotonic()), timeout)
+        engine = join_group(rank, links, infos, max(0.0, deadline - time.monotonic()), timeout)
     finally:
-        if own is not None:
-            own.close()
+        if own_store is not None:
+            own_store.close()
     return engine
 
 
@@ -104,64 +104,67 @@ def connect_store(rank: int, timeout: float, init_method: str | None, secret: by
         raise CollectiveTimeout(f"{WHERE}: rank {rank}: {error}") from None
 
 
-def listen(inside: str, world: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in inside else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+def listen(address: str, world: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        made.bind((inside, 0))
-        made.listen(world)
+        listener.bind((address, 0))
+        listener.listen(world)
     except BaseException:
-        made.close()
+        listener.close()
         raise
-    return made
+    return listener
 
 
-def introduce(
-    place: Store, rank: int, world: int, mine: dict[str, Any], timeout: float
+def exchange_infos(
+    store: Store, rank: int, world: int, info: dict[str, Any], timeout: float
 ) -> list[dict[str, Any]]:
-    """What every rank says about itself."""
-    text = json.dumps(mine).encode()
-    if place.compare_set(str(rank), b"", text) != text:
-        other = json.loads(place.get(str(rank)))
+    """The information of every rank, exchanged through the store."""
+    text = json.dumps(info).encode()
+    if store.compare_set(str(rank), b"", text) != text:
+        other = json.loads(store.get(str(rank)))
         raise CollectiveMismatch(
-            f"{WHERE}: ranks do not fit together: rank {rank} came twice: pid {mine['pid']} on "
-            f"{mine['host']}, pid {other['pid']} on {other['host']}"
+            f"{WHERE}: ranks do not fit together: rank {rank} came twice: pid {info['pid']} on "
+            f"{info['host']}, pid {other['pid']} on {other['host']}"
         )
     keys = [str(r) for r in range(world)]
-    if missing := place.await_all(keys, timeout):
+    if missing := store.await_all(keys, timeout):
         raise CollectiveTimeout(
             f"{WHERE}: timed out after {timeout:g} s: not all {world} ranks have come: rank {rank} "
-            f"on {mine['host']} misses {', '.join(sorted(missing, key=int))}"
+            f"on {info['host']} misses {', '.join(sorted(missing, key=int))}"
         )
-    said = [json.loads(place.get(key)) for key in keys]
-    if differing := [r for r in range(world) if said[r]["world"] != world]:
-        other = said[differing[0]]
+    infos = [json.loads(store.get(key)) for key in keys]
+    if mismatched := [r for r in range(world) if infos[r]["world"] != world]:
+        other = infos[mismatched[0]]
         raise CollectiveMismatch(
             f"{WHERE}: ranks do not fit together: rank {rank} is of {world}, rank "
-            f"{differing[0]} on {other['host']} of {other['world']}"
+            f"{mismatched[0]} on {other['host']} of {other['world']}"
         )
-    return said
+    return infos
 
 
-def join(
+def join_group(
     rank: int,
     links: dict[int, socket.socket],
-    said: list[dict[str, Any]],
-    rest: float,
+    infos: list[dict[str, Any]],
+    remaining: float,
     timeout: float,
 ) -> Engine:
-    """The group over connections that stand."""
-    made = Connections(rank, links, [(each["pid"], each["host"]) for each in said])
-    limit = rest if timeout >= 0 else timeout
+    """This rank's end of the group over established connections."""
+    connections = Connections(rank, links, [(each["pid"], each["host"]) for each in infos])
+    limit = remaining if timeout >= 0 else timeout
     try:
-        Base.watch, Base.number = made, 0  # tags count anew: nobody else has these connections
-        wire = Wire(made, rank, range(made.size))
-        nodes, local, kin = meet_node(wire, said, limit)
+        Base.watch, Base.number = (
+            connections,
+            0,
+        )  # tags start at 0: only this group has these connections
+        wire = Wire(connections, rank, range(connections.size))
+        nodes, local_group, process_rows = join_node(wire, infos, limit)
         native.set_role(f"rank {rank}")
-        engine = Engine(wire, nodes, local, kin)
-        made.near = engine.near
+        engine = Engine(wire, nodes, local_group, process_rows)
+        connections.local_ranks = engine.local_ranks
         engine.barrier(limit)
     except BaseException:
-        made.drop()
+        connections.drop()
         raise
     return engine

@@ -1,12 +1,12 @@
-"""One connection to another rank: frames, what waits to be written, what has come.
+"""One connection to another rank: frames, output that waits, messages that come.
 
 ```
-frame   tag u32 | number u32 | nbytes u64 | data       number 0, or: tell me when you take it
-        TAKEN   | number     | 0                       it is being taken
+frame   tag u32 | number u32 | nbytes u64 | data       number 0, or: confirm it when you receive it
+        TAKEN   | number     | 0                       it is being received
 ```
 
-Nothing here waits. A message goes straight into the buffer of the receive that asked for it, if
-that was there first (Copies: none here), else into memory of its own until one asks.
+Nothing here waits. If a receive was posted first, its message is read into its buffer (Copies: none
+here), else into new memory until a receive is posted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ TAKEN = 0xFFFFFFFF
 
 
 class Broken(OSError):
-    """A peer sent what nobody can have asked for."""
+    """A peer sent a message that fits no receive."""
 
 
 class Request:
-    """Something that was begun: it is done, or not yet."""
+    """A send or receive that has begun."""
 
     __slots__ = ("buffer", "is_done", "links")
 
@@ -36,12 +36,12 @@ class Request:
         self.is_done = False
 
     def Test(self) -> bool:
-        """Whether it is done, as far as is known."""
+        """Whether it is done, without polling."""
         return self.is_done
 
     @staticmethod
     def Testall(requests: list[Request]) -> bool:
-        """Whether all are done, after a look at the connections."""
+        """Whether all are done, after polling the connections."""
         for each in requests:
             if not each.is_done:
                 each.links.progress()
@@ -50,53 +50,53 @@ class Request:
 
 
 class Arrival:
-    """A message that is coming or has come, and where its bytes go."""
+    """A message that is coming or has come, and the buffer for its bytes."""
 
-    __slots__ = ("buffer", "is_whole", "number", "request")
+    __slots__ = ("buffer", "is_complete", "number", "request")
 
     def __init__(self, buffer: memoryview, number: int, request: Request | None) -> None:
         self.buffer, self.number, self.request = buffer, number, request
-        self.is_whole = False
+        self.is_complete = False
 
 
 class Link:
     """One end of a connection, which does not block.
 
     Attributes:
-        ended: whether the other side is gone.
-        arrived: by tag, messages that nobody has asked for yet, in order.
-        posted: by tag, receives that wait for a message, in order.
+        is_closed: whether the other side has closed it.
+        unexpected: by tag, messages that came before a receive was posted, in order.
+        receives: by tag, posted receives that wait for a message, in order.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.socket = connection
-        self.ended = False
-        self.arrived: dict[int, deque[Arrival]] = defaultdict(deque)
-        self.posted: dict[int, deque[Request]] = defaultdict(deque)
-        self._waiting: dict[int, Request] = {}  # until the other side takes it
+        self.is_closed = False
+        self.unexpected: dict[int, deque[Arrival]] = defaultdict(deque)
+        self.receives: dict[int, deque[Request]] = defaultdict(deque)
+        self._unconfirmed: dict[int, Request] = {}  # sends that the other side has not confirmed
         self._out: deque[tuple[memoryview, Request | None]] = deque()
         self._head = bytearray(FRAME.size)
-        self._have = 0  # of the head, or of the body
-        self._coming: Arrival | None = None
+        self._n_read = 0  # bytes of the head, or of the body
+        self._incoming: Arrival | None = None
 
     # ---------------------------------------------------------------- out
     @property
-    def is_behind(self) -> bool:
-        """Whether something waits to be written."""
+    def has_output(self) -> bool:
+        """Whether output waits to be written."""
         return bool(self._out)
 
     def send(self, tag: int, request: Request, number: int = 0) -> None:
-        """Begins to send a request's buffer; with a number it is done when it is being taken."""
-        if self.ended:
+        """Begins to send a request's buffer; with a number it is done when it is confirmed."""
+        if self.is_closed:
             return
         if number:
-            self._waiting[number] = request
-        done = None if number else request
-        self._put(FRAME.pack(tag, number, request.buffer.nbytes), request.buffer, done)
+            self._unconfirmed[number] = request
+        written = None if number else request
+        self._write_frame(FRAME.pack(tag, number, request.buffer.nbytes), request.buffer, written)
 
-    def _put(self, head: bytes, body: memoryview | None, request: Request | None) -> None:
+    def _write_frame(self, head: bytes, body: memoryview | None, request: Request | None) -> None:
         parts = [memoryview(head)] if body is None else [memoryview(head), body]
         sent = 0
         if not self._out:
@@ -107,17 +107,17 @@ class Link:
             except OSError:
                 self.end()
                 return
-        for at, part in enumerate(parts):
+        for index, part in enumerate(parts):
             if sent < part.nbytes:
-                is_last = at == len(parts) - 1
+                is_last = index == len(parts) - 1
                 self._out.append((part[sent:], request if is_last else None))
             sent = max(0, sent - part.nbytes)
         if not self._out and request is not None:
             request.is_done = True
 
     def write(self) -> None:
-        """Writes what waits, as far as the kernel takes it."""
-        while self._out and not self.ended:
+        """Writes as much waiting output as the kernel accepts."""
+        while self._out and not self.is_closed:
             part, request = self._out[0]
             try:
                 n = self.socket.send(part)
@@ -136,78 +136,78 @@ class Link:
     # ---------------------------------------------------------------- in
     def receive(self, tag: int, request: Request) -> None:
         """Begins to receive into a request's buffer."""
-        if not self.arrived[tag]:
-            self.posted[tag].append(request)
+        if not self.unexpected[tag]:
+            self.receives[tag].append(request)
             return
-        came = self.arrived[tag].popleft()
-        came.request = request
-        self._received(came)
-        if came.is_whole:
-            self._hand_over(came)
+        message = self.unexpected[tag].popleft()
+        message.request = request
+        self._confirm(message)
+        if message.is_complete:
+            self._complete(message)
 
     def read(self) -> None:
-        """Takes what is there, up to the end of a message."""
+        """Reads what has come, up to the end of a message."""
         try:
-            if self._coming is None and not self._read_head():
+            if self._incoming is None and not self._read_head():
                 return
-            came = self._coming
-            assert came is not None
-            while self._have < came.buffer.nbytes:
-                n = self.socket.recv_into(came.buffer[self._have :])
+            message = self._incoming
+            assert message is not None
+            while self._n_read < message.buffer.nbytes:
+                n = self.socket.recv_into(message.buffer[self._n_read :])
                 if not n:
                     self.end()
                     return
-                self._have += n
+                self._n_read += n
         except BlockingIOError:
             return
         except OSError:
             self.end()
             return
-        self._coming, self._have = None, 0
-        came.is_whole = True
-        if came.request is not None:
-            self._hand_over(came)
+        self._incoming, self._n_read = None, 0
+        message.is_complete = True
+        if message.request is not None:
+            self._complete(message)
 
     def _read_head(self) -> bool:
-        """Whether a message begins; its body is read next."""
+        """Reads a head; returns whether a body follows."""
         view = memoryview(self._head)
-        while self._have < FRAME.size:
-            n = self.socket.recv_into(view[self._have :])
+        while self._n_read < FRAME.size:
+            n = self.socket.recv_into(view[self._n_read :])
             if not n:
                 self.end()
                 return False
-            self._have += n
-        self._have = 0
+            self._n_read += n
+        self._n_read = 0
         tag, number, nbytes = FRAME.unpack(self._head)
         if tag == TAKEN:
-            self._waiting.pop(number).is_done = True
+            self._unconfirmed.pop(number).is_done = True
             return False
-        request = self.posted[tag].popleft() if self.posted[tag] else None
+        request = self.receives[tag].popleft() if self.receives[tag] else None
         if request is not None and request.buffer.nbytes == nbytes:
-            self._coming = Arrival(request.buffer, number, request)
-            self._received(self._coming)
+            self._incoming = Arrival(request.buffer, number, request)
+            self._confirm(self._incoming)
         else:
-            self._coming = Arrival(memoryview(bytearray(nbytes)), number, request)
+            self._incoming = Arrival(memoryview(bytearray(nbytes)), number, request)
             if request is None:
-                self.arrived[tag].append(self._coming)
+                self.unexpected[tag].append(self._incoming)
         return True
 
-    def _received(self, came: Arrival) -> None:
-        if came.number and not self.ended:
-            self._put(FRAME.pack(TAKEN, came.number, 0), None, None)
+    def _confirm(self, message: Arrival) -> None:
+        if message.number and not self.is_closed:
+            self._write_frame(FRAME.pack(TAKEN, message.number, 0), None, None)
 
-    def _hand_over(self, came: Arrival) -> None:
-        request = came.request
+    def _complete(self, message: Arrival) -> None:
+        request = message.request
         assert request is not None
-        if came.buffer is not request.buffer:
-            n = came.buffer.nbytes
+        if message.buffer is not request.buffer:
+            n = message.buffer.nbytes
             if n > request.buffer.nbytes:
                 raise Broken(f"a message of {n} bytes where {request.buffer.nbytes} are expected")
-            request.buffer[:n] = came.buffer
+            request.buffer[:n] = message.buffer
         request.is_done = True
 
     # ---------------------------------------------------------------- the end
     def end(self) -> None:
-        """The other side is gone: nothing is written any more."""
-        self.ended = True
+        """Marks the connection as closed by the other side: nothing is written any more."""
+        self.is_closed = True
         self._out.clear()

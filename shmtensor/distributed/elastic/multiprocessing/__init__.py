@@ -1,3 +1,3 @@
-"""By the names of torch.distributed.elastic.multiprocessing; see errors."""
+"""torch.distributed.elastic.multiprocessing's names: see errors.py."""
 
 from . import errors as errors

@@ -1,12 +1,12 @@
-"""record: a rank's main function, whose failure is told to whoever started it.
+"""record: a decorator for a rank's main function that reports its failure to the launcher.
 
 ```
 @record         failure ->  the file named by TORCHELASTIC_ERROR_FILE, as PyTorch writes it
-def main():             ->  the launcher, if the rank is a program of its own (--no-python)
+def main():             ->  the launcher, if the rank is a separate program (--no-python)
     ...
 ```
 
-Scripts that the launcher runs itself need it for the file only: it sees their failures anyway.
+Scripts that the launcher runs itself need it only for the file: their failures are reported anyway.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ...launcher.rank_main import tell
+from ...launcher.rank_main import report_failure
 
 __all__ = ["ErrorHandler", "get_error_handler", "record"]
 
@@ -30,19 +30,19 @@ R = TypeVar("R")
 
 
 class ErrorHandler:
-    """Writes what went wrong as JSON into the file named by TORCHELASTIC_ERROR_FILE, if it is set.
+    """Writes the error as JSON into the file named by TORCHELASTIC_ERROR_FILE, if it is set.
     Subclasses may do something else.
     """
 
     def initialize(self) -> None:
-        """Before the function runs: a crash is to print where it was."""
+        """Called before the function runs. Makes a crash print its traceback."""
         try:
             faulthandler.enable(all_threads=True)
-        except Exception as error:  # standard error is no file
+        except Exception as error:  # standard error has no file descriptor
             warnings.warn(f"ErrorHandler: no traceback of crashes: {error!r}", stacklevel=2)
 
     def record_exception(self, e: BaseException) -> None:
-        """Writes it."""
+        """Writes the exception."""
         path = os.environ.get("TORCHELASTIC_ERROR_FILE")
         if path:
             extra = {
@@ -53,17 +53,17 @@ class ErrorHandler:
             with open(path, "w") as file:
                 json.dump({"message": message}, file)
         if "SHMTENSOR_ERROR_FD" in os.environ:
-            tell(e, int(os.environ["SHMTENSOR_ERROR_FD"]))
+            report_failure(e, int(os.environ["SHMTENSOR_ERROR_FD"]))
 
 
 def get_error_handler() -> ErrorHandler:
-    """The handler of a `record` that names none."""
+    """The default handler of `record`."""
     return ErrorHandler()
 
 
 def record(fn: Callable[P, R], error_handler: ErrorHandler | None = None) -> Callable[P, R | None]:
-    """`fn`, whose failure is also handed to the handler before it is raised. An exit with code 0
-    returns None.
+    """A function that calls `fn`, and passes its exception to the handler before it is raised. If
+    `fn` exits with code 0, it returns None.
     """
     handler = error_handler or get_error_handler()
 

@@ -1,19 +1,18 @@
 """How an operation of the backend nccl begins, waits, and fails.
 
 ```
- agree     everybody's call in a row of bytes, by shared memory; all compare all rows
+ compare   each rank's call as a row of bytes, in shared memory; all compare all rows
  turn      one NCCL operation at a time in a process     Note [Turns]
- work      on the stream; meanwhile: who has died, gave up, the timeout
- settle    everybody says whether it went well: a failure is a failure everywhere
+ work      on the stream; meanwhile checks for deaths, failures and the timeout
+ end       all ranks exchange whether they succeeded: a failure of one is a failure of all
 ```
 
-Note [Turns]: NCCL hangs when two ranks begin two operations in different orders, be they of one
-communicator or of two on the same GPU. Messages and collectives of several groups are begun by
-several threads, whose order nobody rules. So a process has one turn, which an operation takes on
-all ranks that take part, in the order of the ranks, and holds until the GPU has done it. Whoever
-holds a turn waits only for turns of higher ranks: there is no circle. That all ranks take it at
-once is tried first; while a turn is held so, nothing is waited for but ranks that are there
-already.
+Note [Turns]: NCCL hangs when two ranks begin two operations in different orders, whether of one
+communicator or of two on the same GPU. Several threads begin messages and collectives of several
+groups, in any order. So a process has one turn. An operation takes it on all participating ranks,
+in the order of the ranks, and holds it until the GPU has finished. A rank that holds its turn waits
+only for turns of higher ranks, so there is no circle. First all ranks try to take it at once; while
+they hold it so, they wait only for ranks that have already called.
 """
 
 from __future__ import annotations
@@ -31,33 +30,33 @@ import numpy as np
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
-from ...group.call_signature import HEAD, NO_FOLD, compare, write
+from ...group.call_signature import HEAD, NO_OP, compare, write
 from ...group.operands import Array
 from ..engine import Member
 from .communicator import Communicator
 from .host_staging import Staging
 
-__all__ = ["GroupMember", "rest_of"]
+__all__ = ["NcclMember", "remaining_seconds"]
 
-LOOK = 0.01  # seconds between two looks at who lives
-PAUSE = 0.001  # the longest sleep between two looks at the stream
-NEWS = 0.5  # seconds that a death may be known later than NCCL's connections end
-GRACE = 2.0  # seconds that others may be later than this rank in noticing a failure
+CHECK_INTERVAL = 0.01  # seconds between two checks for deaths
+PAUSE = 0.001  # the longest sleep between two polls of the stream
+NEWS = 0.5  # seconds from the end of NCCL's connections until a death is visible
+GRACE = 2.0  # seconds that others may notice a failure later than this rank
 
-# What calls of the group in shared memory begin their errors with.
+# The beginning of errors of the group in shared memory.
 CALLS = re.compile(r"^(barrier|broadcast|all_reduce|reduce|all_gather|reduce_scatter|send|recv): ")
 
 turn = threading.Lock()  # Note [Turns]
 
 
-def rest_of(end: float) -> float:
-    """The seconds until then, as the waits of shared memory take them."""
+def remaining_seconds(end: float) -> float:
+    """The seconds until `end`; -1 for no limit, as `native.Group` takes them."""
     return -1.0 if end == inf else max(0.0, end - time.monotonic())
 
 
 @contextmanager
-def named(where: str) -> Iterator[None]:
-    """Errors of the shared memory's calls bear the name of what is done by them."""
+def rename_errors(where: str) -> Iterator[None]:
+    """Errors of the group in shared memory get the name of the operation that uses it."""
     try:
         yield
     except Exception as error:
@@ -66,30 +65,30 @@ def named(where: str) -> Iterator[None]:
         raise
 
 
-class GroupMember(Member):
-    """One rank's end of a group on GPUs: who comes, what all call, who fails.
+class NcclMember(Member):
+    """One rank's end of a group on GPUs: compares calls, takes turns, reports failures.
 
     Attributes:
-        control: the group in shared memory, whose members are the same.
-        kin: the ranks' rows in the domain.
+        control: the group in shared memory, which has the same ranks.
+        process_rows: the ranks' rows in the domain's process table: (row, incarnation).
     """
 
     def __init__(
-        self, control: native.Group, communicator: Communicator, kin: list[tuple[int, int]]
+        self, control: native.Group, communicator: Communicator, process_rows: list[tuple[int, int]]
     ) -> None:
         super().__init__(control.rank, control.world)
-        self.control, self.communicator, self.kin = control, communicator, kin
+        self.control, self.communicator, self.process_rows = control, communicator, process_rows
         self._staged = 0
-        self._kept: list[Staging] = []  # what an aborted stream may still write to
+        self._aborted: list[Staging] = []  # memory that an aborted stream may still write to
 
-    # ---------------------------------------------------------------- what native.Group tells
+    # ---------------------------------------------------------------- state
     @property
     def is_broken(self) -> bool:
-        """Whether somebody gave up or died."""
+        """Whether a rank gave up or died."""
         return self.control.is_broken
 
     def missing(self) -> int:
-        """A bit for each rank that has not come to this rank's last meeting."""
+        """A bit for each rank that has not come to this rank's last collective."""
         return self.control.missing()
 
     def statistics(self) -> tuple[int, int, int]:
@@ -97,12 +96,12 @@ class GroupMember(Member):
         return self._number, self.control.statistics()[1], self._staged
 
     def break_off(self, why: str) -> None:
-        """Ends the waits of all ranks."""
+        """Ends the waits of all ranks, for the reason `why`."""
         self.control.break_off(why)
 
     def _leave(self) -> None:
         self.control.leave()
-        if turn.acquire(timeout=GRACE):  # else a thread of this process is at it, and will abort
+        if turn.acquire(timeout=GRACE):  # else another thread has the turn, and will abort
             try:
                 self.communicator.abort()
             finally:
@@ -111,12 +110,12 @@ class GroupMember(Member):
     # ---------------------------------------------------------------- errors
     @contextmanager
     def calling(self, where: str) -> Iterator[None]:
-        """Something that others wait for. Whoever fails in it tells all, but for a mismatch, which
-        all concerned find alike, and a death, which all see.
+        """An operation that other ranks wait for. If it fails, this rank tells all others, except
+        after a mismatch, which the ranks concerned all find, and a death, which all see.
         """
         self.check_member(where)
         try:
-            with named(where):
+            with rename_errors(where):
                 yield
         except (CollectiveMismatch, PeerLostError):
             raise
@@ -128,41 +127,43 @@ class GroupMember(Member):
 
     @contextmanager
     def collective(
-        self, where: str, x: Array | None, timeout: float, op: int = NO_FOLD, root: int = -1
+        self, where: str, x: Array | None, timeout: float, op: int = NO_OP, root: int = -1
     ) -> Iterator[float]:
-        """A collective, from when all have agreed on it; gives the time when it is too late."""
+        """A collective; its body begins when all ranks have made the same call. Yields the time at
+        which it times out.
+        """
         end = inf if timeout < 0 else time.monotonic() + timeout
-        with self.alone(where), self.calling(where):
-            self.agree(where, x, end, op, root)
+        with self.exclusive(where), self.calling(where):
+            self.compare_calls(where, x, end, op, root)
             yield end
 
-    def agree(self, where: str, x: Array | None, end: float, op: int, root: int) -> None:
-        """All call the same.
+    def compare_calls(self, where: str, x: Array | None, end: float, op: int, root: int) -> None:
+        """Checks that all ranks make the same call.
 
         Raises:
-            CollectiveMismatch: they do not; it names all sides.
+            CollectiveMismatch: they do not; it names the call of each rank.
         """
         self._number += 1
         row = np.empty(HEAD.itemsize, np.uint8)
         write(row, where, self._number, x, op, root)
         table = np.empty((self.world, row.size), np.uint8)
-        self.control.all_gather(list(table), row, rest_of(end))
+        self.control.all_gather(list(table), row, remaining_seconds(end))
         compare(table, where)
 
-    def all_but(self, is_so: bool, end: float) -> list[int]:
-        """The ranks on which it is not so; all ask."""
+    def ranks_without(self, flag: bool, end: float) -> list[int]:
+        """The ranks whose flag is False; all ranks call it."""
         table = np.empty((self.world, 1), np.uint8)
-        self.control.all_gather(list(table), np.array([is_so], np.uint8), rest_of(end))
+        self.control.all_gather(list(table), np.array([flag], np.uint8), remaining_seconds(end))
         return [int(rank) for rank in np.flatnonzero(table == 0)]
 
     # ---------------------------------------------------------------- turns
     def take_turn(self, where: str, end: float, peer: int | None = None) -> None:
-        """This process's turn is this operation's. Note [Turns].
+        """Takes this process's turn for an operation. Note [Turns].
 
         Args:
             peer: the other rank of a message; None: a collective.
         """
-        while not turn.acquire(timeout=LOOK):
+        while not turn.acquire(timeout=CHECK_INTERVAL):
             self.check_peers(where, peer)
             if time.monotonic() > end:
                 raise CollectiveTimeout(
@@ -171,31 +172,31 @@ class GroupMember(Member):
                 )
         if self.communicator.is_aborted:
             turn.release()
-            self.fail(where)
+            self.raise_failure(where)
 
     def take_turns(self, where: str, end: float) -> None:
         """As `take_turn`, on all ranks."""
-        is_mine = turn.acquire(blocking=False)
+        has_turn = turn.acquire(blocking=False)
         try:
-            if not self.all_but(is_mine and not self.communicator.is_aborted, end):
+            if not self.ranks_without(has_turn and not self.communicator.is_aborted, end):
                 return
-            if is_mine:
+            if has_turn:
                 turn.release()
-                is_mine = False
+                has_turn = False
             for rank in range(self.world):
                 if rank == self.rank:
                     self.take_turn(where, end)
-                    is_mine = True
-                self.control.barrier(rest_of(end))
+                    has_turn = True
+                self.control.barrier(remaining_seconds(end))
         except BaseException:
-            if is_mine:
+            if has_turn:
                 turn.release()
             raise
 
     @contextmanager
     def work(self, where: str, end: float, peer: int | None = None) -> Iterator[Staging]:
-        """What is put on the stream inside is done when this ends. The caller has the turn, which
-        ends with it.
+        """Waits at its end for the work that its body puts on the stream. The caller has the turn,
+        which is released.
 
         Args:
             peer: the other rank of a message; None: a collective.
@@ -207,15 +208,15 @@ class GroupMember(Member):
                 is_done = self.wait(where, end, peer)
             late = [] if is_done else [self.rank]
             if peer is None:
-                late = self.all_but(is_done, end + GRACE)
+                late = self.ranks_without(is_done, end + GRACE)
             if late:
                 raise CollectiveTimeout(
-                    f"{where}: NCCL has not done it in time: on ranks {late} of {self.world}"
+                    f"{where}: NCCL has not finished in time: on ranks {late} of {self.world}"
                 )
-            staging.settle()
-            self._staged += staging.copied
+            staging.write_results()
+            self._staged += staging.bytes_copied
         except BaseException as error:
-            self._kept.append(staging)
+            self._aborted.append(staging)
             self.communicator.abort()
             if isinstance(error, self.communicator.nccl.NcclError):
                 self.await_news(where, peer)  # a death, as NCCL sees it
@@ -224,8 +225,8 @@ class GroupMember(Member):
             turn.release()
 
     def wait(self, where: str, end: float, peer: int | None) -> bool:
-        """Until the stream has done its work: whether it has in time."""
-        event, pause, next_check = self.communicator.mark(), 0.0, time.monotonic() + LOOK
+        """Waits for the stream; returns whether it finished in time."""
+        event, pause, next_check = self.communicator.mark(), 0.0, time.monotonic() + CHECK_INTERVAL
         while not event.done:
             now = time.monotonic()
             if now > end:
@@ -233,32 +234,32 @@ class GroupMember(Member):
             if now > next_check:
                 self.check_peers(where, peer)
                 self.communicator.check()
-                next_check = now + LOOK
+                next_check = now + CHECK_INTERVAL
             time.sleep(pause)
             pause = min(PAUSE, 2 * pause + 1e-5)
         return True
 
-    # ---------------------------------------------------------------- who lives
+    # ---------------------------------------------------------------- deaths
     def check_peers(self, where: str, peer: int | None) -> None:
-        """Raises if somebody concerned died, or anybody gave up."""
+        """Raises if a rank of the operation died, or any rank gave up."""
         if self.is_broken:
-            self.fail(where)
-        for row, inc in self.kin if peer is None else [self.kin[peer]]:
+            self.raise_failure(where)
+        for row, inc in self.process_rows if peer is None else [self.process_rows[peer]]:
             if native.liveness(row, inc) != "alive":
-                if peer is None:  # a meeting: all find the same rank
+                if peer is None:  # a collective: the barrier's error names the same rank on all
                     self.control.barrier(GRACE)
                 native.raise_peer_lost(where, row, inc)
 
     def await_news(self, where: str, peer: int | None) -> None:
-        """Raises if somebody concerned is about to be seen dead."""
+        """Waits for NEWS whether a rank of the operation is found dead, and raises then."""
         end = time.monotonic() + NEWS
         while time.monotonic() < end:
             self.check_peers(where, peer)
-            time.sleep(LOOK)
+            time.sleep(CHECK_INTERVAL)
 
-    def fail(self, where: str) -> NoReturn:
-        """Raises why the group is broken."""
-        if self.is_broken and self.world > 1:  # it refuses every call, in any thread, and says why
+    def raise_failure(self, where: str) -> NoReturn:
+        """Raises the error that broke the group."""
+        if self.is_broken and self.world > 1:  # any call raises the cause
             other = 1 if self.rank == 0 else 0
             self.control.recv(empty_shared((1,), np.dtype(np.uint8)), other, 0, 0.0)
         raise RuntimeError(f"{where}: the group is broken: rank {self.rank} has aborted NCCL")
