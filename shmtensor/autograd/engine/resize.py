@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import native
-from ...storage import owner_of, resized
+from ...storage import owner_of, resize_array
 from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
 from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
@@ -47,7 +47,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
         rule = tensor.base[2]
         if rule is None or rule.name != "_as_strided":  # NumPy says not where an empty slice is
             array = np.empty(0, array.dtype)
-    place(tensor, resized(array, shape, order))
+    place(tensor, resize_array(array, shape, order))
 
 
 def place(tensor: Any, array: Any) -> None:

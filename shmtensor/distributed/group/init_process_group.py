@@ -12,7 +12,7 @@ from typing import Any
 
 from ... import native
 from ...errors import CollectiveMismatch
-from ...multiprocessing.exit_on_exception import when_ended
+from ...multiprocessing.exit_on_exception import add_exit_listener
 from ..rendezvous.find_group import create_block, exchange_text, meet
 from ..rendezvous.store import Store
 from .backend import Backend
@@ -203,7 +203,7 @@ def enter(group: ProcessGroup) -> None:
     World.pid = os.getpid()
     World.times += 1
     World.groups = [group]
-    when_ended(give_up)
+    add_exit_listener(give_up)
 
 
 def give_up(error: BaseException) -> None:
