@@ -1,10 +1,10 @@
-"""Queue: a bounded queue whose messages lie in shared memory, and which no death can break.
+"""Queue: a bounded queue whose messages are in shared memory, and which no death can break.
 
     put ──> | 64 cells | 64 cells | ... ──> get        any process to any process, up to maxsize
 
-A tensor travels as a handle, so one of 256 MB costs what one of 64 bytes does. What is put is in
-shared memory when `put` returns; a process killed at any instruction loses what it alone had and
-nothing else. docs/design/queue.md has the picture.
+A tensor is sent as a handle, so 256 MB cost as much as 64 bytes. A message is in shared memory when
+`put` returns. A process killed at any instruction loses only what it alone had.
+docs/design/queue.md has the picture.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from types import TracebackType
 from typing import Any
 
 from .errors import ShutDown
-from .multiprocessing.queue import Empty, Full, parent_row, watched
+from .multiprocessing.queue import Empty, Full, parent_rows, receive_watching
 from .multiprocessing.queue import Queue as _Queue
-from .multiprocessing.reduction import pickled, unpickled
+from .multiprocessing.reduction import pickle_dumps, pickle_loads
 
 __all__ = ["Empty", "Full", "Queue", "ShutDown", "Statistics"]
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """How a queue stands. Each count is derived from the state of its messages, none from a counter
-    that a killed process could have left wrong; `sent` = `received` + `reading` + `waiting`.
+    """The state of a queue. All counts are derived from the states of its messages, not from
+    counters that a killed process may leave wrong. `sent` = `received` + `reading` + `waiting`.
 
     Attributes:
-        maxsize: so many messages wait at most.
-        sent: messages whose `put` has come to its end, since the queue was made.
-        received: of these, taken for good.
-        reading: of these, being taken at this moment; given back if that process dies.
-        waiting: of these, to be read.
-        writing: being put at this moment.
-        given_up: puts that came to nothing: the writer died, or the queue was shut down meanwhile.
+        maxsize: the largest number of messages that may wait.
+        sent: messages whose `put` has finished, since the queue was created.
+        received: sent messages that a `get` has returned.
+        reading: sent messages that a `get` is receiving; they wait again if its process dies.
+        waiting: sent messages to be read.
+        writing: messages that a `put` is writing.
+        given_up: puts that failed: the writer died, or the queue was shut down meanwhile.
         segments: blocks of 64 messages that exist now.
-        getters, putters: how many wait for a message, for room; too high by those killed waiting.
-        is_shut_down: whether `shutdown` was called anywhere.
+        getters, putters: waiters for a message, for room; includes those killed while they waited.
+        is_shut_down: whether any process called `shutdown`.
     """
 
     maxsize: int
@@ -54,19 +54,19 @@ class Statistics:
 
     @property
     def fill(self) -> float:
-        """The part of `maxsize` that is taken, 0 to 1."""
+        """The part of `maxsize` that is in use, 0 to 1."""
         return (self.waiting + self.reading + self.writing) / self.maxsize
 
 
 class Queue(_Queue):
-    """A bounded queue between processes: each message put by one reaches one that gets.
+    """A bounded queue between processes: each message reaches exactly one reader.
 
     It may be inherited by fork, passed to a Process of any start method, and sent through other
-    queues. `put` and `get` have the standard library's arguments; a message that waits keeps its
-    blocks alive, whoever sent it.
+    queues. `put` and `get` have the standard library's arguments. A waiting message keeps its
+    blocks alive, even if its sender ends.
 
     Args:
-        maxsize: at most so many messages wait; `put` waits for room. At least 1.
+        maxsize: the largest number of waiting messages, at least 1; `put` waits for room.
 
     Example:
         >>> import shmtensor as st
@@ -94,36 +94,36 @@ class Queue(_Queue):
 
     @property
     def maxsize(self) -> int:
-        """At most so many messages wait."""
+        """The largest number of waiting messages."""
         return self._channel.maxsize
 
     def put_many(self, messages: Iterable[Any], timeout: float | None = None) -> int:
-        """Sends each message, in order, waiting for room where there is none.
+        """Sends the messages in order, and waits for room when the queue is full.
 
-        All of them are written down before the first is sent, so one that cannot be sent stops none
-        halfway. Copies: none for what lies in shared memory.
+        All messages are encoded before the first is sent: if one cannot be sent, none is. Copies:
+        none for what is in shared memory.
 
         Args:
-            messages: what to send.
-            timeout: seconds to wait for room at most, over all of them; None: no limit.
+            messages: any iterable.
+            timeout: the longest total time to wait for room, in seconds; None: no limit.
 
         Returns:
-            How many were sent: all, or fewer when the time was over.
+            How many were sent: all, or fewer if the time was over.
 
         Raises:
-            Full: not one had room in time.
-            ShutDown: the queue was shut down; `statistics().sent` tells what still went.
+            Full: none was sent in time.
+            ShutDown: the queue was shut down; `statistics().sent` counts those sent before.
         """
         messages = list(messages)
-        sent = self._channel.send_many(messages, pickled, timeout)
-        if messages and not sent:
+        n = self._channel.send_many(messages, pickle_dumps, timeout)
+        if messages and not n:
             raise Full
-        return sent
+        return n
 
     def get_many(
         self, n: int, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> list[Any]:
-        """Up to `n` messages: waits for the first, then takes what is there. Copies: none.
+        """Up to `n` messages: waits for the first, then takes those that are ready. Copies: none.
 
         Args:
             n: at least 1.
@@ -134,17 +134,17 @@ class Queue(_Queue):
             next call raises its error.
 
         Raises:
-            Empty: none came in time.
-            ShutDown: the queue was shut down, and nothing will come.
+            Empty: no message came in time.
+            ShutDown: the queue was shut down and is empty.
         """
         if n < 1:
             raise ValueError(f"Queue.get_many: n is at least 1: {n}")
 
         def receive(seconds: float | None) -> list[Any] | None:
-            return self._channel.receive_many(n, seconds, parent_row(), unpickled) or None
+            return self._channel.receive_many(n, seconds, parent_rows(), pickle_loads) or None
 
         if watch:
-            messages = watched(receive, timeout, watch, "Queue.get_many", None)
+            messages = receive_watching(receive, timeout, watch, "Queue.get_many", None)
         else:
             messages = receive(timeout)
         if messages is None:
@@ -152,28 +152,28 @@ class Queue(_Queue):
         return messages  # type: ignore[no-any-return]
 
     def shutdown(self, immediate: bool = False) -> None:
-        """Ends the queue for everybody: `put` raises ShutDown from now on, and so does `get` when
-        nothing is left.
+        """Ends the queue for all processes: `put` raises ShutDown from now on, and so does `get`
+        once the queue is empty.
 
-        A `put` under way in another process either sends its message or raises. Processes that are
-        killed hold nobody up; one that is stopped in the middle of a put or get delays the end.
+        A concurrent `put` in another process either sends its message or raises. Killed processes
+        do not delay the shutdown; one that is stopped in the middle of a put or get does.
 
         Args:
-            immediate: `get` raises at once, and what was not read is given up.
+            immediate: `get` raises at once, and unread messages are dropped.
         """
         self._channel.shut_down(immediate)
 
     def statistics(self) -> Statistics:
-        """How the queue stands now. Cost: a look at each waiting message's state."""
+        """The present state of the queue. Cost: reads the state of each waiting message."""
         figures: dict[str, int] = self._channel.statistics()
         return Statistics(is_shut_down=bool(figures.pop("shut")), **figures)
 
     def check(self) -> None:
-        """Checks every invariant of the queue, whatever others do meanwhile.
+        """Checks all invariants of the queue; other processes may use it meanwhile.
 
         Raises:
-            AssertionError: one is broken; the message names it and the values.
+            AssertionError: an invariant is violated; the message names it and the values.
         """
-        broken = self._channel.check()
-        if broken is not None:
-            raise AssertionError(f"Queue.check: {broken}")
+        violation = self._channel.check()
+        if violation is not None:
+            raise AssertionError(f"Queue.check: {violation}")

@@ -1,7 +1,6 @@
-"""Random numbers: the default stream, its seed and state, and what draws from it.
+"""Random numbers: the default generator, its seed and state.
 
-The same seed gives the same bits, however many threads draw them and on every rank:
-docs/design/rows.md.
+The same seed gives the same bits on every rank and with any number of threads: docs/design/rows.md.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = [
 
 
 def manual_seed(seed: int) -> Generator:
-    """Starts the default stream of a seed; returns its generator.
+    """Seeds the default generator and returns it.
 
     Example:
         >>> import shmtensor as st
@@ -37,28 +36,28 @@ def manual_seed(seed: int) -> Generator:
 
 
 def seed() -> int:
-    """Starts a default stream that nobody foresees, and returns its seed."""
+    """Seeds the default generator with a random number and returns that number."""
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The seed of the default stream."""
+    """The seed of the default generator."""
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Any:
-    """The state of the default stream, a uint8 tensor."""
+    """The state of the default generator, a uint8 tensor."""
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Goes on from a state that `get_rng_state` gave."""
+    """Sets the state of the default generator to one that `get_rng_state` returned."""
     default_generator.set_state(new_state)
 
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Whatever is drawn inside leaves the default stream as it was."""
+    """Restores the state of the default generator at the end of the `with` block."""
     state = default_generator.read()
     try:
         yield

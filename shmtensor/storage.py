@@ -1,7 +1,6 @@
-"""Storages: the memory that several tensors may be views of, `torch.UntypedStorage` by name.
+"""Storages: the memory that several tensors may be views of, as `torch.UntypedStorage`.
 
-A tensor's memory has no object of its own but NumPy's array; a storage here is a name for it, made
-when it is asked for.
+NumPy's array owns a tensor's memory; a storage is an object over it that is created on demand.
 """
 
 from __future__ import annotations
@@ -21,69 +20,69 @@ if TYPE_CHECKING:
 __all__ = ["TypedStorage", "UntypedStorage"]
 
 
-def as_it_lies(array: Any) -> Any:
-    """The array with its dimensions in the order in which they lie in memory. Copies: none."""
-    steps = array.strides
-    if array.flags.c_contiguous or 0 in steps:
+def in_memory_order(array: Any) -> Any:
+    """The array with its dimensions in the order of their strides. Copies: none."""
+    strides = array.strides
+    if array.flags.c_contiguous or 0 in strides:
         return array
-    return array.transpose(sorted(range(array.ndim), key=lambda d: -abs(steps[d])))
+    return array.transpose(sorted(range(array.ndim), key=lambda d: -abs(strides[d])))
 
 
 def owner_of(array: Any) -> Any:
-    """The array that all others over the same memory are views of."""
+    """The array whose views all other arrays over the same memory are."""
     while array.base.__class__ is np.ndarray:
         array = array.base
-    while isinstance(array.base, np.ndarray):  # of a subclass: a mapped file
+    while isinstance(array.base, np.ndarray):  # a subclass: np.memmap
         array = array.base
     return array
 
 
 def memory_of(array: Any) -> Any:
-    """The whole memory that an array is a view of, as bytes, which can be written if the array can.
-    Copies: none.
+    """The entire memory that an array is a view of, as bytes; writeable if the array is. Copies:
+    none.
     """
     owner = owner_of(array)
     low, high = np.lib.array_utils.byte_bounds(owner)
-    whole = as_it_lies(owner)
-    if not whole.flags.c_contiguous:
+    ordered = in_memory_order(owner)
+    if not ordered.flags.c_contiguous:
         raise RuntimeError(
-            f"storage: the memory is not one piece: shape {owner.shape}, strides {owner.strides}"
+            f"storage: the memory is not contiguous: shape {owner.shape}, strides {owner.strides}"
         )
-    flat = whole.reshape(-1).view(np.uint8)
+    flat = ordered.reshape(-1).view(np.uint8)
     assert flat.nbytes == high - low
     if not array.flags.writeable:
         flat.flags.writeable = False
     return flat
 
 
-def resized(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Any:
-    """An array of a shape over the memory that this one is a view of, from its first element on.
-    Where the memory ends before, over new memory that begins with what the old one holds. Copies:
-    none, or one of the whole memory.
+def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = None) -> Any:
+    """An array of a shape over the same memory as `array`, from its first element on. If the memory
+    is too short, the result is over new memory that begins with a copy of the old one. Copies:
+    none, or one of the entire memory.
 
     Args:
-        order: the dimensions from the outermost to the innermost in memory; None: as they are.
+        order: the dimensions from the outermost to the innermost in memory; None: in order.
     """
     try:
         memory = memory_of(array)
         start = array.ctypes.data - memory.ctypes.data
-    except RuntimeError:  # the memory is not one piece
+    except RuntimeError:  # the memory is not contiguous
         memory, start = native.call(np.ravel, array).view(np.uint8), 0
-    if not 0 <= start <= memory.nbytes:  # of no elements: it may be anywhere
+    if not 0 <= start <= memory.nbytes:  # an array without elements may point anywhere
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        fresh = native.call(np.empty, end, np.uint8)
-        fresh[: memory.nbytes] = memory
-        memory = fresh
+        larger = native.call(np.empty, end, np.uint8)
+        larger[: memory.nbytes] = memory
+        memory = larger
     if order is None:
         return np.ndarray(shape, array.dtype, memory, start)
-    laid = np.ndarray([shape[d] for d in order], array.dtype, memory, start)
-    return laid.transpose(np.argsort(order))
+    result = np.ndarray([shape[d] for d in order], array.dtype, memory, start)
+    return result.transpose(np.argsort(order))
 
 
 def _of_tensor(cls: Any, tensor: Any) -> Any:
-    """The storage of a tensor that arrived."""
+    """Rebuilds a storage from the tensor that it was pickled as."""
     return cls(tensor.array)
 
 
@@ -114,18 +113,18 @@ class UntypedStorage:
         return int(self.bytes.ctypes.data)
 
     def is_shared(self) -> bool:
-        """Whether the memory lies in the domain."""
+        """Whether the memory is shared."""
         return bool(native.is_shared(self.bytes))
 
     def share_memory_(self) -> Self:
-        """Itself, if the memory lies in the domain, as that of every tensor made here does.
+        """Returns itself if the memory is shared, as that of every tensor created here is.
 
-        Raises: RuntimeError, the memory is from outside: its tensors cannot all be moved from here.
+        Raises: RuntimeError: the memory is not shared; a storage cannot move its tensors.
         """
         if not self.is_shared():
             raise RuntimeError(
-                f"share_memory_: {self!r} lies in memory from outside: "
-                "a tensor is moved by its own share_memory_()"
+                f"share_memory_: the memory of {self!r} is not shared: "
+                "call share_memory_() of the tensor"
             )
         return self
 
@@ -134,16 +133,17 @@ class UntypedStorage:
         """The memory of a mapped file. Copies: none.
 
         Args:
-            shared: writes go to the file, which is made if it is not there; else they stay here.
-            nbytes: how many bytes of it.
+            shared: writes go to the file, which is created if it does not exist; False: writes
+                stay in this process.
+            nbytes: how many bytes of the file.
 
-        Raises: OSError or ValueError, the file is not there or too short.
+        Raises: OSError or ValueError: the file does not exist or is too short.
         """
         mode: Any = "c" if not shared else "r+" if os.path.exists(filename) else "w+"
         return cls(np.memmap(filename, np.uint8, mode, 0, (nbytes,)))
 
     def __reduce__(self) -> Any:
-        # As a tensor, which every road to another process knows how to carry.
+        # As a tensor, which every transport to another process can send.
         return _of_tensor, (type(self), native.wrap(np.asarray(self.bytes)))
 
     def element_size(self) -> int:
@@ -156,8 +156,8 @@ class UntypedStorage:
         return CPU
 
     def __getitem__(self, index: Any) -> Any:
-        found = self.bytes[index]
-        return int(found) if isinstance(found, np.integer) else found
+        item = self.bytes[index]
+        return int(item) if isinstance(item, np.integer) else item
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if not self.bytes.flags.writeable:
@@ -169,8 +169,8 @@ class UntypedStorage:
 
     def tolist(self) -> list[int]:
         """The bytes as numbers."""
-        found: list[int] = self.bytes.tolist()
-        return found
+        result: list[int] = self.bytes.tolist()
+        return result
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and (
@@ -212,5 +212,5 @@ class TypedStorage(UntypedStorage):
         return UntypedStorage(self.bytes)
 
     def __getitem__(self, index: Any) -> Any:
-        found = self.bytes[index]
-        return found.item() if isinstance(found, np.generic) else found
+        item = self.bytes[index]
+        return item.item() if isinstance(item, np.generic) else item

@@ -181,7 +181,7 @@ def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
         buffer = _LimitedBuffer()
         buffer.limit = limit
         reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
-    return reduction.pickled(obj)
+    return reduction.pickle_dumps(obj)
 
 
 @functools.cache

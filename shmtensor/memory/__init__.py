@@ -1,7 +1,7 @@
 """Memory that several processes see: the domain, the heap of tensor data, the ledger of holds.
 
-`docs/design/memory.md` has the picture. What most users need of it is `shared_numpy()`,
-`statistics()` and `summary()`; `multiprocessing` stands on `export`, `receive` and the like.
+`docs/design/memory.md` has the picture. Most users need only `shared_numpy()`, `statistics()` and
+`summary()`; `multiprocessing` is built on `export`, `receive` and the other functions.
 """
 
 from .heap import private_numpy, shared_numpy, trim, uninstall

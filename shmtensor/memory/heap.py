@@ -1,7 +1,7 @@
-"""Where NumPy's arrays are born: shared while the gate is open, private while it is shut.
+"""Where NumPy allocates array data: in shared memory while the heap's gate is open, else privately.
 
-An open gate is a property of the thread. Ops open it themselves; user code that they call runs with
-it shut.
+The gate is a flag of each thread. Ops open it themselves and close it around user code that they
+call.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ __all__ = ["private_numpy", "shared_numpy", "trim", "uninstall"]
 
 @contextmanager
 def shared_numpy() -> Iterator[None]:
-    """Arrays that NumPy makes in this thread inside the `with` are born in shared memory.
+    """NumPy allocates arrays of this thread inside the `with` in shared memory.
 
     Copies: none
 
     Raises:
-        OutOfSharedMemory: in place of NumPy's MemoryError, when the shared heap had no room.
+        OutOfSharedMemory: instead of NumPy's MemoryError, if the shared heap is full.
 
     Example:
         >>> import numpy as np, shmtensor.memory as memory
@@ -45,7 +45,8 @@ def shared_numpy() -> Iterator[None]:
 
 @contextmanager
 def private_numpy() -> Iterator[None]:
-    """Arrays that NumPy makes in this thread inside the `with` are private, whatever surrounds it.
+    """NumPy allocates arrays of this thread inside the `with` privately, even inside
+    `shared_numpy()`.
 
     Copies: none
     """
@@ -57,18 +58,19 @@ def private_numpy() -> Iterator[None]:
 
 
 def trim() -> int:
-    """Gives free memory back to the system: cached blocks, empty slots, limbo without holders.
+    """Returns free memory to the system: cached blocks, empty slots, limbo without holders.
 
     Returns:
-        How many bytes were given back.
+        How many bytes were returned.
     """
     return native.trim()
 
 
 def uninstall() -> None:
-    """Takes the allocation hook away from NumPy between ops.
+    """Removes the allocation hook from NumPy between ops.
 
-    With it a user's own arrays pass our handler (and get NumPy's memory, the gate being shut).
-    Without it every op sets the handler and restores the former one, which costs about 0.2 µs.
+    With the hook, a user's own arrays pass our handler, too; it gives them NumPy's memory because
+    the gate is closed. Without it, every op sets the handler and restores the former one, which
+    costs about 0.2 µs.
     """
     native.uninstall()

@@ -1,7 +1,7 @@
-"""How a process that was not forked joins the domain of its family.
+"""How a process that was not forked joins the domain of its parent.
 
-Forked children are members before they run. A spawned one gets the descriptors in its preparation
-data and adopts them ahead of the import of its main module; anything else finds `SHMTENSOR_DOMAIN`
+Forked children are members before they run. A spawned child gets the descriptors in its preparation
+data and adopts them before it imports its main module. Any other process reads `SHMTENSOR_DOMAIN`
 in its environment.
 """
 
@@ -16,7 +16,7 @@ __all__ = ["Preparation", "adopt", "domain_environment", "domain_id", "preparati
 
 
 class Preparation(TypedDict):
-    """What a spawned process needs: descriptors, as numbered in that process, and the id."""
+    """What a spawned process needs: the descriptors as numbered in that process, and the id."""
 
     descriptors: tuple[int, int, int]
     id: bytes
@@ -26,9 +26,9 @@ def preparation() -> Preparation:
     """Data for a process that is about to be spawned.
 
     Returns:
-        The numbers of this process's three descriptors and the domain's id. Who spawns has to pass
-        the descriptors on (`pass_fds`, `spawnv_passfds`: same numbers in the child) and the data to
-        `adopt`.
+        The numbers of this process's three descriptors and the domain's id. The caller must pass
+        the descriptors to the child under the same numbers (`pass_fds`, `spawnv_passfds`), and the
+        data to `adopt`.
     """
     return {"descriptors": native.domain_fds(), "id": native.domain_id()}
 
@@ -37,7 +37,7 @@ def adopt(data: Preparation) -> None:
     """Joins the domain described by `data`, duplicating its descriptors.
 
     Raises:
-        DomainError: they are not the files of that domain, another layout version, no row is left,
-            or this process already belongs to another domain.
+        DomainError: they are not the files of that domain, the layout version differs, the process
+            table is full, or this process already belongs to another domain.
     """
     native.domain_join(*data["descriptors"], data["id"])

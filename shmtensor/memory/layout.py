@@ -21,7 +21,7 @@ ALIGNMENT = 64  # bytes: a cache line, which no two arrays share
 
 
 def aligned(size: int, itemsize: int = 1) -> int:
-    """An array's items and the gap behind it, in items."""
+    """The size of an array with the gap after it, in items."""
     step = ALIGNMENT // itemsize or 1
     return -(-size // step) * step
 
@@ -38,17 +38,17 @@ def offsets(sizes: Iterable[int], itemsize: int = 1) -> tuple[list[int], int]:
 
 
 def array_at(flat: Array, start: int, shape: tuple[int, ...]) -> Array:
-    """The array of this shape that begins at an item of a 1-D array. Copies: none."""
-    part: Array = flat[start : start + math.prod(shape)].reshape(shape)
-    return part
+    """The array of this shape that begins at item `start` of a 1-D array. Copies: none."""
+    view: Array = flat[start : start + math.prod(shape)].reshape(shape)
+    return view
 
 
 def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool = False) -> Array:
-    """An uninitialised array in a block of its own."""
+    """An uninitialised array in its own block."""
     block: Any = native.allocate(max(1, math.prod(shape) * dtype.itemsize), zero)
     return np.ndarray(shape, dtype, block)
 
 
 def zeros_shared(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-    """Zeros in a block of their own."""
+    """Zeros in their own block."""
     return empty_shared(shape, dtype, zero=True)

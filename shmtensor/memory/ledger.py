@@ -1,9 +1,9 @@
-"""Blocks and the handles they travel by (docs/design/memory.md: holds, pins, generations).
+"""Blocks and their handles (docs/design/memory.md: holds, handles in flight, generations).
 
 allocate(n)   -> Block      a block of this process
-export(x)     -> handle     72 bytes; pins the block until acknowledged, void or expired
-receive(h)    -> Block      the same memory, held by this process until the Block is gone
-acknowledge(h)              it arrived (or never will): the pin ends; `receive` does it
+export(x)     -> handle     72 bytes; in flight until acknowledged, void or expired
+receive(h)    -> Block      the same memory, held by this process until the Block is freed
+acknowledge(h)              no longer in flight: it has arrived or never will; `receive` does this
 """
 
 from ..native import (

@@ -2,8 +2,8 @@
 
     publish("weights", t)          open("weights")          names()          unpublish("weights")
 
-The opener sees the same memory: it becomes a guest of the domain in which the tensor lies. A name
-dies with the last process that published or opened its tensor; nothing of it lies in a file system.
+The opener sees the same memory: it becomes a guest of the tensor's domain. A name ends with the
+last process that published or opened its tensor; no file system is involved.
 `named_tensor_server.py` has the protocol.
 """
 
@@ -24,14 +24,14 @@ from .. import native
 from ..dtypes import bfloat16
 from ..errors import StaleHandle
 from . import named_tensor_server
-from .named_tensor_server import NameServer, ask, keeper
+from .named_tensor_server import NameServer, ask, server_thread
 
 __all__ = ["Domain", "Name", "domains", "names", "open", "publish", "unpublish"]
 
 _NAME = re.compile(r"[\w.:@/+-]{1,80}", re.ASCII)
 
 
-def _checked(where: str, name: str) -> str:
+def _check_name(where: str, name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{where}: a name is a str: {type(name).__name__}")
     if not _NAME.fullmatch(name):
@@ -42,11 +42,11 @@ def _checked(where: str, name: str) -> str:
 
 
 def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
-    """Gives a tensor a name under which any program on this machine opens it.
+    """Gives a tensor a name by which any program on this machine can open it.
 
-    The tensor is kept until `unpublish` or the end of this process. Whoever may open it for writing
-    becomes a member of this process's domain and could damage every tensor in it; whoever only may
-    read still writes to the domain's ledger. So open a name only to those whom you trust that far.
+    The tensor is kept until `unpublish` or the end of this process. A process that may open it for
+    writing joins this process's domain and can damage every tensor in it. A process that may only
+    read still writes to the domain's ledger. Grant access only to users whom you trust that far.
 
     Args:
         name: one publisher per user and name; letters, digits and `. _ : @ / + -`.
@@ -59,12 +59,12 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
         ValueError: a bad name or mode, or memory that is not shared (`share_memory_()` moves it).
         FileExistsError: the name is taken.
     """
-    _checked("publish", name)
+    _check_name("publish", name)
     if not isinstance(mode, int) or isinstance(mode, bool) or mode & ~0o666:
         raise ValueError(f"publish: a mode has bits of 0o666: {mode!r}")
     for bits in (mode >> 6, mode >> 3 & 7, mode & 7):
         if bits == 2:
-            raise ValueError(f"publish: who may write must be able to read: mode {mode:#o}")
+            raise ValueError(f"publish: a mode that grants writing must grant reading: {mode:#o}")
     array = np.asarray(tensor.detach().array if hasattr(tensor, "detach") else tensor)
     if array.dtype.hasobject or array.dtype.kind not in "biufc" or not array.dtype.isnative:
         raise ValueError(f"publish: not of a numeric dtype: {array.dtype}")
@@ -74,7 +74,7 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
             f"{array.dtype}, share_memory_() moves a tensor there"
         )
     handle = native.export(array)
-    native.acknowledge(handle)  # no message is under way: this process keeps the block
+    native.acknowledge(handle)  # nothing is in flight: this process keeps the block
     base, _ = native.block_of(array)
     about = {
         "id": handle[:16].hex(),
@@ -86,17 +86,17 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     }
     if not array.flags.writeable:
         mode &= 0o444
-    made = NameServer(os.geteuid(), name, mode, about, handle, keeps=array)
-    named_tensor_server.speak("publish.exported")
+    server = NameServer(os.geteuid(), name, mode, about, handle, array)
+    named_tensor_server.fault_point("publish.exported")
     try:
-        made.bind()
+        server.bind()
     except OSError as error:
         if error.errno != errno.EADDRINUSE:
             raise
         raise FileExistsError(
-            f"publish: the name is taken: {name!r} of user {made.uid}{_holder(made.uid, name)}"
+            f"publish: the name is taken: {name!r} of user {server.uid}{_holder(server.uid, name)}"
         ) from error
-    keeper.add(made)
+    server_thread.add(server)
 
 
 def _holder(uid: int, name: str) -> str:
@@ -111,16 +111,16 @@ def _holder(uid: int, name: str) -> str:
 
 
 def unpublish(name: str) -> None:
-    """Takes a name back. Tensors that were opened by it stay; nobody opens it any more.
+    """Withdraws a name. Tensors opened by it stay valid; it cannot be opened any more.
 
     Raises:
         FileNotFoundError: this process has not published that name.
     """
-    with keeper.lock:
-        found = keeper.doors.get((os.geteuid(), _checked("unpublish", name)))
-        if found is None or found.keeps is None:
+    with server_thread.lock:
+        server = server_thread.servers.get((os.geteuid(), _check_name("unpublish", name)))
+        if server is None or server.array is None:
             raise FileNotFoundError(f"unpublish: not published by this process: {name!r}")
-        keeper.remove(found, farewell=True)
+        server_thread.remove(server, notify=True)
 
 
 def open(
@@ -128,34 +128,34 @@ def open(
 ) -> Any:
     """The tensor that another program published under a name: the same memory.
 
-    This process becomes a guest of the domain in which the tensor lies, until it has let go of
-    everything there. The tensor stays valid when the publisher dies.
+    This process becomes a guest of the tensor's domain until it has freed everything that it opened
+    there. The tensor stays valid when the publisher dies.
 
     Args:
-        readonly: writes through this tensor are refused; where the publisher is another user, or
-            this process writes to nothing else there, the kernel refuses them, too.
-        owner: the user who published it; default this one.
+        readonly: writes through this tensor raise an error. The kernel refuses them, too, if the
+            publisher is another user, or if this process opened nothing there for writing.
+        owner: the id of the user who published it; default this one.
         timeout: seconds to wait for the name to be published.
 
     Copies: none
 
     Raises:
-        FileNotFoundError: nobody has published it (names are seen within a network namespace).
-        PermissionError: its mode does not let this user, or another user sits on the name.
+        FileNotFoundError: nobody has published it (each network namespace has its own names).
+        PermissionError: its mode excludes this user, or another user holds the name.
         TimeoutError: its holder does not answer.
         DomainError: its domain cannot be joined: no row is free, or no address space.
     """
-    _checked("open", name)
+    _check_name("open", name)
     uid = os.geteuid() if owner is None else owner
-    end = time.monotonic() + timeout
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return _open(uid, name, readonly)
         except ConnectionError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise FileNotFoundError(
                     f"open: no such name: {name!r} of user {uid} (a name ends with the last "
-                    "process that published or opened it, and is seen in one network namespace)"
+                    "process that published or opened it, and belongs to one network namespace)"
                 ) from None
             time.sleep(0.01)
 
@@ -164,17 +164,17 @@ def _open(uid: int, name: str, readonly: bool) -> Any:
     link, (answer, fds) = ask(
         uid, name, {"ask": "open", "readonly": readonly}, named_tensor_server.ANSWER_TIMEOUT
     )
-    named_tensor_server.speak("open.answered")
+    named_tensor_server.fault_point("open.answered")
     try:
         if answer.get("gone"):
-            raise ConnectionError("it was taken back")
+            raise ConnectionError("it was unpublished")
         if "refused" in answer:
             raise PermissionError(f"open: {name!r}: {answer['refused']}")
         try:
-            array, block = _received(name, answer, fds, readonly)
+            array, block = _receive_array(name, answer, fds, readonly)
         except StaleHandle as error:  # its last holder died before this process held it
-            raise ConnectionError("its holder has gone") from error
-        named_tensor_server.speak("open.held")
+            raise ConnectionError("its holder has died") from error
+        named_tensor_server.fault_point("open.held")
     except BaseException:
         link.close()
         raise
@@ -184,7 +184,7 @@ def _open(uid: int, name: str, readonly: bool) -> Any:
     about = {key: answer[key] for key in ("id", "shape", "strides", "dtype", "offset", "readonly")}
     mode = int(answer["mode"]) & (0o444 if readonly else 0o666)
     handle = bytes.fromhex(answer["handle"])
-    keeper.follow(NameServer(uid, name, mode, about, handle, link=link), block)
+    server_thread.follow(NameServer(uid, name, mode, about, handle, link=link), block)
     return native.wrap(array)
 
 
@@ -193,8 +193,8 @@ def _dtype(text: str) -> Any:
     return bfloat16 if text == "bfloat16" else np.dtype(text)
 
 
-def _received(name: str, answer: dict[str, Any], fds: list[int], readonly: bool) -> Any:
-    """The array and its block, everything in the answer checked against the block."""
+def _receive_array(name: str, answer: dict[str, Any], fds: list[int], readonly: bool) -> Any:
+    """The array and its block. Checks everything in the answer against the block."""
     try:
         handle = bytes.fromhex(answer["handle"])
         dtype = _dtype(answer["dtype"])
@@ -207,10 +207,10 @@ def _received(name: str, answer: dict[str, Any], fds: list[int], readonly: bool)
         block = native.guest_receive(
             (fds[0], fds[1], fds[2]), fds[3] if len(fds) == 4 else -1, readonly, handle
         )
-        # NumPy refuses what does not fit the buffer.
+        # NumPy refuses a layout that does not fit the buffer.
         array: Any = np.ndarray(shape, dtype, block, offset, strides)
     except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"open: {name!r}: not an answer of a holder: {error}") from error
+        raise ValueError(f"open: {name!r}: invalid answer: {error}") from error
     if readonly or answer.get("readonly"):
         array.flags.writeable = False
     return array, block
@@ -221,8 +221,9 @@ class Name:
     """A published tensor, as its holder describes it.
 
     Attributes:
-        name, owner: what to open: the name and the user id.
-        pid: who serves it; 0 in another pid namespace; None: it does not answer or may not be read.
+        name, owner: arguments of `open`: the name and the user id.
+        pid: the process that serves it; 0 in another pid namespace; None: it does not answer, or
+            this user may not read it.
         shape, dtype, nbytes, mode: of the tensor; None where pid is.
     """
 
@@ -236,23 +237,23 @@ class Name:
 
 
 def names() -> list[Name]:
-    """Every name of every user that can be seen from here, sorted.
+    """All names of all users in this network namespace, sorted.
 
     Raises:
         OSError: /proc/net/unix cannot be read.
     """
-    found = set()
+    pairs = set()
     with Path("/proc/net/unix").open() as table:
         for line in table:
-            _, at, rest = line.rstrip("\n").partition("@" + named_tensor_server.PREFIX)
-            uid, colon, name = rest.partition(":")
-            # num refcount protocol flags ...: 00010000 listens
-            if at and colon and uid.isdigit() and line.split()[3] == "00010000":
-                found.add((name, int(uid)))
-    return [_described(name, uid) for name, uid in sorted(found)]
+            _, prefix, address = line.rstrip("\n").partition("@" + named_tensor_server.PREFIX)
+            uid, colon, name = address.partition(":")
+            # columns: num refcount protocol flags ...; flags 00010000: the socket listens
+            if prefix and colon and uid.isdigit() and line.split()[3] == "00010000":
+                pairs.add((name, int(uid)))
+    return [_describe(name, uid) for name, uid in sorted(pairs)]
 
 
-def _described(name: str, uid: int) -> Name:
+def _describe(name: str, uid: int) -> Name:
     try:
         connection, (answer, fds) = ask(uid, name, {"ask": "describe"}, 1.0)
         with connection:
@@ -271,11 +272,13 @@ class Domain:
     """A domain that this process is in.
 
     Attributes:
-        id: 16 bytes. own: its heap lies there; in the others it is a guest.
-        row, incarnation: this process's place in it. readonly: it may not write to the tensors.
+        id: 16 bytes.
+        own: whether this process's heap is part of it; in the other domains it is a guest.
+        row, incarnation: this process's entry in its process table.
+        readonly: whether this process may not write to its tensors.
         processes, zombies: rows of living processes; of dead ones with unread messages.
         slots_used, slots_orphaned: slots of 64 MiB in use; held without an owner.
-        held_blocks: blocks of others that this process holds there.
+        held_blocks: blocks of other processes that this process holds there.
     """
 
     id: bytes
@@ -291,5 +294,5 @@ class Domain:
 
 
 def domains() -> list[Domain]:
-    """The domains that this process is in, its own first; none before it made or joined one."""
+    """The domains that this process is in, its own first; empty before it creates or joins one."""
     return [Domain(**record) for record in native.domains()]

@@ -1,4 +1,4 @@
-"""The door of a published tensor: a socket with its name, where a holder hands out the way in.
+"""The server of a published tensor: a Unix socket that sends the domain's descriptors.
 
     publisher                                            opener (no common ancestor)
       bind  "\\0shmtensor:1:<uid>:<name>"  <--- connect ---
@@ -7,14 +7,14 @@
                                                            become a guest: row, hold, validate
                                           <--- the connection stays open: a follower --->
 
-The name is an abstract socket address: the kernel gives it to one process at a time and takes it
-back when that process ends, however it ends. Nothing lies in any file system. When a holder that
-serves the name dies, its connections break, and the first of its followers to notice takes the name
-over; the last holder takes it along. `docs/design/memory.md` says what a kill at each step leaves.
+The name is an abstract socket address: the kernel gives it to one process at a time and releases it
+when that process ends, however it ends. No file system is involved. When a holder that serves the
+name dies, its connections break, and the first follower to notice takes the name over. The name
+ends with its last holder. `docs/design/memory.md` says what remains after a kill at each step.
 
-Doors are kept by one thread, which exists while there is a name to serve or to follow. It ends
-ahead of each fork and begins again after it; a forked child serves nothing until it publishes or
-opens.
+One thread serves all names of a process. It exists while there is a name to serve or to follow. It
+ends before each fork and is started again after it; a forked child serves nothing until it
+publishes or opens.
 """
 
 from __future__ import annotations
@@ -33,16 +33,24 @@ from typing import Any
 
 from .. import native
 
-__all__ = ["ANSWER_TIMEOUT", "Keeper", "NameServer", "ask", "keeper", "peer", "speak"]
+__all__ = [
+    "ANSWER_TIMEOUT",
+    "NameServer",
+    "ServerThread",
+    "ask",
+    "fault_point",
+    "peer",
+    "server_thread",
+]
 
 PREFIX = "shmtensor:1:"
 ANSWER_TIMEOUT = 5.0  # seconds; a holder that is stopped does not answer
-_MESSAGE = 8192
+_MAX_MESSAGE = 8192
 _SO_PEERGROUPS = 59
 
 
-def speak(step: str) -> None:
-    """A step of the protocol is reached. Tests put something deadly here."""
+def fault_point(step: str) -> None:
+    """Marks a step of the protocol. Tests replace this function with one that kills the process."""
 
 
 def address(uid: int, name: str) -> str:
@@ -51,31 +59,31 @@ def address(uid: int, name: str) -> str:
 
 def peer(connection: socket.socket) -> tuple[int, int, int]:
     """pid (0: in another pid namespace), uid and gid of the process at the other end."""
-    packed = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return struct.unpack("iII", packed)
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return struct.unpack("iII", credentials)
 
 
 def groups(connection: socket.socket) -> set[int]:
-    """Every group of the process at the other end; of one that is in more than 256, its own."""
+    """All groups of the process at the other end; only its primary group if it is in over 256."""
     gid = peer(connection)[2]
     try:
-        packed = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python's most
+        data = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python's maximum
     except OSError:
         return {gid}
-    return {gid, *struct.unpack(f"{len(packed) // 4}I", packed)}
+    return {gid, *struct.unpack(f"{len(data) // 4}I", data)}
 
 
-def say(connection: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+def send(connection: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
     socket.send_fds(connection, [json.dumps(message).encode()], fds)
 
 
-def hear(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A message and the descriptors that came with it. Raises: ConnectionError, ValueError."""
-    data, fds, _, _ = socket.recv_fds(connection, _MESSAGE, 4)
+def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """A message and its descriptors. Raises: ConnectionError, ValueError."""
+    data, fds, _, _ = socket.recv_fds(connection, _MAX_MESSAGE, 4)
     try:
         message = json.loads(data) if data else None
         if not isinstance(message, dict):
-            raise ConnectionError("the other end has gone")
+            raise ConnectionError("the other end has closed the connection")
     except BaseException:
         for fd in fds:
             os.close(fd)
@@ -84,10 +92,13 @@ def hear(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def ask(uid: int, name: str, message: dict[str, Any], timeout: float) -> tuple[socket.socket, Any]:
-    """Connects to a name and puts a question: the open connection, and (answer, descriptors).
+    """Connects to a name and sends a request.
+
+    Returns:
+        The open connection, and (answer, descriptors).
 
     Raises:
-        ConnectionError: nobody has the name, or it went meanwhile.
+        ConnectionError: nobody has the name, or its holder ended meanwhile.
         PermissionError: the name is held by another user than it says.
         TimeoutError: the holder does not answer.
     """
@@ -95,15 +106,16 @@ def ask(uid: int, name: str, message: dict[str, Any], timeout: float) -> tuple[s
     try:
         connection.settimeout(max(timeout, 0.01))
         connection.connect(address(uid, name))
-        speak("open.connected")
-        if (who := peer(connection))[1] != uid:
+        fault_point("open.connected")
+        pid, holder, _ = peer(connection)
+        if holder != uid:
             raise PermissionError(
-                f"open: the name {name!r} of user {uid} is held by another user: {who[1]} "
-                f"(pid {who[0]})"
+                f"open: the name {name!r} of user {uid} is held by another user: {holder} "
+                f"(pid {pid})"
             )
-        say(connection, message)
-        speak("open.asked")
-        return connection, hear(connection)
+        send(connection, message)
+        fault_point("open.asked")
+        return connection, receive(connection)
     except TimeoutError:
         pid = 0
         with contextlib.suppress(OSError):
@@ -111,7 +123,7 @@ def ask(uid: int, name: str, message: dict[str, Any], timeout: float) -> tuple[s
         connection.close()
         raise TimeoutError(
             f"open: the holder of {name!r} does not answer: pid {pid}, {timeout:g} s (is it "
-            "stopped, or in a long call that keeps the interpreter's lock?)"
+            "stopped, or in a long call that holds the GIL?)"
         ) from None
     except BaseException:
         connection.close()
@@ -124,8 +136,11 @@ class NameServer:
 
     Attributes:
         mode: permission bits as of a file: 4 reads, 2 writes; user, group, others.
-        about: what `describe` tells: id of the domain, shape, dtype, ...
-        keeps: the publisher's array; None in a follower, which keeps its link instead.
+        about: the answer to `describe`: id of the domain, shape, dtype, ...
+        array: the publisher's array; None in a follower.
+        listener: accepts clients; None in a follower.
+        link: a follower's connection to the process that serves the name.
+        blocks: in a follower, ids of the blocks that it opened.
     """
 
     uid: int
@@ -133,7 +148,7 @@ class NameServer:
     mode: int
     about: dict[str, Any]
     handle: bytes
-    keeps: Any = None
+    array: Any = None
     listener: socket.socket | None = None
     link: socket.socket | None = None
     clients: set[socket.socket] = field(default_factory=set)
@@ -148,15 +163,15 @@ class NameServer:
             bits = self.mode >> 3
         else:
             bits = self.mode
-        wanted = 6 if write else 4
-        return bits & wanted == wanted
+        required = 6 if write else 4
+        return bits & required == required
 
     def bind(self) -> None:
-        """Takes the name. Raises: OSError (EADDRINUSE): somebody has it."""
+        """Takes the name. Raises: OSError (EADDRINUSE): another process has it."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             listener.bind(address(self.uid, self.name))
-            speak("publish.bound")
+            fault_point("publish.bound")
             listener.listen(128)
         except BaseException:
             listener.close()
@@ -166,80 +181,82 @@ class NameServer:
 
     def sockets(self) -> list[socket.socket]:
         ends = [self.listener, self.link, *self.clients]
-        return [end for end in ends if end is not None]
+        return [sock for sock in ends if sock is not None]
 
-    def close(self, farewell: bool = False) -> None:
+    def close(self, notify: bool = False) -> None:
         self.closing = True
         for client in list(self.clients):
-            if farewell:
+            if notify:
                 with contextlib.suppress(OSError):
-                    say(client, {"gone": True})
-        for end in self.sockets():
-            end.close()
-        self.listener = self.link = self.keeps = None
+                    send(client, {"gone": True})
+        for sock in self.sockets():
+            sock.close()
+        self.listener = self.link = self.array = None
         self.clients.clear()
 
     # ---- serving
     def handle_request(self, client: socket.socket) -> None:
-        """One question of a client. Raises OSError or ValueError: the client is of no use."""
-        message, fds = hear(client)
+        """Answers one request. Raises OSError or ValueError: the client cannot be served."""
+        message, fds = receive(client)
         for fd in fds:
             os.close(fd)
-        speak("serve.asked")
+        fault_point("serve.asked")
         if message.get("ask") == "describe":
-            return say(client, {**self.about, "mode": self.mode} if self.may(client, False) else {})
+            return send(
+                client, {**self.about, "mode": self.mode} if self.may(client, False) else {}
+            )
         readonly = bool(message.get("readonly"))
         if not self.may(client, not readonly):
-            how = "read" if readonly else "written"
-            return say(client, {"refused": f"it may not be {how} by user {peer(client)[1]}: mode "
+            verb = "read" if readonly else "write"
+            return send(client, {"refused": f"user {peer(client)[1]} may not {verb} it: mode "
                                 f"{self.mode:04o} of user {self.uid}"})  # fmt: skip
         control, *volumes = native.domain_fds_of(self.handle[:16])
-        opened: list[int] = []
+        temporary: list[int] = []
         try:
             if readonly:
-                opened += [os.open(f"/proc/self/fd/{v}", os.O_RDONLY) for v in volumes]
-            send = [control, *(opened or volumes)]
+                temporary += [os.open(f"/proc/self/fd/{v}", os.O_RDONLY) for v in volumes]
+            fds = [control, *(temporary or volumes)]
             if peer(client)[1] not in (os.geteuid(), 0):
-                # It cannot reopen the control file for a lock of its own.
-                opened.append(os.open(f"/proc/self/fd/{control}", os.O_RDWR))
-                send.append(opened[-1])
-            say(client, {**self.about, "mode": self.mode, "handle": self.handle.hex()}, tuple(send))
-            speak("serve.sent")
+                # Another user cannot reopen the control file for its own lock.
+                temporary.append(os.open(f"/proc/self/fd/{control}", os.O_RDWR))
+                fds.append(temporary[-1])
+            send(client, {**self.about, "mode": self.mode, "handle": self.handle.hex()}, tuple(fds))
+            fault_point("serve.sent")
         finally:
-            for fd in opened:
+            for fd in temporary:
                 os.close(fd)
 
 
-class Keeper:
-    """The thread that keeps the doors of this process."""
+class ServerThread:
+    """The thread that serves the names of this process."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
-        self.doors: dict[tuple[int, str], NameServer] = {}
+        self.servers: dict[tuple[int, str], NameServer] = {}
         self.thread: threading.Thread | None = None
         self.stop = False
-        self.bell: tuple[socket.socket, socket.socket] | None = None  # while there is a thread
+        self.wake_pipe: tuple[socket.socket, socket.socket] | None = None  # while there is a thread
         os.register_at_fork(
-            before=self.pause, after_in_parent=self.go_on, after_in_child=self.forget
+            before=self.pause, after_in_parent=self.resume, after_in_child=self.clear_in_child
         )
 
     # ---- the thread and forks
     def wake(self) -> None:
-        bell = self.bell
-        if bell is not None:
+        wake_pipe = self.wake_pipe
+        if wake_pipe is not None:
             with contextlib.suppress(OSError):
-                bell[1].send(b"x", socket.MSG_DONTWAIT)
+                wake_pipe[1].send(b"x", socket.MSG_DONTWAIT)
 
     def run(self) -> None:
-        """Starts the thread if there is something to keep. The lock is held."""
-        if self.thread is None and self.doors:
-            self.bell = socket.socketpair()
+        """Starts the thread if there is a name to serve or follow. The caller holds the lock."""
+        if self.thread is None and self.servers:
+            self.wake_pipe = socket.socketpair()
             self.stop = False
-            self.thread = threading.Thread(target=self.keep, name="shmtensor-door", daemon=True)
+            self.thread = threading.Thread(target=self.serve, name="shmtensor-names", daemon=True)
             self.thread.start()
 
     def pause(self) -> None:
-        """Ahead of a fork: the thread is gone, and stays away until the fork is done."""
+        """Before a fork: stops the thread and keeps the lock until `resume`."""
         self.lock.acquire()
         while (thread := self.thread) is not None:
             self.stop = True
@@ -247,74 +264,74 @@ class Keeper:
             self.lock.release()
             thread.join()
             task = f"/proc/self/task/{thread.native_id}"
-            end = time.monotonic() + 1
-            while os.path.exists(task) and time.monotonic() < end:  # join returns a moment early
+            deadline = time.monotonic() + 1
+            while os.path.exists(task) and time.monotonic() < deadline:  # join returns too early
                 time.sleep(0)
             self.lock.acquire()
             if self.thread is thread:
                 self.thread = None
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.run()
         self.lock.release()
 
-    def forget(self) -> None:
-        """In the child: the names are its parent's."""
-        for door in self.doors.values():
-            door.close()
-        self.doors.clear()
+    def clear_in_child(self) -> None:
+        """In a forked child: the names belong to the parent."""
+        for server in self.servers.values():
+            server.close()
+        self.servers.clear()
         self.thread = None
         self.lock = threading.RLock()
 
-    # ---- doors
-    def add(self, door: NameServer) -> None:
+    # ---- servers
+    def add(self, server: NameServer) -> None:
         with self.lock:
-            self.doors[door.uid, door.name] = door
+            self.servers[server.uid, server.name] = server
             self.run()
         self.wake()
 
-    def remove(self, door: NameServer, farewell: bool = False) -> None:
+    def remove(self, server: NameServer, notify: bool = False) -> None:
         with self.lock:
-            if self.doors.get((door.uid, door.name)) is door:
-                del self.doors[door.uid, door.name]
-            door.close(farewell)
+            if self.servers.get((server.uid, server.name)) is server:
+                del self.servers[server.uid, server.name]
+            server.close(notify)
         self.wake()
 
-    def follow(self, door: NameServer, block: Any) -> None:
-        """Keeps an opener's door until its blocks are gone. A name that this process serves or
-        follows already has its door."""
+    def follow(self, server: NameServer, block: Any) -> None:
+        """Follows a name until the opened blocks are freed. If this process serves or follows the
+        name already, its present server counts the block too."""
         with self.lock:
-            known = self.doors.get((door.uid, door.name))
-            if known is None or known.closing:
-                self.doors[door.uid, door.name] = known = door
+            current = self.servers.get((server.uid, server.name))
+            if current is None or current.closing:
+                self.servers[server.uid, server.name] = current = server
             else:
-                door.close()
-            if known.keeps is None:
-                known.blocks.add(id(block))
-                weakref.finalize(block, _let_go, weakref.ref(known), id(block)).atexit = False
+                server.close()
+            if current.array is None:
+                current.blocks.add(id(block))
+                weakref.finalize(block, _discard, weakref.ref(current), id(block)).atexit = False
             self.run()
         self.wake()
 
-    def keep(self) -> None:
-        """The thread: answers, and takes names over."""
-        assert self.bell is not None
-        mine = self.bell
+    def serve(self) -> None:
+        """Body of the thread: answers requests and takes names over."""
+        assert self.wake_pipe is not None
+        wake_pipe = self.wake_pipe
         while True:
             with self.lock:
-                for door in [d for d in self.doors.values() if d.closing]:
-                    self.remove(door)
-                if self.stop or not self.doors:
-                    self.bell = None
-                    for end in mine:
-                        end.close()
+                for server in [s for s in self.servers.values() if s.closing]:
+                    self.remove(server)
+                if self.stop or not self.servers:
+                    self.wake_pipe = None
+                    for sock in wake_pipe:
+                        sock.close()
                     if not self.stop:
                         self.thread = None
                     return
                 selector = selectors.DefaultSelector()
-                selector.register(mine[0], selectors.EVENT_READ, None)
-                for door in self.doors.values():
-                    for end in door.sockets():
-                        selector.register(end, selectors.EVENT_READ, door)
+                selector.register(wake_pipe[0], selectors.EVENT_READ, None)
+                for server in self.servers.values():
+                    for sock in server.sockets():
+                        selector.register(sock, selectors.EVENT_READ, server)
             try:
                 ready = selector.select()
             finally:
@@ -322,68 +339,70 @@ class Keeper:
             with self.lock:
                 for key, _ in ready:
                     if key.data is None:
-                        mine[0].recv(4096)
+                        wake_pipe[0].recv(4096)
                     elif not key.data.closing:
-                        self.attend(key.data, key.fileobj)
+                        self.handle_event(key.data, key.fileobj)
 
-    def attend(self, door: NameServer, end: Any) -> None:
-        """Something came in at one of a door's sockets."""
-        listener, link = door.listener, door.link
-        if listener is not None and end is listener:
+    def handle_event(self, server: NameServer, sock: Any) -> None:
+        """Handles a readable socket of a server."""
+        listener, link = server.listener, server.link
+        if listener is not None and sock is listener:
             try:
                 client, _ = listener.accept()
-            except OSError:  # it has gone again, or no descriptor is left
+            except OSError:  # the client has closed, or no descriptor is free
                 time.sleep(0.01)
                 return
             client.settimeout(0.5)
-            door.clients.add(client)
-        elif link is not None and end is link:
+            server.clients.add(client)
+        elif link is not None and sock is link:
             try:
-                gone = bool(hear(link)[0].get("gone"))
+                is_unpublished = bool(receive(link)[0].get("gone"))
             except (OSError, ValueError):
-                gone = False
+                is_unpublished = False
             link.close()
-            door.link = None
-            if gone:
-                self.remove(door)
+            server.link = None
+            if is_unpublished:
+                self.remove(server)
             else:
-                self.succeed(door)
-        elif end in door.clients:
+                self.take_over(server)
+        elif sock in server.clients:
             try:
-                door.handle_request(end)
+                server.handle_request(sock)
             except (OSError, ValueError):
-                door.clients.discard(end)
-                end.close()
+                server.clients.discard(sock)
+                sock.close()
 
-    def succeed(self, door: NameServer) -> None:
-        """The holder that this door followed has died: take its name over, or follow who did."""
-        if door.uid != os.geteuid():
-            return self.remove(door)
+    def take_over(self, server: NameServer) -> None:
+        """After the death of the name's holder: binds the name, or follows its new holder."""
+        if server.uid != os.geteuid():
+            return self.remove(server)
         for _ in range(100):
             try:
-                speak("follow.broken")
-                return door.bind()
+                fault_point("follow.broken")
+                return server.bind()
             except OSError:
                 with contextlib.suppress(OSError, ValueError):
-                    door.link, (answer, fds) = ask(door.uid, door.name, {"ask": "describe"}, 0.1)
+                    server.link, (answer, fds) = ask(
+                        server.uid, server.name, {"ask": "describe"}, 0.1
+                    )
                     for fd in fds:
                         os.close(fd)
-                    if answer.get("id") == door.about["id"]:
+                    if answer.get("id") == server.about["id"]:
                         return None
-                    door.link.close()  # another tensor has the name now
-                    door.link = None
-                    return self.remove(door)
-        self.remove(door)
+                    server.link.close()  # the name belongs to another tensor now
+                    server.link = None
+                    return self.remove(server)
+        self.remove(server)
         return None
 
 
-def _let_go(reference: weakref.ref[NameServer], block: int) -> None:
-    door = reference()
-    if door is not None:
-        door.blocks.discard(block)
-        if not door.blocks:
-            door.closing = True  # the keeper does the rest: this runs in any thread, at any moment
-            keeper.wake()
+def _discard(reference: weakref.ref[NameServer], block: int) -> None:
+    server = reference()
+    if server is not None:
+        server.blocks.discard(block)
+        if not server.blocks:
+            server.closing = True  # the thread closes it: a finalizer may run in any thread
+            server_thread.wake()
 
 
-keeper = Keeper()
+server_thread = ServerThread()

@@ -1,4 +1,4 @@
-"""What the memory floor says about itself: figures, invariants, a readable page."""
+"""Figures, invariants and a readable summary of the shared memory."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ __all__ = ["Statistics", "check", "statistics", "summary"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Figures of this process, and of the domain where it says so. Sizes in bytes.
+    """Figures of this process, or of its domain where marked `domain`. Sizes in bytes.
 
     Attributes:
-        row, incarnation: this process's place in the domain.
+        row, incarnation: this process's entry in the process table.
         processes, zombies: domain: rows of living processes; of dead ones with unread messages.
         slots, slots_used, slots_orphaned: domain: slots of 64 MiB; in use; held without an owner.
         slots_tiny, slots_medium, slots_huge: this process's own.
         committed_bytes, cached_bytes: own memory; the part of it that is free and kept warm.
         private_blocks, shared_blocks: own blocks never sent; sent, or inherited by a fork.
-        limbo_blocks, frozen_blocks: given up here and perhaps still held elsewhere; frozen by a
-            fork without a row.
+        limbo_blocks, frozen_blocks: freed here and perhaps still held elsewhere; frozen by a fork
+            that got no row.
         held_blocks: blocks of other processes that this one holds.
-        unread_messages, unread_bytes: handles sent by this process that nobody has acknowledged.
+        unread_messages, unread_bytes: handles of this process in flight.
         exported, received, acknowledged, stale_handles: counts since the process joined.
         reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept:
-            upkeep done here.
-        lost_locks: living processes seen whose lock was closed by a library; each is warned of.
-        liveness: domain: how a death is noticed: "locks", or "process" (pid and start time) where
-            the kernel lacks open-file-description locks.
-        refused_commits: domain: how often the first volume had no room.
-        calls_answered: how often warm memory was given back because another process had no room.
-        huge_pages: "advised": asked for; else the kernel's policy for /dev/shm or memfds, whichever
-            offers them ("always", "never", ...).
+            maintenance by this process.
+        lost_locks: living processes whose lock was closed by a library; each causes a warning.
+        liveness: domain: how deaths are detected: "locks", or "process" (pid and start time) if the
+            kernel lacks open-file-description locks.
+        refused_commits: domain: how often the first volume was full.
+        calls_answered: how often this process returned warm memory because another had no room.
+        huge_pages: "advised": requested by madvise; else the kernel's policy for /dev/shm or
+            memfds, whichever offers them ("always", "never", ...).
     """
 
     row: int
@@ -77,12 +77,12 @@ class Statistics:
 
     @property
     def live_blocks(self) -> int:
-        """Blocks that some object of this process keeps."""
+        """Blocks that an object of this process refers to."""
         return self.private_blocks + self.shared_blocks + self.held_blocks
 
 
 def statistics() -> Statistics:
-    """Figures of the memory floor, now."""
+    """The present figures."""
     return Statistics(**native.statistics())
 
 
@@ -90,15 +90,15 @@ def check() -> None:
     """Checks every invariant that this process can see.
 
     Raises:
-        AssertionError: one is broken; the message names it and the values.
+        AssertionError: an invariant is violated; the message names it and the values.
     """
-    broken = native.check()
-    if broken is not None:
-        raise AssertionError(f"memory.check: {broken}")
+    violation = native.check()
+    if violation is not None:
+        raise AssertionError(f"memory.check: {violation}")
 
 
 def size(nbytes: float) -> str:
-    """A size for people: `1.5 GB`."""
+    """A readable size: `1.5 GB`."""
     for unit in ("B", "kB", "MB", "GB"):
         if abs(nbytes) < 1000:
             return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
@@ -107,7 +107,7 @@ def size(nbytes: float) -> str:
 
 
 def summary() -> str:
-    """A page on who is in the domain, what this process has, and which messages lie unread.
+    """A text on the processes of the domain, the memory of this one, and the unread messages.
 
     Example:
         >>> import shmtensor.memory as memory
@@ -126,28 +126,28 @@ def summary() -> str:
         "processes    row     pid  state   role",
     ]
     for row, _, state, pid, role in native.members():
-        here = "  <- this one" if row == s.row else ""
-        lines.append(f"{row:16d} {pid:7d}  {state:6s}  {role}{here}")
+        mark = "  <- this one" if row == s.row else ""
+        lines.append(f"{row:16d} {pid:7d}  {state:6s}  {role}{mark}")
     lines += [
         "",
         f"this process {s.slots_tiny} tiny, {s.slots_medium} medium, {s.slots_huge} huge slots, "
         f"{size(s.committed_bytes)} committed, {size(s.cached_bytes)} of it free",
     ]
-    for what, blocks, nbytes in (
+    for state, blocks, nbytes in (
         ("private", s.private_blocks, s.private_bytes),
         ("shared", s.shared_blocks, s.shared_bytes),
         ("limbo", s.limbo_blocks, s.limbo_bytes),
         ("frozen", s.frozen_blocks, s.frozen_bytes),
     ):
         if blocks:
-            lines.append(f"  {what:10s} {blocks:8d} blocks {size(nbytes):>10s}")
+            lines.append(f"  {state:10s} {blocks:8d} blocks {size(nbytes):>10s}")
     lines.append(f"  {'held':10s} {s.held_blocks:8d} blocks of other processes")
     unread = native.unread()
     if unread:
         lines += ["", "unread messages: sender row, size, age"]
-        for row, nbytes, age, ours in sorted(unread, key=lambda pin: -pin[2])[:20]:
-            road = "channel" if ours else "foreign road"
-            lines.append(f"{row:16d} {size(nbytes):>10s} {age:8.1f} s  {road}")
+        for row, nbytes, age, in_channel in sorted(unread, key=lambda entry: -entry[2])[:20]:
+            transport = "channel" if in_channel else "other transport"
+            lines.append(f"{row:16d} {size(nbytes):>10s} {age:8.1f} s  {transport}")
         if len(unread) > 20:
             lines.append(f"{'':16s} and {len(unread) - 20} more")
     return "\n".join(lines)

@@ -1,9 +1,9 @@
-"""The standard library's `multiprocessing`, in which tensors travel as handles.
+"""The standard library's `multiprocessing`; tensors are sent as handles.
 
-Everything of the standard library's is here under its name. Processes, queues, pipes, pools and
-locks are our own: they stand on shared memory (no named semaphores, no resource tracker), survive
-the death of any process, and carry tensors, and NumPy arrays that lie in shared memory, without
-copying. docs/design/multiprocessing.md says how.
+The module has all names of the standard library's. Processes, queues, pipes, pools and locks are
+our own: they use shared memory (no named semaphores, no resource tracker), survive the death of any
+process, and transfer tensors, and NumPy arrays in shared memory, without copying.
+docs/design/multiprocessing.md says how.
 """
 
 from __future__ import annotations
@@ -64,25 +64,24 @@ set_start_method = default_context.set_start_method
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The ways in which tensors are shared: one, blocks of the domain's heap."""
+    """The available sharing strategies: only blocks of the domain's heap."""
     return {"ledger"}
 
 
 def get_sharing_strategy() -> str:
-    """The way in which tensors are shared."""
+    """The present sharing strategy."""
     return "ledger"
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepts the only strategy there is, and PyTorch's names, which mean nothing here."""
+    """Accepts the only strategy, and PyTorch's names, which have no effect."""
     if new_strategy not in ("ledger", "file_descriptor", "file_system"):
         raise ValueError(
             f"set_sharing_strategy: unknown strategy: {new_strategy!r}, there is 'ledger'"
         )
 
 
-# Modules of the standard library's package: our own where there is one, else the very same;
-# imported when somebody asks.
+# Submodules: our own, else those of the standard library; imported on first use.
 _MODULES = {
     "context": "shmtensor.multiprocessing.context",
     "managers": "shmtensor.multiprocessing.managers",

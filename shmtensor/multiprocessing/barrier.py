@@ -1,8 +1,8 @@
-"""Barrier between processes: nobody waits for a party that was killed.
+"""Barrier between processes: no process waits for a party that was killed.
 
-  words (i32)   generation | state | reset generation + 1 | lost row + 1 | lost incarnation | ... 16
-                then for each party (row + 1, incarnation) of those that wait now,
-                then the same of those that passed the last time
+  words (i32)   generation | state | reset generation + 1 | dead row + 1 | dead incarnation | ... 16
+                then a slot (row + 1, incarnation) for each party that waits now,
+                then the same for those of the previous generation
 
 All words change under the condition's lock. State: 0 filling, 1 broken, 2 broken by a death.
 """
@@ -23,16 +23,16 @@ from .shared_object import Shared
 __all__ = ["Barrier"]
 
 _FILLING, _BROKEN, _LOST = 0, 1, 2
-_GENERATION, _STATE, _RESET, _LOST_ROW, _LOST_INC, _PLACES = 0, 1, 2, 3, 4, 16
-_SLICE = 0.025  # seconds between two looks at the others
+_GENERATION, _STATE, _RESET, _LOST_ROW, _LOST_INC, _FIRST_SLOT = 0, 1, 2, 3, 4, 16
+_SLICE = 0.025  # seconds between two checks of the other parties
 
 
 class Barrier(Shared):
-    """`parties` processes or threads wait until all have come.
+    """`parties` processes or threads wait until all have arrived.
 
     Args:
-        action: called by the last one to come, before the others go on.
-        timeout: of `wait`, in seconds, unless it is given another.
+        action: called by the last one to arrive, before the others continue.
+        timeout: the default timeout of `wait`, in seconds.
     """
 
     def __init__(
@@ -45,18 +45,18 @@ class Barrier(Shared):
     ) -> None:
         if parties < 1:
             raise ValueError(f"Barrier: parties must be 1 or more: {parties}")
-        self._block = native.allocate(4 * (_PLACES + 4 * parties), zero=True, shared=True)
+        self._block = native.allocate(4 * (_FIRST_SLOT + 4 * parties), zero=True, shared=True)
         self._parties, self._action, self._timeout = parties, action, timeout
-        self._changed = Condition(Lock())
+        self._condition = Condition(Lock())
 
     def _details(self) -> tuple[Any, ...]:
-        return self._parties, self._action, self._timeout, self._changed
+        return self._parties, self._action, self._timeout, self._condition
 
     @classmethod
     def _attach(cls, block: Any, *details: Any) -> Any:
         self = cls.__new__(cls)
         self._block = block
-        self._parties, self._action, self._timeout, self._changed = details
+        self._parties, self._action, self._timeout, self._condition = details
         return self
 
     @property
@@ -64,71 +64,71 @@ class Barrier(Shared):
         return memoryview(self._block).cast("B").cast("i")
 
     def _enter(self) -> memoryview:
-        """Takes the lock. A holder that was killed left the words good enough: each change is one
-        word, row last."""
+        """Takes the lock, even from a dead holder: the words are valid at any moment, because each
+        change writes one word, and a slot's row is written last."""
         try:
-            self._changed.acquire()
+            self._condition.acquire()
         except PeerLostError:
-            self._changed._lock.recover()
+            self._condition._lock.recover()
         return self._words
 
-    def _slots(self, former: bool = False) -> range:
-        start = _PLACES + (2 * self._parties if former else 0)
+    def _slots(self, previous: bool = False) -> range:
+        start = _FIRST_SLOT + (2 * self._parties if previous else 0)
         return range(start, start + 2 * self._parties, 2)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for the others; returns a number from 0 to parties - 1, another one for each.
+        """Waits for the others; returns a number from 0 to parties - 1, different for each.
 
         Raises:
-            PeerLostError: one of those that wait, or that came the last time, has been killed.
+            PeerLostError: a party that waits, or that passed the previous time, has been killed.
             threading.BrokenBarrierError: the time is over, or `abort` or `reset` was called.
         """
         timeout = self._timeout if timeout is None else timeout
-        end = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         words = self._enter()
         try:
             self._check(words)
             generation = words[_GENERATION]
             index = sum(words[i] != 0 for i in self._slots())
-            place = next(i for i in self._slots() if words[i] == 0)
+            slot = next(i for i in self._slots() if words[i] == 0)
             row, inc = native.row()
-            words[place + 1] = inc - (1 << 32) if inc >= 1 << 31 else inc
-            words[place] = row + 1
+            words[slot + 1] = inc - (1 << 32) if inc >= 1 << 31 else inc
+            words[slot] = row + 1
             try:
                 if index + 1 == self._parties:
-                    self._open(words)
+                    self._complete(words)
                 else:
-                    self._sleep(words, generation, end)
+                    self._sleep(words, generation, deadline)
             except BaseException:
                 if words[_GENERATION] == generation:
-                    words[place] = 0
+                    words[slot] = 0
                     if words[_STATE] == _FILLING:
                         self._break(words)
                 raise
             return index
         finally:
-            self._changed.release()
+            self._condition.release()
 
-    def _open(self, words: memoryview) -> None:
+    def _complete(self, words: memoryview) -> None:
         if self._action is not None:
             self._action()
-        for now, then in zip(self._slots(), self._slots(former=True), strict=True):
-            words[then + 1], words[then] = words[now + 1], words[now]
-            words[now] = 0
-        self._turn(words)
+        for slot, copy in zip(self._slots(), self._slots(previous=True), strict=True):
+            words[copy + 1], words[copy] = words[slot + 1], words[slot]
+            words[slot] = 0
+        self._advance(words)
 
-    def _turn(self, words: memoryview) -> None:
+    def _advance(self, words: memoryview) -> None:
         words[_GENERATION] = (words[_GENERATION] + 1) & 0x3FFFFFFF
-        self._changed.notify_all()
+        self._condition.notify_all()
 
-    def _sleep(self, words: memoryview, generation: int, end: float | None) -> None:
+    def _sleep(self, words: memoryview, generation: int, deadline: float | None) -> None:
         while words[_GENERATION] == generation and words[_STATE] == _FILLING:
-            left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-            if left <= 0:
+            remaining = _SLICE if deadline is None else min(_SLICE, deadline - time.monotonic())
+            if remaining <= 0:
                 raise threading.BrokenBarrierError(
-                    f"Barrier.wait: not all {self._parties} came in time"
+                    f"Barrier.wait: not all {self._parties} parties arrived in time"
                 )
-            self._changed.wait(left)
+            self._condition.wait(remaining)
             if words[_GENERATION] == generation and words[_STATE] == _FILLING:
                 self._check_parties(words)
         if words[_GENERATION] != generation:
@@ -138,19 +138,19 @@ class Barrier(Shared):
         self._check(words)
 
     def _check_parties(self, words: memoryview) -> None:
-        """Breaks the barrier if a party has died: one that waits, or one of the last time that was
-        killed since."""
-        waiting = {(words[i], words[i + 1]) for i in self._slots() if words[i]}
-        former = {(words[i], words[i + 1]) for i in self._slots(former=True) if words[i]}
-        for row, inc in waiting | former:
-            who = row - 1, inc & 0xFFFFFFFF
-            if native.liveness(*who) == "alive":
+        """Breaks the barrier if a party that waits has died, or if one of the previous generation
+        has been killed since."""
+        current = {(words[i], words[i + 1]) for i in self._slots() if words[i]}
+        previous = {(words[i], words[i + 1]) for i in self._slots(previous=True) if words[i]}
+        for row, inc in current | previous:
+            process = row - 1, inc & 0xFFFFFFFF
+            if native.liveness(*process) == "alive":
                 continue
-            if (row, inc) not in waiting and native.describe(*who)[2] == 0:
-                continue  # it came, and left in order: another may take its part
+            if (row, inc) not in current and native.describe(*process)[2] == 0:
+                continue  # it exited with code 0: another process may take its part
             words[_LOST_INC], words[_LOST_ROW] = inc, row
             words[_STATE] = _LOST
-            self._changed.notify_all()
+            self._condition.notify_all()
             self._check(words)
 
     def _check(self, words: memoryview) -> None:
@@ -164,31 +164,31 @@ class Barrier(Shared):
 
     def _break(self, words: memoryview) -> None:
         words[_STATE] = _BROKEN
-        self._changed.notify_all()
+        self._condition.notify_all()
 
     def reset(self) -> None:
-        """Makes the barrier as new; those that wait get BrokenBarrierError."""
+        """Empties the barrier; those that wait get BrokenBarrierError."""
         words = self._enter()
         try:
             words[_RESET] = words[_GENERATION] + 1
-            for i in (*self._slots(), *self._slots(former=True)):
+            for i in (*self._slots(), *self._slots(previous=True)):
                 words[i] = 0
             words[_STATE] = _FILLING
-            self._turn(words)
+            self._advance(words)
         finally:
-            self._changed.release()
+            self._condition.release()
 
     def abort(self) -> None:
-        """Breaks the barrier for everybody."""
+        """Breaks the barrier for all parties."""
         words = self._enter()
         try:
             self._break(words)
         finally:
-            self._changed.release()
+            self._condition.release()
 
     @property
     def parties(self) -> int:
-        """How many have to come."""
+        """How many must arrive."""
         return self._parties
 
     @property

@@ -1,4 +1,4 @@
-"""What a started process does first: join the domain, then import main, then run."""
+"""Entry of a child process: join the domain, import the main module, run."""
 
 from __future__ import annotations
 
@@ -16,38 +16,39 @@ from shmtensor.memory.join_domain import Preparation
 
 from .reduction import loads
 
-_F_SETSIG = 10  # of <fcntl.h>, which the fcntl module of Python does not have
+_F_SETSIG = 10  # of <fcntl.h>; Python's fcntl module lacks it
 
 
 def main(stream: IO[bytes]) -> None:
-    """Entry of a spawned interpreter (popen.SpawnPopen); `stream` is behind sys.path. Exits."""
+    """Entry of a spawned interpreter (popen.SpawnPopen). sys.path has been read from `stream`.
+    Exits."""
     sentinel = os.dup(stream.fileno())
     with stream:
-        prepared = pickle.load(stream)
-        domain = prepared[0]
+        message = pickle.load(stream)
+        domain = message[0]
         join(domain)
         for fd in domain["descriptors"]:
             os.close(fd)
-        run_message(prepared, sentinel, exit=sys.exit)
+        run_message(message, sentinel, exit=sys.exit)
 
 
 def join(domain: Preparation) -> None:
-    """Joins, unless something allocated at import and joined the parent's domain by itself."""
+    """Joins, unless an import has allocated and thereby joined the parent's domain already."""
     if not (native.domain_ready() and native.domain_id() == domain["id"]):
         memory.adopt(domain)
 
 
-def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
-    """Prepares this process as the parent said, makes the process object and runs it.
+def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
+    """Prepares this process by the parent's data, unpickles the process object and runs it.
 
-    Up to there Ctrl-C ends it without a word: the parent has got it, too, and a traceback through
-    imports would tell nobody anything.
+    Until it runs, Ctrl-C ends the process silently: the parent gets the signal, too, and a
+    traceback through imports helps nobody.
     """
-    _, preparation, handles, data = prepared
+    _, preparation, handles, data = message
     current: Any = process.current_process()
     current._inheriting = True
     try:
-        spawn.prepare(preparation)  # imports the main module; it is a member of the domain by now
+        spawn.prepare(preparation)  # imports the main module; this process is a member by now
         blocks = [native.receive(handle, True) for handle in handles]
         process_obj = loads(data, blocks)
         del blocks
@@ -59,23 +60,24 @@ def run_message(prepared: tuple[Any, ...], sentinel: int, exit: Any) -> None:
 
 
 def end_with_parent(number: int | None = None) -> None:
-    """From now on this process gets a signal, SIGINT, when the one that started it is gone.
+    """From now on this process gets a signal (SIGINT; SIGTERM if SIGINT is ignored) when its parent
+    ends.
 
-    By the pipe that `parent_process().sentinel` reads, which the kernel closes then: so it holds
-    for each start method, and whichever thread of the parent started this process (the signal of
-    prctl(PR_SET_PDEATHSIG) comes when that thread ends). Where SIGINT is ignored it is SIGTERM.
+    The kernel then closes the pipe of `parent_process().sentinel`, whose reader asks for a signal.
+    This works for each start method and for any thread of the parent; prctl(PR_SET_PDEATHSIG)
+    signals the end of the thread that started this process.
     """
     parent = process.parent_process()
     if parent is None:
         return
     if number is None:
-        ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-        number = signal.SIGTERM if ignored else signal.SIGINT
+        is_ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        number = signal.SIGTERM if is_ignored else signal.SIGINT
     fd = parent.sentinel
     fcntl.fcntl(fd, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(fd, _F_SETSIG, number)
     fcntl.fcntl(fd, fcntl.F_SETFL, fcntl.fcntl(fd, fcntl.F_GETFL) | os.O_ASYNC)
     poller = select.poll()
     poller.register(fd, select.POLLIN)
-    if poller.poll(0):  # it was gone before
+    if poller.poll(0):  # it had ended before
         signal.raise_signal(number)

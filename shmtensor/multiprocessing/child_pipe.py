@@ -1,4 +1,4 @@
-"""What a parent writes to a child or to the fork server, and the numbers that come back."""
+"""Reads and writes of the pipes between a parent, its children and the fork server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["read_number", "sys_path", "write"]
 
 
 def sys_path() -> list[str]:
-    """sys.path with what '' means here."""
-    here = vars(process)["ORIGINAL_DIR"] or os.getcwd()
-    return [here if entry == "" else entry for entry in sys.path]
+    """sys.path with the current directory in place of ''."""
+    directory = vars(process)["ORIGINAL_DIR"] or os.getcwd()
+    return [directory if entry == "" else entry for entry in sys.path]
 
 
 def write(fd: int, data: bytes) -> None:
-    """All of it; a child that died meanwhile is found out by its sentinel."""
+    """Writes all of `data`. Ignores a broken pipe: the sentinel reports a dead child."""
     view = memoryview(data)
     try:
         while view:
@@ -30,9 +30,9 @@ def read_number(fd: int) -> int | None:
     """A signed number that the server wrote, or None at the end of the file."""
     data = b""
     while len(data) < 8:
-        part = os.read(fd, 8 - len(data))
-        if not part:
+        chunk = os.read(fd, 8 - len(data))
+        if not chunk:
             return None
-        data += part
+        data += chunk
     number: int = struct.unpack("<q", data)[0]
     return number

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 
 
 class ClosurePickler(CloudPickler):  # type: ignore[misc]
-    """cloudpickle's pickler: what can be imported by name goes by name, other functions and classes
-    by value."""
+    """cloudpickle's pickler: importable functions and classes are sent by name, others by value."""
 
     dispatch_table: ClassVar[Any] = ChainMap(extra_reductions, CloudPickler.dispatch_table)
 
@@ -31,28 +30,26 @@ class ClosurePickler(CloudPickler):  # type: ignore[misc]
         cls = type(obj)
         if (cls is FunctionType or issubclass(cls, type)) and obj.__module__ == "__main__":
             if is_main_importable() and find(obj.__qualname__) is obj:
-                return (
-                    NotImplemented  # by name, so that instances keep their class in both processes
-                )
+                return NotImplemented  # by name: instances have the same class in both processes
             return super().reducer_override(obj)
         reduced = self.blocks.reduce(obj, cls)
         return super().reducer_override(obj) if reduced is NotImplemented else reduced
 
 
 def name_session_classes() -> None:
-    """Gives the classes of a session that nobody can import an identity, which a fork inherits.
+    """Gives each class of an interactive session an identity that a fork inherits.
 
-    Instances go by value, with their class; by this identity the other side finds the class that it
-    has.
+    Instances are sent by value with their class; by the identity the receiver recognises its own
+    class.
     """
-    for found in list(vars(sys.modules["__main__"]).values()):
-        if isinstance(found, type) and found.__module__ == "__main__":
-            cloudpickle._get_or_create_tracker_id(found)
+    for obj in list(vars(sys.modules["__main__"]).values()):
+        if isinstance(obj, type) and obj.__module__ == "__main__":
+            cloudpickle._get_or_create_tracker_id(obj)
 
 
 def find(qualname: str) -> Any:
-    """What `__main__` has under this name, or None."""
-    found: Any = sys.modules["__main__"]
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found
+    """The object of this name in `__main__`, or None."""
+    obj: Any = sys.modules["__main__"]
+    for name in qualname.split("."):
+        obj = getattr(obj, name, None)
+    return obj

@@ -1,8 +1,8 @@
 """Pipe: a socket as in the standard library, whose messages carry tensors as handles.
 
-`fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes go through
-the socket, blocks through the ledger: their pins name a token block that both ends hold, so that
-they are void when both ends are gone.
+`fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes are sent
+through the socket, blocks through the ledger: their entries in flight name a token block that both
+ends hold. The entries become void when both ends are closed.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .shared_object import Shared
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
-_HEAD = struct.Struct("<II")  # how many handles follow, and the size of one
+_HEADER = struct.Struct("<II")  # how many handles follow, and the size of one
 
 
 class _Token(Shared):
-    """The block that pins of unread messages name."""
+    """The block that the entries in flight of unread messages name."""
 
     def __init__(self) -> None:
         self._block = native.allocate(64, zero=True, shared=True)
@@ -41,16 +41,16 @@ class Connection(connection.Connection):
         self._token = token if token is not None else _Token()
 
     def send(self, obj: Any) -> None:
-        """Sends a picklable object. Copies: none for what lies in shared memory."""
-        own: Any = self  # the standard library's methods that its stubs do not list
-        own._check_closed()
-        own._check_writable()
+        """Sends a picklable object. Copies: none for what is in shared memory."""
+        untyped: Any = self  # the stubs of the standard library lack these methods
+        untyped._check_closed()
+        untyped._check_writable()
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
         try:
-            own._send_bytes(
+            untyped._send_bytes(
                 b"".join(
-                    (_HEAD.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
+                    (_HEADER.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
                 )
             )
         except BaseException:
@@ -59,15 +59,15 @@ class Connection(connection.Connection):
             raise
 
     def recv(self) -> Any:
-        """The next object; raises EOFError when the other end is closed and nothing is left."""
-        own: Any = self  # the standard library's methods that its stubs do not list
-        own._check_closed()
-        own._check_readable()
-        message = own._recv_bytes().getbuffer()
-        n, size = _HEAD.unpack_from(message)
-        end = _HEAD.size + n * size
+        """The next object; raises EOFError when the other end is closed and no message remains."""
+        untyped: Any = self  # the stubs of the standard library lack these methods
+        untyped._check_closed()
+        untyped._check_readable()
+        message = untyped._recv_bytes().getbuffer()
+        n, size = _HEADER.unpack_from(message)
+        end = _HEADER.size + n * size
         handles = (
-            [bytes(message[at : at + size]) for at in range(_HEAD.size, end, size)] if n else []
+            [bytes(message[at : at + size]) for at in range(_HEADER.size, end, size)] if n else []
         )
         return loads(message[end:], [native.receive(handle, True) for handle in handles])
 

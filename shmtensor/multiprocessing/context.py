@@ -9,7 +9,7 @@ from multiprocessing import process
 from typing import Any
 
 from shmtensor import native
-from shmtensor.multiprocessing.exit_on_exception import end_by
+from shmtensor.multiprocessing.exit_on_exception import notify_exit_listeners
 
 from . import current_context, sharedctypes
 from .barrier import Barrier
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 
-stdlib: Any = _context  # its default start method is a private part
+stdlib: Any = _context  # untyped: its default start method is a private attribute
 
 
 class _Process(process.BaseProcess):
-    """A process that tells the ledger its name, and its exit code when it ends in order."""
+    """A process that enters its name into the process table, and its exit code at a regular end."""
 
     def start(self) -> None:
-        """Starts the child. Its waits for messages end when this process dies."""
+        """Starts the child. The child stops waiting for messages when this process dies."""
         self._parent_row = native.row()
         super().start()
 
@@ -44,15 +44,15 @@ class _Process(process.BaseProcess):
         watch_parent(self._parent_row)
         run = self.run
 
-        def run_and_tell() -> None:
+        def run_and_notify() -> None:
             try:
                 run()
             except BaseException as error:
                 if not isinstance(error, SystemExit) or error.code not in (None, 0):
-                    end_by(error)  # before children and queues are awaited
+                    notify_exit_listeners(error)  # before waiting for children and queues
                 raise
 
-        self.run = run_and_tell  # type: ignore[method-assign]
+        self.run = run_and_notify  # type: ignore[method-assign]
         bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
         code: int = bootstrap(self, parent_sentinel)
         native.record_exit(*native.row(), code)
@@ -60,7 +60,7 @@ class _Process(process.BaseProcess):
 
     @staticmethod
     def _after_fork() -> None:
-        """Nothing of ours needs it: forked children are members before they run."""
+        """Does nothing: forked children are members before they run."""
 
 
 class ForkProcess(_Process):
@@ -107,7 +107,7 @@ class Process(_Process):
 
 
 class Context(_context.BaseContext):
-    """What the functions of `shmtensor.multiprocessing` do, for one start method."""
+    """The functions of `shmtensor.multiprocessing` for one start method."""
 
     Process: type[_Process]
     _name: str
@@ -117,7 +117,7 @@ class Context(_context.BaseContext):
         return Queue(maxsize, ctx=self)
 
     def JoinableQueue(self, maxsize: int = 0) -> Any:
-        """A queue whose readers say when they are done."""
+        """A queue whose readers call `task_done`."""
         return JoinableQueue(maxsize, ctx=self)
 
     def SimpleQueue(self) -> Any:
@@ -141,7 +141,7 @@ class Context(_context.BaseContext):
         return Condition(lock, ctx=self)
 
     def Semaphore(self, value: int = 1) -> Any:
-        """A counter to take from."""
+        """A counter that `acquire` decrements."""
         return Semaphore(value, ctx=self)
 
     def BoundedSemaphore(self, value: int = 1) -> Any:
@@ -153,7 +153,7 @@ class Context(_context.BaseContext):
         return Event(ctx=self)
 
     def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> Any:
-        """A meeting point."""
+        """A barrier of processes."""
         return Barrier(parties, action, timeout, ctx=self)
 
     def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:
@@ -179,13 +179,13 @@ class Context(_context.BaseContext):
         initargs: Iterable[Any] = (),
         maxtasksperchild: int | None = None,
     ) -> Any:
-        """Worker processes that call functions."""
+        """A pool of worker processes."""
         from .pool import Pool
 
         return Pool(processes, initializer, initargs, maxtasksperchild, context=self.get_context())
 
     def Manager(self) -> Any:
-        """A server process with dict, list, Queue, Lock, ... for processes that reach it."""
+        """A server process with dict, list, Queue, Lock, ... for other processes."""
         from .managers import SyncManager
 
         manager = SyncManager(ctx=self.get_context())
@@ -234,13 +234,12 @@ _contexts: dict[str, Context] = {
 
 
 class DefaultContext(Context):
-    """Follows `set_start_method`; without it, what the standard library was set to, and its
-    default."""
+    """Uses the method of `set_start_method`, else the standard library's setting or default."""
 
     Process = Process
 
     def __init__(self) -> None:
-        self._chosen: Any = None
+        self._current: Any = None
 
     def get_context(self, method: str | None = None) -> Any:
         """The context in force, or the one of a start method."""
@@ -248,19 +247,19 @@ class DefaultContext(Context):
 
     def set_start_method(self, method: str | None, force: bool = False) -> None:
         """Chooses the start method of this process, once unless `force`."""
-        if self._chosen is not None and not force:
+        if self._current is not None and not force:
             raise RuntimeError("set_start_method: context has already been set")
-        self._chosen = None if method is None else super().get_context(method)
+        self._current = None if method is None else super().get_context(method)
 
     def get_start_method(self, allow_none: bool = False) -> Any:
         """The start method in force."""
-        if self._chosen is not None:
-            return self._chosen._name
-        chosen: Any = multiprocessing.get_start_method(allow_none=True)
-        if chosen is None and not allow_none:
-            # Asking the standard library without allow_none would fix its choice.
+        if self._current is not None:
+            return self._current._name
+        method: Any = multiprocessing.get_start_method(allow_none=True)
+        if method is None and not allow_none:
+            # Without allow_none, get_start_method would fix the standard library's method.
             return stdlib._default_context._default_context._name
-        return chosen
+        return method
 
     def get_all_start_methods(self) -> list[str]:
         """The start methods, the default first."""

@@ -6,9 +6,9 @@ from typing import Any
 
 __all__ = ["current_context"]
 
-default_context: Any = None  # context.py enters it
+default_context: Any = None  # set by context.py
 
 
 def current_context() -> Any:
-    """What `get_context()` returns."""
+    """The result of `get_context()`."""
     return default_context.get_context()

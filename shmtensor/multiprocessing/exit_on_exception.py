@@ -1,5 +1,7 @@
-"""What a process does first when an exception ends it: before its threads and children are awaited
-and its interpreter winds down, which may take seconds, and others wait for it meanwhile.
+"""Listeners that are called as soon as an exception ends a process.
+
+They run before the interpreter waits for threads and children, which may take seconds; other
+processes need not wait that long for the news.
 """
 
 from __future__ import annotations
@@ -9,35 +11,33 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-__all__ = ["end_by", "when_ended"]
+__all__ = ["add_exit_listener", "notify_exit_listeners"]
 
 Listener = Callable[[BaseException], None]
 listeners: list[Listener] = []
 
 
-def when_ended(listener: Listener) -> None:
-    """Has `listener(error)` called in this process, and in those forked from it, when an exception
-    ends it. One in an interactive session ends nothing.
+def add_exit_listener(listener: Listener) -> None:
+    """Registers `listener(error)`, to be called when an exception ends this process or one forked
+    from it. An exception in an interactive session does not end the process.
     """
     if not listeners:
-        before = sys.excepthook
+        previous_hook = sys.excepthook
 
         def hook(
             kind: type[BaseException], error: BaseException, trace: TracebackType | None
         ) -> None:
             if not (hasattr(sys, "ps1") or sys.flags.interactive):
-                end_by(error)
-            before(kind, error, trace)
+                notify_exit_listeners(error)
+            previous_hook(kind, error, trace)
 
         sys.excepthook = hook
     if listener not in listeners:
         listeners.append(listener)
 
 
-def end_by(error: BaseException) -> None:
-    """Tells the listeners. Called by whoever catches what ends the process before
-    `sys.excepthook` sees it.
-    """
+def notify_exit_listeners(error: BaseException) -> None:
+    """Calls the listeners. For code that catches the exception before `sys.excepthook` does."""
     for listener in listeners:
-        with suppress(Exception):  # the error itself is what counts
+        with suppress(Exception):  # report `error` rather than that of a listener
             listener(error)

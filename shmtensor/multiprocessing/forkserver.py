@@ -1,13 +1,12 @@
 """The fork server: a small process with one thread that forks the children of this one, on request.
 
-    parent ── request socket: descriptors (data pipe, status pipe, what is inherited) ──> server
+    parent ── request socket: descriptors (data pipe, status pipe, inherited ones) ──> server
     server ── fork ──> child
     parent ── data pipe: preparation and process object ──> child
     parent <─ status pipe: pid, then the exit code ── server
 
-Our own rather than the standard library's because that one starts the resource tracker and cannot
-join a domain before it imports the modules to preload. It ends when its request socket closes: with
-the parent.
+It replaces the standard library's, which starts the resource tracker and cannot join a domain
+before it imports the modules to preload. It ends with its parent: when the request socket closes.
 """
 
 from __future__ import annotations
@@ -26,18 +25,17 @@ from multiprocessing import util as _util
 from typing import Any
 
 from shmtensor import native
-from shmtensor.memory import join_domain as own_domain
+from shmtensor.memory import join_domain
 
 from .child_pipe import sys_path, write
 
-util: Any = _util  # its private parts are what a Popen is made of
+util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkServer", "server"]
 
-_MOST_FDS = 200  # per request; the kernel's own limit is 253
+_MAX_FDS = 200  # per request; the kernel's own limit is 253
 
 inherited: list[int] = []
-"""In a child: the descriptors that its process object names, in the order of
-`Popen.duplicate_for_child`."""
+"""In a child: the descriptors of `Popen.duplicate_for_child`, in the order of its calls."""
 
 _START = (
     "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN); "
@@ -68,14 +66,14 @@ class ForkServer:
         return self._pid if self._owner == os.getpid() else None
 
     def start_child(self, fds: list[int]) -> tuple[int, int]:
-        """Asks for a child. Returns: the status pipe to read (also the sentinel), the data pipe to
-        write."""
-        if len(fds) > _MOST_FDS:
+        """Requests a child. Returns: the read end of the status pipe, which is also the sentinel,
+        and the write end of the data pipe."""
+        if len(fds) > _MAX_FDS:
             raise ValueError(
-                f"Process.start: too many descriptors for a child: {len(fds)}, {_MOST_FDS} at most"
+                f"Process.start: too many descriptors for a child: {len(fds)}, {_MAX_FDS} at most"
             )
         with self._lock:
-            connection = self._ensure()
+            connection = self._connect()
             data_r, data_w = os.pipe()
             status_r, status_w = os.pipe()
             try:
@@ -89,57 +87,57 @@ class ForkServer:
                 os.close(status_w)
         return status_r, data_w
 
-    def _ensure(self) -> socket.socket:
+    def _connect(self) -> socket.socket:
         if self._pid is not None and os.waitpid(self._pid, os.WNOHANG)[0]:
-            self._forget()  # it was killed
+            self._clear()  # it was killed
         if self._socket is None:
             self._start()
         assert self._socket is not None
         return self._socket
 
     def _start(self) -> None:
-        domain = own_domain.preparation()
+        domain = join_domain.preparation()
         ours, theirs = socket.socketpair()
-        read, written = os.pipe()
+        read_fd, write_fd = os.pipe()
         try:
             command = [
                 spawn.get_executable(),
                 *util._args_from_interpreter_flags(),
                 "-c",
-                _START.format(fd=read),
+                _START.format(fd=read_fd),
                 "--multiprocessing-fork",
             ]
-            fds = sorted({read, theirs.fileno(), *domain["descriptors"]})
+            fds = sorted({read_fd, theirs.fileno(), *domain["descriptors"]})
             self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)
             self._owner = os.getpid()
             preparation = spawn.get_preparation_data("ForkServer")
-            preparation["authkey"] = bytes(
-                preparation["authkey"]
-            )  # the key itself refuses to be pickled here
+            # An AuthenticationString refuses to be pickled here.
+            preparation["authkey"] = bytes(preparation["authkey"])
             write(
-                written,
+                write_fd,
                 pickle.dumps(sys_path())
                 + pickle.dumps((domain, theirs.fileno(), preparation, self._preload)),
             )
         finally:
             theirs.close()
-            os.close(read)
-            os.close(written)
+            os.close(read_fd)
+            os.close(write_fd)
         self._socket, self._fd = ours, ours.fileno()
         util.Finalize(self, self.stop, exitpriority=-100)
 
-    def _forget(self) -> None:
+    def _clear(self) -> None:
         if self._socket is not None:
             self._socket.close()
         self._socket, self._fd, self._pid = None, None, None
 
     def _after_fork(self) -> None:
-        """In a forked child the server is the parent's, and the lock may be some other thread's."""
+        """In a forked child: the server belongs to the parent, and another thread may have held the
+        lock."""
         self._lock = threading.Lock()
-        self._forget()
+        self._clear()
 
     def stop(self) -> None:
-        """Ends the server (its children go on). For tests, and when the interpreter ends."""
+        """Ends the server; its children continue. For tests, and at the interpreter's exit."""
         if self._owner != os.getpid():
             return
         with self._lock:
@@ -156,7 +154,7 @@ os.register_at_fork(after_in_child=server._after_fork)
 
 
 def send_fds(connection: socket.socket, fds: list[int]) -> None:
-    """One request: the number of descriptors, and they."""
+    """Sends one request: the number of descriptors, and the descriptors."""
     data = array.array("i", fds)
     connection.sendmsg(
         [struct.pack("<I", len(fds))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, data)]
@@ -164,13 +162,13 @@ def send_fds(connection: socket.socket, fds: list[int]) -> None:
 
 
 def receive_fds(connection: socket.socket) -> list[int] | None:
-    """The descriptors of one request, or None when the parent is gone."""
-    head, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MOST_FDS + 2)))
+    """The descriptors of one request, or None when the parent has ended."""
+    data, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MAX_FDS + 2)))
     fds = array.array("i")
-    for level, kind, data in ancillary:
+    for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(data[: len(data) - len(data) % 4])
-    if len(head) < 4 or len(fds) != struct.unpack("<I", head)[0]:
+            fds.frombytes(rights[: len(rights) - len(rights) % 4])
+    if len(data) < 4 or len(fds) != struct.unpack("<I", data)[0]:
         return None
     return list(fds)
 
@@ -179,8 +177,8 @@ def receive_fds(connection: socket.socket) -> list[int] | None:
 
 
 def serve(stream: Any) -> None:
-    """Entry of the server process. Ends when the parent's socket closes, once no child is left to
-    be reaped."""
+    """Entry of the server process. Ends when the parent's socket is closed and all children are
+    reaped."""
     from .child_main import join
 
     with stream:
@@ -215,8 +213,8 @@ def serve(stream: Any) -> None:
 
 
 def _import(preparation: dict[str, Any], preload: list[str]) -> None:
-    """Imports what children are likely to need; what fails here fails again, and is reported, in
-    the child."""
+    """Imports modules for the children. Ignores failures: they recur in the child, which reports
+    them."""
     preparation = dict(preparation)
     main = {
         key: preparation.pop(key)
@@ -247,35 +245,35 @@ def _reap(children: dict[int, int]) -> None:
         native.record_exit_pid(pid, code)
         fd = children.pop(pid, None)
         if fd is not None:
-            _tell(fd, code)
+            _send_number(fd, code)
             os.close(fd)
 
 
-def _tell(fd: int, number: int) -> None:
+def _send_number(fd: int, number: int) -> None:
     try:
         os.write(fd, struct.pack("<q", number))
     except BrokenPipeError:
-        return  # the parent is gone: nobody asks
+        return  # the parent has ended
 
 
-def _fork(fds: list[int], children: dict[int, int], own: list[int]) -> None:
-    data_r, status_w, *rest = fds
+def _fork(fds: list[int], children: dict[int, int], server_fds: list[int]) -> None:
+    data_r, status_w, *child_fds = fds
     pid = os.fork()
     if pid:
         os.close(data_r)
-        for fd in rest:
+        for fd in child_fds:
             os.close(fd)
         children[pid] = status_w
-        _tell(status_w, pid)
+        _send_number(status_w, pid)
         return
     code = 1
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # see run_message
-        for fd in (*own, *children.values(), status_w):
+        for fd in (*server_fds, *children.values(), status_w):
             os.close(fd)
-        inherited[:] = rest
+        inherited[:] = child_fds
         code = _run(data_r)
     except BaseException as error:
         if isinstance(error, SystemExit) and isinstance(error.code, int):
@@ -293,17 +291,17 @@ def _run(data_r: int) -> int:
     from .child_main import run_message
 
     length = struct.unpack("<Q", _read(data_r, 8))[0]
-    prepared = pickle.loads(_read(data_r, length))
+    message = pickle.loads(_read(data_r, length))
     result: list[int] = []
-    run_message(prepared, data_r, exit=result.append)
+    run_message(message, data_r, exit=result.append)
     return result[0]
 
 
 def _read(fd: int, n: int) -> bytes:
     data = bytearray()
     while len(data) < n:
-        part = os.read(fd, n - len(data))
-        if not part:
-            raise EOFError("fork server: the parent is gone before it sent the process")
-        data += part
+        chunk = os.read(fd, n - len(data))
+        if not chunk:
+            raise EOFError("fork server: the parent ended before it sent the process object")
+        data += chunk
     return bytes(data)

@@ -1,9 +1,9 @@
 """Lock, RLock, Semaphore, BoundedSemaphore, Condition and Event on words of shared memory.
 
-No named semaphore and no resource tracker: each object is a block (native/ipc/lock/lock.h). They
-may be sent to other processes in any way, also through queues. A process that dies with a lock
-makes `acquire` raise PeerLostError everywhere, because what the lock guards may be half changed;
-`recover` takes the lock from the dead process.
+Each object is a block (native/ipc/lock/lock.h); there is no named semaphore and no resource
+tracker. Objects may be sent to other processes in any way, also through queues. If a process dies
+with a lock, `acquire` raises PeerLostError in all processes, because the guarded data may be
+inconsistent; `recover` takes the lock from the dead process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _block(nbytes: int) -> Any:
 
 
 class Lock(Shared):
-    """A mutual exclusion lock between processes; anybody may release it, as in the standard
+    """A mutual exclusion lock between processes. Any process may release it, as in the standard
     library."""
 
     _reentrant = False
@@ -36,21 +36,21 @@ class Lock(Shared):
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
         """Takes the lock; False: not within the time.
 
-        Raises: PeerLostError: the process that had it is dead; `recover` takes it all the same.
+        Raises: PeerLostError: its holder is dead; `recover` takes the lock then.
         """
         return native.lock_acquire(self._block, timeout if block else 0.0, self._reentrant)
 
     def recover(self, block: bool = True, timeout: float | None = None) -> bool:
-        """As `acquire`, and takes the lock from a holder that has died: the caller has put in order
-        what it guards."""
+        """As `acquire`, but takes the lock from a dead holder, too: the caller must repair what the
+        lock guards."""
         return native.lock_recover(self._block, timeout if block else 0.0, self._reentrant)
 
     def release(self) -> None:
-        """Lets the lock go. Raises: ValueError (RLock: AssertionError) if it is not held."""
+        """Releases the lock. Raises: ValueError (RLock: AssertionError) if it is not held."""
         native.lock_release(self._block, self._reentrant)
 
     def locked(self) -> bool:
-        """Whether anybody holds it."""
+        """Whether a process holds it."""
         return native.lock_state(self._block)[0]
 
     def __enter__(self) -> bool:
@@ -65,13 +65,13 @@ class Lock(Shared):
         self.release()
 
     def __repr__(self) -> str:
-        held, depth, row, _ = native.lock_state(self._block)
-        owner = "None" if not held else f"this thread, {depth} deep" if depth else f"row {row}"
+        is_locked, depth, row, _ = native.lock_state(self._block)
+        owner = "None" if not is_locked else f"this thread, {depth} deep" if depth else f"row {row}"
         return f"<{type(self).__name__}(owner={owner})>"
 
 
 class RLock(Lock):
-    """A lock that its thread may take again; it is free when it was released as often."""
+    """A lock that its thread may take again; it must release it as often."""
 
     _reentrant = True
 
@@ -79,8 +79,8 @@ class RLock(Lock):
         return native.lock_state(self._block)[1]
 
 
-class _Count:
-    """What `concurrent.futures` asks of a semaphore's private part."""
+class _SemLock:
+    """The methods of a semaphore's private attribute that `concurrent.futures` calls."""
 
     def __init__(self, semaphore: Semaphore) -> None:
         self._get_value = semaphore.get_value
@@ -88,11 +88,11 @@ class _Count:
 
 
 class Semaphore(Shared):
-    """A counter that `acquire` takes from and waits for when it is 0.
+    """A counter that `acquire` decrements; it waits while the counter is 0.
 
-    What a process held of the first `value` permits (1,024 at most) comes back when it is killed or
-    fails; when it ends with exit code 0 they stay taken. A semaphore that starts at 0 is a signal:
-    what was taken from it belongs to nobody.
+    The first `value` permits (1,024 at most) return when the process that acquired them is killed
+    or fails, but not when it ends with exit code 0. A semaphore that starts at 0 is a signal: its
+    permits have no owner.
     """
 
     _limited = False
@@ -107,17 +107,17 @@ class Semaphore(Shared):
         native.semaphore_start(self._block, value, self._limited)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Takes one; False: not within the time."""
+        """Takes one permit; False: not within the time."""
         return native.semaphore_acquire(self._block, timeout if block else 0.0)
 
     def release(self, n: int = 1) -> None:
-        """Gives n back: own permits, or, without any, for another process."""
+        """Returns n permits: those of this process, else those of other processes."""
         if n < 1:
             raise ValueError(f"{type(self).__name__}.release: n must be one or more: {n}")
         native.semaphore_release(self._block, n)
 
     def get_value(self) -> int:
-        """How many can be taken now."""
+        """The number of permits available now."""
         return native.semaphore_value(self._block)
 
     def locked(self) -> bool:
@@ -125,8 +125,8 @@ class Semaphore(Shared):
         return self.get_value() == 0
 
     @property
-    def _semlock(self) -> _Count:
-        return _Count(self)
+    def _semlock(self) -> _SemLock:
+        return _SemLock(self)
 
     def __enter__(self) -> bool:
         return self.acquire()
@@ -150,15 +150,15 @@ class BoundedSemaphore(Semaphore):
 
 
 class Condition(Shared):
-    """Waiting for a change of what a lock guards. At most 254 waiters at once; a killed one takes
-    no notification away."""
+    """A condition variable over a lock. At most 254 waiters at once; a killed waiter consumes no
+    notification."""
 
     def __init__(self, lock: Lock | None = None, *, ctx: Any = None) -> None:
         self._lock = RLock() if lock is None else lock
         self._block = _block(native.CONDITION_NBYTES)
-        self._borrow()
+        self._bind_lock_methods()
 
-    def _borrow(self) -> None:
+    def _bind_lock_methods(self) -> None:
         self.acquire = self._lock.acquire
         self.release = self._lock.release
 
@@ -170,7 +170,7 @@ class Condition(Shared):
         self = cls.__new__(cls)
         self._block = block
         (self._lock,) = details
-        self._borrow()
+        self._bind_lock_methods()
         return self
 
     def _check(self, where: str) -> int:
@@ -180,32 +180,32 @@ class Condition(Shared):
         return depth
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Releases the lock, waits for a notification, takes the lock again; False: none came in
-        time."""
+        """Releases the lock, waits for a notification, takes the lock again; False: no notification
+        in time."""
         depth = self._check("wait")
-        place = native.condition_enter(self._block)
+        slot = native.condition_enter(self._block)
         for _ in range(depth):
             self._lock.release()
         try:
-            return native.condition_sleep(self._block, place, timeout)
+            return native.condition_sleep(self._block, slot, timeout)
         finally:
             for _ in range(depth):
                 self._lock.acquire()
 
     def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
         """Waits until `predicate()` is true; returns its last value."""
-        end = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         result = predicate()
         while not result:
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 break
-            self.wait(left)
+            self.wait(remaining)
             result = predicate()
         return result
 
     def notify(self, n: int = 1) -> None:
-        """Wakes n waiters, those that came first."""
+        """Wakes the n waiters that have waited longest."""
         self._check("notify")
         native.condition_notify(self._block, n)
 
@@ -238,26 +238,26 @@ class Event(Shared):
         return memoryview(self._block).cast("B").cast("I")
 
     def is_set(self) -> bool:
-        """Whether the flag is up."""
+        """Whether the flag is set."""
         return self._word()[0] == 1
 
     def set(self) -> None:
-        """Raises the flag and wakes everybody who waits."""
+        """Sets the flag and wakes all waiters."""
         self._word()[0] = 1
         native.word_wake(self._block, 0)
 
     def clear(self) -> None:
-        """Lowers the flag."""
+        """Resets the flag."""
         self._word()[0] = 0
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits for the flag; False: not within the time."""
-        end = None if timeout is None else time.monotonic() + timeout
+        deadline = None if timeout is None else time.monotonic() + timeout
         while not self.is_set():
-            left = None if end is None else end - time.monotonic()
-            if left is not None and left <= 0:
+            remaining = None if deadline is None else deadline - time.monotonic()
+            if remaining is not None and remaining <= 0:
                 return False
-            native.word_wait(self._block, 0, 0, left)
+            native.word_wait(self._block, 0, 0, remaining)
         return True
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Managers of the standard library, whose server process is one of ours, so that tensors travel to
+"""Managers of the standard library whose server process is one of ours, so that tensors are sent to
 it and back as handles.
 
-A tensor in `manager.dict()` lies where it always lay; the server holds its block.
+A tensor in `manager.dict()` is not copied; the server holds its block.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ __all__ = [
 ]
 
 
-class _Started:
-    """A manager whose server starts with our context, unless `ctx` is another."""
+class _DefaultContextMixin:
+    """A manager whose server starts with our context unless `ctx` is passed."""
 
-    def __init__(self, *args: Any, ctx: Any = None, **named: Any) -> None:
-        chosen = current_context() if ctx is None else ctx
-        start: Any = super().__init__
-        start(*args, ctx=chosen, **named)
-
-
-class BaseManager(_Started, _managers.BaseManager):
-    """The standard library's: `register` classes of your own, whose objects live in the server."""
+    def __init__(self, *args: Any, ctx: Any = None, **kwargs: Any) -> None:
+        init: Any = super().__init__
+        init(*args, ctx=current_context() if ctx is None else ctx, **kwargs)
 
 
-class SyncManager(_Started, _managers.SyncManager):
-    """What `Manager()` returns: dict, list, Namespace, Queue, Lock, ... in a server process."""
+class BaseManager(_DefaultContextMixin, _managers.BaseManager):
+    """The standard library's: `register` your own classes; their objects are in the server."""
+
+
+class SyncManager(_DefaultContextMixin, _managers.SyncManager):
+    """The class of `Manager()`: dict, list, Namespace, Queue, Lock, ... in a server process."""

@@ -1,5 +1,5 @@
-"""What goes by pickle alone: the reductions that were registered, and whether another process can
-import `__main__`.
+"""What pickling depends on: the registered reductions, and whether another process can import
+`__main__`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from typing import Any
 
 __all__ = ["extra_reductions", "is_main_importable"]
 
-# What was registered with ForkingPickler counts here too (sockets, connections): the living
-# mapping.
+# Not a copy: later registrations with ForkingPickler (sockets, connections) count, too.
 extra_reductions: Any = vars(ForkingPickler)["_extra_reducers"]
 
 
 def is_main_importable() -> bool:
-    """Whether a process that did not inherit `__main__` imports it again (a script or module, not a
-    notebook).
+    """Whether a process that did not inherit `__main__` can import it: true for a script or module,
+    not for a notebook.
     """
     main = sys.modules.get("__main__")
     if getattr(getattr(main, "__spec__", None), "name", None) is not None:

@@ -4,9 +4,9 @@
                                                     ─> inbox of worker 1 ─> worker 1 ─┤
                                               (result thread) <─ results <────────────┘
 
-Each worker has an inbox of its own with at most two tasks in it, so this side always knows who has
-which. When a worker dies, the task it was at (the first one without a result) fails with
-PeerLostError, those behind it go to others, and a new worker takes its place.
+Each worker has its own inbox of at most two tasks, so the pool always knows which worker has which
+task. When a worker dies, its current task (the first one without a result) fails with
+PeerLostError, its other tasks go to other workers, and a new worker replaces it.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from shmtensor.errors import PeerLostError
 
 from .current_context import current_context
 from .pool_results import Results
-from .queue import SimpleQueue, lost
+from .queue import SimpleQueue, peer_lost_error
 
 __all__ = ["Pool", "ThreadPool"]
 
-stdlib: Any = _pool  # its private parts are what a Pool is made of
+stdlib: Any = _pool  # untyped: private classes and functions are used
 util: Any = _util
-_FRUITLESS = 8  # workers that may die without a task, in a row, beyond two for each place
-_AHEAD = 2  # tasks in a worker's inbox: the one it works on, and the next
-_SLICE = 0.05  # seconds between two looks at the workers
-_LEAVING = "leaving"  # a worker's last message when it has done maxtasksperchild
+_MAX_FAILED_STARTS = 8  # consecutive deaths without a task, beyond two per worker
+_PREFETCH = 2  # tasks in a worker's inbox: the current and the next one
+_SLICE = 0.05  # seconds between two checks of the workers
+_EXITING = "exiting"  # a worker's last message, after maxtasksperchild tasks
 _UNREAD = "unread"  # the next task in the inbox cannot be unpickled
 
 
 class _Worker:
-    """A worker process as the pool sees it."""
+    """The pool's record of a worker process."""
 
     def __init__(self, process: Any, inbox: SimpleQueue, number: int) -> None:
         self.process = process
         self.inbox = inbox
         self.number = number
         self.tasks: deque[Any] = deque()
-        self.is_leaving = False
+        self.is_exiting = False
 
 
 class _Notifier:
-    """What ApplyResult's cache calls when it becomes empty."""
+    """ApplyResult's cache calls `put` when it becomes empty."""
 
     def __init__(self) -> None:
-        self.changed = threading.Event()
+        self.event = threading.Event()
 
     def put(self, _: Any) -> None:
-        self.changed.set()
+        self.event.set()
 
 
 class Pool(_pool.Pool):
@@ -98,22 +98,24 @@ class Pool(_pool.Pool):
         self._taskqueue: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._change_notifier = _Notifier()
         self._cache = stdlib._PoolCache(notifier=self._change_notifier)
-        self._crew = _WorkerPool(self)
+        self._worker_pool = _WorkerPool(self)
         try:
-            self._crew.fill()
+            self._worker_pool.fill()
         except BaseException:
-            self._crew.end()
+            self._worker_pool.end()
             raise
         self._task_handler = threading.Thread(
-            target=_feed, args=(self._taskqueue, self._crew), daemon=True
+            target=_submit_tasks, args=(self._taskqueue, self._worker_pool), daemon=True
         )
-        self._result_handler = threading.Thread(target=_collect, args=(self._crew,), daemon=True)
+        self._result_handler = threading.Thread(
+            target=_receive_results, args=(self._worker_pool,), daemon=True
+        )
         self._task_handler.start()
         self._result_handler.start()
         self._terminate = util.Finalize(
             self,
             _terminate,
-            args=(self._taskqueue, self._crew, self._task_handler, self._result_handler),
+            args=(self._taskqueue, self._worker_pool, self._task_handler, self._result_handler),
             exitpriority=15,
         )
         self._state = stdlib.RUN
@@ -122,7 +124,7 @@ class Pool(_pool.Pool):
         return f"<{type(self).__name__} state={self._state} pool_size={len(self._pool)}>"
 
     def close(self) -> None:
-        """No more tasks; the workers end when all are done."""
+        """Accepts no more tasks; the workers end after the last task."""
         if self._state == stdlib.RUN:
             self._state = stdlib.CLOSE
             self._taskqueue.put(None)
@@ -141,8 +143,7 @@ class Pool(_pool.Pool):
 
 
 class _WorkerPool:
-    """The workers, and which has which task. Its lock is held for bookkeeping and for sends, which
-    never wait."""
+    """The workers and their tasks. The lock guards the records and the sends, which never wait."""
 
     def __init__(self, pool: Pool) -> None:
         self.processes = pool._processes
@@ -151,24 +152,24 @@ class _WorkerPool:
         self.maxtasks = pool._maxtasksperchild
         self.wraps = stdlib.Pool._wrap_exception
         self.cache = pool._cache
-        self.listing = pool._pool  # the Process objects, for repr and for users that look
+        self.process_list = pool._pool  # the Process objects, for repr and for users
         self.results = Results()
         self.backlog: deque[Any] = deque()
         self.workers: dict[int, _Worker] = {}
         self.numbers = itertools.count()
         self.lock = threading.RLock()
-        self.fruitless = 0  # workers lost in a row that had no task: they die of their start
-        self.broken: BaseException | None = None  # why no more are started
+        self.failed_starts = 0  # consecutive workers that died without a task
+        self.error: BaseException | None = None  # why no more workers are started
         self.is_over = False  # no more tasks will come
         self.is_terminated = False
 
     def fill(self) -> None:
         """Starts workers until there are enough."""
-        while len(self.workers) < self.processes and self.broken is None:
+        while len(self.workers) < self.processes and self.error is None:
             number = next(self.numbers)
             inbox = SimpleQueue()
             process = self.context.Process(
-                target=_work,
+                target=_worker_main,
                 args=(
                     number,
                     inbox,
@@ -184,19 +185,21 @@ class _WorkerPool:
             process.name = process.name.replace("Process", "PoolWorker")
             process.start()
             self.workers[number] = _Worker(process, inbox, number)
-            self.listing[:] = [worker.process for worker in self.workers.values()]
+            self.process_list[:] = [worker.process for worker in self.workers.values()]
 
     def submit(self, task: Any) -> None:
         with self.lock:
             self.backlog.append(task)
-            self.hand_out()
+            self.dispatch()
 
-    def hand_out(self) -> None:
+    def dispatch(self) -> None:
         """Gives tasks of the backlog to the workers with the fewest."""
-        while self.broken is not None and self.backlog and not self.workers:
-            self.fail(self.backlog.popleft(), self.broken)
+        while self.error is not None and self.backlog and not self.workers:
+            self.fail(self.backlog.popleft(), self.error)
         while self.backlog:
-            ready = [w for w in self.workers.values() if len(w.tasks) < _AHEAD and not w.is_leaving]
+            ready = [
+                w for w in self.workers.values() if len(w.tasks) < _PREFETCH and not w.is_exiting
+            ]
             if not ready:
                 return
             worker = min(ready, key=lambda w: len(w.tasks))
@@ -209,71 +212,71 @@ class _WorkerPool:
                 self.fail(task, error)
 
     def fail(self, task: Any, error: BaseException) -> None:
-        self.settle(task[0], task[1], (False, error))
+        self.set_result(task[0], task[1], (False, error))
 
-    def settle(self, job: int, i: int, result: Any) -> None:
-        held = self.cache.get(job)
-        if held is None:
+    def set_result(self, job: int, i: int, result: Any) -> None:
+        async_result = self.cache.get(job)
+        if async_result is None:
             return
         try:
-            held._set(i, result)
-        except Exception:  # of a callback: the result is there, whatever became of that
+            async_result._set(i, result)
+        except Exception:  # raised by a callback: the result is set all the same
             threading.excepthook(
                 threading.ExceptHookArgs([*sys.exc_info(), threading.current_thread()])
             )
             self.cache.pop(job, None)
-            held._event.set()
+            async_result._event.set()
 
-    def take(self, message: Any) -> None:
-        """A message of a worker: a result, or that it leaves."""
+    def handle_message(self, message: Any) -> None:
+        """Handles a message of a worker: a result, or its exit."""
         with self.lock:
             number, job, i, result = message
             worker = self.workers.get(number)
             if worker is None:
                 return
-            if job == _LEAVING:
-                worker.is_leaving = True
+            if job == _EXITING:
+                worker.is_exiting = True
                 return
             task = worker.tasks.popleft()
             if job == _UNREAD:
                 job, i = task[:2]
-            self.fruitless = 0
-            self.hand_out()
-        self.settle(job, i, result)
+            self.failed_starts = 0
+            self.dispatch()
+        self.set_result(job, i, result)
 
     def check_workers(self) -> None:
-        """Notices workers that have ended."""
+        """Replaces workers that have ended."""
         with self.lock:
-            gone = [
+            exited = [
                 worker for worker in self.workers.values() if worker.process.exitcode is not None
             ]
-        if not gone:
+        if not exited:
             return
-        while not self.results.empty():  # what they sent before they died counts
-            self.take(self.results.get())
+        while not self.results.empty():  # results that they sent before they died count
+            self.handle_message(self.results.get())
         with self.lock:
-            failed = []
-            for worker in gone:
+            failures = []
+            for worker in exited:
                 del self.workers[worker.number]
                 tasks = list(worker.tasks)
                 if not tasks and worker.process.exitcode:
-                    self.fruitless += 1
-                    if self.fruitless > _FRUITLESS + 2 * self.processes:
-                        self.broken = lost("Pool", worker.process)
-                if tasks and not worker.is_leaving:
-                    failed.append((tasks.pop(0), lost("Pool", worker.process)))
+                    self.failed_starts += 1
+                    if self.failed_starts > _MAX_FAILED_STARTS + 2 * self.processes:
+                        self.error = peer_lost_error("Pool", worker.process)
+                if tasks and not worker.is_exiting:
+                    failures.append((tasks.pop(0), peer_lost_error("Pool", worker.process)))
                 self.backlog.extendleft(reversed(tasks))
                 worker.process.join()
                 worker.inbox.close()
-            self.listing[:] = [worker.process for worker in self.workers.values()]
+            self.process_list[:] = [worker.process for worker in self.workers.values()]
             if not (self.is_over and not self.backlog):
                 self.fill()
-            self.hand_out()
-        for task, error in failed:
+            self.dispatch()
+        for task, error in failures:
             self.fail(task, error)
 
     def end(self) -> None:
-        """Kills what is left of the workers and fails what they had."""
+        """Kills the remaining workers and fails their tasks."""
         with self.lock:
             workers, self.workers = list(self.workers.values()), {}
             tasks = [task for worker in workers for task in worker.tasks] + list(self.backlog)
@@ -281,72 +284,72 @@ class _WorkerPool:
         for worker in workers:
             if worker.process.exitcode is None:
                 worker.process.terminate()
-        end = time.monotonic() + 5.0
+        deadline = time.monotonic() + 5.0
         for worker in workers:
-            worker.process.join(max(end - time.monotonic(), 0.0))
+            worker.process.join(max(deadline - time.monotonic(), 0.0))
             if worker.process.exitcode is None:
                 worker.process.kill()
                 worker.process.join()
             worker.inbox.close()
         for task in tasks:
-            self.fail(task, RuntimeError("Pool: terminated before the task was done"))
+            self.fail(task, RuntimeError("Pool: terminated before the task was n_done"))
 
 
-def _feed(taskqueue: queue.SimpleQueue[Any], crew: _WorkerPool) -> None:
-    """The task thread: runs the iterables of map and imap, which may take their time."""
+def _submit_tasks(taskqueue: queue.SimpleQueue[Any], pool: _WorkerPool) -> None:
+    """The task thread: iterates over the tasks of map and imap, which may be slow."""
     for sequence, set_length in iter(taskqueue.get, None):
         task = None
         for task in sequence:
-            if crew.is_terminated:
+            if pool.is_terminated:
                 return
-            crew.submit(task)
+            pool.submit(task)
         if set_length:
             set_length(task[1] + 1 if task else 0)
         del sequence, set_length, task
-    crew.is_over = True
+    pool.is_over = True
 
 
-def _collect(crew: _WorkerPool) -> None:
-    """The result thread: results, deaths, and the end."""
-    while not crew.is_terminated:
+def _receive_results(pool: _WorkerPool) -> None:
+    """The result thread: results, deaths of workers, and the end of the pool."""
+    while not pool.is_terminated:
         try:
-            result = crew.results.get(_SLICE)
+            result = pool.results.get(_SLICE)
         except queue.Empty:
-            crew.check_workers()
-            if crew.is_over and not crew.cache:
+            pool.check_workers()
+            if pool.is_over and not pool.cache:
                 break
         else:
-            crew.take(result)
-    if crew.is_terminated:
+            pool.handle_message(result)
+    if pool.is_terminated:
         return
-    for worker in crew.workers.values():
+    for worker in pool.workers.values():
         worker.inbox.put(None)
-    for worker in list(crew.workers.values()):
+    for worker in list(pool.workers.values()):
         worker.process.join()
         worker.inbox.close()
-    crew.results.close()
+    pool.results.close()
 
 
 def _terminate(
     taskqueue: queue.SimpleQueue[Any],
-    crew: _WorkerPool,
+    pool: _WorkerPool,
     task_handler: threading.Thread,
     result_handler: threading.Thread,
 ) -> None:
-    finished = crew.is_over and not result_handler.is_alive()
-    crew.is_terminated = True
+    is_finished = pool.is_over and not result_handler.is_alive()
+    pool.is_terminated = True
     taskqueue.put(None)
     if threading.current_thread() is not result_handler:
         result_handler.join()
-    if not finished:
-        crew.end()
-        crew.results.close()
-        for job in list(crew.cache.values()):
+    if not is_finished:
+        pool.end()
+        pool.results.close()
+        for job in list(pool.cache.values()):
             if hasattr(job, "_event") and not job.ready():
-                job._set(0, (False, RuntimeError("Pool: terminated before the task was done")))
+                job._set(0, (False, RuntimeError("Pool: terminated before the task was n_done")))
 
 
-def _work(
+def _worker_main(
     number: int,
     inbox: SimpleQueue,
     results: SimpleQueue,
@@ -360,8 +363,8 @@ def _work(
     native.share_threads(count)
     if initializer is not None:
         initializer(*initargs)
-    done = 0
-    while maxtasks is None or done < maxtasks:
+    n_done = 0
+    while maxtasks is None or n_done < maxtasks:
         try:
             task = inbox.get()
         except PeerLostError:
@@ -371,9 +374,9 @@ def _work(
             continue
         if task is None:
             return
-        job, i, function, args, named = task
+        job, i, function, args, kwargs = task
         try:
-            result = (True, function(*args, **named))
+            result = (True, function(*args, **kwargs))
         except Exception as error:
             if wraps and function is not stdlib._helper_reraises_exception:
                 error = stdlib.ExceptionWithTraceback(error, error.__traceback__)
@@ -384,6 +387,6 @@ def _work(
             wrapped = stdlib.MaybeEncodingError(error, result[1])
             util.debug(f"possible encoding error while sending result: {wrapped}")
             results.put((number, job, i, (False, wrapped)))
-        del task, args, named, result
-        done += 1
-    results.put((number, _LEAVING, 0, None))
+        del task, args, kwargs, result
+        n_done += 1
+    results.put((number, _EXITING, 0, None))

@@ -1,4 +1,4 @@
-"""The queue by which the workers of a Pool send results."""
+"""The queue through which the workers of a Pool send results."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import pickletools
 from typing import Any
 
 from . import queue
-from .reduction import unpickled
+from .reduction import pickle_loads
 
 __all__ = ["Results"]
 
-_INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}  # how pickle writes numbers
+_INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}  # pickle's opcodes of integers
 
 
 class Results(queue.SimpleQueue):
-    """(worker, job, i, (success, value)), the three numbers first: a value that cannot be unpickled
-    is an error of its task, and does not end the thread that reads.
+    """Messages (worker, job, i, (success, value)). The three integers come first, so that a value
+    that cannot be pickle_loads is an error of its task and does not end the reading thread.
     """
 
     def get(self, timeout: float | None = None, **_: Any) -> Any:
-        """The next message. Raises: queue.Empty at the end of the time."""
+        """The next message. Raises: queue.Empty: no message in time."""
         channel, peers = self._channel, queue._parent
-        message = channel.receive(timeout, peers, _read, queue._NOTHING)
-        if message is queue._NOTHING:
+        message = channel.receive(timeout, peers, _read, queue._EMPTY)
+        if message is queue._EMPTY:
             raise queue.Empty
         return message
 
 
 def _read(data: Any, blocks: Any) -> Any:
     try:
-        return unpickled(data, blocks)
+        return pickle_loads(data, blocks)
     except Exception as error:
-        written = (n for code, n, _ in pickletools.genops(data) if code.name in _INTEGERS)
-        return (*itertools.islice(written, 3), (False, error))
+        integers = (n for code, n, _ in pickletools.genops(data) if code.name in _INTEGERS)
+        return (*itertools.islice(integers, 3), (False, error))

@@ -1,8 +1,8 @@
-"""How a child process comes to be by fork, spawn and forkserver.
+"""Starting a child process by fork, spawn and forkserver.
 
-What all three add: the child is a member of the domain before it runs anything of the user's, the
-parent records the exit code in the ledger when it reaps, and nothing starts the standard library's
-resource tracker.
+All three differ from the standard library in this: the child is a member of the domain before it
+runs user code, the parent records the exit code in the process table when it reaps the child, and
+the resource tracker is not started.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from multiprocessing.context import set_spawning_popen
 from typing import Any
 
 from shmtensor import native
-from shmtensor.memory import join_domain as own_domain
+from shmtensor.memory import join_domain
 
 from .child_pipe import read_number, sys_path, write
 from .picklable import is_main_importable
 from .reduction import dumps
 
-util: Any = _util  # its private parts are what a Popen is made of
+util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
 
-# Runs in the fresh interpreter. The path of modules comes first, so that shmtensor is found where
-# the parent found it.
+# Runs in the new interpreter. sys.path is set first, so that shmtensor is imported from the same
+# directory as in the parent.
 _START = (
     "import signal; signal.getsignal(signal.SIGINT) is signal.default_int_handler and "
     "signal.signal(signal.SIGINT, signal.SIG_DFL); "  # see run_message
@@ -37,23 +37,23 @@ _START = (
 
 
 class _Popen(popen_fork.Popen):
-    """Reaping that tells the ledger."""
+    """Records the exit code in the process table when the child is reaped."""
 
     returncode: int | None
 
     def poll(self, flag: int = os.WNOHANG) -> int | None:
-        before = self.returncode
+        was_running = self.returncode is None
         code: int | None = super().poll(flag)
-        if before is None and code is not None:
-            self._reaped(code)
+        if was_running and code is not None:
+            self._record_exit(code)
         return code
 
-    def _reaped(self, code: int) -> None:
+    def _record_exit(self, code: int) -> None:
         native.record_exit_pid(self.pid, code)
 
 
 class ForkPopen(_Popen):
-    """fork(): the child has everything, tensors included; nothing is pickled."""
+    """fork(): the child inherits everything, also tensors; nothing is pickled."""
 
     def _launch(self, process_obj: Any) -> None:
         if not is_main_importable():
@@ -65,7 +65,7 @@ class ForkPopen(_Popen):
 
 
 class _InheritedFd:
-    """A descriptor that has the same number in the child."""
+    """A descriptor with the same number in the child."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -75,8 +75,8 @@ class _InheritedFd:
 
 
 class SpawnPopen(_Popen):
-    """A fresh interpreter. The child joins the domain by inherited descriptors, ahead of importing
-    the main module."""
+    """A new interpreter. The child joins the domain by inherited descriptors before it imports the
+    main module."""
 
     method = "spawn"
     DupFd: Callable[[int], Any] = _InheritedFd
@@ -90,26 +90,26 @@ class SpawnPopen(_Popen):
         self._fds.append(fd)
         return fd
 
-    def _reaped(self, code: int) -> None:
-        super()._reaped(code)
+    def _record_exit(self, code: int) -> None:
+        super()._record_exit(code)
         self._release()
 
     def _release(self) -> None:
-        """The child has its arguments, or will never read them: their pins end. Idempotent."""
+        """Acknowledges the handles: the child has its arguments, or never will. Idempotent."""
         handles, self._handles = self._handles, []
         for handle in handles:
             native.acknowledge(handle)
 
     def _abandon(self) -> None:
-        """The start has failed, or was interrupted: a child that there may be already sees that its
-        parent is gone, or the fork server would wait for it, and this process for the server."""
+        """Cleans up after a failed or interrupted start. A child that exists already must see the
+        pipe close; else the fork server would wait for the child, and this process for the server.
+        """
         self._release()
         if self.finalizer is not None:
             self.finalizer()
 
-    def _message(self, process_obj: Any, domain: own_domain.Preparation) -> bytes:
-        """What the child reads after sys.path: the preparation, the process object and the blocks
-        that it names."""
+    def _message(self, process_obj: Any, domain: join_domain.Preparation) -> bytes:
+        """The child's data after sys.path: preparation, handles of blocks, and process object."""
         preparation = spawn.get_preparation_data(process_obj._name)
         spawning: Any = self
         set_spawning_popen(spawning)
@@ -121,7 +121,7 @@ class SpawnPopen(_Popen):
             set_spawning_popen(None)
 
     def _launch(self, process_obj: Any) -> None:
-        domain = own_domain.preparation()
+        domain = join_domain.preparation()
         try:
             message = pickle.dumps(sys_path()) + self._message(process_obj, domain)
             child_r, parent_w = os.pipe()
@@ -148,13 +148,13 @@ class SpawnPopen(_Popen):
 
 
 class ForkserverPopen(SpawnPopen):
-    """A fork of a small server process that has shmtensor imported: as clean as spawn, and much
-    faster to start."""
+    """A fork of a small server process that has imported shmtensor: as clean as spawn and starts
+    much faster."""
 
     method = "forkserver"
 
     class _SentFd:
-        """A descriptor that travels to the child over the server's socket."""
+        """A descriptor that is sent to the child through the server's socket."""
 
         def __init__(self, number: int) -> None:
             self.number = number
@@ -173,16 +173,16 @@ class ForkserverPopen(SpawnPopen):
     def _launch(self, process_obj: Any) -> None:
         from .forkserver import server
 
-        domain = own_domain.preparation()
+        domain = join_domain.preparation()
         try:
             message = self._message(process_obj, domain)
             self.sentinel, data_w = server.start_child(self._fds)
-            # The write end stays open: its closing is how the child sees that the parent is gone.
+            # The write end stays open: the child sees the end of its parent by its closing.
             self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))
             write(data_w, struct.pack("<Q", len(message)) + message)
             pid = read_number(self.sentinel)
             if pid is None:
-                raise RuntimeError("Process.start: the fork server died before it made the process")
+                raise RuntimeError("Process.start: the fork server died before it forked the child")
             self.pid = pid
         except BaseException:
             self._abandon()
@@ -194,5 +194,5 @@ class ForkserverPopen(SpawnPopen):
         if self.returncode is None and wait([self.sentinel], 0 if flag == os.WNOHANG else None):
             code = read_number(self.sentinel)
             self.returncode = 255 if code is None else code  # 255: the server itself was killed
-            self._reaped(self.returncode)
+            self._record_exit(self.returncode)
         return self.returncode

@@ -1,8 +1,8 @@
 """Queue, JoinableQueue and SimpleQueue over a channel in shared memory.
 
-Beside the standard library's: a message is there when `put` returns (no feeder thread, so nothing
-is lost when the sender exits at once), what cannot be pickled raises in `put`, and a reader killed
-while it takes a message gives it back.
+Differences from the standard library: a message is readable when `put` returns (there is no feeder
+thread, so nothing is lost if the sender exits at once), an object that cannot be pickled raises in
+`put`, and a message whose reader is killed during `get` returns to the queue.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
-from .queue_fd import Bell
-from .reduction import loads, pickled, unpickled
+from .queue_fd import QueueFd
+from .reduction import loads, pickle_dumps, pickle_loads
 from .shared_object import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -25,32 +25,33 @@ __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
 Empty = queue.Empty
 Full = queue.Full
 
-_SLICE = 0.025  # seconds between two looks at watched processes
-_NOTHING: Any = object()  # what a receive returns that found no message in time
+_SLICE = 0.025  # seconds between two checks of the watched processes
+_EMPTY: Any = object()  # the result of a receive without a message in time
 
 
 _parent: tuple[tuple[int, int], ...] = ()
 
 
 def watch_parent(row: tuple[int, int]) -> None:
-    """Waits for messages end with PeerLostError when the process of this row dies.
+    """From now on, waiting for a message raises PeerLostError if the process of this row dies.
 
-    Called in a child that Process started: without it, the children of a killed process would wait
+    Called in a child that Process started; without it, the children of a killed process would wait
     for ever.
     """
     global _parent
     _parent = (row,)
 
 
-def parent_row() -> tuple[tuple[int, int], ...]:
-    """The row of the process without which this one is not to wait, if there is such a one."""
+def parent_rows() -> tuple[tuple[int, int], ...]:
+    """The rows of processes whose death ends each wait: that of the parent, or none."""
     return _parent
 
 
 def check_watched(watch: Iterable[Any], where: str) -> None:
-    """Raises PeerLostError if one of the processes has ended otherwise than with exit code 0.
+    """Raises PeerLostError if one of the processes has ended, unless with exit code 0.
 
-    A watched item is a Process that this one started, or a (row, incarnation) of the ledger.
+    Args:
+        watch: Processes that this one started, or (row, incarnation) pairs of the process table.
     """
     for item in watch:
         if isinstance(item, tuple):
@@ -58,39 +59,38 @@ def check_watched(watch: Iterable[Any], where: str) -> None:
                 text, pid, code = native.describe(*item)
                 raise PeerLostError(f"{where}: {text}", text.split(" (")[0], pid, code)
         elif item.exitcode not in (None, 0):
-            raise lost(where, item)
+            raise peer_lost_error(where, item)
 
 
-def watched(
+def receive_watching(
     receive: Callable[[float], Any],
     timeout: float | None,
     watch: Iterable[Any],
     where: str,
-    nothing: Any,
+    empty: Any,
 ) -> Any:
-    """What `receive(seconds)` returns when it is not `nothing`, looking at the watched processes
-    now and then; `nothing` at the end of the time."""
+    """The first result of `receive(seconds)` that is not `empty`; `empty` at the end of the time.
+    Checks the watched processes between two calls."""
     watch = tuple(watch)
-    end = None if timeout is None else time.monotonic() + timeout
+    deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        left = _SLICE if end is None else min(_SLICE, end - time.monotonic())
-        message = receive(left)
-        if message is not nothing or (end is not None and time.monotonic() >= end):
+        remaining = _SLICE if deadline is None else min(_SLICE, deadline - time.monotonic())
+        message = receive(remaining)
+        if message is not empty or (deadline is not None and time.monotonic() >= deadline):
             return message
         try:
             check_watched(watch, where)
         except PeerLostError:
-            message = receive(0.0)  # what it sent before it died still counts
-            if message is nothing:
+            message = receive(0.0)  # a message that it sent before it died still counts
+            if message is empty:
                 raise
             return message
 
 
-def lost(where: str, process: Any) -> PeerLostError:
+def peer_lost_error(where: str, process: Any) -> PeerLostError:
     """The error that names a dead Process."""
-    how = describe_exit(process.exitcode)
     return PeerLostError(
-        f"{where}: {process.name} (pid {process.pid}) {how}",
+        f"{where}: {process.name} (pid {process.pid}) {describe_exit(process.exitcode)}",
         process.name,
         process.pid,
         process.exitcode,
@@ -102,7 +102,7 @@ def describe_exit(code: int | None) -> str:
     import signal
 
     if code is None:
-        return "is gone, exit code unknown"
+        return "has ended, exit code unknown"
     if code >= 0:
         return f"exited with code {code}"
     try:
@@ -116,7 +116,7 @@ class SimpleQueue(Shared):
     """An unbounded queue with `put`, `get`, `empty` and `close`."""
 
     _maxsize = 0
-    _joinable = False  # whether processes that take messages are kept account of
+    _joinable = False  # whether the channel records which process has which message
 
     def __init__(self, *, ctx: Any = None) -> None:
         self._open(native.Channel(self._maxsize, joinable=self._joinable))
@@ -125,7 +125,7 @@ class SimpleQueue(Shared):
         self._channel = channel
         self._block = channel.block
         self._closed = False
-        self._bell: Bell | None = None
+        self._fd: QueueFd | None = None
 
     @classmethod
     def _attach(cls, block: Any, *details: Any) -> Any:
@@ -138,68 +138,67 @@ class SimpleQueue(Shared):
             raise ValueError(f"{type(self).__name__} {self!r} is closed")
 
     def put(self, obj: Any) -> None:
-        """Sends `obj`. Copies: none for tensors and arrays in shared memory."""
-        self._channel.send(obj, pickled, None)
+        """Sends an object. Copies: none for tensors and arrays in shared memory."""
+        self._channel.send(obj, pickle_dumps, None)
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
-        """The next message; waits for it.
+        """Waits for the next message and returns it.
 
         Args:
-            timeout: seconds to wait at most (queue.Empty then); None: no limit.
-            watch: processes without which no message can come (Process objects of this process's
-                children, or (row, incarnation) pairs); when one has failed and no message is left,
-                the wait ends.
+            timeout: the longest wait in seconds, then queue.Empty; None: no limit.
+            watch: processes that send the messages: Process objects of children, or (row,
+                incarnation) pairs. The wait ends when one has failed and no message is ready.
         Raises: PeerLostError: a watched process has failed.
         """
         message = self._receive(timeout, watch)
-        if message is _NOTHING:
+        if message is _EMPTY:
             raise Empty
         return message
 
     def _receive(self, timeout: float | None, watch: Iterable[Any]) -> Any:
-        """The next message, or _NOTHING at the end of the time."""
-        if self._bell is not None and self._bell.pid == os.getpid():
-            taken = self._bell.receive(timeout)
-            return _NOTHING if taken is None else loads(*taken)
+        """The next message, or _EMPTY at the end of the time."""
+        if self._fd is not None and self._fd.pid == os.getpid():
+            message = self._fd.receive(timeout)
+            return _EMPTY if message is None else loads(*message)
         if not watch:
-            return self._channel.receive(timeout, _parent, unpickled, _NOTHING)
+            return self._channel.receive(timeout, _parent, pickle_loads, _EMPTY)
 
         def receive(seconds: float) -> Any:
-            return self._channel.receive(seconds, _parent, unpickled, _NOTHING)
+            return self._channel.receive(seconds, _parent, pickle_loads, _EMPTY)
 
-        return watched(receive, timeout, watch, f"{type(self).__name__}.get", _NOTHING)
+        return receive_watching(receive, timeout, watch, f"{type(self).__name__}.get", _EMPTY)
 
     @property
-    def _reader(self) -> Bell:
-        """What the standard library's queues have under this name, for `concurrent.futures`."""
+    def _reader(self) -> QueueFd:
+        """A readable connection, for `concurrent.futures`, as in the standard library's queues."""
         self._check()
-        if self._bell is None or self._bell.pid != os.getpid():
-            self._bell = Bell(self._channel, _parent)
-        return self._bell
+        if self._fd is None or self._fd.pid != os.getpid():
+            self._fd = QueueFd(self._channel, _parent)
+        return self._fd
 
     def empty(self) -> bool:
-        """Whether nothing waits to be read (another process may change that at once)."""
+        """Whether no message waits. Another process may change that at any moment."""
         self._check()
-        if self._bell is not None and self._bell.poll():
+        if self._fd is not None and self._fd.poll():
             return False
         return self._channel.size() == 0
 
     def close(self) -> None:
-        """Lets this process's part go; others that have the queue go on."""
+        """Closes the queue in this process; other processes keep it."""
         self._closed = True
-        if self._bell is not None:
-            self._bell.close()
-            self._bell = None
+        if self._fd is not None:
+            self._fd.close()
+            self._fd = None
         self._channel.close()
         self._block = None
 
 
 class Queue(SimpleQueue):
-    """`multiprocessing.Queue`: many processes put, many get, each message goes to one of them.
+    """`multiprocessing.Queue`: many writers and readers; each message reaches one reader.
 
     Args:
-        maxsize: at most so many messages wait, `put` waits for room; 0: no bound (each takes 512
-            bytes, or its size).
+        maxsize: the largest number of waiting messages, `put` waits for room; 0: no limit (each
+            takes 512 bytes, or its size).
     """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
@@ -207,18 +206,17 @@ class Queue(SimpleQueue):
         super().__init__(ctx=ctx)
 
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
-        """Sends `obj`; raises Full when there is no room in time. Copies: none for what lies in
+        """Sends an object; raises Full when there is no room in time. Copies: none for what is in
         shared memory."""
-        if not self._channel.send(obj, pickled, timeout if block else 0.0):
+        if not self._channel.send(obj, pickle_dumps, timeout if block else 0.0):
             raise Full
 
     def get(  # type: ignore[override]
         self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> Any:
-        """The next message; raises Empty when none comes in time. `watch`: see
-        `SimpleQueue.get`."""
+        """The next message; raises Empty if none comes in time. `watch`: see `SimpleQueue.get`."""
         message = self._receive(timeout if block else 0.0, watch)
-        if message is _NOTHING:
+        if message is _EMPTY:
             raise Empty
         return message
 
@@ -241,33 +239,32 @@ class Queue(SimpleQueue):
         return self._channel.full()
 
     def join_thread(self) -> None:
-        """Nothing to do: there is no feeder thread. As in the standard library, only after
-        close()."""
+        """Does nothing: there is no feeder thread. Requires close(), as in the standard library."""
         if not self._closed:
             raise AssertionError(f"Queue {self!r} not closed")
 
     def cancel_join_thread(self) -> None:
-        """Nothing to do: a message is in shared memory when `put` returns."""
+        """Does nothing: a message is in shared memory when `put` returns."""
 
 
 class JoinableQueue(Queue):
-    """A Queue whose readers say when a message has been worked on."""
+    """A Queue whose readers call `task_done` for each message."""
 
     _joinable = True
 
     def task_done(self) -> None:
-        """One message that was got has been worked on."""
+        """Marks one received message as done."""
         self._check()
         self._channel.task_done()
 
     def join(self, *, watch: Iterable[Any] = ()) -> None:
-        """Waits until every message was worked on.
+        """Waits until every message is done.
 
         Args:
-            watch: processes that have to stay, as of `get`, whether or not they took a message.
-        Raises: PeerLostError: a process ended between `get` and `task_done`, so nobody will say
-            that its message is done; or a watched process has failed, and something is left to be
-            done. Who puts the message again, or gives it up, calls `task_done` for it and joins on.
+            watch: processes that must not fail, as of `get`.
+        Raises: PeerLostError: a process ended between `get` and `task_done`, or a watched process
+            has failed before all messages were done. The caller may put the message again or drop
+            it, call `task_done` for it, and join again.
         """
         self._check()
         watch = tuple(watch)
@@ -276,6 +273,6 @@ class JoinableQueue(Queue):
             try:
                 check_watched(watch, "JoinableQueue.join")
             except PeerLostError:
-                if not self._channel.join(0.0):  # what it did before it died still counts
+                if not self._channel.join(0.0):  # tasks done before it died still count
                     raise
                 return

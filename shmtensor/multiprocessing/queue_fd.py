@@ -1,10 +1,10 @@
-"""A descriptor for a queue, for those who wait on descriptors (`concurrent.futures`).
+"""A descriptor for a queue, for code that waits on descriptors (`concurrent.futures`).
 
-A queue has none: it is words in shared memory. A thread of the reading process waits there, takes
-one message ahead, and writes a byte into a pipe for it. It exists only when somebody asks a queue
-for its `_reader`; what it has taken then no other process gets.
+A queue consists of words in shared memory and has no descriptor. A thread of the reading process
+receives one message in advance and writes a byte into a pipe for it. The thread exists only once a
+queue's `_reader` has been used; no other process gets the message that it has received.
 
-    channel ──get──> thread ──> taken (at most one) ──> recv
+    channel ──get──> thread ──> messages (at most one) ──> recv
                        └─ byte ─> pipe ─> select, connection.wait
 """
 
@@ -19,41 +19,41 @@ from typing import Any
 
 from shmtensor import native
 
-__all__ = ["Bell"]
+__all__ = ["QueueFd"]
 
-_SLICE = 0.1  # seconds between two looks whether the queue is still there
+_SLICE = 0.1  # seconds between two checks whether the queue still exists
 
 
-class _Ear(threading.Thread):
-    """The thread. It knows the channel, not the queue, so that a queue nobody has ends it."""
+class _ReadAhead(threading.Thread):
+    """The thread. It refers to the channel, not to the queue, so that it ends with the queue."""
 
     def __init__(self, channel: native.Channel, peers: Any, write: int) -> None:
-        super().__init__(name="queue bell", daemon=True)
-        self._channel, self._peers, self._write = channel, peers, write
-        self.taken: deque[Any] = deque()
-        self.is_free = threading.Semaphore(1)  # to take one more
+        super().__init__(name="queue reader", daemon=True)
+        self._channel, self._peers, self._write_fd = channel, peers, write
+        self.messages: deque[Any] = deque()
+        self.room = threading.Semaphore(1)  # for one more message
         self.is_over = False
 
     def run(self) -> None:
-        """Until the queue is gone, or cannot have messages any more."""
+        """Runs until the queue is freed or can have no more messages."""
         try:
             while True:
-                self.is_free.acquire()
+                self.room.acquire()
                 message = self._next()
                 if message is None:
                     return
-                self.taken.append(message)
-                os.write(self._write, b".")
+                self.messages.append(message)
+                os.write(self._write_fd, b".")
                 if isinstance(message, Exception):
                     return
         except BrokenPipeError:
-            return  # the queue went while its last message came
+            return  # the queue was freed while a message arrived
         finally:
-            os.close(self._write)
+            os.close(self._write_fd)
             del self._channel
 
     def _next(self) -> Any:
-        """A message, or the error that ends all (recv raises it); None: the queue is gone."""
+        """A message, or the error that ends the thread (recv raises it); None: the queue ended."""
         message: Any = None
         while message is None and not self.is_over:
             try:
@@ -63,40 +63,40 @@ class _Ear(threading.Thread):
         return None if self.is_over else message
 
 
-class Bell:
-    """What `connection.wait` and `select` take for a queue; reads like the end of a pipe."""
+class QueueFd:
+    """An object for `connection.wait` and `select`; reads like the end of a pipe."""
 
     def __init__(self, channel: native.Channel, peers: Any) -> None:
         self.pid = os.getpid()
-        self._read, write = os.pipe()
-        self._ear = _Ear(channel, peers, write)
-        self._ear.start()
-        self.close = weakref.finalize(self, _end, self._ear, self._read)
+        self._read_fd, write = os.pipe()
+        self._thread = _ReadAhead(channel, peers, write)
+        self._thread.start()
+        self.close = weakref.finalize(self, _end, self._thread, self._read_fd)
 
     def fileno(self) -> int:
         """Readable when there is a message."""
-        return self._read
+        return self._read_fd
 
     def poll(self, timeout: float | None = 0.0) -> bool:
         """Whether a message comes within the time."""
         poller = select.poll()
-        poller.register(self._read, select.POLLIN)
+        poller.register(self._read_fd, select.POLLIN)
         return bool(poller.poll(None if timeout is None else max(timeout, 0.0) * 1000))
 
     def receive(self, timeout: float | None) -> Any:
-        """(data, blocks), or None at the end of the time. Raises: what ended the channel."""
+        """(data, blocks); None at the end of the time. Raises: the error that ended the thread."""
         while self.poll(timeout):
             try:
-                message = self._ear.taken.popleft()
+                message = self._thread.messages.popleft()
             except IndexError:
-                if not self._ear.is_alive():
+                if not self._thread.is_alive():
                     raise EOFError("SimpleQueue: nothing more can come") from None
                 continue  # another thread has it
             if isinstance(message, Exception):
-                self._ear.taken.append(message)
+                self._thread.messages.append(message)
                 raise message
-            os.read(self._read, 1)
-            self._ear.is_free.release()
+            os.read(self._read_fd, 1)
+            self._thread.room.release()
             return message
         return None
 
@@ -107,7 +107,7 @@ class Bell:
         return loads(*self.receive(None))
 
 
-def _end(ear: _Ear, read: int) -> None:
-    ear.is_over = True
-    ear.is_free.release()
+def _end(thread: _ReadAhead, read: int) -> None:
+    thread.is_over = True
+    thread.room.release()
     os.close(read)

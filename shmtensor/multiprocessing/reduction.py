@@ -1,13 +1,12 @@
-"""Messages: what lies in shared memory travels as a handle, everything else by value.
+"""Messages: memory that is shared is sent as a handle, everything else by value.
 
-Tensors, numbers, text and containers of these go through the codec (native/ipc/codec/codec.h), the
-rest through pickle; nothing that a user can see depends on which.
+Tensors, numbers, text and containers of these are encoded by the codec (native/ipc/codec/codec.h),
+all other objects by pickle; users see no difference.
 
     dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
     loads(bytes, [Block, ...]) -> obj              the same order
 
-The blocks are pinned by whoever sends the message (a Channel, a Pipe, a Process that starts), one
-pin for each.
+The sender of a message (a Channel, a Pipe, a Process that starts) exports each block once.
 """
 
 from __future__ import annotations
@@ -31,46 +30,45 @@ from . import sharedctypes
 from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
-__all__ = ["dumps", "loads", "pickled", "reduce_for_stdlib", "unpickled"]
+__all__ = ["dumps", "loads", "pickle_dumps", "pickle_loads", "reduce_for_stdlib"]
 
 _CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
 
-_registered: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
+_dispatch_table: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
 class _ReceivedBlocks(threading.local):
-    """The blocks of the message that this thread is unpickling."""
+    """The blocks of the message that this thread unpickles."""
 
     blocks: Any = ()
 
 
-_arriving = _ReceivedBlocks()
+_received = _ReceivedBlocks()
 
 
 class _ByValue(Exception):
-    """A function or class that the receiver cannot import: the message needs cloudpickle."""
+    """The receiver cannot import a function or class: the message needs cloudpickle."""
 
 
 class _Blocks:
-    """The blocks that one message names, each once."""
+    """The blocks of one message, without duplicates."""
 
     def __init__(self) -> None:
-        self.carriers: list[Any] = []
+        self.owners: list[Any] = []
         self.index: dict[int, int] = {}
 
-    def add(self, carrier: Any, base: int) -> int:
-        """The number of the block at address `base`, kept by `carrier`."""
+    def add(self, owner: Any, base: int) -> int:
+        """The index of the block at address `base`; `owner` keeps it alive."""
         i = self.index.get(base)
         if i is None:
-            i = self.index[base] = len(self.carriers)
-            self.carriers.append(carrier)
+            i = self.index[base] = len(self.owners)
+            self.owners.append(owner)
         return i
 
     def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        """Arguments of `rebuild_array`. Copies: none, or one if the array does not lie in shared
-        memory."""
-        # Without elements, an array may begin where another block does: it gets one of its own.
+        """Arguments of `rebuild_array`. Copies: none, or one if the memory is not shared."""
+        # An array without elements may point to the start of another block: it gets its own.
         layout = native.array_layout(array) if array.size else None
         if layout is None:
             array = share(array)
@@ -79,7 +77,7 @@ class _Blocks:
         return (self.add(array, layout[0]), *layout[1:])
 
     def reduce(self, obj: Any, cls: type) -> Any:
-        """The reduction of what this module knows, or NotImplemented."""
+        """The reduction of an object with shared memory, or NotImplemented."""
         if cls is Tensor:
             if obj.node is None and obj.accumulate_grad is None and obj.base is None:
                 return rebuild_plain, self.array(obj.array)
@@ -89,7 +87,7 @@ class _Blocks:
                 return NotImplemented
             return rebuild_array, self.array(obj)
         if issubclass(cls, (native.PackedList, native.PackedDict)):
-            return obj.__reduce__()  # over arrays, whose blocks the message names
+            return obj.__reduce__()  # arrays, which are reduced in turn
         if issubclass(cls, Shared):
             return rebuild_shared, (cls, self.add(obj._block, obj._block.address), obj._details())
         if issubclass(cls, Tensor):
@@ -108,7 +106,7 @@ class _Blocks:
         if tensor.requires_grad and not tensor.is_leaf:
             raise RuntimeError(
                 "multiprocessing: a non-leaf tensor that requires grad cannot be sent to another "
-                f"process, for the graph stays here: shape {tuple(tensor.shape)}; send "
+                f"process, because the graph stays here: shape {tuple(tensor.shape)}; send "
                 "tensor.detach() if the gradient is not needed there"
             )
         grad = tensor.grad if tensor.is_leaf else None
@@ -117,11 +115,11 @@ class _Blocks:
 
 
 class Pickler(pickle.Pickler):
-    """The standard library's pickler, plus handles."""
+    """The standard library's pickler with handles for shared memory."""
 
     def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
-        self.dispatch_table = _registered
+        self.dispatch_table = _dispatch_table
         self.blocks = blocks
 
     def reducer_override(self, obj: Any) -> Any:
@@ -134,74 +132,74 @@ class Pickler(pickle.Pickler):
 
 
 def dumps(obj: Any) -> tuple[bytes, list[Any]]:
-    """`obj` as a message for another process of the domain: by the codec if it can, else pickled.
+    """An object as a message for another process of the domain: by the codec if possible, else by
+    pickle.
 
-    Returns: the bytes, and one array or Block for each block that they name.
+    Returns: the bytes, and one array or Block for each block that they refer to.
     Raises: RuntimeError for a non-leaf tensor that requires grad.
     Copies: none, or one for a tensor over memory that is not shared.
     """
-    return native.encode(obj) or pickled(obj)
+    return native.encode(obj) or pickle_dumps(obj)
 
 
-def pickled(obj: Any) -> tuple[bytes, list[Any]]:
+def pickle_dumps(obj: Any) -> tuple[bytes, list[Any]]:
     """As `dumps`, without the codec."""
     buffer = io.BytesIO()
-    named = _Blocks()
+    blocks = _Blocks()
     try:
-        Pickler(buffer, named).dump(obj)
+        Pickler(buffer, blocks).dump(obj)
     except (_ByValue, pickle.PicklingError, AttributeError, TypeError):
-        from .cloudpickle_closures import (
-            ClosurePickler,  # cloudpickle takes 40 ms to import, and few need it
-        )
+        # cloudpickle takes 40 ms to import, and few messages need it.
+        from .cloudpickle_closures import ClosurePickler
 
         buffer = io.BytesIO()
-        named = _Blocks()
-        ClosurePickler(buffer, named).dump(obj)
-    return buffer.getvalue(), named.carriers
+        blocks = _Blocks()
+        ClosurePickler(buffer, blocks).dump(obj)
+    return buffer.getvalue(), blocks.owners
 
 
 def loads(data: Any, blocks: Any) -> Any:
-    """The object of a message; `blocks` are those of `dumps`, received, in the same order."""
+    """The object of a message; `blocks` are the received blocks of `dumps`, in the same order."""
     if data[:1] == _CODEC_MARK:
         return native.decode(data, blocks)
-    return unpickled(data, blocks)
+    return pickle_loads(data, blocks)
 
 
-def unpickled(data: Any, blocks: Any) -> Any:
-    """The object of a message of `pickled`."""
-    before = _arriving.blocks
-    _arriving.blocks = blocks
+def pickle_loads(data: Any, blocks: Any) -> Any:
+    """The object of a message that `pickle_dumps` returned."""
+    previous = _received.blocks
+    _received.blocks = blocks
     try:
         return pickle.loads(data)
     finally:
-        _arriving.blocks = before
+        _received.blocks = previous
 
 
 def rebuild_array(block: int, *layout: Any) -> Any:
-    """A view of an arrived block. Copies: none."""
-    return native.array_at(_arriving.blocks[block], *layout)
+    """A view of a received block. Copies: none."""
+    return native.array_at(_received.blocks[block], *layout)
 
 
 def rebuild_plain(block: int, *layout: Any) -> Any:
-    """A tensor without history or gradient over an arrived block. Copies: none."""
-    return native.wrap(native.array_at(_arriving.blocks[block], *layout))
+    """A tensor without history or gradient over a received block. Copies: none."""
+    return native.wrap(native.array_at(_received.blocks[block], *layout))
 
 
 def rebuild_tensor(
     cls: type[Tensor], array: tuple[Any, ...], requires_grad: bool, grad: Tensor | None, state: Any
 ) -> Tensor:
-    """A tensor over an arrived block. Copies: none."""
+    """A tensor over a received block. Copies: none."""
     return restore_tensor(cls, rebuild_array(*array), requires_grad, grad, state)
 
 
 def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:
-    """A lock, a queue, ... over an arrived block."""
-    return cls._attach(_arriving.blocks[block], *details)
+    """A lock, a queue, ... over a received block."""
+    return cls._attach(_received.blocks[block], *details)
 
 
 def rebuild_ctypes(cls: Any, length: int | None, block: int, offset: int) -> Any:
-    """A ctypes object over an arrived block."""
-    return sharedctypes.rebuild(cls, length, _arriving.blocks[block], offset)
+    """A ctypes object over a received block."""
+    return sharedctypes.rebuild(cls, length, _received.blocks[block], offset)
 
 
 def restore_tensor(
@@ -217,9 +215,7 @@ def restore_tensor(
 def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A copy of an array in shared memory. Copies: one."""
     if array.dtype.hasobject:
-        raise TypeError(
-            f"multiprocessing: objects cannot lie in shared memory: dtype {array.dtype}"
-        )
+        raise TypeError(f"multiprocessing: objects cannot be in shared memory: dtype {array.dtype}")
     block = native.allocate(max(array.nbytes, 1), zero=False, shared=True)
     fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     memory = np.frombuffer(memoryview(block), np.uint8)[: array.nbytes]
@@ -233,12 +229,13 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
-    """What `shmtensor.tensor.register_pickling` enters: each tensor with a pin of its own, until it
-    is received or expires (docs/design/memory.md), for that pickler knows nothing of messages.
+    """The reduction that `shmtensor.tensor.register_pickling` registers. Its pickler does not know
+    messages, so each tensor has its own handle in flight until it is received or expires
+    (docs/design/memory.md).
     """
     blocks = _Blocks()
     (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)
-    handle = native.export(blocks.carriers[0])
+    handle = native.export(blocks.owners[0])
     return _rebuild_for_stdlib, (type(tensor), handle, tuple(layout), requires_grad, grad, state)
 
 
@@ -250,10 +247,10 @@ def _rebuild_for_stdlib(
     grad: Any,
     state: Any,
 ) -> Tensor:
-    before = _arriving.blocks
-    _arriving.blocks = [native.receive(handle, True)]
+    previous = _received.blocks
+    _received.blocks = [native.receive(handle, True)]
     try:
         array = rebuild_array(0, *layout)
     finally:
-        _arriving.blocks = before
+        _received.blocks = previous
     return restore_tensor(cls, array, requires_grad, grad, state)

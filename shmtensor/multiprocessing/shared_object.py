@@ -1,7 +1,7 @@
-"""What lies in one block and may be sent to other processes: the base of locks and queues.
+"""Objects in one block that may be sent to other processes: the base of locks and queues.
 
-Such an object is the same one in every process that has it: inherited by fork, as an argument of a
-Process, or as a message through a Queue or Pipe.
+All processes that have such an object share its state, whether they inherited it by fork, got it as
+an argument of a Process, or received it through a Queue or Pipe.
 """
 
 from __future__ import annotations
@@ -12,25 +12,23 @@ from shmtensor import native
 
 
 class Shared:
-    """An object whose state is a block; `_block` is its only part that travels, beside
-    `_details`."""
+    """An object whose state is a block; `_block` and `_details` are all that is sent."""
 
     _block: Any
 
     def _details(self) -> tuple[Any, ...]:
-        """What `_attach` needs beside the block."""
+        """Further arguments of `_attach`, after the block."""
         return ()
 
     @classmethod
     def _attach(cls, block: Any, *details: Any) -> Any:
-        """The object over a block that another process made."""
+        """The object over a block of another process."""
         self = cls.__new__(cls)
         self._block = block
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Our own pickler does not come here (reduction.Pickler); this is for the standard
-        # library's.
+        # For the standard library's pickler; reduction.Pickler does not call this.
         return _from_handle, (type(self), native.export(self._block), self._details())
 
 

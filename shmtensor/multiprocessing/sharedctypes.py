@@ -13,7 +13,7 @@ from .lock import RLock
 
 __all__ = ["Array", "RawArray", "RawValue", "Value", "copy", "synchronized"]
 
-_codes: dict[str, Any] = stdlib.typecode_to_type  # type: ignore[attr-defined]
+_typecodes: dict[str, Any] = stdlib.typecode_to_type  # type: ignore[attr-defined]
 
 
 def _new(type_: Any) -> Any:
@@ -22,14 +22,14 @@ def _new(type_: Any) -> Any:
 
 def RawValue(typecode_or_type: Any, *args: Any) -> Any:
     """A ctypes object that processes share, without a lock."""
-    obj = _new(_codes.get(typecode_or_type, typecode_or_type))
+    obj = _new(_typecodes.get(typecode_or_type, typecode_or_type))
     obj.__init__(*args)
     return obj
 
 
 def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:
     """A ctypes array that processes share, without a lock."""
-    type_ = _codes.get(typecode_or_type, typecode_or_type)
+    type_ = _typecodes.get(typecode_or_type, typecode_or_type)
     if isinstance(size_or_initializer, int):
         return _new(type_ * size_or_initializer)
     obj = _new(type_ * len(size_or_initializer))
@@ -38,21 +38,21 @@ def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:
 
 
 def copy(obj: Any) -> Any:
-    """A ctypes object of its own, with the same content. Copies: one."""
-    new = _new(type(obj))
-    ctypes.pointer(new)[0] = obj
-    return new
+    """A new ctypes object with the same content. Copies: one."""
+    result = _new(type(obj))
+    ctypes.pointer(result)[0] = obj
+    return result
 
 
 def Value(typecode_or_type: Any, *args: Any, lock: Any = True, ctx: Any = None) -> Any:
-    """A RawValue with a lock of ours around each access."""
+    """A RawValue with one of our locks around each access."""
     return _with_lock(RawValue(typecode_or_type, *args), lock, ctx)
 
 
 def Array(
     typecode_or_type: Any, size_or_initializer: Any, *, lock: Any = True, ctx: Any = None
 ) -> Any:
-    """A RawArray with a lock of ours around each access."""
+    """A RawArray with one of our locks around each access."""
     return _with_lock(RawArray(typecode_or_type, size_or_initializer), lock, ctx)
 
 
@@ -67,8 +67,8 @@ def _with_lock(obj: Any, lock: Any, ctx: Any) -> Any:
 
 
 def split(cls: Any) -> tuple[Any, int | None]:
-    """A ctypes class as something that can be pickled: arrays are made on the fly and have no
-    importable name."""
+    """A ctypes class as (class, length), which can be pickled: array classes are created on demand
+    and have no importable name."""
     if issubclass(cls, ctypes.Array):
         element, length = cls.__dict__["_type_"], cls.__dict__["_length_"]
         return element, length
@@ -76,5 +76,5 @@ def split(cls: Any) -> tuple[Any, int | None]:
 
 
 def rebuild(cls: Any, length: int | None, block: Any, offset: int) -> Any:
-    """The object over an arrived block."""
+    """The object over a received block."""
     return (cls if length is None else cls * length).from_buffer(block, offset)

@@ -1,4 +1,4 @@
-"""spawn and start_processes: the same function in several processes, with the first failure told to
+"""spawn and start_processes: the same function in several processes; the first failure is raised in
 the caller.
 """
 
@@ -36,7 +36,7 @@ def _run(fn: Callable[..., Any], i: int, n: int, args: tuple[Any, ...], errors: 
         native.share_threads(n)
         fn(i, *args)
     except KeyboardInterrupt:
-        return  # the parent is gone, or the terminal said so to all: nothing to tell
+        return  # the parent has ended, or the terminal sent SIGINT to all: not an error
     except Exception:
         errors.put(traceback.format_exc())
         raise SystemExit(1) from None
@@ -60,12 +60,12 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits for a process to end; True: all have ended well.
+        """Waits for a process to end; True: all have ended with exit code 0.
 
         Args:
-            timeout: seconds to wait at most for the next one to end.
-            grace_period: when one has failed, the others have so many seconds to end by themselves,
-                then get SIGTERM, and SIGKILL after as many again (None: at once, and after 30).
+            timeout: the longest wait for the next process to end, in seconds.
+            grace_period: seconds between the first failure and SIGTERM to the other processes, and
+                from then to SIGKILL (None: SIGTERM at once, SIGKILL after 30).
         Raises:
             ProcessRaisedException: one ended with an exception; the message holds its traceback.
             ProcessExitedException: one ended by a signal or with an exit code other than 0.
@@ -73,19 +73,19 @@ class ProcessContext:
         if not self.sentinels:
             return True
         ready: list[Any] = connection.wait(self.sentinels.keys(), timeout=timeout)
-        failed = None
+        failed_index = None
         for sentinel in ready:
             index = self.sentinels.pop(sentinel)
             process = self.processes[index]
             process.join()
-            if process.exitcode != 0 and failed is None:
-                failed = index
-        if failed is None:
+            if process.exitcode != 0 and failed_index is None:
+                failed_index = index
+        if failed_index is None:
             if not self.sentinels:
                 self._close()
             return not self.sentinels
         self._end_others(grace_period)
-        self._raise(failed)
+        self._raise(failed_index)
         return False
 
     def _end_others(self, grace_period: float | None) -> None:
@@ -142,7 +142,7 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The name that `spawn(join=False)` returns in PyTorch."""
+    """The class of the result of `spawn(join=False)` in PyTorch."""
 
 
 def start_processes(
@@ -156,11 +156,11 @@ def start_processes(
     """Calls `fn(i, *args)` in `nprocs` processes, i from 0.
 
     Args:
-        join: wait for all, and raise if one fails (the others are ended then).
+        join: wait for all; if one fails, end the others and raise.
         daemon: the processes end with this one.
-    Returns: None if `join`, else what to join later.
+    Returns: None if `join`, else a context to join later.
     Raises: ProcessRaisedException, ProcessExitedException, as `ProcessContext.join`.
-    Copies: none; tensors in args travel as handles.
+    Copies: none; tensors in args are sent as handles.
     """
     context = default_context.get_context(start_method)
     processes: list[Any] = []
@@ -173,11 +173,11 @@ def start_processes(
         process.start()
         processes.append(process)
         errors.append(queue)
-    started = SpawnContext(processes, errors)
+    spawn_context = SpawnContext(processes, errors)
     if not join:
-        return started
+        return spawn_context
     try:
-        while not started.join():
+        while not spawn_context.join():
             continue
     except BaseException:
         for process in processes:
@@ -196,7 +196,7 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """As `start_processes` by spawning; another `start_method` is a FutureWarning, as PyTorch's."""
+    """As `start_processes` by spawn; another `start_method` is a FutureWarning, as in PyTorch."""
     if start_method != "spawn":
         warnings.warn(
             f"spawn: start_method {start_method!r} is ignored, use start_processes for it",

@@ -1,9 +1,9 @@
-"""A file that is replaced whole or not at all, whenever the writer is killed.
+"""Atomic replacement of a file: a killed writer leaves either the old or the new file.
 
-O_TMPFILE (no name) -> write, fsync -> link to a hidden name -> rename over the target -> fsync
-folder
-     a kill here leaves nothing       |     ... leaves a whole hidden file   |  ... leaves the new
-     file
+step                                              a kill after it leaves
+O_TMPFILE (no name), write, fsync                 the old file
+link to a temporary name                          the old file and a complete temporary file
+rename over the target, fsync of the directory    the new file
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A binary file that takes the place of `path` when the `with` block ends well.
+    """A binary file that replaces `path` at the end of the `with` block.
 
-    If the block raises, or the process is killed, `path` is as it was before. What is no regular
-    file (`/dev/stdout`, a fifo) cannot be replaced and is written directly.
+    If the block raises or the process is killed, `path` is unchanged. A special file
+    (`/dev/stdout`, a fifo) cannot be replaced and is written directly.
     """
     target = os.path.realpath(path)
     try:
         mode = os.stat(target).st_mode
     except FileNotFoundError:
-        umask = os.umask(0)  # the only way to read it
+        umask = os.umask(0)  # reading it requires setting it
         os.umask(umask)
         mode = stat.S_IFREG | (0o666 & ~umask)
     if not stat.S_ISREG(mode):
         with open(target, "wb") as file:
             yield file
         return
-    folder, name = os.path.split(target)
-    hidden = f".{name}.{secrets.token_hex(8)}.part"
-    at = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    directory, name = os.path.split(target)
+    temporary = f".{name}.{secrets.token_hex(8)}.part"
+    directory_fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        fd, is_named = open_unnamed(at, hidden)
+        fd, is_named = open_unnamed(directory_fd, temporary)
         try:
             with os.fdopen(fd, "wb") as file:
                 yield file
@@ -51,27 +51,33 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
                 os.fchmod(fd, stat.S_IMODE(mode))
                 os.fsync(fd)
                 if not is_named:
-                    # A folder's descriptor makes Python call linkat, which follows /proc's link to
-                    # the file.
-                    os.link(f"/proc/self/fd/{fd}", hidden, dst_dir_fd=at, follow_symlinks=True)
+                    # With dst_dir_fd Python calls linkat, which follows the link in /proc.
+                    os.link(
+                        f"/proc/self/fd/{fd}",
+                        temporary,
+                        dst_dir_fd=directory_fd,
+                        follow_symlinks=True,
+                    )
                     is_named = True
-            os.replace(hidden, name, src_dir_fd=at, dst_dir_fd=at)
+            os.replace(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
         except BaseException:
             if is_named:
-                os.unlink(hidden, dir_fd=at)
+                os.unlink(temporary, dir_fd=directory_fd)
             raise
-        os.fsync(at)
+        os.fsync(directory_fd)
     finally:
-        os.close(at)
+        os.close(directory_fd)
 
 
-def open_unnamed(at: int, hidden: str) -> tuple[int, bool]:
-    """A descriptor of a new file without a name, or named `hidden` where there can be none such."""
+def open_unnamed(directory_fd: int, temporary: str) -> tuple[int, bool]:
+    """A descriptor of a new file without a name, or named `temporary` for lack of O_TMPFILE."""
     if os.path.isdir("/proc/self/fd"):
         try:
-            return os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=at), False
+            return os.open(
+                ".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=directory_fd
+            ), False
         except OSError as error:
             if error.errno not in NO_TMPFILE:
                 raise
     flags = os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC
-    return os.open(hidden, flags, 0o600, dir_fd=at), True
+    return os.open(temporary, flags, 0o600, dir_fd=directory_fd), True

@@ -1,4 +1,4 @@
-"""`load`: what `save`, or PyTorch, has written; arrays are read straight into shared memory."""
+"""`load`: reads files of `save` or PyTorch, arrays directly into shared memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..autograd import wrap
 from ..nn import Parameter
 from ..tensor import Size, Tensor
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
-from .safe_globals import find_trusted, may_be_built
+from .safe_globals import find_trusted, is_build_allowed
 from .zip_archive import ArchiveReader, file_path
 
 __all__ = ["load"]
@@ -31,16 +31,16 @@ def load(
     weights_only: bool = True,
     mmap: bool = False,
 ) -> Any:
-    """Reads what `save` or `torch.save` has written.
+    """Reads a file that `save` or `torch.save` has written.
 
     Args:
-        f: a path, or a binary file object that can seek.
-        map_location: where tensors go: a device, a dict from saved to wanted devices, or a function
-            (storage as a uint8 tensor, saved device) -> storage or None for the saved device.
-        pickle_module: accepted for PyTorch's sake; only None and the standard `pickle` are
-            possible.
-        weights_only: construct tensors, numbers, strings and containers only, plus what
-            `add_safe_globals` names. False runs whatever code the file says: for your own files.
+        f: a path, or a seekable binary file object.
+        map_location: the device of the tensors: a device, a dict from saved to new devices, or a
+            function (storage as a uint8 tensor, saved device) -> storage or None for the saved
+            device.
+        pickle_module: for compatibility with PyTorch; must be None or the standard `pickle`.
+        weights_only: construct only tensors, numbers, strings, containers, and the classes and
+            functions of `add_safe_globals`. False runs any code in the file: for your own files.
         mmap: map the file instead of reading it; tensors are then private memory, copied on write.
 
     Returns:
@@ -48,12 +48,12 @@ def load(
 
     Raises:
         pickle.UnpicklingError: with `weights_only`, the file holds something that is not trusted.
-        RuntimeError: the file is no archive of tensors, or is on a device that is not there.
+        RuntimeError: the file is not an archive of tensors, or needs a device that does not exist.
 
     Copies: one (file to shared memory; none with mmap).
     """
     if pickle_module not in (None, pickle):
-        raise ValueError(f"load: no other pickle module can be used: {pickle_module!r}")
+        raise ValueError(f"load: pickle_module must be pickle or None: {pickle_module!r}")
     if (path := file_path(f)) is not None:
         with open(path, "rb") as file:
             return read_archive(file, path, map_location, weights_only, mmap)
@@ -74,26 +74,26 @@ def read_archive(
         raise RuntimeError(f"load: written on a big-endian machine: {path or file!r}")
     stream = io.BytesIO(archive.read("data.pkl"))
     storages = Storages(archive, map_location, mapped)
-    return (CarefulReader if weights_only else TrustingReader)(stream, storages).load()
+    return (SafeUnpickler if weights_only else UnsafeUnpickler)(stream, storages).load()
 
 
 class Storage(NamedTuple):
-    """The bytes of one storage, and the dtype in which the file counts them."""
+    """The bytes of one storage, and the dtype of its elements in the file."""
 
     bytes: Array
     kind: StorageType
 
 
-class TrustingReader(pickle.Unpickler):
-    """Unpickles whatever the file says, with our constructors for PyTorch's."""
+class UnsafeUnpickler(pickle.Unpickler):
+    """Unpickles anything, with our constructors in place of PyTorch's."""
 
     def __init__(self, file: IO[bytes], storages: Storages) -> None:
         super().__init__(file)
         self.storages = storages
 
     def find_class(self, module: str, name: str) -> Any:
-        known = OURS.get((module, name))
-        return super().find_class(module, name) if known is None else known
+        obj = CONSTRUCTORS.get((module, name))
+        return super().find_class(module, name) if obj is None else obj
 
     def persistent_load(self, pid: Any) -> Storage:
         return self.storages.find(pid)
@@ -102,12 +102,12 @@ class TrustingReader(pickle.Unpickler):
 LOAD_BUILD: Any = pickle._Unpickler.dispatch[pickle.BUILD[0]]
 
 
-class CarefulReader(pickle._Unpickler):
+class SafeUnpickler(pickle._Unpickler):
     """Unpickles tensors, numbers, strings and containers, and what the user trusts.
 
     Note [Building]. A list of trusted names is not enough: the opcode BUILD sets attributes of any
-    object on the stack, a function's defaults among them. The C unpickler has no way to refuse it,
-    so this one is the Python one; state dicts are small beside their arrays.
+    object on the stack, for example a function's defaults. The C unpickler cannot refuse it, so
+    this class extends the Python one; state dicts are small compared with their arrays.
     """
 
     dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
@@ -117,20 +117,20 @@ class CarefulReader(pickle._Unpickler):
         self.storages = storages
 
     def find_class(self, module: str, name: str) -> Any:
-        known = OURS.get((module, name), find_trusted(module, name))
-        if known is None:
+        obj = CONSTRUCTORS.get((module, name), find_trusted(module, name))
+        if obj is None:
             raise pickle.UnpicklingError(
                 f"load: the file constructs something that is not trusted: {module}.{name}, if you "
                 "trust it, add_safe_globals([...]) it, or load with weights_only=False"
             )
-        return known
+        return obj
 
     def persistent_load(self, pid: Any) -> Storage:
         return self.storages.find(pid)
 
     def build(self) -> None:
         target = self.stack[-2]  # type: ignore[attr-defined]
-        if not may_be_built(type(target)):
+        if not is_build_allowed(type(target)):
             raise pickle.UnpicklingError(
                 f"load: the file sets attributes of something that is not trusted: {target!r}"
             )
@@ -140,7 +140,7 @@ class CarefulReader(pickle._Unpickler):
 
 
 class Storages:
-    """The storages of an archive, each read once."""
+    """The storages of an archive; each is read once."""
 
     def __init__(self, archive: ArchiveReader, map_location: Any, mapped: bool) -> None:
         self.archive = archive
@@ -157,23 +157,23 @@ class Storages:
         data = self.loaded.get(key)
         if data is None:
             data = self.archive.read_array(f"data/{key}", self.mapped)
-            self.loaded[key] = data = place(data, location, self.map_location)
+            self.loaded[key] = data = map_storage(data, location, self.map_location)
         return Storage(data, kind)
 
 
-def place(data: Array, location: str, map_location: Any) -> Array:
-    """The storage on the device that the caller wants."""
-    wanted: Any = map_location
+def map_storage(data: Array, location: str, map_location: Any) -> Array:
+    """Applies `map_location` to a storage that was saved on the device `location`."""
+    device: Any = map_location
     if isinstance(map_location, Mapping):
-        wanted = map_location.get(location, location)
+        device = map_location.get(location, location)
     elif callable(map_location):
-        moved = map_location(wrap(data), location)
-        if moved is not None:
-            return np.asarray(moved.array)
-        wanted = None
-    wanted = str(location if wanted is None else wanted)
-    if wanted.partition(":")[0] != "cpu":
-        raise RuntimeError(f"load: the device is not here: {wanted}, load with map_location='cpu'")
+        storage = map_location(wrap(data), location)
+        if storage is not None:
+            return np.asarray(storage.array)
+        device = None
+    device = str(location if device is None else device)
+    if device.partition(":")[0] != "cpu":
+        raise RuntimeError(f"load: no such device: {device}, load with map_location='cpu'")
     return data
 
 
@@ -204,7 +204,7 @@ def rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Paramete
     return Parameter(data, requires_grad)
 
 
-OURS: dict[tuple[str, str], Any] = {
+CONSTRUCTORS: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild_parameter,

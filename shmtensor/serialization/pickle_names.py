@@ -1,4 +1,4 @@
-"""The names that PyTorch's files use for dtypes and constructors, for reading and writing."""
+"""The names of dtypes and storages in PyTorch's files, for reading and writing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DTYPE_NAMES", "STORAGE_NAMES", "StorageType"]
 
 
 class StorageType(NamedTuple):
-    """What a file means by `torch.FloatStorage`: the dtype of the elements, which offsets count."""
+    """A storage class of PyTorch, as `torch.FloatStorage`; offsets count elements of `dtype`."""
 
     name: str
     dtype: np.dtype[Any]
@@ -37,7 +37,7 @@ STORAGE_NAMES: dict[str, StorageType] = {
     )
 }
 
-# torch.<name> -> dtype, for tensors whose storage has no type of its own
+# torch.<name> -> dtype, for tensors whose storage is untyped
 DTYPE_NAMES: dict[str, np.dtype[Any]] = {
     name: as_dtype(name)
     for name in [

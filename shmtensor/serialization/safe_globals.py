@@ -1,4 +1,4 @@
-"""What a file may construct while it is loaded: a list of names, extended by the user only."""
+"""The objects that a file may construct while it is loaded. Only the user extends the list."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = [
     "clear_safe_globals",
     "find_trusted",
     "get_safe_globals",
-    "may_be_built",
+    "is_build_allowed",
     "safe_globals",
 ]
 
 
-PLAIN_ARRAY = ("numpy", "ndarray")  # stands for the type, which itself makes arrays of pointers
+PLAIN_ARRAY = ("numpy", "ndarray")  # in place of the type, which could create arrays of pointers
 
 
 def rebuild_dtype(name: str, *flags: bool) -> np.dtype[Any]:
-    """A dtype of numbers: NumPy's single instance of it, which BUILD leaves as it is."""
+    """A dtype of numbers: NumPy's single instance of it, which BUILD does not change."""
     if name == "bfloat16":
         return bfloat16
     dtype = np.dtype(name)
@@ -37,20 +37,20 @@ def rebuild_dtype(name: str, *flags: bool) -> np.dtype[Any]:
 
 
 def rebuild_array(kind: Any, shape: Any, dtype: Any) -> Any:
-    """What NumPy's `_reconstruct` does for plain arrays; BUILD fills them in."""
+    """NumPy's `_reconstruct`, for plain arrays; BUILD fills them."""
     if kind is not PLAIN_ARRAY:
         raise pickle.UnpicklingError(f"load: only plain NumPy arrays are trusted: {kind!r}")
     return np.ndarray((0,), np.uint8)
 
 
 def rebuild_scalar(dtype: np.dtype[Any], data: bytes | str) -> Any:
-    """What NumPy's `scalar` does, for numbers."""
-    raw = data.encode("latin1") if isinstance(data, str) else data
-    return np.frombuffer(raw, dtype, 1)[0]
+    """NumPy's `scalar`, for numbers."""
+    buffer = data.encode("latin1") if isinstance(data, str) else data
+    return np.frombuffer(buffer, dtype, 1)[0]
 
 
 def encode(text: str, encoding: str = "latin1") -> bytes:
-    """How pickles of protocol 2 spell bytes."""
+    """`_codecs.encode`: pickles of protocol 2 create bytes by it."""
     return text.encode(encoding)
 
 
@@ -62,7 +62,7 @@ TRUSTED: dict[tuple[str, str], Any] = {
     ("_codecs", "encode"): encode,
     ("numpy", "ndarray"): PLAIN_ARRAY,
     ("numpy", "dtype"): rebuild_dtype,
-    ("shmtensor.native._core", "bfloat16"): "bfloat16",  # as NumPy names the dtype: by its class
+    ("shmtensor.native._core", "bfloat16"): "bfloat16",  # NumPy pickles the dtype by its class
     **{
         (module, name): function
         for module in ("numpy._core.multiarray", "numpy.core.multiarray")
@@ -89,54 +89,54 @@ TRUSTED: dict[tuple[str, str], Any] = {
         ]
     },
 }
-BUILT = {
+BUILDABLE = {
     collections.OrderedDict,
     np.ndarray,
     type(bfloat16),
     *map(type, map(np.dtype, "?bhilqBHILQefdFD")),
 }
-_added: dict[tuple[str, str], Any] = {}
+_user_globals: dict[tuple[str, str], Any] = {}
 
 
-def may_be_built(kind: type) -> bool:
+def is_build_allowed(kind: type) -> bool:
     """Whether a file may set the state of instances of `kind`. See Note [Building]."""
-    return kind in BUILT or any(kind is item for item in _added.values())
+    return kind in BUILDABLE or any(kind is item for item in _user_globals.values())
 
 
 def find_trusted(module: str, name: str) -> Any:
     """The trusted object of this name, or None."""
-    return TRUSTED.get((module, name), _added.get((module, name)))
+    return TRUSTED.get((module, name), _user_globals.get((module, name)))
 
 
 def add_safe_globals(safe: list[Any]) -> None:
     """Trusts classes and functions: files loaded with `weights_only=True` may construct them.
 
     Args:
-        safe: classes or functions, or pairs of one and its full name in the file.
+        safe: classes or functions, or pairs (class or function, full name in the file).
     """
     for entry in safe:
-        item, full = entry if isinstance(entry, tuple) else (entry, None)
-        module, _, name = (full or f"{item.__module__}.{item.__qualname__}").rpartition(".")
-        _added[module, name] = item
+        item, full_name = entry if isinstance(entry, tuple) else (entry, None)
+        module, _, name = (full_name or f"{item.__module__}.{item.__qualname__}").rpartition(".")
+        _user_globals[module, name] = item
 
 
 def get_safe_globals() -> list[Any]:
-    """What `add_safe_globals` was given."""
-    return list(_added.values())
+    """The classes and functions that the user trusts."""
+    return list(_user_globals.values())
 
 
 def clear_safe_globals() -> None:
-    """Forgets what `add_safe_globals` was given."""
-    _added.clear()
+    """Removes all entries of `add_safe_globals`."""
+    _user_globals.clear()
 
 
 @contextmanager
 def safe_globals(safe: list[Any]) -> Iterator[None]:
-    """`add_safe_globals` for the length of a `with` block."""
-    before = dict(_added)
+    """`add_safe_globals` for the duration of a `with` block."""
+    previous = dict(_user_globals)
     add_safe_globals(safe)
     try:
         yield
     finally:
-        _added.clear()
-        _added.update(before)
+        _user_globals.clear()
+        _user_globals.update(previous)

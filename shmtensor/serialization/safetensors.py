@@ -55,9 +55,9 @@ def save_file(
     """Writes named tensors; the file is replaced atomically.
 
     Args:
-        tensors: name -> tensor; the format keeps no aliasing and no gradients.
+        tensors: name -> tensor; the format stores neither aliasing nor gradients.
         filename: the path.
-        metadata: strings to keep beside them.
+        metadata: strings to store in the header.
 
     Raises:
         TypeError: a tensor's dtype has no name in the format.
@@ -81,7 +81,7 @@ def write(
     header: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
     arrays: list[Array] = []
     end = 0
-    # Wide dtypes first keeps every tensor aligned to its item, as the reference writer does.
+    # Wide dtypes come first, as in the reference writer: every tensor is aligned to its itemsize.
     for name, tensor in sorted(tensors.items(), key=lambda e: (-e[1].array.itemsize, e[0])):
         array = np.ascontiguousarray(tensor.array).reshape(tensor.array.shape)
         if array.dtype not in NAMES:
@@ -113,33 +113,33 @@ def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str
         Name -> tensor.
 
     Raises:
-        RuntimeError: the file is not whole, or not of the format.
+        RuntimeError: the file is incomplete, or not in this format.
 
     Copies: one (file to shared memory).
     """
     if device != "cpu":
-        raise RuntimeError(f"load_file: the device is not here: {device}")
+        raise RuntimeError(f"load_file: no such device: {device}")
     with open(filename, "rb") as file:
         return read(file, os.fspath(filename))
 
 
 def load(data: bytes) -> dict[str, Tensor]:
-    """Reads what `save` returned. Copies: one."""
+    """Reads the bytes of `save`. Copies: one."""
     return read(io.BytesIO(data), f"{len(data)} bytes")
 
 
 def metadata(filename: str | os.PathLike[str]) -> dict[str, str]:
-    """The strings kept beside the tensors."""
+    """The strings stored in the header."""
     with open(filename, "rb") as file:
-        found: dict[str, str] = read_header(file, os.fspath(filename))[0].get("__metadata__", {})
-    return found
+        strings: dict[str, str] = read_header(file, os.fspath(filename))[0].get("__metadata__", {})
+    return strings
 
 
 def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
-    """The table, and the number of bytes after it."""
-    head = file.read(8)
+    """The header, and the number of bytes after it."""
+    prefix = file.read(8)
     total = file.seek(0, os.SEEK_END)
-    n = struct.unpack("<Q", head)[0] if len(head) == 8 else -1
+    n = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
     if not 0 <= n <= min(MAX_HEADER, total - 8):
         raise RuntimeError(f"load_file: not a safetensors file: {name}: header of {n} bytes")
     file.seek(8)
@@ -148,7 +148,9 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
     except ValueError as error:
         raise RuntimeError(f"load_file: not a safetensors file: {name}: {error}") from error
     if not isinstance(header, dict):
-        raise RuntimeError(f"load_file: not a safetensors file: {name}: its table is no object")
+        raise RuntimeError(
+            f"load_file: not a safetensors file: {name}: the header is not an object"
+        )
     return header, total - 8 - n
 
 
@@ -157,10 +159,10 @@ def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
     header.pop("__metadata__", None)
     data = empty_bytes(nbytes)
     read_into(file, data)
-    return {key: take(data, entry, f"{name}: {key!r}") for key, entry in header.items()}
+    return {key: tensor_at(data, entry, f"{name}: {key!r}") for key, entry in header.items()}
 
 
-def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
+def tensor_at(data: Array, entry: dict[str, Any], where: str) -> Tensor:
     """One tensor of the file, over its bytes if they are aligned."""
     code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
     dtype = DTYPES.get(code)
@@ -172,8 +174,8 @@ def take(data: Array, entry: dict[str, Any], where: str) -> Tensor:
             f"load_file: sizes disagree in {where}: bytes {begin} to {end} of {len(data)}, "
             f"shape {shape} of {code}"
         )
-    part = data[begin:end]
+    chunk = data[begin:end]
     if begin % dtype.itemsize:
-        part = part.copy()
-    tensor: Tensor = wrap(part.view(dtype).reshape(shape))
+        chunk = chunk.copy()
+    tensor: Tensor = wrap(chunk.view(dtype).reshape(shape))
     return tensor

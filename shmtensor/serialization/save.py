@@ -1,10 +1,10 @@
-"""`save`: objects with tensors into a zip file that PyTorch can read, too.
+"""`save`: writes objects with tensors into a zip file that PyTorch can read, too.
 
-Two passes of pickle. The first finds the tensors; those whose bytes overlap form one storage, so
-that what was the same memory is the same memory after loading, and a small slice of a large tensor
-costs a slice. The second writes the object, with PyTorch's names for the constructors (those names
-cannot be imported here, and the C pickler insists on importing: hence the Python one; state dicts
-are small beside their arrays).
+It pickles twice. The first pass collects the tensors. Those whose bytes overlap form one storage:
+tensors that share memory share it after loading, and of a large tensor only the used part is saved.
+The second pass writes the object, with PyTorch's names for the constructors. These names cannot be
+imported here, which the C pickler requires; so it uses the Python one. State dicts are small
+compared with their arrays.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from .zip_archive import ArchiveWriter, file_path
 __all__ = ["save"]
 
 Array = np.ndarray[Any, Any]
-PROTOCOL = 2  # PyTorch's restricted unpickler reads no later one
+PROTOCOL = 2  # the latest that PyTorch's restricted unpickler reads
 
-TYPED = {t.dtype: name for name, t in STORAGE_NAMES.items() if name != "UntypedStorage"}
-DTYPES = {dtype: name for name, dtype in DTYPE_NAMES.items()}
+STORAGE_OF_DTYPE = {t.dtype: name for name, t in STORAGE_NAMES.items() if name != "UntypedStorage"}
+NAME_OF_DTYPE = {dtype: name for name, dtype in DTYPE_NAMES.items()}
 
 
 def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
     """Writes an object with tensors to a file; `load`, or `torch.load`, reads it.
 
-    Tensors that share memory do so after loading. A path is replaced atomically: a process that is
-    killed while it saves leaves the old file whole.
+    Tensors that share memory do so after loading. A path is replaced atomically: if the process is
+    killed while it saves, the old file stays complete.
 
     Args:
-        obj: anything that can be pickled; `load` takes tensors, numbers, strings and containers
-            of them without being told to trust the file.
+        obj: any object that can be pickled; by default `load` accepts tensors, numbers, strings and
+            containers of these.
         f: a path or a binary file object.
 
     Copies: one (memory to file).
@@ -68,18 +68,18 @@ def write_archive(obj: object, file: IO[bytes]) -> None:
         archive.write("version", b"3\n")
 
 
-class Nowhere:
-    """A file that keeps nothing."""
+class NullFile:
+    """A file that discards all data."""
 
     def write(self, data: object) -> int:
         return 0
 
 
 class Finder(pickle.Pickler):
-    """The first pass: which tensors are in the object."""
+    """The first pass: collects the tensors of the object."""
 
     def __init__(self) -> None:
-        super().__init__(Nowhere(), PROTOCOL)
+        super().__init__(NullFile(), PROTOCOL)
         self.tensors: dict[int, Tensor] = {}
 
     def persistent_id(self, obj: object) -> int | None:
@@ -90,21 +90,21 @@ class Finder(pickle.Pickler):
 
 
 class Span:
-    """A range of addresses that becomes one storage; `typed` if all its tensors have one dtype."""
+    """A range of addresses that becomes one storage; `is_typed` if all dtypes are equal."""
 
-    __slots__ = ("alive", "dtype", "high", "key", "low", "typed")
+    __slots__ = ("arrays", "dtype", "high", "is_typed", "key", "low")
 
     def __init__(self, key: int, array: Array) -> None:
         self.key = key
         self.low, self.high = np.lib.array_utils.byte_bounds(array)
         self.dtype = array.dtype
-        self.typed = array.dtype in TYPED
-        self.alive = [array]
+        self.is_typed = array.dtype in STORAGE_OF_DTYPE
+        self.arrays = [array]
 
     def add(self, array: Array) -> None:
         self.high = max(self.high, np.lib.array_utils.byte_bounds(array)[1])
-        self.typed = self.typed and array.dtype == self.dtype
-        self.alive.append(array)
+        self.is_typed = self.is_typed and array.dtype == self.dtype
+        self.arrays.append(array)
 
     def bytes(self) -> memoryview:
         return np.asarray(self).data if self.high > self.low else memoryview(b"")
@@ -119,46 +119,45 @@ class Storages:
     """The storages of all tensors: connected ranges of addresses, in order of appearance."""
 
     def __init__(self, tensors: dict[int, Tensor]) -> None:
-        self.arrays = {key: savable(tensor.array) for key, tensor in tensors.items()}
+        self.arrays = {key: as_storable(tensor.array) for key, tensor in tensors.items()}
         self.of_tensor: dict[int, Span] = {}
         self.spans: list[Span] = []
-        self.made: list[Tensor] = []  # keeps them alive, so that no id is used twice
+        self.late_tensors: list[Tensor] = []  # keeps them alive, so that ids stay unique
         ranges = {key: np.lib.array_utils.byte_bounds(a) for key, a in self.arrays.items()}
-        last: Span | None = None
+        span: Span | None = None
         for key in sorted(self.arrays, key=lambda key: ranges[key]):
             array = self.arrays[key]
-            if last is not None and array.size and ranges[key][0] < last.high:
-                last.add(array)
+            if span is not None and array.size and ranges[key][0] < span.high:
+                span.add(array)
             else:
-                last = Span(len(self.spans), array)
-                self.spans.append(last)
-            self.of_tensor[key] = last
+                span = Span(len(self.spans), array)
+                self.spans.append(span)
+            self.of_tensor[key] = span
         for span in self.spans:
             self.compact(span)
 
     def locate(self, tensor: Tensor) -> tuple[Array, Span]:
-        """The tensor's array and storage; one made while pickling gets a storage of its own."""
+        """The tensor's array and storage. A tensor created while pickling gets its own."""
         key = id(tensor)
         if key not in self.of_tensor:
-            self.arrays[key] = array = savable(tensor.array)
+            self.arrays[key] = array = as_storable(tensor.array)
             self.of_tensor[key] = span = Span(len(self.spans), array)
             self.spans.append(span)
-            self.made.append(tensor)
+            self.late_tensors.append(tensor)
         return self.arrays[key], self.of_tensor[key]
 
     def compact(self, span: Span) -> None:
-        """A tensor alone in its storage takes no gaps along."""
-        (first, *others) = span.alive
-        if not others and span.high - span.low > first.nbytes:
-            key = next(key for key, found in self.of_tensor.items() if found is span)
-            array = np.ascontiguousarray(first)
+        """Removes the gaps of a storage with a single tensor."""
+        if len(span.arrays) == 1 and span.high - span.low > span.arrays[0].nbytes:
+            key = next(key for key, other in self.of_tensor.items() if other is span)
+            array = np.ascontiguousarray(span.arrays[0])
             self.arrays[key] = array
-            span.alive = [array]
+            span.arrays = [array]
             span.low, span.high = np.lib.array_utils.byte_bounds(array)
 
 
-def savable(array: Array) -> Array:
-    """`array`, or a copy where the format has no way to say its strides."""
+def as_storable(array: Array) -> Array:
+    """The array, or a copy if the format cannot represent its strides."""
     itemsize = array.itemsize
     address = array.__array_interface__["data"][0]
     if any(s < 0 or s % itemsize for s in array.strides) or address % itemsize:
@@ -167,7 +166,7 @@ def savable(array: Array) -> Array:
 
 
 class Global:
-    """A name of PyTorch's, written as it is, without importing it."""
+    """A name of PyTorch that is written without importing it."""
 
     __slots__ = ("module", "name")
 
@@ -176,11 +175,11 @@ class Global:
         self.name = name
 
     def __call__(self) -> None:
-        """Pickle wants its constructors callable; this one is called by whoever loads."""
+        """Pickle requires a callable constructor; it is called only in loading."""
 
 
-class Key:
-    """Stands for a storage in the pickle; becomes its persistent id."""
+class StorageKey:
+    """A reference to a storage in the pickle; becomes its persistent id."""
 
     __slots__ = ("pid",)
 
@@ -206,20 +205,19 @@ class Writer(pickle._Pickler):
         self.storages = storages
 
     def persistent_id(self, obj: object) -> tuple[Any, ...] | None:
-        return obj.pid if type(obj) is Key else None
+        return obj.pid if type(obj) is StorageKey else None
 
     def reducer_override(self, obj: object) -> Any:
         if type(obj) is np.ndarray and not obj.dtype.isnative:
             return obj.astype(obj.dtype.newbyteorder("=")).__reduce_ex__(PROTOCOL)
-        if type(obj) is StateDict:  # PyTorch's are plain, with the same attribute beside the items
+        if type(obj) is StateDict:  # PyTorch's are an OrderedDict with the same attribute
             plain = OrderedDict(obj)
             plain.__dict__.update(obj.__dict__)
             return plain.__reduce_ex__(PROTOCOL)
         if not isinstance(obj, Tensor) or is_lazy(obj):
             return NotImplemented
         if isinstance(obj, Parameter):
-            # The tensor under the parameter has no name of its own in the object: it is saved in
-            # line.
+            # The pickle contains a parameter as a call of _rebuild_parameter with its tensor.
             data = Plain(obj)
             return GLOBALS["_rebuild_parameter"], (data, obj.requires_grad, OrderedDict())
         return self.describe(obj, obj.requires_grad)
@@ -229,19 +227,19 @@ class Writer(pickle._Pickler):
         itemsize = array.itemsize
         nbytes = span.high - span.low
         low = np.lib.array_utils.byte_bounds(array)[0]
-        place: tuple[Any, ...] = (
+        layout: tuple[Any, ...] = (
             (low - span.low) // itemsize if array.size else 0,
             tuple(array.shape),
             tuple(s // itemsize for s in array.strides),
             requires_grad,
             OrderedDict(),
         )
-        if span.typed:
-            kind = TORCH[TYPED[array.dtype]]
-            key = Key(("storage", kind, str(span.key), "cpu", nbytes // itemsize))
-            return GLOBALS["_rebuild_tensor_v2"], (key, *place)
-        key = Key(("storage", UNTYPED, str(span.key), "cpu", nbytes))
-        return GLOBALS["_rebuild_tensor_v3"], (key, *place, TORCH[DTYPES[array.dtype]])
+        if span.is_typed:
+            kind = TORCH[STORAGE_OF_DTYPE[array.dtype]]
+            key = StorageKey(("storage", kind, str(span.key), "cpu", nbytes // itemsize))
+            return GLOBALS["_rebuild_tensor_v2"], (key, *layout)
+        key = StorageKey(("storage", UNTYPED, str(span.key), "cpu", nbytes))
+        return GLOBALS["_rebuild_tensor_v3"], (key, *layout, TORCH[NAME_OF_DTYPE[array.dtype]])
 
     def save_global_name(self, obj: Global) -> None:
         self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())  # type: ignore[attr-defined]
@@ -254,7 +252,7 @@ class Writer(pickle._Pickler):
 
 
 class Plain:
-    """The tensor that a parameter is, apart from being one."""
+    """A parameter to be saved as a plain tensor."""
 
     __slots__ = ("tensor",)
 

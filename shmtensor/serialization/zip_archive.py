@@ -1,4 +1,4 @@
-"""A zip file of uncompressed records, each record's bytes aligned so that they can be mapped.
+"""A zip file of uncompressed records, aligned so that they can be mapped.
 
 archive/data.pkl        the object, with tensors as (storage, offset, size, stride)
 archive/byteorder       "little"
@@ -25,7 +25,7 @@ LOCAL_HEADER = 30  # bytes of a zip local file header, before the name and the e
 
 
 class ArchiveWriter:
-    """Writes records into a new archive; a context manager that writes the directory at its end."""
+    """Writes records into a new archive; leaving the context writes the central directory."""
 
     def __init__(self, file: IO[bytes], folder: str = "archive") -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class ArchiveWriter:
     def __enter__(self) -> ArchiveWriter:
         return self
 
-    def __exit__(self, kind: object, *rest: object) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         if kind is None:
             self._zip.close()
 
@@ -43,10 +43,12 @@ class ArchiveWriter:
         info = zipfile.ZipInfo(f"{self.folder}/{name}", (1980, 1, 1, 0, 0, 0))
         with memoryview(data) as view:
             nbytes = view.nbytes
-            # Sizes past 2 GiB put 20 bytes of sizes into the extra field of the local header.
+            # Beyond 2 GiB the extra field of the local header has 20 bytes of sizes.
             large = nbytes >= zipfile.ZIP64_LIMIT
-            place = self._zip.start_dir + LOCAL_HEADER + len(info.filename) + (20 if large else 0)
-            gap = -(place + 4) % ALIGNMENT
+            data_offset = (
+                self._zip.start_dir + LOCAL_HEADER + len(info.filename) + (20 if large else 0)
+            )
+            gap = -(data_offset + 4) % ALIGNMENT
             info.extra = struct.pack("<2sH", b"FB", gap) + b"Z" * gap
             info.file_size = nbytes
             with self._zip.open(info, "w", force_zip64=large) as record:
@@ -54,7 +56,7 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads records of an archive, straight into shared memory."""
+    """Reads records of an archive directly into shared memory."""
 
     def __init__(self, file: IO[bytes], path: str | None = None) -> None:
         self._file = file
@@ -109,14 +111,14 @@ def from_bytes(data: bytes) -> Array:
 def read_into(file: IO[bytes], array: Array) -> None:
     """Fills `array` from the file's position; raises EOFError when the file is too short."""
     view = array.data
-    done = 0
-    while done < len(view):
-        count = file.readinto(view[done : done + (1 << 30)])  # type: ignore[attr-defined]
+    filled = 0
+    while filled < len(view):
+        count = file.readinto(view[filled : filled + (1 << 30)])  # type: ignore[attr-defined]
         if not count:
-            raise EOFError(f"load: the file is cut short: {done} of {len(view)} bytes are there")
-        done += count
+            raise EOFError(f"load: the file is truncated: {filled} of {len(view)} bytes")
+        filled += count
 
 
 def file_path(file: object) -> str | None:
-    """The path that `file` is, or None for a file object."""
+    """`file` as a str if it is a path, None if it is a file object."""
     return os.fspath(file) if isinstance(file, (str, os.PathLike)) else None

@@ -1,7 +1,7 @@
 """Python data that several processes read from one copy: `SharedList`, `SharedDict`.
 
-Built once, packed into few blocks of shared memory, read without touching them: no reference count
-is written, so no page is copied after a fork (docs/shared-data.md).
+They are built once and packed into few blocks of shared memory. Reading writes nothing, not even a
+reference count, so no page is copied after a fork (docs/shared-data.md).
 """
 
 from ..tensor.register_pickling import register_class

@@ -1,4 +1,4 @@
-"""SharedDict: a dictionary in shared memory that is built once and read by many processes."""
+"""SharedDict: a dictionary in shared memory, built once and read by many processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from .. import native
-from .packing import DICT, SHOWN, brief, pack, reduce, shown
+from .packing import DICT, MAX_REPR_ELEMENTS, brief, format_elements, pack, reduce
 
 __all__ = ["SharedDict"]
 
@@ -15,7 +15,7 @@ KEYS, VALUES, PAIRS = 1, 2, 3
 
 
 class Keys(KeysView[Any]):
-    """The keys, in the order in which they were put in."""
+    """The keys, in the order of their insertion."""
 
     _mapping: SharedDict
 
@@ -51,8 +51,8 @@ class SharedDict(native.PackedDict):
     """A read-only dictionary packed into shared memory, with a hash table beside it.
 
     Keys are str, bytes, numbers, None, and tuples of these; equal numbers are one key (1, 1.0,
-    True), a NaN is never found. Values are those of SharedList. The order is that of insertion; of
-    a key given twice the first place and the last value count.
+    True); a NaN equals no key. Values are those of SharedList. The order is that of insertion; a
+    repeated key has its first position and its last value.
 
     Args:
         items: a mapping, or an iterable of pairs.
@@ -60,7 +60,7 @@ class SharedDict(native.PackedDict):
 
     Raises:
         OutOfSharedMemory: no room for it.
-        TypeError, ValueError: an element is no pair, or a key of another type.
+        TypeError, ValueError: an element is not a pair, or a key has another type.
 
     Copies: one (building). A look-up copies the bytes of a string or number.
 
@@ -104,15 +104,17 @@ class SharedDict(native.PackedDict):
         if len(self) != len(other):
             return False
         return all(
-            key in other and (value is (there := other[key]) or value == there)
+            key in other and (value is (match := other[key]) or value == match)
             for key, value in self.items()
         )
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        parts = [f"{brief.repr(k)}: {brief.repr(v)}" for k, v in islice(self.items(), SHOWN)]
-        return f"SharedDict({shown(parts, len(self), '{}', 'pairs')})"
+        parts = [
+            f"{brief.repr(k)}: {brief.repr(v)}" for k, v in islice(self.items(), MAX_REPR_ELEMENTS)
+        ]
+        return f"SharedDict({format_elements(parts, len(self), '{}', 'pairs')})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduce(self)

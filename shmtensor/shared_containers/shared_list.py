@@ -1,4 +1,4 @@
-"""SharedList: a list in shared memory that is built once and read by many processes."""
+"""SharedList: a list in shared memory, built once and read by many processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from itertools import islice
 from typing import Any
 
 from .. import native
-from .packing import LIST, SHOWN, brief, pack, reduce, shown
+from .packing import LIST, MAX_REPR_ELEMENTS, brief, format_elements, pack, reduce
 
 __all__ = ["SharedList"]
 
@@ -15,22 +15,22 @@ __all__ = ["SharedList"]
 class SharedList(native.PackedList):
     """A read-only list packed into shared memory.
 
-    An element is decoded when it is asked for: str, bytes, int (of any size), float, complex, bool,
-    None, tuples, lists and dicts of these come back as new objects; NumPy arrays and tensors as
-    views of the shared memory; anything else is pickled. What comes back is always of the same
-    type. Changing it does not change the list.
+    An element is decoded on access: str, bytes, int (of any size), float, complex, bool, None,
+    tuples, lists and dicts of these are returned as new objects; NumPy arrays and tensors as views
+    of the shared memory; all other objects are pickled. An element always has its original type.
+    Changing a returned object does not change the list.
 
     Args:
-        iterable: the elements. Beyond the result it needs 64 MB and the largest element.
-        readonly: arrays and tensors come back read-only. With False a write to one is seen by
-            every process.
+        iterable: the elements. Building needs the result, 64 MB and the largest element.
+        readonly: arrays and tensors are returned read-only. With False, every process sees a write
+            to one.
 
     Raises:
         OutOfSharedMemory: no room for it.
-        pickle.PicklingError, TypeError, ...: what pickling an element raises.
-        RuntimeError: a non-leaf tensor that requires grad, for the graph stays here.
+        pickle.PicklingError, TypeError, ...: an element cannot be pickled.
+        RuntimeError: a non-leaf tensor requires grad, and its graph stays here.
 
-    Copies: one (building). Indexing copies the bytes of a string or number, slices nothing.
+    Copies: one (building). Indexing copies the bytes of a string or number, slicing nothing.
 
     Example:
         >>> import shmtensor as st
@@ -49,24 +49,24 @@ class SharedList(native.PackedList):
         return native.PackedList.__new__(cls, blocks, *view)
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The first place of an element equal to `value`, from `start` and before `stop`.
+        """The first index of an element equal to `value`, from `start` and before `stop`.
 
         Raises:
-            ValueError: there is none.
+            ValueError: no element is equal to `value`.
         """
         start, stop, _ = slice(start, stop).indices(len(self))
-        at = self._seek(value, start)
-        if at >= stop:
+        index = self._seek(value, start)
+        if index >= stop:
             raise ValueError(f"SharedList.index: not in the list: {brief.repr(value)}")
-        return at
+        return index
 
     def count(self, value: Any) -> int:
         """How many elements are equal to `value`."""
-        found, at = 0, self._seek(value)
-        while at < len(self):
-            found += 1
-            at = self._seek(value, at + 1)
-        return found
+        count, index = 0, self._seek(value)
+        while index < len(self):
+            count += 1
+            index = self._seek(value, index + 1)
+        return count
 
     def __reversed__(self) -> Iterator[Any]:
         return iter(self[::-1])
@@ -81,8 +81,8 @@ class SharedList(native.PackedList):
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        parts = [brief.repr(x) for x in islice(self, SHOWN)]
-        return f"SharedList({shown(parts, len(self), '[]', 'elements')})"
+        parts = [brief.repr(x) for x in islice(self, MAX_REPR_ELEMENTS)]
+        return f"SharedList({format_elements(parts, len(self), '[]', 'elements')})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return reduce(self, *self._view)

@@ -25,7 +25,7 @@ from typing import Any
 
 from .. import multiprocessing, native
 from ..errors import ProcessRaisedException
-from ..multiprocessing.queue import lost
+from ..multiprocessing.queue import peer_lost_error
 from .progress_board import ProgressBoard
 from .rank_step import Replica, set_threads
 from .sharded_optimizer import Shards
@@ -133,7 +133,7 @@ class WorkerPool:
         if first is None:
             silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
             first = next(silent, self.processes[rank or 0])
-        error = lost("Trainer", first)
+        error = peer_lost_error("Trainer", first)
         pids = [p.pid or 0 for p in self.processes]
         self.close(graceful=False)
         if failed is not None:

@@ -30,7 +30,7 @@ def act() -> None:
         "st": st,
         "memory": memory,
         "native": native,
-        "door": named_tensor_server,
+        "named_tensor_server": named_tensor_server,
         "os": os,
     }
     print("ready", flush=True)

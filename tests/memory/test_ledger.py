@@ -386,7 +386,7 @@ def expiry() -> None:
     assert Child(body).wait() == 0
     native.sweep(True)
     assert memory.statistics().zombies == 1
-    assert "foreign road" in memory.summary()
+    assert "other transport" in memory.summary()
     settle(slots=0)
 
 

@@ -118,7 +118,7 @@ def test_wrong_use_is_refused() -> None:
     with pytest.raises(TypeError, match=r"open: a name is a str: int"):
         memory.open(3)  # type: ignore[arg-type]
     for mode in (0o700, 0o200, 0o602, -1, True):
-        with pytest.raises(ValueError, match=r"publish: (a mode has bits|who may write must)"):
+        with pytest.raises(ValueError, match=r"publish: (a mode has bits|a mode that grants)"):
             memory.publish(NAME, t, mode=mode)
     with pytest.raises(ValueError, match=r"is not shared: 24 bytes of float64, share_memory_"):
         memory.publish(NAME, np.zeros(3))
@@ -187,7 +187,7 @@ def test_readonly_tensor_refuses_writes() -> None:
         assert publisher.do("out = t[0, 0].item()") == "1.0"
     with actors(1) as (publisher,):
         publisher.do(PUBLISH.replace(", t)", ", t, mode=0o400)"))
-        with pytest.raises(PermissionError, match=r"may not be written by user \d+: mode 0400"):
+        with pytest.raises(PermissionError, match=r"user \d+ may not write it: mode 0400"):
             memory.open(NAME)
         assert memory.open(NAME, readonly=True).sum() == 66
 
@@ -294,7 +294,7 @@ def test_publisher_serves_on_after_a_fork() -> None:
 DEADLY = """
 def deadly(step):
     if step == {step!r}: os.kill(os.getpid(), 9)
-door.speak = deadly
+named_tensor_server.fault_point = deadly
 """
 
 

@@ -118,7 +118,7 @@ def test_what_has_no_elements_names_no_block() -> None:
         queue.put({"x": empty, "set": {1}})  # the pickler's way
         assert queue.get()["x"].shape == empty.shape
         queue.close()
-    assert len(reduction.pickled({"x": x[4:], "set": {1}})[1]) == 1
+    assert len(reduction.pickle_dumps({"x": x[4:], "set": {1}})[1]) == 1
     data, _ = native.encode(st.zeros(0, 3))
     for at in (2, -16):  # another block, another size
         forged = bytearray(data)

@@ -162,9 +162,9 @@ def test_pool_of_threads() -> None:
 def test_workers_that_die_of_their_start_are_not_started_for_ever() -> None:
     with mp.get_context("fork").Pool(2, initializer=os._exit, initargs=(3,)) as pool:
         end = time.monotonic() + 60
-        while pool._crew.broken is None:
+        while pool._worker_pool.error is None:
             assert time.monotonic() < end
             time.sleep(0.01)
         with pytest.raises(PeerLostError, match="exited with code 3"):
             pool.apply(os.getpid)
-        assert not pool._crew.workers
+        assert not pool._worker_pool.workers

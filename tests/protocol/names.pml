@@ -1,4 +1,4 @@
-/* Named tensors: publish, open, follow, take over, take back (shmtensor/memory/named_tensor.py, door.py).
+/* Named tensors: publish, open, follow, take over, take back (shmtensor/memory/named_tensor_server.py).
  *
  * Process 0 has published its tensor under the name and may take it back; 1 and 2 open it, keep it for a while and let go.
  * The name is an address of which the kernel lets one process have hold, and takes it back at its death. Whoever opened

@@ -209,7 +209,7 @@ def test_where_tensors_go() -> None:
     assert roundtrip(x, map_location={"cuda:0": "cpu"}).tolist() == [1]
     assert roundtrip(x, map_location=lambda storage, location: storage).tolist() == [1]
     assert roundtrip(x, map_location=lambda storage, location: None).tolist() == [1]
-    with pytest.raises(RuntimeError, match=r"the device is not here: cuda:0.*map_location='cpu'"):
+    with pytest.raises(RuntimeError, match=r"no such device: cuda:0.*map_location='cpu'"):
         roundtrip(x, map_location={"cpu": "cuda:0"})
 
 

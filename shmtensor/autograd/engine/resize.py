@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import native
-from ...storage import owner_of, resized
+from ...storage import owner_of, resize_array
 from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
 from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
@@ -47,7 +47,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
         rule = tensor.base[2]
         if rule is None or rule.name != "_as_strided":  # NumPy hides the address of an empty slice
             array = np.empty(0, array.dtype)
-    set_array(tensor, resized(array, shape, order))
+    set_array(tensor, resize_array(array, shape, order))
 
 
 def set_array(tensor: Any, array: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ... import native
 from ...errors import CollectiveMismatch
-from ...multiprocessing.exit_on_exception import when_ended
+from ...multiprocessing.exit_on_exception import add_exit_listener
 from ..rendezvous.find_group import all_gather_json, create_block, find_block
 from ..rendezvous.store import Store
 from .backend import Backend
@@ -204,7 +204,7 @@ def set_default_group(group: ProcessGroup) -> None:
     World.pid = os.getpid()
     World.init_count += 1
     World.groups = [group]
-    when_ended(abort_groups)
+    add_exit_listener(abort_groups)
 
 
 def abort_groups(error: BaseException) -> None:

@@ -15,7 +15,7 @@ import sys
 import traceback
 from contextlib import suppress
 
-from ...multiprocessing.exit_on_exception import end_by
+from ...multiprocessing.exit_on_exception import notify_exit_listeners
 from .cpu_affinity import bind
 
 PR_SET_PDEATHSIG = 1
@@ -49,7 +49,7 @@ def report_failure(error: BaseException, descriptor: int) -> None:
     }
     with suppress(OSError):  # the launcher has died
         os.write(descriptor, json.dumps(record).encode()[:LIMIT])
-    end_by(error)
+    notify_exit_listeners(error)
 
 
 def main() -> None:
