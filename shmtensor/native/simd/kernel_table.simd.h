@@ -44,7 +44,8 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/reduce/complex_prod.simd.h"
 #include "kernels/linalg/cdist.simd.h"
 #include "kernels/reduce/cumsum.simd.h"
-#include "kernels/pointwise/activation_backward_and_loss.simd.h"
+#include "kernels/pointwise/activation_backward.simd.h"
+#include "kernels/pointwise/loss.simd.h"
 //
 #include "kernels/reduce/prod_float32.simd.h"
 #include "kernels/reduce/prod_count.simd.h"

@@ -1,6 +1,6 @@
 // Reading at indices. Arrays are (outer, m, inner) around the dimension; indices are looked at in
 // chunks just before they are used, so that they come from memory once.
-#include "kernels/index/gather_scatter.h"
+#include "kernels/index/gather.h"
 
 #include <cstring>
 #include <utility>

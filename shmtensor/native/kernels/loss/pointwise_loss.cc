@@ -1,4 +1,4 @@
-// Arguments, slices and sums of the losses that activation_backward_and_loss.simd.h computes.
+// Arguments, slices and sums of the losses that pointwise/loss.simd.h computes.
 #include "kernels/loss/pointwise_loss.h"
 
 #include <cmath>

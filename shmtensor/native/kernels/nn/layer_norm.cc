@@ -1,6 +1,6 @@
 // Statistics in double, elements in their own type. Pieces depend on the shape alone; sums over
 // pieces are added in their order.
-#include "kernels/nn/normalization.h"
+#include "kernels/nn/layer_norm.h"
 
 #include <cmath>
 #include <utility>

@@ -1,6 +1,6 @@
-// Layer, group, root-mean-square and batch norm with their gradients, fused.
+// Layer, group and root-mean-square norm with their gradients, fused.
 //
-// Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
+// Each returns None for rare or wrong arguments: the composite op computes those, or raises.
 #pragma once
 
 #include "python.h"
@@ -12,10 +12,5 @@ namespace shmtensor {
 PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n);
 // (g, x, weight, mean, rstd, n, groups, centred) -> (gx, gw, gb), as many numbers as the weight has
 PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
-
-// (x, weight, bias, eps) -> (out, mean, variance): over all but dimension 1
-PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (g, x, weight, mean, variance, eps) -> (gx, gw, gb)
-PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor
