@@ -97,7 +97,7 @@ kills: $(VENV)/.test
 # The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
 mpi: $(VENV)/.mpi
 	$(BIN)/pytest -v tests/distributed/backends/test_mpi.py
-	$(if $(WHOLE),SHMTENSOR_RANKS_PER_NODE=2 $(BIN)/mpirun --allow-run-as-root --oversubscribe -n 4 $(BIN)/python -m tests.distributed.backends.across_nodes whole)
+	$(if $(WHOLE),SHMTENSOR_RANKS_PER_NODE=2 $(BIN)/mpirun --allow-run-as-root --oversubscribe -n 4 $(BIN)/python -m tests.distributed.backends.across_nodes run_every_case)
 
 # Every fault point again, with liveness by pid and start time, as where the kernel lacks open-file-description locks.
 faults-process: $(VENV)/.test

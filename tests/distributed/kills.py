@@ -63,26 +63,26 @@ class Fault(Exception):
 def memory_group() -> Iterator[str]:
     """A memory cgroup with a limit; "" where none can be made."""
     for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
-        made = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
+        folder = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
         if not (CGROUPS / root / "cgroup.procs").exists():
             continue
         try:
-            made.mkdir()
+            folder.mkdir()
         except OSError:
             continue
         try:
             try:
-                (made / name).write_text(str(LIMIT))
-                usable = os.access(made / "cgroup.procs", os.W_OK)
+                (folder / name).write_text(str(LIMIT))
+                usable = os.access(folder / "cgroup.procs", os.W_OK)
             except OSError:
                 usable = False
             if usable:
-                yield str(made)
+                yield str(folder)
                 return
         finally:
             for _ in range(200):  # its last process is still on its way out
                 try:
-                    made.rmdir()
+                    folder.rmdir()
                     break
                 except OSError:
                     time.sleep(0.01)
@@ -96,14 +96,14 @@ def call_at_random(rng: random.Random) -> None:
 
 def exceed(cgroup: str, moment: Any) -> None:
     Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
-    held = []
+    blocks = []
     while True:
         moment[0] = time.monotonic()
-        held.append(b"x" * (4 << 20))
+        blocks.append(b"x" * (4 << 20))
 
 
 def arrange(
-    way: str, rng: random.Random, after: float, cgroup: str, moment: Any, doomed: list[int]
+    ending: str, rng: random.Random, after: float, cgroup: str, moment: Any, doomed: list[int]
 ) -> None:
     """Has this rank end in that way, and, where it can, write down the moment.
 
@@ -112,36 +112,36 @@ def arrange(
     """
 
     def fail(*_: object) -> None:
-        if way == "exception":
+        if ending == "exception":
             moment[0] = time.monotonic()
             raise Fault("by itself")
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-        held = []
+        nbytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes + (64 << 20), resource.RLIM_INFINITY))
+        blocks = []
         try:
             while True:
-                held.append(b"x" * (16 << 20))
+                blocks.append(b"x" * (16 << 20))
         except MemoryError:
             moment[0] = time.monotonic()
             raise
 
     def stop(number: int) -> None:
         moment[0] = time.monotonic()
-        for pid in doomed if way == "node" else [os.getpid()]:
+        for pid in doomed if ending == "node" else [os.getpid()]:
             os.kill(pid, number)
 
-    if way == "point":
+    if ending == "point":
         points = native.fault_points()
         name = rng.choice(sorted(points))
         native.arm_fault(f"{name}:{points[name] + rng.randint(1, 20)}")
         after = 3.0  # should it not pass there again
-    if way in ("exception", "limit"):
+    if ending in ("exception", "limit"):
         signal.signal(signal.SIGALRM, fail)
         signal.setitimer(signal.ITIMER_REAL, max(after, 1e-3))
-    elif way == "oom":
+    elif ending == "oom":
         threading.Timer(after, exceed, (cgroup, moment)).start()
     else:
-        number = signal.SIGSTOP if way == "stop" else signal.SIGKILL
+        number = signal.SIGSTOP if ending == "stop" else signal.SIGKILL
         threading.Timer(after, stop, (number,)).start()
 
 
@@ -159,43 +159,43 @@ class Watch:
     thread waits for a CPU itself.
     """
 
-    def __init__(self, way: str, pidfd: int, moment: Any = None) -> None:
-        self.way, self.pidfd, self.moment = way, pidfd, moment
-        self.own = threading.get_native_id()
+    def __init__(self, ending: str, pidfd: int, moment: Any = None) -> None:
+        self.ending, self.pidfd, self.moment = ending, pidfd, moment
+        self.thread_id = threading.get_native_id()
         self.end = self.waited_then = 0.0
         self.thread = threading.Thread(target=self.note, daemon=True)
         self.thread.start()
 
     def note(self) -> None:
-        own = threading.get_native_id()
-        if self.way in ("exception", "limit", "stop"):
+        thread_id = threading.get_native_id()
+        if self.ending in ("exception", "limit", "stop"):
             while not self.moment[0]:
                 time.sleep(2e-3)
             end = float(self.moment[0])
         else:
-            before = waited(own)
+            before = waited(thread_id)
             select.select([self.pidfd], [], [])
-            end = time.monotonic() - (waited(own) - before)
+            end = time.monotonic() - (waited(thread_id) - before)
         os.close(self.pidfd)
-        self.waited_then = waited(self.own)
+        self.waited_then = waited(self.thread_id)
         self.end = end
 
     def call(self) -> None:
         """A call begins that will not return if the process ends: earlier nobody can know."""
-        self.called, self.before = time.monotonic(), waited(self.own)
+        self.call_time, self.before = time.monotonic(), waited(self.thread_id)
 
     def learnt(self) -> tuple[float, float]:
         """Seconds from the end, or from the last call if that came later, until now, less the
         time for which this thread had no CPU; and that time."""
-        now, idle = time.monotonic(), waited(self.own)
+        now, idle = time.monotonic(), waited(self.thread_id)
         self.thread.join(20)
         assert self.end, "the end was not noted"
         idle -= max(self.waited_then, self.before)
-        return now - max(self.end, self.called) - idle, max(idle, 0.0)
+        return now - max(self.end, self.call_time) - idle, max(idle, 0.0)
 
 
 def endure(
-    seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any, node: int
+    seed: int, victim: int, ending: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
     """Random collectives until the victim is missed: what the error said, and how late."""
     rank, n = dist.get_rank(), dist.get_world_size()
@@ -204,29 +204,29 @@ def endure(
     dist.all_gather_object(pids, os.getpid())
     pidfd = os.pidfd_open(pids[victim])
     dist.barrier()  # before anybody may end: who is reaped already has no pidfd
-    gone = mates if way == "node" else [victim]
-    first = rank == min(set(range(n)) - set(gone))  # of the survivors
+    victims = mates if ending == "node" else [victim]
+    first = rank == min(set(range(n)) - set(victims))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
     for _ in range(5):
         call_at_random(rng)
-    if way == "stop":
+    if ending == "stop":
         dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
     began = time.monotonic()
     if rank == victim:
         doomed = [pids[r] for r in mates if r != victim] + [pids[victim]]
-        arrange(way, random.Random(seed + 1), after, cgroup, moment, doomed)
+        arrange(ending, random.Random(seed + 1), after, cgroup, moment, doomed)
     else:
-        watch = Watch(way, pidfd, moment)
+        watch = Watch(ending, pidfd, moment)
     while time.monotonic() < began + 60:
         if rank != victim:
             watch.call()
         try:
             call_at_random(rng)
         except (PeerLostError, CollectiveTimeout) as error:
-            if isinstance(error, CollectiveTimeout) and (way != "stop" or len(mates) > 1):
+            if isinstance(error, CollectiveTimeout) and (ending != "stop" or len(mates) > 1):
                 raise
             late, idle = watch.learnt()
-            if way == "stop" and first:
+            if ending == "stop" and first:
                 time.sleep(0.3)  # the others are at their timeout, too
                 os.kill(pids[victim], signal.SIGKILL)
             who = {name: getattr(error, name, None) for name in ("name", "pid", "host")}
@@ -235,7 +235,7 @@ def endure(
 
 
 def one_round(
-    seed: int, way: str = "", ranks: int = 0, nodes: bool = False
+    seed: int, ending: str = "", ranks: int = 0, nodes: bool = False
 ) -> tuple[str, float, float]:
     """A group of which one rank ends. Returns how, after how long the last one knew, and for how
     long, at most, one was without a CPU meanwhile.
@@ -244,54 +244,57 @@ def one_round(
         nodes: the ranks are two nodes, between which is TCP.
     """
     rng = random.Random(seed)
-    way = way or rng.choice(ACROSS if nodes else WAYS)
+    ending = ending or rng.choice(ACROSS if nodes else WAYS)
     ranks = ranks or rng.choice(KILLED)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
     node = (ranks + 1) // 2 if nodes else 0
-    with memory_group() if way == "oom" else nothing() as cgroup:
-        if way == "oom" and not cgroup:
-            way = "kill"
+    with memory_group() if ending == "oom" else no_group() as cgroup:
+        if ending == "oom" and not cgroup:
+            ending = "kill"
         moment = empty_shared((1,), np.dtype(np.float64))
         moment[0] = 0.0
-        arguments = (seed, victim, way, after, cgroup, moment, node)
+        arguments = (seed, victim, ending, after, cgroup, moment, node)
         outcomes = run(endure, ranks, *arguments, node=node)
     mates = node_of(victim, node or ranks, ranks)
-    gone = mates if way == "node" else [victim]
+    victims = mates if ending == "node" else [victim]
     late = idle = 0.0
     for outcome in outcomes:
-        if outcome.rank in gone:
-            ended = {"exception": Fault, "limit": MemoryError}.get(way)
-            if ended is None:
-                assert outcome.exitcode == -signal.SIGKILL, (seed, way, outcome)
+        if outcome.rank in victims:
+            error_type = {"exception": Fault, "limit": MemoryError}.get(ending)
+            if error_type is None:
+                assert outcome.exitcode == -signal.SIGKILL, (seed, ending, outcome)
             else:
-                assert isinstance(outcome.error, ended), (seed, way, outcome)
+                assert isinstance(outcome.error, error_type), (seed, ending, outcome)
             continue
-        assert outcome.error is None, (seed, way, outcome)
+        assert outcome.error is None, (seed, ending, outcome)
         said = outcome.value
-        named = [
-            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename} for r in gone
+        peers = [
+            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename}
+            for r in victims
         ]
         causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
-        why = causes.get(way, ["SIGKILL"])
-        if way == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
-            named, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
-        elif way not in causes and (len(mates) == 1 or way == "node"):  # nobody may have seen more
+        why = causes.get(ending, ["SIGKILL"])
+        if ending == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
+            peers, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
+        elif ending not in causes and (
+            len(mates) == 1 or ending == "node"
+        ):  # nobody may have seen more
             why = [*why, "ended"]
-        assert said["who"] in named, (seed, way, outcome)
-        assert any(each in said["text"] for each in why), (seed, way, outcome)
+        assert said["who"] in peers, (seed, ending, outcome)
+        assert any(each in said["text"] for each in why), (seed, ending, outcome)
         late = max(late, said["late"])
         idle = max(idle, said["idle"])
-    bound = SOON + (STOPPED if way == "stop" else 0.0)
-    assert late < bound, (seed, way, f"known after {late:.3f} s", outcomes)
-    return way, late, idle
+    limit = SOON + (STOPPED if ending == "stop" else 0.0)
+    assert late < limit, (seed, ending, f"known after {late:.3f} s", outcomes)
+    return ending, late, idle
 
 
 @contextmanager
-def nothing() -> Iterator[str]:
+def no_group() -> Iterator[str]:
     yield ""
 
 
-def held() -> tuple[int, int, int]:
+def count_resources() -> tuple[int, int, int]:
     """Blocks, descriptors and names that this process has."""
     now = memory.statistics()
     blocks = now.private_blocks + now.shared_blocks + now.held_blocks
@@ -307,16 +310,16 @@ def main() -> int:
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
     one_round(options.seed, nodes=options.nodes)  # what lasts for the process is there now
-    before = held()
-    found: dict[str, list[tuple[float, float]]] = {}
+    before = count_resources()
+    times_by_ending: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
-        way, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
-        found.setdefault(way, []).append((late, idle))
-    after = held()
-    for way, times in sorted(found.items()):
+        ending, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
+        times_by_ending.setdefault(ending, []).append((late, idle))
+    after = count_resources()
+    for ending, times in sorted(times_by_ending.items()):
         late = sorted(late for late, _ in times)
         print(
-            f"{way}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "
+            f"{ending}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "
             f"{late[-1]:.3f} s at most; without a CPU for {max(idle for _, idle in times):.3f} s"
         )
     names = "blocks, descriptors, names in /dev/shm"

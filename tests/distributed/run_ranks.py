@@ -23,8 +23,8 @@ SECRET = "6b" * 16
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def node_of(rank: int, node: int, ranks: int) -> list[int]:
@@ -116,9 +116,9 @@ def run(
                 missing.discard(rank)
             except queue.Empty:
                 # The exit code first: what a rank said before it ended is in the queue by then.
-                gone = {r for r in missing if processes[r].exitcode is not None}
-                if gone and answers.empty():
-                    missing -= gone
+                exited = {r for r in missing if processes[r].exitcode is not None}
+                if exited and answers.empty():
+                    missing -= exited
         for process in processes:
             process.join(10)
             assert process.exitcode is not None, f"{process.name} hangs"

@@ -44,7 +44,7 @@ def contract() -> Any:
     return sweep(seed[0]), world().nodes
 
 
-def whole() -> Any:
+def run_every_case() -> Any:
     """All cases of the battery."""
     return sweep()
 
@@ -52,7 +52,7 @@ def whole() -> Any:
 def bits() -> Any:
     """Sums whose bits depend on the order; in chunks, in both directions of the chain."""
     rank = dist.get_rank()
-    found = []
+    is_equal = []
     for dtype, op in [("float32", "SUM"), ("float32", "AVG"), ("bfloat16", "SUM")]:
         x = np.random.default_rng(rank).standard_normal(1_200_003).astype("f4")
         y = st.tensor(x).to(getattr(st, dtype))
@@ -64,8 +64,8 @@ def bits() -> Any:
         ]
         dist.all_reduce(y, dist.ReduceOp[op])
         want = fold(parts, dist.ReduceOp[op])
-        found.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
-    return found
+        is_equal.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
+    return is_equal
 
 
 def messages() -> Any:
@@ -83,8 +83,8 @@ def messages() -> Any:
             assert box.tolist() == [float(10 * p + rank)] * size, (rank, p, box)
     dist.barrier()
     if rank == 0:
-        got = st.zeros(2)
-        sources = sorted(dist.recv(got) for _ in range(n - 1))
+        buffer = st.zeros(2)
+        sources = sorted(dist.recv(buffer) for _ in range(n - 1))
         assert sources == list(range(1, n)), sources
     else:
         dist.send(st.ones(2), 0)
@@ -129,7 +129,7 @@ def objects() -> Any:
 def groups() -> Any:
     """Subgroups: across nodes, inside one, of one rank; work that goes on by itself."""
     rank = dist.get_rank()
-    found = []
+    results = []
     for ranks in ([0, 2], [0, 1], [1, 2, 3], [3]):
         group: Any = dist.new_group(ranks)
         if rank in ranks:
@@ -138,13 +138,13 @@ def groups() -> Any:
                 work = dist.all_reduce(x, group=group, async_op=True)
                 work.wait()
                 assert x.tolist() == [float(sum(r + 1 for r in ranks))] * n, (ranks, x)
-            found.append(ranks)
+            results.append(ranks)
     x = st.full((LARGE,), float(rank))
     works = [dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True) for _ in range(5)]
     for work in works:
         work.wait()
     assert float(x[-1].item()) == dist.get_world_size() - 1
-    return found
+    return results
 
 
 def differ() -> Any:
@@ -217,7 +217,7 @@ def node(victims: str = "2,3", seed: str = "0") -> Any:
     return name, at - began - after
 
 
-def alone() -> Any:
+def check_deaths() -> Any:
     """A rank dies while its neighbour is in no call: who waits for it on another node learns it."""
     rank = dist.get_rank()
     pair: Any = dist.new_group([0, 3])
@@ -261,8 +261,8 @@ def stop() -> Any:
 CASES: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        contract, whole, bits, messages, objects, groups, differ, shards,
-        late, leave, kill, node, alone, stop,
+        contract, run_every_case, bits, messages, objects, groups, differ, shards,
+        late, leave, kill, node, check_deaths, stop,
     )
 }  # fmt: skip
 

@@ -59,16 +59,16 @@ def alloc_pinned_memory(nbytes: int) -> Any:
         def __del__(self) -> None:
             alive.pop(ctypes.addressof(self), None)
 
-    made = Pinned()
-    alive[ctypes.addressof(made)] = nbytes, "pinned"
-    return made
+    pinned = Pinned()
+    alive[ctypes.addressof(pinned)] = nbytes, "pinned"
+    return pinned
 
 
 def look(address: int, nbytes: int, kind: str) -> Array:
     """The bytes there, which have to be alive, and of this kind."""
-    for first, (size, own) in list(alive.items()):
+    for first, (size, actual_kind) in list(alive.items()):
         if first <= address and address + nbytes <= first + size:
-            demand(own == kind, f"{own} memory, not {kind}: {address:#x}")
+            demand(actual_kind == kind, f"{actual_kind} memory, not {kind}: {address:#x}")
             return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
     raise Violation(f"no {kind} memory is alive at {address:#x}, {nbytes} bytes")
 
@@ -123,11 +123,11 @@ class Stream:
         """As far as it goes without waiting for other ranks."""
         with self.lock:
             while self.ran < len(self.queue) and self.queue[self.ran]():
-                self.queue[self.ran] = done
+                self.queue[self.ran] = is_done
                 self.ran += 1
 
 
-def done() -> bool:
+def is_done() -> bool:
     return True
 
 

@@ -102,16 +102,16 @@ class Messages:
         look(at, nbytes, "device")
         if sends:  # when the other has it
             return not (self.comm.folder / name).exists()
-        if (found := self.comm.read(name)) is None:
+        if (message := self.comm.read(name)) is None:
             return False
-        demand(found[0] == nbytes, f"{name}: {found[0]} bytes sent, {nbytes} expected")
-        look(at, nbytes, "device")[:] = np.frombuffer(found[1], np.uint8)
+        demand(message[0] == nbytes, f"{name}: {message[0]} bytes sent, {nbytes} expected")
+        look(at, nbytes, "device")[:] = np.frombuffer(message[1], np.uint8)
         (self.comm.folder / name).unlink()
         return True
 
 
 class NcclCommunicator:
-    living: ClassVar[weakref.WeakSet[NcclCommunicator]] = weakref.WeakSet()
+    instances: ClassVar[weakref.WeakSet[NcclCommunicator]] = weakref.WeakSet()
 
     def __init__(self, ndev: int, commId: tuple[int, ...], rank: int) -> None:
         demand(isinstance(commId, tuple) and len(commId) == 128, "not a unique id")
@@ -129,7 +129,7 @@ class NcclCommunicator:
         self.write(f"here.{rank}", None, np.empty(0, np.uint8))
         while any(self.read(f"here.{p}") is None for p in range(ndev)):
             time.sleep(0.001)
-        NcclCommunicator.living.add(self)
+        NcclCommunicator.instances.add(self)
 
     # files appear whole
     def write(self, name: str, head: Any, data: Array) -> None:
@@ -147,7 +147,7 @@ class NcclCommunicator:
         demand(not self.is_aborted, f"{what} after abort or destroy")
         demand(stream in streams, f"{what}: not a stream: {stream}")
         demand(on_a_device() == self.device, f"{what}: another device is chosen in this thread")
-        for other in list(NcclCommunicator.living):
+        for other in list(NcclCommunicator.instances):
             is_busy = other is not self and other.under_way and not other.is_aborted
             demand(not is_busy, f"{what}: another communicator is at work on this GPU")
         demand(self.issuing.acquire(blocking=False), f"{what}: two threads at once")
@@ -182,10 +182,10 @@ class NcclCommunicator:
 
         def work() -> bool:
             nonlocal has_begun
-            own = look(*data, "device")
+            buffer = look(*data, "device")
             if not has_begun:
                 has_begun = True
-                self.write(f"call.{number}.{self.rank}", call, own)
+                self.write(f"call.{number}.{self.rank}", call, buffer)
             for p in range(self.world):
                 if parts[p] is None:
                     parts[p] = self.read(f"call.{number}.{p}")
@@ -236,8 +236,8 @@ class NcclCommunicator:
         nbytes, join, call = self.reduced("reduceScatter", count, kind, op)
 
         def finish(parts: list[Array]) -> None:
-            own = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
-            look(recv, nbytes, "device")[:] = join([each[own] for each in parts])
+            part = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
+            look(recv, nbytes, "device")[:] = join([each[part] for each in parts])
 
         self.together(call, stream, (send, nbytes * self.world), finish)
 
@@ -283,7 +283,7 @@ class NcclCommunicator:
 
 
 @contextlib.contextmanager
-def installed(folder: str, **others: Any) -> Iterator[None]:
+def installed(folder: str, **options: Any) -> Iterator[None]:
     """`import cupy` gives this, in this process.
 
     Args:
@@ -291,9 +291,9 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         others: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
             CuPy has none).
     """
-    has_nccl = others.pop("nccl", True)
+    has_nccl = options.pop("nccl", True)
     before = dict(settings)
-    settings.update(folder=folder, **others)
+    settings.update(folder=folder, **options)
     nccl = types.SimpleNamespace(
         available=has_nccl,
         NcclCommunicator=NcclCommunicator,
@@ -322,15 +322,15 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
     )
-    kept = sys.modules.get("cupy")
+    original = sys.modules.get("cupy")
     sys.modules["cupy"] = module
     try:
         yield
     finally:
-        NcclCommunicator.living.clear()
+        NcclCommunicator.instances.clear()
         streams.clear()
         settings.clear()
         settings.update(before)
         del sys.modules["cupy"]
-        if kept is not None:
-            sys.modules["cupy"] = kept
+        if original is not None:
+            sys.modules["cupy"] = original

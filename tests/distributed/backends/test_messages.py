@@ -84,36 +84,36 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
     assert (one.trouble, one.left) == (None, {2: 5})
 
 
-@pytest.mark.parametrize("come", [2, 1, 0], ids=["all", "left", "none"])
+@pytest.mark.parametrize("arrivals", [2, 1, 0], ids=["all", "left", "none"])
 def test_mpi_ends_only_if_all_have_come_twice(
-    comm: Comm, monkeypatch: pytest.MonkeyPatch, come: int
+    comm: Comm, monkeypatch: pytest.MonkeyPatch, arrivals: int
 ) -> None:
-    ended, met = [], iter([True] * come + [False] * 2)
+    finalized, answers = [], iter([True] * arrivals + [False] * 2)
 
     def Ibarrier() -> Any:
-        done = next(met)
-        return SimpleNamespace(Test=lambda: done)
+        is_done = next(answers)
+        return SimpleNamespace(Test=lambda: is_done)
 
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
     monkeypatch.setattr(Base, "comm", comm)
     monkeypatch.setattr(wire, "PATIENCE", 0.02)
     Wire(comm, 0, range(3)).note("lost", 2, "rank 2 died")
     module = SimpleNamespace(
-        Is_finalized=lambda: False, Finalize=lambda: ended.append(1), Exception=OSError
+        Is_finalized=lambda: False, Finalize=lambda: finalized.append(1), Exception=OSError
     )
     wire.finish(module)
-    assert len(ended) == (come == 2)
+    assert len(finalized) == (arrivals == 2)
 
 
 def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
-    one, failed = Wire(comm, 0, range(3)), []
+    one, errors = Wire(comm, 0, range(3)), []
 
     def look() -> None:
         for _ in range(20):
             try:
                 one.receive_news()
             except BaseException as error:
-                failed.append(error)
+                errors.append(error)
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
@@ -125,14 +125,14 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
     for thread in threads:
         thread.join()
     one.receive_news()
-    assert not failed
+    assert not errors
     assert one.left == {1: 8, 2: 9}
 
 
 def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
-    seen = SimpleNamespace(gone=lambda: [8, 9], who=[(100 + r, f"host{r}") for r in range(10)])
-    monkeypatch.setattr(Base, "watch", seen)
+    watch = SimpleNamespace(gone=lambda: [8, 9], who=[(100 + r, f"host{r}") for r in range(10)])
+    monkeypatch.setattr(Base, "watch", watch)
     one = Wire(comm, 0, [7, 8, 9])
     one.left[1] = 3
     one.receive_news()

@@ -48,15 +48,15 @@ def across(
         "SHMTENSOR_RANKS_PER_NODE": str(node),
     }
     program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    done = subprocess.run(
+    process = subprocess.run(
         [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
     )
     said: dict[int, list[dict[str, Any]]] = {}
-    for line in done.stdout.splitlines():
+    for line in process.stdout.splitlines():
         if line.startswith("{"):
             record = json.loads(line)
             said.setdefault(record["rank"], []).append(record)
-    assert said, (done.returncode, done.stdout, done.stderr)
+    assert said, (process.returncode, process.stdout, process.stderr)
     return said
 
 
@@ -131,7 +131,7 @@ def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int,
 
 @needs_mpi
 def test_a_death_that_no_neighbour_notices_is_named() -> None:
-    said = across("alone", kills=True)
+    said = across("check_deaths", kills=True)
     assert said[2][0]["value"] == "knows nothing"
     for r in (0, 1):
         *who, seconds = said[r][0]["value"]
@@ -181,9 +181,9 @@ def test_nodes_are_neighbours_that_can_share_memory() -> None:
     a, b = rank_of("a"), rank_of("b")
     assert find_nodes([a, a, b, b]) == [[0, 1], [2, 3]]
     assert find_nodes([a, b, a]) == [[0], [1], [2]]  # a sum in rank order goes through each
-    alone, family = rank_of("a", "x"), rank_of("a", "y")
-    assert find_nodes([a, alone, a]) == [[0], [1, 2]]  # it has tensors of its own already
-    assert find_nodes([family, family, a, alone]) == [[0, 1, 2], [3]]
+    busy, family = rank_of("a", "x"), rank_of("a", "y")
+    assert find_nodes([a, busy, a]) == [[0], [1, 2]]  # it has tensors of its own already
+    assert find_nodes([family, family, a, busy]) == [[0, 1, 2], [3]]
     assert runs([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
     assert runs([[0, 1], [2, 3]], [3]) == [[0]]
 

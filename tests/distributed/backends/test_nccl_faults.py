@@ -31,10 +31,10 @@ LARGE = 40_000
 # ---------------------------------------------------------------- deaths
 @pytest.mark.parametrize(("seed", "ranks"), [(0, 2), (1, 3), (2, 3)])
 def test_a_death_at_a_random_moment_is_named_by_all(tmp_path: Path, seed: int, ranks: int) -> None:
-    kill_one(seed, ranks, lambda function, n, *rest: on_gpus(str(tmp_path), n, function, *rest))
+    kill_one(seed, ranks, lambda function, n, *args: on_gpus(str(tmp_path), n, function, *args))
 
 
-def lost(call: Any) -> tuple[str, int, bool]:
+def expect_loss(call: Any) -> tuple[str, int, bool]:
     """Who was missed, after the death of one that all had agreed with; whether NCCL is over."""
     with pytest.raises(PeerLostError) as caught:
         call()
@@ -48,7 +48,7 @@ def die_at_work() -> Any:
     dist.all_gather_object(pids, os.getpid())
     if dist.get_rank() == 1:
         fakenccl.NcclCommunicator.allReduce = lambda *_: die()  # type: ignore[method-assign]
-    name, pid, is_over = lost(lambda: dist.all_reduce(st.zeros(LARGE)))
+    name, pid, is_over = expect_loss(lambda: dist.all_reduce(st.zeros(LARGE)))
     return name, pid == pids[1], is_over
 
 
@@ -66,7 +66,7 @@ def die_a_little_later() -> Any:
         die()
 
     fakenccl.NcclCommunicator.allReduce = refuse  # type: ignore[method-assign]
-    return lost(lambda: dist.all_reduce(st.zeros(LARGE)))
+    return expect_loss(lambda: dist.all_reduce(st.zeros(LARGE)))
 
 
 def test_a_death_that_nccl_sees_first_is_named(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def die_with_a_message() -> Any:
         fakenccl.NcclCommunicator.send = lambda *_: die()  # type: ignore[method-assign]
         dist.send(st.zeros(LARGE), 0)
     if rank == 0:
-        return lost(lambda: dist.recv(st.zeros(LARGE), 1))
+        return expect_loss(lambda: dist.recv(st.zeros(LARGE), 1))
     return "not concerned"
 
 
@@ -182,13 +182,13 @@ def stop() -> Any:
         assert caught.value.pid == pids[1]
     finally:
         os.kill(pids[1], signal.SIGCONT)
-    return "told"
+    return "message"
 
 
 def test_a_stopped_rank_is_named_at_the_timeout(tmp_path: Path) -> None:
     outcomes = on_gpus(str(tmp_path), 2, stop)
     assert [each.error for each in outcomes] == [None, None]
-    assert [each.value for each in outcomes] == ["told", "went on"]
+    assert [each.value for each in outcomes] == ["message", "went on"]
 
 
 def fail(what: str) -> Any:
@@ -224,11 +224,11 @@ def leave() -> Any:
         dist.all_reduce(st.zeros(3))
     dist.destroy_process_group()
     assert not fakenccl.violations
-    return "told"
+    return "message"
 
 
 def test_a_rank_that_has_left_is_not_waited_for(tmp_path: Path) -> None:
-    assert values(on_gpus(str(tmp_path), 2, leave)) == ["told", "left"]
+    assert values(on_gpus(str(tmp_path), 2, leave)) == ["message", "left"]
 
 
 def fork() -> Any:
@@ -262,14 +262,14 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert not dist.is_nccl_available()
     with pytest.raises(RuntimeError, match=r'needs CuPy.*pip install "shmtensor\[cuda12\]"'):
         cuda.find_cupy()
-    for options, told in (
+    for options, message in (
         ({"nccl": False}, "pip install nvidia-nccl-cu12"),
         ({"version": 2804}, "2.10 or newer: this is 2804"),
         ({"devices": 0}, "CuPy finds none"),
     ):
         with fakenccl.installed(str(tmp_path), **options):
             assert not dist.is_nccl_available()
-            with pytest.raises(RuntimeError, match=told):
+            with pytest.raises(RuntimeError, match=message):
                 cuda.find_cupy()
     with fakenccl.installed(str(tmp_path)):
         assert dist.is_nccl_available()
@@ -290,7 +290,7 @@ def begin(rank: int, folder: str, name: str, options: dict[str, Any], answers: A
         answers.put((rank, said))
 
 
-def begun(folder: Path, name: str, **options: Any) -> list[str]:
+def start_backends(folder: Path, name: str, **options: Any) -> list[str]:
     from shmtensor import multiprocessing as mp
 
     context: Any = mp.get_context("fork")
@@ -309,11 +309,11 @@ def begun(folder: Path, name: str, **options: Any) -> list[str]:
 
 
 def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
-    assert begun(tmp_path, "gpus") == [f"nccl [3.0, 3.0, 3.0] GPU {r}" for r in range(2)]
+    assert start_backends(tmp_path, "gpus") == [f"nccl [3.0, 3.0, 3.0] GPU {r}" for r in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"1": {"nccl": False}, "0": {}}, "rank 1: RuntimeError: the backend nccl needs NCCL"),
         ({"same": True}, r"ranks [0, 1] of 2 have the same, 0000:07:00.0"),
@@ -322,11 +322,11 @@ def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_one_rank_lacks_is_an_error_on_all(
-    tmp_path: Path, options: dict[str, Any], told: str
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    said = begun(tmp_path, "lacking", **options)
+    said = start_backends(tmp_path, "lacking", **options)
     assert said[0] == said[1]
-    assert told in said[0]
+    assert message in said[0]
 
 
 def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

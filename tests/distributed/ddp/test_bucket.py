@@ -90,10 +90,12 @@ def views(optimizer: str, cap: float | None) -> None:
     model = DistributedDataParallel(inner, gradient_as_bucket_view=True, bucket_cap_mb=cap)
     if optimizer == "after":
         step = optim.SGD(model.parameters(), lr=0.0)
-    born: list[bool] = []
+    is_in_buffer: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
-            p.register_hook(lambda g, p=p: born.append(pointer(g) == p.leaf.grad_buffer.address))
+            p.register_hook(
+                lambda g, p=p: is_in_buffer.append(pointer(g) == p.leaf.grad_buffer.address)
+            )
     before = n_copied(model)
     for _ in range(3):
         model.zero_grad()
@@ -102,7 +104,7 @@ def views(optimizer: str, cap: float | None) -> None:
         assert are_views(model)
         if step is not None:
             step.step()
-    assert born == [True] * 6
+    assert is_in_buffer == [True] * 6
     assert n_copied(model) == before
 
 
@@ -169,7 +171,7 @@ def test_accumulation_stays_in_the_bucket() -> None:
     values(run(accumulated, 2))
 
 
-def kept() -> None:
+def check_kept_blocks() -> None:
     want = averages()
     model = make()
     optimizer = optim.SGD(model.parameters(), lr=0.0)
@@ -185,7 +187,7 @@ def kept() -> None:
 
 
 def test_a_gradient_that_is_kept_does_not_change() -> None:
-    values(run(kept, 2))
+    values(run(check_kept_blocks, 2))
 
 
 def uneven() -> None:
@@ -227,10 +229,10 @@ def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
     block: Any = native.allocate(128)
     first, second = (GradientBuffer(np.ndarray(16, np.float32, block, at)) for at in (0, 64))
-    whole = bucket.whole([first, second])
-    assert whole is not None
-    assert whole.size == 32
-    assert pointer(whole) == first.address
+    view = bucket.whole([first, second])
+    assert view is not None
+    assert view.size == 32
+    assert pointer(view) == first.address
     elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
     other = GradientBuffer(elsewhere)  # the same place, but of another owner
     assert other.address == second.address
@@ -266,7 +268,7 @@ def test_a_hook_gets_the_gradients_themselves_if_they_lie_side_by_side(gaps: boo
     values(run(hooked, 2, gaps))
 
 
-def sent(n: int) -> None:
+def count_sent_bytes(n: int) -> None:
     for root in range(dist.get_world_size()):
         x = st.full((n,), float(dist.get_rank()))
         if dist.get_rank() == root:
@@ -277,7 +279,7 @@ def sent(n: int) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_large_broadcast_is_shared_out(ranks: int) -> None:
-    values(run(sent, ranks, 300_001))
+    values(run(count_sent_bytes, ranks, 300_001))
 
 
 def test_a_forked_child_has_gradients_of_its_own() -> None:
@@ -288,7 +290,7 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
         blocks = [
             np.frombuffer(bucket.grad_buffers[0].memory, np.uint8) for bucket in model._buckets
         ]
-        kept = [block.copy() for block in blocks]
+        originals = [block.copy() for block in blocks]
         model.zero_grad()
         pid = os.fork()
         if pid == 0:
@@ -300,7 +302,7 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        for block, before in zip(blocks, kept, strict=True):
+        for block, before in zip(blocks, originals, strict=True):
             np.testing.assert_array_equal(block, before)
     finally:
         dist.destroy_process_group()

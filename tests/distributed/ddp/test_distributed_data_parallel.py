@@ -50,7 +50,7 @@ def train(steps: int, cap: float | None, before: bool) -> list[Any]:
     return [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def alone(steps: int) -> list[Any]:
+def train_locally(steps: int) -> list[Any]:
     x, y = data()
     model = make_model(0)
     optimizer = optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
@@ -66,7 +66,7 @@ def alone(steps: int) -> list[Any]:
 def test_ranks_train_like_one_process(cap: float | None, before: bool) -> None:
     results = values(run(train, 2, 5, cap, before))
     for parameters in results:
-        for got, want, first in zip(parameters, alone(5), results[0], strict=True):
+        for got, want, first in zip(parameters, train_locally(5), results[0], strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-10)
             np.testing.assert_array_equal(got, first)
 
@@ -82,9 +82,9 @@ def accumulate() -> list[Any]:
     wrapped = DistributedDataParallel(make_model(0))
     with wrapped.no_sync():
         nn.CrossEntropyLoss()(wrapped(x), y).backward()
-    own = np.array(next(wrapped.parameters()).grad.numpy())
+    gradient = np.array(next(wrapped.parameters()).grad.numpy())
     nn.CrossEntropyLoss()(wrapped(x), y).backward()
-    return [own, np.array(next(wrapped.parameters()).grad.numpy())]
+    return [gradient, np.array(next(wrapped.parameters()).grad.numpy())]
 
 
 def test_no_sync_adds_up_and_the_next_backward_averages() -> None:
@@ -218,26 +218,26 @@ def test_communication_hooks(hook: Any, state: Any, precision: float) -> None:
 
 
 def looking() -> list[Any]:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def hook(state: Any, bucket: dist.GradBucket) -> dist.Future:
         shapes = [tuple(g.shape) for g in bucket.gradients()]
         assert shapes == [tuple(p.shape) for p in bucket.parameters()]
-        seen.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
+        calls.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
         return hooks.allreduce_hook(None, bucket)
 
     gradients({"bucket_cap_mb": 1e-4}, hook, "mine")
-    return seen
+    return calls
 
 
 def test_a_hook_sees_buckets() -> None:
-    for seen in values(run(looking, 2)):
-        n = len(seen) // 2  # of each of the two steps
+    for calls in values(run(looking, 2)):
+        n = len(calls) // 2  # of each of the two steps
         assert n > 1
-        assert [index for _, index, _, _ in seen] == [*range(n)] * 2
-        assert sum(n for _, _, n, _ in seen) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
-        assert [last for *_, last in seen] == [*[False] * (n - 1), True] * 2
-        assert {state for state, *_ in seen} == {"mine"}
+        assert [index for _, index, _, _ in calls] == [*range(n)] * 2
+        assert sum(n for _, _, n, _ in calls) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
+        assert [last for *_, last in calls] == [*[False] * (n - 1), True] * 2
+        assert {state for state, *_ in calls} == {"mine"}
 
 
 def answered_wrongly() -> None:
@@ -276,20 +276,20 @@ def in_grad_buffers(before: bool) -> list[bool]:
     early = optim.Adam(model.parameters()) if before else None
     wrapped = DistributedDataParallel(model)
     optimizer = early or optim.Adam(model.parameters())
-    found = []
+    is_in_buffer = []
     for _ in range(3):
         optimizer.zero_grad()
         wrapped(st.ones(2, 9)).sum().backward()
-        found += [p.leaf.grad_buffer.owns(p.grad.array) for p in model.parameters()]
-        found.append(wrapped._buckets[0].gradient_block is not None)
+        is_in_buffer += [p.leaf.grad_buffer.owns(p.grad.array) for p in model.parameters()]
+        is_in_buffer.append(wrapped._buckets[0].gradient_block is not None)
         optimizer.step()
-    return found
+    return is_in_buffer
 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_gradients_are_reduced_in_their_buffers(before: bool) -> None:
-    for found in values(run(in_grad_buffers, 2, before)):
-        assert all(found), found
+    for is_in_buffer in values(run(in_grad_buffers, 2, before)):
+        assert all(is_in_buffer), is_in_buffer
 
 
 # ---------------------------------------------------------------- parameters that take no part
@@ -300,8 +300,8 @@ class Branches(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
 
-    def forward(self, x: Any, chosen: list[int]) -> Any:
-        for i in chosen:
+    def forward(self, x: Any, indices: list[int]) -> Any:
+        for i in indices:
             x = self.parts[i](x)
         return {"out": x}
 
@@ -310,10 +310,10 @@ def unused() -> list[Any]:
     rank = dist.get_rank()
     st.manual_seed(0)
     model = DistributedDataParallel(Branches().double(), find_unused_parameters=True)
-    chosen = [[0, 1], [0, 2]][rank]  # 3 on no rank
+    indices = [[0, 1], [0, 2]][rank]  # 3 on no rank
     for _ in range(2):
         model.zero_grad()
-        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
+        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
     return [None if p.grad is None else np.array(p.grad.numpy()) for p in model.parameters()]
 
 
@@ -321,12 +321,12 @@ def test_parameters_without_use_on_some_or_all_ranks() -> None:
     zero, one = values(run(unused, 2))
     assert [g is None for g in zero] == [False] * 6 + [True] * 2
     total = [np.zeros(1)] * 6
-    for chosen in ([0, 1], [0, 2]):
+    for indices in ([0, 1], [0, 2]):
         st.manual_seed(0)
         model = Branches().double()
-        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
-        own = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
-        total = [x + y for x, y in zip(total, own[:6], strict=True)]
+        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
+        gradients = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
+        total = [x + y for x, y in zip(total, gradients[:6], strict=True)]
     for a, b, want in zip(zero[:6], one[:6], total, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, want, rtol=1e-12)
@@ -383,11 +383,11 @@ class Watching(nn.Module):
         self.first = nn.Linear(4, 4, bias=False)
         self.again = self.first
         self.scale = nn.Parameter(st.ones(4, dtype=st.float64))
-        self.seen: list[Any] = []
+        self.dtypes: list[Any] = []
 
     def forward(self, x: Any, options: Any) -> Any:
-        given = (x, options["mask"], options["shift"], self.again.weight, self.scale)
-        self.seen = [each.dtype for each in given]
+        inputs = (x, options["mask"], options["shift"], self.again.weight, self.scale)
+        self.dtypes = [each.dtype for each in inputs]
         return self.again(self.first(x) * self.scale) * options["mask"] + options["shift"]
 
 
@@ -405,8 +405,8 @@ def in_low_precision(unused: bool) -> list[Any]:
     out = wrapped(x, options={"mask": st.arange(4), "shift": st.ones(4)})
     out.sum().backward()
     grads = [np.array(p.grad.numpy()) for p in model.parameters()]
-    kept = all((value == want[name]).all() for name, value in model.state_dict().items())
-    return [[str(d) for d in (*model.seen, out.dtype)], kept, grads]
+    is_unchanged = all((value == want[name]).all() for name, value in model.state_dict().items())
+    return [[str(d) for d in (*model.dtypes, out.dtype)], is_unchanged, grads]
 
 
 @pytest.mark.parametrize("unused", [False, True])
@@ -417,13 +417,13 @@ def test_layers_compute_in_another_precision(unused: bool) -> None:
     st.manual_seed(1)
     options = {"mask": st.arange(4), "shift": st.ones(4)}
     (model(st.randn(8, 4).double(), options).sum() / 2).backward()
-    for dtypes, kept, grads in results:
-        brief, whole = str(st.bfloat16), str(st.int64)
-        assert dtypes == [brief, whole, brief, brief, brief, brief]
-        assert kept
+    for dtypes, is_unchanged, grads in results:
+        brief, integral = str(st.bfloat16), str(st.int64)
+        assert dtypes == [brief, integral, brief, brief, brief, brief]
+        assert is_unchanged
         assert [g.dtype for g in grads] == [np.float64, np.float32]
-        for got, p in zip(grads, model.parameters(), strict=True):
-            np.testing.assert_allclose(got, p.grad.numpy(), rtol=0.05, atol=0.05)
+        for gradient, p in zip(grads, model.parameters(), strict=True):
+            np.testing.assert_allclose(gradient, p.grad.numpy(), rtol=0.05, atol=0.05)
     for first, second in zip(results[0][2], results[1][2], strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -486,31 +486,31 @@ def uneven_without_join(then: str) -> int:
 
 
 @pytest.mark.parametrize(
-    ("then", "told"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
+    ("then", "message"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
 )
-def test_uneven_batches_without_join_are_an_error_and_not_a_hang(then: str, told: str) -> None:
+def test_uneven_batches_without_join_are_an_error_and_not_a_hang(then: str, message: str) -> None:
     outcomes = run(uneven_without_join, 2, then)
     assert isinstance(outcomes[1].error, RuntimeError), outcomes
-    assert re.search(told, str(outcomes[1].error)), outcomes
+    assert re.search(message, str(outcomes[1].error)), outcomes
     assert isinstance(outcomes[0].error, RuntimeError) == (then == "evaluates"), outcomes
 
 
-def thrown() -> int:
+def drop_wrapped_model() -> int:
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
-    done = 0
+    count = 0
     with (
         pytest.raises(RuntimeError, match="no more inputs"),
         wrapped.join(throw_on_early_termination=True),
     ):
         for _ in range(1 + rank * 3):
             wrapped(st.ones(1, 1)).sum().backward()
-            done += 1
-    return done
+            count += 1
+    return count
 
 
 def test_early_termination_is_thrown_on_all_ranks() -> None:
-    assert values(run(thrown, 2)) == [1, 1]
+    assert values(run(drop_wrapped_model, 2)) == [1, 1]
 
 
 def joined_none() -> None:

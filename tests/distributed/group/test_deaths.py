@@ -31,9 +31,9 @@ def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
     kill_one(seed, KILLED[seed % len(KILLED)])
 
 
-@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "oom"])
-def test_whatever_ends_a_rank_is_named_by_all(way: str) -> None:
-    _, late, _ = one_round(7, way, 3)  # "oom" without a memory cgroup is "kill"
+@pytest.mark.parametrize("ending", ["kill", "point", "exception", "limit", "oom"])
+def test_whatever_ends_a_rank_is_named_by_all(ending: str) -> None:
+    _, late, _ = one_round(7, ending, 3)  # "oom" without a memory cgroup is "kill"
     assert late < 10  # seconds after the death; on a quiet machine far below one: make kills
 
 
@@ -139,7 +139,7 @@ def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
     assert [outcome.value for outcome in outcomes] == ["rank 1", None, "rank 1"]
 
 
-def stopped() -> str:
+def wait_for_stopped_rank() -> str:
     pids: list[Any] = [None, None]
     dist.all_gather_object(pids, os.getpid())
     if dist.get_rank() == 1:
@@ -158,5 +158,5 @@ def stopped() -> str:
 
 
 def test_a_stopped_rank_is_named_at_the_timeout() -> None:
-    outcomes = run(stopped, 2)
+    outcomes = run(wait_for_stopped_rank, 2)
     assert [each.value for each in outcomes] == ["told", "went on"]

@@ -20,25 +20,25 @@ from ..run_ranks import die, run, values
 
 def test_a_future_has_a_result_or_an_error() -> None:
     future = dist.Future()
-    told: list[Any] = []
-    following = future.then(lambda done: done.value() + 1)
-    future.add_done_callback(lambda done: told.append(done.value()))
+    values: list[Any] = []
+    following = future.then(lambda f: f.value() + 1)
+    future.add_done_callback(lambda f: values.append(f.value()))
     assert not future.done()
     with pytest.raises(RuntimeError, match="no result yet"):
         future.value()
     with pytest.raises(TimeoutError, match="no result after"):
         future.wait(0.01)
     future.set_result(1)
-    future.add_done_callback(lambda done: told.append(done.value() * 10))
-    assert (future.wait(), following.wait(), told) == (1, 2, [1, 10])
+    future.add_done_callback(lambda f: values.append(f.value() * 10))
+    assert (future.wait(), following.wait(), values) == (1, 2, [1, 10])
     with pytest.raises(RuntimeError, match="a result already"):
         future.set_result(2)
-    failed = dist.Future()
-    after = failed.then(lambda done: done.value())
-    failed.set_exception(LookupError("x"))
+    broken = dist.Future()
+    after = broken.then(lambda f: f.value())
+    broken.set_exception(LookupError("x"))
     assert isinstance(after.exception(), LookupError)
     with pytest.raises(LookupError):
-        failed.wait()
+        broken.wait()
 
 
 def test_a_lane_keeps_the_order_and_its_thread_ends_before_a_fork() -> None:
@@ -73,8 +73,8 @@ def many_at_once() -> list[float]:
 
 
 def test_work_is_done_in_the_order_asked_for() -> None:
-    for got in values(run(many_at_once, 2)):
-        assert got == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
+    for numbers in values(run(many_at_once, 2)):
+        assert numbers == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
 
 
 def everything_async() -> None:
@@ -123,7 +123,7 @@ def test_what_goes_wrong_is_raised_by_wait_and_the_group_lives_on() -> None:
     assert values(run(fails, 2)) == ["[2. 2.]", "[2. 2.]"]
 
 
-def lost() -> str:
+def lost_rank_names() -> str:
     if dist.get_rank() == 1:
         die()
     works: list[Any] = [dist.all_reduce(st.zeros(3), async_op=True) for _ in range(3)]
@@ -136,7 +136,7 @@ def lost() -> str:
 
 
 def test_a_death_ends_all_work() -> None:
-    assert run(lost, 2)[0].value == "rank 1 rank 1 rank 1"
+    assert run(lost_rank_names, 2)[0].value == "rank 1 rank 1 rank 1"
 
 
 def late(rank: int) -> str:
