@@ -144,10 +144,10 @@ class FakeCuda:
 
     def use(self, array: Array) -> list[Any]:
         """Asks the current stream for a look at the values, which are in the list once it ran."""
-        seen: list[Any] = []
+        copies: list[Any] = []
         memory = array.memory
-        self.current.add(lambda: seen.append(memory.copy()))
-        return seen
+        self.current.add(lambda: copies.append(memory.copy()))
+        return copies
 
 
 @contextlib.contextmanager

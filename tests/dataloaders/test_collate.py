@@ -113,14 +113,14 @@ def test_tuples_become_lists_as_in_pytorch() -> None:
 
 
 def test_containers_keep_their_type() -> None:
-    ordered = default_collate([OrderedDict(b=1, a=2)] * 2)
-    assert type(ordered) is OrderedDict
-    assert list(ordered) == ["b", "a"]
+    result = default_collate([OrderedDict(b=1, a=2)] * 2)
+    assert type(result) is OrderedDict
+    assert list(result) == ["b", "a"]
     assert type(default_collate([UserDict(a=1)] * 2)) is UserDict
-    found = default_collate([Sample(array(1), "a"), Sample(array(2), "b")])
-    assert isinstance(found, Sample)
-    assert found.x.tolist() == [[1], [2]]
-    assert found.name == ["a", "b"]
+    result = default_collate([Sample(array(1), "a"), Sample(array(2), "b")])
+    assert isinstance(result, Sample)
+    assert result.x.tolist() == [[1], [2]]
+    assert result.name == ["a", "b"]
 
 
 def test_all_arrays_of_a_batch_lie_aligned_in_one_block() -> None:
@@ -193,11 +193,11 @@ def test_the_functions_of_the_map_can_be_called() -> None:
 
 def test_convert_wraps_arrays_without_a_copy() -> None:
     data = array(1, 2)
-    found = default_convert({"x": data, "pair": Pair(data, "text"), "t": (1, [data])})
-    assert found["x"].numpy() is data or found["x"].numpy().base is data
-    assert isinstance(found["pair"], Pair)
-    assert found["pair"].y == "text"
-    assert found["t"][0] == 1
-    assert isinstance(found["t"][1][0], st.Tensor)
+    converted = default_convert({"x": data, "pair": Pair(data, "text"), "t": (1, [data])})
+    assert converted["x"].numpy() is data or converted["x"].numpy().base is data
+    assert isinstance(converted["pair"], Pair)
+    assert converted["pair"].y == "text"
+    assert converted["t"][0] == 1
+    assert isinstance(converted["t"][1][0], st.Tensor)
     data[0] = 7
-    assert found["x"].tolist() == [7, 2]
+    assert converted["x"].tolist() == [7, 2]

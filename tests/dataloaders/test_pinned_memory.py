@@ -63,20 +63,20 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         assert not fake.pinned, "something is still registered"
 
 
-def check(batch: Any, wanted: list[int] | None = None) -> None:
+def check(batch: Any, expected: list[int] | None = None) -> None:
     """Whether a batch is whole, and the one it was."""
     images, labels = batch
     assert (images.numpy() == labels.numpy()[:, None, None]).all()
-    assert wanted is None or labels.tolist() == wanted
+    assert expected is None or labels.tolist() == expected
 
 
 def checked(loader: Any) -> list[int]:
     """An epoch: the labels seen."""
-    seen: list[int] = []
+    labels: list[int] = []
     for batch in loader:
         check(batch)
-        seen += batch[1].tolist()
-    return seen
+        labels += batch[1].tolist()
+    return labels
 
 
 def options(workers: int, method: str | None = None) -> dict[str, Any]:
@@ -92,12 +92,12 @@ def test_batches_lie_in_memory_that_is_registered_once(
     loader = DataLoader(Images(), BATCH, **options(workers, method))
     pinned = 0
     for _ in range(3):
-        seen = []
+        labels = []
         for batch in loader:
             check(batch)
-            seen += batch[1].tolist()
+            labels += batch[1].tolist()
             pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
-        assert seen == list(range(20 * BATCH))
+        assert labels == list(range(20 * BATCH))
     assert pinned >= 60 - 3 * 5  # the first ones show how large a block must be
     assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
     del batch
@@ -142,34 +142,34 @@ def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: int) -> None:
     loader = DataLoader(Images(), BATCH, shuffle=True, **options(workers))
-    kept: list[Any] = []
+    batches: list[Any] = []
     for turn in range(3):
         for batch in loader:
-            if len(kept) % 3 == 0:  # a view is enough
+            if len(batches) % 3 == 0:  # a view is enough
                 batch = batch[0][1:3], batch[1][1:3]
-            kept.append((batch, batch[1].tolist()))
+            batches.append((batch, batch[1].tolist()))
             if turn:
-                kept.pop(0)
-            for other in kept:
+                batches.pop(0)
+            for other in batches:
                 check(*other)
     assert len(cuda.pinned) <= 2 * workers + 4
     loader.close()
-    for other in kept:
+    for other in batches:
         check(*other)
 
 
 def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
     loader = DataLoader(Images(), BATCH, **options(2))
     queue = st.multiprocessing.get_context("fork").Queue()
-    sent: list[list[int]] = []
+    sent_labels: list[list[int]] = []
     for turn in range(2):
         for batch in loader:
-            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent) < 3:
-                sent.append(batch[1].tolist())
+            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent_labels) < 3:
+                sent_labels.append(batch[1].tolist())
                 queue.put(batch)  # nobody here looks at it any more: the message does
             del batch
-    assert len(sent) == 3
-    for labels in sent:
+    assert len(sent_labels) == 3
+    for labels in sent_labels:
         batch = queue.get()
         check(batch, labels)
         for other in loader:
@@ -189,11 +189,11 @@ def test_streams_and_early_ends(cuda: FakeCuda) -> None:
                 break
     for batch in loader:
         check(batch)
-        kept = batch
-    assert cuda.is_pinned(kept[0].numpy())
+        last = batch
+    assert cuda.is_pinned(last[0].numpy())
     del loader, batch
     gc.collect()
-    check(kept)
+    check(last)
 
 
 def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path:
     mark.touch()
     loader = DataLoader(Mortal(mark), BATCH, restart_workers=1, **options(2))
     with pytest.warns(RuntimeWarning, match="SIGKILL"):
-        seen = checked(loader)
-    assert seen == list(range(20 * BATCH))
+        labels = checked(loader)
+    assert labels == list(range(20 * BATCH))
     pinned = 0
     for batch in loader:
         check(batch)

@@ -54,29 +54,29 @@ def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: b
     rng = random.Random(seed)
     gc.collect()
     before = st.memory.statistics().live_blocks
-    lost: list[tuple[int, int, int | None]] = []
+    deaths: list[tuple[int, int, int | None]] = []
     for _ in range(ROUNDS):
         iterator = iter(DataLoader(Images(400_000), 8, num_workers=2, in_order=in_order))
         victim = iterator.crew.processes[rng.randrange(2)].pid
         killer = threading.Timer(rng.uniform(0, 0.15), kill, (victim,))
         killer.start()
-        kept = []
+        batches = []
         try:
             for batch in iterator:
                 check(batch)
-                kept = [*kept[-3:], batch]
+                batches = [*batches[-3:], batch]
         except PeerLostError as error:
-            lost.append((victim, error.pid, error.exitcode))
+            deaths.append((victim, error.pid, error.exitcode))
         finally:
             killer.cancel()
             killer.join()
-        for batch in kept:
+        for batch in batches:
             check(batch)  # what was received stays whole, whoever made it
-        del iterator, kept
+        del iterator, batches
         batch = None
         st.memory.check()
-    assert lost
-    assert all(victim == pid and code == -signal.SIGKILL for victim, pid, code in lost)
+    assert deaths
+    assert all(victim == pid and code == -signal.SIGKILL for victim, pid, code in deaths)
     gc.collect()
     deadline = time.monotonic() + 5
     while st.memory.statistics().live_blocks > before and time.monotonic() < deadline:
@@ -98,8 +98,8 @@ def test_a_slow_consumer_does_not_make_memory_grow() -> None:
         check(batch)
         if turn % 50 == 0:
             time.sleep(0.05)
-            held = st.memory.statistics()
-            assert held.held_blocks <= 8
+            statistics = st.memory.statistics()
+            assert statistics.held_blocks <= 8
     del batch
     loader._crew.close()
 

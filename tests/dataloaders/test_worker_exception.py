@@ -27,15 +27,15 @@ class Choosy(Exception):
 def caught(error: BaseException) -> Failure:
     try:
         raise error
-    except BaseException as found:
-        return pickle.loads(pickle.dumps(Failure(found, "worker 3, index 5")))
+    except BaseException as e:
+        return pickle.loads(pickle.dumps(Failure(e, "worker 3, index 5")))
 
 
 @pytest.mark.parametrize("error", [ValueError("x is wrong"), KeyError("x is wrong")])
 def test_the_type_and_the_traceback_arrive(error: Exception) -> None:
-    with pytest.raises(type(error)) as found:
+    with pytest.raises(type(error)) as raised:
         caught(error).reraise()
-    message = str(found.value)
+    message = str(raised.value)
     assert message.startswith(f"Caught {type(error).__name__} in worker 3, index 5.\nOriginal Trac")
     assert "in caught" in message
     assert "x is wrong" in message

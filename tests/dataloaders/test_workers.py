@@ -29,7 +29,7 @@ from dataloaders.loader.worker_progress import PLACE, TASK
 from shmtensor.errors import PeerLostError
 
 
-def joined(lists: Iterable[list[Any]]) -> list[Any]:
+def flatten(lists: Iterable[list[Any]]) -> list[Any]:
     return [item for part in lists for item in part]
 
 
@@ -129,12 +129,12 @@ def method(request: pytest.FixtureRequest) -> str:
 
 # ------------------------------------------------------------------ batches
 def test_batches_are_those_of_no_workers(method: str) -> None:
-    wanted = list(DataLoader(Numbers(), 3))
+    expected = list(DataLoader(Numbers(), 3))
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context=method)
     batches = list(loader)
-    assert [b["y"].tolist() for b in batches] == [b["y"].tolist() for b in wanted]
-    assert [b["x"].tolist() for b in batches] == [b["x"].tolist() for b in wanted]
-    assert [b["name"] for b in batches] == [b["name"] for b in wanted]
+    assert [b["y"].tolist() for b in batches] == [b["y"].tolist() for b in expected]
+    assert [b["x"].tolist() for b in batches] == [b["x"].tolist() for b in expected]
+    assert [b["name"] for b in batches] == [b["name"] for b in expected]
 
 
 def test_batches_are_received_not_copied(method: str) -> None:
@@ -161,7 +161,7 @@ def test_shuffled_batches_do_not_depend_on_the_number_of_workers(method: str) ->
 def test_columns_reach_workers_as_handles(method: str) -> None:
     dataset = TensorDataset(st.arange(1000), st.arange(1000))
     loader = DataLoader(dataset, 100, num_workers=2, multiprocessing_context=method)
-    assert joined((x.tolist() for x, _ in loader)) == list(range(1000))
+    assert flatten((x.tolist() for x, _ in loader)) == list(range(1000))
     dataset.tensors[0].numpy()[0] = -1  # the same memory in the workers
     assert next(iter(loader))[0].tolist()[0] == -1
 
@@ -181,7 +181,7 @@ def test_streams_share_the_work(method: str) -> None:
     loader = DataLoader(Stream(11), 3, num_workers=2, multiprocessing_context=method)
     batches = [batch.tolist() for batch in loader]
     assert batches == [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9]]
-    assert sorted(joined(labels_of(loader))) == list(range(11))
+    assert sorted(flatten(labels_of(loader))) == list(range(11))
 
 
 def labels_of(loader: Any) -> list[list[int]]:
@@ -196,9 +196,9 @@ def test_without_batching_samples_come_one_by_one() -> None:
 
 def test_out_of_order_a_slow_sample_holds_nothing_up() -> None:
     loader = DataLoader(Slow(0.5, 0), 1, num_workers=2, in_order=False)
-    found = joined(labels(loader))
-    assert sorted(found) == list(range(20))
-    assert found[0] != 0
+    labels_seen = flatten(labels(loader))
+    assert sorted(labels_seen) == list(range(20))
+    assert labels_seen[0] != 0
 
 
 def test_no_more_batches_are_made_than_asked_for() -> None:
@@ -221,13 +221,13 @@ def test_every_generator_is_seeded_by_worker_and_epoch(method: str) -> None:
             persistent_workers=persistent,
             collate_fn=list,
         )
-        return [[sample[2:] for sample in joined(loader)] for _ in range(2)]
+        return [[sample[2:] for sample in flatten(loader)] for _ in range(2)]
 
     first, again = epochs(False), epochs(True)
     assert first == again
     for column in range(3):
-        drawn = {sample[column] for epoch in first for sample in epoch}
-        assert len(drawn) == 16, "two samples or epochs drew the same"
+        numbers = {sample[column] for epoch in first for sample in epoch}
+        assert len(numbers) == 16, "two samples or epochs drew the same"
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -235,9 +235,9 @@ def test_without_a_generator_every_epoch_and_worker_draws_anew(seed: int | None)
     if seed is not None:
         st.manual_seed(seed)
     loader = DataLoader(Random(8), 2, num_workers=2, collate_fn=list)
-    drawn = [sample[2:] for _ in range(3) for sample in joined(loader)]
+    numbers = [sample[2:] for _ in range(3) for sample in flatten(loader)]
     for column in range(3):
-        assert len({sample[column] for sample in drawn}) == 24
+        assert len({sample[column] for sample in numbers}) == 24
 
 
 class OwnGenerator(Numbers):
@@ -259,13 +259,13 @@ def reseed_own(worker: int) -> None:
     info.dataset.rng = np.random.default_rng(info.seed)
 
 
-@pytest.mark.parametrize(("init", "alike"), [(None, True), (reseed_own, False)])
+@pytest.mark.parametrize(("init", "is_equal"), [(None, True), (reseed_own, False)])
 def test_a_generator_of_the_data_set_is_copied_unless_the_worker_seeds_it(
-    init: Any, alike: bool
+    init: Any, is_equal: bool
 ) -> None:
     loader = DataLoader(OwnGenerator(2), 1, num_workers=2, worker_init_fn=init, collate_fn=list)
     (first,), (second,) = loader
-    assert (first == second) == alike
+    assert (first == second) == is_equal
 
 
 # ------------------------------------------------------------------ workers
@@ -291,13 +291,13 @@ def test_an_epoch_left_early_does_not_leak_into_the_next() -> None:
     for batch in loader:
         assert batch["y"].tolist() == [0, 1]
         break
-    assert joined(labels(loader)) == list(range(20))
+    assert flatten(labels(loader)) == list(range(20))
     old = iter(loader)
     next(old)
     new = iter(loader)
     with pytest.raises(RuntimeError, match="another one was started"):
         next(old)
-    assert joined(batch["y"].tolist() for batch in new) == list(range(20))
+    assert flatten(batch["y"].tolist() for batch in new) == list(range(20))
 
 
 def test_init_fn_is_called_once_in_each_worker(method: str, tmp_path: Any) -> None:
@@ -386,8 +386,8 @@ def test_a_worker_killed_from_outside_is_named_within_a_second() -> None:
         time.sleep(0.01)
     os.kill(iterator.crew.processes[worker].pid, signal.SIGKILL)
     start, waited = time.monotonic(), without_a_cpu()
-    told = rf"worker {worker} .*SIGKILL \(-9\): it was at index 9 \(sample 1 of indices \[8, 9\]"
-    with pytest.raises(PeerLostError, match=told):
+    message = rf"worker {worker} .*SIGKILL \(-9\): it was at index 9 \(sample 1 of indices \[8, 9\]"
+    with pytest.raises(PeerLostError, match=message):
         list(iterator)
     assert time.monotonic() - start - (without_a_cpu() - waited) < 1
     del iterator

@@ -15,16 +15,16 @@ def each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[..., A
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(test)
-        def run(**rest: Any) -> None:
+        def run(**fixtures: Any) -> None:
             for case in cases:
                 try:
-                    test(**dict(zip(keys, case, strict=True)), **rest)
+                    test(**dict(zip(keys, case, strict=True)), **fixtures)
                 except Exception as error:
                     raise AssertionError(f"{keys} = {case}") from error
 
         signature = inspect.signature(test)
-        left = [p for p in signature.parameters.values() if p.name not in keys]
-        run.__signature__ = signature.replace(parameters=left)  # type: ignore[attr-defined]
+        parameters = [p for p in signature.parameters.values() if p.name not in keys]
+        run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         return run
 
     return decorate

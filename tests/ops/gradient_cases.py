@@ -110,7 +110,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "fill": (lambda x, v: st.fill(x * x, v.sum()), X, V),
     "fill_diagonal_": (lambda x: (x * x).fill_diagonal_(0), X),
     "zero_": (lambda x: (x * x)[:, 1:].zero_() + x[:, 1:], X),
-    "index assignment": (lambda x, v: written(x, v), X, V),
+    "index assignment": (lambda x, v: assign(x, v), X, V),
     "expand_as": (lambda x: x.expand_as(st.ones(2, 3, 4)), X),
     "reshape_as": (lambda x: x.reshape_as(st.ones(4, 3)), X),
     "view_as": (lambda x: x.view_as(st.ones(4, 3)), X),
@@ -453,11 +453,11 @@ REACHED = {
 CHECKED = {*SLOPES, *REACHED, *CASES} - FLAT
 
 
-def written(x: Any, v: Any) -> Any:
-    made = x * 2
-    made[1] = v * v
-    made[:, 2:] *= 3
-    return made
+def assign(x: Any, v: Any) -> Any:
+    out = x * 2
+    out[1] = v * v
+    out[:, 2:] *= 3
+    return out
 
 
 def sparse(values: Any) -> Any:
@@ -473,10 +473,10 @@ def case(name: str) -> tuple[Callable[..., Any], list[Any]]:
     if name in SLOPES:
         function, *operands = SLOPES[name]
         return function, operands
-    given, named, _ = CASES[name]
+    args, kwargs, _ = CASES[name]
     arrays: list[Any] = []
 
-    def taken(value: Any) -> Any:
+    def leaves_of(value: Any) -> Any:
         """The value, with a number in the place of each array of floats."""
         if isinstance(value, np.ndarray) and value.dtype == np.float64:
             arrays.append(np.array(value))
@@ -484,19 +484,19 @@ def case(name: str) -> tuple[Callable[..., Any], list[Any]]:
         if isinstance(value, np.ndarray):
             return st.tensor(value)
         if isinstance(value, (list, tuple)):
-            return type(value)(taken(v) for v in value)
+            return type(value)(leaves_of(v) for v in value)
         return value
 
-    spelled = taken(given)
+    spelled = leaves_of(args)
 
-    def put(value: Any, xs: Any) -> Any:
+    def restore(value: Any, xs: Any) -> Any:
         if isinstance(value, Place):
             return xs[value.number]
         if isinstance(value, (list, tuple)):
-            return type(value)(put(v, xs) for v in value)
+            return type(value)(restore(v, xs) for v in value)
         return value
 
-    return lambda *xs: getattr(st, name)(*put(spelled, xs), **named), arrays
+    return lambda *xs: getattr(st, name)(*restore(spelled, xs), **kwargs), arrays
 
 
 class Place:

@@ -23,6 +23,6 @@ def test_gradients_of_two_orders_are_differences(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(FLAT & set(CASES)))
 def test_the_others_have_no_gradient(name: str) -> None:
     function, arrays = case(name)
-    made = function(*(st.tensor(a, requires_grad=True) for a in arrays))
-    outputs = made if isinstance(made, (tuple, list)) else [made]
+    result = function(*(st.tensor(a, requires_grad=True) for a in arrays))
+    outputs = result if isinstance(result, (tuple, list)) else [result]
     assert not any(getattr(out, "requires_grad", False) for out in outputs)

@@ -136,14 +136,14 @@ def test_gradients_are_of_the_dtype_and_near(family: list[Row]) -> None:
 @pytest.mark.parametrize("half", [st.float16, st.bfloat16])
 def test_casts_between_halves_and_float32_go_straight_to_the_kernel(half: Any) -> None:
     x = st.tensor([[1.0, -2.5], [3e38, float("nan")]])
-    entered: list[str] = []
-    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name))
+    functions: list[str] = []
+    sys.setprofile(lambda frame, event, _: functions.append(frame.f_code.co_name))
     try:
         there = x.to(half)
         back = there.to(st.float32)
     finally:
         sys.setprofile(None)
-    assert "instead" not in entered  # the plain forward, which mutes NumPy's warnings
+    assert "instead" not in functions  # the plain forward, which mutes NumPy's warnings
     assert back[0].tolist() == [1.0, -2.5]
     assert back.isnan().tolist() == [[False, False], [False, True]]
     assert there.dtype is half

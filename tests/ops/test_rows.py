@@ -132,9 +132,9 @@ def check_gradients(call: Call) -> None:
     turns = [None if s is None else noise(call, s.detach().numpy()) for s in slopes]
 
     def bend() -> Any:
-        found = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
-        kept = [(s, t) for s, t in zip(found, turns, strict=True) if s is not None]
-        return weighted([s for s, _ in kept], [t for _, t in kept])
+        gradients = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
+        pairs = [(s, t) for s, t in zip(gradients, turns, strict=True) if s is not None]
+        return weighted([s for s, _ in pairs], [t for _, t in pairs])
 
     value = bend()
     curves: Any = [None] * len(leaves)
@@ -161,10 +161,10 @@ def test_in_place_form_is_the_same(family: list[Row]) -> None:
         plain = call.plain()[0]
         if not isinstance(call.inputs[0], np.ndarray) or plain.shape != call.inputs[0].shape:
             continue
-        x, *others = call.tensors()
-        written = getattr(x, f"{call.row.name}_")(*others, *call.attributes, **call.named)
-        assert written is x
-        assert np.allclose(written.numpy(), plain, equal_nan=True), str(call)
+        x, *operands = call.tensors()
+        out = getattr(x, f"{call.row.name}_")(*operands, *call.attributes, **call.kwargs)
+        assert out is x
+        assert np.allclose(out.numpy(), plain, equal_nan=True), str(call)
 
 
 # Rows that refuse whole numbers or bool, as PyTorch does, or for which they make no sense.
@@ -183,8 +183,8 @@ def test_whole_numbers_have_pytorchs_dtypes(family: list[Row]) -> None:
             if dtype == "bool" and call.row.name in NO_BOOL:
                 continue
             out = call.public(*call.tensors())[0]
-            given = [x for x in call.inputs if isinstance(x, np.ndarray)]
+            arrays = [x for x in call.inputs if isinstance(x, np.ndarray)]
             if call.row.promote == "float":
                 assert out.dtype == st.float32, (dtype, str(call))
-            elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in given):
+            elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in arrays):
                 assert out.dtype == np.dtype(dtype), (dtype, str(call))

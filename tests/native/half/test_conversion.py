@@ -15,8 +15,8 @@ PATTERNS = np.arange(65536, dtype=np.uint32).astype(np.uint16)
 def rounded(x: np.ndarray) -> np.ndarray:
     """float32 to bfloat16's bits, to nearest even: by the distance to both neighbours."""
     bits = x.view(np.uint32).astype(np.uint64)
-    low, rest = bits >> 16, bits & 0xFFFF
-    up = (rest > 0x8000) | ((rest == 0x8000) & (low % 2 == 1))
+    low, remainder = bits >> 16, bits & 0xFFFF
+    up = (remainder > 0x8000) | ((remainder == 0x8000) & (low % 2 == 1))
     return (low + up).astype(np.uint16)
 
 
@@ -159,8 +159,8 @@ def test_sums_are_those_of_float32_rounded_once(dtype: str) -> None:
         ((3, 4, 5), (0, 1, 2)), ((40, 5000), 0), ((0, 3), 0), ((3, 0), 1),
     ]:  # fmt: skip
         x = st.tensor(rng.integers(-4, 5, shape).astype("f4")).to(kind)
-        turned = x.transpose(0, -1) if x.ndim else x
-        for y in (x, turned):
+        transposed = x.transpose(0, -1) if x.ndim else x
+        for y in (x, transposed):
             for keep in (False, True):
                 want = y.float().sum(dim, keep)  # whole numbers: exact in any order
                 got = y.sum(dim, keep)
@@ -206,8 +206,8 @@ def test_numbers_replace_nan_and_infinities(dtype: str) -> None:
     limits = st.finfo(kind)
     assert st.nan_to_num(x).tolist() == [0.0, limits.max, limits.min, 1.5, 0.0]
     assert st.nan_to_num(x[::2], 1.0, 2.0, 3.0).tolist() == [1.0, 3.0, 0.0]
-    turned = x.expand(4, 5).T
-    assert st.nan_to_num(turned).tolist() == st.nan_to_num(turned.contiguous()).tolist()
+    transposed = x.expand(4, 5).T
+    assert st.nan_to_num(transposed).tolist() == st.nan_to_num(transposed.contiguous()).tolist()
     assert st.nan_to_num(x[:0]).dtype == kind
     assert st.nan_to_num(x[0]).item() == 0.0
     out = st.empty(5, dtype=kind)
@@ -293,12 +293,12 @@ def test_whole_numbers_there_and_back(other: str, dtype: str) -> None:
     x = np.random.default_rng(3).integers(-120, 120, (70, 301))
     x = abs(x) if other == "uint8" else x
     kind, half = getattr(st, other), getattr(st, dtype)
-    whole, wide = st.tensor(x.astype(other)), st.tensor(x.astype("f4"))
+    integral, wide = st.tensor(x.astype(other)), st.tensor(x.astype("f4"))
     for a, b in (
-        (whole, wide),
-        (whole.T, wide.T),
-        (whole[:, ::2], wide[:, ::2]),
-        (whole[:0], wide[:0]),
+        (integral, wide),
+        (integral.T, wide.T),
+        (integral[:, ::2], wide[:, ::2]),
+        (integral[:0], wide[:0]),
     ):
         assert a.to(half).dtype == half
         np.testing.assert_array_equal(a.to(half).float().numpy(), b.numpy(), strict=True)

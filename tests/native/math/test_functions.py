@@ -43,8 +43,8 @@ def signs(x: Any) -> Any:
 def erfcx(x: Any) -> Any:
     """SciPy's own rounds x * x, which counts below 0."""
     wide = np.minimum(x, 0).astype(np.longdouble)
-    left = (2 * np.exp(wide * wide) - special.erfcx(-wide.astype("float64"))).astype("float64")
-    return np.where(x < 0, left, special.erfcx(x))
+    negative = (2 * np.exp(wide * wide) - special.erfcx(-wide.astype("float64"))).astype("float64")
+    return np.where(x < 0, negative, special.erfcx(x))
 
 
 def ndtr(x: Any) -> Any:
@@ -130,14 +130,14 @@ BRIEF = {"erfc": 2.1, "erfinv": 1.3}
 @pytest.mark.parametrize("name", UNARY)
 @each("dtype", list(EPSILON))
 def test_function(name: str, dtype: str) -> None:
-    formula, ranges, bound = UNARY[name]
+    formula, ranges, max_ulps = UNARY[name]
     f = native.elementwise(name)
     for numbers in ranges:
         x = numbers.astype(dtype)
         if name == "erfinv":
             x = x[abs(x) < 1]
         want = formula(x.astype("float64"))
-        units = bound if dtype == "float64" else BRIEF.get(name, min(bound, 1.2))
+        units = max_ulps if dtype == "float64" else BRIEF.get(name, min(max_ulps, 1.2))
         tolerance = units * EPSILON[dtype]
         np.testing.assert_allclose(
             f(x),
@@ -158,8 +158,8 @@ def test_oscillating_functions(name: str, dtype: str) -> None:
         size = np.maximum(abs(x.astype("float64")), 1)
         height = np.sqrt(2 / np.pi / size) * (8 + size)
         error = abs(f(x).astype("float64") - want)
-        bound = 0.51 * np.spacing(abs(want.astype(dtype))) if dtype[-1] == "2" else 0
-        assert np.all(error <= bound + EPSILON["float64"] * (height + 8 * abs(want)))
+        limit = 0.51 * np.spacing(abs(want.astype(dtype))) if dtype[-1] == "2" else 0
+        assert np.all(error <= limit + EPSILON["float64"] * (height + 8 * abs(want)))
 
 
 def test_trigamma_below_zero() -> None:
@@ -196,8 +196,8 @@ def test_incomplete_gamma(dtype: str) -> None:
 def test_limits(name: str, dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0, 1, -1], dtype)
     with np.errstate(all="raise"):
-        got = native.elementwise(name)(x)
-    np.testing.assert_allclose(got, LIMITS[name], rtol=1e-6, atol=1e-16)
+        result = native.elementwise(name)(x)
+    np.testing.assert_allclose(result, LIMITS[name], rtol=1e-6, atol=1e-16)
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -261,8 +261,8 @@ def test_two_numbers(name: str, dtype: str) -> None:
         odd = np.array(SPECIAL).astype(dtype)
         pairs = [np.broadcast_arrays(odd[:, None], odd)]
         pairs.append([far(-2, 3).astype(dtype), far(0, 2).astype(dtype)])
-        whole = np.round(far(0, 3)).astype(dtype)
-        pairs.append([whole * 7, np.broadcast_to(np.array(7, dtype), whole.shape)])
+        integral = np.round(far(0, 3)).astype(dtype)
+        pairs.append([integral * 7, np.broadcast_to(np.array(7, dtype), integral.shape)])
         if name != "floor_divide":  # NumPy's rounds such quotients three times
             pairs.append([far(0, 12).astype(dtype), far(-6, 0).astype(dtype)])
         for x, y in pairs:
@@ -284,7 +284,7 @@ def test_two_numbers(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(f(x[::2], y[0]), f(x, np.full_like(x, y[0]))[::2])
 
 
-def cut(x: Any, y: Any) -> Any:
+def trunc_divide(x: Any, y: Any) -> Any:
     """The quotient without its fraction."""
     q = x // y
     return (q + ((q * y != x) & ((x < 0) != (y < 0)))).astype(x.dtype)
@@ -294,9 +294,9 @@ def cut(x: Any, y: Any) -> Any:
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
 def test_whole_numbers(name: str, dtype: str) -> None:
     """Of every size, over -1 and over the largest ones too; strides, a number, nothing at all."""
-    own = name == "trunc_divide"
-    f = native.elementwise(name) if own else native.parallel(getattr(np, name))
-    numpy = cut if own else getattr(np, name)
+    is_own_op = name == "trunc_divide"
+    f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
+    numpy = trunc_divide if is_own_op else getattr(np, name)
     limits = np.iinfo(dtype)
     for n in (0, 1, 300, 70_001):
         for most in (5, limits.max):
@@ -326,9 +326,9 @@ def test_whole_numbers(name: str, dtype: str) -> None:
 def test_whole_numbers_about_the_last_that_a_double_holds(name: str) -> None:
     """Whole blocks of one size, so that none is divided one by one for the sake of another; and one
     large number ahead of small ones."""
-    own = name == "trunc_divide"
-    f = native.elementwise(name) if own else native.parallel(getattr(np, name))
-    numpy = cut if own else getattr(np, name)
+    is_own_op = name == "trunc_divide"
+    f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
+    numpy = trunc_divide if is_own_op else getattr(np, name)
     for bits in (51, 52, 53, 54, 55, 61):
         x = 2**bits + np.arange(-300, 301)
         for divisor in (3, -7, 2**20 + 1):
@@ -407,7 +407,7 @@ ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 1e30, -1e30, 1e
 def test_named_function(name: str, dtype: str) -> None:
     f, oracle = native.parallel(getattr(np, name)), getattr(np, name)
     ranges, *units = NAMED[name]
-    bound = units[dtype == "float32"] if OWN else 4.1
+    limit = units[dtype == "float32"] if OWN else 4.1
     for numbers in ranges:
         with np.errstate(all="ignore"):
             x = numbers.astype(dtype)
@@ -416,7 +416,7 @@ def test_named_function(name: str, dtype: str) -> None:
         got, want = f(x)[usual], want[usual]
         off = abs(got - want) / np.spacing(abs(want).astype(dtype))
         assert usual.sum() > 500
-        assert off.max() <= bound, (x[usual][off.argmax()], off.max())
+        assert off.max() <= limit, (x[usual][off.argmax()], off.max())
     odd = np.array(ODD, dtype)
     with np.errstate(all="ignore"):
         want = oracle(odd.astype(np.longdouble)).astype(dtype)
@@ -449,13 +449,13 @@ def test_whole_logarithms_are_whole(dtype: str) -> None:
 @each("dtype", list(EPSILON))
 def test_angles_and_powers(dtype: str) -> None:
     angle, power = native.parallel(np.arctan2), native.parallel(np.power)
-    bound = 1.6 if OWN else 4.1
+    limit = 1.6 if OWN else 4.1
     for size in (1, 3, 30):
         x, y = (RNG.permutation(far(-size, size)).astype(dtype) for _ in range(2))
         want = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
         usual = abs(want) > np.finfo(dtype).tiny
         off = abs(angle(y, x) - want) / np.spacing(abs(want).astype(dtype))
-        assert off[usual].max() <= bound
+        assert off[usual].max() <= limit
     x, y = np.meshgrid(np.array(ODD, dtype), np.array([*ODD, 0.5, 3, -3], dtype))
     with np.errstate(all="ignore"):
         for f, oracle in (
@@ -505,9 +505,9 @@ def test_negative_of_complex_numbers(dtype: str) -> None:
         np.testing.assert_array_equal(f(a), -a)
     assert np.signbit(f(x)[0, 0].real)
     assert not np.signbit(f(x)[0, 0].imag)
-    kept = x.copy()
+    original = x.copy()
     assert f(x, x) is x
-    np.testing.assert_array_equal(x, -kept)
+    np.testing.assert_array_equal(x, -original)
 
 
 @each("dtype", list(EPSILON))

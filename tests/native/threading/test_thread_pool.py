@@ -148,10 +148,10 @@ def the_worker() -> int:
     """
     native.set_num_threads(2)
     deadline = time.monotonic() + 30
-    while len(found := worker_ids()) != 1:
+    while len(ids := worker_ids()) != 1:
         assert works()
-        assert time.monotonic() < deadline, found
-    return found[0]
+        assert time.monotonic() < deadline, ids
+    return ids[0]
 
 
 def test_a_thread_that_has_ended_says_nothing() -> None:
@@ -220,8 +220,8 @@ def share_of(n: int, **environment: str) -> int:
 
 
 def test_processes_share_the_cpus_unless_told() -> None:
-    alone = share_of(1)
-    assert share_of(2) == max(1, alone // 2)
+    share = share_of(1)
+    assert share_of(2) == max(1, share // 2)
     assert share_of(10_000) == 1
     assert share_of(4, OMP_NUM_THREADS="3") == 3
     assert share_of(4, SHMTENSOR_NUM_THREADS="2", OMP_NUM_THREADS="3") == 2

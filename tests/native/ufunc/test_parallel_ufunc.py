@@ -102,9 +102,9 @@ def test_nothing_warns() -> None:
 
 
 def test_true_division_of_integers_is_float() -> None:
-    got = native.parallel(np.divide)(np.arange(3), np.arange(1, 4))
-    assert got.dtype == np.float64
-    np.testing.assert_array_equal(got, np.arange(3) / np.arange(1, 4))
+    result = native.parallel(np.divide)(np.arange(3), np.arange(1, 4))
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, np.arange(3) / np.arange(1, 4))
 
 
 def test_zero_dimensions_stay_arrays() -> None:
@@ -114,10 +114,10 @@ def test_zero_dimensions_stay_arrays() -> None:
         (np.array(1.0), 2.0),
         (np.array(1), np.array(2.0)),
     ]:
-        got = add(x, y)
-        assert type(got) is np.ndarray
-        assert got.shape == ()
-        assert got == 3
+        result = add(x, y)
+        assert type(result) is np.ndarray
+        assert result.shape == ()
+        assert result == 3
 
 
 def test_out_may_be_an_input_or_run_into_one() -> None:

@@ -37,14 +37,14 @@ def test_out_takes_the_shape_and_gives_the_dtype(name: str) -> None:
     assert make(out=out) is out
     assert (tuple(out.shape), out.dtype) == (shape, st.float64)
     st.manual_seed(1)
-    wanted = make(dtype=st.float64)
+    expected = make(dtype=st.float64)
     base = st.full((10,), -1.0, dtype=st.float64)
-    n = wanted.numel()
+    n = expected.numel()
     st.manual_seed(1)
-    made = make(out=base[1:1].resize_(0) if name == "empty" else base[2:4].resize_(0))
+    result = make(out=base[1:1].resize_(0) if name == "empty" else base[2:4].resize_(0))
     if name != "empty":
-        assert made.tolist() == wanted.tolist()
-        assert base.tolist() == [-1, -1, *wanted.flatten().tolist(), *[-1] * (8 - n)]
+        assert result.tolist() == expected.tolist()
+        assert base.tolist() == [-1, -1, *expected.flatten().tolist(), *[-1] * (8 - n)]
     with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
         make(out=st.empty(0), dtype=st.float64)
     with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):

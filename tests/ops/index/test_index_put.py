@@ -68,8 +68,8 @@ def test_in_place_is_as_out_of_place(name: str, dtype: Any) -> None:
 @each
 def test_gradients(name: str) -> None:
     x, s = (t.requires_grad_() for t in operands())
-    whole = lambda x, s: WRITES[name](x * 1, s)  # noqa: E731
-    assert st.autograd.gradcheck(whole, (x, s))
+    write = lambda x, s: WRITES[name](x * 1, s)  # noqa: E731
+    assert st.autograd.gradcheck(write, (x, s))
 
     def part(x: Any, s: Any) -> Any:
         """A write to a view: its base has the history."""

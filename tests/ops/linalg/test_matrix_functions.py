@@ -56,13 +56,13 @@ def test_singular_values() -> None:
 @pytest.mark.parametrize("unit", [False, True])
 def test_triangular_solve(upper: bool, transpose: bool, unit: bool) -> None:
     b = RANDOM.normal(size=(2, 4, 3))
-    found = st.triangular_solve(st.tensor(b), st.tensor(A), upper, transpose, unit)
+    result = st.triangular_solve(st.tensor(b), st.tensor(A), upper, transpose, unit)
     for i in range(2):
         expected = scipy.linalg.solve_triangular(
             A[i], b[i], trans=int(transpose), lower=not upper, unit_diagonal=unit
         )
-        assert np.allclose(found.solution[i].numpy(), expected)
-    assert np.array_equal(found.cloned_coefficient.numpy(), A)
+        assert np.allclose(result.solution[i].numpy(), expected)
+    assert np.array_equal(result.cloned_coefficient.numpy(), A)
 
 
 def test_gradients_of_complex_matrices_are_differences() -> None:

@@ -51,8 +51,8 @@ def test_convolution(n: int, stride: int, padding: int, dilation: int, groups: i
     expected = correlated(x, w, *arguments)
     out = function(st.tensor(x), st.tensor(w), st.tensor(bias), *arguments)
     assert np.allclose(out.numpy(), expected + bias.reshape(-1, *[1] * n))
-    alone = function(st.tensor(x[0]), st.tensor(w), None, *arguments)
-    assert np.allclose(alone.numpy(), expected[0])
+    unbatched = function(st.tensor(x[0]), st.tensor(w), None, *arguments)
+    assert np.allclose(unbatched.numpy(), expected[0])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -99,10 +99,10 @@ CONVOLUTIONS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("named", "says"), [c[1:] for c in CONVOLUTIONS])
-def test_wrong_convolutions_are_refused(named: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("kwargs", "says"), [c[1:] for c in CONVOLUTIONS])
+def test_wrong_convolutions_are_refused(kwargs: dict[str, Any], says: str) -> None:
     with pytest.raises(RuntimeError, match=says):
-        F.conv2d(st.ones(1, 4, 6, 6), st.ones(8, 4, 3, 3), **named)
+        F.conv2d(st.ones(1, 4, 6, 6), st.ones(8, 4, 3, 3), **kwargs)
 
 
 def test_channels_and_dtypes_must_agree() -> None:
@@ -163,8 +163,8 @@ def test_unpooling_puts_the_largest_back(n: int) -> None:
     back = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[n - 1]
     values, indices = pool(t, 2, return_indices=True)
     flat = IMAGES[n].reshape(2, 4, -1)
-    taken = np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), -1)
-    assert np.array_equal(taken.reshape(values.shape), values.numpy())
+    values_at = np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(values_at.reshape(values.shape), values.numpy())
     again = back(values, indices, 2, output_size=t.shape)
     assert again.shape == t.shape
     assert again.sum().item() == pytest.approx(values.sum().item())
@@ -201,20 +201,20 @@ def test_adaptive_pooling(n: int, size: int) -> None:
     assert np.allclose(average(st.tensor(x), size).numpy(), out)
     values, indices = largest(st.tensor(x), size, return_indices=True)
     assert np.array_equal(values.numpy(), best)
-    taken = np.take_along_axis(x.reshape(2, 4, -1), indices.numpy().reshape(2, 4, -1), -1)
-    assert np.array_equal(taken.reshape(best.shape), best)
+    values_at = np.take_along_axis(x.reshape(2, 4, -1), indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(values_at.reshape(best.shape), best)
 
 
 def test_wrong_windows_are_refused() -> None:
     x = st.ones(1, 1, 4, 4)
-    for named, says in (
+    for kwargs, says in (
         ({"padding": 2}, "at most half"),
         ({"padding": -1}, "non-negative"),
         ({"stride": 0}, "greater than zero"),
         ({"dilation": 0}, "greater than zero"),
     ):
         with pytest.raises(RuntimeError, match=says):
-            F.max_pool2d(x, 2, **named)
+            F.max_pool2d(x, 2, **kwargs)
     with pytest.raises(RuntimeError, match="no window fits"):
         F.avg_pool2d(x, 5)
     with pytest.raises(RuntimeError, match="divisor"):
@@ -322,11 +322,11 @@ def read_at(image: Array, x: float, y: float) -> float:
 @pytest.mark.parametrize("corners", [False, True])
 def test_grid_sample_reads_between_the_neighbours(corners: bool) -> None:
     x, grid = IMAGES[2], RANDOM.uniform(-1.4, 1.4, (2, 3, 4, 2))
-    found = F.grid_sample(st.tensor(x), st.tensor(grid), align_corners=corners).numpy()
+    result = F.grid_sample(st.tensor(x), st.tensor(grid), align_corners=corners).numpy()
     sizes = np.array(x.shape[:1:-1])  # x first
     at = (grid + 1) / 2 * (sizes - 1) if corners else ((grid + 1) * sizes - 1) / 2
     want = [[[[read_at(c, *p) for p in row] for row in a] for c in i] for i, a in zip(x, at)]
-    np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result, want, rtol=1e-10, atol=1e-12)
 
 
 def test_grids_are_transformed_together_or_alone() -> None:
@@ -336,8 +336,8 @@ def test_grids_are_transformed_together_or_alone() -> None:
         x = images if dims[0] == 0 else images[0]
         g = grids if dims[1] == 0 else grids[0]
         each = [sample(x[i] if dims[0] == 0 else x, g[i] if dims[1] == 0 else g) for i in range(3)]
-        found = st.vmap(sample, in_dims=dims)(x, g)
-        np.testing.assert_allclose(found.numpy(), st.stack(each).numpy(), rtol=1e-5, atol=1e-6)
+        result = st.vmap(sample, in_dims=dims)(x, g)
+        np.testing.assert_allclose(result.numpy(), st.stack(each).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_grid_has_a_gradient_in_every_mode() -> None:

@@ -113,8 +113,8 @@ def test_moments(draw: Any, mean: float, std: float) -> None:
 
 def test_permutation_holds_every_number() -> None:
     assert sorted(st.randperm(1000).tolist()) == list(range(1000))
-    drawn = st.multinomial(st.tensor([0.0, 1.0, 2.0, 0.0]), 2).tolist()
-    assert sorted(drawn) == [1, 2]
+    indices = st.multinomial(st.tensor([0.0, 1.0, 2.0, 0.0]), 2).tolist()
+    assert sorted(indices) == [1, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

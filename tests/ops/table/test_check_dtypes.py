@@ -21,7 +21,7 @@ POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 
 turning = st.tensor([1 + 2j, 3 - 1j])
 flags = st.tensor([True, False])
-whole = st.tensor([7, -7])
+integral = st.tensor([7, -7])
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ whole = st.tensor([7, -7])
         lambda: turning // turning,
         lambda: turning & turning,
         lambda: st.gcd(st.ones(2), st.ones(2)),
-        lambda: st.hypot(whole, whole),
-        lambda: st.nextafter(whole, whole),
+        lambda: st.hypot(integral, integral),
+        lambda: st.nextafter(integral, integral),
         lambda: flags // flags,
         lambda: flags % flags,
         lambda: flags << flags,
@@ -65,7 +65,7 @@ def test_dtypes_without_the_op_are_refused(wrong: Callable[[], Any]) -> None:
         lambda: 1 - flags,
         lambda: st.ones(2) - True,
         lambda: st.ones(2).sub_(flags),
-        lambda: st.rsub(flags, whole),
+        lambda: st.rsub(flags, integral),
     ],
 )
 def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
@@ -76,13 +76,13 @@ def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: whole // 0,
-        lambda: whole % st.tensor([1, 0]),
-        lambda: st.fmod(whole, 0),
-        lambda: whole // flags,
+        lambda: integral // 0,
+        lambda: integral % st.tensor([1, 0]),
+        lambda: st.fmod(integral, 0),
+        lambda: integral // flags,
         lambda: 5 // st.tensor([0, 1]),
-        lambda: whole.clone().floor_divide_(0),
-        lambda: st.div(whole, st.tensor(0), rounding_mode="trunc"),
+        lambda: integral.clone().floor_divide_(0),
+        lambda: st.div(integral, st.tensor(0), rounding_mode="trunc"),
     ],
 )
 def test_whole_numbers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
@@ -93,8 +93,8 @@ def test_whole_numbers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None
 def test_what_may_be_divided_by_zero() -> None:
     np.testing.assert_array_equal(st.ones(2) // 0, [np.inf, np.inf])
     assert (st.ones(0, dtype=st.int64) // 0).shape == (0,)
-    assert (whole // st.tensor([2, 2])).tolist() == [3, -4]
-    assert whole.view(2, 1).expand(2, 3).remainder(st.tensor([3, 4, 5])).tolist() == [
+    assert (integral // st.tensor([2, 2])).tolist() == [3, -4]
+    assert integral.view(2, 1).expand(2, 3).remainder(st.tensor([3, 4, 5])).tolist() == [
         [1, 3, 2],
         [2, 1, 3],
     ]
@@ -108,16 +108,16 @@ def test_in_place_ops_compute_in_the_common_dtype() -> None:
     y = st.tensor([1.0], dtype=st.float32)
     assert y.add_(st.tensor([2**-30], dtype=st.float64)).dtype is st.float32
     with pytest.raises(RuntimeError, match=r"add_: result type float32 can't be cast .* int64"):
-        whole.clone().add_(st.ones(2))
+        integral.clone().add_(st.ones(2))
 
 
 def test_composites_in_place_keep_what_backward_needs() -> None:
-    for bound in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
+    for bounds in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
         x = st.tensor([1.0, 2.0, -3.0], requires_grad=True)
         y = x * 2
-        y.clamp_(*bound)
+        y.clamp_(*bounds)
         y.sum().backward()
-        expected = [2.0, 0.0, 2.0 if bound[0] is None else 0.0]
+        expected = [2.0, 0.0, 2.0 if bounds[0] is None else 0.0]
         assert x.grad.tolist() == expected
 
 
@@ -211,9 +211,9 @@ def test_all_and_any_of_no_dimensions_ask_each_element() -> None:
     for x in (flags, flags.float(), flags.to(st.uint8), st.tensor(True)):
         expected = (x != 0).to(st.uint8 if x.dtype is st.uint8 else st.bool)
         for none in ((), []):
-            for made in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
-                assert made.tolist() == expected.tolist()
-                assert made.dtype is expected.dtype
+            for result in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
+                assert result.tolist() == expected.tolist()
+                assert result.dtype is expected.dtype
     assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere none are all
 
 
@@ -226,8 +226,8 @@ def test_powers_of_truth_by_truth_stay_what_they_are() -> None:
 
 def test_different_values_say_that_they_have_a_history() -> None:
     x = st.tensor([2.0, 1.0, 2.0], requires_grad=True)
-    for made in (x.unique(), x.unique(return_counts=True)[0], x.unique_consecutive()):
-        assert made.requires_grad
+    for result in (x.unique(), x.unique(return_counts=True)[0], x.unique_consecutive()):
+        assert result.requires_grad
     assert not x.detach().unique().requires_grad
 
 
@@ -245,9 +245,9 @@ def test_the_real_part_and_the_plus_sign_of_real_numbers() -> None:
     assert leaf.real is leaf
     assert +leaf is leaf
     assert turning.conj().tolist() == [1 - 2j, 3 + 1j]
-    made = turning.clone()
-    assert made.conj_physical_() is made
-    assert made.tolist() == [1 - 2j, 3 + 1j]
+    clone = turning.clone()
+    assert clone.conj_physical_() is clone
+    assert clone.tolist() == [1 - 2j, 3 + 1j]
     with pytest.raises(RuntimeError, match="positive: not for bool"):
         flags.positive()
 
@@ -262,7 +262,7 @@ first, other = single[0], double[0]
     "wrong",
     [
         lambda: single @ double,
-        lambda: single @ whole,
+        lambda: single @ integral,
         lambda: st.mm(single, double),
         lambda: st.mv(single, other),
         lambda: st.bmm(single[None], double[None]),
@@ -302,16 +302,16 @@ def test_operands_of_unlike_dtypes_are_named(wrong: Callable[[], Any]) -> None:
 
 
 def test_numpys_products_are_of_the_common_dtype() -> None:
-    for made in (
+    for result in (
         np.matmul(single, double),
         np.dot(single, double),
         np.inner(single, double),
         np.tensordot(single, double, 1),
         np.einsum("ij,jk->ik", single, double),
     ):
-        assert isinstance(made, st.Tensor)
-        assert made.dtype is st.float64
-        assert made.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+        assert isinstance(result, st.Tensor)
+        assert result.dtype is st.float64
+        assert result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
     assert np.vdot(first, other).tolist() == 2.0
     assert np.heaviside(single, double).tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
@@ -322,24 +322,24 @@ functional = st.nn.functional
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.softmax(whole, 0),
+        lambda: st.softmax(integral, 0),
         lambda: st.log_softmax(flags, 0),
-        lambda: functional.gelu(whole),
-        lambda: functional.softplus(whole),
-        lambda: functional.logsigmoid(whole),
-        lambda: functional.leaky_relu(whole),
-        lambda: functional.elu(whole),
-        lambda: functional.mish(whole),
-        lambda: functional.hardswish(whole),
-        lambda: functional.hardsigmoid(whole),
-        lambda: functional.softshrink(whole),
-        lambda: functional.hardshrink(whole),
-        lambda: functional.mse_loss(whole, whole),
-        lambda: functional.smooth_l1_loss(whole, whole),
-        lambda: functional.huber_loss(whole, whole),
-        lambda: st.igamma(whole, whole),
-        lambda: st.igammac(whole, whole),
-        lambda: st.histc(whole),
+        lambda: functional.gelu(integral),
+        lambda: functional.softplus(integral),
+        lambda: functional.logsigmoid(integral),
+        lambda: functional.leaky_relu(integral),
+        lambda: functional.elu(integral),
+        lambda: functional.mish(integral),
+        lambda: functional.hardswish(integral),
+        lambda: functional.hardsigmoid(integral),
+        lambda: functional.softshrink(integral),
+        lambda: functional.hardshrink(integral),
+        lambda: functional.mse_loss(integral, integral),
+        lambda: functional.smooth_l1_loss(integral, integral),
+        lambda: functional.huber_loss(integral, integral),
+        lambda: st.igamma(integral, integral),
+        lambda: st.igammac(integral, integral),
+        lambda: st.histc(integral),
         lambda: st.histc(turning),
         lambda: st.isin(turning, turning),
         lambda: st.searchsorted(turning, turning),
@@ -400,14 +400,14 @@ def test_random_numbers_lie_as_their_model(draw: Callable[..., Any]) -> None:
     assert draw(model, memory_format=st.contiguous_format).stride() == (60, 20, 5, 1)
     assert len(draw(model).unique()) > 4
     if draw is st.rand_like:
-        made = draw(model, requires_grad=True)
-        assert made.requires_grad
-        assert made.is_leaf
+        sample = draw(model, requires_grad=True)
+        assert sample.requires_grad
+        assert sample.is_leaf
 
 
 def test_igamma_takes_tensors_alone() -> None:
     for function in (st.igamma, st.igammac):
-        for a, b in ((whole, 2), (2, whole), (2, 3)):
+        for a, b in ((integral, 2), (2, integral), (2, 3)):
             with pytest.raises(TypeError, match="tensor"):
                 function(a, b)
 
@@ -427,7 +427,7 @@ def test_heaviside_has_no_complex_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "exponent"), [(st.ones(2), 2), (whole, 2), (turning, 2), (st.ones(2).double(), 2j)]
+    ("base", "exponent"), [(st.ones(2), 2), (integral, 2), (turning, 2), (st.ones(2).double(), 2j)]
 )
 def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: complex) -> None:
     with pytest.raises(RuntimeError, match=r"float_power_: the base has .* requires"):
@@ -445,10 +445,10 @@ def test_what_is_no_tensor_is_no_attribute_error(name: str) -> None:
     n = sum(kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, POSITIONAL) for kind in kinds)
     for count in range(1, min(n, 4) + 1):
         for at, wrong in itertools.product(range(count), (None, 2.5, "abc", [1.0, 2.0])):
-            given: list[Any] = [st.ones(2, 2) for _ in range(count)]
-            given[at] = wrong
+            args: list[Any] = [st.ones(2, 2) for _ in range(count)]
+            args[at] = wrong
             with contextlib.suppress(TypeError, ValueError, RuntimeError, IndexError):
-                function(*given)
+                function(*args)
 
 
 def test_the_argument_that_is_no_tensor_is_named() -> None:
@@ -475,10 +475,14 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
         (lambda: st.squeeze(st.tensor(1.0), 1), IndexError, "out of range: 1"),
         (lambda: st.squeeze(st.ones(1), (0, -1)), RuntimeError, r"multiple times: \(0, -1\)"),
         (lambda: st.unflatten(st.tensor(1.0), 0, (1, 1)), RuntimeError, "must have a dimension"),
-        (lambda: st.nanmean(whole), RuntimeError, "floating point or complex: int64"),
+        (lambda: st.nanmean(integral), RuntimeError, "floating point or complex: int64"),
         (lambda: st.cov(flags), RuntimeError, "cov: not for bool"),
-        (lambda: st.cdist(whole[None], whole[None]), RuntimeError, "floating-point points .*int64"),
-        (lambda: st.renorm(whole[None], 2, 0, 1), RuntimeError, "renorm: .*int64"),
+        (
+            lambda: st.cdist(integral[None], integral[None]),
+            RuntimeError,
+            "floating-point points .*int64",
+        ),
+        (lambda: st.renorm(integral[None], 2, 0, 1), RuntimeError, "renorm: .*int64"),
         (lambda: st.softmax(turning, 0), NotImplementedError, "not implemented for complex64"),
         (lambda: st.norm(st.ones(0), -1), RuntimeError, r"order -1 of no elements .*\(0,\)"),
         (lambda: st.norm(st.ones(0, 2), st.inf, 0), RuntimeError, r"order inf .*\(0, 2\)"),
@@ -486,11 +490,11 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
         (lambda: st.trapezoid(st.tensor(1.0)), IndexError, "0-d"),
         (lambda: st.trapezoid(flags), RuntimeError, "not for bool"),
         (lambda: st.trapezoid(st.ones(2), dx=True), RuntimeError, "real number: True"),
-        (lambda: st.cartesian_prod(st.tensor(1), whole), RuntimeError, "vectors are needed"),
-        (lambda: st.meshgrid(whole, st.ones(2)), RuntimeError, "one dtype.*int64.*float32"),
-        (lambda: st.repeat_interleave(whole), RuntimeError, "must not be negative: -7"),
+        (lambda: st.cartesian_prod(st.tensor(1), integral), RuntimeError, "vectors are needed"),
+        (lambda: st.meshgrid(integral, st.ones(2)), RuntimeError, "one dtype.*int64.*float32"),
+        (lambda: st.repeat_interleave(integral), RuntimeError, "must not be negative: -7"),
         (lambda: st.repeat_interleave(st.ones(2)), NotImplementedError, "float32 of shape"),
-        (lambda: st.repeat_interleave(whole, whole[None]), RuntimeError, "must be a vector"),
+        (lambda: st.repeat_interleave(integral, integral[None]), RuntimeError, "must be a vector"),
         (lambda: st.repeat_interleave(st.tensor(2)), RuntimeError, "must be a vector"),
         (lambda: st.rot90(st.ones(2, 2), 2.5), TypeError, "float"),
         (lambda: st.gru(st.ones(2, 2)), TypeError, "gru: missing arguments: hx, params"),
@@ -502,6 +506,6 @@ def test_other_wrong_uses(wrong: Callable[[], Any], error: type[Exception], mess
 
 
 def test_a_sum_in_bool_is_bool() -> None:
-    found = st.sum(st.tensor([3, 0], dtype=st.uint8), 0, dtype=st.bool)
-    assert found.dtype is st.bool
-    assert found.item() is True
+    result = st.sum(st.tensor([3, 0], dtype=st.uint8), 0, dtype=st.bool)
+    assert result.dtype is st.bool
+    assert result.item() is True

@@ -14,18 +14,18 @@ import shmtensor as st
 from shmtensor.nn import functional as F
 
 ones = st.ones(2)
-whole = st.ones(2, dtype=st.int64)
+integral = st.ones(2, dtype=st.int64)
 flags = st.tensor([True, False])
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.add(whole, whole, alpha=1.5),
-        lambda: st.add(whole, 2, alpha=1.0),
-        lambda: st.sub(whole, 2, alpha=1.5),
-        lambda: st.rsub(whole, 2, alpha=1.5),
-        lambda: whole.clone().add_(2, alpha=1.5),
+        lambda: st.add(integral, integral, alpha=1.5),
+        lambda: st.add(integral, 2, alpha=1.0),
+        lambda: st.sub(integral, 2, alpha=1.5),
+        lambda: st.rsub(integral, 2, alpha=1.5),
+        lambda: integral.clone().add_(2, alpha=1.5),
         lambda: st.add(ones, 2, alpha=1j),
         lambda: st.add(ones, ones, alpha=True),
         lambda: st.addcmul(ones, ones, ones, value=1j),
@@ -37,13 +37,13 @@ def test_a_factor_is_of_the_results_kind(wrong: Callable[[], Any]) -> None:
 
 
 def test_factors_that_fit() -> None:
-    assert st.add(whole, 2.5, alpha=1.5).tolist() == [4.75, 4.75]
+    assert st.add(integral, 2.5, alpha=1.5).tolist() == [4.75, 4.75]
     assert st.add(flags, True, alpha=2).tolist() == [True, True]
     assert st.add(flags, flags, alpha=False).tolist() == [True, False]
-    small = st.add(whole.to(st.int8), flags, alpha=2)
+    small = st.add(integral.to(st.int8), flags, alpha=2)
     assert small.dtype == st.int8
     assert small.tolist() == [3, 1]
-    assert st.addcmul(whole, whole, whole, value=-2.9).tolist() == [-1, -1]  # cut off
+    assert st.addcmul(integral, integral, integral, value=-2.9).tolist() == [-1, -1]  # cut off
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_factors_that_fit() -> None:
         (st.float32, 1j),
     ],
 )
-@pytest.mark.parametrize("way", ["full", "new_full", "fill_", "masked_fill", "item", "places"])
-def test_a_number_that_does_not_fit_is_refused(dtype: Any, value: Any, way: str) -> None:
+@pytest.mark.parametrize("form", ["full", "new_full", "fill_", "masked_fill", "item", "places"])
+def test_a_number_that_does_not_fit_is_refused(dtype: Any, value: Any, form: str) -> None:
     x = st.ones(2, dtype=dtype)
     with pytest.raises(RuntimeError, match=r"without overflow|does not fit into"):
-        if way == "full":
+        if form == "full":
             st.full((2,), value, dtype=dtype)
-        elif way == "new_full":
+        elif form == "new_full":
             x.new_full((2,), value)
-        elif way == "fill_":
+        elif form == "fill_":
             x.fill_(value)
-        elif way == "masked_fill":
+        elif form == "masked_fill":
             x.masked_fill(flags, value)
         else:
-            x[0 if way == "item" else st.tensor([0])] = value
+            x[0 if form == "item" else st.tensor([0])] = value
     assert x.tolist() == [1, 1]
 
 
@@ -89,7 +89,7 @@ def test_numbers_that_fit() -> None:
         x.masked_fill(x > 0, -1e9)
     assert (st.tensor([1], dtype=st.uint8) + 300).tolist() == [45]  # arithmetic wraps around
     with pytest.raises(OverflowError, match="too big"):
-        whole + (1 << 64)
+        integral + (1 << 64)
 
 
 @pytest.mark.parametrize(
@@ -115,17 +115,17 @@ def test_what_must_be_a_tensor(wrong: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.lerp(whole, whole, 0.5),
-        lambda: st.lerp(whole, whole, whole),
-        lambda: st.logaddexp(whole, whole),
-        lambda: st.logaddexp2(whole, whole),
-        lambda: F.silu(whole),
-        lambda: F.glu(whole),
-        lambda: F.prelu(whole, whole[:1]),
-        lambda: F.layer_norm(whole, (2,)),
-        lambda: F.batch_norm(whole[None], st.zeros(2), st.ones(2)),
-        lambda: F.group_norm(whole[None], 1),
-        lambda: st.logcumsumexp(whole, 0),
+        lambda: st.lerp(integral, integral, 0.5),
+        lambda: st.lerp(integral, integral, integral),
+        lambda: st.logaddexp(integral, integral),
+        lambda: st.logaddexp2(integral, integral),
+        lambda: F.silu(integral),
+        lambda: F.glu(integral),
+        lambda: F.prelu(integral, integral[:1]),
+        lambda: F.layer_norm(integral, (2,)),
+        lambda: F.batch_norm(integral[None], st.zeros(2), st.ones(2)),
+        lambda: F.group_norm(integral[None], 1),
+        lambda: st.logcumsumexp(integral, 0),
         lambda: st.searchsorted(flags, flags),
         lambda: st.sign(st.tensor([1j])),
         lambda: F.relu(st.tensor([1j])),
@@ -142,9 +142,9 @@ double = ones.double()
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.addcdiv(ones, whole, whole),
+        lambda: st.addcdiv(ones, integral, integral),
         lambda: F.relu(flags),
-        lambda: F.dropout(whole),
+        lambda: F.dropout(integral),
         lambda: st.isin(flags, flags),
         lambda: F.prelu(ones, double[:1]),
         lambda: F.layer_norm(ones, (2,), double),
@@ -169,8 +169,8 @@ def test_batch_norm_keeps_16_bits_beside_float32_statistics(dtype: Any) -> None:
 
 
 def test_dropout_of_whole_numbers_without_a_scale() -> None:
-    assert F.dropout(whole, p=1.0).dtype == st.int64
-    assert F.dropout(whole, training=False) is whole
+    assert F.dropout(integral, p=1.0).dtype == st.int64
+    assert F.dropout(integral, training=False) is integral
 
 
 def test_one_element_becomes_a_number() -> None:
@@ -242,9 +242,9 @@ def test_isin_takes_one_number() -> None:
 def test_cholesky_solve_reads_one_triangle() -> None:
     b, mixed = st.tensor([[1.0], [2.0]]), st.tensor([[1.0, 5.0], [2.0, 3.0]])
     for upper, part in ((False, st.tril(mixed)), (True, st.triu(mixed))):
-        found = st.cholesky_solve(b, mixed, upper)
+        result = st.cholesky_solve(b, mixed, upper)
         want = np.linalg.solve(part.T @ part if upper else part @ part.T, b)
-        np.testing.assert_allclose(found, want, atol=1e-5)
+        np.testing.assert_allclose(result, want, atol=1e-5)
 
 
 def test_svd_lowrank_of_a_small_matrix() -> None:

@@ -81,11 +81,11 @@ def test_wrong_indices_are_numpys_errors() -> None:
 @each(("shape", "dtype"), itertools.product([(n,) for n in SIZES], TYPES))
 def test_nonzero_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
-    found = native.nonzero(x)
+    result = native.nonzero(x)
     if dtype[0] == "c" or dtype == "f2":
-        assert found is None
+        assert result is None
     else:
-        np.testing.assert_array_equal(found, np.argwhere(x), strict=True)
+        np.testing.assert_array_equal(result, np.argwhere(x), strict=True)
 
 
 def test_nonzero_of_any_shape() -> None:

@@ -63,11 +63,11 @@ def test_gather_and_take_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim, n in itertools.product(range(x.ndim), (0, 1, 9)):
         index = RNG.integers(0, shape[dim], around(shape, dim, n))
-        got = native.gather(x, index, dim)
+        result = native.gather(x, index, dim)
         if x.itemsize > 8:
-            assert got is None
+            assert result is None
         else:
-            np.testing.assert_array_equal(got, np.take_along_axis(x, index, dim), strict=True)
+            np.testing.assert_array_equal(result, np.take_along_axis(x, index, dim), strict=True)
         rows = RNG.integers(0, shape[dim], n)
         np.testing.assert_array_equal(
             native.take(x, rows, dim - x.ndim), x.take(rows, dim), strict=True
@@ -134,7 +134,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     index, rows = RNG.integers(0, 60, (500, 300)), RNG.integers(0, 60, 5000)
     source, slices = RNG.normal(size=(500, 300)).astype("f4"), x[rows] * 0.3
     before = native.get_num_threads()
-    found = []
+    results = []
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
@@ -142,16 +142,16 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
                 base = x if dim == 0 else x.T.copy()
                 out = np.empty_like(base)
                 assert native.scatter(out, v, i, dim, 1, base)
-                found.append(out if dim == 0 else out.T)
+                results.append(out if dim == 0 else out.T)
             out = np.empty_like(x)
             assert native.index_add(out, slices, rows, 0, x)
-            found.append(out)
+            results.append(out)
     finally:
         native.set_num_threads(before)
     for k in range(3):
-        np.testing.assert_array_equal(found[k], found[k + 3])
-        np.testing.assert_array_equal(found[k], found[k + 6])
-    np.testing.assert_array_equal(found[0], found[1])  # by rows as by columns
+        np.testing.assert_array_equal(results[k], results[k + 3])
+        np.testing.assert_array_equal(results[k], results[k + 6])
+    np.testing.assert_array_equal(results[0], results[1])  # by rows as by columns
 
 
 def test_add_at_is_numpys() -> None:
@@ -177,7 +177,7 @@ def test_any_layout() -> None:
 
 def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     x = draw((4, 5), "f4")
-    kept = x.copy()
+    original = x.copy()
     bad, good = np.array([[0, 1, 2, 4, -1]]), np.zeros((1, 5), np.int64)
     for index in (bad, bad + 1, good.astype("f4"), good[:, :4]):
         assert native.gather(x, index, 0) is None
@@ -187,7 +187,7 @@ def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     assert not native.add_at(x.reshape(-1), np.array([20]), np.ones(1, "f4"))
     assert not native.scatter(x, np.ones((1, 5), "f8"), good, 0, 1)
     assert not native.scatter(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
-    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(x, original)
 
 
 @each("dtype", ["f4", "f8", "i1", "u1", "i8", "?"])

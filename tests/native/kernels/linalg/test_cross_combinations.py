@@ -21,12 +21,12 @@ RNG = np.random.default_rng(11)
 )
 def test_cross_is_numpys(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     x, y = RNG.normal(size=shape).astype(dtype), RNG.normal(size=shape).astype(dtype)
-    got = native.cross(x, y, dim)
-    assert got is not None
+    result = native.cross(x, y, dim)
+    assert result is not None
     tight = 1e-6 if dtype == "f4" else 1e-14
-    np.testing.assert_allclose(got, np.cross(x, y, axis=dim), rtol=tight, atol=tight)
-    turned = native.cross(np.asfortranarray(x), y, dim)
-    np.testing.assert_array_equal(turned, got, strict=True)
+    np.testing.assert_allclose(result, np.cross(x, y, axis=dim), rtol=tight, atol=tight)
+    transposed = native.cross(np.asfortranarray(x), y, dim)
+    np.testing.assert_array_equal(transposed, result, strict=True)
 
 
 def test_cross_leaves_what_is_rare() -> None:
@@ -52,6 +52,6 @@ def test_combinations_that_no_memory_holds() -> None:
     assert native.combinations(1000, 500, False) is None
     assert native.combinations(1 << 40, 2, True) is None
     assert native.combinations(3, 0, False) is None
-    found = native.combinations(40, 38, False)
-    assert found is not None
-    assert len(found) == math.comb(40, 38)
+    result = native.combinations(40, 38, False)
+    assert result is not None
+    assert len(result) == math.comb(40, 38)

@@ -65,11 +65,13 @@ def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
                 layout(RNG.integers(info.min, info.max, s, dtype, endpoint=True))
                 for s in (x_shape, y_shape)
             )
-            got = native.matmul(x, y)
-            np.testing.assert_array_equal(got, np.matmul(x, y), strict=True)
+            product = native.matmul(x, y)
+            np.testing.assert_array_equal(product, np.matmul(x, y), strict=True)
             if x.ndim > 1 and y.ndim == 2:
                 bias = RNG.integers(info.min, info.max, y.shape[1], dtype, endpoint=True)
-                np.testing.assert_array_equal(native.linear(x, y.T, bias), got + bias, strict=True)
+                np.testing.assert_array_equal(
+                    native.linear(x, y.T, bias), product + bias, strict=True
+                )
 
 
 SMALL = [(m, k, n) for m in (1, 2, 3, 4, 5, 6, 7, 9, 33) for k in (1, 3, 4, 8, 20)
@@ -90,11 +92,11 @@ def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dty
         np.asfortranarray,
         lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # lines lie apart
     ]
-    for left in sides:
+    for lhs_form in sides:
         for right in sides:
-            assert (np.abs(native.matmul(left(x), right(y)) - want) <= near).all()
-        found = native.linear(left(x), left(np.ascontiguousarray(y.T)), bias)
-        assert (np.abs(found - (want + bias)) <= near + np.abs(bias) * np.finfo(dtype).eps).all()
+            assert (np.abs(native.matmul(lhs_form(x), right(y)) - want) <= near).all()
+        result = native.linear(lhs_form(x), lhs_form(np.ascontiguousarray(y.T)), bias)
+        assert (np.abs(result - (want + bias)) <= near + np.abs(bias) * np.finfo(dtype).eps).all()
     stack = np.stack([x, -x]), np.stack([y, y])
     np.testing.assert_array_equal(native.matmul(*stack)[0], -native.matmul(*stack)[1])
 

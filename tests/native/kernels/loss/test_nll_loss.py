@@ -71,16 +71,16 @@ def test_the_way_back_is_the_adjoint(weighted: bool) -> None:
 def test_the_same_bits_on_any_number_of_threads() -> None:
     x, target, weight = case((60_001, 4), "float32", True)
     before = native.get_num_threads()
-    found = set()
+    results = set()
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             total = native.nll_loss(x, target, weight, IGNORED, "mean")
             assert total is not None
-            found.add(total.tobytes())
+            results.add(total.tobytes())
     finally:
         native.set_num_threads(before)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_what_is_left_to_the_plain_form() -> None:

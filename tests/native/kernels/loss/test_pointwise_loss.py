@@ -75,9 +75,9 @@ def test_losses_and_their_sums(name: str) -> None:
         x, y = pair(name, shape, dtype)
         want = MEASURES[name][0](x.astype("float64"), y.astype("float64"))
         close = TOLERANCE[dtype]
-        spread = np.repeat(y, 2, 0)[::2] if shape else y
-        for left, right in ((x, y), (x.copy("F"), spread)):
-            got = native.pointwise_loss(left, right, name, "none", 0.5, 2.0)
+        strided = np.repeat(y, 2, 0)[::2] if shape else y
+        for lhs, right in ((x, y), (x.copy("F"), strided)):
+            got = native.pointwise_loss(lhs, right, name, "none", 0.5, 2.0)
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(got, want, rtol=close, atol=close)
@@ -101,10 +101,10 @@ def test_slopes(name: str, side: int) -> None:
             (one, "sum", -1.5),
             (one, "mean", -1.5 / max(x.size, 1)),
         ):
-            got = native.pointwise_loss_backward(g, x, y, name, side, how, 0.5, 2.0)
-            assert got is not None
-            assert (got.shape, got.dtype) == (x.shape, x.dtype)
-            np.testing.assert_allclose(got, factor * slope, rtol=close, atol=close)
+            result = native.pointwise_loss_backward(g, x, y, name, side, how, 0.5, 2.0)
+            assert result is not None
+            assert (result.shape, result.dtype) == (x.shape, x.dtype)
+            np.testing.assert_allclose(result, factor * slope, rtol=close, atol=close)
 
 
 def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
@@ -118,24 +118,24 @@ def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
 def test_the_same_bits_on_any_number_of_threads() -> None:
     x, y = pair("logit", (300_001,), "float32")
     before = native.get_num_threads()
-    found = set()
+    results = set()
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             total = native.pointwise_loss(x, y, "logit", "mean", 0.0, 0.0)
             assert total is not None
-            found.add(total.tobytes())
+            results.add(total.tobytes())
     finally:
         native.set_num_threads(before)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_certain_probabilities_count_at_most_100() -> None:
     for dtype in TOLERANCE:
         x = np.array([0, 1, 0, 1, 1e-30, 0.5], dtype)
         y = np.array([0, 1, 1, 0, 0, 0], dtype)
-        got = native.pointwise_loss(x, y, "entropy", "none", 0.0, 0.0)
-        np.testing.assert_allclose(got, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
+        result = native.pointwise_loss(x, y, "entropy", "none", 0.0, 0.0)
+        np.testing.assert_allclose(result, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
         slopes = native.pointwise_loss_backward(
             np.ones_like(x), x, y, "entropy", 0, "none", 0.0, 0.0
         )
@@ -146,10 +146,10 @@ def test_far_logits_lose_nothing() -> None:
     for dtype in TOLERANCE:
         x = np.array([80, -80, 500, -500, np.inf, -np.inf], dtype)
         y = np.array([1, 0, 1, 0, 0, 1], dtype)
-        got = native.pointwise_loss(x, y, "logit", "none", 0.0, 0.0)
+        result = native.pointwise_loss(x, y, "logit", "none", 0.0, 0.0)
         small = np.exp(-80)
         np.testing.assert_allclose(
-            got, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
+            result, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
         )
 
 
@@ -157,9 +157,9 @@ def test_nan_stays() -> None:
     nan, half = np.array([np.nan, 0.5], "float32"), np.array([0.5, 0.5], "float32")
     for name in MEASURES:
         for x, y in ((nan, half), (half, nan)):
-            got = native.pointwise_loss(x, y, name, "none", 0.5, 2.0)
-            assert got is not None
-            assert np.isnan(got).tolist() == [True, False], name
+            result = native.pointwise_loss(x, y, name, "none", 0.5, 2.0)
+            assert result is not None
+            assert np.isnan(result).tolist() == [True, False], name
             total = native.pointwise_loss(x, y, name, "sum", 0.5, 2.0)
             assert total is not None
             assert np.isnan(total), name

@@ -50,8 +50,8 @@ def test_sums_equal_the_plain_ones(sizes: tuple[int, ...], dtype: str) -> None:
             assert got is not None
             assert got.dtype == want.dtype
             np.testing.assert_allclose(got, want, **close)
-            turned = [np.asfortranarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
-            np.testing.assert_array_equal(kernel(*turned), got)  # of any layout
+            fortran = [np.asfortranarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+            np.testing.assert_array_equal(kernel(*fortran), got)  # of any layout
 
 
 @each("dtype", ["f4", "f8"])

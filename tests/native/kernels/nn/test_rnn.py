@@ -79,8 +79,8 @@ def test_all_steps_are_the_loop(kind: str, projected: int, reverse: bool, dtype:
         for n in (4, 7, 16, 37):
             xs = operands(kind, sizes, n, dtype, projected)
             out, cells, _ = forward(kind, xs, sizes, reverse)
-            wanted, inner = loop(kind, xs, sizes, reverse)
-            np.testing.assert_allclose(out, wanted, near, near)
+            expected, inner = loop(kind, xs, sizes, reverse)
+            np.testing.assert_allclose(out, expected, near, near)
             if inner is not None:
                 np.testing.assert_allclose(cells, inner, near, near)
 
@@ -102,16 +102,16 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
         """The loss's slope along a direction of operand i."""
         ends = []
         for sign in (1, -1):
-            moved = [*xs]
-            moved[i] = xs[i] + sign * 1e-6 * direction
-            outs, inner = loop(kind, moved, sizes, reverse)
+            shifted = [*xs]
+            shifted[i] = xs[i] + sign * 1e-6 * direction
+            outs, inner = loop(kind, shifted, sizes, reverse)
             ends.append((outs * g_out).sum() + (0 if inner is None else (inner * g_cells).sum()))
         return float((ends[0] - ends[1]) / 2e-6)
 
-    for i, found in ((0, by_x), (1, by_h), (2, by_c)):
-        if found is not None:
-            direction = random.standard_normal(found.shape)
-            assert (found * direction).sum() == pytest.approx(change(i, direction), 1e-6, 1e-7)
+    for i, gradient in ((0, by_x), (1, by_h), (2, by_c)):
+        if gradient is not None:
+            direction = random.standard_normal(gradient.shape)
+            assert (gradient * direction).sum() == pytest.approx(change(i, direction), 1e-6, 1e-7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -132,12 +132,12 @@ def test_gates_saturate_and_keep_what_is_no_number(dtype: Any) -> None:
 def test_same_bits_on_any_number_of_threads(kind: str) -> None:
     sizes = [40, 40, 30]
     xs = operands(kind, sizes, 130, np.float32)
-    threads, made = st.get_num_threads(), []
+    threads, outputs = st.get_num_threads(), []
     for n in (1, 2):
         st.set_num_threads(n)
-        made.append(forward(kind, xs, sizes, False))
+        outputs.append(forward(kind, xs, sizes, False))
     st.set_num_threads(threads)
-    for a, b in zip(*made):
+    for a, b in zip(*outputs):
         np.testing.assert_array_equal(a, b)
 
 

@@ -16,11 +16,11 @@ RNG = np.random.default_rng(3)
 SIZES = [(), (0,), (1,), (3,), (17,), (5, 7), (70_001,)]
 
 
-def ulps(got: Any, exact: Any) -> float:
+def ulps(result: Any, exact: Any) -> float:
     """The largest distance in units of the last place of float32."""
-    got, exact = np.asarray(got), np.asarray(exact)
+    result, exact = np.asarray(result), np.asarray(exact)
     unit = np.spacing(np.maximum(np.abs(exact), 1e-38).astype("f4")).astype("f8")
-    return float((np.abs(got.astype("f8") - exact) / unit).max(initial=0))
+    return float((np.abs(result.astype("f8") - exact) / unit).max(initial=0))
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_fused_expressions(dtype: str) -> None:
 
 @each("dtype", ["f4", "f8"])
 def test_results_are_written_where_it_is_said(dtype: str) -> None:
-    whole = RNG.normal(size=(3, 20_001)).astype(dtype)
-    x, y, z = whole
+    full = RNG.normal(size=(3, 20_001)).astype(dtype)
+    x, y, z = full
     calls = (
         (native.clamp, (x, -0.5, 0.5)),
         (native.nan_to_num, (x, 0.0, 1.0, 2.0)),
@@ -105,14 +105,14 @@ def test_results_are_written_where_it_is_said(dtype: str) -> None:
         (native.lerp, (x, y, 0.3)),
         (native.lerp, (x, y, z)),
     )
-    for f, (_, *rest) in calls:
-        want, out, again = f(x, *rest), np.empty_like(x), x.copy()
-        assert f(x, *rest, out) is out
-        assert f(again, *rest, again) is again
+    for f, (_, *args) in calls:
+        want, out, again = f(x, *args), np.empty_like(x), x.copy()
+        assert f(x, *args, out) is out
+        assert f(again, *args, again) is again
         np.testing.assert_array_equal(out, want)
         np.testing.assert_array_equal(again, want)
-        assert f(x, *rest, np.empty_like(whole)) is None
-        assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in rest), x[:-1]) is None
+        assert f(x, *args, np.empty_like(full)) is None
+        assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in args), x[:-1]) is None
 
 
 @each("dtype", ["f4", "f8"])
@@ -211,11 +211,11 @@ def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
 def test_floats_are_cut_off() -> None:
     x = (RNG.normal(size=70_001) * 1e6).astype("f4")
     for y in (x, x.astype("f8"), x.reshape(-1, 1)[::2]):
-        got = native.cast(y, np.dtype("i8").num)
-        np.testing.assert_array_equal(got, y.astype("i8"), strict=True)
+        result = native.cast(y, np.dtype("i8").num)
+        np.testing.assert_array_equal(result, y.astype("i8"), strict=True)
     edges = [2.0**31, -(2.0**31), 2.0**31 - 1, 2.0**40 + 0.5, -(2.0**62), 0.9, -0.9, -0.0]
     for kind, place in itertools.product(("f4", "f8"), range(40)):
         few = np.full(40, 1.5, kind)
         few[place] = edges[place % len(edges)]
-        got = native.cast(few, np.dtype("i8").num)
-        np.testing.assert_array_equal(got, few.astype("i8"), strict=True)
+        result = native.cast(few, np.dtype("i8").num)
+        np.testing.assert_array_equal(result, few.astype("i8"), strict=True)

@@ -75,8 +75,8 @@ def test_sums_and_variances(shape: tuple[int, ...], dtype: str) -> None:
             check(native.sum(x, dim, False), wide.sum(dim), x, 400)
             n = x.size if dim is None else x.shape[dim]
             if n:
-                found = native.var(x, dim, 0, False, False)
-                check(found, wide.var(dim), x.real, 400)
+                result = native.var(x, dim, 0, False, False)
+                check(result, wide.var(dim), x.real, 400)
                 check(native.var(x, dim, 0, False, True), wide.std(dim), x.real, 400)
 
 

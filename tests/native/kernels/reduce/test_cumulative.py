@@ -47,8 +47,8 @@ def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> 
 def test_running_sums_of_complex_numbers(shape: tuple[int, ...], dtype: str) -> None:
     x = (draw(shape, "f4") + 1j * draw(shape, "f4")).astype(dtype)
     for dim in range(-1, x.ndim):
-        got = native.cumsum_cumprod(x, dim, False)
-        np.testing.assert_array_equal(got, x.cumsum(dim), strict=True)
+        result = native.cumsum_cumprod(x, dim, False)
+        np.testing.assert_array_equal(result, x.cumsum(dim), strict=True)
 
 
 def test_whole_numbers_wrap_round() -> None:
@@ -59,8 +59,8 @@ def test_whole_numbers_wrap_round() -> None:
 
 def test_a_long_float32_sum_is_as_good_as_a_float64_one() -> None:
     x = RNG.random(200_000).astype("f4")
-    got = native.cumsum_cumprod(x, 0, False)
-    np.testing.assert_allclose(got, x.cumsum(dtype="f8"), 1e-7)
+    result = native.cumsum_cumprod(x, 0, False)
+    np.testing.assert_allclose(result, x.cumsum(dtype="f8"), 1e-7)
 
 
 def test_long_sums_of_what_is_no_number_or_overflows() -> None:
@@ -84,18 +84,18 @@ def test_products_near_zero_keep_float32s_smallest_numbers() -> None:
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
     before = native.get_num_threads()
-    found = []
+    results = []
     cases = [RNG.random(shape) for shape in ((200_000,), (300, 900), (90, 40, 30))]
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            found.append(
+            results.append(
                 [native.cumsum_cumprod(x.astype(t), 0, False) for x in cases for t in ("f4", "f8")]
             )
     finally:
         native.set_num_threads(before)
-    for others in found[1:]:
-        for a, b in zip(found[0], others, strict=True):
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
@@ -118,10 +118,10 @@ def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> N
     if dtype[0] == "f" and x.size > 5:
         x.reshape(-1)[5] = np.nan
     for dim, largest in itertools.product(range(x.ndim), (True, False)):
-        found = native.cummax_cummin(x, dim, largest)
-        assert found is not None
+        result = native.cummax_cummin(x, dim, largest)
+        assert result is not None
         expected = so_far(np.moveaxis(x, dim, -1), largest)
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(result, expected, strict=True):
             np.testing.assert_array_equal(a, np.moveaxis(b, -1, dim), strict=True)
 
 
@@ -144,13 +144,13 @@ def test_running_logarithms_of_sums(dtype: str) -> None:
         x = (rng.standard_normal(shape) * 40).astype(dtype)
         for dim in range(-x.ndim, x.ndim):
             for y in (x, x.copy("F")):
-                got = native.logcumsumexp(y, dim)
-                assert got is not None
-                assert (got.shape, got.dtype) == (x.shape, x.dtype)
-                wanted = np.logaddexp.accumulate(x.astype("f8"), dim)
-                np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+                result = native.logcumsumexp(y, dim)
+                assert result is not None
+                assert (result.shape, result.dtype) == (x.shape, x.dtype)
+                expected = np.logaddexp.accumulate(x.astype("f8"), dim)
+                np.testing.assert_allclose(result, expected, rtol=close, atol=close)
     inf, nan = np.inf, np.nan
     x = np.array([-inf, -inf, 1, -inf, inf, inf, 2, nan, 3, inf], dtype)
-    got = native.logcumsumexp(x, 0)
-    np.testing.assert_allclose(got, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
+    result = native.logcumsumexp(x, 0)
+    np.testing.assert_allclose(result, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
     assert native.logcumsumexp(np.arange(3), 0) is None

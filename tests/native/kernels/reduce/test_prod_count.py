@@ -35,8 +35,8 @@ def layouts(x: Any) -> list[Any]:
     if not x.ndim:
         return [x]
     gaps = np.repeat(np.repeat(x, 2, 0)[::2], 3, -1)[..., ::3]
-    turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
-    return [x, np.asfortranarray(x), turned, gaps, np.flip(np.flip(x).copy())]
+    transposed = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
+    return [x, np.asfortranarray(x), transposed, gaps, np.flip(np.flip(x).copy())]
 
 
 def same(got: Any, want: Any) -> None:
@@ -132,10 +132,10 @@ def test_transposed_sums_and_extremes_are_the_originals() -> None:
                         native.argminmax(y, dim, keep, True),
                         np.asarray(y.argmax(dim, keepdims=keep)),
                     )
-                spread = native.var(y, dim, 1, keep, False)
-                if spread is not None:
+                variance = native.var(y, dim, 1, keep, False)
+                if variance is not None:
                     want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
-                    np.testing.assert_allclose(spread, want, rtol=1e-4)
+                    np.testing.assert_allclose(variance, want, rtol=1e-4)
 
 
 FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
@@ -182,13 +182,13 @@ def test_products_meet_what_is_no_normal_number(n: int) -> None:
 def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
     x = np.exp(np.random.default_rng(3).standard_normal((300, 1000)) / 30).astype("f4")
     before = native.get_num_threads()
-    found = []
+    results = []
     try:
         for threads in (1, 2, 3):
             native.set_num_threads(threads)
-            found.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
+            results.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
     finally:
         native.set_num_threads(before)
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -34,8 +34,8 @@ def check_sum(shape: tuple[int, ...], dim: Any, dtype: str, keepdim: bool) -> No
         assert got.shape == np.shape(want)
         assert got.dtype == (a.dtype if a.dtype.kind in "fc" else np.int64)
         scale = np.sqrt(x.size) * 3 + 1
-        bound = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "complex64": 1e-4}
-        np.testing.assert_allclose(got, want, rtol=1e-3, atol=bound.get(dtype, 0) * scale)
+        tolerance = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "complex64": 1e-4}
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=tolerance.get(dtype, 0) * scale)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool", "complex64"])
@@ -52,12 +52,12 @@ def test_sums_of_complex_numbers_add_their_parts(dtype: str) -> None:
         x = (RNG.integers(-9, 9, shape) + 1j * RNG.integers(-9, 9, shape)).astype(dtype)
         for a in (x, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2]):
             for dim in (0, 1, None):
-                got = native.sum(a, dim, False)
-                np.testing.assert_array_equal(got, np.asarray(x.sum(dim)), strict=True)
-    lost = np.full((1, 40_000), 1 + 1e8j, dtype)
-    lost[0, 7] = np.nan + 1j
-    assert np.isnan(native.sum(lost, 1, False).real).all()
-    np.testing.assert_allclose(native.sum(lost, 1, False).imag, 39999e8 + 1, rtol=2e-6)
+                result = native.sum(a, dim, False)
+                np.testing.assert_array_equal(result, np.asarray(x.sum(dim)), strict=True)
+    overflow = np.full((1, 40_000), 1 + 1e8j, dtype)
+    overflow[0, 7] = np.nan + 1j
+    assert np.isnan(native.sum(overflow, 1, False).real).all()
+    np.testing.assert_allclose(native.sum(overflow, 1, False).imag, 39999e8 + 1, rtol=2e-6)
 
 
 def test_nan_and_infinity_pass() -> None:
@@ -143,11 +143,11 @@ def test_reduce_into_errors_show_the_values() -> None:
 @each("dtype", ("f4", "f8"))
 def test_sums_of_rows_with_gaps(dtype: str) -> None:
     x = RNG.integers(-9, 9, (140, 5000)).astype(dtype)
-    bound = 0 if dtype == "f8" else 1e-6
+    tolerance = 0 if dtype == "f8" else 1e-6
     for a in (x[:, ::2], x[:, ::3], x[::2, 1::2], x[::-1, ::2], x[:, ::70], x.T[::2].T, x[:3, ::2]):
         for keep in (False, True):
-            got = native.sum(a, 1, keep)
-            np.testing.assert_allclose(got, a.sum(1, keepdims=keep), bound, strict=True)
+            result = native.sum(a, 1, keep)
+            np.testing.assert_allclose(result, a.sum(1, keepdims=keep), tolerance, strict=True)
 
 
 @each("dtype", ("f4", "f8"))

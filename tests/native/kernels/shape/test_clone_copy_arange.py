@@ -41,9 +41,9 @@ def test_16_bit_floats_move_as_others_do() -> None:
     for view in layouts(bits):
         same(native.contiguous(view.view(st.bfloat16)).view(np.uint16), np.ascontiguousarray(view))
     for dim in (0, 1, 2):
-        got = native.stack([x, x[::-1].copy()], dim)
-        assert got is not None
-        same(got.view(np.uint16), np.stack([bits, bits[::-1]], dim))
+        result = native.stack([x, x[::-1].copy()], dim)
+        assert result is not None
+        same(result.view(np.uint16), np.stack([bits, bits[::-1]], dim))
     same(native.cat([x, x[:5]], 0).view(np.uint16), np.concatenate([bits, bits[:5]]))
 
 
@@ -90,10 +90,10 @@ def test_runs_are_filled_and_turned_to_their_ends(dtype: str) -> None:
 @each("shape", [(), (0,), (5,), (3, 4), (2, 0, 3), (3, 4, 5), (300, 400)])
 def test_clone(shape: tuple[int, ...], dtype: str) -> None:
     for x in [*layouts(draw(shape, dtype)), np.broadcast_to(draw((), dtype), shape)]:
-        got = native.clone(x)
-        same(got, x)
-        assert got.strides == x.copy("K").strides
-        assert not np.shares_memory(got, x)
+        result = native.clone(x)
+        same(result, x)
+        assert result.strides == x.copy("K").strides
+        assert not np.shares_memory(result, x)
 
 
 @each("dtype", TYPES)
@@ -142,11 +142,11 @@ def test_steps(n: int, dtype: str) -> None:
     number = np.dtype(dtype).num
     for start, step in ((0, 1), (-3, 2), (5, -7)):
         same(native.steps(start, step, n, number), (start + np.arange(n) * step).astype(dtype))
-    got = native.steps(0.5, 0.25, n, number)
+    result = native.steps(0.5, 0.25, n, number)
     if dtype[0] == "f":
-        same(got, (0.5 + np.arange(n) * 0.25).astype(dtype))
+        same(result, (0.5 + np.arange(n) * 0.25).astype(dtype))
     else:
-        assert got is None
+        assert result is None
 
 
 def test_steps_leaves_the_rest_to_the_caller() -> None:
@@ -199,5 +199,5 @@ def test_triangle_in_place(shape: tuple[int, ...], dtype: str) -> None:
             same(x, want)
     x = draw(shape, dtype)
     assert native.tril_triu(x, 0, True, x.copy()) is None
-    turned = x.swapaxes(-1, -2)
-    assert native.tril_triu(turned, 0, True, turned) is None
+    transposed = x.swapaxes(-1, -2)
+    assert native.tril_triu(transposed, 0, True, transposed) is None

@@ -30,17 +30,17 @@ def test_sought_is_numpys(m: int, dtype: str) -> None:
     s = np.sort(draw(m, dtype))
     for shape, side in itertools.product(((), (1,), (15,), (5, 1000), (7001,)), ("left", "right")):
         x = draw(shape, dtype)
-        found = native.searchsorted(s, x, None, side)
-        np.testing.assert_array_equal(found, np.searchsorted(s, x, side), strict=True)
+        result = native.searchsorted(s, x, None, side)
+        np.testing.assert_array_equal(result, np.searchsorted(s, x, side), strict=True)
 
 
 def test_sought_in_rows_of_any_layout() -> None:
     s = np.sort(draw((6, 50), "f4"))
     x = draw((1000, 6), "f4").T
     for side in ("left", "right"):
-        found = native.searchsorted(s, x, None, side)
+        result = native.searchsorted(s, x, None, side)
         expected = [np.searchsorted(row, values, side) for row, values in zip(s, x, strict=True)]
-        np.testing.assert_array_equal(found, expected)
+        np.testing.assert_array_equal(result, expected)
         back = native.searchsorted(s[0, ::2], x, None, side)
         np.testing.assert_array_equal(back, np.searchsorted(s[0, ::2], x, side))
 

@@ -43,8 +43,8 @@ def order(x: Any, dim: int, descending: bool) -> Any:
     return x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
 
 
-def check(found: Any, x: Any, places: Any, dim: int) -> None:
-    values, indices = found
+def check(result: Any, x: Any, places: Any, dim: int) -> None:
+    values, indices = result
     np.testing.assert_array_equal(indices, places, strict=True)
     np.testing.assert_array_equal(values, np.take_along_axis(x, places, dim), strict=True)
 
@@ -69,8 +69,8 @@ def test_medians(shape: tuple[int, ...], dtype: str) -> None:
     for dim in range(x.ndim):
         places, n = order(x, dim, False), shape[dim]
         nans = (x != x).sum(dim, keepdims=True)
-        whole = np.where(nans > 0, n - nans, (n - 1) // 2)
-        check(native.kthvalue(x, -1, dim), x, np.take_along_axis(places, whole, dim), dim)
+        middle = np.where(nans > 0, n - nans, (n - 1) // 2)
+        check(native.kthvalue(x, -1, dim), x, np.take_along_axis(places, middle, dim), dim)
         part = np.maximum(n - nans - 1, 0) // 2
         check(native.kthvalue(x, -2, dim), x, np.take_along_axis(places, part, dim), dim)
 

@@ -30,9 +30,9 @@ def check_runs(x: Any) -> None:
 def check(x: Any) -> None:
     check_runs(x)
     expected = np.unique(x, return_inverse=True, return_counts=True)
-    found = native.unique2(x)
-    assert found is not None
-    values, inverse, counts = found
+    result = native.unique2(x)
+    assert result is not None
+    values, inverse, counts = result
     if x.dtype.kind == "f" and x.size > 4096:
         assert native.unique(x) is None  # NumPy sorts them faster
     else:
