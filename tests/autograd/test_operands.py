@@ -37,13 +37,13 @@ SUMS = [
 ]
 
 
-def made(dtype: str, ndim: int) -> Any:
+def tensor(dtype: str, ndim: int) -> Any:
     return st.from_numpy(np.ones((2,) * ndim, dtype))
 
 
 @pytest.mark.parametrize(("a", "n", "b", "m", "expected"), SUMS)
 def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expected: str) -> None:
-    x, y = made(a, n), b if m is None else made(b, m)
+    x, y = tensor(a, n), b if m is None else tensor(b, m)
     assert str((x + y).dtype) == expected
     assert str((y + x).dtype) == expected
     assert str(st.result_type(x, y)) == expected
@@ -54,7 +54,7 @@ def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expecte
     [("int64", "int64", "float32"), ("float64", "int64", "float64"), ("bool", "bool", "float32")],
 )
 def test_division_gives_floats(a: str, b: str, expected: str) -> None:
-    assert str((made(a, 1) / made(b, 1)).dtype) == expected
+    assert str((tensor(a, 1) / tensor(b, 1)).dtype) == expected
 
 
 def test_promotion_is_in_the_graph() -> None:

@@ -32,9 +32,9 @@ def test_a_causal_bias_is_a_mask(make, diagonal) -> None:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     expected = weights / weights.sum(-1, keepdims=True) @ v.numpy()
     assert np.allclose(out.numpy(), expected, atol=1e-5)
-    for again in (copy.deepcopy(bias), pickle.loads(pickle.dumps(bias))):
-        assert isinstance(again, CausalBias)
-        assert (again.variant, again.seq_len_q, again.seq_len_kv) == (bias.variant, 3, 5)
+    for copied in (copy.deepcopy(bias), pickle.loads(pickle.dumps(bias))):
+        assert isinstance(copied, CausalBias)
+        assert (copied.variant, copied.seq_len_q, copied.seq_len_kv) == (bias.variant, 3, 5)
 
 
 def test_wrong_masks_are_named() -> None:

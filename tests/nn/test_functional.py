@@ -80,10 +80,10 @@ def test_glu_halves() -> None:
 def test_dropout_of_channels_takes_whole_ones(function: Callable[..., Any], ndim: int) -> None:
     st.manual_seed(0)
     out = function(st.ones(20, 30, *([3] * (ndim - 2))), p=0.4).numpy().reshape(20 * 30, -1)
-    kept = out[:, 0] != 0
+    is_kept = out[:, 0] != 0
     assert (out == out[:, :1]).all()  # a channel is kept or dropped as a whole
-    np.testing.assert_allclose(out[kept], 1 / 0.6, rtol=1e-6)
-    assert 0.5 < kept.mean() < 0.7
+    np.testing.assert_allclose(out[is_kept], 1 / 0.6, rtol=1e-6)
+    assert 0.5 < is_kept.mean() < 0.7
 
 
 def test_alpha_dropout_keeps_mean_and_variance() -> None:
@@ -107,8 +107,8 @@ def test_norms_of_gradients() -> None:
     np.testing.assert_allclose(float(norm), total, rtol=1e-6)
     nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)
     np.testing.assert_allclose(parameters[0].grad.numpy(), Y / (total + 1e-6), rtol=1e-6)
-    again = nn.utils.clip_grad_norm_(parameters, 0.5)
-    np.testing.assert_allclose(float(again), 1, rtol=1e-4)
+    total_norm = nn.utils.clip_grad_norm_(parameters, 0.5)
+    np.testing.assert_allclose(float(total_norm), 1, rtol=1e-4)
 
 
 def test_poisson_of_whole_numbers_is_a_float():

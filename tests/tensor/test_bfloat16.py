@@ -177,10 +177,10 @@ def test_copies_and_files() -> None:
     file = io.BytesIO()
     st.save({"x": x.detach(), "dtype": bf16}, file)
     file.seek(0)
-    back = st.load(file)
-    assert back["x"].dtype is bf16
-    assert back["x"].tolist() == [1.5, 2.5]
-    assert back["dtype"] == bf16
+    loaded = st.load(file)
+    assert loaded["x"].dtype is bf16
+    assert loaded["x"].tolist() == [1.5, 2.5]
+    assert loaded["dtype"] == bf16
 
 
 def test_dlpack_there_and_back() -> None:
@@ -214,10 +214,10 @@ def test_views_share_and_writes_count() -> None:
         st.ones(1, dtype=bf16).expand(3).add_(1)
     for piece in st.arange(4, dtype=bf16).split(2):
         piece.zero_()
-    whole = st.arange(4, dtype=bf16)
-    whole.chunk(2)[0].fill_(9)
-    assert whole.tolist() == [9, 9, 2, 3]
-    assert next(iter(whole.unbind())).fill_(5).item() == whole[0].item() == 5
+    integers = st.arange(4, dtype=bf16)
+    integers.chunk(2)[0].fill_(9)
+    assert integers.tolist() == [9, 9, 2, 3]
+    assert next(iter(integers.unbind())).fill_(5).item() == integers[0].item() == 5
 
 
 def test_random_numbers() -> None:
@@ -347,9 +347,9 @@ def test_with_torch() -> None:
     ours[0, 0] = 9
     assert theirs[0, 0] == 9
     assert ours.stride() == theirs.stride()
-    back = torch.from_dlpack(ours)
-    assert back.dtype is torch.bfloat16
-    assert back.data_ptr() == theirs.data_ptr()
+    imported = torch.from_dlpack(ours)
+    assert imported.dtype is torch.bfloat16
+    assert imported.data_ptr() == theirs.data_ptr()
     file = io.BytesIO()
     torch.save({"x": theirs}, file)
     file.seek(0)

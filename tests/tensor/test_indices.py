@@ -56,8 +56,8 @@ def test_numbers_select_first(case):
 
 
 def test_tensors_of_no_dimension_are_numbers():
-    got = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
-    assert np.array_equal(got, X[0][:, [2, 1]])
+    result = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
+    assert np.array_equal(result, X[0][:, [2, 1]])
 
 
 @pytest.mark.parametrize(
@@ -104,14 +104,14 @@ def test_parts_without_arrays_are_as_numpy_has_them():
 
 
 def test_parts_without_arrays_meet_no_python(monkeypatch):
-    asked = []
-    monkeypatch.setattr(convert_index, "one_index", asked.append)
+    calls = []
+    monkeypatch.setattr(convert_index, "one_index", calls.append)
     x = st.tensor(X)
     for index in [(slice(None), 1), (0, 1), (..., 0), (None, slice(1, None)), (0, 0, 0, 0)]:
         assert x[index].shape == X[(*index, ...)[: len(index) + (... not in index)]].shape
         x[index] = 1.0
         assert (x[index] == 1).all()
-    assert asked == []
+    assert calls == []
     monkeypatch.undo()
     assert x[:, st.tensor(1)].shape == (2, 4, 5)
     assert x[st.tensor(1) : st.tensor(2), 0].shape == (1, 4, 5)

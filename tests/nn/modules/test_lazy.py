@@ -41,14 +41,14 @@ def test_dtype_and_device_can_change_before() -> None:
 
 @pytest.mark.parametrize("assign", [False, True])
 def test_state_passes_between_lazy_and_known(assign: bool) -> None:
-    known = nn.Linear(2, 3)
+    initialized = nn.Linear(2, 3)
     layer = nn.LazyLinear(3)
-    layer.load_state_dict(known.state_dict(), assign=assign)
+    layer.load_state_dict(initialized.state_dict(), assign=assign)
     assert type(layer) is nn.LazyLinear
-    assert st.equal(layer.weight, known.weight)
+    assert st.equal(layer.weight, initialized.weight)
     with pytest.raises(AssertionError, match="in_features 4 of the input, 2 of the weight"):
         layer(st.ones(1, 4))
-    assert st.equal(layer(st.ones(1, 2)), known(st.ones(1, 2)))
+    assert st.equal(layer(st.ones(1, 2)), initialized(st.ones(1, 2)))
     assert type(layer) is nn.Linear
     assert layer.in_features == 2
 

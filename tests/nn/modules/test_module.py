@@ -94,9 +94,9 @@ def test_train_eval_apply_and_requires_grad() -> None:
     assert not any(m.training for m in model.modules())
     model.train()
     assert all(m.training for m in model.modules())
-    seen = []
-    assert model.apply(lambda m: seen.append(type(m).__name__)) is model
-    assert seen == ["Linear", "Linear", "Model"]
+    names = []
+    assert model.apply(lambda m: names.append(type(m).__name__)) is model
+    assert names == ["Linear", "Linear", "Model"]
     model.requires_grad_(False)
     assert not any(p.requires_grad for p in model.parameters())
     with pytest.raises(ValueError, match="boolean"):
@@ -143,11 +143,11 @@ def test_repr_is_pytorchs() -> None:
     assert repr(nn.Identity()) == "Identity()"
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
-def test_copies_are_equal_and_independent(how: str) -> None:
+@pytest.mark.parametrize("method", ["deepcopy", "pickle"])
+def test_copies_are_equal_and_independent(method: str) -> None:
     model = Model()
     x = st.ones(2, 3)
-    copied = copy.deepcopy(model) if how == "deepcopy" else pickle.loads(pickle.dumps(model))
+    copied = copy.deepcopy(model) if method == "deepcopy" else pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model(x).detach().numpy(), copied(x).detach().numpy())
     with st.no_grad():
         copied.scale.mul_(2)

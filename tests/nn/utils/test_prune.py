@@ -15,9 +15,9 @@ WEIGHT = np.array([[1, -6, 3, 2], [-5, 4, 9, -8], [7, 0.5, 10, 11]], np.float32)
 
 
 def layer() -> Any:
-    made: Any = nn.Linear(4, 3)
-    made.weight.data = st.tensor(WEIGHT)
-    return made
+    linear: Any = nn.Linear(4, 3)
+    linear.weight.data = st.tensor(WEIGHT)
+    return linear
 
 
 def mask_of(module: Any) -> Any:
