@@ -1,4 +1,4 @@
-"""st.cuda and st.accelerator where there is no GPU: what asks answers, what needs one says so."""
+"""st.cuda and st.accelerator without a GPU: queries answer, functions that need one raise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interpreter in which the scenes are played, one after the other, and what it writes down."""
+"""The interpreter that plays the scenes one after the other, and the results that it writes."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ def begin() -> Witness:
 
 
 def survey(path: str) -> None:
-    """Plays every scene once without a death; how often it passes each point goes to `path`."""
+    """Plays every scene once without a death; writes how often it passes each point to `path`."""
     witness = begin()
-    found = {}
+    counts_by_name = {}
     for name, scene in SCENES.items():
         if name == "rowless" and memory.statistics().liveness == "process":
-            continue  # it leaves a row for ever: played by `rowless_by_name`
+            continue  # it never frees a row: played by `rowless_by_name`
         counts = perform(scene, witness, "?")
-        found[name] = {point: n for point, n in counts.items() if n}
+        counts_by_name[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
-        json.dump(found, file)
+        json.dump(counts_by_name, file)
 
 
 def reach(name: str, witness: Witness, specification: str) -> None:
     """Plays a scene until its victim comes to the point: which of several processes sweeps, and so
-    what the victim finds to do, is a matter of who looks first.
+    which steps the victim takes, depends on which one looks first.
     """
     for _ in range(9):
         try:
@@ -52,12 +52,12 @@ def reach(name: str, witness: Witness, specification: str) -> None:
 
 
 def rowless_by_name(specification: str) -> None:
-    """A fork without a row where rows name their processes: what its parent had stays until the
-    domain ends (docs/known-limits.md), and nothing else."""
+    """A fork without a row where rows name their processes: only its parent's blocks stay until
+    the domain ends (docs/known-limits.md)."""
     witness = begin()
     stage = Stage(witness, specification)
     scenes.rowless(stage)
-    assert stage.reached()
+    assert stage.is_reached()
 
     def quiet() -> bool:
         native.sweep(True)
@@ -70,7 +70,7 @@ def rowless_by_name(specification: str) -> None:
 
 
 def play(cases: str, path: str) -> None:
-    """Plays scenes with their victim killed or stopped; a line for each that went well."""
+    """Plays scenes with their victim killed or stopped; writes a line for each that passed."""
     witness = begin()
     with open(path, "a", buffering=1) as file:
         for name, specification in json.loads(cases):
@@ -82,5 +82,5 @@ def play(cases: str, path: str) -> None:
                 traceback.print_exc()
                 sys.stderr.flush()
                 sys.stdout.flush()
-                os._exit(1)  # what was left would disturb the next
+                os._exit(1)  # leftovers would disturb the next scene
             file.write(json.dumps([name, specification, time.monotonic() - start]) + "\n")

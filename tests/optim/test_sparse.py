@@ -1,5 +1,5 @@
-"""Optimizers on sparse gradients: the trajectory of the dense ones where that is the same, else of
-the formula; and of PyTorch's.
+"""Optimizers on sparse gradients: the trajectory of dense gradients where it is the same, otherwise
+that of the formula; and PyTorch's.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_state_comes_back() -> None:
     assert state["step"] == 1
     assert set(state) == {"step", "exp_avg", "exp_avg_sq"}
     assert state["exp_avg"][1].tolist() == pytest.approx([0.1, 0.1])
-    table.zero_grad(set_to_none=False)  # a gradient that keeps nothing counts as a step
+    table.zero_grad(set_to_none=False)  # a gradient without elements counts as a step
     before = table.weight.detach().clone()
     o.step()
     assert o.state[table.weight]["step"] == 2

@@ -51,34 +51,34 @@ def test_parameters_over_one_memory_stay_tied() -> None:
 
 
 def test_parts_of_a_tensor_stay_parts() -> None:
-    whole = st.ones(40)
-    parts = [nn.Parameter(whole[:16]), nn.Parameter(whole[16:32])]
+    buffer = st.ones(40)
+    parts = [nn.Parameter(buffer[:16]), nn.Parameter(buffer[16:32])]
     o = optim.SGD(parts, lr=0.5)
     assert tensors_of(o) == [2]  # neighbours already
     for p in parts:
         p.grad = st.ones(16)
     o.step()
-    assert whole.tolist() == [0.5] * 32 + [1.0] * 8
+    assert buffer.tolist() == [0.5] * 32 + [1.0] * 8
 
 
 def test_what_lies_between_parts_is_left_alone() -> None:
-    whole = st.ones(32)
-    parts = [nn.Parameter(whole[:10]), nn.Parameter(whole[16:32])]
+    buffer = st.ones(32)
+    parts = [nn.Parameter(buffer[:10]), nn.Parameter(buffer[16:32])]
     o = optim.SGD(parts, lr=0.5, weight_decay=0.5)
     assert tensors_of(o) == [1, 1]
     for p in parts:
         p.grad = st.ones(p.numel())
     o.step()
-    assert whole[10:16].tolist() == [1.0] * 6
+    assert buffer[10:16].tolist() == [1.0] * 6
 
 
 def test_transposed_parameter_is_updated_in_place() -> None:
-    whole = st.ones(3, 2)
-    p = nn.Parameter(whole.T)
+    buffer = st.ones(3, 2)
+    p = nn.Parameter(buffer.T)
     o = optim.Adam([p], lr=0.5)
     p.grad = st.ones(2, 3)
     o.step()
-    np.testing.assert_allclose(whole.numpy(), 0.5, rtol=1e-5)
+    np.testing.assert_allclose(buffer.numpy(), 0.5, rtol=1e-5)
 
 
 def test_memory_that_another_process_has_does_not_move() -> None:
