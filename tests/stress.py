@@ -1,4 +1,4 @@
-"""Random actions and kills for as long as one likes: `python -m tests.stress --seconds 300`.
+"""Random actions and kills for a given time: `python -m tests.stress --seconds 300`.
 
 Eight processes with three threads each (tests/memory/players.py). Each round of ten seconds prints
 the seed with which it can be played again.

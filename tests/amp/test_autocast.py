@@ -105,13 +105,13 @@ def test_products_compute_in_the_lower_precision(name: str, lower: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_what_is_delicate_computes_in_float32(name: str) -> None:
+def test_delicate_ops_compute_in_float32(name: str) -> None:
     with st.autocast("cpu"):
         assert FULL[name]().dtype is st.float32
 
 
 @pytest.mark.parametrize("name", AS_GIVEN)
-def test_the_others_compute_in_what_they_are_given(name: str) -> None:
+def test_other_ops_compute_in_the_dtype_of_their_operands(name: str) -> None:
     expected = AS_GIVEN[name]().numpy()
     with st.autocast("cpu"):
         out = AS_GIVEN[name]()
@@ -194,7 +194,7 @@ def test_decorated_functions() -> None:
         st.autocast("cpu")(3)  # type: ignore[type-var]
 
 
-def test_threads_have_their_own() -> None:
+def test_threads_have_separate_modes() -> None:
     dtypes: list[Any] = []
     inside, check_over = threading.Event(), threading.Event()
 
@@ -306,7 +306,7 @@ def test_transforms() -> None:
     np.testing.assert_allclose(out.float().numpy(), batch.numpy() @ x.numpy(), atol=0.1)
 
 
-def test_what_is_called_apart_is_not_cast() -> None:
+def test_ops_called_in_pieces_are_not_cast() -> None:
     with st.autocast("cpu"):
         assert (x @ y).dtype is st.bfloat16
         assert inner.apart(lambda: (x @ y).dtype) is st.float32

@@ -53,7 +53,7 @@ def test_small_gradients_survive_in_float16() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
+def test_a_step_with_infinite_gradients_is_skipped(bad: float) -> None:
     w, other = weight(1.0, 2.0), weight(3.0)
     optimizer = optim.SGD([w, other], 1.0)
     scaler = GradScaler("cpu", init_scale=8.0)
@@ -69,7 +69,7 @@ def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
     assert w.tolist() == [0, 1]
 
 
-def test_a_sum_that_overflows_is_no_infinite_gradient() -> None:
+def test_an_overflowing_sum_is_not_an_infinite_gradient() -> None:
     w = weight(1.0, 1.0)
     optimizer = optim.SGD([w], 1e-38)
     scaler = GradScaler("cpu", init_scale=1.0)

@@ -75,7 +75,7 @@ def test_an_error_in_backward_names_the_forward_line() -> None:
             y.backward()
 
 
-def test_a_forward_outside_the_mode_is_said_to_be_unknown() -> None:
+def test_a_forward_outside_the_mode_is_reported_as_unknown() -> None:
     y = wrong_line(st.tensor([-1.0], requires_grad=True))
     with (
         detected(),
@@ -106,7 +106,7 @@ def test_the_users_line_is_the_last_that_is_named() -> None:
     )
 
 
-def test_what_induced_a_gradient_of_a_gradient_is_named() -> None:
+def test_the_origin_of_a_gradient_of_a_gradient_is_named() -> None:
     x = st.tensor([0.0], requires_grad=True)
     with detected():
         y = (x * x + 1).sqrt()

@@ -154,7 +154,7 @@ def test_early_stop() -> None:
     assert len(ends) == 1
     with set_checkpoint_early_stop(False):
         y = checkpoint(part, x, use_reentrant=False)
-    y.sum().backward()  # what counts is where the checkpoint was made
+    y.sum().backward()  # the mode at the checkpoint's call counts
     assert len(ends) == 3
     y = checkpoint(part, x, use_reentrant=False)
     with set_checkpoint_early_stop(False):
@@ -167,7 +167,7 @@ def test_early_stop() -> None:
     assert len(ends) == 7
 
 
-def test_debug_tells_what_both_runs_saved() -> None:
+def test_debug_lists_the_saved_tensors_of_both_runs() -> None:
     runs = []
 
     def part(x: st.Tensor) -> st.Tensor:
@@ -194,7 +194,7 @@ def test_debug_tells_what_both_runs_saved() -> None:
         y.sum().backward()
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     x = data(3)
     with pytest.raises(ValueError, match="Unexpected keyword arguments"):
         checkpoint(lambda x, w: x, x, w=x, use_reentrant=True)

@@ -16,7 +16,7 @@ from shmtensor.autograd.dispatch.op_function import rule_of
 
 
 class Far:
-    """An array in memory that only this class reaches."""
+    """An array in memory that only this class can access."""
 
     __array_ufunc__ = None
 
@@ -65,7 +65,7 @@ def near(value: Any) -> Any:
 
 
 def far(value: Any) -> Any:
-    """Arrays and functions of NumPy's, as they are on the device."""
+    """NumPy's arrays and functions, moved to the device."""
     if isinstance(value, (np.ndarray, np.generic)):
         return Far(value)
     if isinstance(value, list):
@@ -90,7 +90,7 @@ class Module:
 def device() -> Iterator[devices.Device]:
     far_device = devices.Device("far:0", Far, Module())
     devices.register(far_device)
-    cast = rule_of("_to_copy").row  # its forward is native: the device has its own
+    cast = rule_of("_to_copy").row  # its forward is native; the device has its own form
     cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
     yield far_device
     del devices.devices[Far], cast.overrides[Far]
@@ -181,7 +181,7 @@ def test_operands_on_two_devices_are_refused_by_name(call: Callable[..., Any]) -
         call(on_device(A), st.from_numpy(B))
 
 
-def test_a_forward_of_the_devices_own() -> None:
+def test_a_forward_of_the_device() -> None:
     row = rule_of("exp").row
     row.on(Far)(lambda xp, x: Far(np.full(x.shape, 7.0, np.float32)))
     try:
@@ -191,6 +191,6 @@ def test_a_forward_of_the_devices_own() -> None:
         del row.overrides[Far]
 
 
-def test_what_is_not_there_yet_is_said() -> None:
+def test_missing_features_are_named() -> None:
     with pytest.raises(NotImplementedError, match="out= on device far:0"):
         st.add(on_device(A), 1, out=on_device(A))

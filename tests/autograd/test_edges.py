@@ -50,7 +50,7 @@ def test_hooks_of_an_accumulating_node() -> None:
     assert len(calls) == 1
 
 
-def test_a_gradient_edge_stands_for_a_tensor() -> None:
+def test_a_gradient_edge_replaces_a_tensor() -> None:
     x = leaf(1.0, 2.0)
     middle = x * 3
     edge = graph.get_gradient_edge(middle)
@@ -150,7 +150,7 @@ def test_each_thread_begins_with_grad_mode_on() -> None:
     assert modes == [True]
 
 
-def test_backward_to_the_edge_of_what_is_no_leaf() -> None:
+def test_backward_to_the_edge_of_a_non_leaf() -> None:
     x = leaf(1.0)
     y = x * 2
     gradients: list[float] = []

@@ -30,7 +30,7 @@ def test_a_tangent_is_pushed_through() -> None:
     assert not value.requires_grad
 
 
-def test_what_is_no_dual_has_no_tangent() -> None:
+def test_only_dual_tensors_have_a_tangent() -> None:
     x, v = pair(3)
     with fwd.dual_level():
         assert fwd.unpack_dual(x) == fwd.UnpackedDualTensor(x, None)
@@ -70,7 +70,7 @@ def test_a_tangent_can_be_differentiated() -> None:
     assert np.allclose(g.numpy(), 2 * v.numpy())
 
 
-def test_a_function_of_one_s_own_has_a_forward_mode() -> None:
+def test_a_users_function_has_a_forward_mode() -> None:
     class Cube(autograd.Function):
         @staticmethod
         def forward(ctx: object, x: st.Tensor) -> st.Tensor:

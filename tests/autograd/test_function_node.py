@@ -1,4 +1,4 @@
-"""What one call of a Function leaves in the graph: saved tensors, views, jvp."""
+"""What a call of a Function records in the graph: saved tensors, views, jvp."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Tail(Function):
 
 
 class Same(Function):
-    """Its input, returned as it is."""
+    """Returns its input unchanged."""
 
     @staticmethod
     def forward(ctx: Any, x: Any) -> Any:
@@ -43,7 +43,7 @@ class Same(Function):
 
 
 class Square(Function):
-    """With a jvp that is a hundred times too large, to be told from backward."""
+    """Its jvp is a hundred times too large, to distinguish it from backward."""
 
     @staticmethod
     def forward(x: Any) -> Any:
@@ -96,7 +96,7 @@ def test_saved_inputs_are_the_same_objects() -> None:
     assert saved[2].grad_fn is y.grad_fn
 
 
-def test_a_saved_input_that_is_gone_is_made_again() -> None:
+def test_a_dead_saved_input_is_recreated() -> None:
     class Marked(st.Tensor):
         pass
 
@@ -158,7 +158,7 @@ def test_attributes_of_the_context_have_any_name() -> None:
 # ---------------------------------------------------------------- arguments and outputs
 
 
-def test_outputs_that_are_no_tensors_have_no_gradient() -> None:
+def test_outputs_other_than_tensors_have_no_gradient() -> None:
     gradients: list[Any] = []
 
     class Mixed(Function):
@@ -306,7 +306,7 @@ def test_jvp_gets_zeros_for_tensors_without_tangent() -> None:
         Product.apply(x.requires_grad_(), 3, y)[0].backward()
 
 
-def test_wrong_use_of_jvp_and_vjp_is_told() -> None:
+def test_wrong_use_of_jvp_and_vjp_is_an_error() -> None:
     class Twice(Square):
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
@@ -344,7 +344,7 @@ def test_a_returned_input_without_gradient_is_detached() -> None:
     result.backward()
     with st.no_grad():
         assert not Same.apply(y).requires_grad
-        assert Tail.apply(y).requires_grad  # a view is one as always
+        assert Tail.apply(y).requires_grad  # a view stays a view
 
 
 def test_what_is_written_is_counted_and_returned() -> None:

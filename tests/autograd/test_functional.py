@@ -103,7 +103,7 @@ def test_products_with_the_hessian() -> None:
         assert np.allclose(hvp.numpy(), (a + a.T) @ v.numpy())
 
 
-def test_strict_refuses_what_does_not_depend() -> None:
+def test_strict_refuses_independent_outputs() -> None:
     x = point(3)
     assert F.vjp(lambda x: st.ones(3, dtype=st.float64), x, point(3))[1].tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="strict"):
@@ -112,7 +112,7 @@ def test_strict_refuses_what_does_not_depend() -> None:
         F.vjp(lambda x, y: x.sum(), (x, point(2)), strict=True)
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     x = point(3)
     with pytest.raises(RuntimeError, match="v can only be None"):
         F.vjp(lambda x: x * 2, x)

@@ -1,4 +1,4 @@
-"""What users see of a node: class, saved values, calls."""
+"""The public side of a node: class, saved values, calls."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_node_is_of_a_class_named_after_its_op() -> None:
     assert isinstance(y.grad_fn, native.Node)
     assert repr(y.grad_fn).startswith("<SinBackward0 object at 0x")
     assert repr(product.next_functions[0][0]).startswith("<AccumulateGrad object at 0x")
-    z.backward()  # nodes that were looked at still run
+    z.backward()  # nodes that a user has accessed still run
     assert x.grad is not None
 
 
@@ -98,7 +98,7 @@ def test_saved_values_of_several_outputs_and_of_lists() -> None:
         _ = power.grad_fn._saved_self
 
 
-def test_a_saved_tensor_has_hooks_of_its_own() -> None:
+def test_a_saved_tensor_has_its_own_hooks() -> None:
     x, calls = leaf(1, 2), []
     y = x.sin()
     raw = y.grad_fn._raw_saved_self
@@ -114,7 +114,7 @@ def test_a_saved_tensor_has_hooks_of_its_own() -> None:
     product.grad_fn.next_functions[0][0]._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
     w.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        product.backward()  # what has no hook is still checked
+        product.backward()  # nodes without a hook are still checked
     z = Scaled.apply(x, 2.0)
     z.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: 5, lambda five: st.ones(1))
     assert z.grad_fn.saved_tensors[0].tolist() == [1]
@@ -150,7 +150,7 @@ def test_a_node_knows_what_its_gradients_look_like() -> None:
     assert accumulate._input_metadata[0].shape == (2, 3)
 
 
-def test_the_node_of_a_function_has_what_its_context_has() -> None:
+def test_the_node_of_a_function_has_its_contexts_attributes() -> None:
     x = leaf(1, 2)
     y = Scaled.apply(x, 3.0)
     node = y.grad_fn
@@ -169,7 +169,7 @@ def test_the_node_of_a_function_has_what_its_context_has() -> None:
         _ = node.nope
 
 
-def test_a_context_has_what_its_node_has() -> None:
+def test_a_context_has_its_nodes_attributes() -> None:
     names = []
 
     class Seen(Function):

@@ -173,7 +173,7 @@ def test_backward_inside_a_hook() -> None:
     assert z.grad.tolist() == [10]
 
 
-def test_several_threads_walk_one_graph() -> None:
+def test_several_threads_run_backward_on_one_graph() -> None:
     x = st.ones(1000, dtype=st.float64).requires_grad_()
     y = x
     for _ in range(50):

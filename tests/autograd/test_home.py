@@ -1,4 +1,4 @@
-"""Gradients are born where they are wanted, and only while nobody else looks there."""
+"""Gradients are computed in the leaf's buffer, unless something else refers to its memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PRODUCTS: dict[str, tuple[Product, tuple[int, ...], tuple[int, ...]]] = {
 
 
 def parameter(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """One with a home in a block of gradients, between two sevens."""
+    """A parameter with a buffer in a block of gradients, between two sevens."""
     rng = np.random.default_rng(0)
     p = nn.Parameter(st.tensor(rng.standard_normal(shape).astype(dtype)))
     block = bytearray(np.full(p.array.size + 2, 7, dtype).tobytes())
@@ -40,7 +40,7 @@ def operand(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 
 def clone_grad(p: Any) -> Any:
-    """The gradient of a parameter without a home, for the same numbers."""
+    """A copy of the parameter without a gradient buffer."""
     return nn.Parameter(st.tensor(p.detach().numpy().copy()))
 
 
@@ -50,7 +50,7 @@ def is_in(g: Any, home: Any) -> bool:
 
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.float16])
-def test_gradient_is_born_at_home(name: str, dtype: Any) -> None:
+def test_gradient_is_computed_in_its_buffer(name: str, dtype: Any) -> None:
     product, x_shape, shape = PRODUCTS[name]
     p, x = parameter(shape, dtype), operand(x_shape, dtype)
     is_in_buffer: list[bool] = []
@@ -84,7 +84,7 @@ KEEPERS: dict[str, Keeper] = {
 
 
 @pytest.mark.parametrize("keeper", KEEPERS.values(), ids=KEEPERS.keys())
-def test_a_kept_gradient_is_not_written_anew(keeper: Keeper) -> None:
+def test_a_referenced_gradient_is_not_overwritten(keeper: Keeper) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
@@ -117,7 +117,7 @@ def with_hook(y: Any) -> Any:
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
-def test_every_gradient_comes_home_and_is_added_to_there(use: Product) -> None:
+def test_every_gradient_is_accumulated_in_its_buffer(use: Product) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     other = clone_grad(p)
     for _ in range(3):
@@ -129,13 +129,13 @@ def test_every_gradient_comes_home_and_is_added_to_there(use: Product) -> None:
             np.testing.assert_allclose(p.grad.numpy(), other.grad.numpy(), rtol=1e-6)
 
 
-def test_a_gradient_stays_at_home_where_inputs_are_named() -> None:
+def test_a_gradient_stays_in_its_buffer_with_inputs() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward(inputs=[p])
     assert in_grad_buffer(p.leaf, p.grad.array)
 
 
-def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
+def test_a_gradient_filled_with_zeros_stays_in_its_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
@@ -145,7 +145,7 @@ def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
     np.testing.assert_array_equal(p.grad.numpy(), before)
 
 
-def test_a_failed_backward_leaves_the_next_one_right() -> None:
+def test_a_backward_after_a_failed_one_is_right() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     is_in_buffer: list[Any] = []
 
@@ -171,7 +171,7 @@ def test_a_failed_backward_leaves_the_next_one_right() -> None:
     assert in_grad_buffer(p.leaf, p.grad.array)
 
 
-def test_a_post_accumulate_hook_sees_the_gradient_at_home() -> None:
+def test_a_post_accumulate_hook_sees_the_gradient_in_its_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     is_in_buffer: list[bool] = []
     p.register_post_accumulate_grad_hook(
@@ -183,7 +183,7 @@ def test_a_post_accumulate_hook_sees_the_gradient_at_home() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
-def test_a_gradient_that_was_given_another_shape_in_place_is_added_to() -> None:
+def test_a_gradient_reshaped_in_place_is_accumulated() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
@@ -238,7 +238,7 @@ def test_gradients_of_two_uses_are_added() -> None:
     assert in_grad_buffer(p.leaf, p.grad.array)
 
 
-def test_backwards_add_up_at_home() -> None:
+def test_backwards_accumulate_in_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     other = clone_grad(p)
     for each in (p, other):
@@ -248,7 +248,7 @@ def test_backwards_add_up_at_home() -> None:
     assert in_grad_buffer(p.leaf, p.grad.array)
 
 
-def test_grad_gives_memory_of_the_callers_own() -> None:
+def test_grad_returns_separate_memory() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     (g,) = st.autograd.grad(linear(x, p).sum(), p)
     assert not is_in(g, p.leaf.grad_buffer)
@@ -258,7 +258,7 @@ def test_grad_gives_memory_of_the_callers_own() -> None:
     assert in_grad_buffer(p.leaf, p.grad.array)
 
 
-def test_a_graph_of_the_gradient_does_not_hold_the_home() -> None:
+def test_a_graph_of_the_gradient_does_not_hold_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).square().sum().backward(create_graph=True)
     assert not is_in(p.grad, p.leaf.grad_buffer)

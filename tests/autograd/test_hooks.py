@@ -67,7 +67,7 @@ def test_a_hook_of_an_output_that_gets_no_gradient_is_not_called() -> None:
     assert second.grad is None
 
 
-def test_what_a_view_retains_follows_writes() -> None:
+def test_a_views_retained_gradient_follows_writes() -> None:
     x = st.ones(1, requires_grad=True)
     base = x.clone()
     base.retain_grad()
@@ -88,7 +88,7 @@ def test_what_a_view_retains_follows_writes() -> None:
     assert view.grad.tolist() == [1]
 
 
-def test_hooks_of_a_view_stay_with_what_it_was() -> None:
+def test_hooks_of_a_view_stay_with_its_former_node() -> None:
     calls: list[str] = []
     base = st.ones(1, requires_grad=True).clone()
     view = base[:]

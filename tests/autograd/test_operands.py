@@ -1,4 +1,4 @@
-"""Operands: PyTorch's promotion, and what else may stand beside a tensor."""
+"""Operands: PyTorch's promotion, and other types beside a tensor."""
 
 from __future__ import annotations
 
@@ -122,6 +122,6 @@ def test_foreign_byte_order_is_converted() -> None:
     assert st.from_numpy(swapped).tolist() == [0, 1, 2]
 
 
-def test_arrays_that_no_tensor_can_hold() -> None:
+def test_unsupported_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match="dtype <U1"):
         st.from_numpy(np.array(["a"]))

@@ -1,4 +1,4 @@
-"""`out=`: results in tensors that are there."""
+"""`out=`: results in existing tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_result_goes_into_out() -> None:
 
 @pytest.mark.parametrize("dtype", [st.float32, st.float64, st.int32])
 def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> None:
-    """The same values as without `out=`, whatever else the operands are."""
+    """The same values as without `out=`, for all kinds of operands."""
     x = (st.arange(60_000) % 97 - 48).to(dtype)
     y = (st.arange(60_000) % 31 + 1).to(dtype)
     matrix, column = x.reshape(300, 200), y[:200]
@@ -58,7 +58,7 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
 
 
 def test_nothing_is_copied_into_out_that_a_kernel_can_write() -> None:
-    """A result elsewhere would leave its memory to the heap's cache."""
+    """A separate result would leave its memory in the heap's cache."""
     x, out = st.ones(1 << 16), st.empty(1 << 16)
     for f, args in (
         (st.add, (x, x)),
@@ -107,10 +107,10 @@ def test_out_is_resized_in_its_memory() -> None:
     st.sort(st.tensor([2.0, 1.0]), out=(values, indices))
     assert (x.tolist(), indices.tolist()) == ([3, 3, 3, 3, 1, 2], [1, 0])
     assert st.add(st.ones(2), 1, out=x[4:4]).tolist() == [2, 2]
-    assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no place
+    assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no address
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_arguments_are_refused() -> None:
     x = st.ones(3)
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
         st.add(x, x, out=st.empty(3, dtype=st.int64))

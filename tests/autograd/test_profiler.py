@@ -1,4 +1,4 @@
-"""The profile of ops: what was called, how often, and whose time it was."""
+"""The profile of ops: names, counts and times of calls."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_threads_that_start_inside_are_measured_too() -> None:
 
 
 def test_one_call_is_one_event() -> None:
-    """Neither loops in generated code nor its second way, with operands sorted out, count."""
+    """Neither loops in generated code nor its slow path, which sorts operands out, add events."""
     x, y = st.ones(3), st.ones(3, dtype=st.float64)
     with profile() as prof:
         st.cat([x, x])
@@ -78,7 +78,7 @@ def test_one_call_is_one_event() -> None:
     assert counts(prof) == {"cat": 1, "add": 1, "copy_": 1}
 
 
-def test_what_computes_without_generated_code_is_found() -> None:
+def test_ops_without_generated_code_are_profiled() -> None:
     x = st.ones(3, requires_grad=True)
     optimizer = st.optim.Adam([x], 0.1)
     x.sum().backward()
@@ -94,7 +94,7 @@ def test_what_computes_without_generated_code_is_found() -> None:
     assert all(count_by_name[name] == 1 for name in expected)
 
 
-def test_a_thread_that_goes_on_is_measured_no_longer() -> None:
+def test_a_thread_is_not_profiled_after_the_block() -> None:
     go, finished = threading.Event(), threading.Event()
 
     def work() -> None:

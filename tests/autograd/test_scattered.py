@@ -1,5 +1,5 @@
-"""Sparse gradients: what backward keeps of them, and how they add up with each other and with dense
-ones. The oracle is the same program with dense gradients.
+"""Sparse gradients: the rows that backward keeps, and sums with sparse and dense
+gradients. The oracle is the same program with dense gradients.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def test_gather_keeps_elements() -> None:
     np.testing.assert_allclose(w.grad.to_dense().numpy(), v.grad.numpy(), rtol=1e-12)
 
 
-def test_the_rest_of_the_graph_gets_dense_ones() -> None:
+def test_the_rest_of_the_graph_gets_dense_gradients() -> None:
     sparse, dense = both(gather_sum)
     assert not sparse.is_sparse
     np.testing.assert_allclose(sparse.numpy(), dense.numpy(), rtol=1e-12)
@@ -88,12 +88,12 @@ def test_the_rest_of_the_graph_gets_dense_ones() -> None:
     np.testing.assert_allclose(w.grad.numpy(), 2 * both(looked_up)[1].numpy(), rtol=1e-12)
 
 
-def test_sparse_ones_are_put_behind_each_other_and_a_dense_one_makes_the_sum_dense() -> None:
+def test_sparse_gradients_are_concatenated_and_a_dense_one_makes_the_sum_dense() -> None:
     single = both(looked_up)[1].numpy()
     w = table()
     looked_up(w, True).backward()
     first = w.grad
-    (looked_up(w, True) + looked_up(w, True)).backward()  # in one walk, and then to .grad
+    (looked_up(w, True) + looked_up(w, True)).backward()  # in one backward, and then into .grad
     assert (w.grad._nnz(), first._nnz()) == (24, 8)
     np.testing.assert_allclose(w.grad.to_dense().numpy(), 3 * single, rtol=1e-12)
     (looked_up(w, True) + (w * w).sum() + looked_up(w, True)).backward()
@@ -105,7 +105,7 @@ def test_sparse_ones_are_put_behind_each_other_and_a_dense_one_makes_the_sum_den
     np.testing.assert_allclose(gradient.numpy(), 6 * single + 2 * TABLE, rtol=1e-12)
 
 
-def test_what_was_looked_up_may_be_written_afterwards() -> None:
+def test_a_table_may_be_written_after_the_look_up() -> None:
     w, index = table(), st.tensor([3, 1])
     g = st.ones(2, 3, dtype=st.float64)
     F.embedding(index, w, sparse=True).backward(g)

@@ -65,7 +65,7 @@ def test_a_policy_is_asked_in_the_first_run() -> None:
     assert len(calls) == 5
 
 
-def test_what_is_kept_is_not_computed_again() -> None:
+def test_saved_results_are_not_recomputed() -> None:
     tensors: list[Any] = []
 
     def product(x: Any, w: Any) -> Any:
@@ -76,12 +76,12 @@ def test_what_is_kept_is_not_computed_again() -> None:
         x, w = st.zeros(2, requires_grad=True), st.ones(2, requires_grad=True)
         tensors.clear()
         y = run(policy, x, w, product)
-        tensors[0].data.fill_(7)  # behind its back
+        tensors[0].data.fill_(7)  # unnoticed
         y.sum().backward()
         assert w.grad.tolist() == [expected] * 2
 
 
-def test_only_what_is_kept_is_held() -> None:
+def test_only_chosen_results_are_held() -> None:
     x, w = data()
     y = run([st.matmul], x, w, lambda x, w: (x @ w).exp().sin())
     exp = y.grad_fn.next_functions[0][0]
@@ -108,7 +108,7 @@ def test_random_numbers_after_a_kept_op_are_the_same() -> None:
             assert st.allclose(a, b)
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     x, w = data()
     y = run([st.matmul], x, w)
     y.sum().backward(retain_graph=True)

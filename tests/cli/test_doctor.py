@@ -90,7 +90,7 @@ def test_shared_memory_is_judged_by_its_size(kind: str, status: str, remedy: str
     assert remedy in finding.remedy
 
 
-def test_a_card_that_loaders_cannot_feed_is_told(
+def test_a_gpu_that_loaders_cannot_feed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
@@ -123,7 +123,7 @@ def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, s
     assert bool(finding.remedy) == (status != OK or "never" in text)
 
 
-def test_what_a_killed_mpirun_left_is_named(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_mpirun_are_named(tmp_path: Path) -> None:
     segment = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
     segment.parent.mkdir(parents=True)
     segment.write_bytes(b"x")

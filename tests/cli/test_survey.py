@@ -24,7 +24,7 @@ def control() -> Iterator[int]:
     os.close(descriptor)
 
 
-def test_what_is_no_domain_is_refused() -> None:
+def test_files_that_are_not_domains_are_refused() -> None:
     for make in (lambda: os.open("/dev/null", os.O_RDONLY), lambda: os.memfd_create("x")):
         descriptor = make()
         with pytest.raises(DomainError, match="survey: cannot look at the domain"):
@@ -75,6 +75,6 @@ def test_damaged_files_never_crash(control: int) -> None:
             os.close(descriptor)
 
 
-def test_what_is_no_channel_is_none(control: int) -> None:
+def test_a_block_that_is_not_a_channel_is_none(control: int) -> None:
     for slot, offset in ((0, 0), (2**31, 0), (0, 2**60), (5, 64)):
         assert native.survey_channel(control, control, 1024, slot, offset) is None

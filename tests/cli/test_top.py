@@ -44,7 +44,7 @@ def until(read: Any, seconds: float = LONG) -> Any:
     return result
 
 
-def test_it_shows_who_has_what(shared_program: Program) -> None:
+def test_it_shows_the_blocks_of_each_process(shared_program: Program) -> None:
     snapshot = json.loads(run_once(shared_program, "--json"))
     assert snapshot["domain"] == shared_program.id
     rows = {p["role"]: p for p in snapshot["processes"]}
@@ -80,7 +80,7 @@ def test_the_page_says_the_same_in_80_columns(shared_program: Program) -> None:
     assert f"{mine:>9}  {other}: " in page.split("ARE HELD BY")[1]
 
 
-def test_looking_leaves_no_trace(shared_program: Program) -> None:
+def test_snapshots_leave_no_trace(shared_program: Program) -> None:
     before = shared_program.ask()
     descriptors = os.listdir(f"/proc/{shared_program.pid}/fd")
     domain = choose(str(shared_program.pid))
@@ -115,7 +115,7 @@ def test_the_dead_are_shown_as_dead(program: Program) -> None:
     until(state)
 
 
-def test_no_such_domain_is_said(
+def test_an_unknown_domain_is_an_error(
     shared_program: Program, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(NoDomain, match="no such domain or member: none-such"):
@@ -180,9 +180,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("quit_by", ["q", "SIGINT", "SIGTERM"])
-def test_live_it_redraws_in_place_until_it_is_told_to_end(
-    shared_program: Program, quit_by: str
-) -> None:
+def test_live_it_redraws_in_place_until_the_end(shared_program: Program, quit_by: str) -> None:
     with Terminal(shared_program.pid) as terminal:
         terminal.shows("q ends", times=3)
         if quit_by == "q":

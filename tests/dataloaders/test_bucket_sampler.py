@@ -11,12 +11,12 @@ LENGTHS = np.random.default_rng(0).integers(1, 200, 1003)
 
 
 def padding(batches: list[list[int]]) -> float:
-    """What share of the padded batches is padding."""
+    """The share of padding in the padded batches."""
     padded = sum(len(batch) * int(LENGTHS[batch].max()) for batch in batches)
     return 1 - int(sum(LENGTHS[batch].sum() for batch in batches)) / padded
 
 
-def test_every_sample_comes_once_and_little_is_padded() -> None:
+def test_every_sample_is_used_once_with_little_padding() -> None:
     sampler = BucketBatchSampler(LENGTHS, 16)
     batches = list(sampler)
     assert sorted(i for batch in batches for i in batch) == list(range(1003))
@@ -102,7 +102,7 @@ def test_weighted_ranks_take_parts_of_one_draw() -> None:
     assert sorted([*samplers[0], *samplers[1]]) == list(range(10))
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="batch_size or max_tokens is needed"):
         BucketBatchSampler([1])
     with pytest.raises(ValueError, match="max_tokens is not a positive whole number: 0"):

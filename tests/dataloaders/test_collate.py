@@ -58,7 +58,7 @@ def test_tensors_are_stacked() -> None:
     assert not batch.requires_grad
 
 
-def test_samples_may_lie_anyhow_in_memory() -> None:
+def test_samples_may_have_any_layout() -> None:
     data = np.arange(24).reshape(2, 3, 4)
     samples = [data.transpose(2, 1, 0)[i] for i in range(4)]
     assert default_collate(samples).tolist() == data.transpose(2, 1, 0).tolist()
@@ -70,7 +70,7 @@ def test_strings_stay_a_list() -> None:
     assert default_collate([b"a", b"b"]) == [b"a", b"b"]
 
 
-def test_strings_beside_others_are_a_tuple_as_in_pytorch() -> None:
+def test_strings_beside_other_types_are_a_tuple_as_in_pytorch() -> None:
     assert default_collate([(1, "a"), (2, "b")])[1] == ("a", "b")
     assert default_collate([{"name": "a"}, {"name": "b"}])["name"] == ["a", "b"]
 
@@ -139,7 +139,7 @@ def test_the_samples_are_copied_not_kept() -> None:
     assert batch.tolist() == [[1]]
 
 
-def test_gradients_flow_through_a_batch_made_here() -> None:
+def test_gradients_flow_through_a_batch() -> None:
     x = st.as_tensor(array(1, 2)).requires_grad_()
     assert default_collate([x, x]).requires_grad
 
@@ -162,7 +162,9 @@ def test_gradients_flow_through_a_batch_made_here() -> None:
         ([2**70, 1], (RuntimeError, TypeError), "1180591620717411303424"),
     ],
 )
-def test_what_cannot_be_a_batch_is_shown(samples: list[Any], kind: Any, message: str) -> None:
+def test_samples_that_cannot_be_batched_are_named(
+    samples: list[Any], kind: Any, message: str
+) -> None:
     with pytest.raises(kind, match=message):
         default_collate(samples)
 

@@ -63,7 +63,7 @@ def test_batches_come_in_order() -> None:
     assert isinstance(y, st.Tensor)
 
 
-def test_drop_last_leaves_the_rest_out() -> None:
+def test_drop_last_drops_the_remainder() -> None:
     loader = DataLoader(Numbers(), batch_size=4, drop_last=True)
     assert labels(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert len(loader) == 2

@@ -129,11 +129,11 @@ def test_random_split_parts_do_not_overlap() -> None:
     parts = random_split(Squares(10), [7, 3], np.random.default_rng(0))
     assert [len(part) for part in parts] == [7, 3]
     assert sorted([*parts[0].indices, *parts[1].indices]) == list(range(10))
-    again = random_split(Squares(10), [7, 3], np.random.default_rng(0))
-    assert list(parts[0].indices) == list(again[0].indices)
+    same_split = random_split(Squares(10), [7, 3], np.random.default_rng(0))
+    assert list(parts[0].indices) == list(same_split[0].indices)
 
 
-def test_random_split_by_fractions_deals_out_the_rest() -> None:
+def test_random_split_by_fractions_distributes_the_remainder() -> None:
     parts = random_split(Squares(10), [1 / 3, 1 / 3, 1 / 3], np.random.default_rng(0))
     assert [len(part) for part in parts] == [4, 3, 3]
 

@@ -1,4 +1,4 @@
-"""Batches on a device: the right values whatever a stream does first, and one copy ahead."""
+"""Batches on a device: the right values in any order of the streams, and one copy ahead."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ def test_values_are_right_whenever_copies_run(
     feed = DevicePrefetcher(loader)
     assert len(feed) == N
     for _ in range(2):
-        looks = []
+        uses = []
         for batch in feed:
-            looks.append(cuda.use(batch["x"]))
-            assert batch["name"][0] == str((len(looks) - 1) * BATCH)
-            del batch  # its memory is free again, while the look at it may be still to come
+            uses.append(cuda.use(batch["x"]))
+            assert batch["name"][0] == str((len(uses) - 1) * BATCH)
+            del batch  # its memory is free again, while its use may still be queued
         cuda.current.synchronize()
         expected = np.arange(N * BATCH).reshape(N, BATCH)
-        assert [look[0][:, 3, 4].tolist() for look in looks] == expected.tolist()
-        assert all((look[0] == look[0][:, :1, :1]).all() for look in looks)
+        assert [use[0][:, 3, 4].tolist() for use in uses] == expected.tolist()
+        assert all((use[0] == use[0][:, :1, :1]).all() for use in uses)
     loader.close()
     assert not cuda.pinned
 
@@ -75,13 +75,13 @@ def test_one_batch_is_ahead_and_its_copy_is_not_waited_for(monkeypatch: Any) -> 
             assert len(cuda.copied) == len(consumed)
             cuda.use(batch)
             if n == 0:
-                assert (batch.memory == 77).all()  # only the stream waits, when it comes there
+                assert (batch.memory == 77).all()  # only the stream waits
                 cuda.current.synchronize()
                 assert (batch.memory == 0).all()
         assert ahead == [2, 2, 2, 1]
 
 
-def test_structures_layouts_and_what_is_no_array(cuda: FakeCuda) -> None:
+def test_structures_layouts_and_other_objects(cuda: FakeCuda) -> None:
     pixels = np.arange(2 * 4 * 5 * 3).reshape(2, 4, 5, 3)
     batch = {
         "last": st.from_numpy(pixels.transpose(0, 3, 1, 2)),
@@ -130,17 +130,17 @@ def test_an_error_comes_after_the_batches_before_it(cuda: FakeCuda) -> None:
         for batch in DevicePrefetcher(batches()):
             uses.append(cuda.use(batch))
     cuda.current.synchronize()
-    assert [look[0].tolist() for look in uses] == [[0, 0], [1, 1]]
+    assert [use[0].tolist() for use in uses] == [[0, 0], [1, 1]]
 
 
-def test_without_cupy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(RuntimeError, match=r"shmtensor\[cuda12\]"):
         DevicePrefetcher([])
 
 
 def test_on_a_gpu() -> None:
-    """The real driver; skipped where there is none (so far it was: everywhere)."""
+    """The real driver; skipped where there is none."""
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("CuPy finds no device")

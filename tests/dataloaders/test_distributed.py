@@ -47,9 +47,9 @@ def test_uneven_shards_have_every_sample_once() -> None:
 
 
 def test_shuffled_shards_cover_all_and_change_with_the_epoch() -> None:
-    first, again, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
+    first, same, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
     assert sorted(flatten(first)) == list(range(100))
-    assert first == again
+    assert first == same
     assert first != second
 
 

@@ -1,4 +1,4 @@
-"""Going on in mid-epoch: exactly what is left, with the same random numbers, by any workers."""
+"""Resuming in mid-epoch: exactly the remaining batches, the same random numbers, any workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dataloaders import (
 
 
 class Drawn(Dataset[Any]):
-    """Samples that are drawn from all three generators: what random augmentation does."""
+    """Samples that draw from all three generators, as random augmentation does."""
 
     def __init__(self, n: int = 40) -> None:
         self.n = n
@@ -38,7 +38,7 @@ class Drawn(Dataset[Any]):
         return self.n
 
     def __getitem__(self, index: int) -> Any:
-        gauss = np.random.normal() if index % 3 else 0.0  # every third draws nothing there
+        gauss = np.random.normal() if index % 3 else 0.0  # every third sample draws nothing there
         return index, random.random(), gauss, st.rand(1).item()
 
 
@@ -54,7 +54,7 @@ class Stream(IterableDataset[Any]):
 
 
 class Counting(IterableDataset[Any]):
-    """A stream that knows where it is; what it has passed is never drawn again."""
+    """A stream with a position; it never draws an earlier element again."""
 
     def __init__(self) -> None:
         self.at = 0
@@ -77,7 +77,7 @@ class Counting(IterableDataset[Any]):
 
 
 class Live(IterableDataset[int]):
-    """A stream whose state is what it goes on with, not a copy."""
+    """A stream whose state_dict returns the live state, not a copy."""
 
     def __init__(self) -> None:
         self.live = {"at": 0}
@@ -95,7 +95,7 @@ class Live(IterableDataset[int]):
 
 
 class Countdown(Sampler[int]):
-    """A sampler with a state of its own, as torchdata's have."""
+    """A sampler with a state, as in torchdata."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -200,7 +200,7 @@ def test_what_is_left_is_what_was_not_seen(before: int, after: int, seed: int | 
         assert st.rand(1).item() == after_it
 
 
-def test_the_default_generator_is_left_alone_by_resuming() -> None:
+def test_resuming_does_not_use_the_default_generator() -> None:
     first = make(0, None, shuffle=True)
     take(iter(first), 3)
     second = make(0, None, shuffle=True)
@@ -247,24 +247,26 @@ def test_the_state_of_many_steps_ago_is_caught_up_with() -> None:
     sampler = Countdown(20)
     first = DataLoader(Drawn(), 2, sampler=sampler, collate_fn=plain, snapshot_every_n_steps=4)
     head = take(iter(first), 6)
-    again = Countdown(20)
-    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, snapshot_every_n_steps=4)
+    resumed_sampler = Countdown(20)
+    second = DataLoader(
+        Drawn(), 2, sampler=resumed_sampler, collate_fn=plain, snapshot_every_n_steps=4
+    )
     second.load_state_dict(first.state_dict())
     tail = list(second)
     assert [sample[0] for batch in head + tail for sample in batch] == [*range(19, -1, -1)]
-    assert again.calls == 12  # two batches once more, and the four that were left
+    assert resumed_sampler.calls == 12  # two batches again, and the four remaining ones
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_stateful_sampler_goes_on_where_the_consumer_is(workers: int) -> None:
+def test_a_stateful_sampler_resumes_at_the_consumers_position(workers: int) -> None:
     first = DataLoader(Drawn(), 2, sampler=Countdown(20), collate_fn=plain, num_workers=workers)
-    head = take(iter(first), 3)  # the sampler itself is further, for workers are ahead
-    again = Countdown(20)
-    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, num_workers=workers)
+    head = take(iter(first), 3)  # the sampler itself is further ahead, because workers prefetch
+    resumed_sampler = Countdown(20)
+    second = DataLoader(Drawn(), 2, sampler=resumed_sampler, collate_fn=plain, num_workers=workers)
     second.load_state_dict(first.state_dict())
     tail = list(second)
     assert [sample[0] for batch in head + tail for sample in batch] == [*range(19, -1, -1)]
-    assert again.calls == 14
+    assert resumed_sampler.calls == 14
 
 
 def test_a_sampler_that_draws_from_global_generators_is_drawn_again() -> None:
@@ -292,7 +294,7 @@ def test_a_sampler_draws_from_the_generator_that_it_had(is_own: bool) -> None:
 
     st.manual_seed(3)
     first = loader()
-    list(first)  # in a second epoch it is elsewhere than at its beginning
+    list(first)  # in a second epoch it does not start at its beginning
     iterator = iter(first)
     take(iterator, 2)
     state = pickle.loads(pickle.dumps(first.state_dict()))
@@ -304,7 +306,7 @@ def test_a_sampler_draws_from_the_generator_that_it_had(is_own: bool) -> None:
     assert not is_own or list(second) == after
 
 
-def test_a_stream_may_go_on_with_the_state_that_it_told() -> None:
+def test_a_stream_may_resume_with_its_live_state() -> None:
     first = DataLoader(Live(), 2, snapshot_every_n_steps=3)
     head = [batch.tolist() for batch in take(iter(first), 4)]
     second = DataLoader(Live(), 2, snapshot_every_n_steps=3)
@@ -313,7 +315,7 @@ def test_a_stream_may_go_on_with_the_state_that_it_told() -> None:
     assert head + tail == [[n, n + 1] for n in range(0, 12, 2)]
 
 
-def test_the_epoch_of_a_distributed_sampler_comes_back() -> None:
+def test_the_epoch_of_a_distributed_sampler_is_restored() -> None:
     def loader() -> Any:
         sampler = DistributedSampler(Drawn(), 2, 1)
         return DataLoader(Drawn(), 4, sampler=sampler, collate_fn=plain), sampler
@@ -395,7 +397,7 @@ def test_streams_go_on_by_any_number_of_workers(dataset: Any, before: int, after
 
 
 class Told(Counting):
-    """Says whose stream it is, and where."""
+    """Yields its worker and its position."""
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -412,7 +414,7 @@ def test_each_stream_of_other_workers_has_its_state() -> None:
         assert head + list(second) == expected
 
 
-def test_streams_of_others_outlive_a_worker() -> None:
+def test_streams_of_earlier_workers_outlive_a_worker() -> None:
     expected = list(make(3, dataset=Stream(300)))
     batches = take(iter(first := make(3, dataset=Stream(300))), 2)
     second = make(2, dataset=Stream(300), restart_workers=1)
@@ -488,9 +490,7 @@ def make_again(kind: str, workers: int) -> Any:
 
 
 @pytest.mark.parametrize(("kind", "total"), [("samples", 0), ("stream", 2)])
-def test_a_killed_training_goes_on_as_if_nothing_had_happened(
-    tmp_path: Path, kind: str, total: int
-) -> None:
+def test_a_killed_training_resumes_exactly(tmp_path: Path, kind: str, total: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     path, kills = str(tmp_path / "run"), 0
     for workers in (2, 0, 3, 1, 2):
@@ -510,7 +510,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(
                 break
             child.stdin.write("go on\n")
             child.stdin.flush()
-            if len(lines) == 2:  # it is at its third batch, or about to be
+            if len(lines) == 2:  # it has reached its third batch, or is about to
                 os.kill(child.pid, signal.SIGKILL)
                 kills += 1
                 break

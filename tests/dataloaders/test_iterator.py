@@ -1,4 +1,4 @@
-"""A loader's iterators: at their end, after errors, closed, and in a process that was forked."""
+"""A loader's iterators: at their end, after errors, closed, and in a forked process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Halting(Numbers):
 
 
 class Counter(IterableDataset[int]):
-    """A stream that goes on after an error; each worker has all of it."""
+    """A stream that continues after an error; each worker reads all of it."""
 
     def __init__(self, broken: int = -1) -> None:
         self.broken = broken
@@ -60,7 +60,7 @@ def faulty(indices: list[list[int]]) -> Iterator[list[int]]:
 
 
 def outcome(iterator: Iterator[Any]) -> list[Any]:
-    """All batches, and the names of errors in their places."""
+    """All batches, with names of exceptions in place of failed ones."""
     results: list[Any] = []
     while len(results) < 20:
         try:

@@ -1,4 +1,4 @@
-"""Pinned batches: registered once, not written again while somebody looks, unregistered."""
+"""Pinned batches: registered once, not overwritten while in use, unregistered."""
 
 from __future__ import annotations
 
@@ -64,14 +64,14 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
 
 
 def check(batch: Any, expected: list[int] | None = None) -> None:
-    """Whether a batch is whole, and the one it was."""
+    """Checks that a batch is intact and has the expected labels."""
     images, labels = batch
     assert (images.numpy() == labels.numpy()[:, None, None]).all()
     assert expected is None or labels.tolist() == expected
 
 
 def checked(loader: Any) -> list[int]:
-    """An epoch: the labels seen."""
+    """The labels of an epoch."""
     labels: list[int] = []
     for batch in loader:
         check(batch)
@@ -98,7 +98,7 @@ def test_batches_lie_in_memory_that_is_registered_once(
             labels += batch[1].tolist()
             pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
         assert labels == list(range(20 * BATCH))
-    assert pinned >= 60 - 3 * 5  # the first ones show how large a block must be
+    assert pinned >= 60 - 3 * 5  # the first batches show how large a block must be
     assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
     del batch
     loader.close()
@@ -108,11 +108,11 @@ def test_batches_lie_in_memory_that_is_registered_once(
     loader.close()
 
 
-KEPT: list[Any] = []  # in the worker: the batch that it made last
+KEPT: list[Any] = []  # in the worker: its latest batch
 
 
 class Rewriting(Images):
-    """When a batch begins, writes into the one before, which the consumer has by then."""
+    """At the start of a batch, writes into the previous one, which the consumer has by then."""
 
     def __getitem__(self, index: int) -> Any:
         if index % BATCH == 0 and KEPT:
@@ -126,7 +126,7 @@ def keep(samples: Any) -> Any:
 
 
 def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
-    """What the worker writes is what the consumer looks at, in registered memory."""
+    """The consumer reads the worker's writes, in registered memory."""
     loader = DataLoader(Rewriting(), BATCH, collate_fn=keep, **options(1))
     pinned, before = 0, None
     for images, labels in loader:
@@ -140,7 +140,7 @@ def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: int) -> None:
+def test_batches_that_the_consumer_keeps_are_not_overwritten(cuda: FakeCuda, workers: int) -> None:
     loader = DataLoader(Images(), BATCH, shuffle=True, **options(workers))
     batches: list[Any] = []
     for turn in range(3):
@@ -158,7 +158,7 @@ def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: i
         check(*other)
 
 
-def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
+def test_batches_sent_to_another_process_are_not_overwritten(cuda: FakeCuda) -> None:
     loader = DataLoader(Images(), BATCH, **options(2))
     queue = st.multiprocessing.get_context("fork").Queue()
     sent_labels: list[list[int]] = []
@@ -166,7 +166,7 @@ def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> No
         for batch in loader:
             if turn and cuda.is_pinned(batch[0].numpy()) and len(sent_labels) < 3:
                 sent_labels.append(batch[1].tolist())
-                queue.put(batch)  # nobody here looks at it any more: the message does
+                queue.put(batch)  # nothing here refers to it any more, but the message does
             del batch
     assert len(sent_labels) == 3
     for labels in sent_labels:
@@ -174,7 +174,7 @@ def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> No
         check(batch, labels)
         for other in loader:
             check(other)
-            check(batch, labels)  # came home through a queue of the caller's
+            check(batch, labels)  # returned through the caller's queue
         del batch, other
     queue.close()
     loader.close()
@@ -263,7 +263,7 @@ def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
     assert pool.lend(1000) is None
 
 
-def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
+def test_a_refusing_driver_is_reported_once(cuda: FakeCuda) -> None:
     cuda.refuses = True
     loader = DataLoader(Images(), BATCH, **options(0))
     with pytest.warns(RuntimeWarning, match="cannot be pinned: .*cudaErrorMemory") as caught:
@@ -272,7 +272,7 @@ def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("reason", ["CuPy is not installed", "CuPy finds no device"])
-def test_without_a_gpu_it_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+def test_without_a_gpu_it_warns_and_continues(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     with installed(monkeypatch) as fake:
         fake.module.cuda.is_available = lambda: False
         if "installed" in reason:

@@ -71,7 +71,7 @@ def test_random_of_nothing_is_nothing_unless_samples_are_asked_for() -> None:
         list(RandomSampler([], num_samples=3, generator=generator()))
 
 
-def test_subset_random_permutes_what_it_was_given() -> None:
+def test_subset_random_permutes_its_indices() -> None:
     sampler = SubsetRandomSampler([7, 3, 9], generator=generator())
     assert sorted(sampler) == [3, 7, 9]
     assert len(sampler) == 3
@@ -107,7 +107,7 @@ def test_weighted_refuses(weights: list[float], count: int, replacement: Any, me
         WeightedRandomSampler(weights, count, replacement)
 
 
-def test_batches_keep_or_drop_the_rest() -> None:
+def test_batches_keep_or_drop_the_remainder() -> None:
     assert list(BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
     assert list(BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
     assert len(BatchSampler(range(5), 2, False)) == 3

@@ -1,4 +1,4 @@
-"""Seeds: where they are drawn, and what they set."""
+"""Seeds: the generators they come from, and the generators they set."""
 
 from __future__ import annotations
 

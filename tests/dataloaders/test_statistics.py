@@ -1,4 +1,4 @@
-"""What a loader says of itself: statistics, the bottleneck, its repr."""
+"""A loader's statistics, its bottleneck and its repr."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_all_that_was_done_is_counted(workers: int) -> None:
         assert statistics.shared_bytes > 0
 
 
-def test_shared_memory_is_counted_whoever_made_it() -> None:
+def test_shared_memory_of_all_processes_is_counted() -> None:
     loader = DataLoader(np.ones((4, 1 << 20)), 4, num_workers=1)
     batches = list(loader)
     assert loader.statistics().shared_bytes >= batches[0].nbytes == 4 << 23
@@ -84,7 +84,7 @@ def test_a_slow_consumer_is_the_bottleneck_and_said_to_be() -> None:
     assert "Training is the bottleneck" in statistics.bottleneck
 
 
-def test_sentences_name_what_helps() -> None:
+def test_messages_name_the_remedy() -> None:
     worker = WorkerStatistics(0, 1, 5, 50, 1.0, 8.0, 0.5, 0.1, 0)
     busy = LoaderStatistics((worker,), 5, 9.0, 1.0, 0.0, 2, 0, 0)
     assert "more workers, or faster ones: most of their time goes to collate_fn" in busy.bottleneck
@@ -95,7 +95,7 @@ def test_sentences_name_what_helps() -> None:
     assert LoaderStatistics((worker,), 0, 0, 0, 0, 0, 0, 0).bottleneck == "Nothing was loaded yet."
 
 
-def test_the_repr_says_what_it_is() -> None:
+def test_the_repr_shows_the_settings() -> None:
     loader = DataLoader(Numbers(), 4, shuffle=True, num_workers=2, multiprocessing_context="fork")
     assert repr(loader) == (
         "DataLoader(Numbers of 24 samples, batches of 4, order of RandomSampler, 2 workers (fork))"

@@ -1,4 +1,4 @@
-"""Transforms of whole batches: their values, and randomness that belongs to the sample."""
+"""Transforms of batches: their values, and random numbers that depend on the sample alone."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_without_keys_the_default_generator_decides(transform: Any) -> None:
     assert (outputs[0] != outputs[2]).any()
 
 
-def test_the_input_is_left_alone_and_the_output_is_shared() -> None:
+def test_the_input_is_unchanged_and_the_output_is_shared() -> None:
     for transform in (*RANDOM, transforms.Normalize(0.5, 0.5), transforms.Pad(1)):
         x = FLOATS.copy()
         result = transform(x)
@@ -81,7 +81,7 @@ def test_crops_are_parts_of_the_padded_image_in_all_places() -> None:
     x = np.arange(200 * 9, dtype=np.int64).reshape(200, 1, 3, 3) + 1
     crops = transforms.RandomCrop(3, padding=1)(x, keys=transforms.make_keys(0, np.arange(200)))
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    places = set()
+    offsets = set()
     for n in range(200):
         at = [
             (i, j)
@@ -90,8 +90,8 @@ def test_crops_are_parts_of_the_padded_image_in_all_places() -> None:
             if (padded[n, :, i : i + 3, j : j + 3] == crops[n]).all()
         ]
         assert len(at) == 1
-        places.add(at[0])
-    assert len(places) == 9
+        offsets.add(at[0])
+    assert len(offsets) == 9
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric"])
@@ -129,7 +129,7 @@ def test_flips_mirror_about_half_of_the_samples() -> None:
     composed = transforms.Compose(
         [transforms.RandomHorizontalFlip(), transforms.RandomHorizontalFlip()]
     )(x, keys=keys)[:, 0, 0, 1]
-    assert 430 < composed.sum() < 570  # each has numbers of its own: they do not cancel
+    assert 430 < composed.sum() < 570  # each has its own numbers: they do not cancel
 
 
 def test_resize_agrees_with_interpolate() -> None:
@@ -170,8 +170,8 @@ def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
 def test_dtype_and_scale() -> None:
     assert np.allclose(transforms.ToDtype(np.float32, scale=True)(IMAGES), FLOATS)
     assert (transforms.ToDtype(np.float64)(IMAGES) == IMAGES).all()
-    back = transforms.ToDtype(np.uint8, scale=True)(FLOATS)
-    assert (back == IMAGES).all()
+    restored = transforms.ToDtype(np.uint8, scale=True)(FLOATS)
+    assert (restored == IMAGES).all()
 
 
 def test_normalize_is_channelwise_and_wants_floats() -> None:
@@ -228,8 +228,8 @@ def test_labels_are_mixed_as_the_pixels_are(kind: Any) -> None:
     assert np.allclose(shares.sum(1), 1)
     assert np.allclose(images.mean(axis=(1, 2, 3)), shares[:, 0], atol=1e-6)
     assert len(np.unique(shares.round(4))) > 4
-    again = kind(alpha=1.0)(x, np.eye(2, dtype=np.float32)[labels], keys=KEYS)
-    assert (again[1] == shares).all()
+    repeated = kind(alpha=1.0)(x, np.eye(2, dtype=np.float32)[labels], keys=KEYS)
+    assert (repeated[1] == shares).all()
     with pytest.raises(ValueError, match="num_classes is needed"):
         kind()(x, labels)
     with pytest.raises(TypeError, match="images and labels are needed"):
@@ -251,7 +251,7 @@ def test_compose_runs_functions_too() -> None:
     assert repr(both).startswith("Compose([ToDtype(dtype=dtype('float32'), scale=True), Lambda(")
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for make, text in (
         (lambda: transforms.RandomHorizontalFlip(2), "not a probability: 2"),
         (lambda: transforms.RandomCrop(0), "not one or two positive whole numbers: 0"),

@@ -1,4 +1,4 @@
-"""Workers killed at any moment: it is told, and what was received stays whole."""
+"""Workers killed at any moment: an error names them, and received batches stay intact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDS = 12
 
 
 class Images(Dataset[Any]):
-    """Large enough that a batch is a block of its own, small enough to be quick."""
+    """Large enough that a batch has its own block, small enough to be quick."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -48,7 +48,7 @@ def kill(pid: int) -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: bool) -> None:
+def test_workers_killed_at_random_moments_are_named_and_leave_nothing(in_order: bool) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -71,7 +71,7 @@ def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: b
             killer.cancel()
             killer.join()
         for batch in batches:
-            check(batch)  # what was received stays whole, whoever made it
+            check(batch)  # received batches stay intact, whichever worker made them
         del iterator, batches
         batch = None
         st.memory.check()
@@ -104,7 +104,7 @@ def test_a_slow_consumer_does_not_make_memory_grow() -> None:
     loader._crew.close()
 
 
-def test_running_out_of_memory_in_a_worker_is_told_as_such() -> None:
+def test_running_out_of_memory_in_a_worker_is_named() -> None:
     loader = DataLoader(Images(4), 2, num_workers=1, collate_fn=ask_for_too_much)
     with pytest.raises(MemoryError, match="Caught OutOfSharedMemory in DataLoader worker 0"):
         next(iter(loader))

@@ -1,4 +1,4 @@
-"""Workers kept, told anew, replaced and ended."""
+"""Persistent workers: reused, restarted with new settings, replaced and ended."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Gate(Numbers):
 
 
 class Mortal(Numbers):
-    """Kills its worker, once per file that is there to be removed."""
+    """Kills its worker once per file that it can remove."""
 
     def __init__(self, folder: Path, at: int) -> None:
         super().__init__(20)
@@ -165,7 +165,7 @@ def test_persistent_workers_keep_their_copy() -> None:
     assert numbers(loader) == list(range(12))
 
 
-def test_what_cannot_be_sent_is_forked_again() -> None:
+def test_unpicklable_datasets_are_forked_again() -> None:
     dataset = Unsendable()
     loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
     list(loader)
@@ -175,7 +175,7 @@ def test_what_cannot_be_sent_is_forked_again() -> None:
     assert pids(loader) != first
 
 
-def test_what_is_long_is_forked_again_and_shared_arrays_are_not() -> None:
+def test_large_datasets_are_forked_again_and_shared_arrays_are_not() -> None:
     for column, is_kept in ((np.zeros(1 << 20), False), (st.zeros(1 << 20), True)):
         dataset = Names(column)
         loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
@@ -218,7 +218,7 @@ def test_a_kept_worker_that_died_idle_is_replaced_silently() -> None:
     assert numbers(loader) == list(range(12))
 
 
-def test_an_epoch_that_was_left_is_not_finished() -> None:
+def test_an_abandoned_epoch_is_not_finished() -> None:
     loader = DataLoader(Numbers(1000), 1, num_workers=1, prefetch_factor=2)
     for _ in loader:
         break
@@ -229,7 +229,7 @@ def test_an_epoch_that_was_left_is_not_finished() -> None:
 
 
 # ------------------------------------------------------------------ hand-out
-def test_a_slow_sample_holds_up_only_its_own_batch(tmp_path: Path) -> None:
+def test_a_slow_sample_delays_only_its_batch(tmp_path: Path) -> None:
     loader = DataLoader(Gate(tmp_path), 1, num_workers=2, prefetch_factor=4, collate_fn=plain)
     batches = dict(batch[0] for batch in loader)
     # While sample 0 waited its neighbour made five others: with lists dealt out beforehand it
@@ -239,7 +239,7 @@ def test_a_slow_sample_holds_up_only_its_own_batch(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ faults
-def test_the_first_forked_worker_works_while_the_others_are_forked(
+def test_the_first_worker_works_while_the_others_are_forked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     counts: list[float] = []
@@ -259,7 +259,7 @@ def test_the_first_forked_worker_works_while_the_others_are_forked(
     assert counts[1] >= 1
 
 
-def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> None:
+def test_a_lost_worker_is_replaced_and_its_batch_recomputed(tmp_path: Path) -> None:
     expected = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
     (tmp_path / "1").touch()
     loader = DataLoader(
@@ -279,7 +279,7 @@ def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> N
     assert loader.statistics().restarts == 1
 
 
-def test_a_lost_stream_goes_on_where_the_consumer_is(tmp_path: Path) -> None:
+def test_a_lost_stream_resumes_at_the_consumers_position(tmp_path: Path) -> None:
     def loader(restarts: int) -> Any:
         return DataLoader(
             MortalStream(tmp_path), 2, num_workers=2, restart_workers=restarts,
@@ -317,7 +317,7 @@ def test_a_sample_that_takes_long_is_named() -> None:
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
 
 
-def test_many_quick_samples_are_no_slow_one() -> None:
+def test_many_quick_samples_are_not_a_slow_one() -> None:
     with pytest.warns(RuntimeWarning, match="at sample 5 of the stream, ") as caught:
         list(DataLoader(SlowStream(), 4, stall_warning=0.35))  # a batch takes longer than that, too
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
@@ -375,7 +375,7 @@ def test_plain_columns_are_warned_about_with_the_remedy() -> None:
 
 
 def proportional(pid: int) -> int:
-    """What a process takes of the machine in bytes: shared pages count in part."""
+    """The proportional set size of a process in bytes: shared pages count in part."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return sum(int(n) for n in re.findall(r"^Pss: +(\d+)", text, re.MULTILINE)) * 1024
 
@@ -398,12 +398,12 @@ def test_workers_that_read_a_shared_list_take_no_memory() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         bare = private_bytes(plain_list)
-    one = n * 75  # bytes of such a list: a string of 67, a pointer of 8
+    one = n * 75  # bytes of an element: a string of 67, a pointer of 8
     assert bare - shared > 2.5 * one, "the plain list should have been copied by each worker"
 
 
 class Collecting(Numbers):
-    """How much memory of its own a worker has more after a collection."""
+    """The growth of a worker's private memory by a collection."""
 
     def __getitem__(self, index: int) -> Any:
         before = private()
@@ -424,7 +424,7 @@ def test_a_collection_in_a_worker_does_not_copy_what_it_inherited() -> None:
 
 
 # ------------------------------------------------------------------ what travels
-def test_arrays_of_a_collate_fn_are_born_in_shared_memory() -> None:
+def test_arrays_of_a_collate_fn_are_allocated_in_shared_memory() -> None:
     loader = DataLoader(
         Numbers(), 4, num_workers=1, collate_fn=lambda samples: np.array(samples, np.float64)
     )

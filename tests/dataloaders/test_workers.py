@@ -57,9 +57,9 @@ class Broken(Numbers):
 class Deadly(Numbers):
     """Kills its worker at sample 6."""
 
-    def __init__(self, how: int) -> None:
+    def __init__(self, exit_by: int) -> None:
         super().__init__()
-        self.how = how
+        self.how = exit_by
 
     def __getitem__(self, index: int) -> Any:
         if index == 6:
@@ -128,7 +128,7 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 # ------------------------------------------------------------------ batches
-def test_batches_are_those_of_no_workers(method: str) -> None:
+def test_batches_equal_those_without_workers(method: str) -> None:
     expected = list(DataLoader(Numbers(), 3))
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context=method)
     batches = list(loader)
@@ -201,11 +201,11 @@ def test_out_of_order_a_slow_sample_holds_nothing_up() -> None:
     assert labels_seen[0] != 0
 
 
-def test_no_more_batches_are_made_than_asked_for() -> None:
+def test_no_more_batches_are_made_than_requested() -> None:
     iterator = iter(DataLoader(Numbers(1000), 1, num_workers=2, prefetch_factor=3))
     next(iterator)
     time.sleep(0.3)
-    assert iterator.sent == 7  # six under way, and the one that was taken
+    assert iterator.sent == 7  # six in flight, and the one that was taken
     del iterator
 
 
@@ -223,8 +223,8 @@ def test_every_generator_is_seeded_by_worker_and_epoch(method: str) -> None:
         )
         return [[sample[2:] for sample in flatten(loader)] for _ in range(2)]
 
-    first, again = epochs(False), epochs(True)
-    assert first == again
+    first, second = epochs(False), epochs(True)
+    assert first == second
     for column in range(3):
         numbers = {sample[column] for epoch in first for sample in epoch}
         assert len(numbers) == 16, "two samples or epochs drew the same"
@@ -241,7 +241,7 @@ def test_without_a_generator_every_epoch_and_worker_draws_anew(seed: int | None)
 
 
 class OwnGenerator(Numbers):
-    """Holds a generator of its own: it is copied to each worker with the data set."""
+    """Has its own generator, which is copied to each worker with the data set."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -312,7 +312,7 @@ def test_init_fn_is_called_once_in_each_worker(method: str, tmp_path: Any) -> No
     )
     list(loader)
     list(loader)
-    deadline = time.monotonic() + 30  # one of them may not have been needed so far
+    deadline = time.monotonic() + 30  # one of them may not have been used so far
     while len(Path(path).read_text().split()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     list(loader)
@@ -342,13 +342,13 @@ def test_an_error_comes_with_its_traceback_and_index(method: str) -> None:
     del iterator, caught
 
 
-def test_an_error_of_init_fn_is_told() -> None:
+def test_an_error_of_init_fn_is_raised() -> None:
     loader = DataLoader(Numbers(), num_workers=1, worker_init_fn=fail_to_start)
     with pytest.raises(OSError, match="worker 0 finds no camera"):
         next(iter(loader))
 
 
-def test_what_cannot_be_sent_is_told() -> None:
+def test_unpicklable_results_are_an_error() -> None:
     loader = DataLoader(Numbers(), 2, num_workers=1, collate_fn=lambda samples: iter_of(samples))
     with pytest.raises((TypeError, RuntimeError), match="sending what came of"):
         next(iter(loader))
@@ -358,9 +358,9 @@ def iter_of(samples: list[Any]) -> Any:
     return (sample for sample in samples)  # a generator cannot be pickled
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, 0])
-def test_a_dead_worker_is_named(method: str, how: int) -> None:
-    loader = DataLoader(Deadly(how), 4, num_workers=2, multiprocessing_context=method)
+@pytest.mark.parametrize("exit_by", [signal.SIGKILL, signal.SIGTERM, 0])
+def test_a_dead_worker_is_named(method: str, exit_by: int) -> None:
+    loader = DataLoader(Deadly(exit_by), 4, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
     workers = [process.pid for process in iterator.crew.processes]
     with pytest.raises(PeerLostError) as caught:
@@ -372,9 +372,11 @@ def test_a_dead_worker_is_named(method: str, how: int) -> None:
     assert re.search(r"shared memory in use: \d+ MiB", message)
     assert "likely causes: " in message
     assert (
-        f"was killed by {signal.Signals(how).name}" in message if how else "exit code 3" in message
+        f"was killed by {signal.Signals(exit_by).name}" in message
+        if exit_by
+        else "exit code 3" in message
     )
-    assert error.exitcode == (-how if how else 3)
+    assert error.exitcode == (-exit_by if exit_by else 3)
     assert error.name == f"loader worker {worker}"
     del iterator, caught, error
 
@@ -394,12 +396,12 @@ def test_a_worker_killed_from_outside_is_named_within_a_second() -> None:
 
 
 def without_a_cpu() -> float:
-    """For how long this thread was ready to run and had no CPU, in seconds, ever."""
+    """The total time in seconds for which this thread was ready to run and had no CPU."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
 
 
 def at_work_on(iterator: Any, number: int, place: int = 1) -> int | None:
-    """The worker that is at this sample of this batch."""
+    """The worker that works on this sample of this batch."""
     for worker, row in enumerate(iterator.rows):
         if (row[TASK], row[PLACE]) == (number + 1, place):
             return worker

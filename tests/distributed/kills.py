@@ -1,5 +1,5 @@
-"""Ranks that end in every way, at any step of any collective: nobody hangs, all others say who it
-was, and nothing is left.
+"""Ranks that end in every way, at any step of any collective: nobody hangs, all others name the
+rank, and nothing is left.
 
 python -m tests.distributed.kills [--rounds 200] [--seed 1] [--nodes]    (make kills)
 
@@ -13,11 +13,11 @@ python -m tests.distributed.kills [--rounds 200] [--seed 1] [--nodes]    (make k
 | stop | is stopped by SIGSTOP: the others notice at the timeout |
 | node | is killed with all ranks of its node (with --nodes: two nodes of this machine, by TCP) |
 
-What is said of each way, and bounded, is how long a survivor took: from the death (of a stopped
-one: from the stop) or from its own call, whichever came later, to its error; less the time for
-which it was ready to run and had no CPU, which is said apart. Before it calls it cannot know, and a
-process that was killed, or asked for memory that the kernel has not, is not dead before it is gone:
-on two cores with eight busy processes that alone took up to 0.6 s.
+Reported and bounded for each way is the time that a survivor took: from the death (or the stop) or
+from its own call, whichever came later, to its error; less the time for which it was ready to run
+and had no CPU, which is reported separately. Before its call a rank cannot know. A process that was
+killed, or exceeded the memory, is dead only when it has exited: on two cores with eight busy
+processes that alone took up to 0.6 s.
 """
 
 from __future__ import annotations
@@ -50,18 +50,18 @@ from .run_ranks import node_of, run
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
 ACROSS = [*WAYS, "node"]
 STOPPED = 2.0  # seconds: the timeout in rounds with SIGSTOP
-SOON = 1.0  # seconds: within these every survivor knows
+SOON = 1.0  # seconds: every survivor knows within this time
 CGROUPS = Path("/sys/fs/cgroup")
 LIMIT = 48 << 20  # bytes
 
 
 class Fault(Exception):
-    """What a rank raises of itself."""
+    """The exception that a rank raises by itself."""
 
 
 @contextmanager
 def memory_group() -> Iterator[str]:
-    """A memory cgroup with a limit; "" where none can be made."""
+    """A memory cgroup with a limit; "" if none can be created."""
     for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
         folder = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
         if not (CGROUPS / root / "cgroup.procs").exists():
@@ -80,7 +80,7 @@ def memory_group() -> Iterator[str]:
                 yield str(folder)
                 return
         finally:
-            for _ in range(200):  # its last process is still on its way out
+            for _ in range(200):  # its last process may still be exiting
                 try:
                     folder.rmdir()
                     break
@@ -103,12 +103,12 @@ def exceed(cgroup: str, moment: Any) -> None:
 
 
 def arrange(
-    ending: str, rng: random.Random, after: float, cgroup: str, moment: Any, doomed: list[int]
+    ending: str, rng: random.Random, after: float, cgroup: str, moment: Any, victim_pids: list[int]
 ) -> None:
-    """Has this rank end in that way, and, where it can, write down the moment.
+    """Makes this rank end in that way; it writes down the moment if it can.
 
     Args:
-        doomed: pids of its node.
+        victim_pids: pids of its node.
     """
 
     def fail(*_: object) -> None:
@@ -127,14 +127,14 @@ def arrange(
 
     def stop(number: int) -> None:
         moment[0] = time.monotonic()
-        for pid in doomed if ending == "node" else [os.getpid()]:
+        for pid in victim_pids if ending == "node" else [os.getpid()]:
             os.kill(pid, number)
 
     if ending == "point":
         points = native.fault_points()
         name = rng.choice(sorted(points))
         native.arm_fault(f"{name}:{points[name] + rng.randint(1, 20)}")
-        after = 3.0  # should it not pass there again
+        after = 3.0  # in case it does not pass the point again
     if ending in ("exception", "limit"):
         signal.signal(signal.SIGALRM, fail)
         signal.setitimer(signal.ITIMER_REAL, max(after, 1e-3))
@@ -146,7 +146,7 @@ def arrange(
 
 
 def waited(thread: int) -> float:
-    """For how long a thread was ready to run and had no CPU, in seconds, ever."""
+    """The total time in seconds for which a thread was ready to run and had no CPU."""
     text = Path(f"/proc/self/task/{thread}/schedstat").read_text()
     return int(text.split()[1]) * 1e-9
 
@@ -181,12 +181,12 @@ class Watch:
         self.end = end
 
     def call(self) -> None:
-        """A call begins that will not return if the process ends: earlier nobody can know."""
+        """Notes the start of a call that fails if the process ends: earlier nobody can know."""
         self.call_time, self.before = time.monotonic(), waited(self.thread_id)
 
     def learnt(self) -> tuple[float, float]:
-        """Seconds from the end, or from the last call if that came later, until now, less the
-        time for which this thread had no CPU; and that time."""
+        """Seconds since the end, or since the last call if that came later, less the time for which
+        this thread had no CPU; and that time."""
         now, idle = time.monotonic(), waited(self.thread_id)
         self.thread.join(20)
         assert self.end, "the end was not noted"
@@ -197,13 +197,13 @@ class Watch:
 def endure(
     seed: int, victim: int, ending: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
-    """Random collectives until the victim is missed: what the error said, and how late."""
+    """Runs random collectives until the victim is missed; returns the error and its delay."""
     rank, n = dist.get_rank(), dist.get_world_size()
     mates = node_of(victim, node or n, n)
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
     pidfd = os.pidfd_open(pids[victim])
-    dist.barrier()  # before anybody may end: who is reaped already has no pidfd
+    dist.barrier()  # before any rank may end: a reaped process has no pidfd
     victims = mates if ending == "node" else [victim]
     first = rank == min(set(range(n)) - set(victims))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
@@ -213,8 +213,8 @@ def endure(
         dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
     began = time.monotonic()
     if rank == victim:
-        doomed = [pids[r] for r in mates if r != victim] + [pids[victim]]
-        arrange(ending, random.Random(seed + 1), after, cgroup, moment, doomed)
+        victim_pids = [pids[r] for r in mates if r != victim] + [pids[victim]]
+        arrange(ending, random.Random(seed + 1), after, cgroup, moment, victim_pids)
     else:
         watch = Watch(ending, pidfd, moment)
     while time.monotonic() < began + 60:
@@ -227,7 +227,7 @@ def endure(
                 raise
             late, idle = watch.learnt()
             if ending == "stop" and first:
-                time.sleep(0.3)  # the others are at their timeout, too
+                time.sleep(0.3)  # the others reach their timeout, too
                 os.kill(pids[victim], signal.SIGKILL)
             who = {name: getattr(error, name, None) for name in ("name", "pid", "host")}
             return {"who": who, "pids": pids, "text": str(error), "late": late, "idle": idle}
@@ -237,8 +237,8 @@ def endure(
 def one_round(
     seed: int, ending: str = "", ranks: int = 0, nodes: bool = False
 ) -> tuple[str, float, float]:
-    """A group of which one rank ends. Returns how, after how long the last one knew, and for how
-    long, at most, one was without a CPU meanwhile.
+    """Runs a group in which one rank ends. Returns how, how long the last survivor took to know,
+    and the longest time that one had no CPU meanwhile.
 
     Args:
         nodes: the ranks are two nodes, between which is TCP.
@@ -267,23 +267,23 @@ def one_round(
                 assert isinstance(outcome.error, error_type), (seed, ending, outcome)
             continue
         assert outcome.error is None, (seed, ending, outcome)
-        said = outcome.value
+        report = outcome.value
         peers = [
-            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename}
+            {"name": f"rank {r}", "pid": report["pids"][r], "host": os.uname().nodename}
             for r in victims
         ]
         causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
         why = causes.get(ending, ["SIGKILL"])
-        if ending == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
+        if ending == "stop" and len(mates) == 1:  # nobody can know whether it is stopped or late
             peers, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
         elif ending not in causes and (
             len(mates) == 1 or ending == "node"
-        ):  # nobody may have seen more
+        ):  # the reason may be unknown
             why = [*why, "ended"]
-        assert said["who"] in peers, (seed, ending, outcome)
-        assert any(each in said["text"] for each in why), (seed, ending, outcome)
-        late = max(late, said["late"])
-        idle = max(idle, said["idle"])
+        assert report["who"] in peers, (seed, ending, outcome)
+        assert any(each in report["text"] for each in why), (seed, ending, outcome)
+        late = max(late, report["late"])
+        idle = max(idle, report["idle"])
     limit = SOON + (STOPPED if ending == "stop" else 0.0)
     assert late < limit, (seed, ending, f"known after {late:.3f} s", outcomes)
     return ending, late, idle
@@ -309,7 +309,7 @@ def main() -> int:
     parser.add_argument("--nodes", action="store_true", help="two nodes, with TCP between them")
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    one_round(options.seed, nodes=options.nodes)  # what lasts for the process is there now
+    one_round(options.seed, nodes=options.nodes)  # objects of process lifetime exist now
     before = count_resources()
     times_by_ending: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
@@ -324,7 +324,7 @@ def main() -> int:
         )
     names = "blocks, descriptors, names in /dev/shm"
     print(f"{names}: {before} before, {after} after")
-    return int(any(now > then for now, then in zip(after[:2], before[:2], strict=True)))
+    return int(any(now > earlier for now, earlier in zip(after[:2], before[:2], strict=True)))
 
 
 if __name__ == "__main__":

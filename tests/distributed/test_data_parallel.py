@@ -32,8 +32,8 @@ def test_output_and_gradients_are_those_of_the_module(devices: Any) -> None:
     want.square().sum().backward()
     np.testing.assert_allclose(out.detach().numpy(), want.detach().numpy(), rtol=1e-12)
     np.testing.assert_allclose(got, model.weight.grad.numpy(), rtol=1e-12)
-    again = data_parallel(model, x, devices)
-    np.testing.assert_allclose(again.detach().numpy(), want.detach().numpy(), rtol=1e-12)
+    output = data_parallel(model, x, devices)
+    np.testing.assert_allclose(output.detach().numpy(), want.detach().numpy(), rtol=1e-12)
 
 
 def test_nested_inputs_are_cut_and_joined() -> None:
@@ -54,7 +54,7 @@ class Pair(NamedTuple):
     n: Any
 
 
-def test_named_tuples_and_kinds_of_dictionaries_stay_what_they_are() -> None:
+def test_named_tuples_and_dictionaries_keep_their_type() -> None:
     x = st.arange(4.0)
     halves = scatter((Pair(x, 5), OrderedDict(y=x)), [0, 1])
     assert [type(each) for each in halves[1]] == [Pair, OrderedDict]

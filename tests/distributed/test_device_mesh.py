@@ -32,7 +32,7 @@ def grid() -> dict[str, Any]:
     }
 
 
-def test_groups_lie_along_the_lines() -> None:
+def test_groups_follow_the_axes() -> None:
     results = values(run(grid, 4))
     assert [f["coordinate"] for f in results] == [[0, 0], [0, 1], [1, 0], [1, 1]]
     assert [f["local"] for f in results] == [[0, 0], [0, 1], [1, 0], [1, 1]]
@@ -91,7 +91,7 @@ def over_groups() -> list[Any]:
     return [line["all"].size(), line.mesh.tolist()]
 
 
-def test_a_mesh_over_groups_that_are_there() -> None:
+def test_a_mesh_over_existing_groups() -> None:
     assert values(run(over_groups, 2)) == [[2, [0, 1]]] * 2
 
 

@@ -156,7 +156,7 @@ void h() {
     assert results == [(2, False), (3, True), (7, False), (8, True), (12, False)]
 
 
-def test_the_wrappers_are_there() -> None:
+def test_the_wrappers_exist() -> None:
     files = [path for kind in ("*.cc", "*.h") for path in SOURCES.rglob(kind)]
     text = "".join(path.read_text() for path in files)
     assert [name for name in WRAPPERS if f" {name}(" not in text] == []

@@ -111,7 +111,7 @@ def sibling_calls() -> None:
     check()
 
 
-def test_warm_memory_is_given_back_when_a_sibling_finds_no_room() -> None:
+def test_warm_memory_is_freed_when_a_sibling_finds_no_room() -> None:
     fresh(sibling_calls)
 
 
@@ -137,7 +137,7 @@ def waiting_sibling_gives_back() -> None:
     check()
 
 
-def test_who_only_waits_gives_warm_memory_back_too() -> None:
+def test_a_waiting_process_frees_warm_memory_too() -> None:
     fresh(waiting_sibling_gives_back)
 
 
@@ -178,7 +178,7 @@ def test_huge_pages_are_asked_for_where_the_kernel_waits_for_it(
         ("force", "", "force"),
     ],
 )
-def test_the_mount_of_dev_shm_decides_for_what_lies_there(
+def test_the_mount_of_dev_shm_decides_for_its_volume(
     policy: str, options: str, expected: str, tmp_path: Path
 ) -> None:
     root = kernel(tmp_path, policy, f"{MOUNT},huge=within_size", MOUNT + options)

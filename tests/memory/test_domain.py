@@ -68,7 +68,7 @@ def small_address_space(gigabytes: int) -> None:
     assert np.ones(3).sum() == 3  # NumPy itself goes on
 
 
-def test_too_little_address_space_is_said() -> None:
+def test_too_little_address_space_is_an_error() -> None:
     fresh(small_address_space, 8)
     fresh(small_address_space, 60)
 
@@ -79,7 +79,7 @@ def few_files() -> None:
         memory.allocate(10)
 
 
-def test_too_small_a_file_limit_is_said() -> None:
+def test_too_small_a_file_limit_is_an_error() -> None:
     fresh(few_files)
 
 
@@ -154,7 +154,7 @@ def sibling_sees() -> None:
     assert f"process {victim.pid} " in text
 
 
-def test_exit_code_reaches_those_who_are_not_the_parent() -> None:
+def test_exit_code_reaches_other_processes_than_the_parent() -> None:
     fresh(sibling_sees)
 
 
@@ -289,7 +289,7 @@ def killed_with_a_name() -> None:
     native.domain_ensure()
 
 
-def test_name_left_by_a_kill_is_swept_at_the_next_start() -> None:
+def test_name_of_a_killed_process_is_swept_at_the_next_start() -> None:
     fresh(killed_with_a_name, env={"SHMTENSOR_FAULT": "domain.opened"}, returncode=-9)
     assert len(names()) == 1
     assert all(Path("/dev/shm", n).stat().st_size == 0 for n in names())

@@ -193,7 +193,7 @@ def test_memory_that_was_sent_to_another_process_is_not_lent_again(
     assert is_free(other)
 
 
-def test_a_buffer_owns_what_it_lent_and_nothing_else(buffer: native.GradientBuffer) -> None:
+def test_a_buffer_owns_only_its_lent_array(buffer: native.GradientBuffer) -> None:
     g = buffer.take()
     assert g is not None
     assert buffer.owns(g)
@@ -204,7 +204,7 @@ def test_a_buffer_owns_what_it_lent_and_nothing_else(buffer: native.GradientBuff
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
-def test_a_lent_array_that_was_given_another_shape_is_no_longer_owned(
+def test_a_reshaped_lent_array_is_no_longer_owned(
     buffer: native.GradientBuffer,
 ) -> None:
     g = buffer.take()
@@ -233,7 +233,7 @@ def test_the_memory_lives_as_long_as_a_buffer_or_an_array_of_it() -> None:
     assert alive() is None
 
 
-def test_what_no_buffer_can_be_over_is_refused() -> None:
+def test_unsuitable_arrays_of_a_buffer_are_refused() -> None:
     fixed = np.ones(3)
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="GradientBuffer: the array is read-only"):

@@ -21,7 +21,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_block_of_any_size_is_zeroed_aligned_and_whole(nbytes: int) -> None:
+def test_block_of_any_size_is_zeroed_aligned_and_complete(nbytes: int) -> None:
     for _ in range(2):  # the second is warm: the first one's bytes must not show
         block = memory.allocate(nbytes)
         assert block.nbytes == nbytes

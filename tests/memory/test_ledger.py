@@ -23,7 +23,7 @@ def shared(n: int, value: int = 0) -> np.ndarray:
         return np.full(n, value, np.uint8)
 
 
-def test_own_handle_comes_back_to_the_same_memory() -> None:
+def test_own_handle_leads_to_the_same_memory() -> None:
     x = shared(1000, 7)
     handle = memory.export(x[10:])
     block = memory.receive(handle)
@@ -350,7 +350,7 @@ def exported_via_a_channel() -> None:
     settle(slots=0)
 
 
-def test_messages_of_a_gone_channel_are_void() -> None:
+def test_messages_of_a_closed_channel_are_void() -> None:
     fresh(exported_via_a_channel)
 
 

@@ -113,7 +113,7 @@ def little_address_space(gib: int) -> None:
 
 
 @pytest.mark.parametrize("gib", [4, 400])
-def test_address_space_limit_is_said_or_enough(gib: int) -> None:
+def test_address_space_limit_is_named_or_enough(gib: int) -> None:
     text = fresh(little_address_space, gib)
     assert "refused" in text or "slots" in text
     assert gib > 4 or "refused" in text
@@ -229,7 +229,7 @@ def test_overcommit_off() -> None:
         fresh(strictly, 0)
 
 
-def test_overcommit_off_and_little_left() -> None:
+def test_overcommit_off_near_the_limit() -> None:
     if os.environ.get("SHMTENSOR_OVERCOMMIT") != "strict":
         pytest.skip("others would be refused memory, too: `make overcommit` on a machine of yours")
     needs_the_switch()

@@ -95,7 +95,7 @@ def insisting() -> None:
         memory.allocate(10)
 
 
-def test_locks_where_there_are_none_are_refused() -> None:
+def test_locks_on_a_kernel_without_them_are_refused() -> None:
     fresh(insisting, env={"SHMTENSOR_LIVENESS": "locks"})
 
 
@@ -103,7 +103,7 @@ def mode(expected: str) -> None:
     assert memory.statistics().liveness == expected
 
 
-def test_mode_is_what_was_asked_for() -> None:
+def test_mode_is_the_requested_one() -> None:
     fresh(doctored, env=PROCESS)
     fresh(mode, "process", env=PROCESS)
     fresh(mode, "locks", env={"SHMTENSOR_LIVENESS": "locks"})
@@ -161,7 +161,7 @@ def joins() -> None:
     settle(0)
 
 
-def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
+def test_a_process_joins_with_the_domains_mode_in_its_pid_namespace() -> None:
     fresh(joins, env=PROCESS)
 
 
@@ -214,7 +214,7 @@ def add_one(t: st.Tensor) -> None:
 
 
 @pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_children_of_each_kind(method: str) -> None:
+def test_children_of_each_start_method(method: str) -> None:
     fresh(starts, method, env=PROCESS)
 
 

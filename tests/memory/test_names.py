@@ -125,7 +125,7 @@ def test_wrong_use_is_refused() -> None:
     assert not mine()
 
 
-def test_no_descriptor_left_is_said_and_not_taken_for_a_taken_name() -> None:
+def test_no_free_descriptor_is_not_reported_as_a_used_name() -> None:
     fill = "import resource; limit = resource.getrlimit(7); resource.setrlimit(7, (20, limit[1]))"
     with actors(1) as (publisher,):
         publisher.do(f"{fill}; t = st.arange(5); fds = [os.dup(0)]")
@@ -194,7 +194,7 @@ def test_readonly_tensor_refuses_writes() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.parametrize("mode", [0o600, 0o604, 0o606, 0o640])
-def test_other_users_get_what_the_mode_says(mode: int) -> None:
+def test_other_users_get_the_rights_of_the_mode(mode: int) -> None:
     become = "os.setgroups([]); os.setgid(65534); os.setuid(65534)"
     with actors(2) as (publisher, opener):
         publisher.do(PUBLISH.replace(", t)", f", t, mode={mode})"))
@@ -217,7 +217,7 @@ def test_other_users_get_what_the_mode_says(mode: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o660])
-def test_members_of_the_publishers_group_get_what_its_bits_say(mode: int) -> None:
+def test_members_of_the_publishers_group_get_the_rights_of_its_bits(mode: int) -> None:
     become = f"os.setgroups([{os.getegid()}]); os.setgid(65534); os.setuid(65534)"
     with actors(2) as (publisher, opener):
         publisher.do(PUBLISH.replace(", t)", f", t, mode={mode})"))

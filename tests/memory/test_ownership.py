@@ -58,24 +58,24 @@ def test_a_fresh_gradient_is_taken_over() -> None:
 
 
 @keepers
-def test_a_gradient_that_something_sees_is_copied(keeper: Callable[[Any], Any]) -> None:
+def test_a_referenced_gradient_is_copied(keeper: Callable[[Any], Any]) -> None:
     assert not is_taken_over(fresh, keeper)
 
 
-def test_a_gradient_born_at_home_stays_there(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_in_its_buffer_stays_there(buffer: native.GradientBuffer) -> None:
     for keeper in (lambda g: None, weakref.ref, np.copy):
         assert is_taken_over(buffer.take, keeper, buffer)
 
 
 @keepers
-def test_a_gradient_born_at_home_that_something_sees_is_copied(
+def test_a_referenced_gradient_in_its_buffer_is_copied(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
     assert not is_taken_over(buffer.take, keeper, buffer)
     assert is_free(buffer)
 
 
-def test_a_lease_that_somebody_has_makes_a_copy(buffer: native.GradientBuffer) -> None:
+def test_an_outstanding_lease_makes_a_copy(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(buffer.take, lambda g: g.base, buffer)
 
 
@@ -91,7 +91,7 @@ def test_a_gradient_in_garbage_is_copied(home: str | None, buffer: native.Gradie
     del borrowed
 
 
-def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None:
+def test_a_gradient_of_two_leaves_is_copied_for_the_first() -> None:
     g = np.full(SHAPE, 5, np.float32)
     address = g.ctypes.data
     leaf = Leaf(g)
@@ -104,7 +104,7 @@ def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None
     assert leaf.sums == {}
 
 
-def test_a_gradient_whose_memory_is_not_its_own_is_copied() -> None:
+def test_a_gradient_in_foreign_memory_is_copied() -> None:
     leaf = Leaf(np.ones((2, *SHAPE), np.float32)[0])
     assert leaf.steal().flags.owndata
     other = native.GradientBuffer(np.ones(SHAPE, np.float32))
@@ -123,14 +123,14 @@ def test_a_read_only_gradient_is_copied(buffer: native.GradientBuffer) -> None:
     assert leaf.steal().flags.writeable
 
 
-def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_from_elsewhere_is_moved_into_the_buffer(buffer: native.GradientBuffer) -> None:
     leaf = Leaf(np.full(SHAPE, 5, np.float32), buffer)
     g = leaf.steal()
     assert buffer.owns(g)
     assert (g == 5).all()
 
 
-def test_a_gradient_is_not_brought_home_where_somebody_sees_it(
+def test_a_gradient_is_not_moved_into_a_referenced_buffer(
     buffer: native.GradientBuffer,
 ) -> None:
     gradient = buffer.take()
@@ -141,7 +141,7 @@ def test_a_gradient_is_not_brought_home_where_somebody_sees_it(
 
 
 @pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
+def test_a_gradient_gets_the_layout_of_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
     gradient = buffer.take()
     leaf = Leaf(fresh(), buffer if home else None)
     leaf.tensor = st.ones(*SHAPE[::-1]).T
@@ -155,13 +155,13 @@ def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffe
     assert gradient is not None
 
 
-def test_a_leaf_that_is_gone_gets_its_gradient() -> None:
+def test_a_dead_leaf_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
     dead = weakref.ref(st.ones(1))
     assert native.steal_gradient(leaf.sums, "leaf", dead, None).shape == SHAPE
 
 
-def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
+def test_a_gradient_other_than_an_array_is_unchanged() -> None:
     leaf = Leaf(fresh())
     assert native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None) is None
     assert list(leaf.sums) == ["leaf"]
@@ -194,7 +194,7 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 
 @keepers
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS.keys())
-def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
+def test_a_tensor_with_referenced_memory_is_not_its_only_owner(
     make: Callable[[], Any], keeper: Callable[[Any], Any]
 ) -> None:
     x = native.wrap(make())
@@ -239,7 +239,7 @@ def test_two_tensors_over_an_array_are_both_not_its_only_owner() -> None:
     assert not native.is_only_owner(z)
 
 
-def test_memory_that_may_be_seen_without_a_reference_is_nobodys_own(
+def test_memory_with_uncounted_references_has_no_only_owner(
     buffer: native.GradientBuffer,
 ) -> None:
     for array in (np.frombuffer(bytearray(64), np.float32), buffer.take()):

@@ -22,13 +22,13 @@ LONG = 30.0
 
 @contextmanager
 def running() -> Iterator[Any]:
-    with mp.get_context("fork").Pool(2) as made:
-        yield made
-        made.close()
-        made.join()
+    with mp.get_context("fork").Pool(2) as pool:
+        yield pool
+        pool.close()
+        pool.join()
 
 
-def test_every_way_to_ask() -> None:
+def test_every_way_to_submit() -> None:
     with running() as pool:
         assert pool.apply(deeds.add, (1,), {"y": 2}) == 3
         assert pool.map(deeds.square, range(7), chunksize=3) == [x * x for x in range(7)]
@@ -59,18 +59,18 @@ def test_results() -> None:
 
 def test_callbacks() -> None:
     with running() as pool:
-        said: queue.Queue[Any] = queue.Queue()
-        pool.apply_async(deeds.square, (3,), callback=said.put)
-        assert said.get(timeout=LONG) == 9
-        pool.map_async(deeds.square, [1, 2], callback=said.put)
-        assert said.get(timeout=LONG) == [1, 4]
-        failed = pool.starmap_async(deeds.refuse, [(1,)], error_callback=said.put)
-        assert isinstance(said.get(timeout=LONG), ValueError)
+        results: queue.Queue[Any] = queue.Queue()
+        pool.apply_async(deeds.square, (3,), callback=results.put)
+        assert results.get(timeout=LONG) == 9
+        pool.map_async(deeds.square, [1, 2], callback=results.put)
+        assert results.get(timeout=LONG) == [1, 4]
+        failing = pool.starmap_async(deeds.refuse, [(1,)], error_callback=results.put)
+        assert isinstance(results.get(timeout=LONG), ValueError)
         with pytest.raises(ValueError, match="on purpose: 1"):
-            failed.get(LONG)
+            failing.get(LONG)
 
 
-def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
+def test_an_unpicklable_result_fails_its_task_and_the_pool_still_works() -> None:
     with running() as pool:
         for function, argument in [
             (deeds.raise_unreadable, 1),  # the error on its way back
@@ -84,11 +84,11 @@ def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
         assert pool.map(deeds.square, range(4)) == [0, 1, 4, 9]
 
 
-def test_a_callback_that_fails_is_told_and_holds_nobody_up(
+def test_a_failing_callback_is_reported_and_blocks_nobody(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(threading, "excepthook", lambda told: said.put(told.exc_type))
+    errors: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda args: errors.put(args.exc_type))
 
     def fail(_: object) -> None:
         raise ZeroDivisionError
@@ -98,7 +98,7 @@ def test_a_callback_that_fails_is_told_and_holds_nobody_up(
         assert pool.map_async(deeds.square, [1, 2], callback=fail).get(LONG) == [1, 4]
         with pytest.raises(ValueError, match="on purpose"):
             pool.apply_async(deeds.refuse, (1,), error_callback=fail).get(LONG)
-    assert [said.get(timeout=LONG) for _ in range(3)] == [ZeroDivisionError] * 3
+    assert [errors.get(timeout=LONG) for _ in range(3)] == [ZeroDivisionError] * 3
 
 
 def test_an_error_names_where_it_was_raised() -> None:
@@ -111,17 +111,17 @@ def test_an_error_names_where_it_was_raised() -> None:
 def test_tensors_are_the_same_memory_both_ways() -> None:
     with running() as pool:
         x = st.zeros(3)
-        got = pool.map(deeds.add_one, [x[i : i + 1] for i in range(3)])
+        results = pool.map(deeds.add_one, [x[i : i + 1] for i in range(3)])
         assert x.tolist() == [1, 1, 1]
-        got[0].add_(4)
+        results[0].add_(4)
         assert x[0].item() == 5
 
 
 def test_initializer_and_its_tensors() -> None:
     x = st.zeros(2)
     with mp.get_context("fork").Pool(2, deeds.begin, (x,)) as pool:
-        for got in pool.map(deeds.begun, range(4), chunksize=1):
-            assert got.data_ptr() == x.data_ptr()
+        for result in pool.map(deeds.inherited_tensor, range(4), chunksize=1):
+            assert result.data_ptr() == x.data_ptr()
 
 
 def test_workers_are_replaced_after_so_many_tasks() -> None:
@@ -141,7 +141,7 @@ def test_wrong_arguments() -> None:
             mp.get_context("fork").Pool(*arguments)
 
 
-def test_terminate_fails_what_waits_and_close_refuses_more() -> None:
+def test_terminate_fails_waiting_tasks_and_close_refuses_more() -> None:
     pool = mp.get_context("fork").Pool(1)
     result = pool.apply_async(time.sleep, (60,))
     pool.terminate()

@@ -1,4 +1,4 @@
-"""spawn and start_processes: the first failure is told, with its cause."""
+"""spawn and start_processes: the error shows the first failure and its cause."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_errors_have_the_attributes_of_pytorch() -> None:
     assert issubclass(mp.ProcessRaisedException, mp.ProcessException)
 
 
-def test_the_pid_of_the_failed_one_is_told() -> None:
+def test_the_pid_of_the_failed_process_is_reported() -> None:
     ready = mp.SimpleQueue()
     context = mp.start_processes(
         deeds.die_on, (1, "abort", ready), nprocs=2, join=False, start_method="fork"
@@ -103,19 +103,19 @@ def test_the_pid_of_the_failed_one_is_told() -> None:
 
 
 def test_others_may_end_by_themselves_within_the_grace_period() -> None:
-    done = mp.SimpleQueue()
+    finished = mp.SimpleQueue()
     context = mp.start_processes(
-        deeds.fail_or_finish, (done,), nprocs=2, join=False, start_method="fork"
+        deeds.fail_or_finish, (finished,), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     with pytest.raises(ProcessRaisedException):
         context.join(grace_period=20.0)
-    assert done.get(1.0) == 1
+    assert finished.get(1.0) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_children_of_a_killed_process_end(method: str) -> None:
-    """Even those that compute: they get SIGINT, as PyTorch's do."""
+    """Even computing children end: they get SIGINT, as in PyTorch."""
     pids = mp.SimpleQueue()
     process = mp.get_context(method).Process(target=deeds.start_busy, args=(method, pids))
     process.start()

@@ -1,4 +1,4 @@
-"""each(): many cases in one test, where what is checked after each test costs more than they."""
+"""each(): many cases in one test, where the checks after each test cost more than the cases."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def each(names: str | tuple[str, ...], values: Iterable[Any]) -> Callable[..., Any]:
-    """As pytest.mark.parametrize, but a loop inside the test; a failure names its case."""
+    """Like pytest.mark.parametrize, but loops inside the test; a failure names its case."""
     keys = (names,) if isinstance(names, str) else names
     cases = [(v,) if isinstance(names, str) else tuple(v) for v in values]
 

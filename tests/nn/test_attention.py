@@ -55,7 +55,7 @@ def test_sdpa_kernel_takes_backends() -> None:
     assert not WARN_FOR_UNFUSED_KERNELS
 
 
-def test_stacked_layers_have_parameters_of_their_own() -> None:
+def test_stacked_layers_have_separate_parameters() -> None:
     layer = nn.TransformerDecoderLayer(4, 2, 6)
     layers = nn.TransformerDecoder(layer, 2).layers
     with st.no_grad():

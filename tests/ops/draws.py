@@ -1,4 +1,4 @@
-"""Turns a row's samples into arguments, and calls rows on arrays and on Tensors alike."""
+"""Turns a row's samples into arguments; calls rows on arrays and on Tensors."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
 from shmtensor.ops.table.samples import Sample
 
-declare()  # the later families, too
+declare()  # so that all families are registered
 
 
 @dataclass
 class Call:
-    """A row with arrays for its inputs (None, or lists of arrays, where it has such) and
+    """A row with arrays for its inputs (None or lists of arrays where it has them) and
     attributes.
     """
 
@@ -34,7 +34,7 @@ class Call:
         return f"{self.row.name} of {self.sample}"
 
     def plain(self, *inputs: Any) -> list[Any]:
-        """The results of the row's forward on arrays, without what it keeps."""
+        """The results of the row's forward on arrays, without the arrays saved for backward."""
         defaults = self.row.attributes[len(self.attributes) :]
         values = [*self.attributes, *(a.default for a in defaults if not a.keyword_only)]
         kinds = [a.kind for a in self.row.attributes]
@@ -54,7 +54,7 @@ class Call:
         return list(result) if isinstance(result, (tuple, list)) else [result]
 
     def tensors(self, requires_grad: bool = False, strided: bool = False) -> list[Any]:
-        """The inputs as Tensors; real and complex ones require grad if asked for."""
+        """The inputs as Tensors; real and complex ones require grad on request."""
 
         def one(x: Any) -> Any:
             if x is None:
@@ -67,7 +67,7 @@ class Call:
         return [one(x) for x in self.inputs]
 
     def differentiable(self, tensors: list[Any]) -> list[Any]:
-        """Those of the Tensors that the row has pullbacks for."""
+        """The Tensors for which the row has pullbacks."""
         leaves: list[Any] = []
         for declared, t in zip(self.row.inputs, tensors, strict=True):
             if declared.name in self.row.pullbacks and t is not None:
@@ -76,7 +76,7 @@ class Call:
 
 
 def oddly_laid(x: Any) -> Any:
-    """The same values at odd strides, some of them negative."""
+    """The same values with irregular strides, some of them negative."""
     if not x.ndim:
         return np.stack([x, x, x])[1, ...]
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)

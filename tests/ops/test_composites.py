@@ -344,7 +344,7 @@ def test_the_gradient_of_a_quantile_reaches_its_rank() -> None:
     assert q.grad.tolist() == [2.0, 4.0]
 
 
-def test_what_is_not_put_off_is_the_tensor_itself() -> None:
+def test_lazy_functions_return_the_tensor_itself() -> None:
     x = st.tensor([1 + 2j])
     assert st.resolve_conj(x) is x
     assert st.resolve_neg(x) is x

@@ -158,8 +158,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_wrong_use_is_said_with_its_values(name: str) -> None:
-    wrong, kind, said = CASES[name]
-    with pytest.raises(kind, match=said) as caught:
+def test_wrong_use_shows_the_values(name: str) -> None:
+    wrong, kind, message = CASES[name]
+    with pytest.raises(kind, match=message) as caught:
         wrong()
     assert type(caught.value) is kind

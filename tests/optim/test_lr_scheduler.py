@@ -70,7 +70,7 @@ def test_rates_are_pytorchs(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_state_goes_on_where_it_was(name: str) -> None:
+def test_state_continues(name: str) -> None:
     o = optimizer()
     schedule = SCHEDULES[name](schedules, o)
     rates(o, schedule, 8)
@@ -108,7 +108,7 @@ def test_rates_are_the_closed_form(name: str) -> None:
     np.testing.assert_allclose(schedule.get_last_lr()[0], 0.1 * CLOSED[name](6))
 
 
-def test_cosine_comes_back_up() -> None:
+def test_cosine_rises_again() -> None:
     o = optimizer()
     lrs = [r[0] for r in rates(o, schedules.CosineAnnealingLR(o, 10, 0.001), 20)]
     wave = [0.001 + 0.099 * (1 + math.cos(math.pi * e / 10)) / 2 for e in range(1, 21)]

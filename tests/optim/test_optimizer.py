@@ -38,7 +38,7 @@ class Signs(Optimizer):
         return loss
 
 
-def test_own_optimizer_of_a_user() -> None:
+def test_users_optimizer() -> None:
     ps = parameters()
     o = Signs(ps, lr=0.5)
 
@@ -156,7 +156,7 @@ def test_load_state_dict_checks_the_groups() -> None:
 
 
 @pytest.mark.parametrize("method", ["deepcopy", "pickle", "state_dict"])
-def test_copies_go_on_alike(method: str) -> None:
+def test_copies_continue_equally(method: str) -> None:
     def trained(model, o, steps):
         for _ in range(steps):
             o.zero_grad()

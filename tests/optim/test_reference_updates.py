@@ -249,7 +249,7 @@ def test_kernel_is_the_rule(name: str, dtype: Any, n: int) -> None:
             np.testing.assert_allclose(mine, theirs, **close(dtype))
 
 
-def test_kernels_name_what_does_not_fit() -> None:
+def test_kernels_name_mismatched_arguments() -> None:
     x = np.ones(3)
     with pytest.raises(TypeError, match=r"adagrad_.*float32"):
         native.adagrad_(x, np.ones(3, np.float32), x.copy(), 0.1, 0.0, 0.0, False)

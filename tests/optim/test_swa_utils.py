@@ -73,7 +73,7 @@ def test_statistics_are_those_of_all_batches() -> None:
     swa_utils.update_bn([], nn.Linear(2, 1))  # nothing to do
 
 
-def test_rate_goes_to_a_constant() -> None:
+def test_rate_becomes_constant() -> None:
     o = optim.SGD([nn.Parameter(st.ones(1))], lr=1.0)
     schedule = swa_utils.SWALR(o, swa_lr=0.5, anneal_epochs=4, anneal_strategy="linear")
     rates = []

@@ -1,4 +1,4 @@
-"""The array API namespace, held against NumPy's, which follows the same standard."""
+"""The array API namespace against NumPy's, which follows the same standard."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_gradients_go_through() -> None:
 
 
 @pytest.mark.parametrize("name", ["sum", "prod", "cumulative_sum", "cumulative_prod"])
-def test_integers_are_added_up_in_64_bits_of_their_kind(name: str) -> None:
+def test_integers_are_summed_in_64_bits_of_their_signedness(name: str) -> None:
     reduce = getattr(xp, name)
     for dtype, sum_dtype in [("bool", "int64"), ("int8", "int64"), ("uint8", "uint64")]:
         x = xp.asarray([1, 1, 1], dtype=getattr(xp, dtype))
@@ -198,7 +198,7 @@ def test_axes_of_none_and_tensors_without_dimensions(
     np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 
-def test_can_cast_keeps_to_the_kinds_of_the_standard() -> None:
+def test_can_cast_follows_the_kinds_of_the_standard() -> None:
     assert xp.can_cast(xp.int8, xp.int64)
     assert xp.can_cast(xp.float32, xp.complex64)
     for from_, to in ((xp.bool, xp.uint64), (xp.int8, xp.uint64), (xp.int8, xp.float64)):

@@ -1,4 +1,4 @@
-"""A tensor's memory in others' hands: NumPy's protocols, buffers, DLPack."""
+"""A tensor's memory in other libraries: NumPy's protocols, buffers, DLPack."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_arrays_share_the_memory() -> None:
             memoryview(t)
 
 
-def test_without_grad_mode_the_array_is_there() -> None:
+def test_without_grad_mode_the_array_is_available() -> None:
     x = st.ones(2, requires_grad=True)
     with st.no_grad():
         assert x.numpy().tolist() == [1, 1]
@@ -82,7 +82,7 @@ def test_the_buffer_is_the_array_s() -> None:
 
 
 @pytest.mark.parametrize("name", DTYPES)
-def test_dlpack_there_and_back(name: str) -> None:
+def test_dlpack_round_trips(name: str) -> None:
     x = st.from_numpy(np.ones((2, 3), name)).t()
     array = np.from_dlpack(x)
     assert np.shares_memory(array, x.numpy())

@@ -175,7 +175,7 @@ def test_strangers_may_answer_first() -> None:
 
 I = np.array([[3, 1, 2], [0, 5, 4]])
 
-# What NumPy does with odd arguments: its values and dtypes, or an error where it has one.
+# NumPy's values and dtypes for unusual arguments, or its errors.
 ODD: list[tuple[Call, tuple[Any, ...]]] = [
     (lambda x: np.squeeze(x, axis=0), (X,)),
     (lambda x: np.expand_dims(x, 5), (X,)),
@@ -202,7 +202,7 @@ ODD: list[tuple[Call, tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize("case", range(len(ODD)))
-def test_odd_arguments_mean_what_they_mean_to_numpy(case: int) -> None:
+def test_unusual_arguments_have_numpys_meaning(case: int) -> None:
     call, arrays = ODD[case]
     tensors = [st.tensor(a) for a in arrays]
     try:

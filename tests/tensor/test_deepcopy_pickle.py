@@ -1,4 +1,4 @@
-"""Copies of tensors as Python makes them, and new tensors laid out like others."""
+"""Copies of tensors by Python's protocols, and new tensors with another one's layout."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import shmtensor as st
 
 
-def test_deepcopy_keeps_what_is_shared() -> None:
+def test_deepcopy_keeps_aliases() -> None:
     x = st.arange(12.0).reshape(3, 4)
     table: dict[str, Any] = {"whole": x, "row": x[1], "turned": x.t(), "part": x[1:, ::2]}
     copies = copy.deepcopy(table)
@@ -80,7 +80,7 @@ LIKE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
+def test_like_functions_keep_the_layout(name: str) -> None:
     like = LIKE[name]
     x = st.ones(2, 3, 4, 5).to(memory_format=st.channels_last)
     assert like(x).stride() == x.stride() == (60, 1, 15, 3)
@@ -122,7 +122,7 @@ VIEWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
+def test_pickle_keeps_geometry_and_aliases(name: str) -> None:
     x = st.arange(12.0).view(3, 4)
     view = VIEWS[name](x)
     clone = pickle.loads(pickle.dumps(view))

@@ -1,4 +1,4 @@
-"""What is a function as well as a method, and small functions of that kind."""
+"""Functions that are methods, too, and other small functions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shmtensor.nn import functional as F
 X = np.random.default_rng(5).normal(size=(3, 4))
 V = np.array([1.0, -2.0, 0.5])
 
-# in-place functions, and what NumPy has for them
+# in-place functions, and NumPy's equivalents
 IN_PLACE: dict[str, tuple[tuple[Any, ...], Any]] = {
     "addmv_": ((st.tensor(X), st.ones(4, dtype=st.float64)), V + X.sum(1)),
     "as_strided_": (((2,), (2,)), V[::2]),

@@ -89,7 +89,7 @@ def same_text(torch: Any, values: Any, name: str) -> None:
     theirs = torch.from_numpy(np.array(values)).to(getattr(torch, name))
     ours = st.from_numpy(np.array(values)).to(getattr(st, name))
     text = repr(theirs).replace("torch.", "shmtensor.")
-    if "dtype=" in text:  # with a longer name it may need a line of its own
+    if "dtype=" in text:  # with a longer name it may need a separate line
         text, our_text = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
         assert our_text == text
     else:

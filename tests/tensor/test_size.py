@@ -48,7 +48,7 @@ def test_numel_and_repr() -> None:
     assert eval(repr(st.Size([2, 3])), {"Size": st.Size}) == (2, 3)
 
 
-def test_a_size_is_of_whole_numbers() -> None:
+def test_a_size_consists_of_integers() -> None:
     size = st.Size([np.int64(2), st.tensor(3), True])
     assert size == (2, 3, 1)
     assert [type(n) for n in size] == [int] * 3

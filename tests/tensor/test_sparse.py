@@ -37,7 +37,7 @@ def test_elements_at_one_place_are_summed() -> None:
     assert (x.size(0), x.numel(), x._nnz(), x.device) == (3, 12, 4, st.device("cpu"))
 
 
-def test_there_and_back() -> None:
+def test_conversion_to_dense_round_trips() -> None:
     dense = st.tensor([[0.0, 1.0], [2.0, 0.0]], requires_grad=True)
     x = dense.to_sparse()
     assert x.indices().tolist() == [[0, 1], [1, 0]]
@@ -94,7 +94,7 @@ def test_printed_as_such() -> None:
     assert "size=(3, 4), nnz=4, layout=shmtensor.sparse_coo)" in text
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="same nnz"):
         st.sparse_coo_tensor([[0, 1]], [1.0])
     with pytest.raises(RuntimeError, match="inconsistent"):

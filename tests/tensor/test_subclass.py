@@ -63,7 +63,7 @@ def test_torch_function_sees_every_op() -> None:
     assert Logged.calls == ["mul_"]
 
 
-def test_a_class_of_its_own_may_take_over() -> None:
+def test_a_class_may_override_ops() -> None:
     class Duck:
         @classmethod
         def __torch_function__(
@@ -101,8 +101,10 @@ def test_copies_and_pickles_keep_the_class() -> None:
     assert copy.deepcopy(x).label == pickle.loads(pickle.dumps(x)).label == "a"
 
 
-def test_functions_of_others_are_refused_at_once() -> None:
-    def stranger(*args: Any) -> Any:  # asks its operands first, as PyTorch's functions do
+def test_functions_of_other_libraries_are_refused_at_once() -> None:
+    def stranger(
+        *args: Any,
+    ) -> Any:  # calls its operands' __torch_function__ first, as PyTorch's functions do
         result = type(args[0]).__torch_function__(stranger, (type(args[0]),), args)
         if result is NotImplemented:
             raise TypeError("no implementation found")
@@ -121,14 +123,14 @@ def test_named_results_carry_the_functions_name() -> None:
 
 
 class Taker:
-    """No tensor, but it takes ops over."""
+    """Not a tensor, but it overrides ops."""
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return func.__name__, len(args), kwargs
 
 
-def test_objects_that_are_no_tensors_take_over_rows_and_composites() -> None:
+def test_objects_that_are_not_tensors_override_rows_and_composites() -> None:
     x: Any = Taker()
     assert st.exp(x) == ("exp", 1, {})
     for name in ("std", "unique", "median", "flatten", "nonzero", "clamp", "max"):

@@ -1,4 +1,4 @@
-"""Tensor: what it is, Python's protocols, conversion, copies."""
+"""Tensor: properties, Python's protocols, conversion, copies."""
 
 from __future__ import annotations
 
@@ -263,7 +263,7 @@ def test_reversed_turns_every_dimension() -> None:
     assert reversed(st.tensor(3)).item() == 3
 
 
-def test_what_a_tensor_says_of_itself() -> None:
+def test_properties_of_a_tensor() -> None:
     x = st.ones(2, 3)
     assert (x.ndimension(), x.nelement(), x.get_device()) == (2, 6, -1)
     assert x.is_signed()

@@ -78,7 +78,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         datasets.MNIST(tmp_path, download=True)
 
 
-def test_pictures_of_ones_own() -> None:
+def test_users_pictures() -> None:
     dataset = datasets.PictureDataset(IMAGES[:, None], LABELS, list("abcdefghij"))
     assert dataset[0][0].shape == (1, 28, 28)
     assert dataset.class_to_idx["d"] == 3
@@ -233,7 +233,7 @@ def test_npy_files_are_mapped_and_gathered(tmp_path: Path) -> None:
         one[9]
 
 
-def test_npy_of_other_layouts_and_what_is_refused(tmp_path: Path) -> None:
+def test_npy_of_other_layouts_and_refused_files(tmp_path: Path) -> None:
     x = np.arange(12).reshape(4, 3)
     np.save(tmp_path / "f.npy", np.asfortranarray(x))
     np.save(tmp_path / "b.npy", x.astype(">i4"))
@@ -266,7 +266,7 @@ SYNTHETIC = [
 
 
 @pytest.mark.parametrize("dataset", SYNTHETIC, ids=lambda d: type(d).__name__)
-def test_made_up_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
+def test_synthetic_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
     one_by_one = [dataset[i] for i in range(20)]
     assert len(dataset) == 20
     for size, workers in ((20, 0), (7, 0), (6, 1)):
@@ -281,7 +281,7 @@ def test_made_up_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
     assert other[0][0].shape != dataset[0][0].shape or (other[0][0] != dataset[0][0]).any()
 
 
-def test_made_up_data_follow_their_law() -> None:
+def test_synthetic_data_follow_their_model() -> None:
     dataset = datasets.SyntheticRegression(4000, features=5, noise=0.1, seed=3)
     x, y = (column.numpy() for column in batches(dataset, batch_size=4000)[0])
     assert abs(x.mean()) < 0.03
@@ -326,7 +326,7 @@ def test_rows_of_a_sparse_matrix(kind: str) -> None:
     assert dataset.places.dtype == matrix.tocsr().indices.dtype  # as many bytes as SciPy's
     unsorted = scipy.sparse.csr_array((np.ones(2), np.array([3, 1]), np.array([0, 2])))
     assert datasets.SparseDataset(unsorted)[0].tolist() == [0, 1, 0, 1]
-    assert unsorted.indices.tolist() == [3, 1]  # the caller's is left as it was
+    assert unsorted.indices.tolist() == [3, 1]  # the caller's matrix is unchanged
     doubled = scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(1, 2))
     assert datasets.SparseDataset(doubled)[0].tolist() == [0, 3]
 
@@ -417,7 +417,7 @@ def test_concatenated_sets_are_asked_once_each() -> None:
     assert ConcatDataset([[1, 2], [3]]).__getitems__ is None  # type: ignore[list-item]
 
 
-def test_batches_are_born_shared(tmp_path: Path) -> None:
+def test_batches_are_in_shared_memory(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((4, 2)))
     for dataset in (augmented(0), datasets.NpyDataset(tmp_path / "x.npy"), *SYNTHETIC):
         rows = dataset.__getitems__([0, 1])

@@ -47,7 +47,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["pillow", "into"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Without simplejpeg, and with what writes into the memory it is given, as simplejpeg does."""
+    """Without simplejpeg, and with a stand-in that decodes into a buffer, as simplejpeg does."""
     buffers: list[Any] = []
 
     class Turbo:
@@ -69,7 +69,7 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(decoding, "turbo", Turbo if request.param == "into" else lambda: None)
     yield buffers
-    buffers.clear()  # they hold the batch's block
+    buffers.clear()  # they keep the batch's block alive
 
 
 ORDER = ["cat/a.JPEG", "cat/b.jpg", "dog/10.png", "dog/2.png", "dog/deep/1.jpg"]
@@ -105,7 +105,7 @@ def test_jpegs_are_decoded_straight_into_the_batch(root: Path, decoder: list[Any
     dataset = datasets.ImageFolder(root)
     images, _ = next(iter(DataLoader(dataset, batch_size=5)))
     assert memory.is_shared(images.numpy())
-    if decoder:  # what was given to the decoder is the batch itself
+    if decoder:  # the decoder writes into the batch itself
         assert len(decoder) == 3
         assert all(np.shares_memory(buffer, images.numpy()) for buffer in decoder)
 
@@ -132,7 +132,7 @@ def test_images_of_one_size_on_request(tmp_path: Path) -> None:
             box = (left, top, left + side, top + side)
             want = picture.resize((16, 16), Image.Resampling.BILINEAR, box=box)
         want = np.asarray(want).transpose(2, 0, 1)
-        # Draft mode averages 8 x 8 blocks where it can: near, not the same.
+        # Draft mode averages 8 x 8 blocks where it can: similar, not equal.
         assert np.abs(image.astype(int) - want).mean() < 3, n
     with pytest.raises(RuntimeError, match="shapes differ"):
         next(iter(DataLoader(datasets.ImageFolder(tmp_path), batch_size=5)))
@@ -169,7 +169,7 @@ def test_transforms_see_the_batch(root: Path) -> None:
     assert labels.numpy().argmax(1).tolist() == [0, 0, 1, 1, 1]
 
 
-def test_loaders_of_ones_own(root: Path) -> None:
+def test_users_loaders(root: Path) -> None:
     dataset = datasets.ImageFolder(root, loader=lambda path: Path(path).name)
     assert next(iter(DataLoader(dataset, batch_size=2)))[0] == ("a.JPEG", "b.jpg")
 
@@ -213,7 +213,7 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         datasets.ImageFolder(tmp_path, corrupt="skip")
 
 
-def test_folders_that_are_no_data_set(root: Path, tmp_path: Path) -> None:
+def test_folders_without_a_data_set(root: Path, tmp_path: Path) -> None:
     (root / "bird").mkdir()
     with pytest.raises(FileNotFoundError, match="no images for the classes bird in"):
         datasets.ImageFolder(root)

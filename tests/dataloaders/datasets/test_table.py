@@ -237,7 +237,7 @@ assert found.columns["when"].tolist() == [0, 86_400 * 10**9, 2 * 86_400 * 10**9]
 
 @pytest.mark.parametrize(("module", "code"), [("pyarrow", ARROW), ("pandas", PANDAS)])
 def test_optional_packages(path: Path, module: str, code: str) -> None:
-    """In a process of its own: both leave threads behind, which a later fork would meet."""
+    """In another process: both leave threads behind, which a later fork would meet."""
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     command = [sys.executable, "-c", code, str(path.parent)]
@@ -246,7 +246,7 @@ def test_optional_packages(path: Path, module: str, code: str) -> None:
 
 
 class Frame:
-    """What TableDataset asks of a frame, without pandas."""
+    """The frame interface that TableDataset uses, without pandas."""
 
     columns = ("x", "s")
 
@@ -262,7 +262,7 @@ class Series:
         return self.values
 
 
-def test_whatever_looks_like_a_frame_is_one() -> None:
+def test_frames_are_recognized_by_their_interface() -> None:
     dataset = datasets.TableDataset(Frame())
     assert int(dataset[2]["x"]) == 2
     assert dataset[2]["s"] == "c"

@@ -120,7 +120,7 @@ def test_long_files_are_scanned_in_parts(documents: Path, monkeypatch: pytest.Mo
     assert parts.stops.tolist() == full.stops.tolist()
 
 
-def test_what_makes_no_sense_is_refused(path: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(path: Path, tmp_path: Path) -> None:
     make = datasets.TokenDataset
     np.save(tmp_path / "f.npy", np.zeros(5))
     (tmp_path / "odd.bin").write_bytes(b"123")

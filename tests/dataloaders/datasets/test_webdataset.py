@@ -138,8 +138,8 @@ def test_order_is_that_of_seed_and_epoch(shards: list[Path]) -> None:
     assert numbers(dataset, batch_size=8) != first
     dataset.set_epoch(0)
     assert numbers(dataset, batch_size=8) == first
-    places = [first.index(n) // EACH for n in range(EACH)]
-    assert len(set(places)) > 1  # a shard's samples are spread by the buffer
+    shard_indices = [first.index(n) // EACH for n in range(EACH)]
+    assert len(set(shard_indices)) > 1  # a shard's samples are spread by the buffer
     plain = datasets.WebDataset(shards, ("cls",))
     assert numbers(plain, batch_size=8) == list(range(SHARDS * EACH))
 
@@ -154,15 +154,15 @@ def test_without_a_seed_each_epoch_has_its_own_order(shards: list[Path]) -> None
 
 
 @pytest.mark.parametrize("seed", [None, 4])
-def test_a_stream_goes_on_where_its_state_was_taken(shards: list[Path], seed: int | None) -> None:
+def test_a_stream_resumes_at_its_state(shards: list[Path], seed: int | None) -> None:
     dataset = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
     stream: Iterator[Any] = iter(dataset)
     head = [next(stream)[0] for _ in range(17)]
     state = json.loads(json.dumps(dataset.state_dict()))
     tail = [n for (n,) in stream]
-    again = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
-    again.load_state_dict(state)
-    assert [n for (n,) in again] == tail
+    resumed = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
+    resumed.load_state_dict(state)
+    assert [n for (n,) in resumed] == tail
     assert sorted(head + tail) == list(range(SHARDS * EACH))
 
 
@@ -185,7 +185,7 @@ def test_a_loader_resumes_in_the_middle_of_the_shards(shards: list[Path], worker
 
 # ------------------------------------------------------------------ damage
 def broken(path: Path, damage: str) -> str:
-    """Damages a shard in its sixth sample, number 25; what the error says."""
+    """Damages a shard in its sixth sample, number 25; returns the error's text."""
     raw = bytearray(path.read_bytes())
     at = raw.index(b"a/0025.cls")
     if damage == "header":
@@ -206,7 +206,7 @@ def broken(path: Path, damage: str) -> str:
 
 
 @pytest.mark.parametrize("damage", ["header", "cut", "end", "gzip"])
-def test_a_damaged_shard_is_named_or_left(shards: list[Path], damage: str) -> None:
+def test_a_damaged_shard_is_named_or_skipped(shards: list[Path], damage: str) -> None:
     text = broken(shards[2], damage)
     with pytest.raises(datasets.BrokenShard, match=f"train-002.tar: {text}"):
         list(datasets.WebDataset(shards, ("cls",)))
@@ -215,11 +215,11 @@ def test_a_damaged_shard_is_named_or_left(shards: list[Path], damage: str) -> No
     missing = set(range(60)) - set(samples)
     assert missing <= set(range(20, 30))
     if damage != "gzip":
-        # The sample before the damage was not known to be whole.
+        # The sample before the damage was not known to be complete.
         assert missing == set(range(24, 30))
 
 
-def test_a_sample_that_cannot_be_decoded_is_named_or_left(tmp_path: Path) -> None:
+def test_an_undecodable_sample_is_named_or_skipped(tmp_path: Path) -> None:
     members = [("1.cls", b"1"), ("2.cls", b"two"), ("3.cls", b"3"), ("4.txt", b"no cls")]
     path = write(tmp_path / "x.tar", members)
     with pytest.raises(datasets.BrokenShard, match=r"x\.tar: sample 2: ValueError: invalid"):
@@ -263,7 +263,7 @@ def test_braces_and_stars(shards: list[Path], tmp_path: Path) -> None:
         datasets.WebDataset(str(tmp_path / "*.zip"))
 
 
-def test_what_makes_no_sense_is_refused(shards: list[Path]) -> None:
+def test_invalid_arguments_are_refused(shards: list[Path]) -> None:
     with pytest.raises(ValueError, match="fewer shards than ranks: 6 shards, 7 ranks"):
         datasets.WebDataset(shards, num_replicas=7, rank=0)
     with pytest.raises(ValueError, match="rank is not between 0 and 1: 2"):

@@ -29,7 +29,7 @@ from ..run_ranks import run, values
 
 
 def drift(averager: Any, steps: int) -> list[float]:
-    """A parameter that rises by 1 + rank in every step, after the averager's turn."""
+    """Each step adds 1 + rank to a parameter after the averager has run."""
     p = nn.Parameter(st.zeros(3, dtype=st.float64))
     idle = nn.Parameter(st.full((2,), float(dist.get_rank()), dtype=st.float64))  # has no gradient
     p.grad = st.ones(3, dtype=st.float64)

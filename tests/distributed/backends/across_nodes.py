@@ -69,7 +69,7 @@ def bits() -> Any:
 
 
 def messages() -> Any:
-    """Point to point, inside a node and between two; who sends first; what does not fit."""
+    """Point to point inside a node and between two; order of sends; messages that do not fit."""
     rank, n = dist.get_rank(), dist.get_world_size()
     for size in (0, 3, LARGE):
         works = []
@@ -172,7 +172,7 @@ def shards() -> str:
 
 
 def late() -> Any:
-    """Who does not come is named at the timeout, on all ranks."""
+    """At the timeout every rank names the rank that did not come."""
     if dist.get_rank() == 3:
         time.sleep(2.0)
     group: Any = dist.GroupMember.WORLD
@@ -185,7 +185,7 @@ def late() -> Any:
 
 
 def leave() -> Any:
-    """A rank that has left is not waited for."""
+    """Nobody waits for a rank that has left."""
     if dist.get_rank() == 2:
         return "left"
     try:
@@ -209,16 +209,18 @@ def node(victims: str = "2,3", seed: str = "0") -> Any:
     pids: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(pids, os.getpid())
     after = float(np.random.default_rng(int(seed)).uniform(0.1, 0.4))
-    doomed = [pids[int(each)] for each in victims.split(",")]
+    victim_pids = [pids[int(each)] for each in victims.split(",")]
     began = time.monotonic()
-    if rank == min(r for r in range(len(pids)) if pids[r] not in doomed):
-        threading.Timer(after, lambda: [os.kill(pid, signal.SIGKILL) for pid in doomed]).start()
+    if rank == min(r for r in range(len(pids)) if pids[r] not in victim_pids):
+        threading.Timer(
+            after, lambda: [os.kill(pid, signal.SIGKILL) for pid in victim_pids]
+        ).start()
     name, at = until_lost(int(seed), -1, 0.0)
     return name, at - began - after
 
 
 def check_deaths() -> Any:
-    """A rank dies while its neighbour is in no call: who waits for it on another node learns it."""
+    """A rank dies while its neighbour is in no call; a rank that waits elsewhere learns of it."""
     rank = dist.get_rank()
     pair: Any = dist.new_group([0, 3])
     pids: list[Any] = [None] * dist.get_world_size()
@@ -235,8 +237,8 @@ def check_deaths() -> Any:
         else:
             dist.recv(st.zeros(3), 3)
     except PeerLostError as error:
-        said = error.pid == pids[3], error.host == os.uname().nodename
-        return [error.name, *said, time.monotonic() - began]
+        facts = error.pid == pids[3], error.host == os.uname().nodename
+        return [error.name, *facts, time.monotonic() - began]
     return "came"
 
 
@@ -244,7 +246,7 @@ def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
     dist.barrier()
-    if rank == 1:  # goes on whatever becomes of the others
+    if rank == 1:  # goes on whatever happens to the others
         wake = subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         wake.wait()
@@ -274,10 +276,10 @@ def main() -> None:
     rank = dist.get_rank()
     for name in names:
         try:
-            said = {"rank": rank, "value": CASES[name](**settings)}
+            record = {"rank": rank, "value": CASES[name](**settings)}
         except Exception as error:
-            said = {"rank": rank, "error": f"{name}: {type(error).__name__}: {error}"}
-        os.write(1, (json.dumps(said) + "\n").encode())  # one line, whatever the others write
+            record = {"rank": rank, "error": f"{name}: {type(error).__name__}: {error}"}
+        os.write(1, (json.dumps(record) + "\n").encode())  # one write: lines do not mix
     dist.destroy_process_group()
 
 

@@ -35,7 +35,7 @@ from .fake_gpu import (
     alloc_pinned_memory,
     demand,
     local,
-    look,
+    view,
     memcpy_async,
     on_a_device,
     settings,
@@ -94,18 +94,18 @@ class Messages:
             self.has_begun = True
             for sends, at, nbytes, name in self.open:
                 if sends:
-                    self.comm.write(name, nbytes, look(at, nbytes, "device"))
+                    self.comm.write(name, nbytes, view(at, nbytes, "device"))
         self.open = [each for each in self.open if not self.is_through(*each)]
         return not self.open
 
     def is_through(self, sends: bool, at: int, nbytes: int, name: str) -> bool:
-        look(at, nbytes, "device")
-        if sends:  # when the other has it
+        view(at, nbytes, "device")
+        if sends:  # done once the receiver has read it
             return not (self.comm.folder / name).exists()
         if (message := self.comm.read(name)) is None:
             return False
         demand(message[0] == nbytes, f"{name}: {message[0]} bytes sent, {nbytes} expected")
-        look(at, nbytes, "device")[:] = np.frombuffer(message[1], np.uint8)
+        view(at, nbytes, "device")[:] = np.frombuffer(message[1], np.uint8)
         (self.comm.folder / name).unlink()
         return True
 
@@ -131,7 +131,7 @@ class NcclCommunicator:
             time.sleep(0.001)
         NcclCommunicator.instances.add(self)
 
-    # files appear whole
+    # a rename: readers never see half a file
     def write(self, name: str, head: Any, data: Array) -> None:
         path = self.folder / f"{name}.part"
         path.write_bytes(pickle.dumps((head, data.tobytes())))
@@ -143,18 +143,18 @@ class NcclCommunicator:
         except FileNotFoundError:
             return None
 
-    def begin(self, what: str, stream: int, work: Callable[[], bool]) -> None:
-        demand(not self.is_aborted, f"{what} after abort or destroy")
-        demand(stream in streams, f"{what}: not a stream: {stream}")
-        demand(on_a_device() == self.device, f"{what}: another device is chosen in this thread")
+    def begin(self, call: str, stream: int, work: Callable[[], bool]) -> None:
+        demand(not self.is_aborted, f"{call} after abort or destroy")
+        demand(stream in streams, f"{call}: not a stream: {stream}")
+        demand(on_a_device() == self.device, f"{call}: another device is chosen in this thread")
         for other in list(NcclCommunicator.instances):
             is_busy = other is not self and other.under_way and not other.is_aborted
-            demand(not is_busy, f"{what}: another communicator is at work on this GPU")
-        demand(self.issuing.acquire(blocking=False), f"{what}: two threads at once")
+            demand(not is_busy, f"{call}: another communicator is at work on this GPU")
+        demand(self.issuing.acquire(blocking=False), f"{call}: two threads at once")
         self.under_way += 1
 
         def step() -> bool:
-            if self.is_aborted:  # it ends, without a word, and with whatever is there
+            if self.is_aborted:  # other ranks get no message and keep whatever data is there
                 return True
             if not work():
                 return False
@@ -173,16 +173,16 @@ class NcclCommunicator:
         data: tuple[int, int],
         finish: Callable[[list[Array]], None],
     ) -> None:
-        """A collective: all ranks' data, once all have come, to `finish`."""
+        """A collective: passes all ranks' data to `finish` once all have come."""
         demand(not getattr(local, "depth", 0), "a collective in a group of messages")
-        look(*data, "device")
+        view(*data, "device")
         self.number += 1
         number, parts = self.number, [None] * self.world
         has_begun = False
 
         def work() -> bool:
             nonlocal has_begun
-            buffer = look(*data, "device")
+            buffer = view(*data, "device")
             if not has_begun:
                 has_begun = True
                 self.write(f"call.{number}.{self.rank}", call, buffer)
@@ -193,7 +193,7 @@ class NcclCommunicator:
                 return False
             for p, (theirs, _) in enumerate(parts):  # type: ignore[misc]
                 demand(theirs == call, f"call {number}: {call} here, {theirs} on rank {p}")
-            # all others have done what was before
+            # all other ranks have completed the earlier calls
             (self.folder / f"call.{number - 1}.{self.rank}").unlink(missing_ok=True)
             finish([np.frombuffer(part[1], np.uint8) for part in parts])  # type: ignore[index]
             return True
@@ -215,7 +215,7 @@ class NcclCommunicator:
         nbytes, join, call = self.reduced("allReduce", count, kind, op)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes, "device")[:] = join(parts)
+            view(recv, nbytes, "device")[:] = join(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -226,7 +226,7 @@ class NcclCommunicator:
 
         def finish(parts: list[Array]) -> None:
             if self.rank == root:
-                look(recv, nbytes, "device")[:] = join(parts)
+                view(recv, nbytes, "device")[:] = join(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -237,7 +237,7 @@ class NcclCommunicator:
 
         def finish(parts: list[Array]) -> None:
             part = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
-            look(recv, nbytes, "device")[:] = join([each[part] for each in parts])
+            view(recv, nbytes, "device")[:] = join([each[part] for each in parts])
 
         self.together(call, stream, (send, nbytes * self.world), finish)
 
@@ -247,7 +247,7 @@ class NcclCommunicator:
         nbytes, _, call = self.reduced("broadcast", count, kind, 0, root)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes, "device")[:] = parts[root]
+            view(recv, nbytes, "device")[:] = parts[root]
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -255,7 +255,7 @@ class NcclCommunicator:
         nbytes, _, call = self.reduced("allGather", count, kind, 0)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes * self.world, "device")[:] = np.concatenate(parts)
+            view(recv, nbytes * self.world, "device")[:] = np.concatenate(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -268,7 +268,7 @@ class NcclCommunicator:
     def message(self, sends: bool, at: int, count: int, kind: int, peer: int, stream: int) -> None:
         demand(0 <= peer < self.world and count > 0, f"message: {count} to or from {peer}")
         nbytes = count * KINDS[kind].itemsize
-        look(at, nbytes, "device")
+        view(at, nbytes, "device")
         group_start()
         local.calls.append((self, stream, sends, at, nbytes, peer))
         group_end()

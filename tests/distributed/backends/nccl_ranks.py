@@ -24,7 +24,7 @@ Op = ReduceOp
 
 
 def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
-    """In a rank: the default group goes by nccl; by a stand-in, if there is a folder for it."""
+    """In a rank: the default group uses nccl, or the stand-in if a folder for it is given."""
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
     world: Any = dist.GroupMember.WORLD
     if folder is None:
@@ -73,7 +73,7 @@ def reductions() -> int:
 
 
 def messages() -> Any:
-    """Everybody to everybody, whoever begins, with collectives under way, and what does not fit."""
+    """Every rank sends to every rank, with collectives in flight; then messages that do not fit."""
     rank, n = dist.get_rank(), dist.get_world_size()
     peers = [p for p in range(n) if p != rank]
     for size in (0, 3, LARGE):
@@ -110,7 +110,7 @@ def messages() -> Any:
 
 
 def objects() -> Any:
-    """Objects, lists of different sizes, sparse sums: what stands on the collectives."""
+    """Objects, lists of different sizes, sparse sums: what is built on the collectives."""
     rank, n = dist.get_rank(), dist.get_world_size()
     gathered: list[Any] = [None] * n
     dist.all_gather_object(gathered, {"rank": rank, "x": st.full((LARGE,), float(rank))})

@@ -23,7 +23,7 @@ SECRET = b"s" * 16
 
 
 def meet(
-    places: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+    addresses: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
 ) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
     """What rank 1 gets from rank 0, and rank 0 from rank 1."""
     accepted: list[dict[int, socket.socket]] = []
@@ -32,7 +32,7 @@ def meet(
         target=lambda: accepted.append(accept(0, {1}, listener, SECRET, deadline))
     )
     thread.start()
-    connected = connect(1, [0], places, secret, deadline)
+    connected = connect(1, [0], addresses, secret, deadline)
     thread.join()
     return connected, accepted[0]
 
@@ -61,12 +61,12 @@ def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> Non
     close(connected, accepted)
 
 
-def test_strangers_are_not_let_in(listener: socket.socket) -> None:
+def test_strangers_are_refused(listener: socket.socket) -> None:
     connected, accepted = meet(place(listener), listener, b"another secret..", patience=0.5)
     assert (connected, accepted) == ({}, {})
 
 
-def test_a_stranger_does_not_keep_others_out(
+def test_a_stranger_does_not_block_ranks(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "TRIAL", 0.1)
@@ -79,13 +79,13 @@ def test_a_stranger_does_not_keep_others_out(
     close(connected, accepted)
 
 
-def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_reported_after_a_delay_for_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
     pairs = [socket.socketpair() for _ in range(3)]
     monitor = Watch({r + 4: local for r, (local, _) in enumerate(pairs)}, [])
     assert monitor.gone() == []
     pairs[2][1].close()
-    assert monitor.gone() == []  # a neighbour may know more
+    assert monitor.gone() == []  # a neighbour may still say why
     pairs[1][1].close()
     end = time.monotonic() + 10
     while not (missing := monitor.gone()) and time.monotonic() < end:
@@ -97,7 +97,7 @@ def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.Monk
 
 
 def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
-    here, there = socket.socketpair()
+    here, peer = socket.socketpair()
     watch = Watch({1: here}, [])
     wait, go = os.pipe()
     if not (pid := os.fork()):
@@ -105,15 +105,15 @@ def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
         os.read(wait, 1)
         os._exit(0)
     os.close(wait)
-    watch.close()  # as when this process ends; the child is there still
-    there.settimeout(10)
-    assert there.recv(1) == b""
+    watch.close()  # as when this process ends; the child still runs
+    peer.settimeout(10)
+    assert peer.recv(1) == b""
     os.close(go)
     os.waitpid(pid, 0)
-    there.close()
+    peer.close()
 
 
-def test_a_silent_machine_is_asked_whether_it_is_there(listener: socket.socket) -> None:
+def test_a_silent_machine_is_probed(listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()) as link:
         keep_alive(link)
         assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -124,8 +124,8 @@ def test_a_silent_machine_is_asked_whether_it_is_there(listener: socket.socket) 
         assert idle + between * most <= 10
 
 
-def test_addresses_are_those_that_others_may_reach() -> None:
+def test_addresses_are_reachable() -> None:
     for address in addresses():
         assert not address.startswith("127.")
         with socket.socket() as server:
-            server.bind((address, 0))  # it is one of this machine
+            server.bind((address, 0))  # the address belongs to this machine

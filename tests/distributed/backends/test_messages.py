@@ -1,4 +1,4 @@
-"""News between the ranks of a group, with a communicator that is none."""
+"""News between the ranks of a group, with a fake communicator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 
 class Comm:
-    """Hands the letters that it is given to whoever asks."""
+    """Delivers its messages to any receiver."""
 
     def __init__(self) -> None:
         self.letters: list[tuple[int, Any]] = []
@@ -34,13 +34,13 @@ class Comm:
         is_there = bool(self.letters)
         if is_there:
             status.source = self.letters[0][0]
-        time.sleep(1e-3)  # in which others may look, if they are let
+        time.sleep(1e-3)  # other threads may poll meanwhile if no lock stops them
         return is_there
 
     def Recv(self, out: Any, source: int, tag: int) -> None:
         assert self.letters, "waits for ever"
-        _, letter = self.letters.pop(0)
-        out[: letter.size] = letter
+        _, payload = self.letters.pop(0)
+        out[: payload.size] = payload
 
 
 class Status:
@@ -58,7 +58,7 @@ def comm(monkeypatch: pytest.MonkeyPatch) -> Comm:
     return Comm()
 
 
-def test_bad_news_arrive_as_they_were_told(comm: Comm) -> None:
+def test_bad_news_arrive_unchanged(comm: Comm) -> None:
     teller, listener = Wire(comm, 0, range(3)), Wire(comm, 1, range(3))
     text = "größer " + "\N{SNAIL}" * 500
     teller.tell(teller.note("lost", 2, text, name="rank 2", pid=77, host="anderswo"), [1])
@@ -76,7 +76,7 @@ def test_the_first_news_stay(comm: Comm) -> None:
         one.fail("barrier")
 
 
-def test_who_left_is_no_bad_news(comm: Comm) -> None:
+def test_a_departure_is_not_bad_news(comm: Comm) -> None:
     one = Wire(comm, 0, range(3))
     comm.rank = 2
     Wire(comm, 2, range(3)).tell({"reason": "left", "rank": 2, "number": 5}, [0])
@@ -88,10 +88,10 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
 def test_mpi_ends_only_if_all_have_come_twice(
     comm: Comm, monkeypatch: pytest.MonkeyPatch, arrivals: int
 ) -> None:
-    finalized, answers = [], iter([True] * arrivals + [False] * 2)
+    finalized, states = [], iter([True] * arrivals + [False] * 2)
 
     def Ibarrier() -> Any:
-        is_done = next(answers)
+        is_done = next(states)
         return SimpleNamespace(Test=lambda: is_done)
 
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
@@ -108,14 +108,14 @@ def test_mpi_ends_only_if_all_have_come_twice(
 def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
     one, errors = Wire(comm, 0, range(3)), []
 
-    def look() -> None:
+    def poll() -> None:
         for _ in range(20):
             try:
                 one.receive_news()
             except BaseException as error:
                 errors.append(error)
 
-    threads = [threading.Thread(target=look) for _ in range(4)]
+    threads = [threading.Thread(target=poll) for _ in range(4)]
     for thread in threads:
         thread.start()
     for number in range(10):
@@ -129,7 +129,7 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
     assert one.left == {1: 8, 2: 9}
 
 
-def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_ended_silently_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
     watch = SimpleNamespace(gone=lambda: [8, 9], who=[(100 + r, f"host{r}") for r in range(10)])
     monkeypatch.setattr(Base, "watch", watch)

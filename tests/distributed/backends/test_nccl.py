@@ -56,14 +56,14 @@ def test_groups_side_by_side(tmp_path: Path) -> None:
     assert values(on_gpus(str(tmp_path), 3, gpus.groups)) == [12, 12, 12]
 
 
-def places() -> int:
+def neighbour_ranks() -> int:
     del os.environ["LOCAL_RANK"]
     group: Any = dist.new_group([1, 2])
     return -1 if dist.get_rank() == 0 else group.native.communicator.device.id
 
 
 def test_a_process_has_one_gpu_in_all_groups(tmp_path: Path) -> None:
-    assert values(on_gpus(str(tmp_path), 3, places)) == [-1, 1, 2]
+    assert values(on_gpus(str(tmp_path), 3, neighbour_ranks)) == [-1, 1, 2]
 
 
 def test_training_has_the_gradients_of_one_process(tmp_path: Path) -> None:

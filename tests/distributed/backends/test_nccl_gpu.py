@@ -23,11 +23,11 @@ print(find_cupy()[0].cuda.runtime.getDeviceCount())
 
 
 def count_gpus() -> tuple[int, str]:
-    """How many there are, or what is missing; asked in another process: CUDA survives no fork."""
-    # Elsewhere: here `-c` would find the sources before what is installed.
+    """The number of GPUs, or what is missing. In another process: CUDA does not survive forks."""
+    # In another folder: here `-c` would import the sources instead of the installed package.
     process = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
-    said = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
-    return (int(said[-1]), "") if process.returncode == 0 else (0, said[-1])
+    lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
+    return (int(lines[-1]), "") if process.returncode == 0 else (0, lines[-1])
 
 
 RANKS, WHY = count_gpus()

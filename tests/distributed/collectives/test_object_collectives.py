@@ -13,7 +13,7 @@ from shmtensor.errors import CollectiveMismatch
 from ..run_ranks import run, values
 
 
-def everything() -> list[Any]:
+def gather_everything() -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     gathered: list[Any] = [None] * ranks
     dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank * 30_000})
@@ -27,7 +27,7 @@ def everything() -> list[Any]:
 
 
 def test_objects_arrive() -> None:
-    zero, one = values(run(everything, 2))
+    zero, one = values(run(gather_everything, 2))
     assert zero == [[0, 30_000], [1, "mine"], [0, 2], "a"]
     assert one == [[0, 30_000], [1, "mine"], None, "b"]
 
@@ -65,12 +65,12 @@ def no_place() -> None:
 def different(calls: list[str]) -> None:
     rank = dist.get_rank()
     x = st.arange(2)
-    places: list[Any] = [None, None]
+    objects: list[Any] = [None, None]
     ways = {
-        "all_gather_object()": lambda: dist.all_gather_object(places, rank),
-        "gather_object(root 0)": lambda: dist.gather_object(rank, places if rank == 0 else None),
-        "broadcast_object_list(root 0)": lambda: dist.broadcast_object_list(places, 0),
-        "broadcast_object_list(root 1)": lambda: dist.broadcast_object_list(places, 1),
+        "all_gather_object()": lambda: dist.all_gather_object(objects, rank),
+        "gather_object(root 0)": lambda: dist.gather_object(rank, objects if rank == 0 else None),
+        "broadcast_object_list(root 0)": lambda: dist.broadcast_object_list(objects, 0),
+        "broadcast_object_list(root 1)": lambda: dist.broadcast_object_list(objects, 1),
         "all_to_all()": lambda: dist.all_to_all([x[:1], x[1:]], [x[:1], x[1:]]),
     }
     ways[calls[rank]]()

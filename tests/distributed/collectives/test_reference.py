@@ -1,8 +1,8 @@
 """Every collective against its contract in plain NumPy, generated from the table of contracts:
 collective x ranks x dtypes x operations x layouts x sizes around every threshold.
 
-Here is a part of it that takes seconds; `python -m tests.distributed.battery` (make collectives)
-does the whole.
+This file runs a part that takes seconds; `python -m tests.distributed.battery` (make collectives)
+runs all.
 """
 
 from __future__ import annotations
@@ -127,5 +127,5 @@ def in_the_middle() -> bool:
     return bool((x.numpy()[0] == full[dist.get_rank()][0]).all())
 
 
-def test_a_part_of_a_block_leaves_the_rest_alone() -> None:
+def test_a_part_of_a_block_leaves_the_remainder_unchanged() -> None:
     assert values(run(in_the_middle, 2)) == [True, True]

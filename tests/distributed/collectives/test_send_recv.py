@@ -1,4 +1,4 @@
-"""Point to point: in any order that does not wait in a circle, and what does not fit is said."""
+"""Point to point: any order without a circular wait; a message that does not fit is an error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_message_that_does_not_fit_is_an_error_on_both_sides() -> None:
 
 
 def ring() -> list[list[float]]:
-    """Everybody begins with isend: nobody waits for anybody."""
+    """Every rank begins with isend, so no rank waits for another."""
     rank, n = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % n, (rank - 1) % n
     works, received = [], []
@@ -119,17 +119,17 @@ def nobody_sends() -> None:
         dist.barrier()
 
 
-def test_nobody_sends_in_time() -> None:
+def test_a_late_sender_is_a_timeout() -> None:
     values(run(nobody_sends, 2))
 
 
 def while_a_collective_waits() -> float:
-    """Messages do not go behind collectives."""
+    """Messages are not queued behind collectives."""
     rank = dist.get_rank()
     x, y = st.full((3,), float(rank)), st.full((3,), 7.0 if rank == 0 else 0.0)
     work: Any = None
     if rank == 0:
-        work = dist.all_reduce(x, async_op=True)  # rank 1 comes after the message only
+        work = dist.all_reduce(x, async_op=True)  # rank 1 enters only after it has the message
         dist.send(y, 1)
     else:
         dist.recv(y, 0)

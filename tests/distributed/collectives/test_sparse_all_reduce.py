@@ -16,7 +16,7 @@ from ..run_ranks import run, values
 
 
 def sparse_sample(rank: int, rows: int, dtype: str) -> Any:
-    """(rows, 9, 2) with `7 * rank` kept elements, some at the same place."""
+    """(rows, 9, 2) with `7 * rank` kept elements, some at the same index."""
     rng = np.random.default_rng(rank)
     places = np.stack([rng.integers(0, rows, 7 * rank), rng.integers(0, 9, 7 * rank)])
     numbers = rng.integers(-9, 9, (7 * rank, 2)).astype(dtype)
@@ -51,7 +51,7 @@ def test_sparse_is_as_dense(rows: int, dtype: str, op: Any, async_op: bool) -> N
 
 
 def large() -> Any:
-    """More than travels inline."""
+    """Larger than the inline limit."""
     rank, n = dist.get_rank(), 30_000
     x = st.sparse_coo_tensor([list(range(rank, n + rank))], np.ones(n), (n + 1,))
     dist.all_reduce(x)
@@ -74,5 +74,5 @@ def different() -> None:
     dist.barrier()
 
 
-def test_different_ones_are_an_error() -> None:
+def test_different_shapes_are_an_error() -> None:
     values(run(different, 2, start_method="fork"))

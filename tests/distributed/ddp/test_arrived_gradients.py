@@ -93,7 +93,7 @@ def test_elsewhere_a_gradient_in_parts_is_refused() -> None:
 
 
 def backward_twice() -> list[float]:
-    """Two backwards of one forward are two: the second adds what is this rank's own."""
+    """Two backwards of one forward: the second adds this rank's local gradient."""
     model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
     model.module.weight.data = st.ones(1, 1)
     loss = model(st.full((1, 1), 1.0 + dist.get_rank())).sum()
@@ -103,5 +103,5 @@ def backward_twice() -> list[float]:
     return [grad]
 
 
-def test_two_backwards_of_one_forward_are_no_parts() -> None:
+def test_two_backwards_of_one_forward_are_separate() -> None:
     assert values(run(backward_twice, 2)) == [[2.5], [3.5]]

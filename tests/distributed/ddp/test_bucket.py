@@ -1,4 +1,4 @@
-"""Gradients lie in the memory that is reduced: born there, averaged there, read there."""
+"""Gradients are views of the reduced memory: computed, averaged and read in place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gradients(model: Any) -> list[Any]:
 
 
 def averages(gaps: bool = True) -> list[Any]:
-    """What every rank has to get: the average of both ranks' own gradients."""
+    """The expected result: the average of both ranks' local gradients."""
     model = make(gaps)
     parts = []
     for rank in range(dist.get_world_size()):
@@ -117,7 +117,7 @@ def test_gradients_are_views_of_the_bucket_and_nothing_is_copied(
 
 
 def replaced(ranks: list[int]) -> None:
-    """Some ranks put another tensor in the place of a gradient, as clipping by hand does."""
+    """Some ranks replace a gradient by another tensor, as manual clipping does."""
     want = averages()
     model = make()
     optimizer = optim.SGD(model.parameters(), lr=0.0)
@@ -130,7 +130,7 @@ def replaced(ranks: list[int]) -> None:
             for p in model.parameters():
                 p.grad = p.grad.clone()
         mine = [p.grad for p in model.parameters()]
-        backward(model)  # adds to what is there
+        backward(model)  # accumulates
         expect(model, [2 * w for w in want])
         assert all(p.grad is g for p, g in zip(model.parameters(), mine, strict=True))
         assert are_views(model) == (dist.get_rank() not in ranks)
@@ -191,7 +191,7 @@ def test_a_gradient_that_is_kept_does_not_change() -> None:
 
 
 def uneven() -> None:
-    """Only one rank has an optimizer, whose block has another order than the bucket's own."""
+    """Only one rank has an optimizer, whose block has another order than the bucket."""
     want = averages(gaps=False)
     model = make(gaps=False)
     optimizer = optim.SGD(model.parameters(), lr=0.0) if dist.get_rank() == 0 else None
@@ -234,7 +234,7 @@ def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     assert view.size == 32
     assert pointer(view) == first.address
     elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
-    other = GradientBuffer(elsewhere)  # the same place, but of another owner
+    other = GradientBuffer(elsewhere)  # the same address, but another owner
     assert other.address == second.address
     assert bucket.whole([first, other]) is None
     assert bucket.whole([second, first]) is None
@@ -264,7 +264,7 @@ def hooked(gaps: bool) -> None:
 
 
 @pytest.mark.parametrize("gaps", [True, False])
-def test_a_hook_gets_the_gradients_themselves_if_they_lie_side_by_side(gaps: bool) -> None:
+def test_a_hook_gets_the_gradients_themselves_if_they_are_adjacent(gaps: bool) -> None:
     values(run(hooked, 2, gaps))
 
 
@@ -282,7 +282,7 @@ def test_a_large_broadcast_is_shared_out(ranks: int) -> None:
     values(run(count_sent_bytes, ranks, 300_001))
 
 
-def test_a_forked_child_has_gradients_of_its_own() -> None:
+def test_a_forked_child_has_separate_gradients() -> None:
     dist.init_process_group(rank=0, world_size=1)
     try:
         model = make()

@@ -34,7 +34,7 @@ from ..run_ranks import run, values
 
 SHAPES = [(12, 10), (7,)]
 SIZE = 127
-SIDE = 12  # of the square that 127 numbers fill
+SIDE = 12  # of the square matrix that 127 numbers fill
 
 
 def gradients(ranks: int, steps: int, dtype: str = "float32") -> Any:
@@ -43,7 +43,7 @@ def gradients(ranks: int, steps: int, dtype: str = "float32") -> Any:
 
 
 def by_hook(hook: Any, state: Any, dtype: str, q: Any = None) -> list[Any]:
-    """What the hook makes of this rank's gradients, step by step."""
+    """The hook's results for this rank's gradients, step by step."""
     state = state() if callable(state) else state
     if q is not None:
         state.q_memory_dict[0, 0] = q
@@ -101,15 +101,15 @@ def test_batched_power_is_the_algorithm_on_all_ranks_gradients(feeds_back: bool)
         np.testing.assert_array_equal(got, results[0])
 
 
-def test_power_begins_with_whole_averages() -> None:
-    """For start_powerSGD_iter steps; the step counts with its last bucket."""
+def test_power_begins_with_uncompressed_averages() -> None:
+    """For start_powerSGD_iter steps; a step ends with its last bucket."""
     state = power(start_powerSGD_iter=2, matrix_approximation_rank=1)
     results = values(run(by_hook, 2, powerSGD_hook, state, "float64", start_method="fork"))
     means = gradients(2, 3, "float64").mean(0)
     for result in results:
         np.testing.assert_allclose(result[:2], means[:2], rtol=1e-12)
         assert np.linalg.matrix_rank(result[2][:120].reshape(12, 10)) == 1
-        np.testing.assert_allclose(result[2][120:], means[2][120:], rtol=1e-12)  # the bias is whole
+        np.testing.assert_allclose(result[2][120:], means[2][120:], rtol=1e-12)  # the bias
 
 
 def stats(dtype: str) -> Any:
@@ -131,7 +131,7 @@ def test_power_says_how_much_it_saved_and_is_pickled_without_its_group() -> None
 
 
 def by_bytes(steps: Any, length: int) -> Any:
-    """The mean of what each rank's numbers are after 8 bits."""
+    """The mean of the ranks' gradients after quantization to 8 bits."""
     total = np.zeros(steps.shape[1:], np.float32)
     for g in steps:
         x = np.zeros((-(-g.size // length), length), np.float32)
@@ -173,7 +173,7 @@ def test_quantization_of_strange_numbers() -> None:
     for zeros, tiny, infinite in values(run(strange, 2, start_method="fork")):
         assert (zeros == 0).all()
         np.testing.assert_allclose(tiny, 1e-9, rtol=0.01)
-        assert np.isnan(infinite).all()  # never a number that looks sound
+        assert np.isnan(infinite).all()  # never a plausible number
 
 
 @pytest.mark.torch
@@ -219,7 +219,7 @@ def test_post_local_averages_over_all_then_over_the_subgroup() -> None:
     assert results == [[1.5, 10.5, 20.5]] * 2 + [[1.5, 12.5, 22.5]] * 2
     results = values(run(post_local, 2, False, False, start_method="fork"))
     assert results == [[0.5, 10, 20], [0.5, 11, 21]]
-    # without a subgroup it is that of the machine
+    # the default subgroup is that of the machine
     results = values(run(post_local, 2, False, True, start_method="fork"))
     assert results == [[0.5, 10.5, 20.5]] * 2
 

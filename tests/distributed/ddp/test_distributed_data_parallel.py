@@ -34,8 +34,8 @@ def make_model(seed: int) -> nn.Module:
 
 
 def train(steps: int, cap: float | None, before: bool) -> list[Any]:
-    """Every rank has other weights at first; rank 0's count. `before`: the optimizer is older than
-    the wrapper.
+    """Every rank begins with other weights; rank 0's are used. `before`: the optimizer is made
+    before the wrapper.
     """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
@@ -106,7 +106,7 @@ def test_different_models_are_named() -> None:
 
 
 def inherited(model: Any) -> bool:
-    """A model that forked children inherit is one memory; wrapped, every rank has its own."""
+    """Forked children share an inherited model's memory; once wrapped, every rank has a copy."""
     wrapped = DistributedDataParallel(model)
     dist.barrier()
     if dist.get_rank() == 1:
@@ -115,7 +115,7 @@ def inherited(model: Any) -> bool:
     return bool((next(wrapped.parameters()).array == 9).any())
 
 
-def test_an_inherited_model_gets_memory_of_its_own() -> None:
+def test_an_inherited_model_gets_separate_memory() -> None:
     model = make_model(0)
     assert values(run(inherited, 2, model, start_method="fork")) == [False, True]
 
@@ -160,7 +160,7 @@ def gradients(options: dict[str, Any], hook: Any = None, state: Any = None) -> l
     wrapped = DistributedDataParallel(model, **options)
     if hook is not None:
         wrapped.register_comm_hook(state() if callable(state) else state, hook)
-    for _ in range(2):  # the second into gradients that are there
+    for _ in range(2):  # the second into existing gradients
         wrapped.zero_grad()
         nn.CrossEntropyLoss()(wrapped(st.tensor(x)), st.tensor(y)).backward()
     return [np.array(p.grad.numpy()) for p in model.parameters()]
@@ -244,13 +244,13 @@ def answered_wrongly() -> None:
     gradients({}, lambda state, bucket: bucket.buffer(), None)
 
 
-def test_a_hook_that_returns_no_future_is_told() -> None:
+def test_a_hook_that_returns_no_future_is_an_error() -> None:
     with pytest.raises(TypeError, match="returns a Future of the buffer, this one returned Tensor"):
         values(run(answered_wrongly, 1))
 
 
 def low_rank() -> bool:
-    """With error feedback the sum of many approximations comes near the sum of the gradients."""
+    """With error feedback the sum of many approximations approaches the sum of the gradients."""
     rank = dist.get_rank()
     state = PowerSGDState(None, 1, start_powerSGD_iter=0, min_compression_rate=1)
     p = nn.Parameter(st.zeros(20, 20, dtype=st.float64))
@@ -271,7 +271,7 @@ def test_power_sgd_feeds_its_error_back() -> None:
 
 
 def in_grad_buffers(before: bool) -> list[bool]:
-    """Whether the gradients stay where the optimizer wants them, so that nothing is copied."""
+    """Whether the gradients stay in the optimizer's buffers, so that nothing is copied."""
     model = nn.Sequential(nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3))
     early = optim.Adam(model.parameters()) if before else None
     wrapped = DistributedDataParallel(model)
@@ -338,7 +338,7 @@ def left_out() -> None:
         model(st.ones(2, 3), [0, 1])["out"].sum().backward()
 
 
-def test_a_parameter_without_gradient_is_told() -> None:
+def test_a_parameter_without_gradient_is_an_error() -> None:
     for outcome in run(left_out, 2):
         assert "find_unused_parameters=True" in str(outcome.error), outcome
 
@@ -376,7 +376,7 @@ def test_reduction_in_another_precision() -> None:
 
 
 class Watching(nn.Module):
-    """Its one weight under two names; `seen` is what forward was given."""
+    """Its one weight has two names; `dtypes` are those of forward's arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -474,25 +474,25 @@ def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> Non
         np.testing.assert_allclose(got, [want], rtol=1e-5)
 
 
-def uneven_without_join(then: str) -> int:
+def uneven_without_join(ending: str) -> int:
     """Rank 0 has one batch, rank 1 three; nobody joins."""
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
     for _ in range(1 + 2 * rank):
         wrapped(st.ones(1, 1)).sum().backward()
-    if then == "evaluates":
+    if ending == "evaluates":
         dist.barrier()
     return rank
 
 
 @pytest.mark.parametrize(
-    ("then", "message"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
+    ("ending", "message"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
 )
-def test_uneven_batches_without_join_are_an_error_and_not_a_hang(then: str, message: str) -> None:
-    outcomes = run(uneven_without_join, 2, then)
+def test_uneven_batches_without_join_are_an_error_and_not_a_hang(ending: str, message: str) -> None:
+    outcomes = run(uneven_without_join, 2, ending)
     assert isinstance(outcomes[1].error, RuntimeError), outcomes
     assert re.search(message, str(outcomes[1].error)), outcomes
-    assert isinstance(outcomes[0].error, RuntimeError) == (then == "evaluates"), outcomes
+    assert isinstance(outcomes[0].error, RuntimeError) == (ending == "evaluates"), outcomes
 
 
 def drop_wrapped_model() -> int:
@@ -530,13 +530,13 @@ def test_join_can_be_switched_off() -> None:
 # ---------------------------------------------------------------- the optimizer in backward
 
 
-def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
+def fused(options: dict[str, Any], schedule: str, is_fused: bool) -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
     model = make_model(rank)
     wrapped = DistributedDataParallel(model, **options)
-    wrapped._overlaps = how == "overlapped"
-    if how == "by turns":  # as when something else is under way on the lane now and then
+    wrapped._overlaps = schedule == "overlapped"
+    if schedule == "by turns":  # as when other work occupies the lane at times
         busy: Any = itertools.cycle([None, True])
         wrapped.process_group.busy_lane = lambda *_: next(busy)  # type: ignore[method-assign]
     only = list(model.parameters())[1:]
@@ -549,7 +549,7 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
     inputs = st.tensor(x, requires_grad=True)
     for step in range(4):
         wrapped.zero_grad()
-        if step == 1:  # changes nothing by itself
+        if step == 1:  # has no effect by itself
             before = model[0].bias.tolist()
             with wrapped.no_sync():
                 nn.CrossEntropyLoss()(wrapped(inputs), st.tensor(y)).backward()
@@ -561,7 +561,7 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "how"),
+    ("options", "schedule"),
     [
         ({}, "one bucket"),
         ({"find_unused_parameters": True, "bucket_cap_mb_list": [1e-4, 1]}, "two that look"),
@@ -569,9 +569,9 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
         ({"bucket_cap_mb_list": [1e-4]}, "by turns"),
     ],
 )
-def test_an_optimizer_in_backward_is_one_after_it(options: Any, how: str) -> None:
-    want = values(run(fused, 2, options, how, False, start_method="fork"))
-    got = values(run(fused, 2, options, how, True, start_method="fork"))
+def test_an_optimizer_in_backward_is_one_after_it(options: Any, schedule: str) -> None:
+    want = values(run(fused, 2, options, schedule, False, start_method="fork"))
+    got = values(run(fused, 2, options, schedule, True, start_method="fork"))
     for ours, theirs in zip(got, want, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -23,7 +23,7 @@ TARGETS = np.random.default_rng(2).normal(size=(N, 3))
 
 
 class Words(nn.Module):
-    """Two tables, of which the second is looked up only where `both`; a layer above them."""
+    """Two tables and a layer above them; the second table is used only if `both`."""
 
     def __init__(self, seed: int, sparse: bool) -> None:
         super().__init__()
@@ -134,17 +134,17 @@ def unused() -> list[Any]:
     x, y = part(rank, ranks)
     table = wrapped.module.words.weight
     loss(wrapped(x, rank == 1), y).backward()
-    once = np.array(table.grad.to_dense().numpy())
+    gradient = np.array(table.grad.to_dense().numpy())
     table.grad = None
     loss(wrapped(x, False), y).backward()
-    return [once, table.grad is None]
+    return [gradient, table.grad is None]
 
 
 def test_a_table_that_some_or_no_ranks_use() -> None:
     model = Words(0, False).double()
     loss(model(*part(1, 2)[:1]), part(1, 2)[1]).backward()
-    for once, was_left in values(run(unused, 2)):
-        np.testing.assert_allclose(once, rows(model)[1] / 2, rtol=1e-9, atol=1e-12)
+    for gradient, was_left in values(run(unused, 2)):
+        np.testing.assert_allclose(gradient, rows(model)[1] / 2, rtol=1e-9, atol=1e-12)
         assert was_left
 
 
@@ -165,7 +165,7 @@ def uneven() -> list[Any]:
 def test_ranks_with_different_numbers_of_batches() -> None:
     model = Words(0, False).double()
     optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then what rank 1 still has
+    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then the remaining ones of rank 1
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
@@ -204,7 +204,7 @@ def tied(sparse: bool) -> None:
 
 
 def looked_up_by_hand() -> list[Any]:
-    """A sparse gradient that no module has announced: it is averaged as a dense one."""
+    """A sparse gradient that no module has announced is averaged as a dense one."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = Words(0, False).double()
     wrapped = DistributedDataParallel(model)
@@ -214,7 +214,7 @@ def looked_up_by_hand() -> list[Any]:
     return rows(model)
 
 
-def test_gradients_of_another_kind_than_announced() -> None:
+def test_unannounced_sparse_gradients() -> None:
     for outcome in run(tied, 2, True):
         assert isinstance(outcome.error, RuntimeError)
         assert "Expected a sparse gradient" in str(outcome.error)

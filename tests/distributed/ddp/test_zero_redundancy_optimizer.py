@@ -39,11 +39,11 @@ def split() -> tuple[list[Any], int, dict[str, Any] | None]:
     optimizer.consolidate_state_dict(to=0)
     box = [optimizer.state_dict() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(box)
-    # another one goes on from there
-    again = dist.ZeroRedundancyOptimizer(model.parameters(), optim.Adam, lr=0.1)
-    again.load_state_dict(box[0])
-    nelements = sum(p.numel() for part in again.optim.param_groups for p in part["params"])
-    parameters = steps(model, again, 3)
+    # another optimizer continues from this state
+    restored = dist.ZeroRedundancyOptimizer(model.parameters(), optim.Adam, lr=0.1)
+    restored.load_state_dict(box[0])
+    nelements = sum(p.numel() for part in restored.optim.param_groups for p in part["params"])
+    parameters = steps(model, restored, 3)
     return parameters, nelements, box[0] if dist.get_rank() == 0 else None
 
 

@@ -1,6 +1,6 @@
-"""PyTorch's hooks on gradients, for test_comm_hooks.py: in a process of its own, so that its
-threads are nobody's who forks later. PowerSGD has one rank, whose all_reduce changes nothing; 8
-bits have two.
+"""PyTorch's hooks on gradients, for test_comm_hooks.py, in a separate process so that later
+forks of the tests do not meet its threads. PowerSGD runs on one rank, whose all_reduce changes
+nothing; 8-bit quantization on two.
 
 python -m tests.distributed.ddp.torch_comm_hooks FOLDER reads gradients.npz there, writes
 results.npz
@@ -21,7 +21,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as qu
 
 
 class Bucket:
-    """What PyTorch's hooks ask of a bucket."""
+    """The bucket interface that PyTorch's hooks use."""
 
     def __init__(self, flat: Any, shapes: list[tuple[int, ...]]) -> None:
         self.flat, self.shapes = flat, shapes

@@ -1,4 +1,4 @@
-"""Backends by name, and one of somebody else's."""
+"""Backends by name, and a user's own backend."""
 
 from __future__ import annotations
 

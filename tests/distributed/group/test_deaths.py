@@ -1,4 +1,4 @@
-"""A rank killed at a random moment of random collectives: all others name it, nothing stays behind.
+"""A rank killed at a random moment of random collectives: all others name it, nothing is left.
 
 `python -m tests.distributed.kills` is the long form (make kills).
 """
@@ -32,7 +32,7 @@ def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
 
 
 @pytest.mark.parametrize("ending", ["kill", "point", "exception", "limit", "oom"])
-def test_whatever_ends_a_rank_is_named_by_all(ending: str) -> None:
+def test_every_end_of_a_rank_is_named_by_all(ending: str) -> None:
     _, late, _ = one_round(7, ending, 3)  # "oom" without a memory cgroup is "kill"
     assert late < 10  # seconds after the death; on a quiet machine far below one: make kills
 
@@ -63,7 +63,7 @@ def test_a_death_in_training_is_named_in_backward() -> None:
 def out_of_memory() -> Any:
     x = st.ones(50_000)
     if dist.get_rank() == 1:
-        raise MemoryError("no more")  # leaves the group on its way out
+        raise MemoryError("no more")  # leaves the group when it exits
     begin = time.monotonic()
     with pytest.raises(RuntimeError, match="rank 1"):
         dist.all_reduce(x)
@@ -78,8 +78,8 @@ def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
         assert outcomes[rank].value < 5.0
 
 
-def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
-    """A rank whose exception nobody catches, and whose way out takes as long as its child."""
+def live_without_net(rank: int, handle: bytes, queue: Any) -> None:
+    """A rank raises an uncaught exception; it exits only after its child has ended."""
     enter(join(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
     if rank == 1:
         context: Any = mp.get_context("fork")
@@ -88,24 +88,24 @@ def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
     try:
         dist.all_reduce(st.zeros(3))
     except PeerLostError as error:
-        answers.put((error.name, str(error)))
+        queue.put((error.name, str(error)))
 
 
-def test_an_exception_is_told_before_the_process_winds_down(
+def test_an_exception_is_reported_before_the_process_exits(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     context: Any = mp.get_context("fork")
-    answers = context.Queue()
+    queue = context.Queue()
     block, handle = create_block(2)
     processes = [
-        context.Process(target=live_without_net, args=(rank, handle, answers)) for rank in range(2)
+        context.Process(target=live_without_net, args=(rank, handle, queue)) for rank in range(2)
     ]
     for process in processes:
         process.start()
-    name, text = answers.get(timeout=60)
+    name, text = queue.get(timeout=60)
     for process in processes:
         process.join()
-    answers.close()
+    queue.close()
     native.acknowledge(handle)
     del block
     assert name == "rank 1"
@@ -129,7 +129,7 @@ def hear_of_it() -> Any:
         return error.name
 
 
-def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
+def test_a_rank_that_ends_because_of_a_death_is_not_named_instead() -> None:
     def live() -> Any:
         name = hear_of_it()
         give_up(PeerLostError("of that"))
@@ -151,7 +151,7 @@ def wait_for_stopped_rank() -> str:
         with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(3))
         assert (caught.value.name, caught.value.pid) == ("rank 1", pids[1])
-        dist.get_rank() == 0 or time.sleep(0.5)  # for the last to look, too
+        dist.get_rank() == 0 or time.sleep(0.5)  # until the last rank has looked
     finally:
         os.kill(pids[1], signal.SIGCONT)
     return "told"

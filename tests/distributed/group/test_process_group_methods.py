@@ -33,8 +33,8 @@ def by_methods() -> list[list[float]]:
     message = st.full((2,), 7.0 if rank == 0 else 0.0)
     transfer = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
     assert transfer.wait()
-    told_all = [summed, large, broadcast, reduced, *outputs, message]
-    return [[float(v) for v in x.numpy()] for x in told_all]
+    tensors = [summed, large, broadcast, reduced, *outputs, message]
+    return [[float(v) for v in x.numpy()] for x in tensors]
 
 
 def test_methods_do_what_the_functions_do() -> None:

@@ -1,4 +1,4 @@
-"""shrink_group: those who are left go on."""
+"""shrink_group: the remaining ranks continue."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_survivors_go_on() -> None:
 
 
 def leave() -> Any:
-    """Of a subgroup; then of the world, of which one rank is left."""
+    """A rank leaves a subgroup; then the world, which keeps one rank."""
     rank = dist.get_rank()
     part = dist.new_group([0, 1, 2])
     assert dist.get_pg_count() == 2
@@ -57,7 +57,7 @@ def leave() -> Any:
         x = st.tensor([1.0 + rank])
         dist.all_reduce(x, group=smaller)
         assert x.item() == 4
-    dist.barrier()  # the world is as it was
+    dist.barrier()  # the world is unchanged
     if rank == 1:
         with pytest.raises(PeerLostError):
             dist.barrier(part)
@@ -76,7 +76,7 @@ def leave() -> Any:
         dist.all_reduce(x)
         assert (dist.get_rank(), dist.get_world_size(), x.item()) == (0, 1, 5.0)
     else:
-        with pytest.raises(PeerLostError):  # of the group that was
+        with pytest.raises(PeerLostError):  # of the former group
             dist.barrier()
     return np.array(rank)
 

@@ -1,4 +1,4 @@
-"""async_op: Work in the order asked for, its errors, and what a fork finds."""
+"""async_op: Work in the order of the calls, its errors, and its state after a fork."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def many_at_once() -> list[float]:
     xs = [st.full((n,), float(rank + n)) for n in (3, 20_000, 5, 40_000)]
     works: list[Any] = [dist.all_reduce(x, async_op=True) for x in xs]
     y = st.full((4,), float(rank))
-    dist.all_reduce(y)  # goes behind the others
+    dist.all_reduce(y)  # is queued behind the others
     assert all(work.is_completed() for work in works)
     assert works[1].is_success()
     assert works[1].get_future().wait()[0] is xs[1]
@@ -119,7 +119,7 @@ def fails() -> str:
     return str(x)
 
 
-def test_what_goes_wrong_is_raised_by_wait_and_the_group_lives_on() -> None:
+def test_errors_are_raised_by_wait_and_the_group_lives_on() -> None:
     assert values(run(fails, 2)) == ["[2. 2.]", "[2. 2.]"]
 
 
@@ -151,7 +151,7 @@ def late(rank: int) -> str:
     return "True"
 
 
-def test_wait_has_a_timeout_after_which_the_work_goes_on() -> None:
+def test_after_a_timeout_of_wait_the_work_continues() -> None:
     assert values(run(late, 2, 0)) == ["True", "True"]
 
 
@@ -166,7 +166,7 @@ def all_missing() -> str:
     return ""
 
 
-def test_monitored_barrier_names_all_who_did_not_come() -> None:
+def test_monitored_barrier_names_all_missing_ranks() -> None:
     assert values(run(all_missing, 3))[0] == "told"
 
 
@@ -179,14 +179,14 @@ def leave_with_work() -> list[str]:
         return []
     works = [dist.all_reduce(x, group=group, async_op=True) for _ in range(3)]
     dist.destroy_process_group(group)
-    said = []
+    messages = []
     for work in works:
         try:
             work.wait()
         except RuntimeError as error:
-            said.append(str(error))
+            messages.append(str(error))
     dist.barrier()
-    return said
+    return messages
 
 
 def test_work_of_a_group_that_was_left_ends_with_an_error() -> None:

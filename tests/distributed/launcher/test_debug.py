@@ -55,7 +55,7 @@ def test_a_rank_of_the_launcher_is_debugged_at_the_terminal(tmp_path: Path) -> N
         while select.select([mine], [], [], 60)[0]:
             try:
                 part = os.read(mine, 4096)
-            except OSError:  # the last one has closed it
+            except OSError:  # all ranks have closed it
                 break
             if not part:
                 break
@@ -102,7 +102,7 @@ def late() -> None:
     dist.barrier(other)
 
 
-def test_the_others_wait_no_longer_than_they_are_told() -> None:
+def test_the_others_wait_no_longer_than_the_timeout() -> None:
     values(run(late, 2, start_method="fork"))
 
 

@@ -1,4 +1,4 @@
-"""python -m shmtensor.run: environment, exit codes, who died and how, and nothing that stays
+"""python -m shmtensor.run: environment, exit codes, who died and how, and nothing that is left
 behind.
 """
 
@@ -50,7 +50,7 @@ def still_there(mark: str) -> list[str]:
                 state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z":
                     pids.append(path.parent.name)
-        except OSError:  # gone, or not ours
+        except OSError:  # ended, or another user's
             continue
     return pids
 
@@ -122,7 +122,9 @@ WAITING = """
     ],
     ids=["exception", "kill", "exit"],
 )
-def test_first_failure_is_told_once(tmp_path: Path, end: str, code: int, texts: list[str]) -> None:
+def test_first_failure_is_reported_once(
+    tmp_path: Path, end: str, code: int, texts: list[str]
+) -> None:
     begin = time.monotonic()
     mark = f"{os.getpid()}-{code}"
     process = launch(
@@ -139,7 +141,7 @@ def test_first_failure_is_told_once(tmp_path: Path, end: str, code: int, texts: 
     assert_nothing_stays(mark)
 
 
-def test_an_exception_is_told_before_the_rank_winds_down(tmp_path: Path) -> None:
+def test_an_exception_is_reported_before_the_rank_exits(tmp_path: Path) -> None:
     name = script(
         tmp_path,
         """
@@ -160,7 +162,7 @@ def test_an_exception_is_told_before_the_rank_winds_down(tmp_path: Path) -> None
     process = launch("--nproc-per-node", "2", name)
     assert "rank 1 gave up: it raised ValueError: no such luck" in process.stdout
     assert process.returncode == 1
-    assert "rank 1 (pid" in process.stderr, process.stderr  # not rank 0, which ended before
+    assert "rank 1 (pid" in process.stderr, process.stderr  # not rank 0, which had ended before
     assert process.stderr.count("Traceback") == 1, process.stderr
 
 
@@ -220,7 +222,7 @@ def test_ranks_end_with_a_killed_launcher(tmp_path: Path) -> None:
     assert_nothing_stays(mark)
 
 
-def test_bad_arguments_are_told() -> None:
+def test_bad_arguments_are_an_error() -> None:
     for arguments, text in [
         (["--nproc-per-node", "0", "x.py"], "not a number of processes: '0'"),
         (["--no-python", "-m", "x"], "--no-python and --module exclude each other"),
@@ -362,7 +364,7 @@ def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
     assert not list(logs.rglob("error.json"))
 
 
-def test_handlers_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
     calls: list[Any] = []
 
@@ -371,7 +373,7 @@ def test_handlers_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
             calls.append("begins")
 
         def record_exception(self, e: BaseException) -> None:
-            super().record_exception(e)  # there is no file, and no launcher
+            super().record_exception(e)  # without a file and without a launcher
             calls.append(e)
 
     def fail(code: Any) -> int:

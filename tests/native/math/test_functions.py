@@ -1,4 +1,4 @@
-"""Functions of one and two numbers: within so many units in the last place of SciPy's, at every
+"""Functions of one and two numbers: within a bound in units of the last place of SciPy's, for every
 kind of argument.
 """
 
@@ -18,8 +18,8 @@ from ..cases import each
 
 RNG = np.random.default_rng(0)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
-OWN = native.isa() != "avx512"  # with AVX-512 functions that NumPy has are NumPy's
-FUSES = native.isa() != "generic"  # without fused multiply-adds the last roundings are not carried
+OWN = native.isa() != "avx512"  # with AVX-512 NumPy's functions are used where they exist
+FUSES = native.isa() != "generic"  # without fused multiply-adds the last roundings are lost
 
 
 def inside(low: float, high: float) -> Any:
@@ -41,14 +41,14 @@ def signs(x: Any) -> Any:
 
 
 def erfcx(x: Any) -> Any:
-    """SciPy's own rounds x * x, which counts below 0."""
+    """SciPy's erfcx rounds x * x, which matters below 0."""
     wide = np.minimum(x, 0).astype(np.longdouble)
     negative = (2 * np.exp(wide * wide) - special.erfcx(-wide.astype("float64"))).astype("float64")
     return np.where(x < 0, negative, special.erfcx(x))
 
 
 def ndtr(x: Any) -> Any:
-    """SciPy's own rounds x over the root of 2, which counts far out."""
+    """SciPy's ndtr rounds x / sqrt(2), which matters far from 0."""
     wide = x.astype(np.longdouble)
     return np.where(
         x < 0,
@@ -57,7 +57,7 @@ def ndtr(x: Any) -> Any:
     )
 
 
-# The oracle, arguments, and the bound in epsilons of the result: SciPy's own error belongs to it.
+# The oracle, arguments, and the bound in epsilons of the result, which includes SciPy's error.
 UNARY: dict[str, tuple[Any, Any, float]] = {
     "erf": (special.erf, [far(-37, 1), inside(-3, 3)], 3),
     "erfc": (special.erfc, [inside(-5, 5), far(-30, 0)], 40),
@@ -123,7 +123,7 @@ LIMITS = {
 }
 
 
-# Of float32, where that is not made in double: what the last roundings lose counts.
+# Bounds of float32 functions that are not computed in double.
 BRIEF = {"erfc": 2.1, "erfinv": 1.3}
 
 
@@ -150,7 +150,7 @@ def test_function(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", ["j0", "j1", "y0", "y1"])
 @each("dtype", list(EPSILON))
 def test_oscillating_functions(name: str, dtype: str) -> None:
-    """Next to zeros the error is one of the wave's height; SciPy rounds x - pi / 4."""
+    """Near zeros the error is relative to the amplitude; SciPy rounds x - pi / 4."""
     f, formula = native.elementwise(name), getattr(special, name)
     for numbers in (inside(0, 30), far(-30, 1), inside(30, 1e4), inside(4.99, 5.01)):
         x = (abs(numbers) if name[0] == "y" else numbers).astype(dtype)
@@ -163,7 +163,7 @@ def test_oscillating_functions(name: str, dtype: str) -> None:
 
 
 def test_trigamma_below_zero() -> None:
-    """By what its reflection adds up to."""
+    """By the reflection formula."""
     x, f = inside(-30, 0), native.elementwise("trigamma")
     x = x[abs(x - np.round(x)) > 1e-3]
     want = (np.pi / np.sin(np.pi * (x - np.round(x)))) ** 2
@@ -172,7 +172,7 @@ def test_trigamma_below_zero() -> None:
 
 @each("dtype", list(EPSILON))
 def test_incomplete_gamma(dtype: str) -> None:
-    """Small and large parameters, both sides of the mean, and where both are rare cases."""
+    """Small and large parameters, both sides of the mean, and special cases."""
     low, high = native.elementwise("gammainc"), native.elementwise("gammaincc")
     for a in (inside(0.5, 60), inside(100, 1e4), 10.0 ** inside(-5, 5)):
         for x in (a * inside(0.5, 2), a + np.sqrt(a) * inside(-0.5, 9), inside(0, 30)):
@@ -293,7 +293,7 @@ def trunc_divide(x: Any, y: Any) -> Any:
 @each("dtype", ["i1", "u1", "i2", "i4", "i8"])
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
 def test_whole_numbers(name: str, dtype: str) -> None:
-    """Of every size, over -1 and over the largest ones too; strides, a number, nothing at all."""
+    """Integers of every size, over -1 and the largest ones; strides, scalars, empty arrays."""
     is_own_op = name == "trunc_divide"
     f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
     numpy = trunc_divide if is_own_op else getattr(np, name)
@@ -317,15 +317,15 @@ def test_whole_numbers(name: str, dtype: str) -> None:
         with pytest.raises(ZeroDivisionError):
             f(np.ones(40_000, dtype), over)
     assert f(zeros[:0], zeros[:0]).size == 0
-    for near in (limits.min, limits.min + 1, -1, 1, limits.max):  # none of them is taken for a 0
+    for near in (limits.min, limits.min + 1, -1, 1, limits.max):  # none of them is taken for 0
         if near in range(limits.min, limits.max + 1) and near:
             assert f(zeros, np.full_like(zeros, near)).shape == zeros.shape
 
 
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
 def test_whole_numbers_about_the_last_that_a_double_holds(name: str) -> None:
-    """Whole blocks of one size, so that none is divided one by one for the sake of another; and one
-    large number ahead of small ones."""
+    """Entire blocks of one magnitude, so that no element forces its block to divide one by one; and
+    one large number ahead of small ones."""
     is_own_op = name == "trunc_divide"
     f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
     numpy = trunc_divide if is_own_op else getattr(np, name)
@@ -350,7 +350,7 @@ def test_a_weight_below_zero() -> None:
 
 
 def test_a_fraction_of_a_quarter_keeps_its_digits() -> None:
-    """Next to multiples of pi / 2 little of the argument is left."""
+    """Near multiples of pi / 2 the reduced argument has few digits."""
     x = (np.arange(1, 2000) * (np.pi / 2)).astype("float64")
     want = np.sin(x.astype(np.longdouble)), np.cos(x.astype(np.longdouble))
     for f, of in zip((native.parallel(np.sin), native.parallel(np.cos)), want, strict=True):
@@ -378,8 +378,8 @@ def both(low: float, high: float) -> Any:
     return np.concatenate([inside(low, high), far(-20, np.log10(high))])
 
 
-# Functions whose loops NumPy has for AVX-512 alone: arguments, and the bounds of ours in units in
-# the last place, of float64 and of float32. NumPy's own keep within 4.
+# Functions for which NumPy has only AVX-512 loops: arguments, and the bounds of ours in units in
+# the last place, for float64 and float32. NumPy's stay within 4.
 NAMED: dict[str, tuple[list[Any], float, float]] = {
     "exp": ([both(-708, 708)], 1.1, 1.1),
     "exp2": ([both(-1022, 1023), both(-126, 127)], 1.1, 1.2),
@@ -425,11 +425,11 @@ def test_named_function(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(np.signbit(f(odd))[signed], np.signbit(want)[signed])
     np.testing.assert_array_equal(
         f(np.repeat(odd, 3)), np.repeat(f(odd), 3)
-    )  # whatever is beside it
+    )  # whatever the other part is
 
 
 @each("dtype", list(EPSILON))
-def test_whole_logarithms_are_whole(dtype: str) -> None:
+def test_integer_logarithms_are_exact(dtype: str) -> None:
     """Against exact powers; with AVX-512 these are NumPy's functions, off by a few last places."""
     powers = range(-120, 121)
     tens = range(11 if dtype == "float32" else 23)
@@ -476,7 +476,7 @@ def test_angles_and_powers(dtype: str) -> None:
 
 @each("dtype", list(EPSILON))
 def test_truths_of_numbers(dtype: str) -> None:
-    """In any layout; NaN and the smallest numbers are true, -0 is not."""
+    """In any layout; NaN and the smallest numbers are true, -0 is false."""
     x, y = (RNG.integers(-1, 2, (300, 301)).astype(dtype) for _ in range(2))
     x[0, :5] = np.nan, np.inf, -0.0, 1e-42, 0
     for name in ("logical_and", "logical_or", "logical_xor"):

@@ -14,7 +14,7 @@ LEVELS = ["generic", "avx2", "avx512"]
 
 
 def isa_with(level: str) -> str:
-    """The level of a process that the environment asks for one."""
+    """The level of a process whose environment requests one."""
     process = subprocess.run(
         [sys.executable, "-c", "from shmtensor import native; print(native.isa())"],
         env={**os.environ, "SHMTENSOR_ISA": level},

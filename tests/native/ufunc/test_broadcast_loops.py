@@ -1,4 +1,4 @@
-"""Arithmetic beside a stretched operand: NumPy's results for rows, columns and numbers."""
+"""Arithmetic with a broadcast operand: NumPy's results for rows, columns and scalars."""
 
 from __future__ import annotations
 

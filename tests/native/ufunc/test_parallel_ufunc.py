@@ -1,4 +1,4 @@
-"""parallel(): NumPy's values and types, whatever the layout, without warnings."""
+"""parallel(): NumPy's values and types in any layout, without warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..cases import each
 
 RNG = np.random.default_rng(0)
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "less", "arctan2", "power"]
-# What NumPy's vector and scalar code differ by; which of them runs is a matter of CPU and layout.
+# How much NumPy's vector and scalar code differ; CPU and layout decide which of them runs.
 INEXACT = {
     **{
         (name, t): 1e-5
@@ -19,14 +19,14 @@ INEXACT = {
         for t in ("float32", "float64", "complex64")
     },
     **{(name, "float16"): 2.0**-10 for name in ("arctan2", "power")},
-    # Of the modulus: each part is a sum of two products, rounded once or twice.
+    # Relative to the modulus: each part is a sum of two products, rounded once or twice.
     **{(name, "complex64"): 2.0**-20 for name in ("multiply", "divide")},
 }
 UNARY = ["negative", "exp", "log", "sqrt", "tanh", "isnan", "floor", "sin"]
 
 
 def layouts(n: int, dtype: str) -> list[np.ndarray]:
-    """The same numbers as (n, 6) in memory orders that kernels treat differently."""
+    """The same numbers as (n, 6) in memory layouts that kernels treat differently."""
     x = (RNG.standard_normal((n, 6)) * 3 + 5).astype(dtype)
     if dtype == "int64":
         x = abs(x) % 8

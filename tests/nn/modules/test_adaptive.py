@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss: probabilities that sum to 1, and what belongs to them."""
+"""AdaptiveLogSoftmaxWithLoss: probabilities that sum to 1, their losses and predictions."""
 
 from __future__ import annotations
 

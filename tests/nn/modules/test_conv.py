@@ -172,7 +172,7 @@ def test_lazy_conv_learns_its_channels(n: int, kind: str) -> None:
         ({"padding_mode": "some"}, "padding_mode must be one of .*: 'some'"),
     ],
 )
-def test_arguments_that_no_layer_can_have(kwargs: Any, message: str) -> None:
+def test_invalid_arguments_of_layers(kwargs: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"Conv2d: .*{message}"):
         nn.Conv2d(4, 6, 3, **kwargs)
 
@@ -207,7 +207,7 @@ def test_kernels_without_elements_are_refused() -> None:
         nn.functional.conv2d(st.ones(2, 4, 9, 8), st.ones(6, 4, 0, 2))
 
 
-def test_subclass_may_change_the_weight_on_its_way() -> None:
+def test_subclass_may_change_the_weight_in_forward() -> None:
     class Standardized(nn.Conv2d):
         def forward(self, input: st.Tensor) -> Any:
             weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
@@ -215,7 +215,7 @@ def test_subclass_may_change_the_weight_on_its_way() -> None:
 
     m = Standardized(2, 3, 2, padding=1, padding_mode="circular")
     bias = m.bias.reshape(-1, 1, 1).expand(3, 4, 4)
-    assert st.allclose(m(st.ones(2, 3, 3)), bias, atol=1e-6)  # what is constant is gone
+    assert st.allclose(m(st.ones(2, 3, 3)), bias, atol=1e-6)  # constant terms have vanished
     shapes = []
     m.register_forward_hook(lambda module, args, output: shapes.append(tuple(output.shape)))
     m(st.ones(1, 2, 3, 3)).sum().backward()

@@ -1,4 +1,4 @@
-"""InstanceNorm1d to 3d: each sample for itself, without a batch, with running statistics."""
+"""InstanceNorm1d to 3d: each sample separately, without a batch, with running statistics."""
 
 from __future__ import annotations
 

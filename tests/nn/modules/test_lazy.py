@@ -79,7 +79,7 @@ def test_copy_is_lazy_by_itself(copied: Any) -> None:
     assert layer(st.ones(1, 5)).shape == (1, 3)
 
 
-def test_optimizer_may_be_made_before() -> None:
+def test_optimizer_may_be_made_before_the_first_input() -> None:
     layer = nn.LazyLinear(3)
     optimizer = st.optim.SGD(layer.parameters(), lr=0.5)
     layer(st.ones(1, 2)).sum().backward()
@@ -88,7 +88,7 @@ def test_optimizer_may_be_made_before() -> None:
     assert st.equal(layer.weight, former - 0.5)
 
 
-def test_module_of_ones_own() -> None:
+def test_users_lazy_module() -> None:
     class Scale(LazyModuleMixin, nn.Module):
         def __init__(self) -> None:
             super().__init__()

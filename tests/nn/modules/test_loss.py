@@ -59,7 +59,7 @@ def test_cross_entropy_of_classes(shape: tuple[int, ...]) -> None:
     axis = 0 if len(shape) == 1 else 1
     x = RNG.normal(size=shape)
     target = np.asarray(RNG.integers(0, 5, shape[:axis] + shape[axis + 1 :]))
-    target.reshape(-1)[0] = 1  # at least one that counts
+    target.reshape(-1)[0] = 1  # at least one that is not ignored
     logs = log_softmax(x, axis)
     target_logs = np.take_along_axis(logs, np.expand_dims(target, axis), axis).squeeze(axis)
     is_counted = target != 3
@@ -116,7 +116,7 @@ def test_weights_of_bce() -> None:
     np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-6)
 
 
-def test_bce_with_logits_refuses_a_target_of_whole_numbers() -> None:
+def test_bce_with_logits_refuses_an_integer_target() -> None:
     for target in (st.tensor([0, 1]), st.tensor([False, True])):
         with pytest.raises(RuntimeError, match=str(target.dtype)):
             nn.BCEWithLogitsLoss()(st.zeros(2), target)

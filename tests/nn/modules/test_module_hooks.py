@@ -179,7 +179,7 @@ def test_backward_hook_warns_of_outputs_that_it_does_not_see(wrap) -> None:
     assert calls == []
 
 
-def test_what_passes_backward_hooks_may_not_be_written() -> None:
+def test_outputs_of_backward_hooks_cannot_be_written_in_place() -> None:
     class Writing(nn.Module):
         def forward(self, x):
             return x.mul_(2)
@@ -212,7 +212,7 @@ def test_hooks_of_all_modules() -> None:
     assert len(calls) == 3
 
 
-def test_hooks_of_what_modules_register_replace_it() -> None:
+def test_registration_hooks_replace_objects() -> None:
     from shmtensor.nn.modules.module import (
         register_module_buffer_registration_hook,
         register_module_module_registration_hook,

@@ -111,7 +111,7 @@ def test_unsorted_batch_first_and_single_sequences_agree(kind: Any, kwargs: Any)
 
 
 @pytest.mark.parametrize(("kind", "kwargs"), GRID)
-def test_a_sequence_goes_on_from_its_last_state(kind: Any, kwargs: Any) -> None:
+def test_a_sequence_continues_from_its_last_state(kind: Any, kwargs: Any) -> None:
     if kwargs.get("bidirectional"):
         return
     m = kind(3, 4, dtype=st.float64, **kwargs)
@@ -136,7 +136,7 @@ def test_gradients_are_right(kind: Any, kwargs: Any) -> None:
     assert st.autograd.gradcheck(run, (x, *(p.detach().requires_grad_() for p in m.parameters())))
 
 
-def test_dropout_lies_between_layers() -> None:
+def test_dropout_is_between_layers() -> None:
     m = nn.LSTM(2, 3, num_layers=2, dropout=1.0)
     x = st.randn(4, 1, 2)
     first, second = m(x)[0], m(x * 2)[0]
@@ -202,7 +202,7 @@ def test_16_bits_and_autocast() -> None:
     np.testing.assert_allclose(result.detach().float().numpy(), out, atol=0.05)
 
 
-def test_an_empty_batch_is_no_error_and_an_empty_sequence_is() -> None:
+def test_an_empty_batch_is_allowed_and_an_empty_sequence_is_an_error() -> None:
     m = nn.LSTM(2, 3, proj_size=1)
     out, (h, c) = m(st.ones(2, 0, 2))
     assert (out.shape, h.shape, c.shape) == ((2, 0, 1), (1, 0, 1), (1, 0, 3))

@@ -1,4 +1,4 @@
-"""Packed and padded sequences: hand-computed examples, there and back, wrong use."""
+"""Packed and padded sequences: hand-computed examples, round trips, wrong use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is added at indices: every dtype, every kind of index, places that come several times."""
+"""Additions at indices: every dtype, every kind of index, repeated indices."""
 
 from __future__ import annotations
 

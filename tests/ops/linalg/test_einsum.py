@@ -1,4 +1,4 @@
-"""Einstein's notation: NumPy's values, and the gradients that the notation itself says."""
+"""Einstein's notation: NumPy's values, and gradients that the notation itself expresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""shmtensor.linalg: what the functions are, against NumPy and SciPy; gradients of two orders."""
+"""shmtensor.linalg: values against NumPy and SciPy; gradients of two orders."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_values_are_numpys(name: str) -> None:
 
 
 def reconstructed() -> dict[str, tuple[Any, Any]]:
-    """Products of factors, and what they must be."""
+    """Products of factors, and the matrices that they must equal."""
     x = t(C)
     Q, R = linalg.qr(x)
     wide = linalg.qr(t(WIDE), "complete")

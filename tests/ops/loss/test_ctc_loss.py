@@ -28,7 +28,7 @@ LOGP = log_softmax(X)
 
 
 def sum_over_paths(logp: Any, labels: Any, blank: int) -> float:
-    """-log of what all paths amount to that read as the labels, blanks and repetitions left out."""
+    """-log of the sum over all paths that give the labels without blanks and repetitions."""
     total = 0.0
     for path in product(range(logp.shape[1]), repeat=len(logp)):
         if [c for c, _ in groupby(path) if c != blank] == list(labels):
@@ -113,14 +113,14 @@ def test_the_gradient_is_differences() -> None:
 
 
 def test_the_gradient_by_log_probs_is_pytorchs() -> None:
-    """Probabilities less the alignments' part of each class: what log_softmax passes unchanged."""
+    """Probabilities less each class's share of the alignments: log_softmax passes it unchanged."""
     leaf = st.tensor(LOGP, requires_grad=True)
     functional.ctc_loss(leaf, st.tensor(LABELS), STEPS, COUNTS, reduction="sum").backward()
     assert np.allclose(leaf.grad.numpy(), gradient(X, np.ones(4)), atol=1e-12)
     assert np.allclose(leaf.grad.numpy().sum(-1), 0, atol=1e-12)
 
 
-def test_what_cannot_be_aligned() -> None:
+def test_impossible_alignments() -> None:
     short = {"targets": LABELS}
     x = np.ascontiguousarray(X[:2])  # three labels in two steps, and 1 1 needs a blank between
     logp, steps = log_softmax(x), (2, 2, 2, 0)
@@ -170,9 +170,9 @@ def test_the_kernel_is_the_plain_form(dtype: str, steps: int, most: int, classes
     result, rows = plain.numpy(logp, targets, *lengths)
     assert np.allclose(result, loss, rtol=1e-12 if dtype == "float64" else 1e-5)
     assert result.dtype == dtype
-    back = fast.numpy(g.astype(dtype), logp, targets, result, rows, *lengths)
-    assert np.allclose(back, slope, atol=1e-11 if dtype == "float64" else 2e-4)
-    assert back.dtype == dtype
+    gradient = fast.numpy(g.astype(dtype), logp, targets, result, rows, *lengths)
+    assert np.allclose(gradient, slope, atol=1e-11 if dtype == "float64" else 2e-4)
+    assert gradient.dtype == dtype
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:

@@ -96,7 +96,7 @@ def test_loss_is_its_formula(name: str, reduction: str) -> None:
     x, y, kwargs, losses = LOSSES[name]
     loss = getattr(functional, name)
     if name == "kl_div" and reduction == "mean":
-        reduction = "batchmean"  # what the divergence is; "mean" divides by all elements
+        reduction = "batchmean"  # the definition of the divergence; "mean" divides by all elements
         ours = loss(st.tensor(x), st.tensor(y), reduction=reduction)
         assert ours.item() == pytest.approx(losses.sum() / len(x))
         return
@@ -106,7 +106,7 @@ def test_loss_is_its_formula(name: str, reduction: str) -> None:
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_gradients_of_the_fused_cross_entropy(reduction: str) -> None:
-    """The kernel, its backward, and the gradient of that, which kernels do not compute."""
+    """The kernel, its backward, and the second derivative, which kernels do not compute."""
     x, c = st.tensor(LOGITS, requires_grad=True), st.tensor(CLASSES)
 
     def loss(x: Any) -> Any:

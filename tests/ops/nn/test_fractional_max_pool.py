@@ -30,7 +30,7 @@ def begins(u: float, n: int, out: int, k: int) -> list[int]:
 
 def looped(x: Any, draws: Any, kernel: Any, size: Any) -> tuple[Any, Any]:
     n = x.ndim - 2
-    values, places = np.empty((*x.shape[:2], *size)), np.empty((*x.shape[:2], *size), np.int64)
+    values, indices = np.empty((*x.shape[:2], *size)), np.empty((*x.shape[:2], *size), np.int64)
     for i, j in np.ndindex(*x.shape[:2]):
         u = draws[i, j][::-1] if n == 2 else draws[i, j]
         at = [begins(u[d], x.shape[2 + d], size[d], kernel[d]) for d in range(n)]
@@ -39,8 +39,8 @@ def looped(x: Any, draws: Any, kernel: Any, size: Any) -> tuple[Any, Any]:
             window = [tuple(map(sum, zip(first, o))) for o in product(*map(range, kernel))]
             best = max(window, key=lambda p: x[i, j][p])
             values[(i, j, *out)] = x[i, j][best]
-            places[(i, j, *out)] = np.ravel_multi_index(best, x.shape[2:])
-    return values, places
+            indices[(i, j, *out)] = np.ravel_multi_index(best, x.shape[2:])
+    return values, indices
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -66,28 +66,28 @@ def test_windows_are_drawn_by_the_generator() -> None:
     assert functional.fractional_max_pool2d(x, 3, output_ratio=(0.5, 0.2)).shape == (1, 1, 20, 8)
 
 
-def test_every_window_has_a_place_whatever_it_holds() -> None:
+def test_every_window_has_an_index_for_any_values() -> None:
     x = np.full((1, 1, 5, 5), -np.inf)
     x[0, 0, 4, 4] = np.nan
-    values, places = functional.fractional_max_pool2d_with_indices(
+    values, indices = functional.fractional_max_pool2d_with_indices(
         st.tensor(x), 2, 2, None, False, st.tensor(DRAWS[2][:1, :1])
     )
-    assert places.numpy()[0, 0].ravel()[:3].tolist() == [0, 3, 15]  # the first of each window
+    assert indices.numpy()[0, 0].ravel()[:3].tolist() == [0, 3, 15]  # the first of each window
     assert np.isnan(values.numpy()[0, 0, 1, 1])
-    assert places[0, 0, 1, 1] == 24
+    assert indices[0, 0, 1, 1] == 24
     assert functional.fractional_max_pool2d(st.tensor(x[:0]), 2, 2).shape == (0, 1, 2, 2)
     assert functional.fractional_max_pool2d(st.tensor(x), 2, 0).shape == (1, 1, 0, 0)
 
 
-def test_the_gradient_goes_to_the_places() -> None:
+def test_the_gradient_goes_to_the_indices() -> None:
     x = st.tensor(VOLUME, requires_grad=True)
-    values, places = functional.fractional_max_pool3d_with_indices(
+    values, indices = functional.fractional_max_pool3d_with_indices(
         x, 2, (3, 4, 2), _random_samples=st.tensor(DRAWS[3])
     )
     weights = random.normal(size=values.shape)
     (values * st.tensor(weights)).sum().backward()
     expected = np.zeros((6, VOLUME[0, 0].size))
-    rows = places.numpy().reshape(6, -1)
+    rows = indices.numpy().reshape(6, -1)
     for row, at, w in zip(expected, rows, weights.reshape(6, -1), strict=True):
         np.add.at(row, at, w)
     assert np.allclose(x.grad.numpy().reshape(6, -1), expected)
@@ -158,7 +158,7 @@ def test_pytorchs_windows(n: int, dtype: str) -> None:
     for _ in range(20):
         inner = tuple(map(int, draw.integers(4, 12, n)))
         kernel = tuple(map(int, draw.integers(1, 4, n)))
-        # in three dimensions PyTorch refuses windows that just fit
+        # in three dimensions PyTorch refuses windows that exactly fit
         size = tuple(
             int(draw.integers(1, m - k + 4 - n)) for m, k in zip(inner, kernel, strict=True)
         )
@@ -168,9 +168,9 @@ def test_pytorchs_windows(n: int, dtype: str) -> None:
         for module in (torch, st):
             leaf = module.tensor(x, requires_grad=True)
             function = getattr(module.nn.functional, f"fractional_max_pool{n}d")
-            values, places = function(leaf, kernel, size, None, True, module.tensor(u))
+            values, indices = function(leaf, kernel, size, None, True, module.tensor(u))
             values.square().sum().backward()
-            results.append([v.detach().numpy() for v in (values, places, leaf.grad)])
+            results.append([v.detach().numpy() for v in (values, indices, leaf.grad)])
         for theirs, ours in zip(*results, strict=True):
             assert np.allclose(ours, theirs, rtol=1e-6)
             assert ours.dtype == theirs.dtype

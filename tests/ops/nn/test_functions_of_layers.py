@@ -1,5 +1,5 @@
-"""What layers call beyond convolution: norms of channels, attention, bags, margins, grids, columns;
-and histograms and slopes. Against NumPy's formulas.
+"""Functions of layers beyond convolution: norms, attention, bags, margin losses, grids, unfold; and
+histograms and gradients. Against NumPy's formulas.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ def test_the_grid_of_the_identity_reads_the_image_itself() -> None:
     assert st.grid_sampler_2d is st.grid_sampler_3d
 
 
-def test_what_lies_outside() -> None:
+def test_points_outside() -> None:
     x = st.tensor(np.arange(4.0).reshape(1, 1, 1, 4))
     grid = st.tensor([[[[-1.6, 0.0], [3.1, 0.0]]]]).double()
     read = lambda frame: F.grid_sample(x, grid, "nearest", frame).reshape(-1).tolist()  # noqa: E731
@@ -274,8 +274,8 @@ def test_columns_are_windows_and_add_up() -> None:
     expected = windows.transpose(0, 1, 4, 5, 2, 3).reshape(3, 24, -1)
     assert np.array_equal(columns.numpy(), expected)
     count = F.fold(st.ones(3, 24, expected.shape[2]), (6, 5), (2, 3), padding=1, stride=2)
-    again = F.fold(columns, (6, 5), (2, 3), padding=1, stride=2)
-    assert np.allclose(again.numpy(), IMAGE * count.numpy())
+    image = F.fold(columns, (6, 5), (2, 3), padding=1, stride=2)
+    assert np.allclose(image.numpy(), IMAGE * count.numpy())
     assert F.unfold(x[0], 2).shape == (16, 20)
 
 

@@ -1,4 +1,4 @@
-"""Native convolution, pooling and norms: against the plain forms, against PyTorch where it is, and
+"""Native convolution, pooling and norms: against the plain forms, against PyTorch if installed, and
 against themselves on another number of threads.
 """
 
@@ -84,7 +84,7 @@ def test_convolution_takes_strided_images() -> None:
     assert np.array_equal(native.convolution(strided, w, None, *steps), expected)
 
 
-def test_odd_convolutions_are_left_to_the_plain_form() -> None:
+def test_unusual_convolutions_are_left_to_the_plain_form() -> None:
     x, w = numbers(1, 3, 5, 5), numbers(2, 3, 3, 3)
     one = ((1, 1), (0, 0), (1, 1), 1)
     assert native.convolution(x.astype(np.complex128), w, None, *one) is None
@@ -146,10 +146,10 @@ def test_pooling_is_the_plain_form(case: tuple[Any, ...], dtype: Any) -> None:
             uniform = np.random.default_rng(1).random(shape)
             x[uniform < 0.2], x[uniform > 0.8] = np.nan, -np.inf
         row = ROWS["_max_pool"]
-        values, places = row.numpy(x, kernel, stride, padding, ones, ceil)
+        values, indices = row.numpy(x, kernel, stride, padding, ones, ceil)
         best, at = row.forward(np, x, kernel, stride, padding, ones, ceil)
         assert np.array_equal(values, best, equal_nan=True)
-        assert np.array_equal(places, at)
+        assert np.array_equal(indices, at)
     x = numbers(*shape, dtype=dtype)
     row = ROWS["_sum_pool"]
     sums = row.numpy.kernel(x, kernel, stride, padding, ceil)
@@ -159,7 +159,7 @@ def test_pooling_is_the_plain_form(case: tuple[Any, ...], dtype: Any) -> None:
     assert near(gradient, row.forward(np, sums, size, kernel, stride, padding, ceil), dtype)
 
 
-def test_places_beyond_the_image_are_left_to_the_plain_form() -> None:
+def test_indices_beyond_the_image_are_left_to_the_plain_form() -> None:
     g = numbers(1, 1, 2)
     assert native.value_selecting_reduction_backward(
         g, np.array([[[0, 3]]]), (1, 1, 4), 1
@@ -219,17 +219,17 @@ def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], dtype: Any) -> Non
 
 
 def same_slopes(name: str, arrays: list[Any], args: tuple[Any, ...], dtype: Any) -> None:
-    """The kernel's gradients, and those that carry history, which are formed anew."""
+    """The kernel's gradients, and gradients with create_graph, which are computed from ops."""
     from shmtensor.autograd import table
 
     results = []
-    for again in (False, True):
+    for create_graph in (False, True):
         leaves = [None if v is None else st.tensor(v, requires_grad=True) for v in arrays]
         out = getattr(table, name)(*leaves, *args)
         out = out if isinstance(out, st.Tensor) else out[0]
         g = st.tensor(numbers(*out.shape, dtype=dtype, seed=9))
         inputs = [v for v in leaves if v is not None]
-        results.append(st.autograd.grad(out, inputs, g, create_graph=again))
+        results.append(st.autograd.grad(out, inputs, g, create_graph=create_graph))
     for a, b in zip(*results, strict=True):
         assert near(a.detach().numpy(), b.detach().numpy(), dtype)
 
@@ -253,10 +253,10 @@ def test_one_pass_serves_any_choice_of_inputs() -> None:
     for names in ("x", "w", "b", "xw", "xb", "wb"):
         for k, v in slopes(names).items():
             assert np.allclose(v, full[k])
-    again = slopes("xwb", twice=True)
+    doubled = slopes("xwb", twice=True)
     g = numbers(6, 5, seed=4)
-    assert np.allclose(again["b"], g.sum(0))
-    assert np.allclose(again["w"], (g * ((x - x.mean(1, keepdims=True)) / np.sqrt(
+    assert np.allclose(doubled["b"], g.sum(0))
+    assert np.allclose(doubled["w"], (g * ((x - x.mean(1, keepdims=True)) / np.sqrt(
         x.var(1, keepdims=True) + 1e-5))).sum(0))  # fmt: skip
 
 

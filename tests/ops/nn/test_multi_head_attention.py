@@ -74,7 +74,7 @@ MASKS: dict[str, tuple[Case, Any]] = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_heads_are_what_they_are_defined_as(name: str) -> None:
+def test_heads_follow_their_definition(name: str) -> None:
     kwargs, mask = MASKS[name]
     expected, weights = defined(QUERY, KEY, VALUE, mask)
     out, average = attend(**kwargs)
@@ -116,16 +116,16 @@ def test_further_keys() -> None:
     solved = [np.linalg.solve(w, (x[0, 0] - b)) for x, w, b in zip(
         (EXTRA_K, EXTRA_V), weights[1:], np.split(B, 3)[1:])]  # fmt: skip
     for x, last in zip(keys, solved):
-        x[-1] = last  # what is projected to the further key
-    expected, all_of = defined(QUERY, *keys, mask)
+        x[-1] = last  # is projected to the additional key
+    expected, head_weights = defined(QUERY, *keys, mask)
     assert np.allclose(out.numpy(), expected)
-    assert np.allclose(average.numpy(), all_of.mean(1))
+    assert np.allclose(average.numpy(), head_weights.mean(1))
     for x, w, b in zip(keys, weights[1:], np.split(B, 3)[1:]):
         x[-1] = np.linalg.solve(w, -b)
     assert np.allclose(attend(zero=True, **masks)[0].numpy(), defined(QUERY, *keys, mask)[0])
 
 
-def test_separate_and_static_ones() -> None:
+def test_separate_and_static_projections() -> None:
     sizes = (E, 5, 7)
     weights = [random.normal(size=(E, n)) for n in sizes]
     q, k, v = (random.normal(size=(x.shape[0], N, n)) for x, n in zip((QUERY, KEY, VALUE), sizes))
@@ -152,8 +152,8 @@ def test_dropout_is_for_training() -> None:
 
 
 @pytest.mark.parametrize("blind", [True, np.array([[True] * S, *[[False] * S] * (L - 1)])])
-def test_who_sees_nothing_has_no_gradient(blind: Any) -> None:
-    """Not a NaN either: as scaled_dot_product_attention, which gives 0 there."""
+def test_a_fully_masked_query_has_no_gradient(blind: Any) -> None:
+    """And no NaN: as in scaled_dot_product_attention, the result is 0 there."""
     mask = np.broadcast_to(blind, (L, S)).copy()
     x = st.tensor(QUERY, requires_grad=True)
     args = [st.tensor(a) for a in (KEY, VALUE, W, B)]

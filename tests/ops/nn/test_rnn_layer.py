@@ -1,4 +1,4 @@
-"""A layer as one op is the layer as a loop over other ops: values, gradients of every order."""
+"""A layer as one op equals the loop over other ops: values and gradients of every order."""
 
 from __future__ import annotations
 

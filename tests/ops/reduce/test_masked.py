@@ -1,4 +1,4 @@
-"""st.masked against NumPy on what the mask leaves, row by row, and beside PyTorch's."""
+"""st.masked against NumPy on the unmasked elements, row by row, and beside PyTorch's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ random = np.random.default_rng(31)
 X = random.normal(size=(4, 5))
 Y = random.normal(size=(4, 5))
 MASK = random.random((4, 5)) < 0.6
-MASK[1] = False  # of this row nothing is left
+MASK[1] = False  # a fully masked row
 MASK[2] = True
 HALF = MASK * np.array([1, 2, 0, 1, 3])  # any dtype: not 0 counts
 WHOLE = random.integers(-9, 9, (4, 5))
@@ -23,7 +23,7 @@ LEFT = [row[m] for row, m in zip(X, MASK, strict=True)]
 
 
 def or_nothing(function: Callable[[Any], float], default: float) -> Any:
-    """Of each row what a function gives, and of the empty one what stands for it."""
+    """A function's result for each row, and `default` for an empty one."""
     return np.array([function(row) if row.size else default for row in LEFT])
 
 
@@ -53,7 +53,7 @@ def run(name: str, x: Any, dim: Any, **kwargs: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", REDUCED)
-def test_reductions_are_of_what_is_left(name: str) -> None:
+def test_reductions_are_over_unmasked_elements(name: str) -> None:
     x, mask = st.tensor(X), st.tensor(MASK)
     result = run(name, x, 1, mask=mask)
     assert result.dtype == st.float64
@@ -70,8 +70,8 @@ def test_reductions_are_of_what_is_left(name: str) -> None:
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_without_a_mask_everything_counts(name: str) -> None:
-    all_of = run(name, st.tensor(X), 1, mask=st.ones(4, 5, dtype=st.bool))
-    assert np.allclose(run(name, st.tensor(X), 1).numpy(), all_of.numpy())
+    unmasked = run(name, st.tensor(X), 1, mask=st.ones(4, 5, dtype=st.bool))
+    assert np.allclose(run(name, st.tensor(X), 1).numpy(), unmasked.numpy())
 
 
 def test_masks_are_broadcast_and_of_any_dtype() -> None:
@@ -157,7 +157,7 @@ def test_dtypes() -> None:
     assert np.allclose(variance, (X + 1j * Y)[0][MASK[0]].var(ddof=1))
 
 
-def test_what_is_masked_out_has_no_gradient() -> None:
+def test_masked_elements_have_no_gradient() -> None:
     infinite = np.where(MASK, X, np.inf)
     for name in ("sum", "prod", "amax", "amin", "mean", "var", "norm", "logsumexp", "median"):
         x = st.tensor(infinite, requires_grad=True)
@@ -205,7 +205,7 @@ def test_wrong_use_is_named(name: str) -> None:
         wrong()
 
 
-def test_the_names_are_there() -> None:
+def test_the_names_exist() -> None:
     assert sorted(masked.__all__) == dir(masked) == masked.__all__
     assert st.masked is masked
 
@@ -237,7 +237,7 @@ def test_pytorchs_values_and_gradients(name: str, dtype: str) -> None:
             args = (2.0, dim) if name == "norm" else (dim,)
             out = function(leaf, *args, mask=module.tensor(mask))
             values = [out.detach().numpy()]
-            if out.requires_grad and name not in ("var", "std"):  # a NaN where nothing is left
+            if out.requires_grad and name not in ("var", "std"):  # NaN for a fully masked row
                 out.abs().square().nan_to_num(0, 0, 0).sum().backward()
                 values.append(leaf.grad.numpy())
             results.append(values)

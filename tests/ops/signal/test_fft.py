@@ -45,12 +45,12 @@ def test_several_dimensions_are_numpys(name: str, norm: str) -> None:
         assert np.allclose(ours.numpy(), theirs)
 
 
-def test_hermitian_ones_are_their_inverses() -> None:
-    for name, back in (("hfftn", "ihfftn"), ("hfft2", "ihfft2")):
+def test_hermitian_transforms_are_inverses() -> None:
+    for name, inverse in (("hfftn", "ihfftn"), ("hfft2", "ihfft2")):
         x = st.tensor(REAL)
-        half = getattr(fft, back)(x)
-        again = getattr(fft, name)(half, x.shape if name == "hfftn" else x.shape[1:])
-        assert np.allclose(again.numpy(), REAL)
+        half = getattr(fft, inverse)(x)
+        restored = getattr(fft, name)(half, x.shape if name == "hfftn" else x.shape[1:])
+        assert np.allclose(restored.numpy(), REAL)
     assert fft.ihfftn(st.tensor(REAL)).shape == (3, 4, 3)
 
 

@@ -121,7 +121,7 @@ def test_polynomials_are_scipys(name: str) -> None:
     assert np.allclose(ours, POLYNOMIALS[name](n, x), 1e-9, 1e-9)
 
 
-def test_what_the_core_has_is_there() -> None:
+def test_functions_of_the_core_exist() -> None:
     x = st.tensor([[0.5, 1.5], [2.5, 0.1]], dtype=st.float64)
     assert np.allclose(special.softmax(x, 1).numpy(), sc.softmax(x.numpy(), 1))
     assert np.allclose(special.log_softmax(x, 1).numpy(), sc.log_softmax(x.numpy(), 1))
@@ -144,7 +144,7 @@ def test_what_the_core_has_is_there() -> None:
     assert "zeta" in dir(special)
 
 
-def test_pairs_of_numbers_are_complex_ones() -> None:
+def test_pairs_of_numbers_are_complex_numbers() -> None:
     z = st.tensor([1 + 2j, 3 - 1j])
     pairs = st.view_as_real(z)
     assert pairs.tolist() == [[1.0, 2.0], [3.0, -1.0]]

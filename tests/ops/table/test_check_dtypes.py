@@ -1,5 +1,5 @@
-"""Which dtypes an op takes, what an in-place op of mixed dtypes writes, and what of a tensor an
-in-place op keeps for backward.
+"""Which dtypes an op takes, what an in-place op of mixed dtypes writes, and what an in-place op
+saves for backward.
 """
 
 from __future__ import annotations
@@ -85,12 +85,12 @@ def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
         lambda: st.div(integral, st.tensor(0), rounding_mode="trunc"),
     ],
 )
-def test_whole_numbers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
+def test_integers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         wrong()
 
 
-def test_what_may_be_divided_by_zero() -> None:
+def test_allowed_divisions_by_zero() -> None:
     np.testing.assert_array_equal(st.ones(2) // 0, [np.inf, np.inf])
     assert (st.ones(0, dtype=st.int64) // 0).shape == (0,)
     assert (integral // st.tensor([2, 2])).tolist() == [3, -4]
@@ -111,7 +111,7 @@ def test_in_place_ops_compute_in_the_common_dtype() -> None:
         integral.clone().add_(st.ones(2))
 
 
-def test_composites_in_place_keep_what_backward_needs() -> None:
+def test_composites_in_place_save_what_backward_needs() -> None:
     for bounds in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
         x = st.tensor([1.0, 2.0, -3.0], requires_grad=True)
         y = x * 2
@@ -121,7 +121,7 @@ def test_composites_in_place_keep_what_backward_needs() -> None:
         assert x.grad.tolist() == expected
 
 
-def test_in_place_of_mixed_dtypes_keeps_what_backward_needs() -> None:
+def test_in_place_of_mixed_dtypes_saves_what_backward_needs() -> None:
     x = st.tensor([1.0, 2.0], requires_grad=True)
     y = x * 1
     y.mul_(st.tensor([3.0, 4.0], dtype=st.float64, requires_grad=True))
@@ -189,7 +189,7 @@ def test_transposes_of_few_dimensions() -> None:
     assert st.tensor(True).flip(0).item() is True
 
 
-def test_a_product_with_a_number_is_no_matrix_product() -> None:
+def test_a_product_with_a_number_is_not_a_matrix_product() -> None:
     for wrong in (lambda: st.ones(2, 2) @ 2, lambda: 2.0 @ st.ones(2), lambda: st.ones(2) @ True):
         with pytest.raises(TypeError, match=r"unsupported operand type.*@|matmul: the operands"):
             wrong()
@@ -207,17 +207,17 @@ def test_the_median_of_nothing() -> None:
     assert np.isnan(st.ones(0).median().item())
 
 
-def test_all_and_any_of_no_dimensions_ask_each_element() -> None:
+def test_all_and_any_over_no_dimensions_are_elementwise() -> None:
     for x in (flags, flags.float(), flags.to(st.uint8), st.tensor(True)):
         expected = (x != 0).to(st.uint8 if x.dtype is st.uint8 else st.bool)
         for none in ((), []):
             for result in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
                 assert result.tolist() == expected.tolist()
                 assert result.dtype is expected.dtype
-    assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere none are all
+    assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere no dims means all
 
 
-def test_powers_of_truth_by_truth_stay_what_they_are() -> None:
+def test_powers_of_bool_by_bool_are_bool() -> None:
     assert (flags**True).tolist() == [True, False]
     assert (flags**False).tolist() == [True, True]
     assert (flags**True).dtype is st.bool
@@ -232,7 +232,7 @@ def test_different_values_say_that_they_have_a_history() -> None:
 
 
 @pytest.mark.parametrize("name", ["conj", "conjugate", "conj_physical", "positive", "resolve_conj"])
-def test_what_changes_nothing_of_real_numbers_is_the_tensor_itself(name: str) -> None:
+def test_identity_functions_of_real_numbers_return_the_tensor_itself(name: str) -> None:
     leaf = st.ones(2, requires_grad=True)
     assert getattr(leaf, name)() is leaf
     assert getattr(st, name)(leaf) is leaf
@@ -345,12 +345,12 @@ functional = st.nn.functional
         lambda: st.searchsorted(turning, turning),
     ],
 )
-def test_whole_and_complex_numbers_without_the_function(wrong: Callable[[], Any]) -> None:
+def test_integer_and_complex_numbers_without_the_function(wrong: Callable[[], Any]) -> None:
     with pytest.raises(NotImplementedError, match=r"not implemented for (complex|bool|int)"):
         wrong()
 
 
-def test_whole_numbers_that_are_told_a_dtype_have_a_softmax() -> None:
+def test_integers_with_a_dtype_argument_have_a_softmax() -> None:
     assert functional.softmax(st.tensor([1, 1]), 0, dtype=st.float32).tolist() == [0.5, 0.5]
     assert functional.mse_loss(first, st.tensor([1, 3])).item() == 2.0
 
@@ -365,7 +365,7 @@ def test_histogram_of_one_number_without_a_dimension() -> None:
     assert st.tensor(2.0).histc(3, 0, 3).tolist() == [0.0, 0.0, 1.0]
 
 
-def test_negative_powers_of_small_whole_numbers_are_refused() -> None:
+def test_negative_powers_of_small_integers_are_refused() -> None:
     for x in (st.tensor([2], dtype=st.uint8), st.tensor([2])):
         with pytest.raises(RuntimeError, match="Integers to negative integer powers"):
             x**-1
@@ -393,7 +393,7 @@ def test_real_of_a_real_leaf_is_the_leaf() -> None:
 @pytest.mark.parametrize(
     "draw", [st.rand_like, st.randn_like, lambda x, **n: st.randint_like(x, 9, **n)]
 )
-def test_random_numbers_lie_as_their_model(draw: Callable[..., Any]) -> None:
+def test_random_numbers_have_the_layout_of_their_model(draw: Callable[..., Any]) -> None:
     model = st.ones(2, 3, 4, 5).contiguous(memory_format=st.channels_last)
     assert draw(model).stride() == model.stride()
     assert draw(st.ones(2, 3).t()).stride() == (1, 3)
@@ -412,7 +412,7 @@ def test_igamma_takes_tensors_alone() -> None:
                 function(a, b)
 
 
-def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
+def test_complex_numbers_go_only_into_their_dtype() -> None:
     x, wide = st.ones(3), st.zeros(3, dtype=st.complex128)
     for function in (st.complex, st.polar):
         with pytest.raises(RuntimeError, match=r"complex64.*complex128"):
@@ -421,7 +421,7 @@ def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
         assert function(x, x, out=out) is out
 
 
-def test_heaviside_has_no_complex_numbers() -> None:
+def test_heaviside_refuses_complex_numbers() -> None:
     with pytest.raises(NotImplementedError, match=r"heaviside: not for complex64: shape \(2,\)"):
         st.heaviside(turning, turning)
 
@@ -439,7 +439,7 @@ def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: comp
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
-def test_what_is_no_tensor_is_no_attribute_error(name: str) -> None:
+def test_other_objects_than_tensors_are_not_an_attribute_error(name: str) -> None:
     function = getattr(table, name)
     kinds = [p.kind for p in inspect.signature(COMPOSITES[name].compute).parameters.values()][1:]
     n = sum(kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, POSITIONAL) for kind in kinds)
@@ -451,7 +451,7 @@ def test_what_is_no_tensor_is_no_attribute_error(name: str) -> None:
                 function(*args)
 
 
-def test_the_argument_that_is_no_tensor_is_named() -> None:
+def test_an_argument_other_than_a_tensor_is_named() -> None:
     with pytest.raises(TypeError, match=r"conv2d: argument 'weight' must be Tensor, not NoneType"):
         st.nn.functional.conv2d(st.ones(1, 1, 3, 3), None)
     with pytest.raises(TypeError, match=r"block_diag: the elements of 'tensors' .* not int: 7"):
@@ -463,7 +463,7 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
             raise AttributeError("its own", name="other", obj=wrong)
 
     wrong = object()
-    with pytest.raises(AttributeError, match="its own"):  # of nothing that was given
+    with pytest.raises(AttributeError, match="its own"):  # its obj is not an argument
         st.kron(Odd(), st.ones(2))
 
 

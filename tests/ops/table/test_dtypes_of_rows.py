@@ -1,4 +1,4 @@
-"""Dtypes of indices, targets, weights and results, and what an op of nothing says."""
+"""Dtypes of indices, targets, weights and results, and errors of empty inputs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_empty_indices_are_of_any_dtype() -> None:
 
 
 @pytest.mark.parametrize("name", ["mm", "matmul", "mv", "dot", "vdot"])
-def test_products_go_into_their_own_dtype_alone(name: str) -> None:
+def test_products_go_only_into_their_dtype(name: str) -> None:
     x, y = (square, square) if name in ("mm", "matmul") else (square, square[0])
     x = x[0] if name in ("dot", "vdot") else x
     out = getattr(st, name)(x, y)
@@ -140,7 +140,7 @@ def test_other_small_refusals() -> None:
 
 
 class Tag:
-    """What hangs on a tensor."""
+    """An attribute of a tensor."""
 
 
 def test_a_tensor_takes_attributes() -> None:
@@ -159,7 +159,7 @@ def test_attributes_end_with_their_tensor() -> None:
     x.tag = tag = Tag()
     ref = weakref.ref(tag)
     del tag
-    for _ in range(3):  # the tensor's memory is used again, its attributes are not
+    for _ in range(3):  # the tensor's memory is reused, its attributes are not
         del x
         assert ref() is None
         x = st.ones(2)

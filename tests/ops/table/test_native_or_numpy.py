@@ -1,4 +1,4 @@
-"""Small ops that have a native way: the same as NumPy's form, also where the way is not taken."""
+"""Small ops with a kernel: the same as NumPy's form, also where the kernel declines."""
 
 from __future__ import annotations
 
@@ -173,11 +173,13 @@ def test_powers_of_even_distances_are_products_of_few() -> None:
         want = np.asarray(base, np.float64) ** np.linspace(start, end, n)
         assert got.dtype == st.float32
         assert (np.abs(got.numpy() - want) <= np.spacing(want.astype(np.float32))).all()
-    assert not np.isnan(st.logspace(-400, 400, n).numpy()).any()  # no product of 0 and infinity
+    assert not np.isnan(
+        st.logspace(-400, 400, n).numpy()
+    ).any()  # 0 and infinity are not multiplied
     assert st.logspace(0, 2, n, -2.0).isnan().any()
 
 
-def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linspace_of_integers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     from shmtensor.ops.creation import linspace as spacing
 
     monkeypatch.delattr(spacing, "steps_of")
@@ -190,7 +192,7 @@ def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [st.float64, st.int64])
-def test_index_reduce_takes_whole_slices(
+def test_index_reduce_takes_entire_slices(
     reduce: str, include_self: bool, dim: int, dtype: st.dtype
 ) -> None:
     rng = np.random.default_rng(3)
@@ -206,7 +208,7 @@ def test_index_reduce_takes_whole_slices(
     np.testing.assert_allclose(got.numpy(), want)
 
 
-def test_index_reduce_names_no_place_outside() -> None:
+def test_index_reduce_refuses_indices_outside() -> None:
     x = st.zeros(3, 2)
     for include_self in (True, False):
         with pytest.raises(IndexError, match="index is out of range: 3"):
@@ -281,11 +283,11 @@ def test_cross_is_one_pass_and_differentiable() -> None:
 
 
 @pytest.mark.parametrize("dtype", [st.uint8, st.int8, st.int64])
-def test_whole_numbers_are_clamped_in_place(dtype: st.dtype) -> None:
+def test_integers_are_clamped_in_place(dtype: st.dtype) -> None:
     x = st.tensor([0, 3, 100], dtype=dtype)
     values = x.numpy()
     assert x.clamp_(1, 50) is x
     assert values.tolist() == [1, 3, 50]
-    assert x.clamp_(-(10**30), 10**30).tolist() == [1, 3, 50]  # as far out as the dtype's own
+    assert x.clamp_(-(10**30), 10**30).tolist() == [1, 3, 50]  # as far as the dtype's limits
     assert x.clamp(min=4).tolist() == [4, 4, 50]
     assert x.clamp_(max=-1 if dtype != st.uint8 else 2).max() == (-1 if dtype != st.uint8 else 2)

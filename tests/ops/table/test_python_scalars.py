@@ -1,4 +1,4 @@
-"""Python numbers beside tensors: factors that do not fit, elements that a dtype cannot hold, and
+"""Python numbers with tensors: factors that do not fit, elements that a dtype cannot hold, and
 which operands must be tensors or of one dtype.
 """
 
@@ -31,7 +31,7 @@ flags = st.tensor([True, False])
         lambda: st.addcmul(ones, ones, ones, value=1j),
     ],
 )
-def test_a_factor_is_of_the_results_kind(wrong: Callable[[], Any]) -> None:
+def test_a_factor_has_the_category_of_the_result(wrong: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match=r"(alpha|value) does not fit: .* the result is of"):
         wrong()
 
@@ -43,7 +43,7 @@ def test_factors_that_fit() -> None:
     small = st.add(integral.to(st.int8), flags, alpha=2)
     assert small.dtype == st.int8
     assert small.tolist() == [3, 1]
-    assert st.addcmul(integral, integral, integral, value=-2.9).tolist() == [-1, -1]  # cut off
+    assert st.addcmul(integral, integral, integral, value=-2.9).tolist() == [-1, -1]  # truncated
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_numbers_that_fit() -> None:
         lambda: ones[None, b"a"],
     ],
 )
-def test_what_must_be_a_tensor(wrong: Callable[[], Any]) -> None:
+def test_arguments_that_must_be_tensors(wrong: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         wrong()
 
@@ -168,7 +168,7 @@ def test_batch_norm_keeps_16_bits_beside_float32_statistics(dtype: Any) -> None:
     assert np.allclose(out.float().numpy(), (x.float() - mean).numpy() / [2, 0.5], atol=0.05)
 
 
-def test_dropout_of_whole_numbers_without_a_scale() -> None:
+def test_dropout_of_integers_without_a_scale() -> None:
     assert F.dropout(integral, p=1.0).dtype == st.int64
     assert F.dropout(integral, training=False) is integral
 
@@ -182,7 +182,7 @@ def test_one_element_becomes_a_number() -> None:
         float(st.tensor(1j))
 
 
-def test_complex_numbers_written_into_real_ones_lose_a_part() -> None:
+def test_complex_numbers_written_into_real_ones_lose_the_imaginary_part() -> None:
     x = st.ones(2)
     with pytest.warns(UserWarning, match="discards the imaginary part: complex64 into float32"):
         x[:] = st.tensor([3 + 1j, 2j])
@@ -294,6 +294,6 @@ def test_clamp_has_the_dtype_of_all_three() -> None:
     assert [v.grad.item() for v in bounded] == [0, 0, 1]
 
 
-def test_what_is_put_on_a_diagonal_becomes_of_the_tensors_dtype() -> None:
+def test_values_on_a_diagonal_get_the_tensors_dtype() -> None:
     x = st.ones(2, 2, dtype=st.int64).diagonal_scatter(st.tensor([2.5, 3.5]))
     assert (x.dtype, x.tolist()) == (st.int64, [[2, 1], [1, 3]])

@@ -52,7 +52,7 @@ def test_gradient_through_three_steps_is_the_difference(kind: Any, kwargs: dict[
     np.testing.assert_allclose(x.grad.numpy(), differences, rtol=1e-5, atol=1e-7)
 
 
-def test_what_a_differentiable_step_refuses() -> None:
+def test_refused_arguments_of_a_differentiable_step() -> None:
     p = nn.Parameter(st.ones(2))
     p.grad = st.ones(2)
     with pytest.raises(RuntimeError, match="leaf Variable"):

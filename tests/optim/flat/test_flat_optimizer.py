@@ -35,7 +35,7 @@ def values(m: nn.Module) -> list[Any]:
     return [p.detach().numpy().copy() for p in m.parameters()]
 
 
-def test_parameters_gradients_and_state_lie_in_one_block_each() -> None:
+def test_parameters_gradients_and_state_have_one_block_each() -> None:
     m = model()
     o = optim.Adam(m.parameters())
     step(m, o)
@@ -287,7 +287,7 @@ def test_lr_may_be_a_tensor() -> None:
     assert p.item() == 0.5
 
 
-def test_ranges_make_the_whole_step() -> None:
+def test_ranges_make_the_full_step() -> None:
     a, b = model(), model()
     o, q = optim.Adam(a.parameters()), optim.Adam(b.parameters())
     for _ in range(3):
@@ -327,7 +327,7 @@ def test_ranges_count_what_a_step_counts(kind: Any, kwargs: dict[str, Any]) -> N
         np.testing.assert_array_equal(value.numpy(), q.state[twin][name].numpy())
 
 
-def test_forked_child_has_gradients_of_its_own() -> None:
+def test_forked_child_has_separate_gradients() -> None:
     m = model()
     o = optim.SGD(m.parameters(), lr=0.1)
     m(st.ones(1, 5)).sum().backward()

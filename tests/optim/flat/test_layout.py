@@ -19,7 +19,7 @@ def test_a_fresh_model_moves() -> None:
     assert tensors_of(o) == [4]
 
 
-def test_second_optimizer_takes_the_block_as_it_lies() -> None:
+def test_second_optimizer_takes_the_existing_block() -> None:
     m = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     optim.SGD(m.parameters(), lr=0.1)
     addresses = [p.data_ptr() for p in m.parameters()]
@@ -29,7 +29,7 @@ def test_second_optimizer_takes_the_block_as_it_lies() -> None:
     assert tensors_of(optim.SGD(list(m.parameters())[1:3], lr=0.1)) == [2]
 
 
-def test_who_looks_at_a_parameter_keeps_seeing_it() -> None:
+def test_views_of_a_parameter_stay_valid() -> None:
     m = nn.Linear(2, 2)
     array, view, state = m.weight.detach().numpy(), m.bias.data[:1], m.state_dict()
     o = optim.SGD(m.parameters(), lr=1.0)
@@ -61,7 +61,7 @@ def test_parts_of_a_tensor_stay_parts() -> None:
     assert buffer.tolist() == [0.5] * 32 + [1.0] * 8
 
 
-def test_what_lies_between_parts_is_left_alone() -> None:
+def test_memory_between_parts_is_unchanged() -> None:
     buffer = st.ones(32)
     parts = [nn.Parameter(buffer[:10]), nn.Parameter(buffer[16:32])]
     o = optim.SGD(parts, lr=0.5, weight_decay=0.5)

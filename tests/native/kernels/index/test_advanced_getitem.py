@@ -38,7 +38,7 @@ def test_masks_of_any_layout() -> None:
     for y, mask in ((x, c.T), (x.T, c), (x[::-1], c.T[:, ::-1]), (x[:, ::-1], c.T.copy())):
         compare(y, mask)
     compare(np.broadcast_to(x[:1], x.shape), c.T)
-    odd = np.array([2, 0, 1, 255], np.uint8).repeat(2000).view(bool)  # true is not always 1
+    odd = np.array([2, 0, 1, 255], np.uint8).repeat(2000).view(bool)  # true may be any byte but 0
     compare(draw(8000, "i4"), odd)
 
 

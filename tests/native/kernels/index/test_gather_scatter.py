@@ -93,12 +93,12 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
                     one = (slice(None),) * dim + (slice(i, i + 1),)
                     np.put_along_axis(expected, index[one], source[one], dim)
             np.testing.assert_array_equal(out, expected)
-        for how, ufunc in ((2, np.multiply), (3, np.maximum), (4, np.minimum)):
+        for mode, ufunc in ((2, np.multiply), (3, np.maximum), (4, np.minimum)):
             out = draw(shape, dtype)
             expected, part = out.copy(), source.copy()
             if dtype[0] == "f" and n:
                 part.reshape(-1)[::3] = np.nan
-            assert native.scatter(out, part, index, dim, how)
+            assert native.scatter(out, part, index, dim, mode)
             with np.errstate(invalid="ignore"):
                 ufunc.at(expected, at, part)
             np.testing.assert_array_equal(out, expected)
@@ -151,15 +151,15 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     for k in range(3):
         np.testing.assert_array_equal(results[k], results[k + 3])
         np.testing.assert_array_equal(results[k], results[k + 6])
-    np.testing.assert_array_equal(results[0], results[1])  # by rows as by columns
+    np.testing.assert_array_equal(results[0], results[1])  # by rows and by columns
 
 
 def test_add_at_is_numpys() -> None:
     for dtype in ("f4", "f8", "i2", "i8"):
-        out, places, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)
+        out, indices, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)
         expected = out.copy()
-        np.add.at(expected, places, values)
-        assert native.add_at(out, places, values)
+        np.add.at(expected, indices, values)
+        assert native.add_at(out, indices, values)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -241,7 +241,7 @@ def test_complex_numbers_and_bools_are_added(dtype: str) -> None:
 
 @each("dtype", ["f4", "f8", "i2", "u1", "i8"])
 @each(("how", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
-def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) -> None:
+def test_slices_are_joined_one_after_the_other(mode: int, join: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
     for shape, count, dim in [
         ((7,), 20, 0),
@@ -257,7 +257,7 @@ def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) 
         want, out = x.copy(), np.empty_like(x)
         with np.errstate(all="ignore"):
             join.at(want, (slice(None),) * dim + (index,), source)
-        assert native.index_add(out, source, index, dim, x, how)
+        assert native.index_add(out, source, index, dim, x, mode)
         np.testing.assert_array_equal(out, want)
     with pytest.raises(RuntimeError, match="no such way to join: 0"):
         native.index_add(x, source, index, dim, None, 0)

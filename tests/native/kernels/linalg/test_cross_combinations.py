@@ -1,4 +1,4 @@
-"""cross and combinations: those of NumPy and of itertools, or left to the caller."""
+"""cross and combinations: results of NumPy and itertools, or left to the caller."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_cross_is_numpys(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     np.testing.assert_array_equal(transposed, result, strict=True)
 
 
-def test_cross_leaves_what_is_rare() -> None:
+def test_cross_declines_rare_cases() -> None:
     x = np.ones((2, 3))
     assert native.cross(x, x[0], 1) is None
     assert native.cross(x, x, 0) is None
@@ -40,15 +40,17 @@ def test_cross_leaves_what_is_rare() -> None:
 @each("r", [1, 2, 3, 4, 6])
 @each("n", [0, 1, 2, 5, 9])
 def test_combinations_are_those_of_itertools(n: int, r: int) -> None:
-    for again, choose in (
+    for with_replacement, choose in (
         (False, itertools.combinations),
         (True, itertools.combinations_with_replacement),
     ):
         want = np.array(list(choose(range(n), r)), np.int64).reshape(-1, r)
-        np.testing.assert_array_equal(native.combinations(n, r, again), want, strict=True)
+        np.testing.assert_array_equal(
+            native.combinations(n, r, with_replacement), want, strict=True
+        )
 
 
-def test_combinations_that_no_memory_holds() -> None:
+def test_combinations_too_many_for_memory() -> None:
     assert native.combinations(1000, 500, False) is None
     assert native.combinations(1 << 40, 2, True) is None
     assert native.combinations(3, 0, False) is None

@@ -36,7 +36,7 @@ def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def exchanged(x: np.ndarray, pivots: np.ndarray) -> np.ndarray:
-    """The product of L and U with its rows back in place."""
+    """The product of L and U with the row exchanges undone."""
     for i in range(len(pivots) - 1, -1, -1):
         x[[i, pivots[i] - 1]] = x[[pivots[i] - 1, i]]
     return x
@@ -110,7 +110,7 @@ def test_ldl_is_scipys_and_solves(shape: tuple[int, ...], dtype: str, hermitian:
     n = shape[-1]
     x = values(shape, dtype)
     x = x + (x.conj() if hermitian else x).swapaxes(-1, -2)
-    low = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)  # the rest is not read
+    low = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)  # the other triangle is not read
     LD, pivots, info = native.ldl_factor(low, hermitian)
     assert not info.any()
     factor = get_lapack_funcs("hetrf" if hermitian else "sytrf", (x,))
@@ -160,7 +160,7 @@ def test_wrong_operands_are_named() -> None:
 
 
 def test_a_library_without_the_functions_is_named(tmp_path: Path) -> None:
-    """Another library in place of OpenBLAS, and none."""
+    """Another library instead of OpenBLAS, and none."""
     package = tmp_path / "scipy_openblas32"
     (package / "lib").mkdir(parents=True)
     (package / "__init__.py").touch()

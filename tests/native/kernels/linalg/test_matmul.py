@@ -54,8 +54,8 @@ WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64
 
 
 @each("dtype", WHOLE)
-def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
-    """All widths of a vector and what is left of it, long sums in pieces, deep ones in blocks."""
+def test_products_of_integers_wrap_around(dtype: str) -> None:
+    """All vector widths and their tails, long sums in pieces, deep ones in blocks."""
     shapes = [*SHAPES[:13], ((37, 300), (300, 99)), ((1, 300), (300, 1)), ((70_001,), (70_001,))]
     shapes += [((5, 6), (6, n)) for n in (1, 2, 3, 7, 15, 31, 63, 130)]
     info = np.iinfo(dtype)
@@ -83,14 +83,14 @@ SMALL = [(m, k, n) for m in (1, 2, 3, 4, 5, 6, 7, 9, 33) for k in (1, 3, 4, 8, 2
 @pytest.mark.parametrize("dtype", "fd")
 @each(("m", "k", "n"), SMALL)
 def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dtype: str) -> None:
-    """Made in registers: of vectors and what is left of them, b in rows or turned, and added to."""
+    """Computed in registers: vectors and their tails, b by rows or transposed, with a bias."""
     x, y, bias = values((m, k), dtype), values((k, n), dtype), values((n,), dtype)
     want = x.astype("d") @ y.astype("d")
     near = np.finfo(dtype).eps * 4 * (np.abs(x).astype("d") @ np.abs(y).astype("d") + 4)
     sides = [
         (lambda v: v),
         np.asfortranarray,
-        lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # lines lie apart
+        lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # rows with gaps
     ]
     for lhs_form in sides:
         for right in sides:
@@ -102,12 +102,12 @@ def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dty
 
 
 def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """By Python's own numbers: what NumPy's BLAS makes of infinities differs by processor."""
+    """By Python's numbers: NumPy's BLAS treats infinities differently on each processor."""
     rows, columns = x.tolist(), y.T.tolist()
     return np.array([[sum(map(mul, row, column)) for column in columns] for row in rows])
 
 
-def test_small_products_keep_what_is_no_number() -> None:
+def test_small_products_keep_nan_and_infinities() -> None:
     x, y = np.ones((8, 8), "f"), np.ones((8, 8), "f")
     x[0, 0], y[3, 3] = np.nan, np.inf
     np.testing.assert_array_equal(native.matmul(x, y), product(x, y))

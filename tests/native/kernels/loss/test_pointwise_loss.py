@@ -1,4 +1,4 @@
-"""Losses of two numbers in one pass, with their sums and slopes, against formulas in float64."""
+"""Pointwise losses in one pass, with reductions and derivatives, against formulas in float64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bent(d: Any, knee: float, scale: float) -> Any:
     return np.where(d < knee, d * d * (0.5 * scale / knee), scale * (d - 0.5 * knee))
 
 
-# Each loss of (x, y), and its slopes by x and y.
+# Each loss of (x, y), and its derivatives by x and y.
 MEASURES: dict[str, tuple[Any, Any, Any]] = {
     "squared": (lambda x, y: (x - y) ** 2, lambda x, y: 2 * (x - y), lambda x, y: 2 * (y - x)),
     "absolute": (
@@ -81,8 +81,11 @@ def test_losses_and_their_sums(name: str) -> None:
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(got, want, rtol=close, atol=close)
-        for how, number in (("sum", want.sum()), ("mean", want.sum() / (want.size or np.nan))):
-            total = native.pointwise_loss(x, y, name, how, 0.5, 2.0)
+        for reduction, number in (
+            ("sum", want.sum()),
+            ("mean", want.sum() / (want.size or np.nan)),
+        ):
+            total = native.pointwise_loss(x, y, name, reduction, 0.5, 2.0)
             assert total is not None
             assert (total.shape, total.dtype) == ((), x.dtype)
             np.testing.assert_allclose(total, number, rtol=close, atol=close)
@@ -96,12 +99,12 @@ def test_slopes(name: str, side: int) -> None:
         slope = MEASURES[name][1 + side](x.astype("float64"), y.astype("float64"))
         close = 2 * TOLERANCE[dtype]
         each, one = np.asarray(RNG.standard_normal(shape), dtype), np.asarray(-1.5, dtype)
-        for g, how, factor in (
+        for g, reduction, factor in (
             (each, "none", each),
             (one, "sum", -1.5),
             (one, "mean", -1.5 / max(x.size, 1)),
         ):
-            result = native.pointwise_loss_backward(g, x, y, name, side, how, 0.5, 2.0)
+            result = native.pointwise_loss_backward(g, x, y, name, side, reduction, 0.5, 2.0)
             assert result is not None
             assert (result.shape, result.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(result, factor * slope, rtol=close, atol=close)
@@ -165,14 +168,14 @@ def test_nan_stays() -> None:
             assert np.isnan(total), name
 
 
-def test_what_is_left_to_the_plain_form() -> None:
+def test_cases_left_to_the_plain_form() -> None:
     x, y = np.ones(3, "float32"), np.ones(3, "float32")
     assert native.pointwise_loss(x, y.astype("float64"), "squared", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y[:1], "squared", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x.astype("int64"), y, "squared", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y, "cubed", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y, "squared", "median", 0.0, 0.0) is None
-    assert native.pointwise_loss(x + 1, y, "entropy", "mean", 0.0, 0.0) is None  # no probability
+    assert native.pointwise_loss(x + 1, y, "entropy", "mean", 0.0, 0.0) is None  # not a probability
     assert native.pointwise_loss(-x, y, "entropy", "none", 0.0, 0.0) is None
     assert native.pointwise_loss_backward(x, x, y, "squared", 0, "mean", 0.0, 0.0) is None
     assert native.pointwise_loss_backward(x[:1], x, y, "squared", 0, "none", 0.0, 0.0) is None

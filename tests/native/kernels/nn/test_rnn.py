@@ -34,17 +34,17 @@ def operands(kind: str, sizes: list[int], n: int, dtype: Any, projected: int = 0
 
 
 def step(kind: str, x: Any, h: Any, c: Any, w: Any, b: Any, w_hr: Any) -> tuple[Any, Any]:
-    back = h @ w.T
+    recurrent = h @ w.T
     if kind == "lstm":
-        i, f, g, o = np.split(x + back, 4, -1)
+        i, f, g, o = np.split(x + recurrent, 4, -1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         return (h if w_hr is None else h @ w_hr.T), c
     if kind == "gru":
-        (r, z, n), (hr, hz, hn) = np.split(x, 3, -1), np.split(back + b, 3, -1)
+        (r, z, n), (hr, hz, hn) = np.split(x, 3, -1), np.split(recurrent + b, 3, -1)
         z = sigmoid(z + hz)
         return (1 - z) * np.tanh(n + sigmoid(r + hr) * hn) + z * h, c
-    return (np.tanh(x + back) if kind == "tanh" else np.maximum(x + back, 0)), c
+    return (np.tanh(x + recurrent) if kind == "tanh" else np.maximum(x + recurrent, 0)), c
 
 
 def loop(kind: str, xs: list[Any], sizes: list[int], reverse: bool) -> tuple[Any, Any]:
@@ -99,7 +99,7 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
     )
 
     def change(i: int, direction: Array) -> float:
-        """The loss's slope along a direction of operand i."""
+        """The loss's directional derivative for operand i."""
         ends = []
         for sign in (1, -1):
             shifted = [*xs]
@@ -115,7 +115,7 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_gates_saturate_and_keep_what_is_no_number(dtype: Any) -> None:
+def test_gates_saturate_and_keep_nan(dtype: Any) -> None:
     x = np.array([[-1e30, 1e4, -200, 0, 1e-9, 90, np.inf, -np.inf, np.nan]], dtype)
     zero, w = np.zeros((1, 9), dtype), np.zeros((9, 9), dtype)
     out, _, _ = native.rnn_layer("tanh", x, zero, None, w, None, None, np.array([1]), False)

@@ -74,8 +74,8 @@ def test_sgd(
         np.testing.assert_allclose(p, q, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 5)
 
 
-def test_a_part_is_stepped_as_in_the_whole() -> None:
-    """The trainer steps shards: the bits must not depend on where a shard begins."""
+def test_a_part_is_stepped_like_the_full_array() -> None:
+    """The trainer steps shards: results must not depend on where a shard begins."""
     p, g = draw("float32"), draw("float32")
     m, v = abs(draw("float32")), abs(draw("float32"))
     args = (3, 0.01, 0.9, 0.999, 1e-8, 0.1, False, False)

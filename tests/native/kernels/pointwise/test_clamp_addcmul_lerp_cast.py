@@ -41,7 +41,7 @@ def test_elementary_functions(name: str, low: float, high: float, most: float) -
         assert out.dtype == np.float32
         assert out.shape == shape
         assert ulps(out, want(x.astype("f8"))) <= most
-        if x.ndim:  # no element depends on its neighbours, its place or its layout
+        if x.ndim:  # no element depends on its neighbours, its index or the layout
             np.testing.assert_array_equal(f(np.repeat(x, 3, -1)[..., ::3]), out)
             np.testing.assert_array_equal(f(x[::-1])[::-1], out)
             y = x.copy()
@@ -94,7 +94,7 @@ def test_fused_expressions(dtype: str) -> None:
 
 
 @each("dtype", ["f4", "f8"])
-def test_results_are_written_where_it_is_said(dtype: str) -> None:
+def test_results_are_written_into_out(dtype: str) -> None:
     full = RNG.normal(size=(3, 20_001)).astype(dtype)
     x, y, z = full
     calls = (
@@ -106,11 +106,11 @@ def test_results_are_written_where_it_is_said(dtype: str) -> None:
         (native.lerp, (x, y, z)),
     )
     for f, (_, *args) in calls:
-        want, out, again = f(x, *args), np.empty_like(x), x.copy()
+        want, out, inplace = f(x, *args), np.empty_like(x), x.copy()
         assert f(x, *args, out) is out
-        assert f(again, *args, again) is again
+        assert f(inplace, *args, inplace) is inplace
         np.testing.assert_array_equal(out, want)
-        np.testing.assert_array_equal(again, want)
+        np.testing.assert_array_equal(inplace, want)
         assert f(x, *args, np.empty_like(full)) is None
         assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in args), x[:-1]) is None
 
@@ -124,7 +124,7 @@ def test_numbers_in_place_of_nan_and_infinity(dtype: str) -> None:
         np.testing.assert_array_equal(native.nan_to_num(x, 3.0, 4.0, -5.0), want)
 
 
-def test_what_is_not_plain_is_left_to_the_caller() -> None:
+def test_unusual_operands_are_left_to_the_caller() -> None:
     x, y = np.ones((3, 4), "f4"), np.ones(4, "f4")
     assert native.addcmul(x, y, x, 1) is None
     assert native.addcmul(x, x, x.astype("f8"), 1) is None
@@ -159,14 +159,14 @@ def test_casts_are_numpys(source: str, target: str) -> None:
     half = native.cast(np.arange(3).astype(source), np.dtype("f2").num)
     if source == "?":
         assert half is None
-    elif source != "f4":  # that one is for native.recast, which keeps the order of the dimensions
+    elif source != "f4":  # this case is native.recast's, which keeps the order of the dimensions
         want = np.arange(3).astype(source).astype("f2")
         np.testing.assert_array_equal(half, want, strict=True)
 
 
 @each("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 @each("n", [0, 1, 63, 1000, 70_001])
-def test_whole_numbers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
+def test_integers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
     info = np.iinfo(dtype)
     x = RNG.integers(info.min, info.max, n, dtype, endpoint=True)
     for low, high in [(10, 100), (None, 20), (3, None), (info.min, info.max), (90, 5)]:
@@ -198,7 +198,7 @@ def test_scaled_cubed_and_kept(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_array_equal(native.masked_scale(x, mask, 0.75), want, strict=True)
 
 
-def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
+def test_scaled_cubed_and_masked_decline_rare_cases() -> None:
     x = np.ones((3, 4), "f4")
     assert native.add_alpha(x, x[0], 2.0) is None
     assert native.add_alpha(x, x.astype("f8"), 2.0) is None

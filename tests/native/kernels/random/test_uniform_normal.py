@@ -89,7 +89,7 @@ def test_permutations_are_those_of_the_plain_form(n: int) -> None:
 
 
 def test_permutations_are_even() -> None:
-    places = np.zeros((4, 4))
+    counts = np.zeros((4, 4))
     for seed in range(4000):
-        places[np.arange(4), native.randperm(4, seed, 0)] += 1
-    assert abs(places / 4000 - 0.25).max() < 0.04
+        counts[np.arange(4), native.randperm(4, seed, 0)] += 1
+    assert abs(counts / 4000 - 0.25).max() < 0.04

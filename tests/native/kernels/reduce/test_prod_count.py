@@ -31,7 +31,7 @@ def draw(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def layouts(x: Any) -> list[Any]:
-    """The same shape lying in memory in several ways."""
+    """The same shape in several memory layouts."""
     if not x.ndim:
         return [x]
     gaps = np.repeat(np.repeat(x, 2, 0)[::2], 3, -1)[..., ::3]
@@ -44,7 +44,7 @@ def same(got: Any, want: Any) -> None:
 
 
 @each("dtype", WHOLE)
-def test_of_whole_numbers_an_int64(dtype: str) -> None:
+def test_integers_give_an_int64(dtype: str) -> None:
     with np.errstate(over="ignore"):
         for (shape, dim), keep in itertools.product(CASES, (False, True)):
             for x in layouts(draw(shape, dtype)):
@@ -92,7 +92,7 @@ def test_products_of_double_keep_denormal_numbers() -> None:
     assert native.prod(x, 0, False) == 1e-300 * 1e-20 > 0
 
 
-def test_other_numbers_and_wrong_dims_are_left_to_the_caller() -> None:
+def test_other_dtypes_and_wrong_dims_are_left_to_the_caller() -> None:
     assert native.prod(np.ones(3, "g"), None, False) is None
     assert native.count(np.ones(3, "c8"), None, False) is None
     for dtype in ("f8", "c8"):
@@ -143,7 +143,7 @@ FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
 
 @each("n", FACTORS)
 def test_products_of_float32_are_nearly_those_of_double(n: int) -> None:
-    """Rows, short and long, and columns: factors near 1, whose roundings could go one way."""
+    """Short and long rows, and columns: factors near 1, whose roundings could accumulate."""
     rng = np.random.default_rng(n)
     x = np.exp(rng.standard_normal((20, n)) / n).astype("f4")
     want = x.astype("f8").prod(1)
@@ -164,7 +164,7 @@ def test_products_leave_the_range_of_float32_and_come_back(n: int) -> None:
 
 
 @each("n", FACTORS)
-def test_products_meet_what_is_no_normal_number(n: int) -> None:
+def test_products_with_nan_infinity_and_denormals(n: int) -> None:
     x = np.exp(np.random.default_rng(n).standard_normal((24, n)) / n).astype("f4")
     odd = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40], "f4")
     for i in range(18):

@@ -1,4 +1,4 @@
-"""clone, store, triangle, roll, steps, line: NumPy's results, in any layout and size."""
+"""clone, copy, tril_triu, roll, steps and linspace: NumPy's results, in any layout and size."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want, strict=True)
 
 
-def test_16_bit_floats_move_as_others_do() -> None:
-    """bfloat16 is no dtype of NumPy's, whose copies of it take ten times as long."""
+def test_16_bit_floats_are_copied_like_other_dtypes() -> None:
+    """NumPy has no bfloat16: its copies of such arrays take ten times as long."""
     bits = np.random.default_rng(2).integers(0, 2**16, (70, 90)).astype(np.uint16)
     x = bits.view(st.bfloat16)
     out = np.zeros_like(x)
@@ -56,13 +56,13 @@ def test_stretched_elements_are_packed(dtype: str) -> None:
 
 
 @each("n", [1023, 1024, 1025, 1151, 5000])
-def test_copies_that_lie_just_ahead_are_whole(n: int) -> None:
-    """Where one place is a few bytes after the other, modulo 4096, vectors copy (memcpy.h)."""
+def test_copies_just_after_their_source_are_complete(n: int) -> None:
+    """Where the target is a few bytes after the source, modulo 4096, vectors copy (memcpy.h)."""
     memory = np.zeros(4 * 4096 + 2 * n, np.uint8)
     start = -memory.ctypes.data % 4096
     x = memory[start : start + n + 64]
     x[:] = draw(x.shape, "u1")
-    far = start + -(-(n + 64) // 4096) * 4096  # the same place in a page
+    far = start + -(-(n + 64) // 4096) * 4096  # the same offset in a page
     for begin in (0, 1, 7, 32):
         for ahead in (0, 1, 2, 8, 15, 16, 31, 33, 63, 64, 100):
             memory[far - 1 :] = 1
@@ -149,7 +149,7 @@ def test_steps(n: int, dtype: str) -> None:
         assert result is None
 
 
-def test_steps_leaves_the_rest_to_the_caller() -> None:
+def test_steps_leaves_other_cases_to_the_caller() -> None:
     assert native.steps(2**70, 1, 3, np.dtype("i8").num) is None
     assert native.steps(0, 1, 3, np.dtype("c8").num) is None
     assert native.steps(0, 1, 3, np.dtype("?").num) is None
@@ -180,7 +180,7 @@ def test_line(n: int, dtype: str) -> None:
         same(native.linspace(start, end, step, n, np.dtype(dtype).num), want)
 
 
-def test_line_leaves_what_the_type_does_not_hold() -> None:
+def test_linspace_declines_values_beyond_the_dtype() -> None:
     assert native.linspace(0, 2.0**63, 1.0, 5, np.dtype("i8").num) is None
     assert native.linspace(0, 128, 1.0, 5, np.dtype("i1").num) is None
     assert native.linspace(0, 127, 1.0, 5, np.dtype("i1").num) is not None

@@ -1,4 +1,4 @@
-"""Different values, by table and by order: native = plain NumPy."""
+"""unique by a hash table and by sorting: native = plain NumPy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_distinct_values_are_numpys(n: int, dtype: str) -> None:
     check(wide)
 
 
-def test_any_layout_and_what_is_left_to_numpy() -> None:
+def test_any_layout_and_cases_left_to_numpy() -> None:
     x = RNG.integers(0, 9, (70, 80))
     for y in (x.T, x[::-1], x[:, ::3], np.broadcast_to(x[0], (5, 80))):
         check(y)
