@@ -1,12 +1,12 @@
 """The stage on which a victim dies: the other processes, and what must hold afterwards.
 
-    family (this process)   makes the scene, forks the victim, checks the state that is left
+    family (this process)   makes the scenario, forks the victim, checks the state that is left
     witness                 another survivor with a row of its own; checks itself when asked
     victim                  acts with one fault point armed: killed, stopped or only counted there
 
-A scene is a function of a `Stage`; it calls `stage.victim(act)` once and then asserts what has to
-be true. The stage checks the rest: nobody hangs, every survivor's `check()` holds, everything that
-the dead process held is free again, nothing is left.
+A scenario is a function of a `Stage`; it calls `stage.victim(act)` once and then asserts what has
+to be true. The stage checks the rest: nobody hangs, every survivor's `check()` holds, everything
+that the dead process held is free again, nothing is left.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class Mail:
 
 
 class Stage:
-    """One scene with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
+    """One scenario with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
 
     def __init__(self, witness: Witness, specification: str) -> None:
         self.witness = witness
@@ -228,13 +228,15 @@ class NotReachedError(AssertionError):
     """The victim did not reach the point; all other checks passed."""
 
 
-def perform(scene: Callable[[Stage], None], witness: Witness, specification: str) -> dict[str, int]:
-    """Plays a scene between settled states of the domain; counts the passes of each point."""
+def perform(
+    scenario: Callable[[Stage], None], witness: Witness, specification: str
+) -> dict[str, int]:
+    """Runs a scenario between settled states of the domain; counts the passes of each point."""
     slots = settled(None)
     native.set_unread_grace(60.0, 3600.0)
     stage = Stage(witness, specification)
     faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
-    scene(stage)
+    scenario(stage)
     faulthandler.cancel_dump_traceback_later()
     counts = stage.counts()
     is_reached = specification == "?" or stage.is_reached()

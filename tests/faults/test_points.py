@@ -1,8 +1,8 @@
 """A process killed or stopped at each point of each protocol: nobody hangs, no data is lost or
 overwritten, every survivor's `check()` holds, and everything that the dead process had is freed.
 
-The extension lists its points. The scenes are played once to learn which of them pass which points;
-then once more for each point, in the process that reaches it. A point that no scene passes is an
+The extension lists its points. The scenarios are run once to learn which of them pass which points;
+then once more for each point, in the process that reaches it. A point that no scenario passes is an
 error: it has no test.
 """
 
@@ -19,7 +19,7 @@ from memory.test_room import needs_mounts
 
 from shmtensor import native
 
-from .family import play, rowless_by_name, survey
+from .run_scenarios import rowless_by_name, run_cases, survey
 
 # A private /dev/shm without room for the larger blocks: the second volume takes over.
 SMALL = (
@@ -27,7 +27,7 @@ SMALL = (
     'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh",
 )  # fmt: skip
 
-# Scenes in which a stopped victim delays others because they wait for it by name until their
+# Scenarios in which a stopped victim delays others because they wait for it by name until their
 # timeout (a group's ranks), or because this process itself stops and continues the victim.
 NOT_STOPPED = {
     "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
@@ -36,7 +36,7 @@ NOT_STOPPED = {
 
 # A rank that dies before its row is written into the group is unknown to the other ranks.
 ENTERING = ("group.marked", "group.sized", "group.joining")
-# In the other scenes of a group the victim sleeps only if it came first.
+# In the other scenarios of a group the victim sleeps only if it came first.
 ALONE = ("group.waiting",)
 
 POINTS = sorted(native.fault_points())
@@ -59,7 +59,7 @@ WITHOUT_LOCKS = [
 
 
 class Outcomes:
-    """The scenes of all points, played in as few interpreters as possible."""
+    """The scenarios of all points, run in as few interpreters as possible."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,10 +68,10 @@ class Outcomes:
         self.failures: dict[str, str] = {}
         self.pending = [case for point in POINTS for case in self.cases(point)]
         while self.pending and len(self.failures) < 10:
-            self.play()
+            self.run_cases()
 
     def cases(self, point: str) -> list[tuple[str, str]]:
-        """Killed at its first time in one scene, at its last in another; stopped in one."""
+        """Killed at its first time in one scenario, at its last in another; stopped in one."""
         pairs = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
         if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
             # A rank that dies before it enters is unknown to the others: they time out.
@@ -88,19 +88,19 @@ class Outcomes:
         still = [name for name, _ in pairs if name not in NOT_STOPPED]
         return cases + [(name, f"{point}:1:stop") for name in still[:1]]
 
-    def play(self) -> None:
+    def run_cases(self) -> None:
         log = self.folder / f"done{len(self.failures)}"
         log.touch()
         text = ""
         try:
-            fresh(play, json.dumps(self.pending), str(log), prefix=SMALL, timeout=400)
+            fresh(run_cases, json.dumps(self.pending), str(log), prefix=SMALL, timeout=400)
         except AssertionError as error:
             text = str(error)
-        played = len(log.read_text().splitlines())
-        if played < len(self.pending):
-            name, specification = self.pending[played]
+        n_run = len(log.read_text().splitlines())
+        if n_run < len(self.pending):
+            name, specification = self.pending[n_run]
             self.failures[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
-        self.pending = self.pending[played + 1 :]
+        self.pending = self.pending[n_run + 1 :]
 
 
 @pytest.fixture(scope="module")
@@ -113,18 +113,18 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def test_death_at(point: str, outcomes: Outcomes) -> None:
     if BY_PROCESS and point in WITHOUT_A_ROW:
         pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
-    assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
+    assert outcomes.cases(point), f"no scenario of tests/faults passes {point}: it has no test"
     assert point not in outcomes.failures, outcomes.failures[point]
     skipped: Sequence[tuple[str, str]] = [
         c for c in outcomes.pending if c[1].split(":")[0] == point
     ]
-    assert not skipped, f"not played, too much failed before: {skipped}"
+    assert not skipped, f"not run, too much failed before: {skipped}"
 
 
 def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
     log = tmp_path / "done"
     env = {"SHMTENSOR_LIVENESS": "process"}
-    fresh(play, json.dumps(WITHOUT_LOCKS), str(log), env=env, timeout=400)
+    fresh(run_cases, json.dumps(WITHOUT_LOCKS), str(log), env=env, timeout=400)
     assert len(log.read_text().splitlines()) == len(WITHOUT_LOCKS)
 
 

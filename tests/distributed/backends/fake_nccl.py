@@ -35,11 +35,11 @@ from .fake_gpu import (
     alloc_pinned_memory,
     demand,
     local,
-    view,
     memcpy_async,
     on_a_device,
     settings,
     streams,
+    view,
     violations,
 )
 

@@ -20,26 +20,26 @@ class Comm:
     """Delivers its messages to any receiver."""
 
     def __init__(self) -> None:
-        self.letters: list[tuple[int, Any]] = []
+        self.messages: list[tuple[int, Any]] = []
         self.rank = 0
 
     def Get_attr(self, _: int) -> int:
         return 1 << 20
 
     def Isend(self, data: Any, to: int, tag: int) -> str:
-        self.letters.append((self.rank, data.copy()))
+        self.messages.append((self.rank, data.copy()))
         return "request"
 
     def Iprobe(self, _: int, tag: int, status: Any) -> bool:
-        is_there = bool(self.letters)
+        is_there = bool(self.messages)
         if is_there:
-            status.source = self.letters[0][0]
+            status.source = self.messages[0][0]
         time.sleep(1e-3)  # other threads may poll meanwhile if no lock stops them
         return is_there
 
     def Recv(self, out: Any, source: int, tag: int) -> None:
-        assert self.letters, "waits for ever"
-        _, payload = self.letters.pop(0)
+        assert self.messages, "waits for ever"
+        _, payload = self.messages.pop(0)
         out[: payload.size] = payload
 
 
@@ -105,7 +105,7 @@ def test_mpi_ends_only_if_all_have_come_twice(
     assert len(finalized) == (arrivals == 2)
 
 
-def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
+def test_threads_that_poll_at_once_do_not_wait_for_one_message(comm: Comm) -> None:
     one, errors = Wire(comm, 0, range(3)), []
 
     def poll() -> None:

@@ -11,22 +11,22 @@ import pytest
 import shmtensor as st
 
 FACTORIES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
-    "zeros": (lambda **given: st.zeros(2, 3, **given), (2, 3)),
-    "ones": (lambda **given: st.ones(2, 3, **given), (2, 3)),
-    "empty": (lambda **given: st.empty(2, 3, **given), (2, 3)),
-    "full": (lambda **given: st.full((2, 3), 4, **given), (2, 3)),
-    "rand": (lambda **given: st.rand(2, 3, **given), (2, 3)),
-    "randn": (lambda **given: st.randn(2, 3, **given), (2, 3)),
-    "randint": (lambda **given: st.randint(7, (2, 3), **given), (2, 3)),
-    "normal": (lambda **given: st.normal(0.0, 1.0, (2, 3), **given), (2, 3)),
-    "eye": (lambda **given: st.eye(2, 3, **given), (2, 3)),
-    "randperm": (lambda **given: st.randperm(6, **given), (6,)),
-    "arange": (lambda **given: st.arange(6, **given), (6,)),
-    "range": (lambda **given: st.range(0, 5, **given), (6,)),
-    "linspace": (lambda **given: st.linspace(0, 5, 6, **given), (6,)),
-    "fftfreq": (lambda **given: st.fft.fftfreq(6, **given), (6,)),
-    "rfftfreq": (lambda **given: st.fft.rfftfreq(6, **given), (4,)),
-    "logspace": (lambda **given: st.logspace(0, 5, 6, **given), (6,)),
+    "zeros": (lambda **kwargs: st.zeros(2, 3, **kwargs), (2, 3)),
+    "ones": (lambda **kwargs: st.ones(2, 3, **kwargs), (2, 3)),
+    "empty": (lambda **kwargs: st.empty(2, 3, **kwargs), (2, 3)),
+    "full": (lambda **kwargs: st.full((2, 3), 4, **kwargs), (2, 3)),
+    "rand": (lambda **kwargs: st.rand(2, 3, **kwargs), (2, 3)),
+    "randn": (lambda **kwargs: st.randn(2, 3, **kwargs), (2, 3)),
+    "randint": (lambda **kwargs: st.randint(7, (2, 3), **kwargs), (2, 3)),
+    "normal": (lambda **kwargs: st.normal(0.0, 1.0, (2, 3), **kwargs), (2, 3)),
+    "eye": (lambda **kwargs: st.eye(2, 3, **kwargs), (2, 3)),
+    "randperm": (lambda **kwargs: st.randperm(6, **kwargs), (6,)),
+    "arange": (lambda **kwargs: st.arange(6, **kwargs), (6,)),
+    "range": (lambda **kwargs: st.range(0, 5, **kwargs), (6,)),
+    "linspace": (lambda **kwargs: st.linspace(0, 5, 6, **kwargs), (6,)),
+    "fftfreq": (lambda **kwargs: st.fft.fftfreq(6, **kwargs), (6,)),
+    "rfftfreq": (lambda **kwargs: st.fft.rfftfreq(6, **kwargs), (4,)),
+    "logspace": (lambda **kwargs: st.logspace(0, 5, 6, **kwargs), (6,)),
 }
 
 

@@ -29,11 +29,11 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "scatter multiplied": lambda x, s: x.scatter_(0, indices, s, reduce="multiply"),
     "scatter_add": lambda x, s: x.scatter_add_(0, indices, s),
     **{
-        f"scatter_reduce {reduce} {own}": lambda x, s, how=reduce, own=own: x.scatter_reduce_(
-            0, indices, s, how, include_self=own
+        f"scatter_reduce {how} {include_self}": lambda x, s, how=how, itself=include_self: (
+            x.scatter_reduce_(0, indices, s, how, include_self=itself)
         )
-        for reduce in ("sum", "prod", "mean", "amax", "amin")
-        for own in (True, False)
+        for how in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
     },
 }
 each = pytest.mark.parametrize("name", WRITES)

@@ -1,4 +1,4 @@
-"""The interpreter that plays the scenes one after the other, and the results that it writes."""
+"""The interpreter that runs the scenarios one after the other, and the results that it writes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from shmtensor import memory, native
 
-from . import scenes, words
+from . import block_scenarios, scenarios
 from .stage import NotReachedError, Stage, Witness, perform, until
 
-SCENES: dict[str, Callable[[Stage], None]] = {**scenes.SCENES, **words.SCENES}
+SCENARIOS: dict[str, Callable[[Stage], None]] = {**scenarios.SCENARIOS, **block_scenarios.SCENARIOS}
 
 
 def begin() -> Witness:
@@ -26,29 +26,29 @@ def begin() -> Witness:
 
 
 def survey(path: str) -> None:
-    """Plays every scene once without a death; writes how often it passes each point to `path`."""
+    """Runs every scenario once without a death; writes how often it passes each point to `path`."""
     witness = begin()
     counts_by_name = {}
-    for name, scene in SCENES.items():
+    for name, scenario in SCENARIOS.items():
         if name == "rowless" and memory.statistics().liveness == "process":
-            continue  # it never frees a row: played by `rowless_by_name`
-        counts = perform(scene, witness, "?")
+            continue  # it never frees a row: run by `rowless_by_name`
+        counts = perform(scenario, witness, "?")
         counts_by_name[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
         json.dump(counts_by_name, file)
 
 
 def reach(name: str, witness: Witness, specification: str) -> None:
-    """Plays a scene until its victim comes to the point: which of several processes sweeps, and so
-    which steps the victim takes, depends on which one looks first.
+    """Runs a scenario until its victim reaches the point: which of several processes sweeps, and
+    so which steps the victim takes, depends on which one looks first.
     """
     for _ in range(9):
         try:
-            perform(SCENES[name], witness, specification)
+            perform(SCENARIOS[name], witness, specification)
         except NotReachedError:
             continue
         return
-    perform(SCENES[name], witness, specification)
+    perform(SCENARIOS[name], witness, specification)
 
 
 def rowless_by_name(specification: str) -> None:
@@ -56,7 +56,7 @@ def rowless_by_name(specification: str) -> None:
     the domain ends (docs/known-limits.md)."""
     witness = begin()
     stage = Stage(witness, specification)
-    scenes.rowless(stage)
+    scenarios.rowless(stage)
     assert stage.is_reached()
 
     def quiet() -> bool:
@@ -69,8 +69,8 @@ def rowless_by_name(specification: str) -> None:
     witness.ask(b"c")
 
 
-def play(cases: str, path: str) -> None:
-    """Plays scenes with their victim killed or stopped; writes a line for each that passed."""
+def run_cases(cases: str, path: str) -> None:
+    """Runs scenarios with their victim killed or stopped; writes a line for each that passed."""
     witness = begin()
     with open(path, "a", buffering=1) as file:
         for name, specification in json.loads(cases):
@@ -82,5 +82,5 @@ def play(cases: str, path: str) -> None:
                 traceback.print_exc()
                 sys.stderr.flush()
                 sys.stdout.flush()
-                os._exit(1)  # leftovers would disturb the next scene
+                os._exit(1)  # leftovers would disturb the next scenario
             file.write(json.dumps([name, specification, time.monotonic() - start]) + "\n")

@@ -1,7 +1,7 @@
 """Processes with several threads that use tensors at random and kill one another.
 
-    roads: handles through a pipe, pickles of the standard library through a pipe, our own Queue
-    Player, a process     three threads, each with its own random numbers and its own tensors
+    Transports            handles through a pipe, pickles through a pipe, and st.Queue
+    Worker, a process     three threads, each with its own random numbers and its own tensors
     main (this process)   starts eight of them, kills those they choose, starts new ones, checks
 
 Every tensor is filled with its tag, and each holder reads it back; `check()` runs all the time; at
@@ -31,23 +31,23 @@ from .fresh import Child, check, settle
 
 SIZES = [64, 200, 1000, 3000, 20_000, 200_000, 700_000, 18 << 20]
 WEIGHTS = [10, 10, 10, 10, 8, 5, 3, 0.3]
-LETTER = 80  # a handle, the tag, the size: below PIPE_BUF, so that a write is atomic
+RECORD = 80  # a handle, the tag, the size: below PIPE_BUF, so that a write is atomic
 PICKLE = 600
 
 
-class Roads:
-    """The transports of tensors; made before the first player, inherited by all."""
+class Transports:
+    """The transports of tensors; made before the first worker, inherited by all."""
 
     def __init__(self) -> None:
-        self.letters, self.pickles, self.victims = os.pipe(), os.pipe(), os.pipe()
-        for ends in (self.letters, self.pickles, self.victims):
+        self.handles, self.pickles, self.victims = os.pipe(), os.pipe(), os.pipe()
+        for ends in (self.handles, self.pickles, self.victims):
             for fd in ends:
                 os.set_blocking(fd, False)
         self.queue = mp.Queue(64)
         self.counts = np.frombuffer(native.allocate(8 * 64, shared=True), np.int64)
 
     def close(self) -> None:
-        for ends in (self.letters, self.pickles, self.victims):
+        for ends in (self.handles, self.pickles, self.victims):
             for fd in ends:
                 os.close(fd)
 
@@ -61,14 +61,14 @@ def verify(block: Held) -> None:
     assert x[-1] == tag, (x.size, tag)
 
 
-class Player:
+class Worker:
     """One thread of one process."""
 
-    def __init__(self, seed: int, transports: Roads, stop: float, depth: int = 0) -> None:
+    def __init__(self, seed: int, transports: Transports, stop: float, depth: int = 0) -> None:
         self.rng = random.Random(seed)
-        self.roads = transports
+        self.transports = transports
         self.stop = stop
-        self.depth = depth  # of forks below the first player
+        self.depth = depth  # of forks below the first worker
         self.blocks: list[Held] = []
 
     # ---- what it may do
@@ -83,21 +83,23 @@ class Player:
             start = self.rng.randrange(x.size)
             self.blocks.append((x[start : start + self.rng.randint(1, x.size - start)], tag, n))
 
-    def send_letter(self) -> None:
+    def send_handle(self) -> None:
         if self.blocks:
             x, tag, n = self.rng.choice(self.blocks)
             handle = memory.export(x)
             try:
-                os.write(self.roads.letters[1], handle + bytes([tag]) + n.to_bytes(7, "little"))
+                os.write(
+                    self.transports.handles[1], handle + bytes([tag]) + n.to_bytes(7, "little")
+                )
             except BlockingIOError:
                 memory.acknowledge(handle)
 
-    def receive_letter(self) -> None:
+    def receive_handle(self) -> None:
         try:
-            message = os.read(self.roads.letters[0], LETTER)
+            message = os.read(self.transports.handles[0], RECORD)
         except BlockingIOError:
             return
-        assert len(message) == LETTER
+        assert len(message) == RECORD
         tag, n = message[72], int.from_bytes(message[73:], "little")
         try:
             block = memory.receive(message[:72])
@@ -112,13 +114,13 @@ class Player:
             data = bytes(ForkingPickler.dumps((st.from_numpy(x), tag, n)))
             assert len(data) <= PICKLE, len(data)
             try:
-                os.write(self.roads.pickles[1], data.ljust(PICKLE, b" "))
+                os.write(self.transports.pickles[1], data.ljust(PICKLE, b" "))
             except BlockingIOError:  # nobody reads it: a pin that expires
                 pass
 
     def receive_pickle(self) -> None:
         try:
-            data = os.read(self.roads.pickles[0], PICKLE)
+            data = os.read(self.transports.pickles[0], PICKLE)
         except BlockingIOError:
             return
         try:
@@ -133,13 +135,13 @@ class Player:
         padding = b"x" * self.rng.choice([0, 0, 0, 3000])
         try:
             message = ([(st.from_numpy(x), tag, n) for x, tag, n in some], padding)
-            self.roads.queue.put(message, block=False)
+            self.transports.queue.put(message, block=False)
         except queue.Full:
             pass
 
     def get(self) -> None:
         try:
-            tensors, _ = self.roads.queue.get(block=False)
+            tensors, _ = self.transports.queue.get(block=False)
         except queue.Empty:
             return
         for tensor, tag, n in tensors:
@@ -160,13 +162,13 @@ class Player:
 
     def kill(self) -> None:
         if self.depth == 0 and self.rng.random() < 0.2:
-            os.write(self.roads.victims[1], bytes([self.rng.randrange(8)]))
+            os.write(self.transports.victims[1], bytes([self.rng.randrange(8)]))
 
     def fork(self) -> None:
         if self.depth == 2:
             return
         stop = time.monotonic() + 0.1
-        child = Player(self.rng.randrange(1 << 30), self.roads, stop, self.depth + 1)
+        child = Worker(self.rng.randrange(1 << 30), self.transports, stop, self.depth + 1)
         child.blocks = list(self.blocks)
         pid = os.fork()
         if pid == 0:
@@ -182,7 +184,7 @@ class Player:
 
     # ---- its life
     ACTIONS = (
-        (make, 30), (view, 6), (send_letter, 14), (receive_letter, 16), (send_pickle, 8),
+        (make, 30), (view, 6), (send_handle, 14), (receive_handle, 16), (send_pickle, 8),
         (receive_pickle, 10), (put, 12), (get, 14), (drop, 44), (look, 1.5), (trim, 1.5),
         (kill, 1), (fork, 0.6),
     )  # fmt: skip
@@ -201,7 +203,7 @@ class Player:
         try:
             while time.monotonic() < self.stop:
                 self.act()
-                self.roads.counts[number] += 1
+                self.transports.counts[number] += 1
             self.look()
             self.blocks.clear()
         except BaseException:
@@ -209,28 +211,28 @@ class Player:
             os._exit(1)
 
 
-def play(seed: int, transports: Roads, stop: float, threads: int, number: int) -> int:
-    """A process: `threads` players."""
-    players = [Player(seed + i, transports, stop) for i in range(threads)]
-    running = [threading.Thread(target=player.run, args=(number,)) for player in players[1:]]
+def work(seed: int, transports: Transports, stop: float, threads: int, number: int) -> int:
+    """A process: `threads` workers."""
+    workers = [Worker(seed + i, transports, stop) for i in range(threads)]
+    running = [threading.Thread(target=worker.run, args=(number,)) for worker in workers[1:]]
     for thread in running:
         thread.start()
-    players[0].run(number)
+    workers[0].run(number)
     for thread in running:
         thread.join()
     check()
     return 0
 
 
-def start(seed: int, transports: Roads, stop: float, threads: int, number: int) -> Child:
-    return Child(lambda: play(seed, transports, stop, threads, number))
+def start(seed: int, transports: Transports, stop: float, threads: int, number: int) -> Child:
+    return Child(lambda: work(seed, transports, stop, threads, number))
 
 
 def round_of(seed: int, seconds: float, processes: int = 8, threads: int = 3) -> tuple[int, int]:
     """Plays for some seconds, then settles everything; actions and kills."""
     rng = random.Random(seed)
     native.set_unread_grace(0.2, 0.5)
-    transports = Roads()
+    transports = Transports()
     end = time.monotonic() + seconds
     children: dict[int, Child] = {}
     kills = 0
@@ -238,7 +240,7 @@ def round_of(seed: int, seconds: float, processes: int = 8, threads: int = 3) ->
     def bury(number: int) -> None:
         nonlocal kills
         code = children.pop(number).wait()
-        assert code in (-9, 0), f"a player ended with {code}"
+        assert code in (-9, 0), f"a worker ended with {code}"
         kills += code == -9
 
     while time.monotonic() < end:
@@ -266,7 +268,7 @@ def round_of(seed: int, seconds: float, processes: int = 8, threads: int = 3) ->
             for child in children.values():
                 os.kill(child.pid, 6)  # its stack, by faulthandler
             time.sleep(2)
-            raise AssertionError(f"players hang: {sorted(children)}")
+            raise AssertionError(f"workers hang: {sorted(children)}")
         time.sleep(0.01)
     count = int(transports.counts.sum())
     collect(transports)
@@ -279,12 +281,12 @@ def has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def collect(transports: Roads) -> None:
+def collect(transports: Transports) -> None:
     """Receives all messages in flight and checks them."""
-    last = Player(0, transports, 0.0)
+    last = Worker(0, transports, 0.0)
     while True:
         before = len(last.blocks)
-        last.receive_letter()
+        last.receive_handle()
         last.receive_pickle()
         last.get()
         if len(last.blocks) == before and transports.queue.empty():

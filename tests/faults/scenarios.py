@@ -1,4 +1,4 @@
-"""The scenes: together they pass every fault point of every protocol of the memory layer."""
+"""The scenarios: together they pass every fault point of every protocol of the memory layer."""
 
 from __future__ import annotations
 
@@ -469,9 +469,9 @@ def guest_by_name(stage: Stage) -> None:
     guest(stage, "process")
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
         spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
     )

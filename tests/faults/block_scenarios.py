@@ -1,4 +1,4 @@
-"""Scenes of objects in shared blocks: channels, locks, groups; and of joining the domain."""
+"""Scenarios of objects in shared blocks: channels, locks, groups; and of joining the domain."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
 from shmtensor.trainer.progress_board import ProgressBoard
 
-from .scenes import state_of
+from .scenarios import state_of
 from .stage import PATIENCE, Stage, fork, has_ended, reap, until
 
 SOURCES = str(Path(native.__file__).resolve().parents[2])
@@ -488,9 +488,9 @@ def joining(stage: Stage) -> None:
     newcomer(stage, memory.domain_environment())
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         channel, tending, bounded, tasks, ending, refused, unsendable, voided, locks, loose,
         counting, group, entering, giving_up, making, joining,
     )
