@@ -240,7 +240,7 @@ def test_complex_numbers_and_bools_are_added(dtype: str) -> None:
 
 
 @each("dtype", ["f4", "f8", "i2", "u1", "i8"])
-@each(("how", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
+@each(("mode", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
 def test_slices_are_joined_one_after_the_other(mode: int, join: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
     for shape, count, dim in [
