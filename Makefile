@@ -1,14 +1,14 @@
-# shmtensor: each target makes what it needs; `make demo` and `make test` are the two to begin with.
+# shmtensor: each target builds what it needs; begin with `make demo` and `make test`.
 #
-#   make demo         a virtual environment, the install, and a two-process training on real data
-#   make test         every test that needs no PyTorch, in that environment, by two processes
+#   make demo         creates a virtual environment, installs, and trains with two processes on real data
+#   make test         every test that needs no PyTorch, in that environment, with two processes
 #   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
 #   make bench-kernels   each native kernel beside the NumPy form of its op
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
-#   make surface      which of PyTorch's names are there
+#   make surface      which of PyTorch's names exist
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
-#   make lint types docs sanitize model stress fuzz tsan    what .ci/run runs besides
+#   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -24,7 +24,7 @@ demo: $(VENV)/.examples
 test: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m "not torch"
 
-# PyTorch's public names, one by one: present, tested, differentiable, orders checked; or why not.
+# PyTorch's public names: present, tested, differentiable, orders checked; or why not.
 surface: $(VENV)/.test
 	$(BIN)/python tests/surface/surface.py
 
@@ -32,7 +32,7 @@ bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
 	$(BIN)/python -m benchmarks.kernels --quick
 
-# Each kernel of the op table beside its NumPy form and PyTorch: which of them pay (some minutes).
+# Each kernel of the op table beside its NumPy form and PyTorch (some minutes).
 bench-kernels: $(VENV)/.bench
 	$(BIN)/python -m benchmarks.kernels
 
@@ -40,11 +40,11 @@ bench-kernels: $(VENV)/.bench
 models: $(VENV)/.test $(VENV)/.bench
 	STEPS=$(or $(STEPS),50) $(BIN)/pytest tests/models
 
-# What a test expects depends on no instruction set: the numeric tests at each level of ours, and with NumPy's features off.
+# Expected results depend on no instruction set: the numeric tests at each level of ours, and with NumPy's features off.
 levels: $(VENV)/.test
 	$(BIN)/python -m tests.levels $(if $(QUICK),--quick)
 
-# Every test marked `torch`: results, gradients, state_dict keys, repr, exception classes beside PyTorch's.
+# Every test marked `torch`: results, gradients, state_dict keys, repr and exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
 	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
@@ -66,11 +66,11 @@ docs: $(VENV)/.test
 sanitize: $(VENV)/.test
 	tests/sanitize.sh $(BIN)/python
 
-# Compiled for aarch64 and tested on an emulated one (Debian; half an hour; TESTS="tests/..." for a part, TESTS=--compile for none).
+# Compiles for aarch64 and tests in emulation (Debian; half an hour; TESTS="tests/..." runs a part, TESTS=--compile none).
 aarch64:
 	tests/aarch64.sh $(TESTS)
 
-# The ledger as virtual processes in threads of one, against ThreadSanitizer; then with seeded races.
+# The ledger under ThreadSanitizer, with threads as virtual processes; then with seeded races.
 tsan: $(VENV)/.test
 	tests/virtual/run.sh $(BIN)/python $(or $(SECONDS),20) $(SEED)
 
@@ -82,38 +82,38 @@ model:
 model-full:
 	tests/protocol/run.sh full
 
-# Random actions by several processes, for a time and with a seed of your own.
+# Random actions by several processes, for SECONDS and with SEED.
 stress: $(VENV)/.test
 	$(BIN)/python -m tests.stress --seconds $(or $(SECONDS),300) $(if $(SEED),--seed $(SEED))
 
-# Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (10 minutes; RANKS=2 half of one).
+# Every collective x ranks x dtype x layout x size x operation, and deaths at random moments (10 minutes; RANKS=2: 30 s).
 collectives: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.battery --kills $(or $(KILLS),200) $(if $(RANKS),--ranks $(RANKS))
 
-# Ranks that end in every way at any step of random collectives; the seed is printed.
+# Ranks that end in every way at any step of random collectives; prints the seed.
 kills: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
-# The backend mpi on two nodes, made by splitting four ranks of this machine; WHOLE=1: every case of the battery (minutes).
+# The backend mpi on two simulated nodes of two ranks each; WHOLE=1: every case of the battery (minutes).
 mpi: $(VENV)/.mpi
 	$(BIN)/pytest -v tests/distributed/backends/test_mpi.py
-	$(if $(WHOLE),SHMTENSOR_RANKS_PER_NODE=2 $(BIN)/mpirun --allow-run-as-root --oversubscribe -n 4 $(BIN)/python -m tests.distributed.backends.across_nodes whole)
+	$(if $(WHOLE),SHMTENSOR_RANKS_PER_NODE=2 $(BIN)/mpirun --allow-run-as-root --oversubscribe -n 4 $(BIN)/python -m tests.distributed.backends.across_nodes run_every_case)
 
-# Every fault point again, with liveness by pid and start time, as where the kernel lacks open-file-description locks.
+# Every fault point again, with liveness by pid and start time, as on kernels without open-file-description locks.
 faults-process: $(VENV)/.test
 	SHMTENSOR_LIVENESS=process $(BIN)/pytest tests/faults
 
-# Strict accounting with little left: others on this machine may be refused memory for a second or two. As root.
+# Strict accounting near its limit: other programs may be refused memory for a second or two. As root.
 overcommit: $(VENV)/.test
 	SHMTENSOR_OVERCOMMIT=strict $(BIN)/pytest -v tests/memory/test_limits.py -k overcommit
 
 # A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
-# UndefinedBehaviorSanitizer, which see what does not crash.
+# UndefinedBehaviorSanitizer, which find errors that do not crash.
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 
-# For work on the sources: compiles the extension in place, only what changed.
+# For work on the sources: compiles changed files of the extension in place.
 build:
 	$(PYTHON) setup.py -q build_ext --inplace
 

@@ -55,7 +55,7 @@ for argument in "$@"; do
 done
 # What only the emulator does: it dies when a process with threads forks, and makes up what /proc/self/stat says, so that
 # a process does not recognise itself by its start time.
-emulated=(--deselect tests/native/threading/test_thread_pool.py::test_forked_child_has_a_pool_of_its_own
+emulated=(--deselect tests/native/threading/test_thread_pool.py::test_forked_child_has_a_separate_pool
   --deselect tests/native/threading/test_thread_pool.py::test_fork_while_other_threads_compute
   --deselect tests/memory/test_ledger.py::test_process_whose_lock_was_closed_is_not_swept)
 cd "$out"  # not the sources: they have no extension, or that of this machine

@@ -17,12 +17,12 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# How long an example takes is the machine's affair: a loaded one would fail tests of values.
+# No deadline: a loaded machine would fail tests of values.
 settings.register_profile("values", deadline=None)
 settings.load_profile("values")
 
 
-# What compares with PyTorch is left out where that is not installed.
+# Comparisons with PyTorch are not collected where it is not installed.
 HAS_TORCH = find_spec("torch") is not None
 collect_ignore_glob = [] if HAS_TORCH else ["*against_torch*", "models"]
 
@@ -35,14 +35,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """What was imported and collected is no garbage: no collection has to walk over it again."""
+    """Freezes the imported and collected objects: no later collection has to walk over them."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _elsewhere() -> Iterator[None]:
-    """Tests run in an empty folder: children import the installed package, not what lies there."""
+    """Tests run in an empty folder: children import the installed package, not the sources."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="tests-") as folder:
         os.chdir(folder)
@@ -52,8 +52,8 @@ def _elsewhere() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _compiled_once() -> Iterator[None]:
-    """Under PYTHONDONTWRITEBYTECODE, children find what earlier ones compiled in a folder that goes
-    with the session: else each would compile every module again, half of its start."""
+    """Under PYTHONDONTWRITEBYTECODE, children share compiled modules in a folder that ends with the
+    session: else each child would compile every module again, which is half of its start."""
     with (
         tempfile.TemporaryDirectory(prefix="tests-", ignore_cleanup_errors=True) as folder,
         pytest.MonkeyPatch.context() as m,
@@ -79,45 +79,45 @@ def _light_main() -> Iterator[None]:
 def servants() -> list[object]:
     """Helper processes, ours and the standard library's, meant to outlive a test."""
     ours = sys.modules.get("shmtensor.multiprocessing.forkserver")
-    known: list[object] = [forkserver._forkserver, resource_tracker._resource_tracker]  # type: ignore[attr-defined]
-    return [*known, ours.server] if ours else known
+    processes: list[object] = [forkserver._forkserver, resource_tracker._resource_tracker]  # type: ignore[attr-defined]
+    return [*processes, ours.server] if ours else processes
 
 
 def children() -> set[int]:
     """Direct children, running or not reaped."""
-    found: set[int] = set()
+    pids: set[int] = set()
     for task in Path("/proc/self/task").iterdir():
         try:
-            found.update(int(pid) for pid in (task / "children").read_text().split())
-        except OSError:  # the thread ended meanwhile
+            pids.update(int(pid) for pid in (task / "children").read_text().split())
+        except OSError:  # the thread has ended meanwhile
             continue
-    known = {
+    servant_pids = {
         getattr(servant, name, None)
         for servant in servants()
         for name in ("_forkserver_pid", "_pid")
     }
-    return {pid for pid in found if pid not in known}
+    return {pid for pid in pids if pid not in servant_pids}
 
 
 def descriptors() -> dict[int, str]:
-    known = {
+    servant_fds = {
         getattr(servant, name, None)
         for servant in servants()
         for name in ("_forkserver_alive_fd", "_fd")
     }
-    found = {}
+    targets = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            if int(name) not in known:
-                found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
-        except OSError:  # the descriptor of this very listing
+            if int(name) not in servant_fds:
+                targets[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:  # the descriptor of this listing
             continue
-    return found
+    return targets
 
 
-# Names of what this code could leave, by itself or through the standard library, loky and joblib.
+# Names that this code could leave, by itself or through the standard library, loky and joblib.
 PREFIXES = ("shmtensor-", "psm_", "sem.", "pym-", "joblib_")
-# loky and joblib write into the name which process made it.
+# loky and joblib put the creator's pid into the name.
 MAKER = re.compile(r"(?:sem\.loky-|joblib_memmapping_folder_)(\d+)")
 
 
@@ -127,37 +127,38 @@ def shm_names() -> set[str]:
 
 def descendants(pid: int) -> set[int]:
     """Pids of a process and of all that descend from it."""
-    found = {pid}
+    pids = {pid}
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         try:
             kids = [int(kid) for kid in task.read_text().split()]
         except OSError:  # it ended meanwhile
             continue
         for kid in kids:
-            found |= descendants(kid)
-    return found
+            pids |= descendants(kid)
+    return pids
 
 
 def is_mapped(name: str, pid: int) -> bool:
     try:
         return f"/dev/shm/{name}" in Path(f"/proc/{pid}/maps").read_text()
-    except OSError:  # it ended meanwhile, or belongs to somebody else
+    except OSError:  # it has ended meanwhile, or belongs to another user
         return False
 
 
 def left_in_shm(before: set[str]) -> set[str]:
-    """New names, but for those that a living process made or uses that does not descend from this
-    one: other programs on the machine come and go there, too."""
+    """New names, except those that a living process made or uses that does not descend from this
+    one: other programs on the machine use /dev/shm, too."""
     new = shm_names() - before
     if not new:
         return new
-    own = descendants(os.getpid())
-    others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - own
+    family = descendants(os.getpid())
+    other_pids = {int(name) for name in os.listdir("/proc") if name.isdigit()} - family
     makers = {name: int(maker[1]) for name in new if (maker := MAKER.match(name))}
     return {
         name
         for name in new
-        if makers.get(name) not in others and not any(is_mapped(name, pid) for pid in others)
+        if makers.get(name) not in other_pids
+        and not any(is_mapped(name, pid) for pid in other_pids)
     }
 
 
@@ -168,10 +169,10 @@ def blocks() -> int:
     return now.private_blocks + now.shared_blocks + now.held_blocks
 
 
-def settled(look: Callable[[], bool], seconds: float = 5.0) -> bool:
-    """Whether `look` becomes true in time. Garbage is collected only if it is not so at once."""
+def settled(condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+    """Whether `condition` becomes true in time; collects garbage only if it is false at first."""
     end = time.monotonic() + seconds
-    while not look():
+    while not condition():
         if time.monotonic() > end:
             return False
         gc.collect()
@@ -184,10 +185,12 @@ def nothing_left() -> Iterator[None]:
     from shmtensor import native
 
     native.domain_ensure()
-    shm, kids, fds, held = shm_names(), children(), set(descriptors()), blocks()
+    shm, kids, fds, blocks_before = shm_names(), children(), set(descriptors()), blocks()
     yield
     assert settled(lambda: children() <= kids), f"a child process is left: {children() - kids}"
-    assert settled(lambda: blocks() <= held), f"{blocks() - held} more blocks are held than before"
+    assert settled(lambda: blocks() <= blocks_before), (
+        f"{blocks() - blocks_before} more blocks are held than before"
+    )
     assert settled(lambda: set(descriptors()) <= fds), (
         f"descriptors are open: {[v for k, v in descriptors().items() if k not in fds]}"
     )

@@ -11,7 +11,7 @@ os.environ["SHMTENSOR_DOMAIN"] = "new"
 
 from .memory.forger import forge
 
-ROUND = 25_000  # attempts of each of three kinds
+ROUND = 25_000  # attempts of each of the three kinds
 
 
 def main() -> None:

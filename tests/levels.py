@@ -2,8 +2,8 @@
 
     python -m tests.levels [--quick] [arguments of pytest]
 
-What a test expects must not depend on which of its kernels NumPy takes on a machine, nor on which
-of ours. `--quick` runs a sample, and leaves out our highest level, which every other run has.
+The expected results must not depend on the kernels that NumPy or shmtensor chooses on a machine.
+`--quick` runs a sample, and leaves out our highest level, which every other run has.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SAMPLE = (
 
 
 def environments(quick: bool) -> list[dict[str, str]]:
-    """What each run sets."""
+    """The environment variables of each run."""
     levels = LEVELS[: LEVELS.index(native.isa()) + (not quick)]
     runs = [{"SHMTENSOR_ISA": level} for level in levels]
     # NumPy warns of features that the CPU lacks or that its build does not choose at run time.
@@ -53,10 +53,10 @@ def environments(quick: bool) -> list[dict[str, str]]:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.levels", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="a sample: two minutes at most")
-    options, rest = parser.parse_known_args()
+    options, pytest_args = parser.parse_known_args()
     sample = [f"tests/{folder}/test_{name}.py" for folder, name in map(os.path.split, SAMPLE)]
     files = sample if options.quick else [f"tests/{name}" for name in FOLDERS]
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not torch", *rest, *files]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not torch", *pytest_args, *files]
     for settings in environments(options.quick):
         began = time.monotonic()
         print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)

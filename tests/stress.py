@@ -1,7 +1,7 @@
-"""Random actions and kills for as long as one likes: `python -m tests.stress --seconds 300`.
+"""Random actions and kills for a given time: `python -m tests.stress --seconds 300`.
 
-Eight processes with three threads each (tests/memory/players.py). Each round of ten seconds prints
-the seed with which it can be played again.
+Eight processes with three threads each (tests/memory/workers.py). Each round of ten seconds prints
+the seed with which it can be repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from .memory.players import stress
+from .memory.workers import stress
 
 
 def main() -> None:

@@ -15,27 +15,27 @@ import pytest
 DEMO = Path(__file__).resolve().parent.parent / "examples" / "digits.py"
 SHORT = [sys.executable, str(DEMO), "--epochs", "3"]
 
-# A mount namespace of its own; as another user than root, inside a user namespace.
+# A new mount namespace; for users other than root, inside a user namespace.
 UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
 
 
-def finished(command: list[str], folder: Path) -> str:
-    done = subprocess.run(
+def run(command: list[str], folder: Path) -> str:
+    process = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
+    return process.stdout
 
 
 def accuracy_in(text: str) -> float:
-    found = re.search(r"accuracy\D*([\d.]+) ?%", text)
-    assert found, text
-    return float(found[1])
+    match = re.search(r"accuracy\D*([\d.]+) ?%", text)
+    assert match, text
+    return float(match[1])
 
 
 @pytest.mark.slow
 def test_demo_learns_copies_nothing_and_draws_its_curves(tmp_path: Path) -> None:
-    text = finished([sys.executable, str(DEMO), "--out", "curves.png"], tmp_path)
+    text = run([sys.executable, str(DEMO), "--out", "curves.png"], tmp_path)
     assert accuracy_in(text) >= 97
     assert re.search(r"copied\D*\b0\b", text), text
     assert re.search(r"samples", text)
@@ -48,7 +48,7 @@ def test_demo_runs_with_one_megabyte_of_shm(tmp_path: Path) -> None:
     if probe.returncode:
         pytest.skip(f"this user may not make a mount namespace: {probe.stderr.strip()}")
     inside = 'mount -t tmpfs -o size=1m tmpfs /dev/shm && exec "$@"'
-    text = finished([*UNSHARE, "sh", "-c", inside, "sh", *SHORT], tmp_path)
+    text = run([*UNSHARE, "sh", "-c", inside, "sh", *SHORT], tmp_path)
     assert accuracy_in(text) > 50
 
 
@@ -64,31 +64,31 @@ def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: flo
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    with pytest.raises(subprocess.TimeoutExpired):  # the demo runs for as long as it is let
+    with pytest.raises(subprocess.TimeoutExpired):  # the demo runs until it is killed
         demo.wait(seconds)
     os.killpg(demo.pid, signal.SIGKILL)
     assert demo.wait(10) == -signal.SIGKILL
     end = time.monotonic() + 5
-    while time.monotonic() < end and (left := members(demo.pid)):
+    while time.monotonic() < end and (pids := members(demo.pid)):
         time.sleep(0.01)
-    assert not left, f"still there: {left}"
+    assert not pids, f"still there: {pids}"
     assert names() <= before
 
 
 def names() -> set[str]:
-    """Of ours in /dev/shm; other programs come and go there."""
+    """Our names in /dev/shm; other programs use it, too."""
     return {name for name in os.listdir("/dev/shm") if name.startswith(("shmtensor-", "sem."))}
 
 
 def members(session: int) -> list[str]:
     """Processes of a session, by their stat; zombies that init has yet to reap do not count."""
-    found = []
+    names = []
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            name, _, rest = path.read_text().rpartition(")")
-        except OSError:  # gone meanwhile
+            name, _, tail = path.read_text().rpartition(")")
+        except OSError:  # ended meanwhile
             continue
-        fields = rest.split()
+        fields = tail.split()
         if fields[0] != "Z" and int(fields[3]) == session:
-            found.append(name)
-    return found
+            names.append(name)
+    return names

@@ -29,10 +29,10 @@ def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     script = tmp_path / "page.py"
     script.write_text("\n\n".join(code))
     command = [sys.executable, "-W", "error", str(script)]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, f"{page.name}:\n{done.stdout}\n{done.stderr}"
+    assert process.returncode == 0, f"{page.name}:\n{process.stdout}\n{process.stderr}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=NAMES)

@@ -10,7 +10,13 @@ import pytest
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 OWN_TESTS = {"digits", "tokens"}  # test_demo.py, test_tokens.py
-PARTS = {"language", "photographs", "pictures", "sentences", "training"}  # others import them
+PARTS = {
+    "language",
+    "photographs",
+    "pictures",
+    "sentences",
+    "training",
+}  # other examples import them
 NAMES = sorted({path.stem for path in EXAMPLES.glob("*.py")} - OWN_TESTS - PARTS)
 
 
@@ -18,12 +24,12 @@ NAMES = sorted({path.stem for path in EXAMPLES.glob("*.py")} - OWN_TESTS - PARTS
 @pytest.mark.parametrize("name", NAMES)
 def test_example_runs_and_draws(name: str, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", str(EXAMPLES / f"{name}.py"), "--quick"]
-    done = subprocess.run(
+    process = subprocess.run(
         [*command, "--out", "picture.png"],
         cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    assert done.stdout.strip().endswith("picture.png")
+    assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
+    assert process.stdout.strip().endswith("picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
 
 

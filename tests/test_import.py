@@ -1,4 +1,4 @@
-"""`import shmtensor`: what it costs, what it brings along, and what it leaves alone."""
+"""`import shmtensor`: its cost, the modules that it imports, and the state that it leaves alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LATER = (
 
 def run(code: str, **environment: str) -> str:
     command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(
+    process = subprocess.run(
         command,
         env={**os.environ, **environment},
         capture_output=True,
@@ -36,8 +36,8 @@ def run(code: str, **environment: str) -> str:
         timeout=60,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_brings_nothing_optional() -> None:
@@ -61,10 +61,10 @@ assert get_handler_name(numpy.zeros(3)) == "default_allocator", get_handler_name
 
 
 def test_takes_at_most_twice_numpys_time(tmp_path: Path) -> None:
-    # Compiled once, as an install does, wherever the modules lie and whatever the environment says.
+    # Compiled once, as an install does, for any location and environment.
     cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
     run("import shmtensor", **cached)
-    # The processor's time: what the machine does besides is not the import's.
+    # The process's CPU time: other load on the machine is not the import's.
     code = "import time; a = time.process_time(); import {}; print(time.process_time() - a)"
     pairs = [
         [float(run(code.format(name), **cached)) for name in ("numpy", "shmtensor")]
@@ -74,7 +74,7 @@ def test_takes_at_most_twice_numpys_time(tmp_path: Path) -> None:
     assert ratio <= 2, f"import shmtensor takes {ratio:.2f} times NumPy's time"
 
 
-def test_source_tree_without_the_extension_says_what_to_type(tmp_path: Path) -> None:
+def test_source_tree_without_the_extension_names_the_command(tmp_path: Path) -> None:
     import shmtensor
 
     package = Path(shmtensor.__file__).parent

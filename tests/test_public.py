@@ -78,11 +78,11 @@ def public(name: str) -> dict[str, Any]:
 
 
 def generated() -> set[str]:
-    """What tests/ops/test_rows.py tests without naming it: rows by all names, in place too."""
+    """Names that tests/ops/test_rows.py reaches: rows by all names, in place too."""
     from shmtensor.ops import COMPOSITES, ROWS
 
     names = {n for row in ROWS.values() if row.samples for n in (row.name, *row.aliases)}
-    names |= {alias for made in COMPOSITES.values() for alias in made.aliases}
+    names |= {alias for composite in COMPOSITES.values() for alias in composite.aliases}
     return names | {f"{n}_" for n in names}
 
 

@@ -1,4 +1,4 @@
-"""accelerator, backends, overrides, hub and __config__: what scripts ask of them."""
+"""accelerator, backends, overrides, hub and __config__, as scripts use them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import shmtensor as st
 
 
-def test_there_is_no_accelerator() -> None:
+def test_no_accelerator_exists() -> None:
     assert not st.accelerator.is_available()
     assert st.accelerator.device_count() == 0
     assert st.accelerator.current_accelerator() is None
@@ -24,7 +24,7 @@ def test_there_is_no_accelerator() -> None:
             ask()
 
 
-def test_backends_note_what_is_set() -> None:
+def test_backends_store_settings() -> None:
     assert st.backends.cpu.is_available()
     assert st.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "NEON", "DEFAULT")
     assert not st.backends.cuda.is_built()
@@ -47,13 +47,13 @@ def test_overrides_know_tensors() -> None:
     x = st.ones(2)
     assert st.overrides.is_tensor_like(x)
     assert not st.overrides.is_tensor_like([1])
-    marked = x.as_subclass(Marked)
-    assert st.overrides.has_torch_function((x, marked))
+    tensor = x.as_subclass(Marked)
+    assert st.overrides.has_torch_function((x, tensor))
     assert not st.overrides.has_torch_function((x,))
-    assert st.overrides.handle_torch_function(st.add, (marked,), marked, x) == "mine"
+    assert st.overrides.handle_torch_function(st.add, (tensor,), tensor, x) == "mine"
 
 
-def test_hub_says_what_to_do() -> None:
+def test_hub_names_the_alternative() -> None:
     for name in st.hub.__all__:
         with pytest.raises(NotImplementedError, match="download the file yourself"):
             getattr(st.hub, name)("owner/name")

@@ -1,4 +1,4 @@
-"""shmtensor.testing: what is close, what is said of what is not, and tensors made for tests."""
+"""shmtensor.testing: closeness, messages for differences, and tensors for tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def fails(actual: Any, expected: Any, text: str, **options: Any) -> None:
     assert text in str(caught.value), str(caught.value)
 
 
-def test_what_is_close_passes() -> None:
+def test_close_values_pass() -> None:
     assert_close(st.tensor([1.0, INF]), st.tensor([1.0 + 1e-6, INF]))
     assert_close(st.tensor([1.0]), st.tensor([1.1]), rtol=0.2, atol=0.0)
     assert_close(st.tensor([NAN]), st.tensor([NAN]), equal_nan=True)
@@ -38,7 +38,7 @@ def test_what_is_close_passes() -> None:
     assert_close(st.eye(2).to_sparse(), st.eye(2), check_layout=False)
 
 
-def test_what_differs_is_said() -> None:
+def test_differences_are_reported() -> None:
     fails(
         st.tensor([[1.0, 2.0], [3.0, 4.5]]),
         st.tensor([[1.0, 2.0], [3.0, 4.0]]),
@@ -59,7 +59,7 @@ def test_what_differs_is_said() -> None:
     fails(ONES.to_sparse(), (ONES * 2).to_sparse(), "Mismatched elements: 2 / 2")
 
 
-def test_attributes_are_compared_unless_told_otherwise() -> None:
+def test_attributes_are_compared_by_default() -> None:
     fails(ONES, st.ones(3), "'shape' do not match: Size([2]) != Size([3])")
     fails(ONES, st.ones(2, dtype=st.float64), "'dtype' do not match: float32 != float64")
     fails(st.ones(2, 3).t(), st.ones(3, 2), "'stride()' do not match", check_stride=True)
@@ -80,7 +80,7 @@ def test_messages_are_yours() -> None:
         assert_close(1, 2, msg=lambda text: f"head: {text}")
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_incomparable_values_are_refused() -> None:
     with pytest.raises(ValueError, match=r"or neither: rtol=0.1, atol=None"):
         assert_close(1.0, 1.0, rtol=0.1)
     for actual, expected in (("a", "a"), (ONES, [1.0, 1.0]), (ONES, np.ones(2)), (object(), 1)):

@@ -13,16 +13,16 @@ EXAMPLE = Path(__file__).resolve().parent.parent / "examples" / "tokens.py"
 def run(workers: int, folder: Path) -> str:
     command = [sys.executable, "-W", "error", str(EXAMPLE), "--workers", str(workers)]
     command += ["--epochs", "2", "--sentences", "800"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
     )
-    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-    return done.stdout
+    assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
+    return process.stdout
 
 
 def test_the_language_model_learns_the_same_with_any_number_of_workers(tmp_path: Path) -> None:
-    alone, together = run(0, tmp_path), run(2, tmp_path)
-    assert alone == together
-    found = [float(text) for text in re.findall(r"perplexity ([\d.]+)", alone)]
-    assert len(found) == 3, alone
-    assert found[1] < 5 < found[2] == 25, alone
+    single, together = run(0, tmp_path), run(2, tmp_path)
+    assert single == together
+    perplexities = [float(text) for text in re.findall(r"perplexity ([\d.]+)", single)]
+    assert len(perplexities) == 3, single
+    assert perplexities[1] < 5 < perplexities[2] == 25, single

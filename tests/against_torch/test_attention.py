@@ -27,7 +27,7 @@ def numbers(*shape: int) -> np.ndarray:
 
 
 def twins(make: Callable[[Any], Any], mode: str) -> tuple[Any, Any]:
-    """PyTorch's layer and ours with the same parameters, none of them 0 or 1 as at first."""
+    """PyTorch's layer and ours with the same parameters, none of them at its initial 0 or 1."""
     torch.manual_seed(0)
     theirs, ours = make(torch), make(st)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def converted(lib: Any, x: Any, leaves: list[Any] | None = None) -> Any:
     return tensor
 
 
-def results(lib: Any, layer: Any, mode: str, inputs: Any, named: Any) -> list[Any]:
+def results(lib: Any, layer: Any, mode: str, inputs: Any, kwargs: Any) -> list[Any]:
     """Outputs, then gradients of inputs and parameters unless mode is "no_grad"."""
     leaves: list[Any] = []
     kinds: dict[int, Any] = {}
@@ -57,7 +57,7 @@ def results(lib: Any, layer: Any, mode: str, inputs: Any, named: Any) -> list[An
         kinds.setdefault(id(x), converted(lib, x, None if mode == "no_grad" else leaves))
     arguments = [kinds[id(x)] for x in inputs]
     with lib.set_grad_enabled(mode != "no_grad"):
-        out = layer(*arguments, **{name: converted(lib, x) for name, x in named.items()})
+        out = layer(*arguments, **{name: converted(lib, x) for name, x in kwargs.items()})
     outs = [x for x in (out if isinstance(out, tuple) else (out,)) if x is not None]
     if mode != "no_grad":
         for p in layer.parameters():
@@ -67,12 +67,12 @@ def results(lib: Any, layer: Any, mode: str, inputs: Any, named: Any) -> list[An
     return [x if x is None else x.detach().numpy() for x in (*outs, *grads)]
 
 
-def compare(make: Callable[[Any], Any], mode: str, inputs: Any, named: Any) -> None:
+def compare(make: Callable[[Any], Any], mode: str, inputs: Any, kwargs: Any) -> None:
     theirs, ours = twins(make, mode)
-    expected = results(torch, theirs, mode, inputs, named)
-    found = results(st, ours, mode, inputs, named)
-    assert len(found) == len(expected)
-    for i, (x, y) in enumerate(zip(found, expected)):
+    expected = results(torch, theirs, mode, inputs, kwargs)
+    result = results(st, ours, mode, inputs, kwargs)
+    assert len(result) == len(expected)
+    for i, (x, y) in enumerate(zip(result, expected)):
         if y is None or x is None:
             assert all(z is None or not z.any() for z in (x, y)), i
         else:
@@ -124,7 +124,7 @@ FEW = ("none", "both", "float blind", "3-D", "causal")
 
 
 def pairs(masks: Any, options: Any, few: tuple[str, ...] = FEW) -> pytest.MarkDecorator:
-    """Every mask with batch_first, which the fast path asks for; a few with the other options."""
+    """Every mask with batch_first, which the fast path requires; a few with the other options."""
     return pytest.mark.parametrize(
         ("masks", "options"),
         [(m, o) for m in masks for o in options if o == "batch_first" or m in few],
@@ -141,15 +141,15 @@ def attention(lib: Any, **options: Any) -> Any:
 @pairs(MASKS, OPTIONS)
 def test_self_attention(masks: str, options: str, mode: str, need_weights: bool) -> None:
     heads = OPTIONS[options].get("num_heads", H)
-    named = dict(MASKS[masks])
-    mask = named.get("attn_mask")
+    kwargs = dict(MASKS[masks])
+    mask = kwargs.get("attn_mask")
     if mask is not None and mask.ndim == 3:
-        named["attn_mask"] = mask[: N * heads]
+        kwargs["attn_mask"] = mask[: N * heads]
     if "bias_kv" in options or options == "zero":  # a causal hint and further keys: an error
-        named.pop("is_causal", None)
+        kwargs.pop("is_causal", None)
     x = QUERY.swapaxes(0, 1) if OPTIONS[options].get("batch_first") else QUERY
-    named["need_weights"] = need_weights
-    compare(lambda lib: attention(lib, **OPTIONS[options]), mode, [x] * 3, named)
+    kwargs["need_weights"] = need_weights
+    compare(lambda lib: attention(lib, **OPTIONS[options]), mode, [x] * 3, kwargs)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -161,8 +161,8 @@ def test_other_keys_and_values(
 ) -> None:
     key, value = KEY[..., : sizes.get("kdim", E)], VALUE[..., : sizes.get("vdim", E)]
     inputs = [x.swapaxes(0, 1) if batch_first else x for x in (QUERY, key, value)]
-    named = {"average_attn_weights": average, "attn_mask": numbers(L, S)}
-    compare(lambda lib: attention(lib, batch_first=batch_first, **sizes), mode, inputs, named)
+    kwargs = {"average_attn_weights": average, "attn_mask": numbers(L, S)}
+    compare(lambda lib: attention(lib, batch_first=batch_first, **sizes), mode, inputs, kwargs)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -191,7 +191,7 @@ def renamed(masks: dict[str, Any], mask: str, padding: str, causal: str) -> dict
     return {names[name]: x for name, x in masks.items()}
 
 
-# with these PyTorch's kernel for a whole layer takes every number that is not 0 for -infinity
+# with these PyTorch's fused kernel treats every nonzero number as -infinity
 FINITE = {"float", "3-D", "float padding", "both floats"}
 
 
@@ -202,19 +202,19 @@ def test_encoder_layer(masks: str, options: str, mode: str) -> None:
     if mode == "no_grad" and batch_first and masks in FINITE and options != "no bias":
         pytest.skip("PyTorch does not add these numbers")
     x = QUERY.swapaxes(0, 1) if batch_first else QUERY
-    named = renamed(MASKS[masks], "src_mask", "src_key_padding_mask", "is_causal")
-    compare(lambda lib: layer(lib, "TransformerEncoderLayer", **LAYERS[options]), mode, [x], named)
+    kwargs = renamed(MASKS[masks], "src_mask", "src_key_padding_mask", "is_causal")
+    compare(lambda lib: layer(lib, "TransformerEncoderLayer", **LAYERS[options]), mode, [x], kwargs)
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("masks", ["float", "float padding", "both floats"])
 def test_finite_numbers_are_added_in_each_mode(masks: str, mode: str) -> None:
-    named = renamed(MASKS[masks], "src_mask", "src_key_padding_mask", "is_causal")
+    kwargs = renamed(MASKS[masks], "src_mask", "src_key_padding_mask", "is_causal")
     theirs, ours = twins(lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), mode)
     x = QUERY.swapaxes(0, 1)
-    (expected,) = results(torch, theirs, "train", [x], named)[:1]
-    (found,) = results(st, ours, mode, [x], named)[:1]
-    assert np.allclose(found, expected, atol=1e-4)
+    (expected,) = results(torch, theirs, "train", [x], kwargs)[:1]
+    (result,) = results(st, ours, mode, [x], kwargs)[:1]
+    assert np.allclose(result, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -223,12 +223,12 @@ def test_decoder_layer(masks: str, options: str, mode: str) -> None:
     inputs = [QUERY, KEY]
     if LAYERS[options].get("batch_first"):
         inputs = [x.swapaxes(0, 1) for x in inputs]
-    named = renamed(MASKS[masks], "tgt_mask", "tgt_key_padding_mask", "tgt_is_causal")
+    kwargs = renamed(MASKS[masks], "tgt_mask", "tgt_key_padding_mask", "tgt_is_causal")
     if "causal" not in masks:
-        named["memory_mask"] = numbers(L, S)
-        named["memory_key_padding_mask"] = infinite(np.arange(N * S).reshape(N, S) % S == 2)
+        kwargs["memory_mask"] = numbers(L, S)
+        kwargs["memory_key_padding_mask"] = infinite(np.arange(N * S).reshape(N, S) % S == 2)
     compare(
-        lambda lib: layer(lib, "TransformerDecoderLayer", **LAYERS[options]), mode, inputs, named
+        lambda lib: layer(lib, "TransformerDecoderLayer", **LAYERS[options]), mode, inputs, kwargs
     )
 
 
@@ -289,10 +289,10 @@ MADE: dict[str, Callable[[Any], Any]] = {
 def test_keys_and_text(name: str) -> None:
     theirs, ours = MADE[name](torch), MADE[name](st)
     assert repr(ours) == repr(theirs)
-    expected, found = theirs.state_dict(), ours.state_dict()
-    assert list(found) == list(expected)
-    assert [tuple(x.shape) for x in found.values()] == [tuple(x.shape) for x in expected.values()]
-    assert found._metadata == expected._metadata
+    expected, actual = theirs.state_dict(), ours.state_dict()
+    assert list(actual) == list(expected)
+    assert [tuple(x.shape) for x in actual.values()] == [tuple(x.shape) for x in expected.values()]
+    assert actual._metadata == expected._metadata
     for p, q in zip(ours.parameters(), theirs.parameters()):
         assert bool((p == 0).all()) == bool((q == 0).all())
         assert bool((p == 1).all()) == bool((q == 1).all())
@@ -353,10 +353,10 @@ def fast(lib: Any) -> Any:
     return attention(lib, batch_first=True).eval()
 
 
-def call(lib: Any, layer: Any, x: np.ndarray, **named: Any) -> Any:
+def call(lib: Any, layer: Any, x: np.ndarray, **kwargs: Any) -> Any:
     tensor = lib.tensor(x.swapaxes(0, 1) if layer.batch_first else x)
     with lib.set_grad_enabled(layer.training):
-        return layer(tensor, tensor, tensor, **{n: converted(lib, y) for n, y in named.items()})
+        return layer(tensor, tensor, tensor, **{n: converted(lib, y) for n, y in kwargs.items()})
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -370,19 +370,19 @@ def test_wrong_use_raises_pytorchs_class(name: str) -> None:
 
 
 def test_hooks_take_the_layer_off_the_fast_path() -> None:
-    """With a hook a query that sees nothing gives no NaN, as in training."""
-    named = {"src_mask": BLIND}
+    """With a hook a fully masked query gives no NaN, as in training."""
+    kwargs = {"src_mask": BLIND}
     theirs, ours = twins(
         lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), "eval"
     )
     x = [QUERY.swapaxes(0, 1)]
-    assert np.isnan(results(st, ours, "no_grad", x, named)[0]).any()
-    seen: list[str] = []
+    assert np.isnan(results(st, ours, "no_grad", x, kwargs)[0]).any()
+    calls: list[str] = []
     outs = []
     for lib, one in ((torch, theirs), (st, ours)):
-        one.linear1.register_forward_hook(lambda *_: seen.append("called"))
-        outs += results(lib, one, "no_grad", x, named)
-    assert len(seen) == 2
+        one.linear1.register_forward_hook(lambda *_: calls.append("called"))
+        outs += results(lib, one, "no_grad", x, kwargs)
+    assert len(calls) == 2
     assert np.isnan(outs[0]).any() == np.isnan(outs[1]).any()
     assert np.allclose(outs[0], outs[1], atol=1e-4, equal_nan=True)
 
@@ -394,8 +394,8 @@ def test_the_switch_of_the_fast_path() -> None:
         one = theirs if lib is torch else ours
         lib.backends.mha.set_fastpath_enabled(False)
         try:
-            named = {"attn_mask": BLIND, "need_weights": False}
-            outs += results(lib, one, "no_grad", [QUERY.swapaxes(0, 1)] * 3, named)
+            kwargs = {"attn_mask": BLIND, "need_weights": False}
+            outs += results(lib, one, "no_grad", [QUERY.swapaxes(0, 1)] * 3, kwargs)
             assert not lib.backends.mha.get_fastpath_enabled()
         finally:
             lib.backends.mha.set_fastpath_enabled(True)

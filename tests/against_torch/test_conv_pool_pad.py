@@ -50,17 +50,17 @@ Case = tuple[str, tuple[Any, ...], dict[str, Any], tuple[int, ...]]
 
 
 def by_layer(cases: list[Case]) -> dict[str, list[Any]]:
-    """The rest of the cases, by the name of the layer: one test for each layer is quick."""
+    """The cases by the name of the layer: one test per layer is quick."""
     layers: dict[str, list[Any]] = {}
-    for name, *rest in cases:
-        layers.setdefault(name, []).append(rest)
+    for name, *case in cases:
+        layers.setdefault(name, []).append(case)
     return layers
 
 
 def convolutions() -> list[Case]:
     cases: list[Case] = []
     for n, size in SIZES.items():
-        for named in (
+        for kwargs in (
             {},
             {"stride": 2, "padding": 1, "dilation": 2},
             {"kernel_size": list(range(2, 2 + n)), "stride": tuple(range(1, 1 + n))},
@@ -71,16 +71,16 @@ def convolutions() -> list[Case]:
             {"padding": 2, "padding_mode": "circular", "stride": 2},
             {"padding": "same", "padding_mode": "replicate"},
         ):
-            named = {"kernel_size": 3, **named}
-            cases += [(CONV[n], (4, 6), named, (*lead, 4, *size)) for lead in ((2,), ())]
-        for named in (
+            kwargs = {"kernel_size": 3, **kwargs}
+            cases += [(CONV[n], (4, 6), kwargs, (*lead, 4, *size)) for lead in ((2,), ())]
+        for kwargs in (
             {},
             {"stride": 2, "padding": 1, "output_padding": 1},
             {"groups": 2, "bias": False, "stride": 2},
             {"dilation": 2, "output_padding": (1,) * n},
         ):
             cases += [
-                (CONV_TRANSPOSE[n], (4, 6, 3), named, (*lead, 4, *size)) for lead in ((2,), ())
+                (CONV_TRANSPOSE[n], (4, 6, 3), kwargs, (*lead, 4, *size)) for lead in ((2,), ())
             ]
     return cases
 
@@ -89,8 +89,8 @@ def pools() -> list[Case]:
     cases: list[Case] = []
     for n, size in SIZES.items():
         x = (2, 3, *size)
-        for named in ({}, {"stride": 2, "padding": 1}, {"ceil_mode": True, "stride": (2,) * n}):
-            cases += [(MAX_POOL[n], (3,), named, x), (AVG_POOL[n], (3,), named, x[1:])]
+        for kwargs in ({}, {"stride": 2, "padding": 1}, {"ceil_mode": True, "stride": (2,) * n}):
+            cases += [(MAX_POOL[n], (3,), kwargs, x), (AVG_POOL[n], (3,), kwargs, x[1:])]
         cases.append((MAX_POOL[n], (2,), {"dilation": 2, "return_indices": True}, x))
         cases.append((AVG_POOL[n], ([3] * n,), {"padding": 1, "count_include_pad": False}, x))
         cases += [(LP_POOL[n], (p, 3), {"ceil_mode": True, "stride": 2}, x) for p in (1, 2, 3.5)]
@@ -117,9 +117,9 @@ def pads() -> list[Case]:
 
 OTHERS: list[Case] = [
     *[
-        ("Upsample", (), {"mode": mode, **named}, (2, 3, *(5, 6, 4)[:n]))
+        ("Upsample", (), {"mode": mode, **kwargs}, (2, 3, *(5, 6, 4)[:n]))
         for mode, n in (("nearest", 1), ("linear", 1), ("bilinear", 2), ("trilinear", 3))
-        for named in ({"size": 7}, {"scale_factor": 1.5}, {"scale_factor": (2,) * n})
+        for kwargs in ({"size": 7}, {"scale_factor": 1.5}, {"scale_factor": (2,) * n})
     ],
     ("Upsample", ((3, 4),), {"mode": "bicubic", "align_corners": True}, (2, 3, 5, 6)),
     ("Upsample", (), {"scale_factor": 1.7, "recompute_scale_factor": True}, (2, 3, 5, 6)),
@@ -148,10 +148,10 @@ def same(ours: Any, theirs: Any) -> None:
     np.testing.assert_allclose(ours.detach().numpy(), theirs.detach().numpy(), 1e-6, 1e-9)
 
 
-def pair(name: str, *arguments: Any, **named: Any) -> tuple[Any, Any]:
+def pair(name: str, *arguments: Any, **kwargs: Any) -> tuple[Any, Any]:
     """PyTorch's layer, and ours with its weights, both in float64."""
-    theirs = getattr(torch.nn, name)(*arguments, **named).double()
-    ours = getattr(nn, name)(*arguments, **named).double()
+    theirs = getattr(torch.nn, name)(*arguments, **kwargs).double()
+    ours = getattr(nn, name)(*arguments, **kwargs).double()
     state = theirs.state_dict()
     ours.load_state_dict({key: st.tensor(value.numpy()) for key, value in state.items()})
     assert ours.state_dict()._metadata == state._metadata
@@ -182,7 +182,7 @@ def compare(ours: Any, theirs: Any, *inputs: Any) -> None:
         same(x.grad, y.grad)
 
 
-def drawn(*shape: int) -> Any:
+def random_input(*shape: int) -> Any:
     return np.random.default_rng(0).standard_normal(shape)
 
 
@@ -191,27 +191,27 @@ RIGHT = by_layer([*convolutions(), *pools(), *pads(), *OTHERS])
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_layer_is_pytorchs(name: str) -> None:
-    for arguments, named, shape in RIGHT[name]:
-        ours, theirs = pair(name, *arguments, **named)
+    for arguments, kwargs, shape in RIGHT[name]:
+        ours, theirs = pair(name, *arguments, **kwargs)
         assert repr(ours) == repr(theirs)
         assert public(ours) == public(theirs)
-        x = drawn(*shape)
+        x = random_input(*shape)
         compare(ours, theirs, abs(x) if name.startswith("LP") else x)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_output_size_of_transposed_conv(n: int) -> None:
     ours, theirs = pair(CONV_TRANSPOSE[n], 4, 6, 3, 2, 1)
-    x = drawn(2, 4, *SIZES[n])
-    for more in (0, 1):
-        size = [2 * m - 1 + more for m in SIZES[n]]
+    x = random_input(2, 4, *SIZES[n])
+    for output_padding in (0, 1):
+        size = [2 * m - 1 + output_padding for m in SIZES[n]]
         compare(ours, theirs, x, size)
         compare(ours, theirs, x[0], [6, *size])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_unpooling(n: int) -> None:
-    x = drawn(2, 4, *SIZES[n])
+    x = random_input(2, 4, *SIZES[n])
     pool = getattr(torch.nn.functional, f"max_pool{n}d")
     values, indices = pool(torch.tensor(x), 2, return_indices=True)
     ours, theirs = pair(MAX_UNPOOL[n], 2)
@@ -220,21 +220,21 @@ def test_unpooling(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("named", [{"output_size": 3}, {"output_ratio": 0.5}])
-def test_fractional_pool_with_the_same_samples(n: int, named: Any) -> None:
+@pytest.mark.parametrize("kwargs", [{"output_size": 3}, {"output_ratio": 0.5}])
+def test_fractional_pool_with_the_same_samples(n: int, kwargs: Any) -> None:
     samples = torch.rand(2, 4, n, dtype=torch.float64)
     name = FRACTIONAL[n]
-    theirs = getattr(torch.nn, name)(2, **named, _random_samples=samples, return_indices=True)
+    theirs = getattr(torch.nn, name)(2, **kwargs, _random_samples=samples, return_indices=True)
     ours = getattr(nn, name)(
-        2, **named, _random_samples=st.tensor(samples.numpy()), return_indices=True
+        2, **kwargs, _random_samples=st.tensor(samples.numpy()), return_indices=True
     )
     assert repr(ours) == repr(theirs)
     assert list(ours.state_dict()) == list(theirs.state_dict())
-    compare(ours, theirs, drawn(2, 4, *SIZES[n]))
+    compare(ours, theirs, random_input(2, 4, *SIZES[n]))
 
 
 @pytest.mark.parametrize(
-    ("name", "named"),
+    ("name", "kwargs"),
     [
         ("PairwiseDistance", {}),
         ("PairwiseDistance", {"p": 1, "keepdim": True}),
@@ -243,10 +243,10 @@ def test_fractional_pool_with_the_same_samples(n: int, named: Any) -> None:
         ("CosineSimilarity", {"dim": -1, "eps": 0.1}),
     ],
 )
-def test_distances(name: str, named: Any) -> None:
-    x = drawn(2, 4, 5)
-    compare(*pair(name, **named), x[0], x[1])
-    compare(*pair(name, **named), x[0], x[1, :1])
+def test_distances(name: str, kwargs: Any) -> None:
+    x = random_input(2, 4, 5)
+    compare(*pair(name, **kwargs), x[0], x[1])
+    compare(*pair(name, **kwargs), x[0], x[1, :1])
 
 
 @pytest.mark.parametrize("name", LAZY)
@@ -260,13 +260,13 @@ def test_lazy_layers(name: str) -> None:
     ours(st.ones(*shape))
     state = {key: st.tensor(value.numpy()) for key, value in theirs.state_dict().items()}
     loaded = getattr(nn, name)(6, 3, groups=2, stride=2)
-    loaded.load_state_dict(state)  # into a layer that is lazy still
+    loaded.load_state_dict(state)  # into a layer that is still lazy
     assert type(loaded).__name__ == name
     loaded(st.ones(*shape))
     for layer in (ours, loaded):
         assert repr(layer) == repr(theirs)
         assert public(layer) == public(theirs)
-    compare(loaded.double(), theirs.double(), drawn(*shape))
+    compare(loaded.double(), theirs.double(), random_input(*shape))
 
 
 def wrong() -> list[Case]:
@@ -277,8 +277,8 @@ def wrong() -> list[Case]:
         for names in (CONV, CONV_TRANSPOSE):
             arguments = (4, 6, 3)
             cases += [
-                (names[n], arguments, named, x)
-                for named in (
+                (names[n], arguments, kwargs, x)
+                for kwargs in (
                     {"groups": 3},
                     {"groups": 0},
                     {"groups": 4},
@@ -310,13 +310,13 @@ def wrong() -> list[Case]:
         for pad in (PADS[0], PADS[2]):
             cases += [(pad[n], (20,), {}, x), (pad[n], (1,), {}, (1, *x))]
     for n in FRACTIONAL:
-        for named in (
+        for kwargs in (
             {},
             {"output_size": 3, "output_ratio": 0.5},
             {"output_ratio": 1.5},
             {"output_size": 20},
         ):
-            cases.append((FRACTIONAL[n], (2,), named, (2, 4, *SIZES[n])))
+            cases.append((FRACTIONAL[n], (2,), kwargs, (2, 4, *SIZES[n])))
     x = (2, 3, 5, 6)
     cases += [
         ("Upsample", (), {}, x),
@@ -347,12 +347,12 @@ WRONG = by_layer(wrong())
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_what_pytorch_refuses_is_refused_alike(name: str) -> None:
-    for arguments, named, shape in WRONG[name]:
+def test_refused_arguments_are_pytorchs(name: str) -> None:
+    for arguments, kwargs, shape in WRONG[name]:
         with pytest.raises(Exception) as expected:
-            getattr(torch.nn, name)(*arguments, **named)(torch.ones(shape))
+            getattr(torch.nn, name)(*arguments, **kwargs)(torch.ones(shape))
         with pytest.raises(expected.type):
-            getattr(nn, name)(*arguments, **named)(st.ones(*shape))
+            getattr(nn, name)(*arguments, **kwargs)(st.ones(*shape))
 
 
 def test_extra_repr_of_a_model() -> None:

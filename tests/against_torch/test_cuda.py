@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(torch.cuda.is_available(), reason="PyTorch has a GPU here"),
 ]
 
-# Where PyTorch's CPU build fails for lack of a C function, or of a count that it prints.
+# Where PyTorch's CPU build fails because a C function or a count is missing.
 BY_ACCIDENT = {
     "memory_summary",
     "reset_accumulated_memory_stats",
@@ -41,13 +41,13 @@ def test_calls_without_arguments_end_as_pytorchs(room: str) -> None:
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found, wanted = outcome(ours, name), outcome(theirs, name)
+            result, expected = outcome(ours, name), outcome(theirs, name)
         if room == "accelerator" and name == "synchronize":
-            assert found is None  # it waits for the CPU, too: there is nothing to wait for
-        elif isinstance(wanted, Exception):
-            assert isinstance(found, type(wanted)), (name, found, wanted)
+            assert result is None  # without a GPU there is nothing to wait for
+        elif isinstance(expected, Exception):
+            assert isinstance(result, type(expected)), (name, result, expected)
         else:
-            assert found == wanted, name
+            assert result == expected, name
 
 
 @pytest.mark.parametrize("room", ["cuda", "accelerator"])

@@ -30,6 +30,6 @@ def test_a_layer_takes_an_activation_of_torch() -> None:
     assert layer(st.randn(3, 2, 8)).shape == (3, 2, 8)
 
 
-def test_what_we_do_not_have_is_still_refused() -> None:
+def test_missing_functions_are_refused() -> None:
     with pytest.raises(TypeError, match="implementation"):
         torch.lobpcg(st.eye(4), 1)

@@ -21,7 +21,7 @@ def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
     return (x + 1j * RNG.standard_normal(shape) if dtype in "FD" else x).astype(dtype)
 
 
-def alike(ours: st.Tensor, theirs: torch.Tensor) -> None:
+def assert_same(ours: st.Tensor, theirs: torch.Tensor) -> None:
     expected = theirs.numpy()
     tolerance = 1e-3 if expected.dtype.char in "fF" else 1e-9
     np.testing.assert_allclose(ours.numpy(), expected, tolerance, tolerance)
@@ -35,7 +35,7 @@ def test_lu_factors(shape: tuple[int, ...], dtype: str) -> None:
     x = values(shape, dtype)
     ours, theirs = st.linalg.lu_factor_ex(st.tensor(x)), torch.linalg.lu_factor_ex(torch.tensor(x))
     for a, b in zip(ours, theirs, strict=True):
-        alike(a, b)
+        assert_same(a, b)
 
 
 @pytest.mark.parametrize("hermitian", [False, True])
@@ -46,8 +46,8 @@ def test_ldl_factors_and_solutions(shape: tuple[int, ...], dtype: str, hermitian
     ours = st.linalg.ldl_factor_ex(st.tensor(x), hermitian=hermitian)
     theirs = torch.linalg.ldl_factor_ex(torch.tensor(x), hermitian=hermitian)
     for a, e in zip(ours, theirs, strict=True):
-        alike(a, e)
-    alike(
+        assert_same(a, e)
+    assert_same(
         st.linalg.ldl_solve(ours.LD, ours.pivots, st.tensor(b), hermitian=hermitian),
         torch.linalg.ldl_solve(theirs.LD, theirs.pivots, torch.tensor(b), hermitian=hermitian),
     )

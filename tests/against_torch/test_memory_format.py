@@ -34,7 +34,7 @@ def rows(*shape: int) -> Callable[[Any], Any]:
 
 
 def channels_last(*shape: int) -> Callable[[Any], Any]:
-    """The channels are the last in memory, also where sizes of 1 leave it open."""
+    """Channels last in memory, also where sizes of 1 leave the strides open."""
 
     def make(m: Any) -> Any:
         array = numbers(*shape).transpose(FIRST[len(shape)])
@@ -44,7 +44,7 @@ def channels_last(*shape: int) -> Callable[[Any], Any]:
 
 
 def permuted(order: tuple[int, ...], *shape: int) -> Callable[[Any], Any]:
-    """`order`: the dimensions from the outermost in memory to the innermost."""
+    """A tensor whose dimensions are ordered in memory from the outermost to the innermost."""
 
     def make(m: Any) -> Any:
         array = numbers(*shape).transpose(order).copy()
@@ -102,13 +102,13 @@ FEW = {
 
 
 def formats(m: Any, x: Any, gradient: bool = False) -> dict[str, Any]:
-    """What is compared of a tensor; strides of sizes of 1 are open in a gradient."""
+    """The compared properties of a tensor; a gradient's strides of sizes of 1 are arbitrary."""
     kinds = {4: m.channels_last, 5: m.channels_last_3d}
     steps = [s if n > 1 or not gradient else 0 for s, n in zip(x.stride(), x.shape)]
-    found = {"shape": tuple(x.shape), "stride": tuple(steps), "rows": x.is_contiguous()}
+    description = {"shape": tuple(x.shape), "stride": tuple(steps), "rows": x.is_contiguous()}
     if x.ndim in kinds:
-        found["channels last"] = x.is_contiguous(memory_format=kinds[x.ndim])
-    return found
+        description["channels last"] = x.is_contiguous(memory_format=kinds[x.ndim])
+    return description
 
 
 def tensors(result: Any) -> list[Any]:
@@ -121,12 +121,12 @@ def outcome(m: Any, function: F, make: Callable[[Any], Any], gradient: bool) -> 
     if gradient:
         x.requires_grad_()
     try:
-        found = tensors(function(m, x))
+        outputs = tensors(function(m, x))
     except REFUSALS as error:
         return type(error), str(error)
-    described = [formats(m, y) for y in found]
-    values = [np.array(y.detach().float().numpy(force=True)) for y in found]
-    tracked = [y for y in found if y.requires_grad]
+    described = [formats(m, y) for y in outputs]
+    values = [np.array(y.detach().float().numpy(force=True)) for y in outputs]
+    tracked = [y for y in outputs if y.requires_grad]
     if gradient and tracked:
         try:
             tracked[0].sum().backward()
@@ -145,7 +145,7 @@ def differences(
     values: bool,
     any_step: bool = False,
 ) -> Iterator[str]:
-    """What differs from PyTorch, a line each; `any_step`: not the strides of sizes of 1."""
+    """Differences from PyTorch, one a line; `any_step` ignores the strides of sizes of 1."""
     for name, make in layouts.items():
         ours, theirs = (outcome(m, function, make, gradient) for m in (st, torch))
         if isinstance(theirs[0], type):
@@ -172,7 +172,7 @@ def like(m: Any, *shape: int) -> Any:
 
 
 def same(m: Any, x: Any) -> Any:
-    """Another tensor in rows, of x's shape."""
+    """Another contiguous tensor of x's shape."""
     return m.tensor(numbers(*x.shape))
 
 
@@ -193,8 +193,8 @@ def methods(name: str) -> F:
     return lambda m, x: getattr(x, name)()
 
 
-def nn(name: str, *more: Any, **named: Any) -> F:
-    return lambda m, x: getattr(m.nn.functional, name)(x, *more, **named)
+def nn(name: str, *args: Any, **kwargs: Any) -> F:
+    return lambda m, x: getattr(m.nn.functional, name)(x, *args, **kwargs)
 
 
 UNARY = (
@@ -313,7 +313,7 @@ def m_of(x: Any) -> Any:
 
 
 def conv(n: int, *, to: Callable[[Any], Any] | None = None, groups: int = 1, k: int = 3,
-         bias: bool = True, transposed: bool = False, **named: Any) -> F:  # fmt: skip
+         bias: bool = True, transposed: bool = False, **kwargs: Any) -> F:  # fmt: skip
     """A convolution of n dimensions whose weight `to` brings into a format."""
 
     def run(m: Any, x: Any) -> Any:
@@ -327,7 +327,7 @@ def conv(n: int, *, to: Callable[[Any], Any] | None = None, groups: int = 1, k: 
         weight = weight if to is None else to(m, weight)
         function = getattr(m.nn.functional, f"conv{'_transpose' if transposed else ''}{n}d")
         b = like(m, out) if bias else None
-        return function(x, weight, b, groups=groups_of_x, **named)
+        return function(x, weight, b, groups=groups_of_x, **kwargs)
 
     return run
 
@@ -507,11 +507,11 @@ SERIES_FUNCTIONS: dict[str, F] = {
 }
 RANDOM = ("dropout", "rrelu", "rand", "empty", "bernoulli", "nextafter")
 
-# Where PyTorch lays the result in rows and ours follows its operand all the same.
+# Where PyTorch's result is contiguous although ours follows its operand.
 FOLLOWS = {
     "pointwise: F.rrelu",
     "pointwise: 2 ** x",
-    "pointwise: bce",  # PyTorch's lies as the target
+    "pointwise: bce",  # PyTorch's result has the target's layout
     "volumes: avg_pool3d",
     "volumes: adaptive_avg_pool3d",
     "volumes: adaptive_max_pool3d",
@@ -525,9 +525,9 @@ FOLLOWS = {
 # (1, C, L) pools of a transposed matrix: PyTorch takes the added dimension for an image's.
 FOLLOWS |= {f"series: {n}" for n in ("max_pool1d", "avg_pool1d", "adaptive_avg_pool1d")}
 FOLLOWS |= {"series: adaptive_max_pool1d", "images: interpolate, area"}
-# An image of width 1, rolled along it; a square of what is expanded.
+# An image of width 1, rolled along it; a square of an expanded tensor.
 FOLLOWS |= {"pointwise: roll", "images: local_response_norm"}
-# Where PyTorch composes of several functions, the strides of sizes of 1 are the last one's.
+# Where PyTorch composes several functions, the strides of sizes of 1 are the last one's.
 OPEN = (
     "deg2rad",
     "rad2deg",
@@ -561,8 +561,8 @@ STRICT = [t for t in TABLE if t[0] not in FOLLOWS]
 def test_strides_are_pytorchs(name: str, function: F, layouts: Any) -> None:
     compares_values = not any(word in name for word in RANDOM)
     any_step = any(word in name for word in OPEN)
-    found = list(differences(function, layouts, True, compares_values, any_step))
-    assert not found, "\n".join(found)
+    mismatches = list(differences(function, layouts, True, compares_values, any_step))
+    assert not mismatches, "\n".join(mismatches)
 
 
 FOLLOWING = [t for t in TABLE if t[0] in FOLLOWS and t[0].startswith("volumes")]
@@ -588,7 +588,7 @@ class Network(st.nn.Module):
 
     def forward(self, x: Any) -> Any:
         f = st.nn.functional
-        self.seen = [f.conv2d(x, self.first, padding=1)]
+        self.outputs = [f.conv2d(x, self.first, padding=1)]
         for layer in (
             lambda y: f.batch_norm(y, None, None, training=True),
             f.relu,
@@ -597,8 +597,8 @@ class Network(st.nn.Module):
             lambda y: f.dropout(y, 0.0),
             lambda y: f.adaptive_avg_pool2d(y, 2),
         ):
-            self.seen.append(layer(self.seen[-1]))
-        return self.linear(self.seen[-1].flatten(1))
+            self.outputs.append(layer(self.outputs[-1]))
+        return self.linear(self.outputs[-1].flatten(1))
 
 
 def test_network_in_channels_last_has_the_activations_and_values_of_one_in_rows() -> None:
@@ -608,8 +608,8 @@ def test_network_in_channels_last_has_the_activations_and_values_of_one_in_rows(
     assert last_.first.is_contiguous(memory_format=st.channels_last)
     x = like(st, 2, 3, 12, 10)
     expected, y = rows_(x), last_(x.to(memory_format=st.channels_last))
-    assert all(v.is_contiguous(memory_format=st.channels_last) for v in last_.seen)
-    assert all(v.is_contiguous() for v in rows_.seen)
+    assert all(v.is_contiguous(memory_format=st.channels_last) for v in last_.outputs)
+    assert all(v.is_contiguous() for v in rows_.outputs)
     np.testing.assert_allclose(y.detach().numpy(), expected.detach().numpy(), 1e-4, 1e-5)
     (expected**2).sum().backward()
     (y**2).sum().backward()
@@ -620,7 +620,7 @@ def test_network_in_channels_last_has_the_activations_and_values_of_one_in_rows(
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("m", [st, torch], ids=["shmtensor", "torch"])
-def test_gradient_lies_as_its_leaf(m: Any) -> None:
+def test_gradient_has_the_layout_of_its_leaf(m: Any) -> None:
     x = channels_last(2, 4, 6, 5)(m).detach().requires_grad_()
     (x * same(m, x)).sum().backward()
     assert x.grad.stride() == x.stride()
@@ -634,5 +634,5 @@ def test_gradient_lies_as_its_leaf(m: Any) -> None:
     x.grad = None
     (x * same(m, x) * x).sum().backward(create_graph=True)
     assert x.grad.stride() == x.stride()
-    (again,) = m.autograd.grad(x.grad.sum(), x)
-    np.testing.assert_allclose(again.numpy(), 2 * same(m, x).numpy(), 1e-5)
+    (second,) = m.autograd.grad(x.grad.sum(), x)
+    np.testing.assert_allclose(second.numpy(), 2 * same(m, x).numpy(), 1e-5)

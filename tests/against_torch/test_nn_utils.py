@@ -160,11 +160,11 @@ def test_total_norm(norm_type: float) -> None:
         np.testing.assert_allclose(mine, other, rtol=1e-6)
 
 
-def test_every_name_is_there() -> None:
+def test_every_name_exists() -> None:
     helpers = {"rnn"}
     for module, name in [(torch.nn.utils, "utils"), (torch.nn.init, "init")]:
         ours = getattr(st.nn, name)
-        wanted = {n for n in dir(module) if n not in helpers and not n.startswith("_")}
+        names = {n for n in dir(module) if n not in helpers and not n.startswith("_")}
         if name == "init":
-            wanted = set(module.__all__)
-        assert not [n for n in sorted(wanted) if not hasattr(ours, n)]
+            names = set(module.__all__)
+        assert not [n for n in sorted(names) if not hasattr(ours, n)]

@@ -118,7 +118,7 @@ def test_norms_load_what_older_versions_saved() -> None:
         older = module.state_dict()
         del older["num_batches_tracked"]
         with pytest.raises(RuntimeError, match=r'Missing.*"num_batches_tracked"'):
-            module.load_state_dict(older)  # the metadata say version 2
+            module.load_state_dict(older)  # the metadata have version 2
         del older._metadata
         module.load_state_dict(older)
     statistics = {"running_mean": np.zeros(3), "running_var": np.ones(3)}
@@ -181,15 +181,15 @@ def test_losses_and_their_gradients_agree(
     assert repr(ours) == repr(model)
     grads, outs = [], []
     for library, module in ((torch, model), (st, ours)):
-        given = [library.tensor(x) for x in inputs]
-        given[0].requires_grad_(True)
-        first = given[0].log_softmax(-1) if name == "CTCLoss" else given[0]
-        outs.append(module(first, *given[1:]))
+        tensors = [library.tensor(x) for x in inputs]
+        tensors[0].requires_grad_(True)
+        first = tensors[0].log_softmax(-1) if name == "CTCLoss" else tensors[0]
+        outs.append(module(first, *tensors[1:]))
         outs[-1].sum().backward()
-        grads.append([given[0].grad, *(p.grad for p in module.parameters())])
+        grads.append([tensors[0].grad, *(p.grad for p in module.parameters())])
     same(outs[1], outs[0])
-    for theirs, own in zip(*grads, strict=True):
-        same(own, theirs)
+    for theirs, our_grad in zip(*grads, strict=True):
+        same(our_grad, theirs)
 
 
 def test_adaptive_softmax_agrees() -> None:
@@ -197,11 +197,11 @@ def test_adaptive_softmax_agrees() -> None:
     assert repr(ours) == repr(model)
     x, target = reals(6, 8), np.array([0, 3, 4, 9, 10, 19])
     a, b = torch.tensor(x, requires_grad=True), st.tensor(x, requires_grad=True)
-    theirs, own = model(a, torch.tensor(target)), ours(b, st.tensor(target))
-    same(own.output, theirs.output)
-    same(own.loss, theirs.loss)
+    theirs, our_output = model(a, torch.tensor(target)), ours(b, st.tensor(target))
+    same(our_output.output, theirs.output)
+    same(our_output.loss, theirs.loss)
     theirs.loss.backward()
-    own.loss.backward()
+    our_output.loss.backward()
     same(b.grad, a.grad)
     for p, q in zip(ours.parameters(), model.parameters(), strict=True):
         same(p.grad, q.grad)
@@ -245,9 +245,9 @@ BAD: list[tuple[str, tuple[Any, ...]]] = [
 def test_bad_input_raises_pytorchs_classes(name: str, args: Any) -> None:
     raised = []
     for library in (torch, st):
-        given = [library.tensor(x) if isinstance(x, np.ndarray) else x for x in args]
+        tensors = [library.tensor(x) if isinstance(x, np.ndarray) else x for x in args]
         try:
-            getattr(library.nn.functional, name)(*given)
+            getattr(library.nn.functional, name)(*tensors)
         except Exception as error:
             raised.append(type(error))
     assert len(raised) == 2
@@ -338,9 +338,9 @@ def test_embeddings_with_the_weight_first(mode: int) -> None:
     a, b = ([lib.tensor(x) for x in (w, indices, offsets)] for lib in (torch, st))
     same(st.embedding(b[0], b[1]), torch.embedding(a[0], a[1]))
     for padding_idx in (None, 5):
-        rest = (False, mode, False, None, True, padding_idx)
-        theirs, own = torch.embedding_bag(*a, *rest), st.embedding_bag(*b, *rest)
-        for x, y in zip(own if mode else own[:1], theirs, strict=False):
+        args = (False, mode, False, None, True, padding_idx)
+        theirs, ours = torch.embedding_bag(*a, *args), st.embedding_bag(*b, *args)
+        for x, y in zip(ours if mode else ours[:1], theirs, strict=False):
             same(x, y)
 
 

@@ -47,11 +47,11 @@ def random(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:
 class Problem:
     """Parameters of one library, and an optimizer that steps by gradients from a seed."""
 
-    def __init__(self, lib: Any, name: str, dtype: str = "float64", **named: Any) -> None:
+    def __init__(self, lib: Any, name: str, dtype: str = "float64", **kwargs: Any) -> None:
         self.lib, self.dtype = lib, dtype
         rng = np.random.default_rng(0)
         self.ps = [lib.nn.Parameter(lib.tensor(random(rng, s, dtype))) for s in SHAPES]
-        self.optimizer = getattr(lib.optim, name)(self.ps, **named)
+        self.optimizer = getattr(lib.optim, name)(self.ps, **kwargs)
 
     def steps(self, start: int, stop: int) -> list[Any]:
         for i in range(start, stop):
@@ -73,18 +73,18 @@ def same(mine: list[Any], theirs: list[Any], dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float64", "float32", "complex128"])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_ten_steps_are_pytorchs(name: str, dtype: str) -> None:
-    for named in combinations(name):
-        mine, theirs = Problem(st, name, dtype, **named), Problem(torch, name, dtype, **named)
+    for kwargs in combinations(name):
+        mine, theirs = Problem(st, name, dtype, **kwargs), Problem(torch, name, dtype, **kwargs)
         same(mine.steps(0, 10), theirs.steps(0, 10), dtype)
-        own, other = (each.optimizer.state_dict()["state"] for each in (mine, theirs))
-        assert [list(own[i]) for i in own] == [list(other[i]) for i in other]
-        for i in own:
-            values = [[np.asarray(x) for x in state[i].values()] for state in (own, other)]
+        our_state, other = (each.optimizer.state_dict()["state"] for each in (mine, theirs))
+        assert [list(our_state[i]) for i in our_state] == [list(other[i]) for i in other]
+        for i in our_state:
+            values = [[np.asarray(x) for x in state[i].values()] for state in (our_state, other)]
             same(*values, dtype)
 
 
 def converted(x: Any, tensor: type, to: Any) -> Any:
-    """A state_dict with the tensors of one library made into the other's."""
+    """A state_dict with one library's tensors converted to the other's."""
     if isinstance(x, tensor):
         return to(x.detach().numpy().copy())
     if isinstance(x, dict):
@@ -95,36 +95,36 @@ def converted(x: Any, tensor: type, to: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ELEMENTWISE)
-def test_state_goes_both_ways(name: str) -> None:
-    for named in combinations(name)[-3:]:
-        mine, theirs = Problem(st, name, **named), Problem(torch, name, **named)
+def test_state_is_exchanged_with_pytorch(name: str) -> None:
+    for kwargs in combinations(name)[-3:]:
+        mine, theirs = Problem(st, name, **kwargs), Problem(torch, name, **kwargs)
         mine.steps(0, 4)
         theirs.steps(0, 4)
-        own, other = mine.optimizer.state_dict(), theirs.optimizer.state_dict()
-        assert set(own["param_groups"][0]) == set(other["param_groups"][0])
+        our_state, other = mine.optimizer.state_dict(), theirs.optimizer.state_dict()
+        assert set(our_state["param_groups"][0]) == set(other["param_groups"][0])
         mine.optimizer.load_state_dict(converted(other, torch.Tensor, st.tensor))
-        theirs.optimizer.load_state_dict(converted(own, st.Tensor, torch.tensor))
+        theirs.optimizer.load_state_dict(converted(our_state, st.Tensor, torch.tensor))
         same(mine.steps(4, 9), theirs.steps(4, 9), "float64")
 
 
-# PyTorch takes the corrections of the averages in float32 where the step is differentiable.
+# PyTorch computes the bias corrections in float32 where the step is differentiable.
 ROUGHLY = {"rtol": 1e-3, "atol": 1e-6}
 
 
 @pytest.mark.parametrize("dtype", ["float64", "complex128"])
 @pytest.mark.parametrize("name", ELEMENTWISE)
 def test_gradients_flow_through_a_differentiable_step(name: str, dtype: str) -> None:
-    for named in combinations(name)[-2:]:
+    for kwargs in combinations(name)[-2:]:
         ends = []
         for lib in (st, torch):
-            earlier = Problem(lib, name, dtype, **named)
+            earlier = Problem(lib, name, dtype, **kwargs)
             earlier.steps(0, 4)
             rng = np.random.default_rng(0)
             leaf, factor = (lib.tensor(random(rng, (3, 4), dtype)) for _ in range(2))
             leaf.requires_grad_()
             factor.requires_grad_()
             ps = [leaf.clone(), *(p.detach() for p in earlier.ps[1:])]
-            optimizer = getattr(lib.optim, name)(ps, differentiable=True, **named)
+            optimizer = getattr(lib.optim, name)(ps, differentiable=True, **kwargs)
             loaded = earlier.optimizer.state_dict()
             loaded["param_groups"][0]["differentiable"] = True
             optimizer.load_state_dict(loaded)
@@ -182,12 +182,12 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("name", "named"), BAD)
-def test_wrong_arguments_are_refused_in_pytorchs_words(name: str, named: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("name", "kwargs"), BAD)
+def test_wrong_arguments_are_refused_in_pytorchs_words(name: str, kwargs: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="Invalid") as theirs:
-        getattr(torch.optim, name)([torch.nn.Parameter(torch.ones(1))], **named)
+        getattr(torch.optim, name)([torch.nn.Parameter(torch.ones(1))], **kwargs)
     with pytest.raises(ValueError, match="Invalid") as mine:
-        getattr(st.optim, name)([st.nn.Parameter(st.ones(1))], **named)
+        getattr(st.optim, name)([st.nn.Parameter(st.ones(1))], **kwargs)
     assert str(mine.value) == str(theirs.value)
 
 
@@ -215,10 +215,10 @@ def test_implementations_that_exclude_each_other() -> None:
 def test_hyperparameters_may_be_tensors(name: str) -> None:
     ends = []
     for lib in (st, torch):
-        named: dict[str, Any] = {"lr": lib.tensor(0.1, dtype=lib.float64)}
+        kwargs: dict[str, Any] = {"lr": lib.tensor(0.1, dtype=lib.float64)}
         if name == "Adam":
-            named["betas"] = tuple(lib.tensor(b, dtype=lib.float64) for b in (0.8, 0.9))
-        problem = Problem(lib, name, **named)
+            kwargs["betas"] = tuple(lib.tensor(b, dtype=lib.float64) for b in (0.8, 0.9))
+        problem = Problem(lib, name, **kwargs)
         schedule = lib.optim.lr_scheduler.ExponentialLR(problem.optimizer, 0.5)
         problem.steps(0, 3)
         schedule.step()
@@ -228,7 +228,7 @@ def test_hyperparameters_may_be_tensors(name: str) -> None:
 
 def averaged(lib: Any, kind: str | None, use_buffers: bool) -> list[Any]:
     swa = lib.optim.swa_utils
-    named = {
+    kwargs = {
         None: {},
         "ema": {"avg_fn": swa.get_ema_avg_fn(0.9)},
         "ema multi": {"multi_avg_fn": swa.get_ema_multi_avg_fn(0.9)},
@@ -236,7 +236,7 @@ def averaged(lib: Any, kind: str | None, use_buffers: bool) -> list[Any]:
     }[kind]
     rng = np.random.default_rng(0)
     model = lib.nn.Sequential(lib.nn.Linear(3, 2), lib.nn.BatchNorm1d(2)).double()
-    average = swa.AveragedModel(model, use_buffers=use_buffers, **named)
+    average = swa.AveragedModel(model, use_buffers=use_buffers, **kwargs)
     for _ in range(3):
         for p in model.parameters():
             p.data = lib.tensor(rng.normal(size=tuple(p.shape)))
@@ -272,12 +272,12 @@ def test_schedules_drive_optimizers_alike(schedule: str) -> None:
     for name in ELEMENTWISE:
         ends = []
         for lib in (st, torch):
-            named = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
-            problem = Problem(lib, name, **named)
+            kwargs = {"momentum": 0.9} if name in ("SGD", "RMSprop") else {}
+            problem = Problem(lib, name, **kwargs)
             if schedule in ("OneCycleLR", "CyclicLR"):
                 keys = problem.optimizer.defaults
                 if "momentum" not in keys and "betas" not in keys:
-                    break  # they cycle the momentum, too
+                    break  # these schedules cycle the momentum, too
             s = SCHEDULES[schedule](lib, problem.optimizer)
             values = []
             for i in range(6):
@@ -298,12 +298,12 @@ MATRICES: dict[str, list[dict[str, Any]]] = {
 @pytest.mark.parametrize("name", sorted(MATRICES))
 def test_steps_of_matrices_are_pytorchs(name: str, dtype: str) -> None:
     shapes = [(16, 16), (16, 16), (8, 4), (4, 8), *([(5,), (2, 3, 4)] if name[0] == "A" else [])]
-    for named in MATRICES[name]:
+    for kwargs in MATRICES[name]:
         ends, keys = [], []
         for lib in (st, torch):
             rng = np.random.default_rng(0)
             ps = [lib.nn.Parameter(lib.tensor(random(rng, s, dtype))) for s in shapes]
-            optimizer = getattr(lib.optim, name)(ps, **named)
+            optimizer = getattr(lib.optim, name)(ps, **kwargs)
             for i in range(6):
                 for p in ps:
                     p.grad = lib.tensor(random(rng, tuple(p.shape), dtype))
@@ -314,7 +314,7 @@ def test_steps_of_matrices_are_pytorchs(name: str, dtype: str) -> None:
             ends.append([p.detach().numpy() for p in ps] + [np.asarray(x) for x in state])
             keys.append([list(optimizer.state[p]) for p in ps])
         assert keys[0] == keys[1]
-        # a product rounded to bfloat16 may fall to the other side
+        # a product may round to the other neighbour in bfloat16
         close = {"rtol": 2e-2, "atol": 1e-3} if name == "Muon" else {"rtol": 1e-5, "atol": 1e-7}
         for x, y in zip(*ends, strict=True):
             assert x.dtype == y.dtype
@@ -344,7 +344,7 @@ def test_lbfgs_evaluates_the_loss_where_pytorch_does(search: str | None) -> None
     np.testing.assert_allclose(ends[0][0], ends[1][0], rtol=1e-8)
 
 
-def test_lbfgs_state_goes_both_ways() -> None:
+def test_lbfgs_state_is_exchanged_with_pytorch() -> None:
     def problem(lib):
         p = lib.nn.Parameter(lib.tensor([-1.2, 1.0], dtype=lib.float64))
         optimizer = lib.optim.LBFGS([p], lr=0.3, max_iter=3)
@@ -359,9 +359,9 @@ def test_lbfgs_state_goes_both_ways() -> None:
         return p, optimizer, closure
 
     mine, theirs = problem(st), problem(torch)
-    own, other = mine[1].state_dict(), theirs[1].state_dict()
+    our_state, other = mine[1].state_dict(), theirs[1].state_dict()
     mine[1].load_state_dict(converted(other, torch.Tensor, st.tensor))
-    theirs[1].load_state_dict(converted(own, st.Tensor, torch.tensor))
+    theirs[1].load_state_dict(converted(our_state, st.Tensor, torch.tensor))
     for _, optimizer, closure in (mine, theirs):
         optimizer.step(closure)
     np.testing.assert_allclose(mine[0].detach().numpy(), theirs[0].detach().numpy(), rtol=1e-10)

@@ -22,10 +22,10 @@ GRID = [
 ]
 
 
-def both(kind: str, *args: Any, **named: Any) -> tuple[Any, Any]:
+def both(kind: str, *args: Any, **kwargs: Any) -> tuple[Any, Any]:
     """Our layer and PyTorch's with the same weights, float64."""
-    theirs = getattr(torch.nn, kind)(*args, **named).double()
-    ours = getattr(st.nn, kind)(*args, **named).double()
+    theirs = getattr(torch.nn, kind)(*args, **kwargs).double()
+    ours = getattr(st.nn, kind)(*args, **kwargs).double()
     ours.load_state_dict({k: st.tensor(v.numpy()) for k, v in theirs.state_dict().items()})
     return ours, theirs
 
@@ -45,13 +45,13 @@ def compare(ours: Any, theirs: Any, call: Any, x: Any) -> None:
     """Outputs, and gradients of input and weights."""
     a = st.tensor(x, requires_grad=True)
     b = torch.tensor(x, requires_grad=True)
-    found, wanted = flat(call(st, ours, a)), flat(call(torch, theirs, b))
-    assert len(found) == len(wanted)
-    factors = [np.random.default_rng(i).standard_normal(v.shape) for i, v in enumerate(wanted)]
-    for v, w in zip(found, wanted):
+    result, expected = flat(call(st, ours, a)), flat(call(torch, theirs, b))
+    assert len(result) == len(expected)
+    factors = [np.random.default_rng(i).standard_normal(v.shape) for i, v in enumerate(expected)]
+    for v, w in zip(result, expected):
         close(v, w)
-    sum((v * st.tensor(f)).sum() for v, f in zip(found, factors)).backward()
-    sum((v * torch.tensor(f)).sum() for v, f in zip(wanted, factors)).backward()
+    sum((v * st.tensor(f)).sum() for v, f in zip(result, factors)).backward()
+    sum((v * torch.tensor(f)).sum() for v, f in zip(expected, factors)).backward()
     close(a.grad, b.grad)
     for (name, p), (other, q) in zip(ours.named_parameters(), theirs.named_parameters()):
         assert name == other
@@ -61,8 +61,8 @@ def compare(ours: Any, theirs: Any, call: Any, x: Any) -> None:
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize(("kind", "layers", "two", "proj"), GRID)
 def test_layers(kind: str, layers: int, two: bool, proj: int, bias: bool) -> None:
-    named = {"proj_size": proj} if proj else {}
-    ours, theirs = both(kind, 3, 4, layers, bias=bias, bidirectional=two, **named)
+    kwargs = {"proj_size": proj} if proj else {}
+    ours, theirs = both(kind, 3, 4, layers, bias=bias, bidirectional=two, **kwargs)
     assert list(ours.state_dict()) == list(theirs.state_dict())
     assert repr(ours) == repr(theirs)
     x = np.random.default_rng(0).standard_normal((5, 3, 3))
@@ -75,12 +75,12 @@ def test_layers(kind: str, layers: int, two: bool, proj: int, bias: bool) -> Non
         c = v.mean() * xp.ones((*size[:2], 4), dtype=xp.float64)
         return (h, c) if kind == "LSTM" else h
 
-    def packed(xp: Any, m: Any, v: Any) -> Any:
+    def run_packed(xp: Any, m: Any, v: Any) -> Any:
         pack = xp.nn.utils.rnn.pack_padded_sequence(v, [2, 5, 4], enforce_sorted=False)
         out, last = m(pack, states(xp, v))
         return xp.nn.utils.rnn.pad_packed_sequence(out)[0], last
 
-    compare(ours, theirs, packed, x)
+    compare(ours, theirs, run_packed, x)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,15 +108,15 @@ def test_cells(kind: str) -> None:
 def test_packed_sequences(batch_first: bool, sort: bool, tail: tuple[int, ...]) -> None:
     x = np.random.default_rng(3).standard_normal((4, 4, *tail))
     lengths = [4, 1, 2, 3] if sort else [4, 4, 2, 1]
-    made = []
+    results = []
     for xp in (st, torch):
         rnn = xp.nn.utils.rnn
-        packed = rnn.pack_padded_sequence(xp.tensor(x), lengths, batch_first, not sort)
-        assert type(packed).__name__ == "PackedSequence"
-        padded = rnn.pad_packed_sequence(packed, not batch_first, 7.0, 5)
-        made.append([*packed, *padded, *rnn.unpack_sequence(packed)])
-    assert len(made[0]) == len(made[1])
-    for a, b in zip(*made):
+        packed_sequence = rnn.pack_padded_sequence(xp.tensor(x), lengths, batch_first, not sort)
+        assert type(packed_sequence).__name__ == "PackedSequence"
+        padded = rnn.pad_packed_sequence(packed_sequence, not batch_first, 7.0, 5)
+        results.append([*packed_sequence, *padded, *rnn.unpack_sequence(packed_sequence)])
+    assert len(results[0]) == len(results[1])
+    for a, b in zip(*results):
         assert (a is None) == (b is None)
         if a is not None:
             close(a, b)

@@ -1,4 +1,4 @@
-"""autocast: which ops compute in which precision, for whom, and what it costs when it is off."""
+"""autocast: which ops compute in which precision, in which threads, and its cost when it is off."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def _nothing_is_left() -> Any:
     assert not st.is_autocast_enabled("cpu")
 
 
-def made(*shape: int, dtype: Any = st.float32) -> Any:
+def random_tensor(*shape: int, dtype: Any = st.float32) -> Any:
     st.manual_seed(sum(shape))
     return st.randn(*shape).to(dtype)
 
 
-x, y, v = made(3, 3), made(3, 3), made(3)
-images = made(2, 3, 6, 6)
+x, y, v = random_tensor(3, 3), random_tensor(3, 3), random_tensor(3)
+images = random_tensor(2, 3, 6, 6)
 
 LOWER = {
     "matmul": lambda: st.matmul(x, y),
@@ -47,9 +47,9 @@ LOWER = {
     "addbmm": lambda: st.addbmm(x, x[None], y[None]),
     "baddbmm": lambda: st.baddbmm(x[None], x[None], y[None]),
     "linear": lambda: F.linear(x, y, v),
-    "conv1d": lambda: F.conv1d(images[:, :, 0], made(4, 3, 2)),
-    "conv2d": lambda: F.conv2d(images, made(4, 3, 2, 2)),
-    "conv_transpose2d": lambda: F.conv_transpose2d(images, made(3, 4, 2, 2)),
+    "conv1d": lambda: F.conv1d(images[:, :, 0], random_tensor(4, 3, 2)),
+    "conv2d": lambda: F.conv2d(images, random_tensor(4, 3, 2, 2)),
+    "conv_transpose2d": lambda: F.conv_transpose2d(images, random_tensor(3, 4, 2, 2)),
     "attention": lambda: F.scaled_dot_product_attention(x[None], y[None], x[None]),
     "prelu": lambda: F.prelu(x, v),
     "vecdot": lambda: st.linalg.vecdot(x, y),
@@ -88,7 +88,7 @@ AS_GIVEN = {
     "dot": lambda: v.dot(v),
     "addmv": lambda: st.addmv(v, x, v),
     "matrix_exp": lambda: st.linalg.matrix_exp(x),
-    "bilinear": lambda: F.bilinear(x, y, made(4, 3, 3)),
+    "bilinear": lambda: F.bilinear(x, y, random_tensor(4, 3, 3)),
     "in place": lambda: x.clone().addmm_(x, y),
     "out=": lambda: st.mm(x, y, out=st.empty(3, 3)),
     "out= of a row": lambda: st.matmul(x, y, out=st.empty(3, 3)),
@@ -105,13 +105,13 @@ def test_products_compute_in_the_lower_precision(name: str, lower: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_what_is_delicate_computes_in_float32(name: str) -> None:
+def test_delicate_ops_compute_in_float32(name: str) -> None:
     with st.autocast("cpu"):
         assert FULL[name]().dtype is st.float32
 
 
 @pytest.mark.parametrize("name", AS_GIVEN)
-def test_the_others_compute_in_what_they_are_given(name: str) -> None:
+def test_other_ops_compute_in_the_dtype_of_their_operands(name: str) -> None:
     expected = AS_GIVEN[name]().numpy()
     with st.autocast("cpu"):
         out = AS_GIVEN[name]()
@@ -137,7 +137,7 @@ def test_float64_and_integers_stay() -> None:
 
 
 def test_values_are_those_of_the_cast_operands() -> None:
-    a, b = made(20, 30), made(30, 10)
+    a, b = random_tensor(20, 30), random_tensor(30, 10)
     with st.autocast("cpu"):
         out = a @ b
     np.testing.assert_array_equal(
@@ -150,8 +150,8 @@ def test_values_are_those_of_the_cast_operands() -> None:
 
 
 def test_a_composite_computes_in_one_precision() -> None:
-    """cdist multiplies matrices: in float32, as it is on the list itself."""
-    a, b = made(40, 5), made(30, 5)
+    """cdist multiplies matrices: in float32, because cdist itself is on the list."""
+    a, b = random_tensor(40, 5), random_tensor(30, 5)
     expected = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
     with st.autocast("cpu"):
         got = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
@@ -194,31 +194,31 @@ def test_decorated_functions() -> None:
         st.autocast("cpu")(3)  # type: ignore[type-var]
 
 
-def test_threads_have_their_own() -> None:
-    found: list[Any] = []
-    entered, looked = threading.Event(), threading.Event()
+def test_threads_have_separate_modes() -> None:
+    dtypes: list[Any] = []
+    inside, check_over = threading.Event(), threading.Event()
 
     def other() -> None:
-        entered.wait(60)
-        found.append((x @ y).dtype)
+        inside.wait(60)
+        dtypes.append((x @ y).dtype)
         with st.autocast("cpu", st.float16):
-            found.append((x @ y).dtype)
-        looked.set()
+            dtypes.append((x @ y).dtype)
+        check_over.set()
 
     thread = threading.Thread(target=other)
     thread.start()
     with st.autocast("cpu"):
-        entered.set()
-        assert looked.wait(60)
+        inside.set()
+        assert check_over.wait(60)
         assert (x @ y).dtype is st.bfloat16
     thread.join()
-    assert found == [st.float32, st.float16]
+    assert dtypes == [st.float32, st.float16]
 
 
 def test_gradients_are_those_of_the_weights() -> None:
     st.manual_seed(3)
     model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2))
-    data, target = made(11, 5), made(11, 2)
+    data, target = random_tensor(11, 5), random_tensor(11, 2)
     F.mse_loss(model(data), target).backward()
     exact = [p.grad.numpy().copy() for p in model.parameters()]
     model.zero_grad()
@@ -231,7 +231,7 @@ def test_gradients_are_those_of_the_weights() -> None:
 
 
 def test_a_weight_is_cast_once() -> None:
-    w = made(3, 3).requires_grad_()
+    w = random_tensor(3, 3).requires_grad_()
     with st.autocast("cpu"):
         first, second = (x @ w), (y @ w)
         with st.autocast("cpu"):
@@ -248,14 +248,14 @@ def test_a_weight_is_cast_once() -> None:
 
 
 def test_two_losses_share_a_cast() -> None:
-    w = made(3, 3).requires_grad_()
+    w = random_tensor(3, 3).requires_grad_()
     with st.autocast("cpu"):
         first, second = (x @ w).sum(), (y @ w).sum()
     first.backward()
-    alone = w.grad.clone()
+    single = w.grad.clone()
     second.backward()
-    rest = np.repeat(y.sum(0).numpy()[:, None], 3, 1)
-    np.testing.assert_allclose((w.grad - alone).numpy(), rest, atol=0.1)
+    expected = np.repeat(y.sum(0).numpy()[:, None], 3, 1)
+    np.testing.assert_allclose((w.grad - single).numpy(), expected, atol=0.1)
 
 
 def test_a_cast_is_forgotten_when_the_weight_changes() -> None:
@@ -264,7 +264,7 @@ def test_a_cast_is_forgotten_when_the_weight_changes() -> None:
     with st.autocast("cpu"):
         with st.no_grad():
             assert (one @ w).grad_fn is None
-        assert (one @ w).requires_grad  # the cast of the block above had no history
+        assert (one @ w).requires_grad  # the cast in the block above had no history
         with st.no_grad():
             w.add_(1)
         assert (one @ w).tolist() == [[4, 4]]
@@ -280,24 +280,24 @@ def test_a_cast_is_forgotten_when_the_weight_changes() -> None:
 
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_compute_again_as_before(reentrant: bool) -> None:
-    w = made(3, 3).requires_grad_()
-    seen = []
+    w = random_tensor(3, 3).requires_grad_()
+    dtypes = []
 
     def part(a: Any) -> Any:
         out = a @ w
-        seen.append(out.dtype)
+        dtypes.append(out.dtype)
         return out.tanh()
 
     data = x.clone().requires_grad_()
     with st.autocast("cpu"):
         out = checkpoint(part, data, use_reentrant=reentrant)
     out.float().sum().backward()
-    assert seen == [st.bfloat16] * 2
+    assert dtypes == [st.bfloat16] * 2
     assert w.grad.dtype is st.float32
 
 
 def test_transforms() -> None:
-    batch = made(4, 3, 3)
+    batch = random_tensor(4, 3, 3)
     with st.autocast("cpu"):
         out = st.func.vmap(lambda a: a @ x)(batch)
         slope = st.func.grad(lambda a: F.mse_loss(a @ x, y))(batch[0])
@@ -344,7 +344,13 @@ def test_every_op_says_what_autocast_does_with_it() -> None:
     assert [declared[n].autocast for n in ("mm", "prod", "cat", "mv", "add")] == [
         "lower", "full", "widest", "alone", "",
     ]  # fmt: skip
-    assert {made.autocast for made in declared.values()} == {"lower", "full", "widest", "alone", ""}
+    assert {entry.autocast for entry in declared.values()} == {
+        "lower",
+        "full",
+        "widest",
+        "alone",
+        "",
+    }
 
 
 # ---------------------------------------------------------------- what is set
@@ -404,7 +410,7 @@ def test_wrong_use() -> None:
 
 
 def test_custom_functions_compute_backward_as_forward() -> None:
-    seen: list[Any] = []
+    dtypes: list[Any] = []
 
     class Product(st.autograd.Function):
         @staticmethod
@@ -417,7 +423,7 @@ def test_custom_functions_compute_backward_as_forward() -> None:
         @amp.custom_bwd(device_type="cpu")
         def backward(ctx: Any, g: Any) -> Any:
             a, b = ctx.saved_tensors
-            seen.append((g @ b.T).dtype)
+            dtypes.append((g @ b.T).dtype)
             return (g @ b.T).float(), (a.T @ g).float()
 
     a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
@@ -426,33 +432,33 @@ def test_custom_functions_compute_backward_as_forward() -> None:
     assert out.dtype is st.bfloat16
     out.float().sum().backward()
     Product.apply(a, b).sum().backward()
-    assert seen == [st.bfloat16, st.float32]
+    assert dtypes == [st.bfloat16, st.float32]
 
 
 def test_custom_functions_may_ask_for_a_dtype() -> None:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     class Product(st.autograd.Function):
         @staticmethod
         @amp.custom_fwd(device_type="cpu", cast_inputs=st.float32)
-        def forward(ctx: Any, a: Any, others: Any, word: str) -> Any:
-            seen.append((a.dtype, others["b"].dtype, others["n"].dtype, word))
-            return a @ others["b"]
+        def forward(ctx: Any, a: Any, extras: Any, word: str) -> Any:
+            calls.append((a.dtype, extras["b"].dtype, extras["n"].dtype, word))
+            return a @ extras["b"]
 
         @staticmethod
         @amp.custom_bwd(device_type="cpu")
         def backward(ctx: Any, g: Any) -> Any:
-            seen.append(st.is_autocast_enabled("cpu"))
+            calls.append(st.is_autocast_enabled("cpu"))
             return g, None, None
 
     a = x.bfloat16().requires_grad_()
-    others = {"b": y.bfloat16(), "n": st.tensor([1])}
+    extras = {"b": y.bfloat16(), "n": st.tensor([1])}
     with st.autocast("cpu"):
-        out = Product.apply(a, others, "as it is")
+        out = Product.apply(a, extras, "as it is")
     assert out.dtype is st.float32
     out.sum().backward()
-    assert seen == [(st.float32, st.float32, st.int64, "as it is"), False]
-    assert Product.apply(a, others, "").dtype is st.bfloat16  # outside it has no effect
+    assert calls == [(st.float32, st.float32, st.int64, "as it is"), False]
+    assert Product.apply(a, extras, "").dtype is st.bfloat16  # outside it has no effect
     with pytest.raises(ValueError, match="custom_fwd: device_type must be a str"):
         amp.custom_fwd(device_type=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="custom_bwd: device_type must be a str"):
@@ -470,14 +476,14 @@ def test_as_pytorch_has_it() -> None:
         m.manual_seed(0)
         a, b = m.ones(3, 3), m.ones(3)
         t, low = m.ones(2, 3, 3), m.ones(3, 3).to(m.bfloat16)
-        whole = m.tensor([0, 1, 2])
+        integral = m.tensor([0, 1, 2])
         with m.autocast("cpu"):
             outs = [
                 a @ a, a @ b, b @ b, a.mm(a), a.mv(b), b.dot(b), m.bmm(t, t), m.addmm(a, a, a),
                 m.nn.functional.linear(a, a), m.einsum("ij,jk", a, a), m.outer(b, b),
                 m.linalg.multi_dot([a, a]), m.linalg.matrix_power(a, 3), m.cov(a), m.kron(a, a),
                 m.tensordot(a, a, 1), a.softmax(1), low.softmax(1), low + a, low.prod(), low.sum(),
-                m.nn.functional.mse_loss(low, a), m.nn.functional.cross_entropy(low, whole),
+                m.nn.functional.mse_loss(low, a), m.nn.functional.cross_entropy(low, integral),
                 m.nn.functional.layer_norm(low, (3,)), m.cat([low, a]), m.stack([low, low]),
                 m.linalg.inv(m.eye(3).to(m.bfloat16)), m.fft.fft(low), m.nn.functional.gelu(low),
                 m.linalg.norm(low), m.trace(low), low @ a.double().float(), m.cdist(low, low),

@@ -18,7 +18,7 @@ def weight(*values: float) -> Any:
 
 
 def test_a_step_is_that_without_scaling() -> None:
-    found = []
+    weights = []
     for is_enabled in (True, False):
         st.manual_seed(1)
         model = nn.Linear(4, 3)
@@ -30,8 +30,8 @@ def test_a_step_is_that_without_scaling() -> None:
             scaler.scale(model(data).square().mean()).backward()
             scaler.step(optimizer)
             scaler.update()
-        found.append([p.detach().numpy().copy() for p in model.parameters()])
-    for scaled, plain in zip(*found):
+        weights.append([p.detach().numpy().copy() for p in model.parameters()])
+    for scaled, plain in zip(*weights):
         np.testing.assert_allclose(scaled, plain, rtol=1e-5)
 
 
@@ -42,7 +42,7 @@ def test_small_gradients_survive_in_float16() -> None:
     with st.autocast("cpu", st.float16):
         loss = (x @ w.reshape(1, 1)).float().sum() * 1e-4
     loss.backward()
-    assert w.grad.item() == 0  # 1e-4 and 1e-5 are there in 16 bits, their product is not
+    assert w.grad.item() == 0  # 16 bits can hold 1e-4 and 1e-5, but not their product
     w.grad = None
     with st.autocast("cpu", st.float16):
         loss = (x @ w.reshape(1, 1)).float().sum() * 1e-4
@@ -53,7 +53,7 @@ def test_small_gradients_survive_in_float16() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
+def test_a_step_with_infinite_gradients_is_skipped(bad: float) -> None:
     w, other = weight(1.0, 2.0), weight(3.0)
     optimizer = optim.SGD([w, other], 1.0)
     scaler = GradScaler("cpu", init_scale=8.0)
@@ -69,7 +69,7 @@ def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
     assert w.tolist() == [0, 1]
 
 
-def test_a_sum_that_overflows_is_no_infinite_gradient() -> None:
+def test_an_overflowing_sum_is_not_an_infinite_gradient() -> None:
     w = weight(1.0, 1.0)
     optimizer = optim.SGD([w], 1e-38)
     scaler = GradScaler("cpu", init_scale=1.0)
@@ -116,9 +116,9 @@ def test_the_factor_grows_and_falls() -> None:
 def test_nested_outputs() -> None:
     scaler = GradScaler("cpu", init_scale=2.0)
     one = st.ones(1)
-    made = scaler.scale([one, (one, [one])])
-    assert made[0].item() == made[1][0].item() == made[1][1][0].item() == 2
-    assert isinstance(made[1], tuple)
+    scaled = scaler.scale([one, (one, [one])])
+    assert scaled[0].item() == scaled[1][0].item() == scaled[1][1][0].item() == 2
+    assert isinstance(scaled[1], tuple)
     assert [m.item() for m in scaler.scale(t for t in [one, one])] == [2, 2]
     assert GradScaler("cpu", enabled=False).scale(one) is one
     with pytest.raises(ValueError, match="iterable of tensors"):
@@ -201,8 +201,8 @@ def test_state() -> None:
     other.load_state_dict(state)
     assert other.state_dict() == state
     assert pickle.loads(pickle.dumps(other)).state_dict() == state
-    found = other.get_growth_factor(), other.get_backoff_factor(), other.get_growth_interval()
-    assert found == (3.0, 0.25, 5)
+    settings = other.get_growth_factor(), other.get_backoff_factor(), other.get_growth_interval()
+    assert settings == (3.0, 0.25, 5)
     with pytest.raises(RuntimeError, match="empty"):
         other.load_state_dict({})
     off = GradScaler("cpu", enabled=False)
@@ -217,7 +217,7 @@ def test_state() -> None:
 def test_as_pytorch_has_it() -> None:
     import torch
 
-    found = []
+    results = []
     for m in (st, torch):
         w = m.tensor([1.0, 2.0], requires_grad=True)
         optimizer = m.optim.SGD([w], 0.1)
@@ -227,6 +227,6 @@ def test_as_pytorch_has_it() -> None:
             scaler.scale((w * w * factor).sum()).backward()
             scaler.step(optimizer)
             scaler.update()
-        found.append((w.tolist(), scaler.state_dict()))
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
-    assert found[0][1] == found[1][1]
+        results.append((w.tolist(), scaler.state_dict()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-6)
+    assert results[0][1] == results[1][1]

@@ -1,4 +1,4 @@
-"""backward and grad: values, errors, and what they keep."""
+"""backward and grad: values, errors, and retained graphs."""
 
 from __future__ import annotations
 
@@ -158,12 +158,12 @@ def test_gradients_of_two_leaves_are_never_one_array() -> None:
 
 def test_a_gradient_kept_by_a_hook_stays_as_it_was() -> None:
     x = leaf(1)
-    kept: list[Any] = []
+    gradients: list[Any] = []
     y = x * 2
-    y.register_hook(kept.append)
+    y.register_hook(gradients.append)
     (y + x).backward(st.ones(1, dtype=st.float64))
     x.grad.mul_(100)
-    assert kept[0].tolist() == [1]
+    assert gradients[0].tolist() == [1]
 
 
 class Doubled(autograd.Function):
@@ -189,7 +189,7 @@ def test_a_fresh_gradient_is_taken_over_without_a_copy() -> None:
     assert x.grad.data_ptr() == Doubled.address
 
 
-def test_home_receives_the_gradient() -> None:
+def test_the_gradient_buffer_receives_the_gradient() -> None:
     x = leaf(1, 2)
     flat = np.full(5, 9.0)
     x.accumulate_grad.grad_buffer = native.GradientBuffer(flat[1:3])
@@ -202,13 +202,13 @@ def test_home_receives_the_gradient() -> None:
     assert flat.tolist() == [9, 3, 3, 9, 9]
 
 
-def test_gradients_are_born_shared() -> None:
+def test_gradients_are_in_shared_memory() -> None:
     x = st.ones(3).requires_grad_()
     (x * x).sum().backward()
     assert x.grad.is_shared()
 
 
-def test_a_gradient_that_cannot_be_written_is_said() -> None:
+def test_a_read_only_gradient_is_an_error() -> None:
     x = st.ones(3, requires_grad=True)
     fixed = np.ones(3, np.float32)
     fixed.flags.writeable = False
@@ -226,11 +226,11 @@ def test_gradients_of_outputs_are_complex_as_they_are() -> None:
         autograd.grad(x.sum(), x, grad_outputs=st.tensor(2 + 3j))
     with pytest.raises(RuntimeError, match="the gradient is float64, the output is complex128"):
         z.sum().backward(st.tensor(2.0, dtype=st.float64))
-    (g,) = autograd.grad(x.sum(), x, grad_outputs=st.tensor(2))  # a whole number is converted
+    (g,) = autograd.grad(x.sum(), x, grad_outputs=st.tensor(2))  # an integer is converted
     assert g.tolist() == [2, 2]
 
 
-def test_materialized_zeros_are_differentiable_as_the_others() -> None:
+def test_materialized_zeros_are_differentiable() -> None:
     x, unused = leaf(1, 2), leaf(3)
     for create_graph in (False, True):
         _, zeros = autograd.grad(
@@ -240,7 +240,7 @@ def test_materialized_zeros_are_differentiable_as_the_others() -> None:
         assert zeros.requires_grad is create_graph
 
 
-def test_a_gradient_lies_in_memory_as_its_leaf() -> None:
+def test_a_gradient_has_the_layout_of_its_leaf() -> None:
     x = st.ones(2, 3, requires_grad=True)
     y = st.ones(3, 2).t().requires_grad_()
     for create_graph in (False, True):

@@ -48,7 +48,7 @@ def test_gradients_are_the_same_and_the_part_runs_twice(use_reentrant: bool) -> 
 
 @FLAVOURS
 def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
-    kept: list[int] = []
+    counts: list[int] = []
     x = data(1000)
 
     def part(x: st.Tensor) -> st.Tensor:
@@ -57,32 +57,32 @@ def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
     def nodes(node: Any) -> int:
         if node is None or not hasattr(node, "saved"):
             return 0
-        own = sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
-        return own + sum(nodes(n) for n, _ in node.next_functions)
+        nbytes = sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
+        return nbytes + sum(nodes(n) for n, _ in node.next_functions)
 
-    kept.append(nodes(part(x).grad_fn))
+    counts.append(nodes(part(x).grad_fn))
     y = checkpoint(part, x, use_reentrant=use_reentrant)
     if use_reentrant:
-        kept.append(nodes(y.grad_fn))
-        assert kept == [32_000, 8_000]  # its input
-    assert kept[0] == 32_000
+        counts.append(nodes(y.grad_fn))
+        assert counts == [32_000, 8_000]  # its input
+    assert counts[0] == 32_000
     y.sum().backward()
 
 
 @FLAVOURS
 def test_the_same_random_numbers_are_drawn(use_reentrant: bool) -> None:
     x = data(50)
-    drawn = []
+    noises = []
 
     def part(x: st.Tensor) -> st.Tensor:
         noise = st.rand(50, dtype=st.float64)
-        drawn.append(noise)
+        noises.append(noise)
         return (x * noise).exp()
 
     checkpoint(part, x, use_reentrant=use_reentrant).sum().backward()
-    assert st.equal(drawn[0], drawn[1])
+    assert st.equal(noises[0], noises[1])
     after = st.rand(3)
-    assert not st.equal(after, drawn[0][:3].float())
+    assert not st.equal(after, noises[0][:3].float())
 
 
 def test_keyword_arguments_nested_results_and_grad() -> None:
@@ -91,8 +91,8 @@ def test_keyword_arguments_nested_results_and_grad() -> None:
     def part(x: st.Tensor, *, w: st.Tensor) -> dict[str, Any]:
         return {"a": x * w, "b": [x.exp()]}
 
-    made = checkpoint(part, x, w=w, use_reentrant=False)
-    g = autograd.grad(made["a"].sum() + made["b"][0].sum(), (x, w))
+    outputs = checkpoint(part, x, w=w, use_reentrant=False)
+    g = autograd.grad(outputs["a"].sum() + outputs["b"][0].sum(), (x, w))
     assert st.equal(g[1], x.detach())
     assert st.allclose(g[0], w.detach() + x.detach().exp())
 
@@ -103,8 +103,8 @@ def test_second_order_and_a_second_backward() -> None:
     (g,) = autograd.grad(y.sum(), x, create_graph=True)
     (h,) = autograd.grad(g.sum(), x, retain_graph=True)
     assert st.allclose(h, 6 * x.detach())
-    (again,) = autograd.grad(y.sum(), x)
-    assert st.allclose(again, g.detach())
+    (second,) = autograd.grad(y.sum(), x)
+    assert st.allclose(second, g.detach())
 
 
 def test_nested() -> None:
@@ -154,7 +154,7 @@ def test_early_stop() -> None:
     assert len(ends) == 1
     with set_checkpoint_early_stop(False):
         y = checkpoint(part, x, use_reentrant=False)
-    y.sum().backward()  # what counts is where the checkpoint was made
+    y.sum().backward()  # the mode at the checkpoint's call counts
     assert len(ends) == 3
     y = checkpoint(part, x, use_reentrant=False)
     with set_checkpoint_early_stop(False):
@@ -167,7 +167,7 @@ def test_early_stop() -> None:
     assert len(ends) == 7
 
 
-def test_debug_tells_what_both_runs_saved() -> None:
+def test_debug_lists_the_saved_tensors_of_both_runs() -> None:
     runs = []
 
     def part(x: st.Tensor) -> st.Tensor:
@@ -180,10 +180,10 @@ def test_debug_tells_what_both_runs_saved() -> None:
         runs.clear()
         with set_checkpoint_debug_enabled(enabled):
             y = checkpoint(part, x, use_reentrant=False, debug=debug)
-        told = (
+        message = (
             r"(?s)number.*original forward saved.*y\.sin.*recomputation saved\ntensor 0: \(3,\) f"
         )
-        with pytest.raises(CheckpointError, match=told):
+        with pytest.raises(CheckpointError, match=message):
             y.sum().backward()
     with set_checkpoint_debug_enabled(True), pytest.raises(ValueError, match="non-default context"):
         checkpoint(part, x, use_reentrant=False, context_fn=lambda: (nullcontext(), nullcontext()))
@@ -194,7 +194,7 @@ def test_debug_tells_what_both_runs_saved() -> None:
         y.sum().backward()
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     x = data(3)
     with pytest.raises(ValueError, match="Unexpected keyword arguments"):
         checkpoint(lambda x, w: x, x, w=x, use_reentrant=True)
@@ -210,9 +210,9 @@ def test_sequential(use_reentrant: bool) -> None:
     x = st.randn(6, 4, requires_grad=True)
     y = checkpoint_sequential(model, 2, x, use_reentrant=use_reentrant)
     y.sum().backward()
-    got = [p.grad for p in model.parameters()]
+    gradients = [p.grad for p in model.parameters()]
     model.zero_grad()
     model(x).sum().backward()
-    for g, p in zip(got, model.parameters()):
+    for g, p in zip(gradients, model.parameters()):
         assert st.allclose(g, p.grad)
     assert door.checkpoint is checkpoint

@@ -16,14 +16,14 @@ from shmtensor.autograd.dispatch.op_function import rule_of
 
 
 class Far:
-    """An array in memory that only this class reaches."""
+    """An array in memory that only this class can access."""
 
     __array_ufunc__ = None
 
     def __init__(self, values: Any) -> None:
         self._values = np.asarray(values)
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Far: NumPy cannot read this memory")
 
     def __getattr__(self, name: str) -> Any:
@@ -65,7 +65,7 @@ def near(value: Any) -> Any:
 
 
 def far(value: Any) -> Any:
-    """Arrays and functions of NumPy's, as they are on the device."""
+    """NumPy's arrays and functions, moved to the device."""
     if isinstance(value, (np.ndarray, np.generic)):
         return Far(value)
     if isinstance(value, list):
@@ -73,8 +73,8 @@ def far(value: Any) -> Any:
     if isinstance(value, tuple) and any(isinstance(v, np.ndarray) for v in value):
         return tuple(far(v) for v in value)
     if isinstance(value, np.ufunc) or (callable(value) and not isinstance(value, type)):
-        return lambda *args, **named: far(
-            value(*near(args), **{k: near(v) for k, v in named.items()})
+        return lambda *args, **kwargs: far(
+            value(*near(args), **{k: near(v) for k, v in kwargs.items()})
         )
     return value
 
@@ -88,11 +88,11 @@ class Module:
 
 @pytest.fixture(autouse=True)
 def device() -> Iterator[devices.Device]:
-    made = devices.Device("far:0", Far, Module())
-    devices.register(made)
-    cast = rule_of("_to_copy").row  # its forward is native: the device has its own
+    far_device = devices.Device("far:0", Far, Module())
+    devices.register(far_device)
+    cast = rule_of("_to_copy").row  # its forward is native; the device has its own form
     cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
-    yield made
+    yield far_device
     del devices.devices[Far], cast.overrides[Far]
 
 
@@ -147,11 +147,11 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
 
 @pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
 def test_ops_run_on_the_device(name: str, call: Callable[..., Any]) -> None:
-    found = call(on_device(A), on_device(B)).array
+    result = call(on_device(A), on_device(B)).array
     expected = call(st.from_numpy(A), st.from_numpy(B))
-    assert isinstance(found, Far)
-    assert near(found).dtype == expected.dtype
-    np.testing.assert_allclose(near(found), expected.numpy(), rtol=1e-6)
+    assert isinstance(result, Far)
+    assert near(result).dtype == expected.dtype
+    np.testing.assert_allclose(near(result), expected.numpy(), rtol=1e-6)
 
 
 def test_in_place() -> None:
@@ -181,7 +181,7 @@ def test_operands_on_two_devices_are_refused_by_name(call: Callable[..., Any]) -
         call(on_device(A), st.from_numpy(B))
 
 
-def test_a_forward_of_the_devices_own() -> None:
+def test_a_forward_of_the_device() -> None:
     row = rule_of("exp").row
     row.on(Far)(lambda xp, x: Far(np.full(x.shape, 7.0, np.float32)))
     try:
@@ -191,6 +191,6 @@ def test_a_forward_of_the_devices_own() -> None:
         del row.overrides[Far]
 
 
-def test_what_is_not_there_yet_is_said() -> None:
+def test_missing_features_are_named() -> None:
     with pytest.raises(NotImplementedError, match="out= on device far:0"):
         st.add(on_device(A), 1, out=on_device(A))

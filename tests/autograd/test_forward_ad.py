@@ -22,15 +22,15 @@ def test_a_tangent_is_pushed_through() -> None:
     x, v = pair(2, 3)
     y, w = pair(3)
     with fwd.dual_level():
-        made = fwd.make_dual(x, v).sin() @ fwd.make_dual(y, w)
-        value, tangent = fwd.unpack_dual(made)
+        dual = fwd.make_dual(x, v).sin() @ fwd.make_dual(y, w)
+        value, tangent = fwd.unpack_dual(dual)
     expected = (np.cos(x.numpy()) * v.numpy()) @ y.numpy() + np.sin(x.numpy()) @ w.numpy()
     assert np.allclose(tangent.numpy(), expected)
     assert np.allclose(value.numpy(), np.sin(x.numpy()) @ y.numpy())
     assert not value.requires_grad
 
 
-def test_what_is_no_dual_has_no_tangent() -> None:
+def test_only_dual_tensors_have_a_tangent() -> None:
     x, v = pair(3)
     with fwd.dual_level():
         assert fwd.unpack_dual(x) == fwd.UnpackedDualTensor(x, None)
@@ -45,9 +45,9 @@ def test_complex_tangents() -> None:
     x = st.tensor([1 + 2j, 3 - 1j], dtype=st.complex128)
     v = st.tensor([1j, 2.0 + 0j], dtype=st.complex128)
     with fwd.dual_level():
-        made = fwd.unpack_dual(fwd.make_dual(x, v).exp()).tangent
+        tangent = fwd.unpack_dual(fwd.make_dual(x, v).exp()).tangent
         size = fwd.unpack_dual(fwd.make_dual(x, v).abs()).tangent
-    assert np.allclose(made.numpy(), np.exp(x.numpy()) * v.numpy())
+    assert np.allclose(tangent.numpy(), np.exp(x.numpy()) * v.numpy())
     z, dz = x.numpy(), v.numpy()
     assert np.allclose(size.numpy(), np.real(np.conj(z) * dz) / np.abs(z))
 
@@ -57,8 +57,8 @@ def test_forward_over_reverse_is_the_hessian_product() -> None:
     with fwd.dual_level():
         dual = fwd.make_dual(x, v)
         (g,) = autograd.grad((dual**3).sum(), dual, create_graph=True)
-        made = fwd.unpack_dual(g).tangent
-    assert np.allclose(made.numpy(), 6 * x.numpy() * v.numpy())
+        tangent = fwd.unpack_dual(g).tangent
+    assert np.allclose(tangent.numpy(), 6 * x.numpy() * v.numpy())
 
 
 def test_a_tangent_can_be_differentiated() -> None:
@@ -70,7 +70,7 @@ def test_a_tangent_can_be_differentiated() -> None:
     assert np.allclose(g.numpy(), 2 * v.numpy())
 
 
-def test_a_function_of_one_s_own_has_a_forward_mode() -> None:
+def test_a_users_function_has_a_forward_mode() -> None:
     class Cube(autograd.Function):
         @staticmethod
         def forward(ctx: object, x: st.Tensor) -> st.Tensor:

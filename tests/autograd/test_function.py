@@ -83,7 +83,7 @@ def test_several_inputs_and_outputs() -> None:
 
 
 def test_missing_gradients_stay_none_if_asked() -> None:
-    seen = []
+    gradients = []
 
     class Two(Function):
         @staticmethod
@@ -93,12 +93,12 @@ def test_missing_gradients_stay_none_if_asked() -> None:
 
         @staticmethod
         def backward(ctx: Any, g: Any, h: Any) -> Any:
-            seen.append(g)
+            gradients.append(g)
             return h * 2
 
     x = leaf(1)
     Two.apply(x)[1].sum().backward()
-    assert seen == [None]
+    assert gradients == [None]
     assert x.grad.tolist() == [2]
 
 
@@ -128,17 +128,17 @@ def test_mark_non_differentiable() -> None:
     class Order(Function):
         @staticmethod
         def forward(ctx: Any, x: Any) -> Any:
-            places = st.tensor([1.0, 0.0], dtype=st.float64)
-            ctx.mark_non_differentiable(places)
-            return x * 2, places
+            order = st.tensor([1.0, 0.0], dtype=st.float64)
+            ctx.mark_non_differentiable(order)
+            return x * 2, order
 
         @staticmethod
         def backward(ctx: Any, g: Any, _: Any) -> Any:
             return g * 2
 
-    values, places = Order.apply(leaf(1, 2))
+    values, order = Order.apply(leaf(1, 2))
     assert values.requires_grad
-    assert not places.requires_grad
+    assert not order.requires_grad
 
 
 def test_once_differentiable() -> None:

@@ -39,13 +39,13 @@ def differences(f: Callable[..., Any], xs: list[st.Tensor], k: int, eps: float =
 @pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
 def test_jacobian_of_several(strategy: str) -> None:
     xs = [point(2, 3), point(3)]
-    made = F.jacobian(two, tuple(xs), strategy=strategy)
+    jacobian = F.jacobian(two, tuple(xs), strategy=strategy)
     for i in range(2):
         for k in range(2):
             expected = differences(lambda *a, i=i: two(*a)[i], xs, k)
-            assert made[i][k].shape == expected.shape
-            assert np.allclose(made[i][k].numpy(), expected, atol=1e-6)
-            assert not made[i][k].requires_grad
+            assert jacobian[i][k].shape == expected.shape
+            assert np.allclose(jacobian[i][k].numpy(), expected, atol=1e-6)
+            assert not jacobian[i][k].requires_grad
 
 
 def test_jacobian_of_one_is_a_tensor() -> None:
@@ -66,8 +66,8 @@ def test_hessian() -> None:
     a = RNG.standard_normal((3, 3))
     m = st.from_numpy(a)
     x = point(3)
-    made = F.hessian(lambda x: x @ m @ x, x)
-    assert np.allclose(made.numpy(), a + a.T)
+    hessian = F.hessian(lambda x: x @ m @ x, x)
+    assert np.allclose(hessian.numpy(), a + a.T)
     forward = F.hessian(lambda x: x @ m @ x, x, outer_jacobian_strategy="forward-mode")
     assert np.allclose(forward.numpy(), a + a.T)
     blocks = F.hessian(lambda x, y: (x * y * y).sum(), (x, point(3)))
@@ -98,12 +98,12 @@ def test_products_with_the_hessian() -> None:
     m = st.from_numpy(a)
     x, v = point(3), point(3)
     for product in (F.hvp, F.vhp):
-        value, made = product(lambda x: x @ m @ x, x, v)
+        value, hvp = product(lambda x: x @ m @ x, x, v)
         assert value.shape == ()
-        assert np.allclose(made.numpy(), (a + a.T) @ v.numpy())
+        assert np.allclose(hvp.numpy(), (a + a.T) @ v.numpy())
 
 
-def test_strict_refuses_what_does_not_depend() -> None:
+def test_strict_refuses_independent_outputs() -> None:
     x = point(3)
     assert F.vjp(lambda x: st.ones(3, dtype=st.float64), x, point(3))[1].tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="strict"):
@@ -112,7 +112,7 @@ def test_strict_refuses_what_does_not_depend() -> None:
         F.vjp(lambda x, y: x.sum(), (x, point(2)), strict=True)
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     x = point(3)
     with pytest.raises(RuntimeError, match="v can only be None"):
         F.vjp(lambda x: x * 2, x)

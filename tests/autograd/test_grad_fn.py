@@ -1,4 +1,4 @@
-"""What users see of a node: class, saved values, calls."""
+"""The public side of a node: class, saved values, calls."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ def test_a_node_is_of_a_class_named_after_its_op() -> None:
     assert isinstance(y.grad_fn, native.Node)
     assert repr(y.grad_fn).startswith("<SinBackward0 object at 0x")
     assert repr(product.next_functions[0][0]).startswith("<AccumulateGrad object at 0x")
-    z.backward()  # nodes that were looked at still run
+    z.backward()  # nodes that a user has accessed still run
     assert x.grad is not None
 
 
 def test_a_node_that_was_looked_at_is_freed_with_its_graph() -> None:
     x = leaf(1)
     y = x
-    watched = []
+    refs = []
     for _ in range(3000):  # and without recursion
         y = y * 2
-        watched.append(weakref.ref(y.grad_fn))
+        refs.append(weakref.ref(y.grad_fn))
     gc.disable()
     try:
         del y
-        assert all(w() is None for w in watched)
+        assert all(w() is None for w in refs)
     finally:
         gc.enable()
 
@@ -98,23 +98,23 @@ def test_saved_values_of_several_outputs_and_of_lists() -> None:
         _ = power.grad_fn._saved_self
 
 
-def test_a_saved_tensor_has_hooks_of_its_own() -> None:
-    x, seen = leaf(1, 2), []
+def test_a_saved_tensor_has_its_own_hooks() -> None:
+    x, calls = leaf(1, 2), []
     y = x.sin()
     raw = y.grad_fn._raw_saved_self
-    raw.register_hooks(lambda t: seen.append("pack") or t.numpy(force=True), st.from_numpy)
+    raw.register_hooks(lambda t: calls.append("pack") or t.numpy(force=True), st.from_numpy)
     with pytest.raises(RuntimeError, match="already been set"):
         raw.register_hooks(lambda t: t, lambda t: t)
     assert y.grad_fn._saved_self.tolist() == [1, 2]
     y.sum().backward()
-    assert seen == ["pack"]
+    assert calls == ["pack"]
     assert x.grad.tolist() == x.detach().cos().tolist()
     w = leaf(1, 1) * 1
     product = (x * w).sum()
     product.grad_fn.next_functions[0][0]._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
     w.add_(1)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        product.backward()  # what has no hook is still checked
+        product.backward()  # nodes without a hook are still checked
     z = Scaled.apply(x, 2.0)
     z.grad_fn._raw_saved_tensors[0].register_hooks(lambda t: 5, lambda five: st.ones(1))
     assert z.grad_fn.saved_tensors[0].tolist() == [1]
@@ -150,7 +150,7 @@ def test_a_node_knows_what_its_gradients_look_like() -> None:
     assert accumulate._input_metadata[0].shape == (2, 3)
 
 
-def test_the_node_of_a_function_has_what_its_context_has() -> None:
+def test_the_node_of_a_function_has_its_contexts_attributes() -> None:
     x = leaf(1, 2)
     y = Scaled.apply(x, 3.0)
     node = y.grad_fn
@@ -169,8 +169,8 @@ def test_the_node_of_a_function_has_what_its_context_has() -> None:
         _ = node.nope
 
 
-def test_a_context_has_what_its_node_has() -> None:
-    seen = []
+def test_a_context_has_its_nodes_attributes() -> None:
+    names = []
 
     class Seen(Function):
         @staticmethod
@@ -179,11 +179,11 @@ def test_a_context_has_what_its_node_has() -> None:
 
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
-            seen.extend([ctx.name(), ctx.next_functions[0][0].name()])
+            names.extend([ctx.name(), ctx.next_functions[0][0].name()])
             ctx.metadata["a"] = 1
             return g
 
     y = Seen.apply(leaf(1))
     y.sum().backward()
-    assert seen == ["SeenBackward", "AccumulateGrad"]
+    assert names == ["SeenBackward", "AccumulateGrad"]
     assert y.grad_fn.metadata == {"a": 1}

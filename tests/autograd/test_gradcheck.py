@@ -73,7 +73,7 @@ def test_options() -> None:
         gradcheck(product, pair, no_such_option=True)
 
 
-def test_inputs_are_left_as_they_were() -> None:
+def test_inputs_are_unchanged() -> None:
     x = leaf(1, 2)
     gradcheck(lambda x: x * x, (x,))
     gradcheck(lambda x: x * x, (x,), fast_mode=True, check_forward_ad=True)

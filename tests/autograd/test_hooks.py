@@ -29,17 +29,17 @@ def test_a_nodes_hook_does_not_change_what_is_retained(first: str) -> None:
 def test_a_tensors_hooks_run_before_those_of_its_accumulating_node(first: str) -> None:
     x = st.ones(3, requires_grad=True)
     node = x.view_as(x).grad_fn.next_functions[0][0]
-    seen: list[list[float]] = []
+    calls: list[list[float]] = []
     if first == "node":
         node.register_prehook(lambda grads: (grads[0] * 3,))
-        node.register_hook(lambda _, grads: seen.append(grads[0].tolist()))
+        node.register_hook(lambda _, grads: calls.append(grads[0].tolist()))
     x.register_hook(lambda g: g - 2)
     if first == "tensor":
         node.register_prehook(lambda grads: (grads[0] * 3,))
-        node.register_hook(lambda _, grads: seen.append(grads[0].tolist()))
+        node.register_hook(lambda _, grads: calls.append(grads[0].tolist()))
     x.sum().backward()
     assert x.grad.tolist() == [-3] * 3
-    assert seen == [[-3] * 3]
+    assert calls == [[-3] * 3]
 
 
 def test_grad_does_not_run_the_prehooks_of_the_nodes_it_asks_for() -> None:
@@ -67,7 +67,7 @@ def test_a_hook_of_an_output_that_gets_no_gradient_is_not_called() -> None:
     assert second.grad is None
 
 
-def test_what_a_view_retains_follows_writes() -> None:
+def test_a_views_retained_gradient_follows_writes() -> None:
     x = st.ones(1, requires_grad=True)
     base = x.clone()
     base.retain_grad()
@@ -88,13 +88,13 @@ def test_what_a_view_retains_follows_writes() -> None:
     assert view.grad.tolist() == [1]
 
 
-def test_hooks_of_a_view_stay_with_what_it_was() -> None:
-    seen: list[str] = []
+def test_hooks_of_a_view_stay_with_its_former_node() -> None:
+    calls: list[str] = []
     base = st.ones(1, requires_grad=True).clone()
     view = base[:]
-    view.register_hook(lambda g: seen.append("view"))
-    base.register_hook(lambda g: seen.append("base"))
+    view.register_hook(lambda g: calls.append("view"))
+    base.register_hook(lambda g: calls.append("base"))
     view.mul_(2)
-    view.register_hook(lambda g: seen.append("written"))
+    view.register_hook(lambda g: calls.append("written"))
     view.sum().backward()
-    assert seen == ["written", "base"]
+    assert calls == ["written", "base"]

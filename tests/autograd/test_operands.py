@@ -1,4 +1,4 @@
-"""Operands: PyTorch's promotion, and what else may stand beside a tensor."""
+"""Operands: PyTorch's promotion, and other types beside a tensor."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ SUMS = [
 ]
 
 
-def made(dtype: str, ndim: int) -> Any:
+def tensor(dtype: str, ndim: int) -> Any:
     return st.from_numpy(np.ones((2,) * ndim, dtype))
 
 
 @pytest.mark.parametrize(("a", "n", "b", "m", "expected"), SUMS)
 def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expected: str) -> None:
-    x, y = made(a, n), b if m is None else made(b, m)
+    x, y = tensor(a, n), b if m is None else tensor(b, m)
     assert str((x + y).dtype) == expected
     assert str((y + x).dtype) == expected
     assert str(st.result_type(x, y)) == expected
@@ -54,7 +54,7 @@ def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expecte
     [("int64", "int64", "float32"), ("float64", "int64", "float64"), ("bool", "bool", "float32")],
 )
 def test_division_gives_floats(a: str, b: str, expected: str) -> None:
-    assert str((made(a, 1) / made(b, 1)).dtype) == expected
+    assert str((tensor(a, 1) / tensor(b, 1)).dtype) == expected
 
 
 def test_promotion_is_in_the_graph() -> None:
@@ -122,6 +122,6 @@ def test_foreign_byte_order_is_converted() -> None:
     assert st.from_numpy(swapped).tolist() == [0, 1, 2]
 
 
-def test_arrays_that_no_tensor_can_hold() -> None:
+def test_unsupported_arrays_are_refused() -> None:
     with pytest.raises(TypeError, match="dtype <U1"):
         st.from_numpy(np.array(["a"]))

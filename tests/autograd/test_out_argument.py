@@ -1,4 +1,4 @@
-"""`out=`: results in tensors that are there."""
+"""`out=`: results in existing tensors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def test_the_result_goes_into_out() -> None:
 
 @pytest.mark.parametrize("dtype", [st.float32, st.float64, st.int32])
 def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> None:
-    """The same values as without `out=`, whatever else the operands are."""
+    """The same values as without `out=`, for all kinds of operands."""
     x = (st.arange(60_000) % 97 - 48).to(dtype)
     y = (st.arange(60_000) % 31 + 1).to(dtype)
     matrix, column = x.reshape(300, 200), y[:200]
-    for f, given in (
+    for f, args in (
         (st.add, (x, y)),
         (st.add, (x, 3)),
         (st.mul, (x, 2.5)),
@@ -43,10 +43,10 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
         (st.add, (matrix.t(), matrix.t())),
         (st.add, (st.ones(()), st.ones(()))),
     ):
-        expected = f(*given)
+        expected = f(*args)
         out = st.full(expected.shape, 7, dtype=expected.dtype)
         count = out._version
-        assert f(*given, out=out) is out
+        assert f(*args, out=out) is out
         assert out.tolist() == expected.tolist()
         assert out._version == count + 1
     out = st.full((60_000,), 7.0)
@@ -58,28 +58,28 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
 
 
 def test_nothing_is_copied_into_out_that_a_kernel_can_write() -> None:
-    """A result elsewhere would leave its memory to the heap's cache."""
+    """A separate result would leave its memory in the heap's cache."""
     x, out = st.ones(1 << 16), st.empty(1 << 16)
-    for f, given in (
+    for f, args in (
         (st.add, (x, x)),
         (st.mul, (x, 2.0)),
         (st.floor, (x,)),
         (st.relu, (x,)),
         (st.exp, (x,)),
     ):
-        f(*given, out=out)
+        f(*args, out=out)
         st.memory.trim()
         before = st.memory.statistics().cached_bytes
-        f(*given, out=out)
+        f(*args, out=out)
         assert st.memory.statistics().cached_bytes - before < out.nbytes
-        assert out.tolist() == f(*given).tolist()
+        assert out.tolist() == f(*args).tolist()
 
 
 def test_several_results() -> None:
     values, indices = st.empty(0), st.empty(0, dtype=st.int64)
-    made = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
-    assert made.values is values
-    assert made[1] is indices
+    result = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
+    assert result.values is values
+    assert result[1] is indices
     assert values.tolist() == [1, 3]
     with pytest.raises(TypeError, match="must be a tuple of 2 Tensors"):
         st.sort(st.ones(2), out=values)
@@ -107,10 +107,10 @@ def test_out_is_resized_in_its_memory() -> None:
     st.sort(st.tensor([2.0, 1.0]), out=(values, indices))
     assert (x.tolist(), indices.tolist()) == ([3, 3, 3, 3, 1, 2], [1, 0])
     assert st.add(st.ones(2), 1, out=x[4:4]).tolist() == [2, 2]
-    assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no place
+    assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no address
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_arguments_are_refused() -> None:
     x = st.ones(3)
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
         st.add(x, x, out=st.empty(3, dtype=st.int64))
@@ -135,30 +135,30 @@ def test_a_write_by_out_is_counted() -> None:
 
 
 def test_in_place_forms_refuse_a_higher_category() -> None:
-    whole = st.arange(3)
+    integral = st.arange(3)
     for write in (
-        lambda: whole.add_(1.5),
-        lambda: whole.addcmul_(st.ones(3), st.ones(3)),
-        lambda: whole.div_(2),
+        lambda: integral.add_(1.5),
+        lambda: integral.addcmul_(st.ones(3), st.ones(3)),
+        lambda: integral.div_(2),
     ):
         with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
             write()
-    assert whole.tolist() == [0, 1, 2]
+    assert integral.tolist() == [0, 1, 2]
     assert st.arange(3.0).eq_(st.ones(3)).tolist() == [0, 1, 0]
 
 
 def test_some_insist_on_the_dtype() -> None:
     x = st.ones(2, 3)
-    places = st.zeros(2, 3, dtype=st.int64)
+    indices = st.zeros(2, 3, dtype=st.int64)
     wide = st.empty(2, 3, dtype=st.float64)
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
-        st.gather(x, 1, places, out=wide)
+        st.gather(x, 1, indices, out=wide)
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
         st.aminmax(x, dim=0, out=(wide[0], wide[1]))
     with pytest.raises(RuntimeError, match="Expected out tensor to have dtype"):
         st.multinomial(x, 2, out=wide)
     narrow = st.empty(2, 3)
-    assert st.gather(x, 1, places, out=narrow) is narrow
+    assert st.gather(x, 1, indices, out=narrow) is narrow
 
 
 @pytest.mark.torch
@@ -169,8 +169,8 @@ def test_out_is_taken_where_pytorch_takes_it() -> None:
     for word in ("", "linalg.", "fft.", "special."):
         theirs, ours = (getattr(m, word[:-1]) if word else m for m in (torch, st))
         for name in set(dir(theirs)) & set(dir(ours)):
-            said = (getattr(theirs, name).__doc__ or "").partition("\n\n")[0]
-            if "out=" not in said or name == "from_file":  # whose out= does not exist
+            summary = (getattr(theirs, name).__doc__ or "").partition("\n\n")[0]
+            if "out=" not in summary or name == "from_file":  # whose out= does not exist
                 continue
             if "out" not in inspect.signature(getattr(ours, name)).parameters:
                 missing.append(word + name)

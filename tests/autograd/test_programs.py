@@ -44,7 +44,7 @@ STEPS = [
 
 
 def step(kind: str, a: Any, b: Any, coin: float) -> list[Any]:
-    """One step on two tensors of the same shape: what it makes."""
+    """The result of one step on two tensors of the same shape."""
     deep, long = a.dim() > 0, a.dim() > 0 and a.shape[0] > 1
     if kind == "mul":
         return [a * b]
@@ -116,7 +116,7 @@ def test_gradients_of_random_programs(block: int) -> None:
         values = [rng.random((3, 4)) + 0.5, rng.random((3, 4)) + 0.5, rng.random(4) + 0.5]
         leaves = [st.tensor(v, requires_grad=True) for v in values]
         try:
-            # A step that writes must not write the leaves themselves.
+            # A step in place must not write the leaves themselves.
             out = run(seed, [x * 1 for x in leaves])
             out.backward()
         except RuntimeError as refusal:
@@ -127,7 +127,7 @@ def test_gradients_of_random_programs(block: int) -> None:
         h = 1e-6
         high = run(seed, [st.tensor(v + h * w) for v, w in zip(values, ways)]).item()
         low = run(seed, [st.tensor(v - h * w) for v, w in zip(values, ways)]).item()
-        found = sum((x.grad.numpy() * w).sum() for x, w in zip(leaves, ways) if x.grad is not None)
-        assert found == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-6), f"seed {seed}"
+        slope = sum((x.grad.numpy() * w).sum() for x, w in zip(leaves, ways) if x.grad is not None)
+        assert slope == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-6), f"seed {seed}"
         compared += 1
     assert compared > 20

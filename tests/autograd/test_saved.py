@@ -1,4 +1,4 @@
-"""Hooks on what is saved for backward."""
+"""Hooks on tensors saved for backward."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ def leaf(*values: float) -> st.Tensor:
     return st.tensor(values, dtype=st.float64, requires_grad=True)
 
 
-def test_pack_sees_what_is_saved_and_unpack_gives_it_back() -> None:
-    kept: list[Any] = []
+def test_pack_gets_saved_tensors_and_unpack_returns_them() -> None:
+    copies: list[Any] = []
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
 
     def pack(tensor: st.Tensor) -> int:
         assert not autograd.is_grad_enabled()
-        kept.append(tensor.numpy().copy())
-        return len(kept) - 1
+        copies.append(tensor.numpy().copy())
+        return len(copies) - 1
 
-    with autograd.saved_tensors_hooks(pack, lambda i: st.from_numpy(kept[i])):
+    with autograd.saved_tensors_hooks(pack, lambda i: st.from_numpy(copies[i])):
         y = (x * w).exp()
-    assert len(kept) == 3  # mul keeps x and w, exp its result
+    assert len(copies) == 3  # mul keeps x and w, exp its result
     y.sum().backward()
     e = np.exp([3.0, 8.0])
     assert np.allclose(x.grad.numpy(), e * [3, 4])
     assert np.allclose(w.grad.numpy(), e * [1, 2])
 
 
-def test_what_unpack_gives_is_what_backward_uses() -> None:
+def test_backward_uses_the_result_of_unpack() -> None:
     x = leaf(1.0, 2.0)
     with autograd.saved_tensors_hooks(lambda t: t, lambda t: t * 10):
         y = x * x
@@ -77,11 +77,11 @@ def test_a_function_s_saves_go_through_the_hooks() -> None:
             return 2 * x * g
 
     x = leaf(3.0)
-    seen: list[Any] = []
-    with autograd.saved_tensors_hooks(lambda t: seen.append(t) or t * 2, lambda t: t):
+    saves: list[Any] = []
+    with autograd.saved_tensors_hooks(lambda t: saves.append(t) or t * 2, lambda t: t):
         y = Square.apply(x)
     y.backward()
-    assert len(seen) == 1
+    assert len(saves) == 1
     assert x.grad.tolist() == [12]
 
 
@@ -89,11 +89,11 @@ def test_the_innermost_block_counts_and_each_thread_has_its_own() -> None:
     x = leaf(1.0)
     order: list[str] = []
 
-    def named(name: str) -> autograd.saved_tensors_hooks:
+    def record_as(name: str) -> autograd.saved_tensors_hooks:
         return autograd.saved_tensors_hooks(lambda t: order.append(name) or t, lambda t: t)
 
-    with named("outer"):
-        with named("inner"):
+    with record_as("outer"):
+        with record_as("inner"):
             x.exp()
         x.exp()
         thread = threading.Thread(target=lambda: x.exp())
@@ -159,14 +159,14 @@ def test_saved_tensors_may_be_written_where_that_is_allowed() -> None:
 
 def test_nothing_is_observed_once_the_blocks_have_ended() -> None:
     x = leaf(1.0)
-    seen: list[Any] = []
+    saves: list[Any] = []
     with (
         pytest.raises(ZeroDivisionError),
-        autograd.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t),
+        autograd.saved_tensors_hooks(lambda t: saves.append(t) or t, lambda t: t),
     ):
         raise ZeroDivisionError
     x.exp().backward()
-    assert not seen
+    assert not saves
 
 
 def test_writes_to_saved_tensors_are_allowed_in_one_block_only() -> None:

@@ -86,7 +86,7 @@ def test_writing_twice_is_fine_where_nothing_was_saved() -> None:
     assert x.grad.tolist() == [7, 7]
 
 
-def test_in_place_product_keeps_what_its_operand_needs() -> None:
+def test_in_place_product_saves_its_operand() -> None:
     x, w = leaf(3), leaf(4)
     y = x * 1
     y *= w
@@ -251,7 +251,7 @@ def test_a_view_made_without_recording_is_not_written_with_recording(mode: Any) 
     assert v.detach().tolist() == [[2], [3]]
 
 
-def test_a_view_made_without_recording_of_what_needs_no_grad_is_any_view() -> None:
+def test_a_view_under_no_grad_of_a_tensor_without_grad_is_ordinary() -> None:
     x, w = st.ones(2), st.ones(2, requires_grad=True)
     with st.no_grad():
         v = x.view(2, 1)

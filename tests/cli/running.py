@@ -1,4 +1,4 @@
-"""A program with a domain of its own, to be looked at; it ends with its input."""
+"""A program with a separate domain, to be inspected; it ends with its input."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def hold(queue: Any, ready: Any) -> None:
     from shmtensor import native
 
     native.set_role("worker 0")
-    kept = [queue.get(), queue.get()]
-    ready.put(len(kept))
+    tensors = [queue.get(), queue.get()]
+    ready.put(len(tensors))
     time.sleep(LONG)
 
 
@@ -39,10 +39,10 @@ def main() -> None:
     process = context.Process(target=hold, args=(queue, ready))
     process.start()
     ready.get(LONG)
-    native.export(st.ones(500).numpy())  # a handle that nobody claims
+    native.export(st.ones(500).numpy())  # a handle that nobody receives
     memory.publish(f"cli-test-{os.getpid()}", st.ones(5, 2))
-    said = {"child": process.pid, "id": native.domain_id().hex()}
-    print(json.dumps(said), flush=True)
+    description = {"child": process.pid, "id": native.domain_id().hex()}
+    print(json.dumps(description), flush=True)
     for line in sys.stdin:  # questions
         if line == "put\n":
             queue.put(st.ones(3))
@@ -57,8 +57,8 @@ class Program:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process, self.pid = process, process.pid
-        said = json.loads(self.line())
-        self.child, self.id = said["child"], said["id"]
+        description = json.loads(self.line())
+        self.child, self.id = description["child"], description["id"]
 
     def line(self) -> str:
         assert self.process.stdout is not None
@@ -73,7 +73,7 @@ class Program:
 
 @contextmanager
 def running(environment: dict[str, str]) -> Iterator[Program]:
-    """The program, ready; it ends with the block."""
+    """The started program; it ends with the block."""
     process = subprocess.Popen(
         [sys.executable, str(Path(__file__))],
         stdin=subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""`doctor` names what is wrong with a machine, and what to do; a problem is exit code 1."""
+"""`doctor` names a machine's problems and their remedies; a problem is exit code 1."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def examined(limits: str = "pass") -> tuple[int, list[dict[str, str]]]:
     """Exit code and findings of a doctor under limits."""
     code = f"import resource, sys; {limits}; from shmtensor.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
+    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert process.stderr == ""
+    return process.returncode, json.loads(process.stdout)
 
 
-def named(findings: list[dict[str, str]], name: str) -> dict[str, str]:
-    (found,) = [f for f in findings if f["name"] == name]
-    return found
+def finding_of(findings: list[dict[str, str]], name: str) -> dict[str, str]:
+    (finding,) = [f for f in findings if f["name"] == name]
+    return finding
 
 
 def test_it_looks_at_everything_and_says_how_it_went() -> None:
@@ -62,8 +62,8 @@ def test_a_problem_is_exit_code_1(limit: str, value: int, name: str, remedy: str
         f"resource.setrlimit(resource.{limit}, ({value}, resource.getrlimit(resource.{limit})[1]))"
     )
     assert code == 1
-    assert named(findings, name)["status"] == PROBLEM
-    assert remedy in named(findings, name)["remedy"]
+    assert finding_of(findings, name)["status"] == PROBLEM
+    assert remedy in finding_of(findings, name)["remedy"]
 
 
 class Machine(MachineFiles):
@@ -90,7 +90,7 @@ def test_shared_memory_is_judged_by_its_size(kind: str, status: str, remedy: str
     assert remedy in finding.remedy
 
 
-def test_a_card_that_loaders_cannot_feed_is_told(
+def test_a_gpu_that_loaders_cannot_feed_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
@@ -123,26 +123,26 @@ def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, s
     assert bool(finding.remedy) == (status != OK or "never" in text)
 
 
-def test_what_a_killed_mpirun_left_is_named(tmp_path: Path) -> None:
-    left = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"x")
-    os.utime(left, (time.time() - 100,) * 2)
+def test_leftovers_of_a_killed_mpirun_are_named(tmp_path: Path) -> None:
+    segment = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"x")
+    os.utime(segment, (time.time() - 100,) * 2)
     finding = checks.leftovers(MachineFiles(str(tmp_path)))
     assert (finding.status, finding.remedy[-24:]) == (WARNING, "rm /dev/shm/sm_segment.*")
     assert "1 name sm_segment.* of Open MPI, killed" in finding.found
 
 
 def test_leftover_names_are_counted(tmp_path: Path) -> None:
-    look = MachineFiles(str(tmp_path))
-    assert checks.leftovers(look).status == OK
+    machine = MachineFiles(str(tmp_path))
+    assert checks.leftovers(machine).status == OK
     shm = tmp_path / "dev" / "shm"
     shm.mkdir(parents=True)
     for name in ("shmtensor-0123", "torch_1_2", "torch_1_3", "own-file", "psm_young"):
         (shm / name).write_bytes(b"x" * 8192)
-        if name != "psm_young":  # young ones are somebody's at this moment
+        if name != "psm_young":  # recent ones may be in use
             os.utime(shm / name, (time.time() - 100,) * 2)
-    finding = checks.leftovers(look)
+    finding = checks.leftovers(machine)
     assert finding.status == WARNING
     assert "1 name shmtensor-*" in finding.found
     assert "2 names torch_* of PyTorch" in finding.found
@@ -159,7 +159,7 @@ def test_an_odd_machine_hides_no_other_finding(tmp_path: Path) -> None:
 
 def test_the_page_fits_80_columns() -> None:
     command = [sys.executable, "-m", "shmtensor", "doctor"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.stderr == ""
-    assert all(len(line) <= 80 or "/" in line for line in done.stdout.splitlines())
-    assert "13 checks:" in done.stdout
+    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert process.stderr == ""
+    assert all(len(line) <= 80 or "/" in line for line in process.stdout.splitlines())
+    assert "13 checks:" in process.stdout

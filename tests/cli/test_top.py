@@ -1,4 +1,4 @@
-"""`top` shows what is so, in 80 columns, and is not noticed by whom it looks at."""
+"""`top` shows the current state in 80 columns and does not disturb the domain."""
 
 from __future__ import annotations
 
@@ -28,96 +28,98 @@ from .running import LONG, Program
 TOP = [sys.executable, "-m", "shmtensor", "top"]
 
 
-def once(program: Program, *more: str) -> str:
-    command = [*TOP, str(program.pid), "--once", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+def run_once(program: Program, *options: str) -> str:
+    command = [*TOP, str(program.pid), "--once", *options]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
-def until(look: Any, seconds: float = LONG) -> Any:
-    """What `look` returns once it is true."""
+def until(read: Any, seconds: float = LONG) -> Any:
+    """What `read` returns once it is true."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while not (result := read()):
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
-    return found
+    return result
 
 
-def test_it_shows_who_has_what(watched: Program) -> None:
-    seen = json.loads(once(watched, "--json"))
-    assert seen["domain"] == watched.id
-    rows = {p["role"]: p for p in seen["processes"]}
+def test_it_shows_the_blocks_of_each_process(shared_program: Program) -> None:
+    snapshot = json.loads(run_once(shared_program, "--json"))
+    assert snapshot["domain"] == shared_program.id
+    rows = {p["role"]: p for p in snapshot["processes"]}
     assert set(rows) == {"main", "worker 0"}
-    assert rows["main"]["pid"] == watched.pid
-    assert rows["worker 0"]["pid"] == watched.child
+    assert rows["main"]["pid"] == shared_program.pid
+    assert rows["worker 0"]["pid"] == shared_program.child
     assert all(p["state"] == "live" for p in rows.values())
-    assert rows["main"]["slots"] == seen["slots_used"] >= 1
-    assert rows["main"]["committed_bytes"] == seen["committed_bytes"] > 9 * 4000
+    assert rows["main"]["slots"] == snapshot["slots_used"] >= 1
+    assert rows["main"]["committed_bytes"] == snapshot["committed_bytes"] > 9 * 4000
     assert rows["worker 0"]["held_blocks"] >= 2
     assert rows["main"]["held_blocks"] == 0
-    held = rows["worker 0"]["held_of"]
-    assert held == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
+    holdings = rows["worker 0"]["held_of"]
+    assert holdings == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
     assert rows["main"]["held_of"] == []
-    (queue,) = [q for q in seen["queues"] if q["maxsize"] == 10]
+    (queue,) = [q for q in snapshot["queues"] if q["maxsize"] == 10]
     assert (queue["ready"], queue["over"], queue["writing"], queue["reading"]) == (7, 2, 0, 0)
     assert queue["bytes"] > 7 * 4000
-    assert seen["unclaimed_messages"] == 1
-    (lost,) = seen["oldest_unclaimed"]
-    assert lost["row"] == rows["main"]["row"]
-    assert lost["bytes"] >= 2000
+    assert snapshot["unclaimed_messages"] == 1
+    (message,) = snapshot["oldest_unclaimed"]
+    assert message["row"] == rows["main"]["row"]
+    assert message["bytes"] >= 2000
     assert rows["main"]["unread_messages"] >= 8
 
 
-def test_the_page_says_the_same_in_80_columns(watched: Program) -> None:
-    page = once(watched)
+def test_the_page_says_the_same_in_80_columns(shared_program: Program) -> None:
+    page = run_once(shared_program)
     assert all(len(line) <= 80 for line in page.splitlines())
-    assert f"domain {watched.id[:8]}   2 processes" in page
+    assert f"domain {shared_program.id[:8]}   2 processes" in page
     assert "never claimed: 1 handle by other transports" in page
-    assert str(watched.child) in page
+    assert str(shared_program.child) in page
     assert "worker 0" in page
     mine, other = (line.split()[0] for line in page.splitlines() if line.endswith(("main", "r 0")))
     assert f"{mine:>9}  {other}: " in page.split("ARE HELD BY")[1]
 
 
-def test_looking_leaves_no_trace(watched: Program) -> None:
-    before = watched.ask()
-    descriptors = os.listdir(f"/proc/{watched.pid}/fd")
-    found = choose(str(watched.pid))
-    snapshots = [survey_domain(found) for _ in range(20)]
+def test_snapshots_leave_no_trace(shared_program: Program) -> None:
+    before = shared_program.ask()
+    descriptors = os.listdir(f"/proc/{shared_program.pid}/fd")
+    domain = choose(str(shared_program.pid))
+    snapshots = [survey_domain(domain) for _ in range(20)]
     assert len({len(s.processes) for s in snapshots}) == 1
-    assert watched.ask() == before == [2, 2]
-    assert os.listdir(f"/proc/{watched.pid}/fd") == descriptors
+    assert shared_program.ask() == before == [2, 2]
+    assert os.listdir(f"/proc/{shared_program.pid}/fd") == descriptors
 
 
 def test_rates_are_those_between_two_looks(program: Program) -> None:
-    found = choose(program.id[:10])
-    before = survey_domain(found)
+    domain = choose(program.id[:10])
+    before = survey_domain(domain)
     assert before.processes[0].rate is None
     for _ in range(5):
         program.ask("put")
-    now = survey_domain(found, before)
-    passed = max(now.time - before.time, 1e-3)  # as with_rates has it
+    now = survey_domain(domain, before)
+    seconds = max(now.time - before.time, 1e-3)  # as in with_rates
     main_row = next(p for p in now.processes if p.pid == program.pid)
     queue = next(q for q in now.queues if q.maxsize == 10)
-    assert main_row.rate == pytest.approx(5 / passed)
-    assert queue.rate == pytest.approx(5 / passed)
+    assert main_row.rate == pytest.approx(5 / seconds)
+    assert queue.rate == pytest.approx(5 / seconds)
     assert queue.ready == 7
 
 
 def test_the_dead_are_shown_as_dead(program: Program) -> None:
     os.kill(program.child, signal.SIGKILL)
-    found = choose(program.id)
+    domain = choose(program.id)
 
     def state() -> bool:
-        return [p.state for p in survey_domain(found).processes if p.pid == program.child] == [
+        return [p.state for p in survey_domain(domain).processes if p.pid == program.child] == [
             "dead"
         ]
 
     until(state)
 
 
-def test_no_such_domain_is_said(watched: Program, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_domain_is_an_error(
+    shared_program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(NoDomain, match="no such domain or member: none-such"):
         choose("none-such")
     assert main(["top", "none-such"]) == 1
@@ -168,25 +170,25 @@ class Terminal:
             self.text += os.read(self.screen, 1 << 16).decode()
         return self.text
 
-    def shows(self, what: str, times: int = 1) -> None:
-        until(lambda: self.read(0.05).count(what) >= times)
+    def shows(self, text: str, times: int = 1) -> None:
+        until(lambda: self.read(0.05).count(text) >= times)
 
     def ends(self) -> int:
-        """Reads on, for the terminal's buffer is small, until the process is over."""
+        """Reads until the process has ended, because the terminal's buffer is small."""
         until(lambda: (self.read(0.01), self.process.poll() is not None)[1])
         while len(self.text) != len(self.read(0.1)):
             pass
         return self.process.returncode
 
 
-@pytest.mark.parametrize("how", ["q", "SIGINT", "SIGTERM"])
-def test_live_it_redraws_in_place_until_it_is_told_to_end(watched: Program, how: str) -> None:
-    with Terminal(watched.pid) as terminal:
+@pytest.mark.parametrize("quit_by", ["q", "SIGINT", "SIGTERM"])
+def test_live_it_redraws_in_place_until_the_end(shared_program: Program, quit_by: str) -> None:
+    with Terminal(shared_program.pid) as terminal:
         terminal.shows("q ends", times=3)
-        if how == "q":
+        if quit_by == "q":
             os.write(terminal.screen, b"q")
         else:
-            terminal.process.send_signal(getattr(signal, how))
+            terminal.process.send_signal(getattr(signal, quit_by))
         assert terminal.ends() == 0
         text = terminal.text
         assert text.startswith("\x1b[?1049h\x1b[?25l\x1b[H")
@@ -207,21 +209,21 @@ def test_it_ends_with_the_domain(program: Program) -> None:
         assert terminal.text.count("\x1b[?25h\x1b[?1049l") == 1
 
 
-def test_without_a_terminal_json_is_a_line_for_each_look(watched: Program) -> None:
-    command = [*TOP, watched.id, "--json", "--interval", "0.05"]
+def test_without_a_terminal_json_is_a_line_for_each_look(shared_program: Program) -> None:
+    command = [*TOP, shared_program.id, "--json", "--interval", "0.05"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None
-        looks = [json.loads(process.stdout.readline()) for _ in range(3)]
+        snapshots = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(LONG) == 0
-    assert [look["domain"] for look in looks] == [watched.id] * 3
-    assert looks[0]["processes"][0]["rate"] is None
-    assert looks[2]["processes"][0]["rate"] is not None
+    assert [snapshot["domain"] for snapshot in snapshots] == [shared_program.id] * 3
+    assert snapshots[0]["processes"][0]["rate"] is None
+    assert snapshots[2]["processes"][0]["rate"] is not None
 
 
 def snapshot(processes: int, queues: int) -> Snapshot:
-    """A domain with as many of everything."""
+    """A snapshot with any number of processes and queues."""
     return Snapshot(
         "ab" * 16, 0.0, 1024, 99, 1, 1 << 26, 5 << 30, 3,
         [Process(i, 10**6 + i, "live", "a role " * 12 + "\x1b[31m", 9, 10**12, 10**7,

@@ -1,4 +1,4 @@
-"""st.cuda and st.accelerator where there is no GPU: what asks answers, what needs one says so."""
+"""st.cuda and st.accelerator without a GPU: queries answer, functions that need one raise."""
 
 from __future__ import annotations
 
@@ -81,14 +81,14 @@ ACCELERATOR_NEEDS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def test_what_asks_answers() -> None:
+def test_queries_return_values_without_a_gpu() -> None:
     assert {name: getattr(cuda, name)() for name in ANSWERS} == ANSWERS
     assert "0 bytes" in cuda.memory_summary()
     assert cuda.default_generators == ()
     assert st.version.cuda is None
 
 
-def test_what_seeds_empties_or_resets_does_nothing() -> None:
+def test_seeding_emptying_and_resetting_do_nothing() -> None:
     state = st.random.get_rng_state()
     for name, arguments in DO_NOTHING.items():
         assert getattr(cuda, name)(*arguments) is None, name
@@ -98,7 +98,7 @@ def test_what_seeds_empties_or_resets_does_nothing() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError, AssertionError])
-def test_what_needs_a_gpu_raises_both_of_pytorchs_classes(error: type[Exception]) -> None:
+def test_functions_that_need_a_gpu_raise_both_of_pytorchs_classes(error: type[Exception]) -> None:
     for name, arguments in NEED.items():
         with pytest.raises(error, match=rf"cuda\.{name}: there is no CUDA device"):
             getattr(cuda, name)(*arguments)
@@ -107,7 +107,7 @@ def test_what_needs_a_gpu_raises_both_of_pytorchs_classes(error: type[Exception]
     assert issubclass(cuda.OutOfMemoryError, RuntimeError)
 
 
-def test_a_device_that_is_no_gpu_is_wrong() -> None:
+def test_a_device_other_than_a_gpu_is_an_error() -> None:
     for use in (cuda.device, cuda.set_device, cuda.mem_get_info, cuda.reset_peak_memory_stats):
         with pytest.raises(ValueError, match="expected a cuda device: cpu"):
             use("cpu")
@@ -193,7 +193,7 @@ USES: list[Callable[[], Any]] = [
 ]
 
 
-def test_a_gpu_can_be_named_and_nothing_put_there() -> None:
+def test_a_gpu_can_be_named_but_not_used() -> None:
     assert st.device("cuda").type == "cuda"
     assert st.device(1) == st.device("cuda:1")
     for use in USES:

@@ -1,9 +1,9 @@
-"""A CuPy of a few calls, without a GPU: streams run as late, or as early, as real ones may.
+"""A CuPy of a few calls without a GPU: its streams run as late or as early as real ones may.
 
-Work is queued and done when somebody must have it: a stream runs up to an event that another one
-waits for, or that the program synchronises with. With `eager` copies run at once unless they wait
-for an event; so both kinds of wrong order show as wrong values. Device memory that is given up is
-handed out again at once, as CuPy's pool does.
+Work is queued and runs when a result is needed: a stream runs up to an event that another one waits
+for, or that the program synchronises with. With `eager` copies run at once unless they wait for an
+event; so both kinds of wrong order show as wrong values. Freed device memory is reused at once, as
+in CuPy's pool.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Stream:
 
 
 class Array:
-    """Device memory: to be read by `FakeCuda.use` alone."""
+    """Device memory, which only `FakeCuda.use` may read."""
 
     def __init__(self, cuda: FakeCuda, memory: Any, owner: Any = None) -> None:
         self.cuda, self.memory, self.owner = cuda, memory, owner
@@ -74,7 +74,7 @@ class Array:
         assert (host.shape, host.dtype) == (self.shape, self.dtype)
         self.cuda.copied.append(host.shape)
         memory, address, nbytes = self.memory, host.ctypes.data, host.nbytes
-        # What is not pinned is staged at once; of pinned memory the driver keeps the address alone.
+        # Pageable memory is staged at once; of pinned memory the driver keeps only the address.
         staged = None if self.cuda.is_pinned(host) else host.tobytes()
 
         def copy() -> None:
@@ -129,7 +129,7 @@ class FakeCuda:
         self.calls.append(("unregister", address))
 
     def registered(self) -> int:
-        """How often memory was registered so far."""
+        """The number of registrations so far."""
         return sum(name == "register" for name, _ in self.calls)
 
     def is_pinned(self, array: Any) -> bool:
@@ -143,11 +143,11 @@ class FakeCuda:
         return Array(self, np.full(shape, 77, dtype))
 
     def use(self, array: Array) -> list[Any]:
-        """Asks the current stream for a look at the values, which are in the list once it ran."""
-        seen: list[Any] = []
+        """Has the current stream read the values: they are in the list once it has run."""
+        copies: list[Any] = []
         memory = array.memory
-        self.current.add(lambda: seen.append(memory.copy()))
-        return seen
+        self.current.add(lambda: copies.append(memory.copy()))
+        return copies
 
 
 @contextlib.contextmanager

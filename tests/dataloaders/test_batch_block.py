@@ -24,10 +24,10 @@ def test_the_block_lives_as_long_as_one_part() -> None:
     before = st.memory.statistics().live_blocks
     parts = allocate_parts([((100,), FLOAT), ((100,), FLOAT)])
     assert st.memory.statistics().live_blocks == before + 1
-    kept = parts.pop()
+    part = parts.pop()
     del parts
     assert st.memory.statistics().live_blocks == before + 1
-    del kept
+    del part
     assert st.memory.statistics().live_blocks == before
 
 
@@ -46,9 +46,9 @@ def test_gathering_takes_any_indices() -> None:
     indices = [-1, 2]
     gather_rows([column], indices)
     assert indices == [-1, 2]
-    given = np.array([-1, 2])
-    gather_rows([column], given)  # type: ignore[arg-type]
-    assert given.tolist() == [-1, 2]
+    rows = np.array([-1, 2])
+    gather_rows([column], rows)  # type: ignore[arg-type]
+    assert rows.tolist() == [-1, 2]
 
 
 def test_a_place_within_a_place_gives_it_back() -> None:

@@ -11,12 +11,12 @@ LENGTHS = np.random.default_rng(0).integers(1, 200, 1003)
 
 
 def padding(batches: list[list[int]]) -> float:
-    """What share of the padded batches is padding."""
-    taken = sum(len(batch) * int(LENGTHS[batch].max()) for batch in batches)
-    return 1 - int(sum(LENGTHS[batch].sum() for batch in batches)) / taken
+    """The share of padding in the padded batches."""
+    padded = sum(len(batch) * int(LENGTHS[batch].max()) for batch in batches)
+    return 1 - int(sum(LENGTHS[batch].sum() for batch in batches)) / padded
 
 
-def test_every_sample_comes_once_and_little_is_padded() -> None:
+def test_every_sample_is_used_once_with_little_padding() -> None:
     sampler = BucketBatchSampler(LENGTHS, 16)
     batches = list(sampler)
     assert sorted(i for batch in batches for i in batch) == list(range(1003))
@@ -35,8 +35,8 @@ def test_order_is_that_of_seed_and_epoch() -> None:
     assert list(BucketBatchSampler(LENGTHS, 16, seed=5)) != first
     means = [LENGTHS[batch].mean() for batch in first]
     assert abs(np.corrcoef(means, np.arange(len(means)))[0, 1]) < 0.5  # not from short to long
-    ordered = list(BucketBatchSampler(LENGTHS, 16, shuffle=False))
-    assert [LENGTHS[i] for batch in ordered for i in batch] == sorted(LENGTHS)
+    batches = list(BucketBatchSampler(LENGTHS, 16, shuffle=False))
+    assert [LENGTHS[i] for batch in batches for i in batch] == sorted(LENGTHS)
 
 
 def test_tokens_bound_a_batch() -> None:
@@ -59,12 +59,12 @@ def test_ranks_share_the_batches(drop_last: bool) -> None:
     shares = [list(rank) for rank in ranks]
     assert len({len(share) for share in shares}) == 1
     assert len(shares[0]) == len(ranks[0])
-    seen = [i for share in shares for batch in share for i in batch]
+    indices = [i for share in shares for batch in share for i in batch]
     if drop_last:
-        assert len(seen) == len(set(seen)) == 60 * 16
+        assert len(indices) == len(set(indices)) == 60 * 16
     else:
-        assert set(seen) == set(range(1003))
-        assert len(seen) <= 1003 + 16
+        assert set(indices) == set(range(1003))
+        assert len(indices) <= 1003 + 16
 
 
 def test_few_batches_for_many_ranks_and_none_at_all() -> None:
@@ -75,8 +75,8 @@ def test_few_batches_for_many_ranks_and_none_at_all() -> None:
 
 def test_a_loader_takes_it() -> None:
     loader = DataLoader(LENGTHS, batch_sampler=BucketBatchSampler(LENGTHS, 32), num_workers=1)
-    seen = [batch.numpy() for batch in loader]
-    assert sorted(np.concatenate(seen)) == sorted(LENGTHS)
+    batches = [batch.numpy() for batch in loader]
+    assert sorted(np.concatenate(batches)) == sorted(LENGTHS)
     assert len(loader) == 32
 
 
@@ -95,14 +95,14 @@ def test_weighted_ranks_take_parts_of_one_draw() -> None:
     assert list(ranks[0]) == shares[0]
     ranks[0].set_epoch(1)
     assert list(ranks[0]) != shares[0]
-    apart = [
+    samplers = [
         DistributedWeightedSampler(np.ones(10), 10, False, num_replicas=2, rank=rank)
         for rank in range(2)
     ]
-    assert sorted([*apart[0], *apart[1]]) == list(range(10))
+    assert sorted([*samplers[0], *samplers[1]]) == list(range(10))
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     with pytest.raises(ValueError, match="batch_size or max_tokens is needed"):
         BucketBatchSampler([1])
     with pytest.raises(ValueError, match="max_tokens is not a positive whole number: 0"):

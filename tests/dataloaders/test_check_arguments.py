@@ -22,7 +22,7 @@ from dataloaders import DataLoader
         ({"snapshot_every_n_steps": 0}, "snapshot_every_n_steps is not positive: 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         DataLoader(range(4), **options)  # type: ignore[arg-type]
 
@@ -40,7 +40,7 @@ def test_a_context_is_a_name_or_a_context() -> None:
 
 
 @pytest.mark.parametrize("name", ["dataset", "batch_size", "sampler", "persistent_workers"])
-def test_what_a_loader_is_made_of_stays(name: str) -> None:
+def test_attributes_of_a_loader_cannot_change(name: str) -> None:
     loader: Any = DataLoader(range(4))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=f"DataLoader: {name} cannot be set once"):
         setattr(loader, name, None)

@@ -58,7 +58,7 @@ def test_tensors_are_stacked() -> None:
     assert not batch.requires_grad
 
 
-def test_samples_may_lie_anyhow_in_memory() -> None:
+def test_samples_may_have_any_layout() -> None:
     data = np.arange(24).reshape(2, 3, 4)
     samples = [data.transpose(2, 1, 0)[i] for i in range(4)]
     assert default_collate(samples).tolist() == data.transpose(2, 1, 0).tolist()
@@ -70,7 +70,7 @@ def test_strings_stay_a_list() -> None:
     assert default_collate([b"a", b"b"]) == [b"a", b"b"]
 
 
-def test_strings_beside_others_are_a_tuple_as_in_pytorch() -> None:
+def test_strings_beside_other_types_are_a_tuple_as_in_pytorch() -> None:
     assert default_collate([(1, "a"), (2, "b")])[1] == ("a", "b")
     assert default_collate([{"name": "a"}, {"name": "b"}])["name"] == ["a", "b"]
 
@@ -113,14 +113,14 @@ def test_tuples_become_lists_as_in_pytorch() -> None:
 
 
 def test_containers_keep_their_type() -> None:
-    ordered = default_collate([OrderedDict(b=1, a=2)] * 2)
-    assert type(ordered) is OrderedDict
-    assert list(ordered) == ["b", "a"]
+    result = default_collate([OrderedDict(b=1, a=2)] * 2)
+    assert type(result) is OrderedDict
+    assert list(result) == ["b", "a"]
     assert type(default_collate([UserDict(a=1)] * 2)) is UserDict
-    found = default_collate([Sample(array(1), "a"), Sample(array(2), "b")])
-    assert isinstance(found, Sample)
-    assert found.x.tolist() == [[1], [2]]
-    assert found.name == ["a", "b"]
+    result = default_collate([Sample(array(1), "a"), Sample(array(2), "b")])
+    assert isinstance(result, Sample)
+    assert result.x.tolist() == [[1], [2]]
+    assert result.name == ["a", "b"]
 
 
 def test_all_arrays_of_a_batch_lie_aligned_in_one_block() -> None:
@@ -139,7 +139,7 @@ def test_the_samples_are_copied_not_kept() -> None:
     assert batch.tolist() == [[1]]
 
 
-def test_gradients_flow_through_a_batch_made_here() -> None:
+def test_gradients_flow_through_a_batch() -> None:
     x = st.as_tensor(array(1, 2)).requires_grad_()
     assert default_collate([x, x]).requires_grad
 
@@ -162,7 +162,9 @@ def test_gradients_flow_through_a_batch_made_here() -> None:
         ([2**70, 1], (RuntimeError, TypeError), "1180591620717411303424"),
     ],
 )
-def test_what_cannot_be_a_batch_is_shown(samples: list[Any], kind: Any, message: str) -> None:
+def test_samples_that_cannot_be_batched_are_named(
+    samples: list[Any], kind: Any, message: str
+) -> None:
     with pytest.raises(kind, match=message):
         default_collate(samples)
 
@@ -193,11 +195,11 @@ def test_the_functions_of_the_map_can_be_called() -> None:
 
 def test_convert_wraps_arrays_without_a_copy() -> None:
     data = array(1, 2)
-    found = default_convert({"x": data, "pair": Pair(data, "text"), "t": (1, [data])})
-    assert found["x"].numpy() is data or found["x"].numpy().base is data
-    assert isinstance(found["pair"], Pair)
-    assert found["pair"].y == "text"
-    assert found["t"][0] == 1
-    assert isinstance(found["t"][1][0], st.Tensor)
+    converted = default_convert({"x": data, "pair": Pair(data, "text"), "t": (1, [data])})
+    assert converted["x"].numpy() is data or converted["x"].numpy().base is data
+    assert isinstance(converted["pair"], Pair)
+    assert converted["pair"].y == "text"
+    assert converted["t"][0] == 1
+    assert isinstance(converted["t"][1][0], st.Tensor)
     data[0] = 7
-    assert found["x"].tolist() == [7, 2]
+    assert converted["x"].tolist() == [7, 2]

@@ -22,7 +22,7 @@ from dataloaders import (
 )
 
 
-def joined(lists: Iterable[list[Any]]) -> list[Any]:
+def flatten(lists: Iterable[list[Any]]) -> list[Any]:
     return [item for part in lists for item in part]
 
 
@@ -63,7 +63,7 @@ def test_batches_come_in_order() -> None:
     assert isinstance(y, st.Tensor)
 
 
-def test_drop_last_leaves_the_rest_out() -> None:
+def test_drop_last_drops_the_remainder() -> None:
     loader = DataLoader(Numbers(), batch_size=4, drop_last=True)
     assert labels(loader) == [[0, 1, 2, 3], [4, 5, 6, 7]]
     assert len(loader) == 2
@@ -79,7 +79,7 @@ def test_shuffle_follows_the_generator() -> None:
     assert first == epochs(0)
     assert first[0] != first[1]
     assert first != epochs(1)
-    assert sorted(joined(first[0])) == list(range(10))
+    assert sorted(flatten(first[0])) == list(range(10))
 
 
 def test_shuffle_follows_manual_seed() -> None:
@@ -152,8 +152,8 @@ def test_block_of_a_batch_is_given_back() -> None:
     from shmtensor import memory
 
     before = memory.statistics().live_blocks
-    held = [memory.statistics().live_blocks for _ in DataLoader(Numbers(100), 2)]
-    assert max(held) - before <= 2
+    nblocks = [memory.statistics().live_blocks for _ in DataLoader(Numbers(100), 2)]
+    assert max(nblocks) - before <= 2
 
 
 @pytest.mark.parametrize(

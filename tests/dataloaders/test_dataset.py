@@ -85,10 +85,10 @@ def test_stack_is_side_by_side() -> None:
     pairs = StackDataset(Squares(3), Squares(3, 1))
     assert pairs[2] == (4, 9)
     assert pairs.__getitems__([0, 2]) == [(0, 1), (4, 9)]
-    named = StackDataset(x=Squares(3), y=Squares(3, 1))
-    assert named[1] == {"x": 1, "y": 4}
-    assert named.__getitems__([1]) == [{"x": 1, "y": 4}]
-    assert len(named) == 3
+    dataset = StackDataset(x=Squares(3), y=Squares(3, 1))
+    assert dataset[1] == {"x": 1, "y": 4}
+    assert dataset.__getitems__([1]) == [{"x": 1, "y": 4}]
+    assert len(dataset) == 3
 
 
 def test_stack_refuses_lengths_that_differ_and_mixed_arguments() -> None:
@@ -101,19 +101,19 @@ def test_stack_refuses_lengths_that_differ_and_mixed_arguments() -> None:
 
 
 def test_subset_asks_once_where_the_dataset_answers_at_once() -> None:
-    counted = Counted(10)
-    part = Subset(Subset(counted, [9, 8, 7, 6]), [0, 2])
+    dataset = Counted(10)
+    part = Subset(Subset(dataset, [9, 8, 7, 6]), [0, 2])
     assert [part[0], part[1]] == [81, 49]
     assert part.__getitems__([1, 0]) == [49, 81]
-    assert counted.calls == 1
+    assert dataset.calls == 1
     assert len(part) == 2
 
 
 def test_subset_takes_a_list_where_the_dataset_does() -> None:
     rows = Subset(TensorDataset(np.arange(10)), [3, 5, 7])
     order = BatchSampler(SequentialSampler(rows), 2)
-    found = [x.tolist() for (x,) in DataLoader(rows, batch_size=None, sampler=order)]
-    assert found == [[3, 5], [7]]
+    batches = [x.tolist() for (x,) in DataLoader(rows, batch_size=None, sampler=order)]
+    assert batches == [[3, 5], [7]]
 
 
 def test_getitems_must_give_a_sample_per_index() -> None:
@@ -129,11 +129,11 @@ def test_random_split_parts_do_not_overlap() -> None:
     parts = random_split(Squares(10), [7, 3], np.random.default_rng(0))
     assert [len(part) for part in parts] == [7, 3]
     assert sorted([*parts[0].indices, *parts[1].indices]) == list(range(10))
-    again = random_split(Squares(10), [7, 3], np.random.default_rng(0))
-    assert list(parts[0].indices) == list(again[0].indices)
+    same_split = random_split(Squares(10), [7, 3], np.random.default_rng(0))
+    assert list(parts[0].indices) == list(same_split[0].indices)
 
 
-def test_random_split_by_fractions_deals_out_the_rest() -> None:
+def test_random_split_by_fractions_distributes_the_remainder() -> None:
     parts = random_split(Squares(10), [1 / 3, 1 / 3, 1 / 3], np.random.default_rng(0))
     assert [len(part) for part in parts] == [4, 3, 3]
 

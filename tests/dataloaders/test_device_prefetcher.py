@@ -1,4 +1,4 @@
-"""Batches on a device: the right values whatever a stream does first, and one copy ahead."""
+"""Batches on a device: the right values in any order of the streams, and one copy ahead."""
 
 from __future__ import annotations
 
@@ -47,41 +47,41 @@ def test_values_are_right_whenever_copies_run(
     feed = DevicePrefetcher(loader)
     assert len(feed) == N
     for _ in range(2):
-        looks = []
+        uses = []
         for batch in feed:
-            looks.append(cuda.use(batch["x"]))
-            assert batch["name"][0] == str((len(looks) - 1) * BATCH)
-            del batch  # its memory is free again, while the look at it may be still to come
+            uses.append(cuda.use(batch["x"]))
+            assert batch["name"][0] == str((len(uses) - 1) * BATCH)
+            del batch  # its memory is free again, while its use may still be queued
         cuda.current.synchronize()
-        wanted = np.arange(N * BATCH).reshape(N, BATCH)
-        assert [look[0][:, 3, 4].tolist() for look in looks] == wanted.tolist()
-        assert all((look[0] == look[0][:, :1, :1]).all() for look in looks)
+        expected = np.arange(N * BATCH).reshape(N, BATCH)
+        assert [use[0][:, 3, 4].tolist() for use in uses] == expected.tolist()
+        assert all((use[0] == use[0][:, :1, :1]).all() for use in uses)
     loader.close()
     assert not cuda.pinned
 
 
 def test_one_batch_is_ahead_and_its_copy_is_not_waited_for(monkeypatch: Any) -> None:
-    taken = []
+    consumed = []
 
     def batches() -> Iterator[Any]:
         for n in range(4):
-            taken.append(n)
+            consumed.append(n)
             yield np.full((2, 3), n)
 
     with installed(monkeypatch) as cuda:
         ahead = []
         for n, batch in enumerate(DevicePrefetcher(batches())):
-            ahead.append(len(taken) - n)
-            assert len(cuda.copied) == len(taken)
+            ahead.append(len(consumed) - n)
+            assert len(cuda.copied) == len(consumed)
             cuda.use(batch)
             if n == 0:
-                assert (batch.memory == 77).all()  # only the stream waits, when it comes there
+                assert (batch.memory == 77).all()  # only the stream waits
                 cuda.current.synchronize()
                 assert (batch.memory == 0).all()
         assert ahead == [2, 2, 2, 1]
 
 
-def test_structures_layouts_and_what_is_no_array(cuda: FakeCuda) -> None:
+def test_structures_layouts_and_other_objects(cuda: FakeCuda) -> None:
     pixels = np.arange(2 * 4 * 5 * 3).reshape(2, 4, 5, 3)
     batch = {
         "last": st.from_numpy(pixels.transpose(0, 3, 1, 2)),
@@ -90,32 +90,32 @@ def test_structures_layouts_and_what_is_no_array(cuda: FakeCuda) -> None:
         "list": [st.tensor(2.0), ("a", None)],
         "text": np.array(["x"]),
     }
-    (found,) = DevicePrefetcher([batch])
+    (result,) = DevicePrefetcher([batch])
     cuda.current.synchronize()
-    assert found["last"].shape == (2, 3, 4, 5)
-    assert (found["last"].memory == pixels.transpose(0, 3, 1, 2)).all()
-    assert found["last"].memory.strides == pixels.transpose(0, 3, 1, 2).strides
-    assert found["gaps"].memory.tolist() == np.arange(20).reshape(4, 5)[:, ::2].tolist()
-    assert found["pair"].x.memory.tolist() == [0, 1, 2]
-    assert found["pair"].note == "as it is"
-    assert found["list"][0].memory.tolist() == 2.0
-    assert found["list"][1] == ["a", None]
-    assert found["text"] is batch["text"]
+    assert result["last"].shape == (2, 3, 4, 5)
+    assert (result["last"].memory == pixels.transpose(0, 3, 1, 2)).all()
+    assert result["last"].memory.strides == pixels.transpose(0, 3, 1, 2).strides
+    assert result["gaps"].memory.tolist() == np.arange(20).reshape(4, 5)[:, ::2].tolist()
+    assert result["pair"].x.memory.tolist() == [0, 1, 2]
+    assert result["pair"].note == "as it is"
+    assert result["list"][0].memory.tolist() == 2.0
+    assert result["list"][1] == ["a", None]
+    assert result["text"] is batch["text"]
 
 
 def test_its_state_is_that_of_the_batches_it_has_given(cuda: FakeCuda) -> None:
     loader = DataLoader(Images(), BATCH, shuffle=True, generator=st.Generator().manual_seed(1))
     feed = DevicePrefetcher(loader)
-    whole = [batch["name"] for batch in loader]
+    names = [batch["name"] for batch in loader]
     loader.generator.manual_seed(1)
     for n, batch in enumerate(feed):
-        assert batch["name"] == whole[n]
+        assert batch["name"] == names[n]
         if n == 4:
             break
     state = feed.state_dict()
     later = DataLoader(Images(), BATCH, shuffle=True, generator=st.Generator())
     later.load_state_dict(state)
-    assert [batch["name"] for batch in DevicePrefetcher(later)] == whole[5:]
+    assert [batch["name"] for batch in DevicePrefetcher(later)] == names[5:]
     assert DevicePrefetcher([]).state_dict() is None
 
 
@@ -125,22 +125,22 @@ def test_an_error_comes_after_the_batches_before_it(cuda: FakeCuda) -> None:
         yield np.ones(2)
         raise ValueError("broken")
 
-    seen = []
+    uses = []
     with pytest.raises(ValueError, match="broken"):
         for batch in DevicePrefetcher(batches()):
-            seen.append(cuda.use(batch))
+            uses.append(cuda.use(batch))
     cuda.current.synchronize()
-    assert [look[0].tolist() for look in seen] == [[0, 0], [1, 1]]
+    assert [use[0].tolist() for use in uses] == [[0, 0], [1, 1]]
 
 
-def test_without_cupy_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cupy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(RuntimeError, match=r"shmtensor\[cuda12\]"):
         DevicePrefetcher([])
 
 
 def test_on_a_gpu() -> None:
-    """The real driver; skipped where there is none (so far it was: everywhere)."""
+    """The real driver; skipped where there is none."""
     cupy = pytest.importorskip("cupy")
     if not cupy.cuda.is_available():
         pytest.skip("CuPy finds no device")

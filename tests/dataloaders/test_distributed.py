@@ -10,7 +10,7 @@ import pytest
 from dataloaders import DistributedSampler
 
 
-def joined(lists: Iterable[list[Any]]) -> list[Any]:
+def flatten(lists: Iterable[list[Any]]) -> list[Any]:
     return [item for part in lists for item in part]
 
 
@@ -18,11 +18,11 @@ def shards(n: int, replicas: int, epoch: int = 0, **options: bool) -> list[list[
     samplers = [DistributedSampler(range(n), replicas, rank, **options) for rank in range(replicas)]
     for sampler in samplers:
         sampler.set_epoch(epoch)
-    found = [list(sampler) for sampler in samplers]
-    assert [len(shard) for shard in found] == [len(sampler) for sampler in samplers]
+    shards = [list(sampler) for sampler in samplers]
+    assert [len(shard) for shard in shards] == [len(sampler) for sampler in samplers]
     if not options.get("uneven"):
-        assert {len(shard) for shard in found} == {len(samplers[0])}
-    return found
+        assert {len(shard) for shard in shards} == {len(samplers[0])}
+    return shards
 
 
 def test_unshuffled_shards_interleave_and_pad_with_the_beginning() -> None:
@@ -40,16 +40,16 @@ def test_fewer_samples_than_ranks_are_repeated() -> None:
 def test_uneven_shards_have_every_sample_once() -> None:
     assert shards(7, 3, shuffle=False, uneven=True) == [[0, 3, 6], [1, 4], [2, 5]]
     assert shards(2, 4, shuffle=False, uneven=True) == [[0], [1], [], []]
-    assert sorted(joined(shards(23, 4, uneven=True))) == list(range(23))
+    assert sorted(flatten(shards(23, 4, uneven=True))) == list(range(23))
     assert DistributedSampler(range(7), 3, 1, uneven=True).total_size == 7
     with pytest.raises(ValueError, match="drop_last and uneven exclude each other"):
         DistributedSampler(range(7), 3, 1, drop_last=True, uneven=True)
 
 
 def test_shuffled_shards_cover_all_and_change_with_the_epoch() -> None:
-    first, again, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
-    assert sorted(joined(first)) == list(range(100))
-    assert first == again
+    first, same, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
+    assert sorted(flatten(first)) == list(range(100))
+    assert first == same
     assert first != second
 
 

@@ -1,4 +1,4 @@
-"""Going on in mid-epoch: exactly what is left, with the same random numbers, by any workers."""
+"""Resuming in mid-epoch: exactly the remaining batches, the same random numbers, any workers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dataloaders import (
 
 
 class Drawn(Dataset[Any]):
-    """Samples that are drawn from all three generators: what random augmentation does."""
+    """Samples that draw from all three generators, as random augmentation does."""
 
     def __init__(self, n: int = 40) -> None:
         self.n = n
@@ -38,7 +38,7 @@ class Drawn(Dataset[Any]):
         return self.n
 
     def __getitem__(self, index: int) -> Any:
-        gauss = np.random.normal() if index % 3 else 0.0  # every third draws nothing there
+        gauss = np.random.normal() if index % 3 else 0.0  # every third sample draws nothing there
         return index, random.random(), gauss, st.rand(1).item()
 
 
@@ -54,19 +54,19 @@ class Stream(IterableDataset[Any]):
 
 
 class Counting(IterableDataset[Any]):
-    """A stream that knows where it is; what it has passed is never drawn again."""
+    """A stream with a position; it never draws an earlier element again."""
 
     def __init__(self) -> None:
         self.at = 0
-        self.drawn = 0
+        self.draws = 0
 
     def __iter__(self) -> Iterator[int]:
         info = get_worker_info()
         worker = info.id if info else 0
         while self.at < 12:
             self.at += 1
-            self.drawn += 1
-            yield 1000 * worker + 100 * self.drawn + self.at
+            self.draws += 1
+            yield 1000 * worker + 100 * self.draws + self.at
         self.at = 0
 
     def state_dict(self) -> dict[str, int]:
@@ -77,7 +77,7 @@ class Counting(IterableDataset[Any]):
 
 
 class Live(IterableDataset[int]):
-    """A stream whose state is what it goes on with, not a copy."""
+    """A stream whose state_dict returns the live state, not a copy."""
 
     def __init__(self) -> None:
         self.live = {"at": 0}
@@ -95,28 +95,28 @@ class Live(IterableDataset[int]):
 
 
 class Countdown(Sampler[int]):
-    """A sampler with a state of its own, as torchdata's have."""
+    """A sampler with a state, as in torchdata."""
 
     def __init__(self, n: int) -> None:
         self.n = n
-        self.left = n
-        self.asked = 0
+        self.remaining = n
+        self.calls = 0
 
     def __iter__(self) -> Iterator[int]:
-        while self.left:
-            self.left -= 1
-            self.asked += 1
-            yield self.left
-        self.left = self.n
+        while self.remaining:
+            self.remaining -= 1
+            self.calls += 1
+            yield self.remaining
+        self.remaining = self.n
 
     def __len__(self) -> int:
         return self.n
 
     def state_dict(self) -> dict[str, int]:
-        return {"left": self.left}
+        return {"remaining": self.remaining}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.left = state["left"]
+        self.remaining = state["remaining"]
 
 
 class Reshuffled(Sampler[int]):
@@ -153,15 +153,15 @@ def take(iterator: Any, n: int) -> list[Any]:
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_any_number_of_workers_makes_the_same_batches(workers: int) -> None:
-    wanted = make(0, shuffle=True)
+    expected = make(0, shuffle=True)
     loader = make(workers, shuffle=True)
     for _ in range(2):
-        assert list(loader) == list(wanted)
+        assert list(loader) == list(expected)
 
 
 def test_out_of_order_the_batches_are_the_same() -> None:
-    found = list(make(2, shuffle=True, in_order=False))
-    assert sorted(found) == sorted(make(0, shuffle=True))
+    batches = list(make(2, shuffle=True, in_order=False))
+    assert sorted(batches) == sorted(make(0, shuffle=True))
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
@@ -173,43 +173,43 @@ def test_any_start_method_makes_the_same_batches(method: str) -> None:
 @pytest.mark.parametrize(("before", "after"), [(0, 2), (2, 0), (2, 3), (1, 1)])
 @pytest.mark.parametrize("seed", [3, None])
 def test_what_is_left_is_what_was_not_seen(before: int, after: int, seed: int | None) -> None:
-    whole = make(0, seed, shuffle=True)
+    full = make(0, seed, shuffle=True)
     st.manual_seed(11)
-    wanted = list(whole)
-    later = list(whole)
+    expected = list(full)
+    later = list(full)
     first = make(before, seed, shuffle=True)
     st.manual_seed(11)
     iterator = iter(first)
-    seen = take(iterator, 4)
+    head = take(iterator, 4)
     state = pickle.loads(pickle.dumps(first.state_dict()))
     del iterator
     st.manual_seed(12 if seed else 99)
     second = make(after, seed, shuffle=True)
     second.load_state_dict(state)
-    drawn = st.rand(1) if seed is None else None
-    left = list(second)
-    assert seen + left == wanted
+    number = st.rand(1) if seed is None else None
+    tail = list(second)
+    assert head + tail == expected
     if seed is not None:
         assert list(second) == later
-    elif drawn is not None:  # the program's own generator goes on as if nothing had been resumed
+    elif number is not None:  # the program's own generator goes on as if nothing had been resumed
         st.manual_seed(99)
         st.rand(1)
         after_it = st.rand(1).item()
         st.manual_seed(99)
-        assert st.rand(1).item() == drawn.item()
+        assert st.rand(1).item() == number.item()
         assert st.rand(1).item() == after_it
 
 
-def test_the_default_generator_is_left_alone_by_resuming() -> None:
+def test_resuming_does_not_use_the_default_generator() -> None:
     first = make(0, None, shuffle=True)
     take(iter(first), 3)
     second = make(0, None, shuffle=True)
     second.load_state_dict(first.state_dict())
     st.manual_seed(5)
-    wanted = st.rand(2).tolist()
+    expected = st.rand(2).tolist()
     st.manual_seed(5)
     list(second)
-    assert st.rand(2).tolist() == wanted
+    assert st.rand(2).tolist() == expected
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -226,116 +226,118 @@ def test_between_epochs_the_next_one_is_resumed(workers: int) -> None:
 
 def test_out_of_order_exactly_the_rest_is_left() -> None:
     first = make(2, shuffle=True, in_order=False, prefetch_factor=3)
-    seen = take(iter(first), 4)
+    head = take(iter(first), 4)
     second = make(3, shuffle=True, in_order=False)
     second.load_state_dict(first.state_dict())
-    assert sorted(seen + list(second)) == sorted(make(0, shuffle=True))
+    assert sorted(head + list(second)) == sorted(make(0, shuffle=True))
 
 
 def test_it_can_be_resumed_again_and_again() -> None:
-    wanted, found, state = list(make(0, shuffle=True)), [], None
+    expected, batches, state = list(make(0, shuffle=True)), [], None
     for turn in range(5):
         loader = make(turn % 3, shuffle=True)
         if state is not None:
             loader.load_state_dict(state)
-        found += take(iter(loader), 2)
+        batches += take(iter(loader), 2)
         state = loader.state_dict()
-    assert found == wanted
+    assert batches == expected
 
 
 def test_the_state_of_many_steps_ago_is_caught_up_with() -> None:
     sampler = Countdown(20)
     first = DataLoader(Drawn(), 2, sampler=sampler, collate_fn=plain, snapshot_every_n_steps=4)
-    seen = take(iter(first), 6)
-    again = Countdown(20)
-    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, snapshot_every_n_steps=4)
+    head = take(iter(first), 6)
+    resumed_sampler = Countdown(20)
+    second = DataLoader(
+        Drawn(), 2, sampler=resumed_sampler, collate_fn=plain, snapshot_every_n_steps=4
+    )
     second.load_state_dict(first.state_dict())
-    left = list(second)
-    assert [sample[0] for batch in seen + left for sample in batch] == [*range(19, -1, -1)]
-    assert again.asked == 12  # two batches once more, and the four that were left
+    tail = list(second)
+    assert [sample[0] for batch in head + tail for sample in batch] == [*range(19, -1, -1)]
+    assert resumed_sampler.calls == 12  # two batches again, and the four remaining ones
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_a_stateful_sampler_goes_on_where_the_consumer_is(workers: int) -> None:
+def test_a_stateful_sampler_resumes_at_the_consumers_position(workers: int) -> None:
     first = DataLoader(Drawn(), 2, sampler=Countdown(20), collate_fn=plain, num_workers=workers)
-    seen = take(iter(first), 3)  # the sampler itself is further, for workers are ahead
-    again = Countdown(20)
-    second = DataLoader(Drawn(), 2, sampler=again, collate_fn=plain, num_workers=workers)
+    head = take(iter(first), 3)  # the sampler itself is further ahead, because workers prefetch
+    resumed_sampler = Countdown(20)
+    second = DataLoader(Drawn(), 2, sampler=resumed_sampler, collate_fn=plain, num_workers=workers)
     second.load_state_dict(first.state_dict())
-    left = list(second)
-    assert [sample[0] for batch in seen + left for sample in batch] == [*range(19, -1, -1)]
-    assert again.asked == 14
+    tail = list(second)
+    assert [sample[0] for batch in head + tail for sample in batch] == [*range(19, -1, -1)]
+    assert resumed_sampler.calls == 14
 
 
 def test_a_sampler_that_draws_from_global_generators_is_drawn_again() -> None:
     first = DataLoader(Drawn(), 5, sampler=Reshuffled(), collate_fn=plain)
     random.seed(4)
     np.random.seed(4)
-    wanted = list(first)
+    expected = list(first)
     random.seed(4)
     np.random.seed(4)
-    seen = take(iter(first), 2)
+    head = take(iter(first), 2)
     random.seed(5)
     second = DataLoader(Drawn(), 5, sampler=Reshuffled(), collate_fn=plain)
     second.load_state_dict(first.state_dict())
-    found = [s[0] for batch in seen + list(second) for s in batch]
-    assert found == [s[0] for batch in wanted for s in batch]
+    indices = [s[0] for batch in head + list(second) for s in batch]
+    assert indices == [s[0] for batch in expected for s in batch]
 
 
 @pytest.mark.parametrize("is_own", [True, False], ids=["its own generator", "the default one"])
 def test_a_sampler_draws_from_the_generator_that_it_had(is_own: bool) -> None:
     def loader() -> Any:
-        own = np.random.default_rng(9) if is_own else None
-        sampler = WeightedRandomSampler([*range(1, 41)], 30, generator=own)
+        rng = np.random.default_rng(9) if is_own else None
+        sampler = WeightedRandomSampler([*range(1, 41)], 30, generator=rng)
         generator = np.random.default_rng(8)
         return DataLoader(Drawn(), 5, sampler=sampler, generator=generator, collate_fn=plain)
 
     st.manual_seed(3)
     first = loader()
-    list(first)  # in a second epoch it is elsewhere than at its beginning
+    list(first)  # in a second epoch it does not start at its beginning
     iterator = iter(first)
     take(iterator, 2)
     state = pickle.loads(pickle.dumps(first.state_dict()))
-    wanted, after = list(iterator), list(first)
+    expected, after = list(iterator), list(first)
     st.manual_seed(4)
     second = loader()
     second.load_state_dict(state)
-    assert list(second) == wanted
+    assert list(second) == expected
     assert not is_own or list(second) == after
 
 
-def test_a_stream_may_go_on_with_the_state_that_it_told() -> None:
+def test_a_stream_may_resume_with_its_live_state() -> None:
     first = DataLoader(Live(), 2, snapshot_every_n_steps=3)
-    seen = [batch.tolist() for batch in take(iter(first), 4)]
+    head = [batch.tolist() for batch in take(iter(first), 4)]
     second = DataLoader(Live(), 2, snapshot_every_n_steps=3)
     second.load_state_dict(first.state_dict())
-    left = [batch.tolist() for batch in second]
-    assert seen + left == [[n, n + 1] for n in range(0, 12, 2)]
+    tail = [batch.tolist() for batch in second]
+    assert head + tail == [[n, n + 1] for n in range(0, 12, 2)]
 
 
-def test_the_epoch_of_a_distributed_sampler_comes_back() -> None:
+def test_the_epoch_of_a_distributed_sampler_is_restored() -> None:
     def loader() -> Any:
         sampler = DistributedSampler(Drawn(), 2, 1)
         return DataLoader(Drawn(), 4, sampler=sampler, collate_fn=plain), sampler
 
     first, sampler = loader()
     sampler.set_epoch(7)
-    wanted = [[s[0] for s in batch] for batch in first]
-    seen = take(iter(first), 2)
+    expected = [[s[0] for s in batch] for batch in first]
+    head = take(iter(first), 2)
     second, _ = loader()
     second.load_state_dict(first.state_dict())
-    assert [[s[0] for s in batch] for batch in seen + list(second)] == wanted
+    assert [[s[0] for s in batch] for batch in head + list(second)] == expected
 
 
 @pytest.mark.parametrize("workers", [0, 1, 3])
 def test_streams_go_on_with_the_same_random_numbers(workers: int) -> None:
-    wanted = list(make(workers, dataset=Stream()))
-    for n in range(len(wanted) + 1):
+    expected = list(make(workers, dataset=Stream()))
+    for n in range(len(expected) + 1):
         first = make(workers, dataset=Stream())
-        seen = take(iter(first), n)
+        head = take(iter(first), n)
         second = make(workers, dataset=Stream())
         second.load_state_dict(first.state_dict())
-        assert seen + list(second) == wanted
+        assert head + list(second) == expected
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -343,17 +345,17 @@ def test_a_stateful_stream_is_not_drawn_twice(workers: int) -> None:
     def loader() -> Any:
         return DataLoader(Counting(), 3, num_workers=workers, collate_fn=plain)
 
-    seen = take(iterator := iter(first := loader()), 3)
+    head = take(iterator := iter(first := loader()), 3)
     second = loader()
     second.load_state_dict(first.state_dict())
-    left = list(second)
+    tail = list(second)
     del iterator
-    ends = [[number % 100 for number in batch] for batch in seen + left]
+    ends = [[number % 100 for number in batch] for batch in head + tail]
     assert sorted(n for batch in ends for n in batch) == sorted(
         list(range(1, 13)) * max(workers, 1)
     )
     # The third digit counts what this copy of the data set has drawn: it starts at 1 again.
-    assert {batch[0] // 100 % 10 for batch in left[: max(workers, 1)]} == {1}
+    assert {batch[0] // 100 % 10 for batch in tail[: max(workers, 1)]} == {1}
 
 
 class Part(Stream):
@@ -382,20 +384,20 @@ def test_streams_go_on_by_any_number_of_workers(dataset: Any, before: int, after
     def loader(workers: int) -> Any:
         return make(workers, dataset=dataset, worker_init_fn=take_part)
 
-    wanted, other = list(loader(before)), loader(after)
+    expected, other = list(loader(before)), loader(after)
     list(other)
     later = list(other)
     for n in (1, 4):
         first, second = loader(before), loader(after)
-        seen = take(iter(first), n)
+        head = take(iter(first), n)
         second.load_state_dict(first.state_dict())
-        assert seen + list(second) == wanted
+        assert head + list(second) == expected
         assert get_worker_info() is None
     assert list(second) == later  # the next epoch has the streams of its own workers
 
 
 class Told(Counting):
-    """Says whose stream it is, and where."""
+    """Yields its worker and its position."""
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -404,25 +406,25 @@ class Told(Counting):
 
 
 def test_each_stream_of_other_workers_has_its_state() -> None:
-    wanted = list(make(3, dataset=Told()))
+    expected = list(make(3, dataset=Told()))
     for after in (0, 2):
-        seen = take(iter(first := make(3, dataset=Told())), 4)
+        head = take(iter(first := make(3, dataset=Told())), 4)
         second = make(after, dataset=Told())
         second.load_state_dict(first.state_dict())
-        assert seen + list(second) == wanted
+        assert head + list(second) == expected
 
 
-def test_streams_of_others_outlive_a_worker() -> None:
-    wanted = list(make(3, dataset=Stream(300)))
-    seen = take(iter(first := make(3, dataset=Stream(300))), 2)
+def test_streams_of_earlier_workers_outlive_a_worker() -> None:
+    expected = list(make(3, dataset=Stream(300)))
+    batches = take(iter(first := make(3, dataset=Stream(300))), 2)
     second = make(2, dataset=Stream(300), restart_workers=1)
     second.load_state_dict(first.state_dict())
     iterator = iter(second)
-    seen += take(iterator, 2)
+    batches += take(iterator, 2)
     os.kill(second._workers.processes[1].pid, signal.SIGKILL)
     with pytest.warns(RuntimeWarning, match="worker 1 .* was killed by SIGKILL"):
-        seen += list(iterator)
-    assert seen == wanted
+        batches += list(iterator)
+    assert batches == expected
 
 
 def test_a_state_that_does_not_fit_is_refused() -> None:
@@ -440,15 +442,15 @@ def test_a_state_that_does_not_fit_is_refused() -> None:
 
 
 def test_a_data_set_that_has_grown_within_an_epoch_is_refused() -> None:
-    grown = DataLoader(range(13), 4, shuffle=True)
+    larger = DataLoader(range(13), 4, shuffle=True)
     loader = DataLoader(range(12), 4, shuffle=True)
     next(iter(loader))
     with pytest.raises(ValueError, match="12 samples when the state was taken, 13 here"):
-        grown.load_state_dict(loader.state_dict())
-    assert sum(map(len, grown)) == 13  # as if nothing had been asked
+        larger.load_state_dict(loader.state_dict())
+    assert sum(map(len, larger)) == 13  # as if nothing had been asked
     list(loader)
-    grown.load_state_dict(loader.state_dict())  # the next epoch may be of more
-    assert sorted(int(x) for batch in grown for x in batch) == list(range(13))
+    larger.load_state_dict(loader.state_dict())  # the next epoch may be of more
+    assert sorted(int(x) for batch in larger for x in batch) == list(range(13))
 
 
 def test_torchdata_users_find_their_name() -> None:
@@ -487,10 +489,8 @@ def make_again(kind: str, workers: int) -> Any:
     return make(workers, dataset=Stream(31))
 
 
-@pytest.mark.parametrize(("kind", "whole"), [("samples", 0), ("stream", 2)])
-def test_a_killed_training_goes_on_as_if_nothing_had_happened(
-    tmp_path: Path, kind: str, whole: int
-) -> None:
+@pytest.mark.parametrize(("kind", "total"), [("samples", 0), ("stream", 2)])
+def test_a_killed_training_resumes_exactly(tmp_path: Path, kind: str, total: int) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     path, kills = str(tmp_path / "run"), 0
     for workers in (2, 0, 3, 1, 2):
@@ -510,7 +510,7 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(
                 break
             child.stdin.write("go on\n")
             child.stdin.flush()
-            if len(lines) == 2:  # it is at its third batch, or about to be
+            if len(lines) == 2:  # it has reached its third batch, or is about to
                 os.kill(child.pid, signal.SIGKILL)
                 kills += 1
                 break
@@ -519,6 +519,6 @@ def test_a_killed_training_goes_on_as_if_nothing_had_happened(
         child.stdout.close()
         if "over\n" in lines:
             break
-    found = {name.read_text() for name in tmp_path.glob("run.*.batch")}
+    batches = {name.read_text() for name in tmp_path.glob("run.*.batch")}
     assert kills >= 3
-    assert found == {repr(batch) for batch in make_again(kind, whole)}
+    assert batches == {repr(batch) for batch in make_again(kind, total)}

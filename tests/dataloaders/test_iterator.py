@@ -1,4 +1,4 @@
-"""A loader's iterators: at their end, after errors, closed, and in a process that was forked."""
+"""A loader's iterators: at their end, after errors, closed, and in a forked process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Halting(Numbers):
 
 
 class Counter(IterableDataset[int]):
-    """A stream that goes on after an error; each worker has all of it."""
+    """A stream that continues after an error; each worker reads all of it."""
 
     def __init__(self, broken: int = -1) -> None:
         self.broken = broken
@@ -60,16 +60,16 @@ def faulty(indices: list[list[int]]) -> Iterator[list[int]]:
 
 
 def outcome(iterator: Iterator[Any]) -> list[Any]:
-    """All batches, and the names of errors in their places."""
-    found: list[Any] = []
-    while len(found) < 20:
+    """All batches, with names of exceptions in place of failed ones."""
+    results: list[Any] = []
+    while len(results) < 20:
         try:
-            found.append(next(iterator).tolist())
+            results.append(next(iterator).tolist())
         except StopIteration:
             break
         except Exception as error:
-            found.append(type(error).__name__)
-    return found
+            results.append(type(error).__name__)
+    return results
 
 
 workers = pytest.mark.parametrize("workers", [0, 1])
@@ -77,8 +77,8 @@ workers = pytest.mark.parametrize("workers", [0, 1])
 
 @workers
 def test_a_sample_that_raises_stop_iteration_does_not_end_the_epoch(workers: int) -> None:
-    found = outcome(iter(DataLoader(Halting(), 2, num_workers=workers)))
-    assert found == [[0, 1], "RuntimeError", [4, 5], [6, 7]]
+    results = outcome(iter(DataLoader(Halting(), 2, num_workers=workers)))
+    assert results == [[0, 1], "RuntimeError", [4, 5], [6, 7]]
 
 
 @workers
@@ -92,8 +92,8 @@ def test_a_collate_fn_that_raises_stop_iteration_does_not_end_it(
 
 @workers
 def test_a_stream_that_goes_on_after_an_error_is_read_to_its_end(workers: int) -> None:
-    found = outcome(iter(DataLoader(Counter(3), 2, num_workers=workers)))
-    assert found == [[0, 1], "KeyError", [4, 5], [6, 7]]
+    results = outcome(iter(DataLoader(Counter(3), 2, num_workers=workers)))
+    assert results == [[0, 1], "KeyError", [4, 5], [6, 7]]
 
 
 @workers

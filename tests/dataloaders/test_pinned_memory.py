@@ -1,4 +1,4 @@
-"""Pinned batches: registered once, not written again while somebody looks, unregistered."""
+"""Pinned batches: registered once, not overwritten while in use, unregistered."""
 
 from __future__ import annotations
 
@@ -63,20 +63,20 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
         assert not fake.pinned, "something is still registered"
 
 
-def check(batch: Any, wanted: list[int] | None = None) -> None:
-    """Whether a batch is whole, and the one it was."""
+def check(batch: Any, expected: list[int] | None = None) -> None:
+    """Checks that a batch is intact and has the expected labels."""
     images, labels = batch
     assert (images.numpy() == labels.numpy()[:, None, None]).all()
-    assert wanted is None or labels.tolist() == wanted
+    assert expected is None or labels.tolist() == expected
 
 
 def checked(loader: Any) -> list[int]:
-    """An epoch: the labels seen."""
-    seen: list[int] = []
+    """The labels of an epoch."""
+    labels: list[int] = []
     for batch in loader:
         check(batch)
-        seen += batch[1].tolist()
-    return seen
+        labels += batch[1].tolist()
+    return labels
 
 
 def options(workers: int, method: str | None = None) -> dict[str, Any]:
@@ -92,13 +92,13 @@ def test_batches_lie_in_memory_that_is_registered_once(
     loader = DataLoader(Images(), BATCH, **options(workers, method))
     pinned = 0
     for _ in range(3):
-        seen = []
+        labels = []
         for batch in loader:
             check(batch)
-            seen += batch[1].tolist()
+            labels += batch[1].tolist()
             pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
-        assert seen == list(range(20 * BATCH))
-    assert pinned >= 60 - 3 * 5  # the first ones show how large a block must be
+        assert labels == list(range(20 * BATCH))
+    assert pinned >= 60 - 3 * 5  # the first batches show how large a block must be
     assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
     del batch
     loader.close()
@@ -108,11 +108,11 @@ def test_batches_lie_in_memory_that_is_registered_once(
     loader.close()
 
 
-KEPT: list[Any] = []  # in the worker: the batch that it made last
+KEPT: list[Any] = []  # in the worker: its latest batch
 
 
 class Rewriting(Images):
-    """When a batch begins, writes into the one before, which the consumer has by then."""
+    """At the start of a batch, writes into the previous one, which the consumer has by then."""
 
     def __getitem__(self, index: int) -> Any:
         if index % BATCH == 0 and KEPT:
@@ -126,7 +126,7 @@ def keep(samples: Any) -> Any:
 
 
 def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
-    """What the worker writes is what the consumer looks at, in registered memory."""
+    """The consumer reads the worker's writes, in registered memory."""
     loader = DataLoader(Rewriting(), BATCH, collate_fn=keep, **options(1))
     pinned, before = 0, None
     for images, labels in loader:
@@ -140,41 +140,41 @@ def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_what_the_consumer_keeps_is_not_written_again(cuda: FakeCuda, workers: int) -> None:
+def test_batches_that_the_consumer_keeps_are_not_overwritten(cuda: FakeCuda, workers: int) -> None:
     loader = DataLoader(Images(), BATCH, shuffle=True, **options(workers))
-    kept: list[Any] = []
+    batches: list[Any] = []
     for turn in range(3):
         for batch in loader:
-            if len(kept) % 3 == 0:  # a view is enough
+            if len(batches) % 3 == 0:  # a view is enough
                 batch = batch[0][1:3], batch[1][1:3]
-            kept.append((batch, batch[1].tolist()))
+            batches.append((batch, batch[1].tolist()))
             if turn:
-                kept.pop(0)
-            for other in kept:
+                batches.pop(0)
+            for other in batches:
                 check(*other)
     assert len(cuda.pinned) <= 2 * workers + 4
     loader.close()
-    for other in kept:
+    for other in batches:
         check(*other)
 
 
-def test_what_went_to_another_process_is_not_written_again(cuda: FakeCuda) -> None:
+def test_batches_sent_to_another_process_are_not_overwritten(cuda: FakeCuda) -> None:
     loader = DataLoader(Images(), BATCH, **options(2))
     queue = st.multiprocessing.get_context("fork").Queue()
-    sent: list[list[int]] = []
+    sent_labels: list[list[int]] = []
     for turn in range(2):
         for batch in loader:
-            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent) < 3:
-                sent.append(batch[1].tolist())
-                queue.put(batch)  # nobody here looks at it any more: the message does
+            if turn and cuda.is_pinned(batch[0].numpy()) and len(sent_labels) < 3:
+                sent_labels.append(batch[1].tolist())
+                queue.put(batch)  # nothing here refers to it any more, but the message does
             del batch
-    assert len(sent) == 3
-    for labels in sent:
+    assert len(sent_labels) == 3
+    for labels in sent_labels:
         batch = queue.get()
         check(batch, labels)
         for other in loader:
             check(other)
-            check(batch, labels)  # came home through a queue of the caller's
+            check(batch, labels)  # returned through the caller's queue
         del batch, other
     queue.close()
     loader.close()
@@ -189,11 +189,11 @@ def test_streams_and_early_ends(cuda: FakeCuda) -> None:
                 break
     for batch in loader:
         check(batch)
-        kept = batch
-    assert cuda.is_pinned(kept[0].numpy())
+        last = batch
+    assert cuda.is_pinned(last[0].numpy())
     del loader, batch
     gc.collect()
-    check(kept)
+    check(last)
 
 
 def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path: Path) -> None:
@@ -201,8 +201,8 @@ def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path:
     mark.touch()
     loader = DataLoader(Mortal(mark), BATCH, restart_workers=1, **options(2))
     with pytest.warns(RuntimeWarning, match="SIGKILL"):
-        seen = checked(loader)
-    assert seen == list(range(20 * BATCH))
+        labels = checked(loader)
+    assert labels == list(range(20 * BATCH))
     pinned = 0
     for batch in loader:
         check(batch)
@@ -263,7 +263,7 @@ def test_blocks_that_are_too_small_are_given_back(cuda: FakeCuda) -> None:
     assert pool.reserve(1000) is None
 
 
-def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
+def test_a_refusing_driver_is_reported_once(cuda: FakeCuda) -> None:
     cuda.refuses = True
     loader = DataLoader(Images(), BATCH, **options(0))
     with pytest.warns(RuntimeWarning, match="cannot be pinned: .*cudaErrorMemory") as caught:
@@ -272,7 +272,7 @@ def test_a_driver_that_refuses_is_told_once(cuda: FakeCuda) -> None:
 
 
 @pytest.mark.parametrize("reason", ["CuPy is not installed", "CuPy finds no device"])
-def test_without_a_gpu_it_warns_and_goes_on(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
+def test_without_a_gpu_it_warns_and_continues(monkeypatch: pytest.MonkeyPatch, reason: str) -> None:
     with installed(monkeypatch) as fake:
         fake.module.cuda.is_available = lambda: False
         if "installed" in reason:

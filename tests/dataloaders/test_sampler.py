@@ -37,16 +37,18 @@ def test_random_is_a_permutation_and_another_one_each_epoch() -> None:
 
 def test_random_without_replacement_goes_round_again_for_more_samples() -> None:
     sampler = RandomSampler(range(4), num_samples=10, generator=generator())
-    drawn = list(sampler)
-    assert len(drawn) == len(sampler) == 10
-    assert sorted(drawn[:4]) == sorted(drawn[4:8]) == [0, 1, 2, 3]
-    assert len(set(drawn[8:])) == 2
+    indices = list(sampler)
+    assert len(indices) == len(sampler) == 10
+    assert sorted(indices[:4]) == sorted(indices[4:8]) == [0, 1, 2, 3]
+    assert len(set(indices[8:])) == 2
 
 
 def test_random_with_replacement_covers_the_source() -> None:
-    drawn = list(RandomSampler(range(5), replacement=True, num_samples=500, generator=generator()))
-    assert len(drawn) == 500
-    assert set(drawn) == set(range(5))
+    indices = list(
+        RandomSampler(range(5), replacement=True, num_samples=500, generator=generator())
+    )
+    assert len(indices) == 500
+    assert set(indices) == set(range(5))
 
 
 def test_random_follows_a_source_that_grows() -> None:
@@ -69,7 +71,7 @@ def test_random_of_nothing_is_nothing_unless_samples_are_asked_for() -> None:
         list(RandomSampler([], num_samples=3, generator=generator()))
 
 
-def test_subset_random_permutes_what_it_was_given() -> None:
+def test_subset_random_permutes_its_indices() -> None:
     sampler = SubsetRandomSampler([7, 3, 9], generator=generator())
     assert sorted(sampler) == [3, 7, 9]
     assert len(sampler) == 3
@@ -84,8 +86,8 @@ def test_weighted_draws_in_proportion() -> None:
 
 
 def test_weighted_without_replacement_has_no_index_twice() -> None:
-    drawn = list(WeightedRandomSampler([1, 5, 1, 5], 4, False, generator=generator()))
-    assert sorted(drawn) == [0, 1, 2, 3]
+    indices = list(WeightedRandomSampler([1, 5, 1, 5], 4, False, generator=generator()))
+    assert sorted(indices) == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,7 @@ def test_weighted_refuses(weights: list[float], count: int, replacement: Any, me
         WeightedRandomSampler(weights, count, replacement)
 
 
-def test_batches_keep_or_drop_the_rest() -> None:
+def test_batches_keep_or_drop_the_remainder() -> None:
     assert list(BatchSampler(range(5), 2, False)) == [[0, 1], [2, 3], [4]]
     assert list(BatchSampler(range(5), 2, True)) == [[0, 1], [2, 3]]
     assert len(BatchSampler(range(5), 2, False)) == 3

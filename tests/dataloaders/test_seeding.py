@@ -1,4 +1,4 @@
-"""Seeds: where they are drawn, and what they set."""
+"""Seeds: the generators they come from, and the generators they set."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def draw_all() -> tuple[float, ...]:
 
 @pytest.mark.parametrize("is_direct", [True, False])
 def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
-    found = []
+    results = []
     for disturbance in range(2):
         seeds = SampleSeeds()
         assert seeds.is_direct, "CPython and NumPy no longer have their state where it was"
@@ -69,9 +69,9 @@ def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
             other = draw_all()
             seeds.start(7, 3, worker=0)
             of_worker = draw_all()
-        found.append((first, second, other, of_worker))
-    assert found[0] == found[1]
-    for column in zip(*found[0], strict=True):
+        results.append((first, second, other, of_worker))
+    assert results[0] == results[1]
+    for column in zip(*results[0], strict=True):
         assert len(set(column)) == 4
 
 
@@ -91,12 +91,12 @@ def test_without_a_draw_nothing_is_seeded_again() -> None:
 
 def test_many_streams_are_uniform_and_differ() -> None:
     seeds = SampleSeeds()
-    drawn = []
+    draws = []
     with seeds.fork_rng():
         for number in range(2000):
             seeds.start(5, number)
-            drawn.append((random.random(), np.random.rand(), st.rand(1).item()))
-    table = np.array(drawn)
+            draws.append((random.random(), np.random.rand(), st.rand(1).item()))
+    table = np.array(draws)
     assert np.abs(table.mean(0) - 0.5).max() < 0.03
     assert np.abs(np.corrcoef(table.T) - np.eye(3)).max() < 0.1
     assert np.abs(np.corrcoef(table[:-1].T, table[1:].T)[:3, 3:]).max() < 0.1

@@ -1,4 +1,4 @@
-"""What a loader says of itself: statistics, the bottleneck, its repr."""
+"""A loader's statistics, its bottleneck and its repr."""
 
 from __future__ import annotations
 
@@ -43,33 +43,33 @@ def test_all_that_was_done_is_counted(workers: int) -> None:
         loader.statistics()
     for _ in range(2):  # of the latest epoch only
         assert len(list(loader)) == len(loader) == 6
-        found = loader.statistics()
-        assert isinstance(found, LoaderStatistics)
-        assert all(isinstance(worker, WorkerStatistics) for worker in found.workers)
-        assert (found.batches, found.restarts, found.capacity) == (6, 0, 2 * workers)
-        assert sum(worker.batches for worker in found.workers) == 6
-        assert sum(worker.samples for worker in found.workers) == 24
-        assert len({worker.pid for worker in found.workers}) == max(workers, 1)
-        assert (os.getpid() in {worker.pid for worker in found.workers}) == (workers == 0)
-        assert all(w.fetch_seconds >= 0 and w.collate_seconds >= 0 for w in found.workers)
-        assert found.shared_bytes > 0
+        statistics = loader.statistics()
+        assert isinstance(statistics, LoaderStatistics)
+        assert all(isinstance(worker, WorkerStatistics) for worker in statistics.workers)
+        assert (statistics.batches, statistics.restarts, statistics.capacity) == (6, 0, 2 * workers)
+        assert sum(worker.batches for worker in statistics.workers) == 6
+        assert sum(worker.samples for worker in statistics.workers) == 24
+        assert len({worker.pid for worker in statistics.workers}) == max(workers, 1)
+        assert (os.getpid() in {worker.pid for worker in statistics.workers}) == (workers == 0)
+        assert all(w.fetch_seconds >= 0 and w.collate_seconds >= 0 for w in statistics.workers)
+        assert statistics.shared_bytes > 0
 
 
-def test_shared_memory_is_counted_whoever_made_it() -> None:
+def test_shared_memory_of_all_processes_is_counted() -> None:
     loader = DataLoader(np.ones((4, 1 << 20)), 4, num_workers=1)
-    kept = list(loader)
-    assert loader.statistics().shared_bytes >= kept[0].nbytes == 4 << 23
+    batches = list(loader)
+    assert loader.statistics().shared_bytes >= batches[0].nbytes == 4 << 23
 
 
 def test_slow_samples_are_the_bottleneck_and_said_to_be() -> None:
     loader = DataLoader(Numbers(8, 0.02), 2, num_workers=1)
     list(loader)
-    found = loader.statistics()
-    assert found.workers[0].fetch_seconds >= 0.16
-    assert found.wait_seconds > found.use_seconds
-    assert "Loading is the bottleneck" in found.bottleneck
-    assert "the data set's samples" in found.bottleneck
-    assert found.bottleneck in str(found)
+    statistics = loader.statistics()
+    assert statistics.workers[0].fetch_seconds >= 0.16
+    assert statistics.wait_seconds > statistics.use_seconds
+    assert "Loading is the bottleneck" in statistics.bottleneck
+    assert "the data set's samples" in statistics.bottleneck
+    assert statistics.bottleneck in str(statistics)
 
 
 def test_a_slow_consumer_is_the_bottleneck_and_said_to_be() -> None:
@@ -77,14 +77,14 @@ def test_a_slow_consumer_is_the_bottleneck_and_said_to_be() -> None:
     list(loader)
     for _ in loader:
         time.sleep(0.1)
-    found = loader.statistics()
-    assert found.use_seconds >= 2.0
-    assert found.workers[0].idle_seconds > found.workers[0].busy_seconds
-    assert found.mean_fill > 0
-    assert "Training is the bottleneck" in found.bottleneck
+    statistics = loader.statistics()
+    assert statistics.use_seconds >= 2.0
+    assert statistics.workers[0].idle_seconds > statistics.workers[0].busy_seconds
+    assert statistics.mean_fill > 0
+    assert "Training is the bottleneck" in statistics.bottleneck
 
 
-def test_sentences_name_what_helps() -> None:
+def test_messages_name_the_remedy() -> None:
     worker = WorkerStatistics(0, 1, 5, 50, 1.0, 8.0, 0.5, 0.1, 0)
     busy = LoaderStatistics((worker,), 5, 9.0, 1.0, 0.0, 2, 0, 0)
     assert "more workers, or faster ones: most of their time goes to collate_fn" in busy.bottleneck
@@ -95,7 +95,7 @@ def test_sentences_name_what_helps() -> None:
     assert LoaderStatistics((worker,), 0, 0, 0, 0, 0, 0, 0).bottleneck == "Nothing was loaded yet."
 
 
-def test_the_repr_says_what_it_is() -> None:
+def test_the_repr_shows_the_settings() -> None:
     loader = DataLoader(Numbers(), 4, shuffle=True, num_workers=2, multiprocessing_context="fork")
     assert repr(loader) == (
         "DataLoader(Numbers of 24 samples, batches of 4, order of RandomSampler, 2 workers (fork))"

@@ -60,11 +60,11 @@ def test_columns_of_different_lengths_are_refused() -> None:
         TensorDataset()
 
 
-def test_arrays_are_moved_into_shared_memory_and_tensors_left_as_they_are() -> None:
-    foreign, own = st.from_numpy(np.zeros((3, 2))), st.zeros(3)
-    moved, left, same = TensorDataset(np.zeros((3, 2)), foreign, own).tensors
-    assert moved.is_shared()
+def test_arrays_are_moved_into_shared_memory_and_tensors_are_unchanged() -> None:
+    foreign, shared = st.from_numpy(np.zeros((3, 2))), st.zeros(3)
+    copy, left, same = TensorDataset(np.zeros((3, 2)), foreign, shared).tensors
+    assert copy.is_shared()
     assert left is foreign
     assert not left.is_shared()
-    assert same is own
+    assert same is shared
     assert same.is_shared()

@@ -1,4 +1,4 @@
-"""Transforms of whole batches: their values, and randomness that belongs to the sample."""
+"""Transforms of batches: their values, and random numbers that depend on the sample alone."""
 
 from __future__ import annotations
 
@@ -31,40 +31,40 @@ RANDOM: list[transforms.Transform] = [
 
 @pytest.mark.parametrize("transform", RANDOM, ids=repr)
 def test_a_sample_is_changed_by_its_key_and_not_by_its_batch(transform: Any) -> None:
-    whole = transform(FLOATS, keys=KEYS)
-    assert (transform(FLOATS, keys=KEYS) == whole).all()
+    full = transform(FLOATS, keys=KEYS)
+    assert (transform(FLOATS, keys=KEYS) == full).all()
     for some in ([3], [7, 2, 11], [0, 1, 2, 3]):
-        assert (transform(FLOATS[some], keys=KEYS[some]) == whole[some]).all()
-    assert (transform(FLOATS, keys=transforms.make_keys(6, np.arange(12))) != whole).any()
+        assert (transform(FLOATS[some], keys=KEYS[some]) == full[some]).all()
+    assert (transform(FLOATS, keys=transforms.make_keys(6, np.arange(12))) != full).any()
 
 
 @pytest.mark.parametrize("transform", RANDOM, ids=repr)
 def test_without_keys_the_default_generator_decides(transform: Any) -> None:
-    drawn = []
+    outputs = []
     for seed in (1, 1, 2):
         st.manual_seed(seed)
-        drawn.append(transform(FLOATS))
-    assert (drawn[0] == drawn[1]).all()
-    assert (drawn[0] != drawn[2]).any()
+        outputs.append(transform(FLOATS))
+    assert (outputs[0] == outputs[1]).all()
+    assert (outputs[0] != outputs[2]).any()
 
 
-def test_the_input_is_left_alone_and_the_output_is_shared() -> None:
+def test_the_input_is_unchanged_and_the_output_is_shared() -> None:
     for transform in (*RANDOM, transforms.Normalize(0.5, 0.5), transforms.Pad(1)):
-        given = FLOATS.copy()
-        found = transform(given)
-        assert (given == FLOATS).all(), transform
-        assert memory.is_shared(found), transform
-        assert not np.shares_memory(found, given)
+        x = FLOATS.copy()
+        result = transform(x)
+        assert (x == FLOATS).all(), transform
+        assert memory.is_shared(result), transform
+        assert not np.shares_memory(result, x)
 
 
 def test_tensors_give_tensors_and_one_image_is_a_batch_of_one() -> None:
     crop = transforms.RandomCrop(4)
-    found = crop(st.tensor(IMAGES), keys=KEYS)
-    assert isinstance(found, st.Tensor)
-    assert (found.numpy() == crop(IMAGES, keys=KEYS)).all()
+    result = crop(st.tensor(IMAGES), keys=KEYS)
+    assert isinstance(result, st.Tensor)
+    assert (result.numpy() == crop(IMAGES, keys=KEYS)).all()
     one = crop(st.tensor(IMAGES[3]), keys=KEYS[3:4])
     assert one.shape == (3, 4, 4)
-    assert (one.numpy() == found.numpy()[3]).all()
+    assert (one.numpy() == result.numpy()[3]).all()
 
 
 def test_labels_go_along() -> None:
@@ -79,35 +79,35 @@ def test_labels_go_along() -> None:
 # ------------------------------------------------------------------ geometry
 def test_crops_are_parts_of_the_padded_image_in_all_places() -> None:
     x = np.arange(200 * 9, dtype=np.int64).reshape(200, 1, 3, 3) + 1
-    found = transforms.RandomCrop(3, padding=1)(x, keys=transforms.make_keys(0, np.arange(200)))
+    crops = transforms.RandomCrop(3, padding=1)(x, keys=transforms.make_keys(0, np.arange(200)))
     padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-    places = set()
+    offsets = set()
     for n in range(200):
         at = [
             (i, j)
             for i in range(3)
             for j in range(3)
-            if (padded[n, :, i : i + 3, j : j + 3] == found[n]).all()
+            if (padded[n, :, i : i + 3, j : j + 3] == crops[n]).all()
         ]
         assert len(at) == 1
-        places.add(at[0])
-    assert len(places) == 9
+        offsets.add(at[0])
+    assert len(offsets) == 9
 
 
 @pytest.mark.parametrize("mode", ["edge", "reflect", "symmetric"])
 def test_padding_modes_are_numpys(mode: Any) -> None:
     want = np.pad(IMAGES, ((0, 0), (0, 0), (2, 4), (1, 3)), mode)
     assert (transforms.Pad((1, 2, 3, 4), padding_mode=mode)(IMAGES) == want).all()
-    whole = transforms.RandomCrop((16, 12), padding=(1, 2, 3, 4), padding_mode=mode)
-    assert (whole(IMAGES) == want).all()
+    crop = transforms.RandomCrop((16, 12), padding=(1, 2, 3, 4), padding_mode=mode)
+    assert (crop(IMAGES) == want).all()
 
 
 def test_a_crop_larger_than_the_image_is_an_error_or_padded() -> None:
     with pytest.raises(ValueError, match="10 x 8 with padding, 12 x 8, use pad_if_needed"):
         transforms.RandomCrop((12, 8))(IMAGES)
-    found = transforms.RandomCrop((12, 8), pad_if_needed=True, fill=7)(IMAGES)
-    assert found.shape == (12, 3, 12, 8)
-    assert (found == 7).any(axis=(1, 2, 3)).all()
+    result = transforms.RandomCrop((12, 8), pad_if_needed=True, fill=7)(IMAGES)
+    assert result.shape == (12, 3, 12, 8)
+    assert (result == 7).any(axis=(1, 2, 3)).all()
 
 
 def test_center_crop_and_pad() -> None:
@@ -129,7 +129,7 @@ def test_flips_mirror_about_half_of_the_samples() -> None:
     composed = transforms.Compose(
         [transforms.RandomHorizontalFlip(), transforms.RandomHorizontalFlip()]
     )(x, keys=keys)[:, 0, 0, 1]
-    assert 430 < composed.sum() < 570  # each has numbers of its own: they do not cancel
+    assert 430 < composed.sum() < 570  # each has its own numbers: they do not cancel
 
 
 def test_resize_agrees_with_interpolate() -> None:
@@ -170,8 +170,8 @@ def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
 def test_dtype_and_scale() -> None:
     assert np.allclose(transforms.ToDtype(np.float32, scale=True)(IMAGES), FLOATS)
     assert (transforms.ToDtype(np.float64)(IMAGES) == IMAGES).all()
-    back = transforms.ToDtype(np.uint8, scale=True)(FLOATS)
-    assert (back == IMAGES).all()
+    restored = transforms.ToDtype(np.uint8, scale=True)(FLOATS)
+    assert (restored == IMAGES).all()
 
 
 def test_normalize_is_channelwise_and_wants_floats() -> None:
@@ -189,12 +189,12 @@ def test_normalize_is_channelwise_and_wants_floats() -> None:
 
 def test_erasing_overwrites_one_box() -> None:
     x = np.ones((300, 2, 20, 20), np.float32)
-    found = transforms.RandomErasing(p=0.5, scale=(0.1, 0.2), value=[5, 6])(
+    images = transforms.RandomErasing(p=0.5, scale=(0.1, 0.2), value=[5, 6])(
         x, keys=transforms.make_keys(0, np.arange(300))
     )
-    changed = (found != 1).any(axis=(1, 2, 3))
-    assert 110 < changed.sum() < 190
-    for image in found[changed]:
+    is_changed = (images != 1).any(axis=(1, 2, 3))
+    assert 110 < is_changed.sum() < 190
+    for image in images[is_changed]:
         rows, columns = np.nonzero(image[0] == 5)
         box = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
         assert (box[0] == 5).all()
@@ -228,8 +228,8 @@ def test_labels_are_mixed_as_the_pixels_are(kind: Any) -> None:
     assert np.allclose(shares.sum(1), 1)
     assert np.allclose(images.mean(axis=(1, 2, 3)), shares[:, 0], atol=1e-6)
     assert len(np.unique(shares.round(4))) > 4
-    again = kind(alpha=1.0)(x, np.eye(2, dtype=np.float32)[labels], keys=KEYS)
-    assert (again[1] == shares).all()
+    repeated = kind(alpha=1.0)(x, np.eye(2, dtype=np.float32)[labels], keys=KEYS)
+    assert (repeated[1] == shares).all()
     with pytest.raises(ValueError, match="num_classes is needed"):
         kind()(x, labels)
     with pytest.raises(TypeError, match="images and labels are needed"):
@@ -251,7 +251,7 @@ def test_compose_runs_functions_too() -> None:
     assert repr(both).startswith("Compose([ToDtype(dtype=dtype('float32'), scale=True), Lambda(")
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_invalid_arguments_are_refused() -> None:
     for make, text in (
         (lambda: transforms.RandomHorizontalFlip(2), "not a probability: 2"),
         (lambda: transforms.RandomCrop(0), "not one or two positive whole numbers: 0"),

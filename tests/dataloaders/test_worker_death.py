@@ -1,4 +1,4 @@
-"""Workers killed at any moment: it is told, and what was received stays whole."""
+"""Workers killed at any moment: an error names them, and received batches stay intact."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDS = 12
 
 
 class Images(Dataset[Any]):
-    """Large enough that a batch is a block of its own, small enough to be quick."""
+    """Large enough that a batch has its own block, small enough to be quick."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -48,35 +48,35 @@ def kill(pid: int) -> None:
 
 
 @pytest.mark.parametrize("in_order", [True, False])
-def test_workers_killed_at_random_moments_are_told_and_leave_nothing(in_order: bool) -> None:
+def test_workers_killed_at_random_moments_are_named_and_leave_nothing(in_order: bool) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     rng = random.Random(seed)
     gc.collect()
     before = st.memory.statistics().live_blocks
-    lost: list[tuple[int, int, int | None]] = []
+    deaths: list[tuple[int, int, int | None]] = []
     for _ in range(ROUNDS):
         iterator = iter(DataLoader(Images(400_000), 8, num_workers=2, in_order=in_order))
         victim = iterator.workers.processes[rng.randrange(2)].pid
         killer = threading.Timer(rng.uniform(0, 0.15), kill, (victim,))
         killer.start()
-        kept = []
+        batches = []
         try:
             for batch in iterator:
                 check(batch)
-                kept = [*kept[-3:], batch]
+                batches = [*batches[-3:], batch]
         except PeerLostError as error:
-            lost.append((victim, error.pid, error.exitcode))
+            deaths.append((victim, error.pid, error.exitcode))
         finally:
             killer.cancel()
             killer.join()
-        for batch in kept:
-            check(batch)  # what was received stays whole, whoever made it
-        del iterator, kept
+        for batch in batches:
+            check(batch)  # received batches stay intact, whichever worker made them
+        del iterator, batches
         batch = None
         st.memory.check()
-    assert lost
-    assert all(victim == pid and code == -signal.SIGKILL for victim, pid, code in lost)
+    assert deaths
+    assert all(victim == pid and code == -signal.SIGKILL for victim, pid, code in deaths)
     gc.collect()
     deadline = time.monotonic() + 5
     while st.memory.statistics().live_blocks > before and time.monotonic() < deadline:
@@ -98,13 +98,13 @@ def test_a_slow_consumer_does_not_make_memory_grow() -> None:
         check(batch)
         if turn % 50 == 0:
             time.sleep(0.05)
-            held = st.memory.statistics()
-            assert held.held_blocks <= 8
+            statistics = st.memory.statistics()
+            assert statistics.held_blocks <= 8
     del batch
     loader._workers.close()
 
 
-def test_running_out_of_memory_in_a_worker_is_told_as_such() -> None:
+def test_running_out_of_memory_in_a_worker_is_named() -> None:
     loader = DataLoader(Images(4), 2, num_workers=1, collate_fn=ask_for_too_much)
     with pytest.raises(MemoryError, match="Caught OutOfSharedMemory in DataLoader worker 0"):
         next(iter(loader))

@@ -11,14 +11,14 @@ from shmtensor.errors import ProcessRaisedException
 
 
 class Picky(Exception):
-    """Wants more than a message."""
+    """Needs two arguments."""
 
     def __init__(self, code: int, *, reason: str) -> None:
         super().__init__(code, reason)
 
 
 class Choosy(Exception):
-    """Wants something else than a message."""
+    """Needs an argument that is not a message."""
 
     def __init__(self, response: object) -> None:
         super().__init__(response.__cause__)  # type: ignore[attr-defined]
@@ -27,26 +27,26 @@ class Choosy(Exception):
 def caught(error: BaseException) -> Failure:
     try:
         raise error
-    except BaseException as found:
-        return pickle.loads(pickle.dumps(Failure(found, "worker 3, index 5")))
+    except BaseException as e:
+        return pickle.loads(pickle.dumps(Failure(e, "worker 3, index 5")))
 
 
 @pytest.mark.parametrize("error", [ValueError("x is wrong"), KeyError("x is wrong")])
 def test_the_type_and_the_traceback_arrive(error: Exception) -> None:
-    with pytest.raises(type(error)) as found:
+    with pytest.raises(type(error)) as raised:
         caught(error).reraise()
-    message = str(found.value)
+    message = str(raised.value)
     assert message.startswith(f"Caught {type(error).__name__} in worker 3, index 5.\nOriginal Trac")
     assert "in caught" in message
     assert "x is wrong" in message
 
 
-def test_a_type_that_wants_more_than_a_message_becomes_a_runtime_error() -> None:
+def test_a_type_with_two_arguments_becomes_a_runtime_error() -> None:
     with pytest.raises(RuntimeError, match="Caught Picky in worker 3"):
         caught(Picky(1, reason="because")).reraise()
 
 
-def test_a_type_that_chokes_on_a_message_becomes_a_runtime_error() -> None:
+def test_a_type_that_refuses_a_message_becomes_a_runtime_error() -> None:
     with pytest.raises(RuntimeError, match="Caught Choosy in worker 3"):
         caught(Choosy(ValueError())).reraise()
 
@@ -56,6 +56,6 @@ def test_the_end_of_an_iterator_becomes_a_runtime_error() -> None:
         caught(StopIteration()).reraise()
 
 
-def test_our_own_errors_arrive_as_themselves() -> None:
+def test_our_errors_keep_their_type() -> None:
     with pytest.raises(ProcessRaisedException, match="Caught ProcessRaisedException"):
         caught(ProcessRaisedException("inner")).reraise()

@@ -1,4 +1,4 @@
-"""Workers kept, told anew, replaced and ended."""
+"""Persistent workers: reused, restarted with new settings, replaced and ended."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Gate(Numbers):
 
 
 class Mortal(Numbers):
-    """Kills its worker, once per file that is there to be removed."""
+    """Kills its worker once per file that it can remove."""
 
     def __init__(self, folder: Path, at: int) -> None:
         super().__init__(20)
@@ -165,7 +165,7 @@ def test_persistent_workers_keep_their_copy() -> None:
     assert numbers(loader) == list(range(12))
 
 
-def test_what_cannot_be_sent_is_forked_again() -> None:
+def test_unpicklable_datasets_are_forked_again() -> None:
     dataset = Unsendable()
     loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
     list(loader)
@@ -175,7 +175,7 @@ def test_what_cannot_be_sent_is_forked_again() -> None:
     assert pids(loader) != first
 
 
-def test_what_is_long_is_forked_again_and_shared_arrays_are_not() -> None:
+def test_large_datasets_are_forked_again_and_shared_arrays_are_not() -> None:
     for column, is_kept in ((np.zeros(1 << 20), False), (st.zeros(1 << 20), True)):
         dataset = Names(column)
         loader = DataLoader(dataset, 3, num_workers=1, multiprocessing_context="fork")
@@ -218,7 +218,7 @@ def test_a_kept_worker_that_died_idle_is_replaced_silently() -> None:
     assert numbers(loader) == list(range(12))
 
 
-def test_an_epoch_that_was_left_is_not_finished() -> None:
+def test_an_abandoned_epoch_is_not_finished() -> None:
     loader = DataLoader(Numbers(1000), 1, num_workers=1, prefetch_factor=2)
     for _ in loader:
         break
@@ -229,38 +229,38 @@ def test_an_epoch_that_was_left_is_not_finished() -> None:
 
 
 # ------------------------------------------------------------------ hand-out
-def test_a_slow_sample_holds_up_only_its_own_batch(tmp_path: Path) -> None:
+def test_a_slow_sample_delays_only_its_batch(tmp_path: Path) -> None:
     loader = DataLoader(Gate(tmp_path), 1, num_workers=2, prefetch_factor=4, collate_fn=plain)
-    made = dict(batch[0] for batch in loader)
+    batches = dict(batch[0] for batch in loader)
     # While sample 0 waited its neighbour made five others: with lists dealt out beforehand it
     # could have made three (its own are 1, 3, 5, 7; 1 to 5 are needed here).
-    assert list(made) == list(range(8))
-    assert made[0] >= 5
+    assert list(batches) == list(range(8))
+    assert batches[0] >= 5
 
 
 # ------------------------------------------------------------------ faults
-def test_the_first_forked_worker_works_while_the_others_are_forked(
+def test_the_first_worker_works_while_the_others_are_forked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made: list[float] = []
+    counts: list[float] = []
     start = WorkerPool.start
 
     def late(workers: WorkerPool, worker: int) -> Any:
         deadline = time.monotonic() + 30
         while worker and not workers.rows[0][BATCHES] and time.monotonic() < deadline:
             time.sleep(0.01)
-        made.append(workers.rows[0][BATCHES])
+        counts.append(workers.rows[0][BATCHES])
         return start(workers, worker)
 
     monkeypatch.setattr(WorkerPool, "start", late)
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context="fork")
     assert numbers(loader) == list(range(12))
-    assert made[0] == 0
-    assert made[1] >= 1
+    assert counts[0] == 0
+    assert counts[1] >= 1
 
 
-def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> None:
-    wanted = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
+def test_a_lost_worker_is_replaced_and_its_batch_recomputed(tmp_path: Path) -> None:
+    expected = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
     (tmp_path / "1").touch()
     loader = DataLoader(
         Mortal(tmp_path, 9),
@@ -272,24 +272,24 @@ def test_a_lost_worker_is_replaced_and_its_batch_made_again(tmp_path: Path) -> N
     with pytest.warns(
         RuntimeWarning, match=r"index 9 .*SIGKILL|SIGKILL.* index 9 .*replaced, 1 of"
     ):
-        found = list(loader)
-    assert [[x.tolist() for x in batch] for batch in found] == [
-        [x.tolist() for x in batch] for batch in wanted
+        batches = list(loader)
+    assert [[x.tolist() for x in batch] for batch in batches] == [
+        [x.tolist() for x in batch] for batch in expected
     ]
     assert loader.statistics().restarts == 1
 
 
-def test_a_lost_stream_goes_on_where_the_consumer_is(tmp_path: Path) -> None:
+def test_a_lost_stream_resumes_at_the_consumers_position(tmp_path: Path) -> None:
     def loader(restarts: int) -> Any:
         return DataLoader(
             MortalStream(tmp_path), 2, num_workers=2, restart_workers=restarts,
             generator=np.random.default_rng(1), collate_fn=plain,
         )  # fmt: skip
 
-    wanted = list(loader(0))
+    expected = list(loader(0))
     (tmp_path / "1").touch()
     with pytest.warns(RuntimeWarning, match="SIGKILL"):
-        assert list(loader(1)) == wanted
+        assert list(loader(1)) == expected
 
 
 def test_more_deaths_than_restarts_are_an_error(tmp_path: Path) -> None:
@@ -306,8 +306,10 @@ def test_more_deaths_than_restarts_are_an_error(tmp_path: Path) -> None:
 
 def test_a_sample_that_takes_long_is_named() -> None:
     loader = DataLoader(Slow(), 4, num_workers=1, stall_warning=0.3)
-    told = r"worker 0 \(pid \d+\): a sample takes long: .* s at index 5 \(sample 1 of indices \[4,"
-    with pytest.warns(RuntimeWarning, match=told) as caught:
+    message = (
+        r"worker 0 \(pid \d+\): a sample takes long: .* s at index 5 \(sample 1 of indices \[4,"
+    )
+    with pytest.warns(RuntimeWarning, match=message) as caught:
         list(loader)
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
     with pytest.warns(RuntimeWarning, match=r"a sample takes long: .* s at index 5, ") as caught:
@@ -315,7 +317,7 @@ def test_a_sample_that_takes_long_is_named() -> None:
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
 
 
-def test_many_quick_samples_are_no_slow_one() -> None:
+def test_many_quick_samples_are_not_a_slow_one() -> None:
     with pytest.warns(RuntimeWarning, match="at sample 5 of the stream, ") as caught:
         list(DataLoader(SlowStream(), 4, stall_warning=0.35))  # a batch takes longer than that, too
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
@@ -359,9 +361,9 @@ def is_running(pid: int) -> bool:
 # ------------------------------------------------------------------ memory
 def test_plain_columns_are_warned_about_with_the_remedy() -> None:
     names = [str(i) for i in range(100_000)]
-    told = r"dataset\.names is a list of 100000 Python objects.*st\.SharedList\(dataset\.names\)"
+    message = r"dataset\.names is a list of 100000 Python objects.*st\.SharedList\(dataset\.names\)"
     loader = DataLoader(Names(names), num_workers=1)
-    with pytest.warns(UserWarning, match=told):
+    with pytest.warns(UserWarning, match=message):
         list(loader)
     list(loader)  # once
     nested: Any = Names(dict(enumerate(names)))
@@ -373,7 +375,7 @@ def test_plain_columns_are_warned_about_with_the_remedy() -> None:
 
 
 def proportional(pid: int) -> int:
-    """What a process takes of the machine in bytes: shared pages count in part."""
+    """The proportional set size of a process in bytes: shared pages count in part."""
     text = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return sum(int(n) for n in re.findall(r"^Pss: +(\d+)", text, re.MULTILINE)) * 1024
 
@@ -382,7 +384,7 @@ def test_workers_that_read_a_shared_list_take_no_memory() -> None:
     n = 200_000
     names = st.SharedList(f"image-{i:08d}.png" for i in range(n))
 
-    def taken(column: Any) -> int:
+    def private_bytes(column: Any) -> int:
         loader = DataLoader(
             Names(column), None, num_workers=4, sampler=range(4), persistent_workers=True,
             collate_fn=lambda _: sum(map(len, column)),
@@ -391,17 +393,17 @@ def test_workers_that_read_a_shared_list_take_no_memory() -> None:
         gc.collect()
         return sum(proportional(pid) for pid in [os.getpid(), *pids(loader)])
 
-    shared = taken(names)
+    shared = private_bytes(names)
     plain_list = list(names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        bare = taken(plain_list)
-    one = n * 75  # bytes of such a list: a string of 67, a pointer of 8
+        bare = private_bytes(plain_list)
+    one = n * 75  # bytes of an element: a string of 67, a pointer of 8
     assert bare - shared > 2.5 * one, "the plain list should have been copied by each worker"
 
 
 class Collecting(Numbers):
-    """How much memory of its own a worker has more after a collection."""
+    """The growth of a worker's private memory by a collection."""
 
     def __getitem__(self, index: int) -> Any:
         before = private()
@@ -417,12 +419,12 @@ def private() -> int:
 def test_a_collection_in_a_worker_does_not_copy_what_it_inherited() -> None:
     inherited = [[i] for i in range(200_000)]  # a collection writes to the head of each
     loader = DataLoader(Collecting(1), None, num_workers=1, multiprocessing_context="fork")
-    (grown,) = loader
-    assert grown < 8 * len(inherited), f"{grown} bytes"
+    (growth,) = loader
+    assert growth < 8 * len(inherited), f"{growth} bytes"
 
 
 # ------------------------------------------------------------------ what travels
-def test_arrays_of_a_collate_fn_are_born_in_shared_memory() -> None:
+def test_arrays_of_a_collate_fn_are_allocated_in_shared_memory() -> None:
     loader = DataLoader(
         Numbers(), 4, num_workers=1, collate_fn=lambda samples: np.array(samples, np.float64)
     )
@@ -434,8 +436,8 @@ def test_arrays_of_a_collate_fn_are_born_in_shared_memory() -> None:
 def test_ragged_samples_travel_as_their_collate_fn_leaves_them() -> None:
     dataset = Ragged()
     loader = DataLoader(dataset, 3, num_workers=2, collate_fn=plain)
-    found = [array.tolist() for batch in loader for array, _ in batch]
-    assert found == [dataset[i][0].tolist() for i in range(len(dataset))]
+    arrays = [array.tolist() for batch in loader for array, _ in batch]
+    assert arrays == [dataset[i][0].tolist() for i in range(len(dataset))]
     assert all(st.memory.is_shared(array) for batch in loader for array, _ in batch)
 
 

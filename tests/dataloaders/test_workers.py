@@ -29,7 +29,7 @@ from dataloaders.loader.worker_progress import POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 
-def joined(lists: Iterable[list[Any]]) -> list[Any]:
+def flatten(lists: Iterable[list[Any]]) -> list[Any]:
     return [item for part in lists for item in part]
 
 
@@ -57,9 +57,9 @@ class Broken(Numbers):
 class Deadly(Numbers):
     """Kills its worker at sample 6."""
 
-    def __init__(self, how: int) -> None:
+    def __init__(self, exit_by: int) -> None:
         super().__init__()
-        self.how = how
+        self.how = exit_by
 
     def __getitem__(self, index: int) -> Any:
         if index == 6:
@@ -128,13 +128,13 @@ def method(request: pytest.FixtureRequest) -> str:
 
 
 # ------------------------------------------------------------------ batches
-def test_batches_are_those_of_no_workers(method: str) -> None:
-    wanted = list(DataLoader(Numbers(), 3))
+def test_batches_equal_those_without_workers(method: str) -> None:
+    expected = list(DataLoader(Numbers(), 3))
     loader = DataLoader(Numbers(), 3, num_workers=2, multiprocessing_context=method)
     batches = list(loader)
-    assert [b["y"].tolist() for b in batches] == [b["y"].tolist() for b in wanted]
-    assert [b["x"].tolist() for b in batches] == [b["x"].tolist() for b in wanted]
-    assert [b["name"] for b in batches] == [b["name"] for b in wanted]
+    assert [b["y"].tolist() for b in batches] == [b["y"].tolist() for b in expected]
+    assert [b["x"].tolist() for b in batches] == [b["x"].tolist() for b in expected]
+    assert [b["name"] for b in batches] == [b["name"] for b in expected]
 
 
 def test_batches_are_received_not_copied(method: str) -> None:
@@ -161,7 +161,7 @@ def test_shuffled_batches_do_not_depend_on_the_number_of_workers(method: str) ->
 def test_columns_reach_workers_as_handles(method: str) -> None:
     dataset = TensorDataset(st.arange(1000), st.arange(1000))
     loader = DataLoader(dataset, 100, num_workers=2, multiprocessing_context=method)
-    assert joined((x.tolist() for x, _ in loader)) == list(range(1000))
+    assert flatten((x.tolist() for x, _ in loader)) == list(range(1000))
     dataset.tensors[0].numpy()[0] = -1  # the same memory in the workers
     assert next(iter(loader))[0].tolist()[0] == -1
 
@@ -181,7 +181,7 @@ def test_streams_share_the_work(method: str) -> None:
     loader = DataLoader(Stream(11), 3, num_workers=2, multiprocessing_context=method)
     batches = [batch.tolist() for batch in loader]
     assert batches == [[0, 2, 4], [1, 3, 5], [6, 8, 10], [7, 9]]
-    assert sorted(joined(labels_of(loader))) == list(range(11))
+    assert sorted(flatten(labels_of(loader))) == list(range(11))
 
 
 def labels_of(loader: Any) -> list[list[int]]:
@@ -196,16 +196,16 @@ def test_without_batching_samples_come_one_by_one() -> None:
 
 def test_out_of_order_a_slow_sample_holds_nothing_up() -> None:
     loader = DataLoader(Slow(0.5, 0), 1, num_workers=2, in_order=False)
-    found = joined(labels(loader))
-    assert sorted(found) == list(range(20))
-    assert found[0] != 0
+    labels_seen = flatten(labels(loader))
+    assert sorted(labels_seen) == list(range(20))
+    assert labels_seen[0] != 0
 
 
-def test_no_more_batches_are_made_than_asked_for() -> None:
+def test_no_more_batches_are_made_than_requested() -> None:
     iterator = iter(DataLoader(Numbers(1000), 1, num_workers=2, prefetch_factor=3))
     next(iterator)
     time.sleep(0.3)
-    assert iterator.next_number == 7  # six under way, and the one that was taken
+    assert iterator.next_number == 7  # six in flight, and the one that was taken
     del iterator
 
 
@@ -221,13 +221,13 @@ def test_every_generator_is_seeded_by_worker_and_epoch(method: str) -> None:
             persistent_workers=persistent,
             collate_fn=list,
         )
-        return [[sample[2:] for sample in joined(loader)] for _ in range(2)]
+        return [[sample[2:] for sample in flatten(loader)] for _ in range(2)]
 
-    first, again = epochs(False), epochs(True)
-    assert first == again
+    first, second = epochs(False), epochs(True)
+    assert first == second
     for column in range(3):
-        drawn = {sample[column] for epoch in first for sample in epoch}
-        assert len(drawn) == 16, "two samples or epochs drew the same"
+        numbers = {sample[column] for epoch in first for sample in epoch}
+        assert len(numbers) == 16, "two samples or epochs drew the same"
 
 
 @pytest.mark.parametrize("seed", [None, 5])
@@ -235,13 +235,13 @@ def test_without_a_generator_every_epoch_and_worker_draws_anew(seed: int | None)
     if seed is not None:
         st.manual_seed(seed)
     loader = DataLoader(Random(8), 2, num_workers=2, collate_fn=list)
-    drawn = [sample[2:] for _ in range(3) for sample in joined(loader)]
+    numbers = [sample[2:] for _ in range(3) for sample in flatten(loader)]
     for column in range(3):
-        assert len({sample[column] for sample in drawn}) == 24
+        assert len({sample[column] for sample in numbers}) == 24
 
 
 class OwnGenerator(Numbers):
-    """Holds a generator of its own: it is copied to each worker with the data set."""
+    """Has its own generator, which is copied to each worker with the data set."""
 
     def __init__(self, n: int) -> None:
         super().__init__(n)
@@ -259,13 +259,13 @@ def reseed_own(worker: int) -> None:
     info.dataset.rng = np.random.default_rng(info.seed)
 
 
-@pytest.mark.parametrize(("init", "alike"), [(None, True), (reseed_own, False)])
+@pytest.mark.parametrize(("init", "is_equal"), [(None, True), (reseed_own, False)])
 def test_a_generator_of_the_data_set_is_copied_unless_the_worker_seeds_it(
-    init: Any, alike: bool
+    init: Any, is_equal: bool
 ) -> None:
     loader = DataLoader(OwnGenerator(2), 1, num_workers=2, worker_init_fn=init, collate_fn=list)
     (first,), (second,) = loader
-    assert (first == second) == alike
+    assert (first == second) == is_equal
 
 
 # ------------------------------------------------------------------ workers
@@ -291,13 +291,13 @@ def test_an_epoch_left_early_does_not_leak_into_the_next() -> None:
     for batch in loader:
         assert batch["y"].tolist() == [0, 1]
         break
-    assert joined(labels(loader)) == list(range(20))
+    assert flatten(labels(loader)) == list(range(20))
     old = iter(loader)
     next(old)
     new = iter(loader)
     with pytest.raises(RuntimeError, match="another one was started"):
         next(old)
-    assert joined(batch["y"].tolist() for batch in new) == list(range(20))
+    assert flatten(batch["y"].tolist() for batch in new) == list(range(20))
 
 
 def test_init_fn_is_called_once_in_each_worker(method: str, tmp_path: Any) -> None:
@@ -312,7 +312,7 @@ def test_init_fn_is_called_once_in_each_worker(method: str, tmp_path: Any) -> No
     )
     list(loader)
     list(loader)
-    deadline = time.monotonic() + 30  # one of them may not have been needed so far
+    deadline = time.monotonic() + 30  # one of them may not have been used so far
     while len(Path(path).read_text().split()) < 2 and time.monotonic() < deadline:
         time.sleep(0.01)
     list(loader)
@@ -342,13 +342,13 @@ def test_an_error_comes_with_its_traceback_and_index(method: str) -> None:
     del iterator, caught
 
 
-def test_an_error_of_init_fn_is_told() -> None:
+def test_an_error_of_init_fn_is_raised() -> None:
     loader = DataLoader(Numbers(), num_workers=1, worker_init_fn=fail_to_start)
     with pytest.raises(OSError, match="worker 0 finds no camera"):
         next(iter(loader))
 
 
-def test_what_cannot_be_sent_is_told() -> None:
+def test_unpicklable_results_are_an_error() -> None:
     loader = DataLoader(Numbers(), 2, num_workers=1, collate_fn=lambda samples: iter_of(samples))
     with pytest.raises((TypeError, RuntimeError), match="sending the result of"):
         next(iter(loader))
@@ -358,9 +358,9 @@ def iter_of(samples: list[Any]) -> Any:
     return (sample for sample in samples)  # a generator cannot be pickled
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, 0])
-def test_a_dead_worker_is_named(method: str, how: int) -> None:
-    loader = DataLoader(Deadly(how), 4, num_workers=2, multiprocessing_context=method)
+@pytest.mark.parametrize("exit_by", [signal.SIGKILL, signal.SIGTERM, 0])
+def test_a_dead_worker_is_named(method: str, exit_by: int) -> None:
+    loader = DataLoader(Deadly(exit_by), 4, num_workers=2, multiprocessing_context=method)
     iterator = iter(loader)
     workers = [process.pid for process in iterator.workers.processes]
     with pytest.raises(PeerLostError) as caught:
@@ -372,9 +372,11 @@ def test_a_dead_worker_is_named(method: str, how: int) -> None:
     assert re.search(r"shared memory in use: \d+ MiB", message)
     assert "likely causes: " in message
     assert (
-        f"was killed by {signal.Signals(how).name}" in message if how else "exit code 3" in message
+        f"was killed by {signal.Signals(exit_by).name}" in message
+        if exit_by
+        else "exit code 3" in message
     )
-    assert error.exitcode == (-how if how else 3)
+    assert error.exitcode == (-exit_by if exit_by else 3)
     assert error.name == f"loader worker {worker}"
     del iterator, caught, error
 
@@ -386,20 +388,20 @@ def test_a_worker_killed_from_outside_is_named_within_a_second() -> None:
         time.sleep(0.01)
     os.kill(iterator.workers.processes[worker].pid, signal.SIGKILL)
     start, waited = time.monotonic(), without_a_cpu()
-    told = rf"worker {worker} .*SIGKILL \(-9\): it was at index 9 \(sample 1 of indices \[8, 9\]"
-    with pytest.raises(PeerLostError, match=told):
+    message = rf"worker {worker} .*SIGKILL \(-9\): it was at index 9 \(sample 1 of indices \[8, 9\]"
+    with pytest.raises(PeerLostError, match=message):
         list(iterator)
     assert time.monotonic() - start - (without_a_cpu() - waited) < 1
     del iterator
 
 
 def without_a_cpu() -> float:
-    """For how long this thread was ready to run and had no CPU, in seconds, ever."""
+    """The total time in seconds for which this thread was ready to run and had no CPU."""
     return int(Path("/proc/thread-self/schedstat").read_text().split()[1]) * 1e-9
 
 
 def at_work_on(iterator: Any, number: int, place: int = 1) -> int | None:
-    """The worker that is at this sample of this batch."""
+    """The worker that works on this sample of this batch."""
     for worker, row in enumerate(iterator.rows):
         if (row[TASK], row[POSITION]) == (number + 1, place):
             return worker

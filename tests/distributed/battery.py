@@ -2,9 +2,9 @@
 
 python -m tests.distributed.battery [--ranks 1,2,3,4,7] [--only a,b] [--kills N]  (make collectives)
 
-Each case makes every rank's input from a seed, calls the collective by the argument names that its
-contract declares, and compares bit by bit with the contract in NumPy. Then the same calls again
-with a rank killed at a random moment: all others raise PeerLostError that names it.
+Each case makes every rank's input from a seed, calls the collective with the argument names of its
+contract, and compares bit by bit with the contract in NumPy. Then the same calls run again while a
+rank is killed at a random moment: all others raise PeerLostError that names it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ DTYPES = [
 ]
 LAYOUTS = ["plain", "transposed", "strided", "private"]
 RANKS = [1, 2, 3, 4, 7]
-KILLED = RANKS[1:]  # with a death somebody has to be left
+KILLED = RANKS[1:]  # somebody has to survive a death
 TILE, PIECE = (
     1 << 13,
     1 << 18,
@@ -87,19 +87,19 @@ def is_defined(op: ReduceOp, dtype: str) -> bool:
 
 
 def thresholds(name: str, item: int, n: int, across_nodes: bool = False) -> list[int]:
-    """Bytes of a rank's tensor up to which the data goes one way, and above them another."""
+    """Sizes in bytes of a rank's tensor at which the implementation changes its algorithm."""
     contract = CONTRACTS[name]
     inline = call.INLINE if across_nodes else native.GROUP_INLINE
-    found = [inline]
-    if contract.takes[1] != "tensor" and n > 1:  # what counts is everything that a rank hands in
-        found.insert(0, inline // n)
+    sizes = [inline]
+    if contract.takes[1] != "tensor" and n > 1:  # the threshold applies to all data of a rank
+        sizes.insert(0, inline // n)
     if across_nodes:
-        return [*found, native.GROUP_INLINE, large_collectives.CHUNK]
+        return [*sizes, native.GROUP_INLINE, large_collectives.CHUNK]
     if contract.reduces:
-        found.insert(0, TILE * item // max(item, 4))  # 16-bit floats are folded as float32
+        sizes.insert(0, TILE * item // max(item, 4))  # 16-bit floats are folded as float32
     if name == "broadcast":
-        found.append(PIECE * n)  # of each rank's share
-    return found
+        sizes.append(PIECE * n)  # of each rank's share
+    return sizes
 
 
 def sizes_around(name: str, item: int, n: int, across_nodes: bool = False) -> list[int]:
@@ -133,7 +133,7 @@ def same(got: Any, want: Array, slack: float) -> None:
 
 
 def slack_of(name: str, dtype: str, op: ReduceOp) -> float:
-    """How far results may be from the contract, relatively; 0: not at all."""
+    """The relative tolerance of results against the contract; 0: exact."""
     if not CONTRACTS[name].reduces:
         return 0.0
     if FREE_ORDER and "float" in dtype:
@@ -152,7 +152,7 @@ def check(
         getattr(dist, name)()
         return
     takes, form = contract.takes
-    gives, given = contract.gives
+    gives, output_form = contract.gives
     shape = (size, 3)
     if form == "list":
         inputs: list[Any] = [[sample(r * n + k, dtype, shape) for k in range(n)] for r in range(n)]
@@ -175,8 +175,8 @@ def check(
     def tensor(x: Array) -> Any:
         return laid_out(x, layout)
 
-    own = [tensor(x) for x in inputs[rank]] if form == "list" else tensor(inputs[rank])
-    arguments: dict[str, Any] = {takes: own}
+    tensors = [tensor(x) for x in inputs[rank]] if form == "list" else tensor(inputs[rank])
+    arguments: dict[str, Any] = {takes: tensors}
     if contract.root:
         arguments[contract.root] = root
         is_root = rank == root
@@ -185,11 +185,11 @@ def check(
     if contract.reduces:
         arguments["op"] = join
     if gives != takes:
-        blank = np.zeros((size * n, 3) if given == "wide" else shape, as_dtype(dtype))
-        out: Any = [tensor(blank) for _ in range(n)] if given == "list" else tensor(blank)
-        arguments[gives] = None if given == "list" and contract.root and want is None else out
+        blank = np.zeros((size * n, 3) if output_form == "wide" else shape, as_dtype(dtype))
+        out: Any = [tensor(blank) for _ in range(n)] if output_form == "list" else tensor(blank)
+        arguments[gives] = None if output_form == "list" and contract.root and want is None else out
     else:
-        out = own
+        out = tensors
     work = getattr(dist, name)(**arguments, async_op=(size + len(name)) % 2 == 0)
     if work is not None:
         assert work.wait()
@@ -197,7 +197,7 @@ def check(
     if want is None:
         if gives == takes:
             same(out, inputs[rank], 0.0)
-    elif given == "list":
+    elif output_form == "list":
         for got, each in zip(out, want, strict=True):
             same(got, each, slack)
     else:
@@ -225,7 +225,7 @@ def cases(n: int, across_nodes: bool = False, only: Sequence[str] = ()) -> Itera
 
 
 def draw(rng: random.Random, n: int, name: str, at: int = -1, across_nodes: bool = False) -> Case:
-    """One of a collective's cases, of the at-th size (-1: of any): the same on all ranks."""
+    """A random case of a collective, of the at-th size (-1: any); the same on all ranks."""
     dtype = rng.choice(DTYPES)
     sizes = sizes_around(name, as_dtype(dtype).itemsize, n, across_nodes)
     size = sizes[at] if at >= 0 else rng.choice(sizes)
@@ -234,11 +234,13 @@ def draw(rng: random.Random, n: int, name: str, at: int = -1, across_nodes: bool
 
 
 def sample_of(n: int, seed: int, across_nodes: bool = False) -> Iterator[Case]:
-    """A case of every collective for every size; four of them where each takes its time."""
+    """A case of every collective for every size; between nodes, for four sizes."""
     rng = random.Random(seed)
     for name in CONTRACTS:
-        places = range(len(sizes_around(name, 1, n, across_nodes)))
-        for at in rng.sample(places, min(4, len(places))) if across_nodes else places:
+        size_indices = range(len(sizes_around(name, 1, n, across_nodes)))
+        for at in (
+            rng.sample(size_indices, min(4, len(size_indices))) if across_nodes else size_indices
+        ):
             yield draw(rng, n, name, at, across_nodes)
 
 
@@ -251,8 +253,8 @@ def sweep(seed: int | None = None, only: Sequence[str] = ()) -> int:
         try:
             check(*case)
         except Exception as error:
-            told = f"{case} of {n} ranks (seed {seed}): {type(error).__name__}: {error}"
-            raise AssertionError(told) from None
+            message = f"{case} of {n} ranks (seed {seed}): {type(error).__name__}: {error}"
+            raise AssertionError(message) from None
         count += 1
     return count
 
@@ -261,7 +263,7 @@ def sweep(seed: int | None = None, only: Sequence[str] = ()) -> int:
 
 
 def until_lost(seed: int, victim: int, after: float) -> tuple[str, float]:
-    """Random collectives until the victim, which is killed after that many seconds, is missed.
+    """Runs random collectives until the victim, killed after that many seconds, is missed.
 
     Returns: the name in the error, and when it came, on a clock that all processes share.
     """
@@ -279,18 +281,18 @@ def until_lost(seed: int, victim: int, after: float) -> tuple[str, float]:
     raise AssertionError(f"rank {victim} was not missed")
 
 
-def kill_one(seed: int, ranks: int, crowd: Callable[..., Any] | None = None) -> float:
-    """A group with a death at a random moment; the seconds from the last error to the death.
+def kill_one(seed: int, ranks: int, runner: Callable[..., Any] | None = None) -> float:
+    """Kills a rank at a random moment; returns the seconds from the death to the last error.
 
     Args:
-        crowd: what runs the ranks, as `crowd.run` does.
+        runner: runs the ranks, as `run_ranks.run` does by default.
     """
     from .run_ranks import run
 
     rng = random.Random(seed)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
     began = time.monotonic()
-    outcomes = (crowd or run)(until_lost, ranks, seed, victim, after)
+    outcomes = (runner or run)(until_lost, ranks, seed, victim, after)
     late = 0.0
     for outcome in outcomes:
         if outcome.rank == victim:
@@ -326,12 +328,12 @@ def main() -> int:
     for i in range(options.kills):
         late.append(kill_one(options.seed * 1000 + i, KILLED[i % len(KILLED)]))
     after = memory.statistics()
-    left = after.private_blocks + after.shared_blocks + after.held_blocks
-    left -= before.private_blocks + before.shared_blocks + before.held_blocks
+    nblocks = after.private_blocks + after.shared_blocks + after.held_blocks
+    nblocks -= before.private_blocks + before.shared_blocks + before.held_blocks
     if late:
         print(
             f"{len(late)} kills: noticed after {sorted(late)[len(late) // 2]:.3f} s (median), "
-            f"{max(late):.3f} s at most, starting included; {left} blocks more than before"
+            f"{max(late):.3f} s at most, starting included; {nblocks} blocks more than before"
         )
     return 0
 

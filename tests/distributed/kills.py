@@ -1,5 +1,5 @@
-"""Ranks that end in every way, at any step of any collective: nobody hangs, all others say who it
-was, and nothing is left.
+"""Ranks that end in every way, at any step of any collective: nobody hangs, all others name the
+rank, and nothing is left.
 
 python -m tests.distributed.kills [--rounds 200] [--seed 1] [--nodes]    (make kills)
 
@@ -13,11 +13,11 @@ python -m tests.distributed.kills [--rounds 200] [--seed 1] [--nodes]    (make k
 | stop | is stopped by SIGSTOP: the others notice at the timeout |
 | node | is killed with all ranks of its node (with --nodes: two nodes of this machine, by TCP) |
 
-What is said of each way, and bounded, is how long a survivor took: from the death (of a stopped
-one: from the stop) or from its own call, whichever came later, to its error; less the time for
-which it was ready to run and had no CPU, which is said apart. Before it calls it cannot know, and a
-process that was killed, or asked for memory that the kernel has not, is not dead before it is gone:
-on two cores with eight busy processes that alone took up to 0.6 s.
+Reported and bounded for each way is the time that a survivor took: from the death (or the stop) or
+from its own call, whichever came later, to its error; less the time for which it was ready to run
+and had no CPU, which is reported separately. Before its call a rank cannot know. A process that was
+killed, or exceeded the memory, is dead only when it has exited: on two cores with eight busy
+processes that alone took up to 0.6 s.
 """
 
 from __future__ import annotations
@@ -50,39 +50,39 @@ from .run_ranks import node_of, run
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
 ACROSS = [*WAYS, "node"]
 STOPPED = 2.0  # seconds: the timeout in rounds with SIGSTOP
-SOON = 1.0  # seconds: within these every survivor knows
+SOON = 1.0  # seconds: every survivor knows within this time
 CGROUPS = Path("/sys/fs/cgroup")
 LIMIT = 48 << 20  # bytes
 
 
 class Fault(Exception):
-    """What a rank raises of itself."""
+    """The exception that a rank raises by itself."""
 
 
 @contextmanager
 def memory_group() -> Iterator[str]:
-    """A memory cgroup with a limit; "" where none can be made."""
+    """A memory cgroup with a limit; "" if none can be created."""
     for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
-        made = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
+        folder = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
         if not (CGROUPS / root / "cgroup.procs").exists():
             continue
         try:
-            made.mkdir()
+            folder.mkdir()
         except OSError:
             continue
         try:
             try:
-                (made / name).write_text(str(LIMIT))
-                usable = os.access(made / "cgroup.procs", os.W_OK)
+                (folder / name).write_text(str(LIMIT))
+                usable = os.access(folder / "cgroup.procs", os.W_OK)
             except OSError:
                 usable = False
             if usable:
-                yield str(made)
+                yield str(folder)
                 return
         finally:
-            for _ in range(200):  # its last process is still on its way out
+            for _ in range(200):  # its last process may still be exiting
                 try:
-                    made.rmdir()
+                    folder.rmdir()
                     break
                 except OSError:
                     time.sleep(0.01)
@@ -96,57 +96,57 @@ def call_at_random(rng: random.Random) -> None:
 
 def exceed(cgroup: str, moment: Any) -> None:
     Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
-    held = []
+    blocks = []
     while True:
         moment[0] = time.monotonic()
-        held.append(b"x" * (4 << 20))
+        blocks.append(b"x" * (4 << 20))
 
 
 def arrange(
-    way: str, rng: random.Random, after: float, cgroup: str, moment: Any, doomed: list[int]
+    ending: str, rng: random.Random, after: float, cgroup: str, moment: Any, victim_pids: list[int]
 ) -> None:
-    """Has this rank end in that way, and, where it can, write down the moment.
+    """Makes this rank end in that way; it writes down the moment if it can.
 
     Args:
-        doomed: pids of its node.
+        victim_pids: pids of its node.
     """
 
     def fail(*_: object) -> None:
-        if way == "exception":
+        if ending == "exception":
             moment[0] = time.monotonic()
             raise Fault("by itself")
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-        held = []
+        nbytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes + (64 << 20), resource.RLIM_INFINITY))
+        blocks = []
         try:
             while True:
-                held.append(b"x" * (16 << 20))
+                blocks.append(b"x" * (16 << 20))
         except MemoryError:
             moment[0] = time.monotonic()
             raise
 
     def stop(number: int) -> None:
         moment[0] = time.monotonic()
-        for pid in doomed if way == "node" else [os.getpid()]:
+        for pid in victim_pids if ending == "node" else [os.getpid()]:
             os.kill(pid, number)
 
-    if way == "point":
+    if ending == "point":
         points = native.fault_points()
         name = rng.choice(sorted(points))
         native.arm_fault(f"{name}:{points[name] + rng.randint(1, 20)}")
-        after = 3.0  # should it not pass there again
-    if way in ("exception", "limit"):
+        after = 3.0  # in case it does not pass the point again
+    if ending in ("exception", "limit"):
         signal.signal(signal.SIGALRM, fail)
         signal.setitimer(signal.ITIMER_REAL, max(after, 1e-3))
-    elif way == "oom":
+    elif ending == "oom":
         threading.Timer(after, exceed, (cgroup, moment)).start()
     else:
-        number = signal.SIGSTOP if way == "stop" else signal.SIGKILL
+        number = signal.SIGSTOP if ending == "stop" else signal.SIGKILL
         threading.Timer(after, stop, (number,)).start()
 
 
 def waited(thread: int) -> float:
-    """For how long a thread was ready to run and had no CPU, in seconds, ever."""
+    """The total time in seconds for which a thread was ready to run and had no CPU."""
     text = Path(f"/proc/self/task/{thread}/schedstat").read_text()
     return int(text.split()[1]) * 1e-9
 
@@ -159,75 +159,75 @@ class Watch:
     thread waits for a CPU itself.
     """
 
-    def __init__(self, way: str, pidfd: int, moment: Any = None) -> None:
-        self.way, self.pidfd, self.moment = way, pidfd, moment
-        self.own = threading.get_native_id()
+    def __init__(self, ending: str, pidfd: int, moment: Any = None) -> None:
+        self.ending, self.pidfd, self.moment = ending, pidfd, moment
+        self.thread_id = threading.get_native_id()
         self.end = self.waited_then = 0.0
         self.thread = threading.Thread(target=self.note, daemon=True)
         self.thread.start()
 
     def note(self) -> None:
-        own = threading.get_native_id()
-        if self.way in ("exception", "limit", "stop"):
+        thread_id = threading.get_native_id()
+        if self.ending in ("exception", "limit", "stop"):
             while not self.moment[0]:
                 time.sleep(2e-3)
             end = float(self.moment[0])
         else:
-            before = waited(own)
+            before = waited(thread_id)
             select.select([self.pidfd], [], [])
-            end = time.monotonic() - (waited(own) - before)
+            end = time.monotonic() - (waited(thread_id) - before)
         os.close(self.pidfd)
-        self.waited_then = waited(self.own)
+        self.waited_then = waited(self.thread_id)
         self.end = end
 
     def call(self) -> None:
-        """A call begins that will not return if the process ends: earlier nobody can know."""
-        self.called, self.before = time.monotonic(), waited(self.own)
+        """Notes the start of a call that fails if the process ends: earlier nobody can know."""
+        self.call_time, self.before = time.monotonic(), waited(self.thread_id)
 
     def learnt(self) -> tuple[float, float]:
-        """Seconds from the end, or from the last call if that came later, until now, less the
-        time for which this thread had no CPU; and that time."""
-        now, idle = time.monotonic(), waited(self.own)
+        """Seconds since the end, or since the last call if that came later, less the time for which
+        this thread had no CPU; and that time."""
+        now, idle = time.monotonic(), waited(self.thread_id)
         self.thread.join(20)
         assert self.end, "the end was not noted"
         idle -= max(self.waited_then, self.before)
-        return now - max(self.end, self.called) - idle, max(idle, 0.0)
+        return now - max(self.end, self.call_time) - idle, max(idle, 0.0)
 
 
 def endure(
-    seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any, node: int
+    seed: int, victim: int, ending: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
-    """Random collectives until the victim is missed: what the error said, and how late."""
+    """Runs random collectives until the victim is missed; returns the error and its delay."""
     rank, n = dist.get_rank(), dist.get_world_size()
     mates = node_of(victim, node or n, n)
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
     pidfd = os.pidfd_open(pids[victim])
-    dist.barrier()  # before anybody may end: who is reaped already has no pidfd
-    gone = mates if way == "node" else [victim]
-    first = rank == min(set(range(n)) - set(gone))  # of the survivors
+    dist.barrier()  # before any rank may end: a reaped process has no pidfd
+    victims = mates if ending == "node" else [victim]
+    first = rank == min(set(range(n)) - set(victims))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
     for _ in range(5):
         call_at_random(rng)
-    if way == "stop":
+    if ending == "stop":
         dist.GroupMember.WORLD.timeout = STOPPED  # type: ignore[union-attr]
     began = time.monotonic()
     if rank == victim:
-        doomed = [pids[r] for r in mates if r != victim] + [pids[victim]]
-        arrange(way, random.Random(seed + 1), after, cgroup, moment, doomed)
+        victim_pids = [pids[r] for r in mates if r != victim] + [pids[victim]]
+        arrange(ending, random.Random(seed + 1), after, cgroup, moment, victim_pids)
     else:
-        watch = Watch(way, pidfd, moment)
+        watch = Watch(ending, pidfd, moment)
     while time.monotonic() < began + 60:
         if rank != victim:
             watch.call()
         try:
             call_at_random(rng)
         except (PeerLostError, CollectiveTimeout) as error:
-            if isinstance(error, CollectiveTimeout) and (way != "stop" or len(mates) > 1):
+            if isinstance(error, CollectiveTimeout) and (ending != "stop" or len(mates) > 1):
                 raise
             late, idle = watch.learnt()
-            if way == "stop" and first:
-                time.sleep(0.3)  # the others are at their timeout, too
+            if ending == "stop" and first:
+                time.sleep(0.3)  # the others reach their timeout, too
                 os.kill(pids[victim], signal.SIGKILL)
             who = {name: getattr(error, name, None) for name in ("name", "pid", "host")}
             return {"who": who, "pids": pids, "text": str(error), "late": late, "idle": idle}
@@ -235,63 +235,66 @@ def endure(
 
 
 def one_round(
-    seed: int, way: str = "", ranks: int = 0, nodes: bool = False
+    seed: int, ending: str = "", ranks: int = 0, nodes: bool = False
 ) -> tuple[str, float, float]:
-    """A group of which one rank ends. Returns how, after how long the last one knew, and for how
-    long, at most, one was without a CPU meanwhile.
+    """Runs a group in which one rank ends. Returns how, how long the last survivor took to know,
+    and the longest time that one had no CPU meanwhile.
 
     Args:
         nodes: the ranks are two nodes, between which is TCP.
     """
     rng = random.Random(seed)
-    way = way or rng.choice(ACROSS if nodes else WAYS)
+    ending = ending or rng.choice(ACROSS if nodes else WAYS)
     ranks = ranks or rng.choice(KILLED)
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
     node = (ranks + 1) // 2 if nodes else 0
-    with memory_group() if way == "oom" else nothing() as cgroup:
-        if way == "oom" and not cgroup:
-            way = "kill"
+    with memory_group() if ending == "oom" else no_group() as cgroup:
+        if ending == "oom" and not cgroup:
+            ending = "kill"
         moment = empty_shared((1,), np.dtype(np.float64))
         moment[0] = 0.0
-        arguments = (seed, victim, way, after, cgroup, moment, node)
+        arguments = (seed, victim, ending, after, cgroup, moment, node)
         outcomes = run(endure, ranks, *arguments, node=node)
     mates = node_of(victim, node or ranks, ranks)
-    gone = mates if way == "node" else [victim]
+    victims = mates if ending == "node" else [victim]
     late = idle = 0.0
     for outcome in outcomes:
-        if outcome.rank in gone:
-            ended = {"exception": Fault, "limit": MemoryError}.get(way)
-            if ended is None:
-                assert outcome.exitcode == -signal.SIGKILL, (seed, way, outcome)
+        if outcome.rank in victims:
+            error_type = {"exception": Fault, "limit": MemoryError}.get(ending)
+            if error_type is None:
+                assert outcome.exitcode == -signal.SIGKILL, (seed, ending, outcome)
             else:
-                assert isinstance(outcome.error, ended), (seed, way, outcome)
+                assert isinstance(outcome.error, error_type), (seed, ending, outcome)
             continue
-        assert outcome.error is None, (seed, way, outcome)
-        said = outcome.value
-        named = [
-            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename} for r in gone
+        assert outcome.error is None, (seed, ending, outcome)
+        report = outcome.value
+        peers = [
+            {"name": f"rank {r}", "pid": report["pids"][r], "host": os.uname().nodename}
+            for r in victims
         ]
         causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
-        why = causes.get(way, ["SIGKILL"])
-        if way == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
-            named, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
-        elif way not in causes and (len(mates) == 1 or way == "node"):  # nobody may have seen more
+        why = causes.get(ending, ["SIGKILL"])
+        if ending == "stop" and len(mates) == 1:  # nobody can know whether it is stopped or late
+            peers, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
+        elif ending not in causes and (
+            len(mates) == 1 or ending == "node"
+        ):  # the reason may be unknown
             why = [*why, "ended"]
-        assert said["who"] in named, (seed, way, outcome)
-        assert any(each in said["text"] for each in why), (seed, way, outcome)
-        late = max(late, said["late"])
-        idle = max(idle, said["idle"])
-    bound = SOON + (STOPPED if way == "stop" else 0.0)
-    assert late < bound, (seed, way, f"known after {late:.3f} s", outcomes)
-    return way, late, idle
+        assert report["who"] in peers, (seed, ending, outcome)
+        assert any(each in report["text"] for each in why), (seed, ending, outcome)
+        late = max(late, report["late"])
+        idle = max(idle, report["idle"])
+    limit = SOON + (STOPPED if ending == "stop" else 0.0)
+    assert late < limit, (seed, ending, f"known after {late:.3f} s", outcomes)
+    return ending, late, idle
 
 
 @contextmanager
-def nothing() -> Iterator[str]:
+def no_group() -> Iterator[str]:
     yield ""
 
 
-def held() -> tuple[int, int, int]:
+def count_resources() -> tuple[int, int, int]:
     """Blocks, descriptors and names that this process has."""
     now = memory.statistics()
     blocks = now.private_blocks + now.shared_blocks + now.held_blocks
@@ -306,22 +309,22 @@ def main() -> int:
     parser.add_argument("--nodes", action="store_true", help="two nodes, with TCP between them")
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    one_round(options.seed, nodes=options.nodes)  # what lasts for the process is there now
-    before = held()
-    found: dict[str, list[tuple[float, float]]] = {}
+    one_round(options.seed, nodes=options.nodes)  # objects of process lifetime exist now
+    before = count_resources()
+    times_by_ending: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
-        way, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
-        found.setdefault(way, []).append((late, idle))
-    after = held()
-    for way, times in sorted(found.items()):
+        ending, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
+        times_by_ending.setdefault(ending, []).append((late, idle))
+    after = count_resources()
+    for ending, times in sorted(times_by_ending.items()):
         late = sorted(late for late, _ in times)
         print(
-            f"{way}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "
+            f"{ending}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "
             f"{late[-1]:.3f} s at most; without a CPU for {max(idle for _, idle in times):.3f} s"
         )
     names = "blocks, descriptors, names in /dev/shm"
     print(f"{names}: {before} before, {after} after")
-    return int(any(now > then for now, then in zip(after[:2], before[:2], strict=True)))
+    return int(any(now > earlier for now, earlier in zip(after[:2], before[:2], strict=True)))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Runs a function on several ranks of a fresh group, and hands back what each returned or
-raised. The group lies in shared memory, or is carried by TCP between nodes made of this machine.
+"""Runs a function on several ranks of a new group and returns what each returned or raised. The
+group uses shared memory, or TCP between simulated nodes of this machine.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ SECRET = "6b" * 16
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def node_of(rank: int, node: int, ranks: int) -> list[int]:
@@ -57,7 +57,7 @@ def live(
     timeout: float,
     function: Any,
     arguments: Any,
-    answers: Any,
+    results: Any,
 ) -> None:
     """Joins the group: of a block's handle, or of a port where nodes of so many ranks meet."""
     if isinstance(place, bytes):
@@ -72,13 +72,13 @@ def live(
         )
         init_process_group("gloo", f"tcp://127.0.0.1:{port}", timeout, ranks, rank)
     try:
-        answers.put((rank, function(*arguments), None))
+        results.put((rank, function(*arguments), None))
     except Exception as error:
         abort_groups(error)
         try:
-            answers.put((rank, None, error))
-        except TypeError:  # it holds what cannot be pickled
-            answers.put((rank, None, type(error)(str(error))))
+            results.put((rank, None, error))
+        except TypeError:  # it cannot be pickled
+            results.put((rank, None, type(error)(str(error))))
     finally:
         dist.destroy_process_group()
 
@@ -95,16 +95,16 @@ def run(
     """`function(*arguments)` on every rank, inside a process group.
 
     Args:
-        node: so many ranks make a node, and TCP is between nodes; 0: all share memory.
+        node: the number of ranks of a node, with TCP between nodes; 0: all share memory.
     """
     context: Any = mp.get_context(start_method)
     block, handle = create_block(1 if node else ranks)
     place = (free_port(), node) if node else handle
-    answers = context.Queue()
+    results = context.Queue()
     processes = [
         context.Process(
             target=live,
-            args=(rank, ranks, place, timeout, function, arguments, answers),
+            args=(rank, ranks, place, timeout, function, arguments, results),
             name=f"rank {rank}",
         )
         for rank in range(ranks)
@@ -117,13 +117,13 @@ def run(
         missing = set(range(ranks))
         while missing and time.monotonic() < end:
             try:
-                rank, outcomes[rank].value, outcomes[rank].error = answers.get(True, 0.05)
+                rank, outcomes[rank].value, outcomes[rank].error = results.get(True, 0.05)
                 missing.discard(rank)
             except queue.Empty:
-                # The exit code first: what a rank said before it ended is in the queue by then.
-                gone = {r for r in missing if processes[r].exitcode is not None}
-                if gone and answers.empty():
-                    missing -= gone
+                # The exit code first: by then a rank's last message is in the queue.
+                exited = {r for r in missing if processes[r].exitcode is not None}
+                if exited and results.empty():
+                    missing -= exited
         for process in processes:
             process.join(10)
             assert process.exitcode is not None, f"{process.name} hangs"
@@ -134,7 +134,7 @@ def run(
             if process.pid is not None and process.exitcode is None:
                 process.kill()
                 process.join()
-        answers.close()
+        results.close()
         native.acknowledge(handle)
         del block
     return outcomes

@@ -1,4 +1,4 @@
-"""What engines of all backends refuse, and that they are left once."""
+"""What engines of all backends refuse, and that leave() runs once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from shmtensor.distributed.group.call_signature import describe
 
 
 class Counted(Member):
-    """Counts how often it was left."""
+    """Counts calls of leave()."""
 
     times = 0
 
@@ -61,9 +61,9 @@ def test_a_group_is_left_once() -> None:
         member.check_member("barrier")
 
 
-def test_a_forked_child_is_no_member_and_leaves_nothing() -> None:
+def test_a_forked_child_is_not_a_member_and_leaves_nothing() -> None:
     member = Counted(0, 2)
-    member.pid = os.getpid() + 1  # as in a child of the process that made it
+    member.pid = os.getpid() + 1  # as in a child of the process that created it
     member.leave()
     assert member.times == 0
     with pytest.raises(RuntimeError, match="this process was forked from rank 0: no member"):

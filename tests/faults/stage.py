@@ -1,12 +1,12 @@
-"""The stage on which a victim dies: who else is there, and what must hold when it is gone.
+"""The stage on which a victim dies: the other processes, and what must hold afterwards.
 
-    family (this process)   makes the scene, forks the victim, looks at what is left
+    family (this process)   makes the scenario, forks the victim, checks the state that is left
     witness                 another survivor with a row of its own; checks itself when asked
     victim                  acts with one fault point armed: killed, stopped or only counted there
 
-A scene is a function of a `Stage`; it calls `stage.victim(act)` once and afterwards says what has
-to be true. The stage looks at the rest: nobody hangs, every survivor's `check()` holds, everything
-that the dead one held is back, nothing is left.
+A scenario is a function of a `Stage`; it calls `stage.victim(act)` once and then asserts what has
+to be true. The stage checks the rest: nobody hangs, every survivor's `check()` holds, everything
+that the dead process held is free again, nothing is left.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ def fork(function: Callable[[], int | None]) -> tuple[int, int, int]:
     return (pid, *(native.last_child() or (-1, 0)))
 
 
-def ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a child has ended; not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def stopped(pid: int) -> bool:
-    """Whether a child has been stopped, or is no more."""
-    what = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return what is not None
+def is_stopped(pid: int) -> bool:
+    """Whether a child has been stopped or has ended."""
+    info = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return info is not None
 
 
 def reap(child: tuple[int, int, int]) -> int:
@@ -74,10 +74,10 @@ def reap(child: tuple[int, int, int]) -> int:
     return code
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def until(true: Callable[[], bool], goal: str) -> None:
     end = time.monotonic() + PATIENCE
     while not true():
-        assert time.monotonic() < end, f"{what}: {native.members()} {memory.statistics()}"
+        assert time.monotonic() < end, f"{goal}: {native.members()} {memory.statistics()}"
         time.sleep(0.002)
 
 
@@ -92,7 +92,7 @@ class Witness:
     def live(self, orders: socket.socket) -> None:
         self.socket.close()
         while order := orders.recv(200):
-            if order[:1] == b"r":  # receive and let go
+            if order[:1] == b"r":  # receive and release
                 memory.receive(order[1:73])
             mine = tensor(5000, 9)
             memory.check()
@@ -108,7 +108,7 @@ class Witness:
 
 
 class Mail:
-    """A pipe of handles and sizes: what the victim sent before it died is there."""
+    """A pipe of handles and sizes that keeps what the victim sent before it died."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -122,10 +122,10 @@ class Mail:
     def all(self) -> Iterator[tuple[bytes, int]]:
         while True:
             try:
-                letter = os.read(self.read, 80)
+                message = os.read(self.read, 80)
             except BlockingIOError:
                 return
-            yield letter[:72], int.from_bytes(letter[72:], "little")
+            yield message[:72], int.from_bytes(message[72:], "little")
 
     def close(self) -> None:
         os.close(self.read)
@@ -133,7 +133,7 @@ class Mail:
 
 
 class Stage:
-    """One scene with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
+    """One scenario with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
 
     def __init__(self, witness: Witness, specification: str) -> None:
         self.witness = witness
@@ -141,7 +141,9 @@ class Stage:
         self.point = specification.partition(":")[0]
         self.stops = specification.endswith(":stop")
         self.code: int | None = None
-        self.counted: dict[str, int] | None = None  # by a victim that is no child by fork
+        self.child_counts: dict[str, int] | None = (
+            None  # counts of a victim that is not a forked child
+        )
 
     def victim(
         self,
@@ -152,7 +154,7 @@ class Stage:
         """Runs `act` in a child with the fault armed, to its end.
 
         Args:
-            before: runs here, with the victim's pid, before the victim is looked after.
+            before: runs here with the victim's pid, before the stage waits for the victim.
             first: where the victim stops before its fault is armed; `before` continues it.
         """
 
@@ -172,15 +174,15 @@ class Stage:
     def wait(self, child: tuple[int, int, int]) -> None:
         end = time.monotonic() + PATIENCE
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT | (os.WSTOPPED if self.stops else 0)
-        while (what := os.waitid(os.P_PID, child[0], flags)) is None:
-            if self.stops and self.reached() and self.stopped_elsewhere(child[0]):
+        while (info := os.waitid(os.P_PID, child[0], flags)) is None:
+            if self.stops and self.is_reached() and self.stopped_elsewhere(child[0]):
                 self.meanwhile()
             if time.monotonic() > end:
                 os.kill(child[0], signal.SIGABRT)  # its stack, by faulthandler
                 time.sleep(1)
                 raise AssertionError(f"the victim hangs: {self.specification}")
             time.sleep(0.001)
-        if what.si_code == os.CLD_STOPPED:
+        if info.si_code == os.CLD_STOPPED:
             self.meanwhile()
             os.kill(child[0], signal.SIGCONT)
             self.stops = False
@@ -190,28 +192,28 @@ class Stage:
             self.code = reap(child)
 
     def stopped_elsewhere(self, pid: int) -> bool:
-        """A child of the victim is stopped, and continued here; the victim waits for it."""
-        found = False
+        """Continues a stopped child of the victim, for which the victim waits."""
+        is_found = False
         with open(f"/proc/{pid}/task/{pid}/children") as children:
-            others = [int(other) for other in children.read().split()]
-        for other in others:
+            children_ids = [int(other) for other in children.read().split()]
+        for other in children_ids:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 with open(f"/proc/{other}/stat") as stat:
-                    is_stopped = stat.read().rpartition(") ")[2][0] == "T"
-                if is_stopped:
+                    is_child_stopped = stat.read().rpartition(") ")[2][0] == "T"
+                if is_child_stopped:
                     os.kill(other, signal.SIGCONT)
-                    found = True
-        return found
+                    is_found = True
+        return is_found
 
-    def reached(self) -> bool:
-        """Whether somebody came to the armed point."""
+    def is_reached(self) -> bool:
+        """Whether a process reached the armed point."""
         return bool(self.counts().get(self.point, 0))
 
     def counts(self) -> dict[str, int]:
-        return self.counted or native.fault_points()
+        return self.child_counts or native.fault_points()
 
     def meanwhile(self) -> None:
-        """What the others do while the victim is stopped: everything, and nobody waits for it."""
+        """While the victim is stopped the others do everything, and nobody waits for it."""
         x, y = tensor(3000, 4), tensor(300_000, 6)
         self.witness.ask(b"r" + memory.export(x))
         self.witness.ask(b"r" + memory.export(y))
@@ -223,23 +225,25 @@ class Stage:
 
 
 class NotReachedError(AssertionError):
-    """The victim did not come to the point; all else was as it should be."""
+    """The victim did not reach the point; all other checks passed."""
 
 
-def perform(scene: Callable[[Stage], None], witness: Witness, specification: str) -> dict[str, int]:
-    """A scene from a settled domain to a settled domain; how often each point was reached."""
+def perform(
+    scenario: Callable[[Stage], None], witness: Witness, specification: str
+) -> dict[str, int]:
+    """Runs a scenario between settled states of the domain; counts the passes of each point."""
     slots = settled(None)
     native.set_unread_grace(60.0, 3600.0)
     stage = Stage(witness, specification)
     faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
-    scene(stage)
+    scenario(stage)
     faulthandler.cancel_dump_traceback_later()
     counts = stage.counts()
-    reached = specification == "?" or stage.reached()
+    is_reached = specification == "?" or stage.is_reached()
     memory.check()
     witness.ask(b"c")
     settled(slots)
-    if not reached:
+    if not is_reached:
         raise NotReachedError(f"{specification} was not reached")
     return counts
 

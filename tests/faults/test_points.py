@@ -1,9 +1,9 @@
-"""A process killed, or stopped, at each point of each protocol: nobody hangs, no data is lost or
-overwritten, every survivor's `check()` holds, and everything that the dead one had comes back.
+"""A process killed or stopped at each point of each protocol: nobody hangs, no data is lost or
+overwritten, every survivor's `check()` holds, and everything that the dead process had is freed.
 
-The extension says which points it has. The scenes are played once to see which of them pass which
-points; then once more for each point, in the process that reaches it. A point that no scene passes
-is an error: it has no test.
+The extension lists its points. The scenarios are run once to learn which of them pass which points;
+then once more for each point, in the process that reaches it. A point that no scenario passes is an
+error: it has no test.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from memory.test_room import needs_mounts
 
 from shmtensor import native
 
-from .family import play, rowless_by_name, survey
+from .run_scenarios import rowless_by_name, run_cases, survey
 
-# A /dev/shm of its own, in which the larger blocks have no room: the second volume takes over.
+# A private /dev/shm without room for the larger blocks: the second volume takes over.
 SMALL = (
     "unshare", "-m", "sh", "-c",
     'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh",
 )  # fmt: skip
 
-# Scenes in which a stopped victim holds up others because they wait for it by name, until their
-# timeout (a group's ranks), or because this process stops and continues the victim itself.
+# Scenarios in which a stopped victim delays others because they wait for it by name until their
+# timeout (a group's ranks), or because this process itself stops and continues the victim.
 NOT_STOPPED = {
     "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
     "refused", "entering", "giving_up",
 }  # fmt: skip
 
-# Whoever dies before its row is written into the group is unknown to the other ranks.
+# A rank that dies before its row is written into the group is unknown to the other ranks.
 ENTERING = ("group.marked", "group.sized", "group.joining")
-# In the other scenes of a group the victim sleeps only if it came first.
+# In the other scenarios of a group the victim sleeps only if it came first.
 ALONE = ("group.waiting",)
 
 POINTS = sorted(native.fault_points())
@@ -45,7 +45,7 @@ POINTS = sorted(native.fault_points())
 BY_PROCESS = os.environ.get("SHMTENSOR_LIVENESS") == "process"
 WITHOUT_A_ROW = ("fork.frozen", "fork.rowless")
 
-# A death in each of these, in an interpreter of its own, where the kernel's locks are not used.
+# A death in each of these, in a separate interpreter that does not use the kernel's locks.
 WITHOUT_LOCKS = [
     ("receiver", "receive.validated:1"),
     ("forking", "fork.copied:1"),
@@ -59,48 +59,48 @@ WITHOUT_LOCKS = [
 
 
 class Outcomes:
-    """The scenes of all points, played in as few interpreters as possible."""
+    """The scenarios of all points, run in as few interpreters as possible."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         fresh(survey, str(folder / "survey"), prefix=SMALL)
         self.passes: dict[str, dict[str, int]] = json.loads((folder / "survey").read_text())
-        self.failed: dict[str, str] = {}
-        self.rest = [case for point in POINTS for case in self.cases(point)]
-        while self.rest and len(self.failed) < 10:
-            self.play()
+        self.failures: dict[str, str] = {}
+        self.pending = [case for point in POINTS for case in self.cases(point)]
+        while self.pending and len(self.failures) < 10:
+            self.run_cases()
 
     def cases(self, point: str) -> list[tuple[str, str]]:
-        """Killed at its first time in one scene, at its last in another; stopped in one."""
-        found = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
+        """Killed at its first time in one scenario, at its last in another; stopped in one."""
+        pairs = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
         if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
-            # A rank that dies before it has entered is unknown to the others: they wait in vain.
-            found = [(name, n) for name, n in found if name != "group"]
+            # A rank that dies before it enters is unknown to the others: they time out.
+            pairs = [(name, n) for name, n in pairs if name != "group"]
         if point in ENTERING:
-            found = [(name, n) for name, n in found if name == "entering"]
+            pairs = [(name, n) for name, n in pairs if name == "entering"]
         if point in ALONE:
-            found = [(name, n) for name, n in found if name == "giving_up"]
+            pairs = [(name, n) for name, n in pairs if name == "giving_up"]
         if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
-            # What else it passes depends on when its sweeps are due.
-            found = [(name, n) for name, n in found if not name.startswith("guest")]
-        cases = [(name, f"{point}:1") for name, _ in found[:1]]
-        cases += [(name, f"{point}:{n}") for name, n in found[-1:] if (name, n) != (found[0][0], 1)]
-        still = [name for name, _ in found if name not in NOT_STOPPED]
+            # The other points that it passes depend on when its sweeps are due.
+            pairs = [(name, n) for name, n in pairs if not name.startswith("guest")]
+        cases = [(name, f"{point}:1") for name, _ in pairs[:1]]
+        cases += [(name, f"{point}:{n}") for name, n in pairs[-1:] if (name, n) != (pairs[0][0], 1)]
+        still = [name for name, _ in pairs if name not in NOT_STOPPED]
         return cases + [(name, f"{point}:1:stop") for name in still[:1]]
 
-    def play(self) -> None:
-        done = self.folder / f"done{len(self.failed)}"
-        done.touch()
+    def run_cases(self) -> None:
+        log = self.folder / f"done{len(self.failures)}"
+        log.touch()
         text = ""
         try:
-            fresh(play, json.dumps(self.rest), str(done), prefix=SMALL, timeout=400)
+            fresh(run_cases, json.dumps(self.pending), str(log), prefix=SMALL, timeout=400)
         except AssertionError as error:
             text = str(error)
-        played = len(done.read_text().splitlines())
-        if played < len(self.rest):
-            name, specification = self.rest[played]
-            self.failed[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
-        self.rest = self.rest[played + 1 :]
+        n_run = len(log.read_text().splitlines())
+        if n_run < len(self.pending):
+            name, specification = self.pending[n_run]
+            self.failures[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
+        self.pending = self.pending[n_run + 1 :]
 
 
 @pytest.fixture(scope="module")
@@ -113,23 +113,25 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def test_death_at(point: str, outcomes: Outcomes) -> None:
     if BY_PROCESS and point in WITHOUT_A_ROW:
         pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
-    assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
-    assert point not in outcomes.failed, outcomes.failed[point]
-    left: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
-    assert not left, f"not played, too much failed before: {left}"
+    assert outcomes.cases(point), f"no scenario of tests/faults passes {point}: it has no test"
+    assert point not in outcomes.failures, outcomes.failures[point]
+    skipped: Sequence[tuple[str, str]] = [
+        c for c in outcomes.pending if c[1].split(":")[0] == point
+    ]
+    assert not skipped, f"not run, too much failed before: {skipped}"
 
 
 def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
-    done = tmp_path / "done"
+    log = tmp_path / "done"
     env = {"SHMTENSOR_LIVENESS": "process"}
-    fresh(play, json.dumps(WITHOUT_LOCKS), str(done), env=env, timeout=400)
-    assert len(done.read_text().splitlines()) == len(WITHOUT_LOCKS)
+    fresh(run_cases, json.dumps(WITHOUT_LOCKS), str(log), env=env, timeout=400)
+    assert len(log.read_text().splitlines()) == len(WITHOUT_LOCKS)
 
 
 @pytest.mark.parametrize("point", WITHOUT_A_ROW)
-@pytest.mark.parametrize("how", ["1", "1:stop"])
-def test_a_child_without_a_row_where_the_kernel_has_no_locks(point: str, how: str) -> None:
-    fresh(rowless_by_name, f"{point}:{how}", env={"SHMTENSOR_LIVENESS": "process"})
+@pytest.mark.parametrize("kind", ["1", "1:stop"])
+def test_a_child_without_a_row_where_the_kernel_has_no_locks(point: str, kind: str) -> None:
+    fresh(rowless_by_name, f"{point}:{kind}", env={"SHMTENSOR_LIVENESS": "process"})
 
 
 def test_unknown_point_is_refused() -> None:

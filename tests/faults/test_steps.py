@@ -1,7 +1,7 @@
-"""Every instruction that changes a shared word has a fault point after it, or stands here with the
-reason why not.
+"""Every instruction that changes a shared word has a fault point after it, or is listed here with
+the reason why not.
 
-tests/faults/test_points.py kills a process at each point. This file holds that none is missing: a
+tests/faults/test_points.py kills a process at each point. This file checks that none is missing: a
 new CAS without a point fails here.
 """
 
@@ -11,9 +11,11 @@ from pathlib import Path
 
 from .steps import WRAPPERS, Step, steps, steps_of
 
-SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not where it is installed
+SOURCES = (
+    Path(__file__).resolve().parents[2] / "shmtensor" / "native"
+)  # the sources, not the installed package
 
-# What is no step at all: reason -> file -> parts of the lines.
+# Instructions that are not steps: reason -> file -> parts of the lines.
 NO_STEPS = {
     "of this process alone": {
         "dispatch/modes.cc": [""],
@@ -54,7 +56,7 @@ NO_STEPS = {
             "root->head.store", "root->tail.store", "previous_released.store(before",
         ],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
-        "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
+        "ipc/lock/lock.cc": ["places->tickets"],  # of an entry whose state says that nobody waits
     },
     "a hint, right whatever its value": {
         "ipc/channel/channel.cc": ["segment->first.store", "segment->last.store"],
@@ -124,10 +126,10 @@ def test_every_step_has_a_fault_point() -> None:
 
 
 def test_every_reason_is_needed() -> None:
-    everything = steps(SOURCES, set())
-    rest = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
-    unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in everything)]
-    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in rest)]
+    all_steps = steps(SOURCES, set())
+    followed = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
+    unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in all_steps)]
+    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in followed)]
     assert not unused
 
 
@@ -150,11 +152,11 @@ void h() {
   fault("h.begun");
 }
 """
-    found = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
-    assert found == [(2, False), (3, True), (7, False), (8, True), (12, False)]
+    results = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
+    assert results == [(2, False), (3, True), (7, False), (8, True), (12, False)]
 
 
-def test_the_wrappers_are_there() -> None:
+def test_the_wrappers_exist() -> None:
     files = [path for kind in ("*.cc", "*.h") for path in SOURCES.rglob(kind)]
     text = "".join(path.read_text() for path in files)
     assert [name for name in WRAPPERS if f" {name}(" not in text] == []

@@ -1,4 +1,4 @@
-"""vmap is the loop over examples, stacked; at once where ops have rules."""
+"""vmap equals the stacked loop over examples; one call where ops have rules."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ IMAGES = st.tensor(RANDOM.standard_normal((4, 2, 3, 6, 6)))
 KERNEL = st.tensor(RANDOM.standard_normal((2, 3, 3, 3)))
 W = st.tensor(RANDOM.standard_normal((5, 2)))
 
-# One example of the first argument (and the second), to anything.
+# Functions of one example of the first argument (and the second).
 ONE: dict[str, Callable[[Any], Any]] = {
     "pointwise": lambda x: x.sin() * 2 + x / 3 - x**2,
     "broadcast": lambda x: x + x[0] * x[:, :1],
@@ -79,7 +79,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "cast": lambda x: x.float().to(st.int32),
     "dtypes": lambda x: x.int() * x.sum().float() + 1.5,
     "in place": lambda x: x.clone().add_(x).mul_(2),
-    "assignment": lambda x: filled(x),
+    "assignment": lambda x: assign(x),
     "tuple": lambda x: (x, {"sum": x.sum()}, [x[0]]),
     "attribute": lambda x: x * x.shape[0] + x.ndim + x.numel() + len(x),
     "fft": lambda x: st.fft.rfft(x, dim=0).abs(),
@@ -91,7 +91,7 @@ ONE: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def filled(x: Any) -> Any:
+def assign(x: Any) -> Any:
     y = x.clone()
     y[0] = 1.0
     y[:, 1] = y[:, 0]
@@ -100,7 +100,7 @@ def filled(x: Any) -> Any:
 
 
 def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
-    """What vmap must give, flat."""
+    """The expected result of vmap, flattened."""
     from shmtensor.func.pytree import flatten
 
     rows = [flatten(function(*row))[0] for row in zip(*batches, strict=True)]
@@ -110,9 +110,9 @@ def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
 def same(ours: Any, expected: list[Any]) -> None:
     from shmtensor.func.pytree import flatten
 
-    found = flatten(ours)[0]
-    assert len(found) == len(expected)
-    for x, y in zip(found, expected, strict=True):
+    results = flatten(ours)[0]
+    assert len(results) == len(expected)
+    for x, y in zip(results, expected, strict=True):
         assert not isinstance(x, Batched)
         assert x.shape == y.shape
         assert x.dtype == y.dtype
@@ -132,12 +132,12 @@ SLOW = {"two lists"}
 def test_ops_run_once_for_all_examples(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def counted(x: Any) -> Any:
+    def count_calls(x: Any) -> Any:
         calls.append(x)
         return ONE[name](x)
 
     monkeypatch.setattr(find_rule, "call_each", None)
-    vmap(counted)(X)
+    vmap(count_calls)(X)
     assert len(calls) == 1
 
 
@@ -172,10 +172,10 @@ def test_vmap_of_two_is_the_loop(name: str) -> None:
 
 
 def test_dimensions_in_and_out() -> None:
-    made = vmap(lambda x, y: x * y, in_dims=(1, None), out_dims=-1)(V, 2.0)
-    assert np.allclose(made.numpy(), 2 * V.numpy())
-    made = vmap(lambda d, y: d["a"] + y, in_dims=({"a": 0, "b": None}, 0))({"a": V, "b": W}, V)
-    assert np.allclose(made.numpy(), 2 * V.numpy())
+    result = vmap(lambda x, y: x * y, in_dims=(1, None), out_dims=-1)(V, 2.0)
+    assert np.allclose(result.numpy(), 2 * V.numpy())
+    result = vmap(lambda d, y: d["a"] + y, in_dims=({"a": 0, "b": None}, 0))({"a": V, "b": W}, V)
+    assert np.allclose(result.numpy(), 2 * V.numpy())
     a, b = vmap(lambda x: (x, x.sum()), out_dims=(1, 0))(V)
     assert a.shape == (5, 4)
     assert b.shape == (4,)
@@ -213,9 +213,9 @@ def test_chunks() -> None:
         sizes.append(x.level.size)
         return x.sin()
 
-    made = vmap(note, chunk_size=3)(V)
+    result = vmap(note, chunk_size=3)(V)
     assert sizes == [3, 1]
-    assert np.allclose(made.numpy(), np.sin(V.numpy()))
+    assert np.allclose(result.numpy(), np.sin(V.numpy()))
 
 
 def test_randomness() -> None:
@@ -228,7 +228,7 @@ def test_randomness() -> None:
     assert same_numbers[0].equal(same_numbers[1])
     different = vmap(lambda x: x + st.rand(4), randomness="different")(zeros)
     assert not different[0].equal(different[1])
-    st.rand(2)  # the guard is gone
+    st.rand(2)  # the guard has been removed
 
 
 def test_wrong_use() -> None:
@@ -266,7 +266,7 @@ def test_errors_of_ops_are_the_ops() -> None:
 
 
 def test_an_example_shows_one_shape() -> None:
-    def look(x: Any) -> Any:
+    def check_shape(x: Any) -> Any:
         assert x.shape == (3, 5)
         assert x.stride() == (5, 1)
         assert x.dtype == st.float64
@@ -274,13 +274,13 @@ def test_an_example_shows_one_shape() -> None:
         assert "Batched(shape=(3, 5), of 4" in repr(x)
         return x
 
-    assert vmap(look)(X).equal(X)
+    assert vmap(check_shape)(X).equal(X)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_a_loss_is_one_for_each_example(reduction: str) -> None:
     loss = st.nn.functional.mse_loss
-    got = vmap(lambda x: loss(x, X[0], reduction=reduction))(X)
+    losses = vmap(lambda x: loss(x, X[0], reduction=reduction))(X)
     np.testing.assert_allclose(
-        got.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
+        losses.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
     )

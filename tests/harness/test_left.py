@@ -1,4 +1,4 @@
-"""What the check after every test blames on the tests in /dev/shm, and what on other programs."""
+"""Which names in /dev/shm the check after every test attributes to the tests."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ SHM = Path("/dev/shm")
 @pytest.fixture
 def name() -> Iterator[Callable[[str], Path]]:
     """Makes a file in /dev/shm, for the length of a test."""
-    made: list[Path] = []
+    paths: list[Path] = []
 
     def make(name: str) -> Path:
-        made.append(SHM / name)
-        made[-1].write_bytes(b"x" * 8)
-        return made[-1]
+        paths.append(SHM / name)
+        paths[-1].write_bytes(b"x" * 8)
+        return paths[-1]
 
     yield make
-    for path in made:
+    for path in paths:
         path.unlink()
 
 
 @pytest.fixture
 def stranger() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that does not descend from this one, as far as its pid tells; it maps what it is
-    told to."""
+    """A process that is not a descendant of this one by its pid; it maps the files that it is
+    given."""
     code = (
         "import mmap, sys\nkept = []\nfor line in sys.stdin:\n"
         "    file = open(line.strip(), 'r+b')\n    kept.append(mmap.mmap(file.fileno(), 8))\n"

@@ -78,14 +78,14 @@ def test_absent_library_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_party_cleans_up_after_itself() -> None:
     from benchmarks.harness.measure import measure
 
-    ended = []
+    ends = []
 
     def party(library: Any) -> Any:
         yield lambda: 0.5
-        ended.append(True)
+        ends.append(True)
 
     measure(case(shmtensor=party), 5, 0.001)
-    assert ended == [True]
+    assert ends == [True]
 
 
 def test_names_are_unique_and_every_target_has_its_rival() -> None:
@@ -103,11 +103,11 @@ def test_run_writes_its_raw_results(tmp_path: Path, capsys: Any) -> None:
 
     file = tmp_path / "raw.json"
     assert main(["--quick", "--only", "^dispatch/add$", "--json", str(file)]) == 0
-    shown = capsys.readouterr().out
-    assert "memcpy" in shown
-    assert "dispatch/add" in shown
-    assert "1 cases" in shown
+    output = capsys.readouterr().out
+    assert "memcpy" in output
+    assert "dispatch/add" in output
+    assert "1 cases" in output
     record = json.loads(file.read_text())
-    (found,) = record["cases"]
-    assert len(found["seconds"]["shmtensor"]) >= 5
+    (case,) = record["cases"]
+    assert len(case["seconds"]["shmtensor"]) >= 5
     assert record["machine"]["cores"] >= 1

@@ -13,7 +13,7 @@ MACHINE = {"processor": "AMD EPYC (avx2)", "cores": 2, "time": "2026-01-01 00:00
 
 
 @pytest.fixture(autouse=True)
-def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _isolate(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks.harness import record
 
@@ -22,7 +22,7 @@ def _apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def saved(machine: dict[str, Any] = MACHINE, only: str = "", **seconds: list[float]) -> Path:
-    """Cases by name, with our seconds; the rival took 2 s each time."""
+    """Cases by name, with our seconds; the rival always took 2 s."""
     from benchmarks.harness.measure import Result
     from benchmarks.harness.record import save
 

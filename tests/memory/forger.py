@@ -1,8 +1,8 @@
-"""Forged handles and layouts: what a decoder is given by somebody who means harm, or by accident.
+"""Forged handles and layouts, as an attacker or an accident may send them to a decoder.
 
 `Forge(seed)` makes a few real blocks and handles; each `receive` is an attempt with a mutant of one
-of them, or with noise. It has to be an error, or, where the mutant still names a living block, that
-very block within its bounds. `view` does the same with the layout of an array in a block.
+of them, or with noise. It must raise, or, if the mutant still names a live block, return that block
+within its bounds. `view` does the same with the layout of an array in a block.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ DTYPES: list[Any] = [
 
 
 class Forge:
-    """Real blocks, and mutants of what names them."""
+    """Real blocks, and mutants of their handles."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.blocks = [memory.allocate(n) for n in SIZES]
         self.handles = [memory.export(b) for b in self.blocks]
         self.addresses = {b.address: memory.block_of(b)[1] for b in self.blocks}
-        gone = memory.allocate(500)
-        self.handles.append(memory.export(gone))
+        freed = memory.allocate(500)
+        self.handles.append(memory.export(freed))
         native.acknowledge(self.handles[-1])
-        del gone
+        del freed
         memory.trim()
         self.accepted = self.refused = 0
 
     # ---- handles
     def number(self, real: int, bits: int) -> int:
-        """Like the real one, at an edge, or anything."""
+        """A number near the real one, at a limit, or at random."""
         kind = self.rng.randrange(6)
         if kind == 0:
             return self.rng.getrandbits(bits)
@@ -127,7 +127,7 @@ class Forge:
 
 
 def kind_bound(n: int) -> int:
-    """What a block of `n` bytes may at most be taken for: only its owner knows its size exactly."""
+    """The largest size of a received block of `n` bytes: only its owner knows the exact size."""
     return 1024 if n <= 1024 else 16 << 20 if n <= 16 << 20 else n
 
 
@@ -140,10 +140,10 @@ def forge(seed: int, n: int) -> None:
     assert forger.accepted
     assert forger.refused > n / 2
     memory.check()
-    kept, forger.blocks = forger.blocks, []
+    blocks, forger.blocks = forger.blocks, []
 
     def child() -> int:
-        kept.clear()  # what was inherited: each handle is a hold of its own
+        blocks.clear()  # inherited blocks: each handle is a separate hold
         forger.accepted = forger.refused = 0
         forger.addresses = {a: kind_bound(size) for a, size in forger.addresses.items()}
         for _ in range(n):

@@ -1,4 +1,4 @@
-"""A test's body where it can do no harm: a new interpreter with its own domain, forks inside."""
+"""Runs a test's body in a new interpreter with its own domain, in which it may fork."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fresh(
         prefix: a command that runs the interpreter, for example `unshare -m ...`.
 
     Returns:
-        What it printed.
+        Its output.
     """
     module = function.__module__
     code = (
@@ -83,7 +83,7 @@ def libc(name: str, *arguments: object) -> None:
 
 
 def filter_calls(steps: Sequence[tuple[int, int, int, int]]) -> None:
-    """From now on the kernel asks a filter about each system call of this process.
+    """Installs a filter for this process's system calls.
 
     Args:
         steps: (operation, true, false, value) of the kernel's packet filter.
@@ -134,15 +134,15 @@ def check() -> None:
 
 
 def settle(slots: int | None = None) -> None:
-    """Everything the dead left is gone: rows, orphans, pins; the invariants hold."""
+    """Waits until everything of dead processes is freed: rows, orphans, pins; checks invariants."""
     native.set_unread_grace(0, 0)
     end = time.monotonic() + 10
     while True:
         native.sweep(True)
         memory.trim()
         s = memory.statistics()
-        done = s.processes == 1 and s.zombies == 0 and s.slots_orphaned == 0
-        if done and (slots is None or s.slots_used == slots):
+        is_settled = s.processes == 1 and s.zombies == 0 and s.slots_orphaned == 0
+        if is_settled and (slots is None or s.slots_used == slots):
             break
         assert time.monotonic() < end, f"{s}\n{native.members()}"
         time.sleep(0.01)

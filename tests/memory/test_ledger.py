@@ -23,7 +23,7 @@ def shared(n: int, value: int = 0) -> np.ndarray:
         return np.full(n, value, np.uint8)
 
 
-def test_own_handle_comes_back_to_the_same_memory() -> None:
+def test_own_handle_leads_to_the_same_memory() -> None:
     x = shared(1000, 7)
     handle = memory.export(x[10:])
     block = memory.receive(handle)
@@ -85,7 +85,7 @@ def test_bad_handles_are_refused() -> None:
         memory.receive(b"abc")
     with pytest.raises(ForeignHandle, match="no valid handle: its fields are out of bounds"):
         memory.receive(handle[:16] + b"\xff" * 4 + handle[20:])
-    for i in range(16, 72):  # no bent handle may crash or be taken for another block
+    for i in range(16, 72):  # a corrupted handle must not crash or name another block
         bent = bytearray(handle)
         bent[i] ^= 0x41
         try:
@@ -119,8 +119,8 @@ def receive_in_child() -> None:
         assert (z[:: 1 << 20] == 4).all()
         assert memory.block_of(z[66 << 20 :])[0] == blocks[1].address
         y[:] = 8
-        again = memory.export(y[100:])  # a receiver sends on
-        assert memory.receive(again).address == blocks[0].address
+        handle = memory.export(y[100:])  # a receiver sends on
+        assert memory.receive(handle).address == blocks[0].address
         check()
         x = big = None  # type: ignore[assignment]
         check()
@@ -143,7 +143,7 @@ def test_forked_child_receives_sends_on_and_drops() -> None:
 
 def fork_inherits() -> None:
     x = shared(1000, 1)
-    go, gone = os.pipe(), os.pipe()
+    go, exit_pipe = os.pipe(), os.pipe()
 
     def body() -> int:
         check()
@@ -151,7 +151,7 @@ def fork_inherits() -> None:
         memory.trim()
         ok = bool((x[:5] == 1).all())
         x[0] = 2
-        os.write(gone[1], b"x")
+        os.write(exit_pipe[1], b"x")
         os.read(go[0], 1)
         return 0 if ok else 1
 
@@ -160,7 +160,7 @@ def fork_inherits() -> None:
     del x
     memory.trim()
     os.write(go[1], b"x")
-    os.read(gone[0], 1)
+    os.read(exit_pipe[0], 1)
     y = shared(1000, 9)  # not on the child's block
     assert y.ctypes.data != where
     s = memory.statistics()
@@ -188,10 +188,10 @@ def grandchildren() -> None:
         return 0
 
     def middle() -> int:
-        own = shared(2000, 6)
+        private = shared(2000, 6)
         inner = Child(leaf)
         check()
-        assert (own == 6).all()
+        assert (private == 6).all()
         return inner.wait()
 
     assert Child(middle).wait() == 0
@@ -211,11 +211,11 @@ def fork_while_threads_allocate() -> None:
     def churn() -> None:
         rng = np.random.default_rng(0)
         with memory.shared_numpy():
-            kept = []
+            tensors = []
             while not stop.is_set():
-                kept.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
-                if len(kept) > 10:
-                    kept.pop(0)
+                tensors.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
+                if len(tensors) > 10:
+                    tensors.pop(0)
 
     threads = [threading.Thread(target=churn) for _ in range(3)]
     for t in threads:
@@ -245,7 +245,7 @@ def test_fork_while_other_threads_allocate() -> None:
 
 
 def without_membarrier() -> None:
-    """Kernels of some sandboxes lack it: the fast path then looks at its fence itself."""
+    """Kernels of some sandboxes lack it: the fast path then uses its own fence."""
     number = {"x86_64": 324, "aarch64": 283}[platform.machine()]
     filter_calls(
         [
@@ -256,9 +256,9 @@ def without_membarrier() -> None:
         ]
     )
     fork_while_threads_allocate()
-    kept = [shared(100, i) for i in range(200)]
-    assert all((x == i).all() for i, x in enumerate(kept))
-    kept.clear()
+    tensors = [shared(100, i) for i in range(200)]
+    assert all((x == i).all() for i, x in enumerate(tensors))
+    tensors.clear()
     memory.trim()
     settle(slots=0)
 
@@ -291,15 +291,15 @@ def test_stranger_with_a_wrong_name_says_why() -> None:
         ("nonsense", "SHMTENSOR_DOMAIN is not what domain_environment"),
         (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
     ):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "SHMTENSOR_DOMAIN": name},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 1
-        assert message in done.stderr
-        assert "DomainError" in done.stderr
+        assert process.returncode == 1
+        assert message in process.stderr
+        assert "DomainError" in process.stderr
 
 
 def test_spawned_process_adopts_the_descriptors() -> None:
@@ -339,7 +339,7 @@ def exported_via_a_channel() -> None:
     memory.trim()
     assert memory.statistics().limbo_blocks == 1
     assert memory.receive(handle, False).nbytes >= 100_000
-    del channel  # nobody can read it any more: it goes, and then what it carried
+    del channel  # nobody can read it any more: it is freed, then its blocks
     memory.trim()
     memory.trim()
     assert memory.statistics().limbo_blocks == 0
@@ -350,7 +350,7 @@ def exported_via_a_channel() -> None:
     settle(slots=0)
 
 
-def test_messages_of_a_gone_channel_are_void() -> None:
+def test_messages_of_a_closed_channel_are_void() -> None:
     fresh(exported_via_a_channel)
 
 

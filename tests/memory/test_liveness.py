@@ -1,4 +1,4 @@
-"""Where the kernel locks nothing, rows bear the names of their processes: forks, kills, joins."""
+"""Without the kernel's locks rows hold the names of their processes: forks, kills, joins."""
 
 # ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
@@ -36,10 +36,10 @@ def shared(n: int, value: int = 0) -> np.ndarray:
         return np.full(n, value, np.uint8)
 
 
-def until(true: Callable[[], object], what: str) -> None:
+def until(true: Callable[[], object], goal: str) -> None:
     end = time.monotonic() + 20
     while not true():
-        assert time.monotonic() < end, f"{what}: {native.members()}"
+        assert time.monotonic() < end, f"{goal}: {native.members()}"
         time.sleep(0.002)
 
 
@@ -95,7 +95,7 @@ def insisting() -> None:
         memory.allocate(10)
 
 
-def test_locks_where_there_are_none_are_refused() -> None:
+def test_locks_on_a_kernel_without_them_are_refused() -> None:
     fresh(insisting, env={"SHMTENSOR_LIVENESS": "locks"})
 
 
@@ -103,7 +103,7 @@ def mode(expected: str) -> None:
     assert memory.statistics().liveness == expected
 
 
-def test_mode_is_what_was_asked_for() -> None:
+def test_mode_is_the_requested_one() -> None:
     fresh(doctored, env=PROCESS)
     fresh(mode, "process", env=PROCESS)
     fresh(mode, "locks", env={"SHMTENSOR_LIVENESS": "locks"})
@@ -149,8 +149,8 @@ def stranger(handle: bytes, *prefix: str) -> subprocess.CompletedProcess[str]:
 
 def joins() -> None:
     x = shared(1000, 9)
-    done = stranger(memory.export(x))
-    assert (done.returncode, done.stdout) == (0, "process alive\n"), done.stderr
+    process = stranger(memory.export(x))
+    assert (process.returncode, process.stdout) == (0, "process alive\n"), process.stderr
     handle = memory.export(x)
     elsewhere = stranger(handle, "unshare", "--pid", "--fork", "--mount-proc")
     assert elsewhere.returncode != 0
@@ -161,7 +161,7 @@ def joins() -> None:
     settle(0)
 
 
-def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
+def test_a_process_joins_with_the_domains_mode_in_its_pid_namespace() -> None:
     fresh(joins, env=PROCESS)
 
 
@@ -170,7 +170,7 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
     name = f"liveness/{founder}/{os.getpid()}"
     publisher = Actor({"SHMTENSOR_LIVENESS": founder})
     guest = Actor({"SHMTENSOR_LIVENESS": "locks" if founder == "process" else "process"})
-    alone = (
+    sweep_until_alone = (
         "import time\nend = time.monotonic() + 20\nwhile True:\n    native.sweep(True)\n"
         "    s = memory.domains()[0]\n    out = (s.processes, s.zombies)\n"
         "    if out == (1, 0) or time.monotonic() > end: break\n    time.sleep(0.01)\n"
@@ -183,18 +183,18 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
             assert guest.do("out = t.sum().item()") in ("7000", "7000.0")
             assert publisher.do("out = memory.domains()[0].processes") == "2"
             guest.do("del t; memory.check()")
-            assert publisher.do(alone) == "(1, 0)"
+            assert publisher.do(sweep_until_alone) == "(1, 0)"
         guest.do(f"t = memory.open({name!r}, timeout=10)")
         guest.kill()
-        assert publisher.do(alone) == "(1, 0)"
+        assert publisher.do(sweep_until_alone) == "(1, 0)"
     finally:
         publisher.kill()
         guest.kill()
 
 
 # ---- forks and deaths
-def starts(how: str) -> None:
-    context = st.multiprocessing.get_context(how)
+def starts(method: str) -> None:
+    context = st.multiprocessing.get_context(method)
     t = st.zeros(1000)
     children = [context.Process(target=add_one, args=(t,)) for _ in range(2)]
     for child in children:
@@ -213,13 +213,13 @@ def add_one(t: st.Tensor) -> None:
     memory.check()
 
 
-@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
-def test_children_of_each_kind(how: str) -> None:
-    fresh(starts, how, env=PROCESS)
+@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
+def test_children_of_each_start_method(method: str) -> None:
+    fresh(starts, method, env=PROCESS)
 
 
 def dying_children(fault: str) -> None:
-    """Killed before it has a name, with a name, and at work; its parent takes all of it back."""
+    """Killed before it has a name, with a name, and at work; its parent frees everything."""
     mine = shared(5000, 3)
 
     def body() -> int:
@@ -250,7 +250,7 @@ def dying_parent(fault: str) -> None:
 
 
 def child_outlives_its_parent_unborn() -> None:
-    """Stopped before it runs; its parent is killed. What it inherited stays its own."""
+    """Stopped before it runs; its parent is killed. It keeps its inherited blocks."""
     adopt_grandchildren()
 
     def parent() -> None:
@@ -279,7 +279,7 @@ def child_outlives_its_parent_unborn() -> None:
 
 
 def dead_unborn_and_parent() -> None:
-    """Killed both, the child before it had a name: the row comes back all the same."""
+    """Both are killed, the child before it had a name: the row is still freed."""
     adopt_grandchildren()
 
     def parent() -> None:
@@ -297,7 +297,7 @@ def dead_unborn_and_parent() -> None:
 
 
 def fork_fails() -> None:
-    """No process is to be had: the row is given back."""
+    """The fork fails: the row is freed."""
     import resource
 
     x = shared(1000, 1)
@@ -314,7 +314,7 @@ def fork_fails() -> None:
 
 
 def executing() -> None:
-    """A child that lives on as another program holds nothing."""
+    """A child that executes another program holds nothing."""
     x = shared(300_000, 1)
     pid = os.fork()
     if pid == 0:
@@ -330,8 +330,8 @@ def dying_sweepers(fault: str) -> None:
     """Two sweepers die one after the other over one dead process."""
 
     def owner() -> None:
-        kept = shared(300_000, 5)
-        memory.export(kept)
+        original = shared(300_000, 5)
+        memory.export(original)
         os.write(go[1][1], b"x")
         signal.pause()
 
@@ -379,7 +379,7 @@ def test_dead_sweepers_are_followed_by_others() -> None:
 
 
 def beyond_names() -> None:
-    """A child in another pid namespace has no row; what it sees stays, its parent dead or not."""
+    """A child in another pid namespace has no row; its blocks stay even if its parent dies."""
     out, go = os.pipe(), os.pipe()
 
     def parent() -> None:
@@ -435,14 +435,14 @@ def in_gvisor() -> None:
     native.sweep(True)
     assert (x == 3).all()
     assert (y == 7).all()
-    joined = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", JOIN],
         env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
         check=True,
         capture_output=True,
         text=True,
     )
-    assert joined.stdout == "2\n"
+    assert process.stdout == "2\n"
     del x, y
     settle(0)
 

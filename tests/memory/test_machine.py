@@ -1,5 +1,5 @@
-"""The heap against a model of it: a hypothesis state machine whose rules are all that one process
-does with blocks."""
+"""The heap against a model: the rules of a hypothesis state machine are the operations of one
+process on blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def view_of(block: Any) -> np.ndarray:
 
 
 class Piece:
-    """What keeps a block: a Block, an array that owns it, or a view of such an array."""
+    """A reference to a block: a Block, an array that owns it, or a view of such an array."""
 
     def __init__(self, x: np.ndarray, tag: int) -> None:
         self.x, self.tag = x, tag
@@ -65,7 +65,7 @@ class Heap(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: list[Piece] = []
+        self.pieces: list[Piece] = []
         self.pins: list[bytes] = []
         self.tag = 0
 
@@ -81,7 +81,7 @@ class Heap(RuleBasedStateMachine):
         piece = Piece(x, tag or self.tag)
         if not tag:
             piece.write()
-        self.held.append(piece)
+        self.pieces.append(piece)
         return piece
 
     # ---- what one does
@@ -110,28 +110,28 @@ class Heap(RuleBasedStateMachine):
 
     @rule(piece=consumes(pieces))
     def free(self, piece: Piece) -> None:
-        self.held.remove(piece)
+        self.pieces.remove(piece)
         piece.drop()
 
     @rule(piece=consumes(pieces))
     def free_in_a_thread(self, piece: Piece) -> None:
-        self.held.remove(piece)
+        self.pieces.remove(piece)
         thread = threading.Thread(target=piece.drop)
         thread.start()
         thread.join()
 
     @rule(target=pieces, piece=pieces)
     def look_at_a_part(self, piece: Piece) -> Piece:
-        """A view keeps the whole block, whatever becomes of the array that it was made from."""
+        """A view keeps the entire block alive, whatever happens to its base array."""
         part = self.enter(piece.x[-1:], piece.tag)
         part.is_exported = piece.is_exported
         return part
 
     @rule(piece=pieces, nbytes=SIZES)
     def resize(self, piece: Piece, nbytes: int) -> None:
-        """In place or not, what fits stays. Of an array that owns its memory, seen by nobody."""
-        seen = any(other.x.base is piece.x for other in self.held)
-        if piece.x.base is None and not piece.is_exported and not seen:
+        """Resizes an unshared array that owns its memory: in place or not, what fits is kept."""
+        is_shared = any(other.x.base is piece.x for other in self.pieces)
+        if piece.x.base is None and not piece.is_exported and not is_shared:
             piece.x.resize(nbytes, refcheck=False)
             assert piece.x[0] == piece.tag
             piece.write()
@@ -140,35 +140,35 @@ class Heap(RuleBasedStateMachine):
     @rule(target=handles, piece=pieces)
     def export(self, piece: Piece) -> tuple[bytes, int, int]:
         base, _ = memory.block_of(piece.x)
-        for other in self.held:
+        for other in self.pieces:
             other.is_exported |= memory.block_of(other.x)[0] == base
         self.pins.append(handle := memory.export(piece.x))
         return handle, piece.x.size, piece.tag
 
-    @rule(target=pieces, sent=handles)
-    def receive(self, sent: tuple[bytes, int, int]) -> Any:
-        handle, _, tag = sent
-        if handle not in self.pins:  # acknowledged: the block may be another one's by now
+    @rule(target=pieces, message=handles)
+    def receive(self, message: tuple[bytes, int, int]) -> Any:
+        handle, _, tag = message
+        if handle not in self.pins:  # acknowledged: the block may have another owner by now
             return multiple()
         piece = self.enter(view_of(memory.receive(handle, False))[:1], tag)
         piece.is_exported = True
         return piece
 
-    @rule(sent=consumes(handles))
-    def acknowledge(self, sent: tuple[bytes, int, int]) -> None:
-        if sent[0] in self.pins:
-            self.pins.remove(sent[0])
-            memory.acknowledge(sent[0])
+    @rule(message=consumes(handles))
+    def acknowledge(self, message: tuple[bytes, int, int]) -> None:
+        if message[0] in self.pins:
+            self.pins.remove(message[0])
+            memory.acknowledge(message[0])
 
-    @rule(sent=consumes(handles))
-    def receive_in_a_child(self, sent: tuple[bytes, int, int]) -> None:
-        handle, _, tag = sent
+    @rule(message=consumes(handles))
+    def receive_in_a_child(self, message: tuple[bytes, int, int]) -> None:
+        handle, _, tag = message
         if handle not in self.pins:
             return
         self.pins.remove(handle)
 
         def body() -> int:
-            assert all(piece.is_whole() for piece in self.held)  # inherited
+            assert all(piece.is_whole() for piece in self.pieces)  # inherited
             assert view_of(memory.receive(handle))[0] == tag
             memory.check()
             return 0
@@ -183,25 +183,25 @@ class Heap(RuleBasedStateMachine):
     # ---- what is always so
     @invariant()
     def everything_is_as_it_was_left(self) -> None:
-        assert all(piece.is_whole() for piece in self.held)
+        assert all(piece.is_whole() for piece in self.pieces)
         memory.check()
 
     @invariant()
     def blocks_do_not_overlap(self) -> None:
-        places: dict[int, int] = {}
-        for piece in self.held:
+        sizes: dict[int, int] = {}
+        for piece in self.pieces:
             base, size = memory.block_of(piece.x)
-            assert places.setdefault(base, size) == size
+            assert sizes.setdefault(base, size) == size
             assert base <= piece.x.ctypes.data <= base + size - piece.x.nbytes
-        for (base, size), (after, _) in itertools.pairwise(sorted(places.items())):
+        for (base, size), (after, _) in itertools.pairwise(sorted(sizes.items())):
             assert base + size <= after
         s = memory.statistics()
-        assert s.private_blocks + s.shared_blocks == self.before + len(places)
+        assert s.private_blocks + s.shared_blocks == self.before + len(sizes)
 
     def teardown(self) -> None:
-        for piece in self.held:
+        for piece in self.pieces:
             piece.drop()
-        self.held.clear()
+        self.pieces.clear()
         for handle in self.pins:
             memory.acknowledge(handle)
         memory.trim()

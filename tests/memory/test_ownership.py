@@ -1,4 +1,4 @@
-"""Whether anybody else has a gradient, or a tensor's memory: counts in C, which are exact."""
+"""Whether a gradient or a tensor's memory has other references, by exact counts in C."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def buffer() -> native.GradientBuffer:
 
 
 class Leaf:
-    """A leaf with an array of its own, and the sums of a walk that came to it."""
+    """A leaf with its own array, and the gradient sums of a backward that reached it."""
 
     def __init__(self, gradient: Any, home: native.GradientBuffer | None = None) -> None:
         self.tensor = st.ones(*gradient.shape)
         self.grad_buffer = home
         self.sums = {"leaf": gradient, "other": None}
 
-    def taken(self) -> Any:
+    def steal(self) -> Any:
         return native.steal_gradient(
             self.sums, "leaf", weakref.ref(self.tensor), self.grad_buffer
         ).array
 
 
 def is_taken_over(make: Callable[[], Any], keeper: Callable[[Any], Any], home: Any = None) -> bool:
-    """Whether a gradient becomes `.grad` without a copy while the keeper keeps it."""
+    """Whether a gradient becomes `.grad` without a copy while the keeper holds it."""
     leaf = Leaf(make(), home)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
-    kept = keeper(leaf.sums["leaf"])
-    g = leaf.taken()
+    holder = keeper(leaf.sums["leaf"])
+    g = leaf.steal()
     assert leaf.sums == {"other": None}
     assert (g == 5).all()
-    del kept
+    del holder
     return bool(g.ctypes.data == address)
 
 
@@ -58,58 +58,58 @@ def test_a_fresh_gradient_is_taken_over() -> None:
 
 
 @keepers
-def test_a_gradient_that_something_sees_is_copied(keeper: Callable[[Any], Any]) -> None:
+def test_a_referenced_gradient_is_copied(keeper: Callable[[Any], Any]) -> None:
     assert not is_taken_over(fresh, keeper)
 
 
-def test_a_gradient_born_at_home_stays_there(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_in_its_buffer_stays_there(buffer: native.GradientBuffer) -> None:
     for keeper in (lambda g: None, weakref.ref, np.copy):
         assert is_taken_over(buffer.take, keeper, buffer)
 
 
 @keepers
-def test_a_gradient_born_at_home_that_something_sees_is_copied(
+def test_a_referenced_gradient_in_its_buffer_is_copied(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
     assert not is_taken_over(buffer.take, keeper, buffer)
     assert is_free(buffer)
 
 
-def test_a_lease_that_somebody_has_makes_a_copy(buffer: native.GradientBuffer) -> None:
+def test_an_outstanding_lease_makes_a_copy(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(buffer.take, lambda g: g.base, buffer)
 
 
 @pytest.mark.parametrize("home", [None, "free", "lent"])
 def test_a_gradient_in_garbage_is_copied(home: str | None, buffer: native.GradientBuffer) -> None:
-    lent = buffer.take() if home == "lent" else None
+    borrowed = buffer.take() if home == "lent" else None
     gc.disable()
     try:
         taken_over = is_taken_over(fresh, in_cycle, buffer if home else None)
     finally:
         gc.enable()
     assert not taken_over
-    del lent
+    del borrowed
 
 
-def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None:
+def test_a_gradient_of_two_leaves_is_copied_for_the_first() -> None:
     g = np.full(SHAPE, 5, np.float32)
     address = g.ctypes.data
     leaf = Leaf(g)
     leaf.sums["other"] = g
     del g
-    first = leaf.taken()
+    first = leaf.steal()
     second = native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None).array
     assert first.ctypes.data != address
     assert second.ctypes.data == address
     assert leaf.sums == {}
 
 
-def test_a_gradient_whose_memory_is_not_its_own_is_copied() -> None:
+def test_a_gradient_in_foreign_memory_is_copied() -> None:
     leaf = Leaf(np.ones((2, *SHAPE), np.float32)[0])
-    assert leaf.taken().flags.owndata
+    assert leaf.steal().flags.owndata
     other = native.GradientBuffer(np.ones(SHAPE, np.float32))
     leaf = Leaf(other.take())
-    assert leaf.taken().flags.owndata
+    assert leaf.steal().flags.owndata
     assert is_free(other)
 
 
@@ -120,48 +120,48 @@ def test_a_read_only_gradient_is_copied(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(fresh, locked)
     leaf = Leaf(buffer.take(), buffer)
     locked(leaf.sums["leaf"])
-    assert leaf.taken().flags.writeable
+    assert leaf.steal().flags.writeable
 
 
-def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_from_elsewhere_is_moved_into_the_buffer(buffer: native.GradientBuffer) -> None:
     leaf = Leaf(np.full(SHAPE, 5, np.float32), buffer)
-    g = leaf.taken()
+    g = leaf.steal()
     assert buffer.owns(g)
     assert (g == 5).all()
 
 
-def test_a_gradient_is_not_brought_home_where_somebody_sees_it(
+def test_a_gradient_is_not_moved_into_a_referenced_buffer(
     buffer: native.GradientBuffer,
 ) -> None:
-    kept = buffer.take()
-    assert kept is not None
-    kept[...] = 1
+    gradient = buffer.take()
+    assert gradient is not None
+    gradient[...] = 1
     assert is_taken_over(fresh, lambda g: None, buffer)
-    assert (kept == 1).all()
+    assert (gradient == 1).all()
 
 
 @pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
-    kept = buffer.take()
+def test_a_gradient_gets_the_layout_of_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
+    gradient = buffer.take()
     leaf = Leaf(fresh(), buffer if home else None)
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    g = leaf.taken()
+    g = leaf.steal()
     assert g.strides == (4, 16)
     leaf = Leaf(g, None)
     del g
     address = leaf.sums["leaf"].ctypes.data
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    assert leaf.taken().ctypes.data == address
-    assert kept is not None
+    assert leaf.steal().ctypes.data == address
+    assert gradient is not None
 
 
-def test_a_leaf_that_is_gone_gets_its_gradient() -> None:
+def test_a_dead_leaf_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
-    gone = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
+    dead = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", dead, None).shape == SHAPE
 
 
-def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
+def test_a_gradient_other_than_an_array_is_unchanged() -> None:
     leaf = Leaf(fresh())
     assert native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None) is None
     assert list(leaf.sums) == ["leaf"]
@@ -194,14 +194,14 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 
 @keepers
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS.keys())
-def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
+def test_a_tensor_with_referenced_memory_is_not_its_only_owner(
     make: Callable[[], Any], keeper: Callable[[Any], Any]
 ) -> None:
     x = native.wrap(make())
     assert native.is_only_owner(x)
-    kept = keeper(x.array)
+    holder = keeper(x.array)
     assert not native.is_only_owner(x)
-    del kept
+    del holder
     assert native.is_only_owner(x)
 
 
@@ -220,10 +220,10 @@ def test_the_owner_of_the_memory_counts(kind: str, view: Callable[[Any], Any]) -
 
 
 def test_a_second_memoryview_counts() -> None:
-    seen = memoryview(block_of("block"))
-    x = native.wrap(np.frombuffer(seen[:32], np.float32))
+    view = memoryview(block_of("block"))
+    x = native.wrap(np.frombuffer(view[:32], np.float32))
     assert not native.is_only_owner(x)
-    del seen
+    del view
     assert native.is_only_owner(x)
 
 
@@ -239,7 +239,7 @@ def test_two_tensors_over_an_array_are_both_not_its_only_owner() -> None:
     assert not native.is_only_owner(z)
 
 
-def test_memory_that_may_be_seen_without_a_reference_is_nobodys_own(
+def test_memory_with_uncounted_references_has_no_only_owner(
     buffer: native.GradientBuffer,
 ) -> None:
     for array in (np.frombuffer(bytearray(64), np.float32), buffer.take()):

@@ -3,5 +3,5 @@
 import sys
 from pathlib import Path
 
-# `benchmarks` is no part of the package; last, so that `shmtensor` stays the installed one.
+# `benchmarks` is not in the package; last, so that `shmtensor` stays the installed one.
 sys.path.append(str(Path(__file__).resolve().parents[2]))

@@ -48,7 +48,7 @@ class Case:
 
 @dataclass
 class Course:
-    """What a training went through: losses per step, and the gradients of the first update."""
+    """The course of a training: losses per step, and the gradients of the first update."""
 
     losses: list[list[float]] = field(default_factory=list)
     gradients: dict[str, np.ndarray] = field(default_factory=dict)
@@ -140,7 +140,7 @@ def _cast(library: Any, x: Any, dtype: str) -> Any:
 
 
 def _note_gradients(models: tuple[Any, ...], optimizers: tuple[Any, ...], course: Course) -> None:
-    """Keeps what lies in .grad when each optimizer makes its first step."""
+    """Copies .grad at each optimizer's first step."""
     names = {id(p): f"{i}.{name}" for i, m in enumerate(models) for name, p in m.named_parameters()}
     for optimizer in optimizers:
 

@@ -1,5 +1,5 @@
-"""A process killed at each arrow of the channel's protocol loses no other message, blocks nobody
-and leaves nothing."""
+"""A process killed at each step of the channel's protocol loses no other message, blocks nobody and
+leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SEGMENT = ["channel.segment.made", "channel.segment.pinned", "channel.segment.li
 RETIRE = ["channel.retire.tail", "channel.retire.head"]
 
 
-def killed_at(point: str, deed) -> None:
+def killed_at(point: str, function) -> None:
     def run() -> None:
         native.arm_fault(point)
-        deed()
+        function()
 
     assert end_of(in_child(run)) == -signal.SIGKILL
 
 
-def everything(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
-    """All messages, those of dead readers included: their death takes the kernel a moment."""
-    got = []
+def all_messages(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
+    """All messages, including those of dead readers, which the kernel takes a moment to end."""
+    messages = []
     end = time.monotonic() + seconds
     while time.monotonic() < end and (message := channel.get(0.5)):
-        got.append(bytes(message[0]))
-    return got
+        messages.append(bytes(message[0]))
+    return messages
 
 
 def unread_blocks() -> int:
@@ -54,7 +54,7 @@ def test_killed_writer(point: str, large: bool) -> None:
     expected = (
         [b"before", data, b"after"] if point == "channel.put.ready" else [b"before", b"after"]
     )
-    assert everything(channel) == expected
+    assert all_messages(channel) == expected
     assert channel.size() == 0
 
 
@@ -76,12 +76,12 @@ def test_killed_reader_gives_its_message_back(point: str, large: bool) -> None:
     for i in range(3):
         channel.put(bytes([i]) * (10_000 if large else 10), [arrays[i]], None)
     killed_at(point, lambda: channel.get(None))
-    left = []
+    remaining = []
     end = time.monotonic() + 5.0
     while time.monotonic() < end and (message := channel.get(0.5)):
-        left.append((message[0][0], np.frombuffer(message[1][0], np.float64)[0]))
-    taken = point in ("channel.get.done", "channel.get.released")
-    assert sorted(left) == [(i, float(i)) for i in ((1, 2) if taken else (0, 1, 2))]
+        remaining.append((message[0][0], np.frombuffer(message[1][0], np.float64)[0]))
+    is_taken = point in ("channel.get.done", "channel.get.released")
+    assert sorted(remaining) == [(i, float(i)) for i in ((1, 2) if is_taken else (0, 1, 2))]
 
 
 @pytest.mark.parametrize("point", READER)
@@ -90,7 +90,7 @@ def test_nothing_stays_pinned_after_a_killed_reader(point: str) -> None:
     before = unread_blocks()
     channel.put(b"x" * 5000, [shared_array(), shared_array()], None)
     killed_at(point, lambda: channel.get(None))
-    everything(channel)
+    all_messages(channel)
     assert unread_blocks() <= before
 
 
@@ -105,9 +105,9 @@ def test_killed_while_growing(point: str) -> None:
     killed_at(point, fill)
     for i in range(200):
         channel.put(f"b{i}".encode(), [], None)
-    got = everything(channel)
-    assert [m for m in got if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
-    theirs = [int(m) for m in got if m[:1] != b"b"]
+    messages = all_messages(channel)
+    assert [m for m in messages if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
+    theirs = [int(m) for m in messages if m[:1] != b"b"]
     assert theirs == list(range(len(theirs)))
     assert len(theirs) == 64
 
@@ -124,10 +124,10 @@ def test_killed_while_leaving_a_segment(point: str) -> None:
             continue
 
     killed_at(point, read)
-    assert [int(m) for m in everything(channel)] == list(range(64, 200))
+    assert [int(m) for m in all_messages(channel)] == list(range(64, 200))
     for i in range(200):
         channel.put(str(i).encode(), [], None)
-    assert len(everything(channel)) == 200
+    assert len(all_messages(channel)) == 200
     assert unread_blocks() <= before
 
 
@@ -148,9 +148,9 @@ def test_killed_while_helping(helper: str) -> None:
 
     killed_at(helper, help_out)
     channel.put(b"more", [array], None)
-    got = everything(channel)
-    assert b"more" in got
-    assert b"dead" not in got
+    messages = all_messages(channel)
+    assert b"more" in messages
+    assert b"dead" not in messages
 
 
 def test_a_stopped_reader_blocks_nobody() -> None:
@@ -172,11 +172,11 @@ def test_a_stopped_reader_blocks_nobody() -> None:
     assert [int(channel.get(1.0)[0]) for _ in range(300)] == list(range(300))
     os.kill(pid, signal.SIGKILL)
     assert end_of(pid) == -signal.SIGKILL
-    assert everything(channel) == [b"0"]
+    assert all_messages(channel) == [b"0"]
 
 
-def test_random_kills_lose_only_what_the_dead_had() -> None:
-    """Writers and readers killed at random; every message of a writer that lived arrives, none
+def test_random_kills_lose_only_messages_of_the_dead() -> None:
+    """Writers and readers killed at random; every message of a surviving writer arrives, none
     arrives twice."""
     import os
     import random
@@ -200,12 +200,12 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
     survivor = in_child(lambda: write(0, 400))
     victims = [in_child(lambda k=k: write(k, 100_000)) for k in (1, 2)]
     readers = [in_child(read) for _ in range(3)]
-    got: list[bytes] = []
+    messages: list[bytes] = []
     for _ in range(12):
         end = time.monotonic() + rng.uniform(0.01, 0.1)
         while time.monotonic() < end:
             if message := results.get(0.01):
-                got.append(bytes(message[0]))
+                messages.append(bytes(message[0]))
         k = rng.randrange(len(readers))
         os.kill(readers[k], signal.SIGKILL)
         end_of(readers[k])
@@ -219,12 +219,12 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
         message = results.get(0.1)
         idle = 0 if message else idle + 1
         if message:
-            got.append(bytes(message[0]))
+            messages.append(bytes(message[0]))
     for pid in readers:
         os.kill(pid, signal.SIGKILL)
         end_of(pid)
-    assert len(got) == len(set(got)), "a message came twice"
-    mine = {int(text.split()[1]) for text in got if text.split()[0] == b"0"}
+    assert len(messages) == len(set(messages)), "a message came twice"
+    mine = {int(text.split()[1]) for text in messages if text.split()[0] == b"0"}
     # A reader killed between taking a message and passing it on loses that one: at most one for
     # each kill.
     assert 400 - len(mine) <= 12

@@ -1,4 +1,4 @@
-"""What users of other libraries suffer from, and docs/complaints.md that answers row by row."""
+"""Common problems of other libraries, which docs/complaints.md answers row by row."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ ROWS = 22
 
 
 def run(code: str | Path, *limits: str) -> str:
-    """What a fresh interpreter prints; it must not say anything on stderr."""
-    what = [str(code)] if isinstance(code, Path) else ["-c", textwrap.dedent(code)]
-    done = subprocess.run(
-        [*limits, sys.executable, *what],
+    """The output of a new interpreter; stderr must be empty."""
+    program = [str(code)] if isinstance(code, Path) else ["-c", textwrap.dedent(code)]
+    process = subprocess.run(
+        [*limits, sys.executable, *program],
         capture_output=True,
         text=True,
         timeout=200,
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
     )
-    assert done.stderr == ""
-    assert done.returncode == 0
-    return done.stdout
+    assert process.stderr == ""
+    assert process.returncode == 0
+    return process.stdout
 
 
 def test_hundred_thousand_tensors_need_no_descriptor_and_no_mapping() -> None:
@@ -131,19 +131,19 @@ def send_numbers(queue: Any, n: int) -> None:
 
 @pytest.mark.parametrize("sender", ["itself", "another"])
 def test_a_view_keeps_its_memory_while_the_queue_goes_on(sender: str) -> None:
-    """Row 21: no message is written over one that somebody still looks at."""
+    """Row 21: no message overwrites one that is still in use."""
     from shmtensor import multiprocessing as mp
 
     queue, other = mp.Queue(), None
-    if sender == "another":  # which has let go of what it sent, and allocates on
+    if sender == "another":  # which has released its messages and allocates on
         other = mp.get_context("fork").Process(target=send_numbers, args=(queue, 300))
         other.start()
-    kept = []
+    views = []
     for i in range(300):
         if not other:
             queue.put(st.full((1000,), float(i)))
-        kept.append(queue.get(timeout=100.0)[::100])
-    assert [view.tolist() for view in kept] == [[float(i)] * 10 for i in range(300)]
+        views.append(queue.get(timeout=100.0)[::100])
+    assert [view.tolist() for view in views] == [[float(i)] * 10 for i in range(300)]
     if other:
         other.join()
         other.close()
@@ -161,7 +161,7 @@ def test_every_row_of_the_page_has_an_answer() -> None:
         assert re.search(r"`tests/[\w/]+\.py(::\w+)?`", row[3]) or row[3].startswith("still:"), row
 
 
-# Pages that name tests, and where tests lie that are named without a folder.
+# Pages that name tests, and the folder of tests that they name without one.
 PAGES = {
     "complaints.md": "",
     "known-limits.md": "",
@@ -173,9 +173,9 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_every_test_that_the_page_names_exists(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
-    named = re.findall(r"`(tests/[\w/.]+\.\w+|test_\w+\.py)(?:::(\w+))?`", text)
-    assert named
-    for path, name in named:
+    references = re.findall(r"`(tests/[\w/.]+\.\w+|test_\w+\.py)(?:::(\w+))?`", text)
+    assert references
+    for path, name in references:
         file = ROOT / path if path.startswith("tests/") else ROOT / "tests" / PAGES[page] / path
         text = file.read_text()
         assert not name or f"def {name}(" in text, f"{path}::{name}"
@@ -189,5 +189,5 @@ def test_every_line_of_what_pytorch_offers_works_or_is_answered(page: str, least
     table = re.split(r"Beside it:|\n## ", text)[0].splitlines()
     rows = [line.strip("|").split("|") for line in table if line.startswith("| ")][1:]
     assert len(rows) >= least
-    for there, here, shown in rows:
-        assert "`test" in shown or here.strip().startswith("answered: "), there
+    for feature, here, answer in rows:
+        assert "`test" in answer or here.strip().startswith("answered: "), feature

@@ -1,4 +1,4 @@
-"""Queues behave as the standard library's: the same calls, the same answers."""
+"""Queues behave as the standard library's: the same calls give the same results."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from shmtensor.errors import PeerLostError
 
 
 def calls(q: Any) -> list[Any]:
-    """What a sequence of calls answers."""
+    """The results of a sequence of calls."""
     log: list[Any] = []
 
-    def do(name: str, *arguments: Any, **named: Any) -> None:
+    def do(name: str, *arguments: Any, **kwargs: Any) -> None:
         try:
-            log.append((name, getattr(q, name)(*arguments, **named)))
+            log.append((name, getattr(q, name)(*arguments, **kwargs)))
         except Exception as error:
             log.append((name, type(error).__name__))
 
@@ -131,14 +131,14 @@ def test_join_names_a_worker_that_died_at_its_task() -> None:
     with pytest.raises(PeerLostError, match="SIGKILL"):
         q.join(watch=[process])
     q.task_done()
-    q.join(watch=[process])  # nothing is left: its death does not matter
+    q.join(watch=[process])  # no task is left: its death does not matter
     process.join()
     q.close()
 
 
 def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
-    """Nobody named the worker; one that ended at a task of its own has nothing to do with it."""
-    q, done = mp.JoinableQueue(), mp.SimpleQueue()
+    """The queue itself notes which process takes a task; the program registers no workers."""
+    q, progress = mp.JoinableQueue(), mp.SimpleQueue()
     for i in range(3):
         q.put(i)
 
@@ -146,26 +146,26 @@ def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
         q.get()
         q.task_done()
         q.get()
-        done.put("took two, did one")
+        progress.put("took two, did one")
         os.kill(os.getpid(), signal.SIGKILL)
 
     process = mp.get_context("fork").Process(target=work)
     process.start()
-    assert done.get(timeout=60.0) == "took two, did one"
+    assert progress.get(timeout=60.0) == "took two, did one"
     process.join()
     with pytest.raises(PeerLostError, match="SIGKILL"):
         q.join()
     q.put("again")
-    q.task_done()  # for the one that was lost
-    waiting = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
-    waiting.start()
-    q.join()  # two wait in the queue: nothing is lost, whoever has died
-    waiting.join()
+    q.task_done()  # for the lost task
+    taker = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
+    taker.start()
+    q.join()  # two tasks wait in the queue: a death loses nothing
+    taker.join()
     q.close()
 
 
-def test_join_waits_for_what_another_process_gives_back() -> None:
-    """A dead one that owed nothing, and tasks of the living, end no wait."""
+def test_join_waits_for_tasks_of_another_process() -> None:
+    """A dead process without an open task, and tasks of live processes, do not end a wait."""
     q, took = mp.JoinableQueue(), mp.SimpleQueue()
     context = mp.get_context("fork")
 
@@ -177,7 +177,7 @@ def test_join_waits_for_what_another_process_gives_back() -> None:
     def slow() -> None:
         q.get()
         took.put(1)
-        time.sleep(0.3)  # several looks of the one that joins
+        time.sleep(0.3)  # several polls of the joining process
         q.task_done()
 
     for target in (brief, slow):

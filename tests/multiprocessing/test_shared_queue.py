@@ -1,4 +1,4 @@
-"""st.Queue: what it promises to one process, to several, and at its end."""
+"""st.Queue: its promises to one process, to several, and at its end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from deeds import double_all, put_and_report
+from tasks import double_all, put_and_report
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
@@ -59,7 +59,7 @@ def test_the_bound_holds() -> None:
 
 
 def children_end(processes: Any) -> None:
-    """Waits for all of them; each must end well."""
+    """Joins the processes; each must exit with code 0."""
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
@@ -92,13 +92,13 @@ def test_put_many_sends_nothing_when_one_cannot_be_sent() -> None:
 
 
 class Unreadable:
-    """Can be sent; raises where it arrives."""
+    """Can be sent; raises when it is received."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, ("not a number",)
 
 
-def test_get_many_loses_nothing_before_what_cannot_be_read() -> None:
+def test_get_many_loses_no_message_before_an_unreadable_one() -> None:
     with Queue(5) as queue:
         queue.put_many([1, 2, Unreadable(), 3])
         assert queue.get_many(10) == [1, 2]
@@ -115,8 +115,8 @@ def test_a_message_keeps_its_memory() -> None:
     with Queue(4) as queue:
         queue.put(st.full((1000,), 3.0))
         other = [st.zeros(1000) for _ in range(50)]
-        got = queue.get()
-        assert float(got.sum()) == 3000.0
+        result = queue.get()
+        assert float(result.sum()) == 3000.0
         del other
 
 
@@ -136,7 +136,7 @@ def test_closed_here() -> None:
             call()
 
 
-def test_after_shutdown_what_is_left_can_be_got() -> None:
+def test_remaining_messages_can_be_read_after_shutdown() -> None:
     with Queue(4) as queue:
         queue.put_many([1, 2])
         queue.shutdown()
@@ -155,7 +155,7 @@ def test_after_shutdown_what_is_left_can_be_got() -> None:
         assert queue.statistics().sent == 2
 
 
-def test_immediate_shutdown_gives_up_what_is_left() -> None:
+def test_immediate_shutdown_drops_remaining_messages() -> None:
     with Queue(4) as queue:
         queue.put_many([st.ones(3), 2])
         queue.shutdown(immediate=True)
@@ -198,11 +198,11 @@ def test_every_start_method(method: str) -> None:
     inbox, outbox = Queue(4), Queue(4)
     process = context.Process(target=double_all, args=(inbox, outbox))
     process.start()
-    sent = [st.full((3,), float(i)) for i in range(10)]
-    for x in sent:
+    tensors = [st.full((3,), float(i)) for i in range(10)]
+    for x in tensors:
         inbox.put({"x": x, "row": (1, "a", None)})
         assert outbox.get(timeout=60.0)["row"] == (1, "a", None)
-    assert [float(x[0]) for x in sent] == [2.0 * i for i in range(10)]
+    assert [float(x[0]) for x in tensors] == [2.0 * i for i in range(10)]
     inbox.shutdown()
     process.join(60)
     assert process.exitcode == 0
@@ -215,13 +215,13 @@ def test_every_start_method(method: str) -> None:
 
 
 def test_a_queue_travels_through_another() -> None:
-    road, back = Queue(2), Queue(2)
-    process = mp.get_context("fork").Process(target=put_and_report, args=(road,))
+    outer, inner = Queue(2), Queue(2)
+    process = mp.get_context("fork").Process(target=put_and_report, args=(outer,))
     process.start()
-    road.put(back)
-    assert back.get(timeout=60.0) == "from the child"
+    outer.put(inner)
+    assert inner.get(timeout=60.0) == "from the child"
     process.join(60)
-    for queue in (road, back):
+    for queue in (outer, inner):
         queue.close()
 
 
@@ -245,12 +245,12 @@ def test_many_producers_and_consumers() -> None:
     takers = [context.Process(target=read) for _ in range(readers)]
     for process in senders + takers:
         process.start()
-    got = [out.get(timeout=60.0) for _ in range(n * writers)]
+    results = [out.get(timeout=60.0) for _ in range(n * writers)]
     for process in senders:
         process.join(60)
     queue.shutdown()
     children_end(takers)
-    assert sorted(got) == [(k, i) for k in range(writers) for i in range(n)]
+    assert sorted(results) == [(k, i) for k in range(writers) for i in range(n)]
     s = queue.statistics()
     assert (s.sent, s.received, s.waiting, s.writing) == (n * writers, n * writers, 0, 0)
     for q in (queue, out):

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import deeds
 import numpy as np
 import pytest
+import tasks
 
 import shmtensor as st
 from shmtensor import memory, native
@@ -38,9 +38,9 @@ def run(context: Any, target: Any, *args: Any) -> None:
 
 
 def test_arguments_are_the_same_memory(context: Any) -> None:
-    tensor, done = st.zeros(4), context.SimpleQueue()
-    run(context, deeds.write_ones, tensor, done)
-    shared, pid, domain = done.get(LONG)
+    tensor, reports = st.zeros(4), context.SimpleQueue()
+    run(context, tasks.write_ones, tensor, reports)
+    shared, pid, domain = reports.get(LONG)
     assert tensor.tolist() == [1, 1, 1, 1]
     assert shared
     assert pid != os.getpid()
@@ -50,21 +50,21 @@ def test_arguments_are_the_same_memory(context: Any) -> None:
 def test_views_in_one_message_alias(context: Any) -> None:
     base = st.arange(12).reshape(3, 4)
     inbox, outbox = context.Queue(), context.Queue()
-    process = context.Process(target=deeds.echo, args=(inbox, outbox))
+    process = context.Process(target=tasks.echo, args=(inbox, outbox))
     process.start()
     inbox.put(
         {"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]}
     )
-    got = outbox.get(timeout=LONG)
+    result = outbox.get(timeout=LONG)
     inbox.put(None)
     process.join(LONG)
-    got["row"][0] = -1
-    assert base[1, 0].item() == -1  # and it is our memory, too
-    assert got["all"][1, 0].item() == -1
-    assert got["strided"].shape == (3, 2)
-    assert got["strided"][1, 0].item() == -1
-    assert got["t"].stride() == base.T.stride()
-    assert got["empty"].shape == (0, 4)
+    result["row"][0] = -1
+    assert base[1, 0].item() == -1  # the same memory as ours
+    assert result["all"][1, 0].item() == -1
+    assert result["strided"].shape == (3, 2)
+    assert result["strided"][1, 0].item() == -1
+    assert result["t"].stride() == base.T.stride()
+    assert result["empty"].shape == (0, 4)
     process.close()
 
 
@@ -72,15 +72,15 @@ def test_views_in_one_message_alias(context: Any) -> None:
 def test_any_size_travels_as_a_handle(context: Any, shape: tuple[int, ...]) -> None:
     if shape == (1 << 20,) or context._name == "fork":
         tensor, outbox = st.ones(shape), context.Queue()
-        run(context, deeds.send, outbox, tensor)
-        got = outbox.get(timeout=LONG)
-        got += 1
-        assert (tensor == got).all()
+        run(context, tasks.send, outbox, tensor)
+        result = outbox.get(timeout=LONG)
+        result += 1
+        assert (tensor == result).all()
 
 
 def test_what_a_dead_sender_made_can_still_be_read(context: Any) -> None:
     outbox = context.Queue()
-    run(context, deeds.make_and_send, outbox, 100)
+    run(context, tasks.make_and_send, outbox, 100)
     for i in range(100):
         assert outbox.get(timeout=LONG)[0].item() == i
 
@@ -99,7 +99,7 @@ def test_lambdas_and_closures(context: Any) -> None:
 
 
 def test_all_primitives_as_arguments(context: Any) -> None:
-    things = {
+    objects = {
         "lock": context.Lock(),
         "rlock": context.RLock(),
         "semaphore": context.Semaphore(1),
@@ -112,15 +112,15 @@ def test_all_primitives_as_arguments(context: Any) -> None:
         "joinable": context.JoinableQueue(),
     }
     out = context.SimpleQueue()
-    things["joinable"].put("task")
-    process = context.Process(target=deeds.touch_all, args=(things, out))
+    objects["joinable"].put("task")
+    process = context.Process(target=tasks.touch_all, args=(objects, out))
     process.start()
-    assert things["event"].wait(LONG)
-    assert sorted([things["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
-    things["joinable"].join()
-    assert things["value"].value == 6
-    assert list(things["array"]) == [0, 7, 0]
-    assert things["raw"].value == 9
+    assert objects["event"].wait(LONG)
+    assert sorted([objects["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
+    objects["joinable"].join()
+    assert objects["value"].value == 6
+    assert list(objects["array"]) == [0, 7, 0]
+    assert objects["raw"].value == 9
     process.join(LONG)
     process.close()
 
@@ -129,7 +129,7 @@ def test_numpy_arrays_go_by_handle_only_if_shared(context: Any) -> None:
     with memory.shared_numpy():
         shared = np.zeros(5)
     private, out = np.zeros(5), context.SimpleQueue()
-    run(context, deeds.numpy_of, out, shared, private)
+    run(context, tasks.numpy_of, out, shared, private)
     assert shared.tolist() == [1] * 5
     assert private.tolist() == [0] * 5
     assert out.get(LONG)[0]
@@ -138,7 +138,7 @@ def test_numpy_arrays_go_by_handle_only_if_shared(context: Any) -> None:
 def test_modules_and_parameters(context: Any) -> None:
     module, out = st.nn.Linear(3, 2), context.SimpleQueue()
     before = module.weight.detach().clone()
-    run(context, deeds.step, module, out)
+    run(context, tasks.step, module, out)
     assert out.get(LONG) == ["Parameter", "Parameter"]
     assert (module.weight.detach() == before + 1).all()
 
@@ -146,26 +146,26 @@ def test_modules_and_parameters(context: Any) -> None:
 def test_gradients_travel_with_their_leaf(context: Any) -> None:
     leaf, outbox = st.ones(3, requires_grad=True), context.SimpleQueue()
     (leaf * 2).sum().backward()
-    run(context, deeds.send, outbox, leaf)
-    got = outbox.get(LONG)
-    assert got.requires_grad
-    assert got.is_leaf
-    assert got.grad.tolist() == [2, 2, 2]
-    got.grad.add_(1)
+    run(context, tasks.send, outbox, leaf)
+    copy = outbox.get(LONG)
+    assert copy.requires_grad
+    assert copy.is_leaf
+    assert copy.grad.tolist() == [2, 2, 2]
+    copy.grad.add_(1)
     assert leaf.grad.tolist() == [3, 3, 3]
 
 
 def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
     ours, theirs = context.Pipe()
-    process = context.Process(target=deeds.pipe_echo, args=(theirs,))
+    process = context.Process(target=tasks.pipe_echo, args=(theirs,))
     process.start()
     theirs.close()
     tensor = st.zeros(3)
     ours.send([tensor, "text"])
     assert mp.connection.wait([ours], LONG) == [ours]
     assert os.fstat(ours.fileno())
-    got, text = ours.recv()
-    got += 4
+    result, text = ours.recv()
+    result += 4
     assert text == "text"
     assert tensor.tolist() == [4, 4, 4]
     ours.send(None)
@@ -177,7 +177,7 @@ def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
 
 def test_names_and_parents(context: Any) -> None:
     out = context.SimpleQueue()
-    process = context.Process(target=deeds.names, args=(out,), name="the worker")
+    process = context.Process(target=tasks.names, args=(out,), name="the worker")
     process.start()
     assert out.get(LONG) == ("the worker", os.getpid())
     process.join(LONG)
@@ -186,13 +186,17 @@ def test_names_and_parents(context: Any) -> None:
 
 def test_grandchildren_share(context: Any) -> None:
     out = context.SimpleQueue()
-    run(context, deeds.start_nested, context._name, out)
+    run(context, tasks.start_nested, context._name, out)
     assert out.get(LONG).tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize(("how", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)])
-def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
-    process = context.Process(target=deeds.die, args=(how,))
+@pytest.mark.parametrize(
+    ("ending", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)]
+)
+def test_exit_codes(
+    context: Any, ending: str, code: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    process = context.Process(target=tasks.die, args=(ending,))
     process.start()
     process.join(LONG)
     assert process.exitcode == code
@@ -202,7 +206,7 @@ def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixt
 
 def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
     inbox, outbox = context.Queue(), context.Queue()
-    process = context.Process(target=deeds.echo, args=(inbox, outbox), name="echo 7", daemon=True)
+    process = context.Process(target=tasks.echo, args=(inbox, outbox), name="echo 7", daemon=True)
     process.start()
     inbox.put("x")
     assert outbox.get(timeout=LONG) == "x"
@@ -219,9 +223,9 @@ def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
     process.close()
 
 
-def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
+def test_messages_sent_before_a_watched_death_still_arrive(context: Any) -> None:
     outbox = context.Queue()
-    process = context.Process(target=deeds.make_and_send, args=(outbox, 3))
+    process = context.Process(target=tasks.make_and_send, args=(outbox, 3))
     process.start()
     process.join(LONG)
     for _ in range(3):
@@ -233,18 +237,18 @@ def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
 
 def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
     inbox, ready = context.Queue(), context.Event()
-    process = context.Process(target=deeds.hold, args=(inbox, ready))
+    process = context.Process(target=tasks.hold, args=(inbox, ready))
     process.start()
-    kept = st.ones(1 << 18)
-    inbox.put(kept)
+    tensor = st.ones(1 << 18)
+    inbox.put(tensor)
     assert ready.wait(LONG)
-    assert memory.held_elsewhere(kept.numpy())
+    assert memory.held_elsewhere(tensor.numpy())
     process.kill()
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
     end = time.monotonic() + LONG
-    while memory.held_elsewhere(kept.numpy()):
+    while memory.held_elsewhere(tensor.numpy()):
         native.sweep(True)
         assert time.monotonic() < end, "the dead one holds it still"
 
@@ -252,7 +256,7 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
 def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
     before = memory.statistics().unread_messages
     processes = [
-        context.Process(target=deeds.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)
+        context.Process(target=tasks.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)
     ]
     for process in processes:
         process.start()
@@ -265,43 +269,43 @@ def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
 
 def test_pool(context: Any) -> None:
     with context.Pool(2) as pool:
-        assert pool.map(deeds.grow, range(20)) == list(range(1, 21))
+        assert pool.map(tasks.grow, range(20)) == list(range(1, 21))
         tensors = [st.full((4,), float(i)) for i in range(6)]
-        assert [t.tolist() for t in pool.map(deeds.grow, tensors)] == [
+        assert [t.tolist() for t in pool.map(tasks.grow, tensors)] == [
             [i + 1.0] * 4 for i in range(6)
         ]
-        assert sorted(pool.imap_unordered(deeds.grow, range(10))) == list(range(1, 11))
+        assert sorted(pool.imap_unordered(tasks.grow, range(10))) == list(range(1, 11))
         assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
-        assert pool.apply_async(deeds.grow, (1,)).get(LONG) == 2
+        assert pool.apply_async(tasks.grow, (1,)).get(LONG) == 2
         with pytest.raises(TypeError):
-            pool.apply(deeds.grow, ("text",))
+            pool.apply(tasks.grow, ("text",))
         pool.close()
         pool.join()
 
 
-def test_pool_fails_the_task_of_a_killed_worker_and_goes_on(context: Any) -> None:
+def test_pool_fails_the_task_of_a_killed_worker_and_still_works(context: Any) -> None:
     with context.Pool(2) as pool:
-        results = [pool.apply_async(deeds.killed_task, (i,)) for i in range(8)]
+        results = [pool.apply_async(tasks.killed_task, (i,)) for i in range(8)]
         start = time.monotonic()
         with pytest.raises(PeerLostError, match=r"SIGKILL \(-9\)") as caught:
             results[3].get(LONG)
         assert caught.value.exitcode == -9
         assert [results[i].get(LONG) for i in range(8) if i != 3] == [0, 1, 2, 4, 5, 6, 7]
         assert time.monotonic() - start < LONG
-        assert pool.map(deeds.grow, range(5)) == [1, 2, 3, 4, 5]
+        assert pool.map(tasks.grow, range(5)) == [1, 2, 3, 4, 5]
 
 
 def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None:
-    queue, said = context.Queue(), context.SimpleQueue()
+    queue, pids = context.Queue(), context.SimpleQueue()
     process = context.Process(
-        target=deeds.start_waiter, args=(context._name, queue, said), name="the parent"
+        target=tasks.start_waiter, args=(context._name, queue, pids), name="the parent"
     )
     process.start()
-    orphan = said.get(LONG)
+    orphan = pids.get(LONG)
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
-    assert "the parent" in said.get(LONG)
+    assert "the parent" in pids.get(LONG)
     end = time.monotonic() + LONG
     while runs(orphan):
         assert time.monotonic() < end, "the orphan waits on"
@@ -309,7 +313,7 @@ def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None
 
 
 def runs(pid: int) -> bool:
-    """Whether a process is there and not only waits to be reaped."""
+    """Whether a process runs, and is not a zombie."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(") ")[2][0] not in "ZX"
@@ -342,7 +346,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_ctrl_c_while_a_process_starts_is_told_once(method: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_a_process_starts_is_reported_once(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(STARTING)
     root = str(Path(st.__file__).parents[1])
@@ -382,16 +386,16 @@ if __name__ == "__main__":
 """
 
 
-def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
+def test_an_interrupted_start_blocks_nobody(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ABANDONED)
     root = str(Path(st.__file__).parents[1])
-    done = subprocess.run(  # the server waits for its children, and the program for the server
+    process = subprocess.run(  # the server waits for its children, and the program for the server
         [sys.executable, str(program)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": root},
         timeout=60,
     )
-    assert done.returncode == -signal.SIGINT, done.stderr
-    assert "KeyboardInterrupt" in done.stderr
+    assert process.returncode == -signal.SIGINT, process.stderr
+    assert "KeyboardInterrupt" in process.stderr

@@ -1,5 +1,4 @@
-"""Waits on shared words: no longer than told, woken at once, interrupted by signals, aware of
-deaths."""
+"""Waits on shared words: they end at the timeout, wake at once, and end on signals and deaths."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ def test_a_wait_ends_with_its_time() -> None:
     assert not native.word_wait(word(), 0, 0, 0.0)
 
 
-def test_another_value_is_no_wait() -> None:
+def test_another_value_ends_the_wait_at_once() -> None:
     assert native.word_wait(word(), 0, 1, None)
 
 
@@ -75,7 +74,7 @@ def test_waiting_takes_no_cpu() -> None:
 
 
 @pytest.mark.parametrize(("offset", "size"), [(1, 64), (64, 64), (-4, 64)])
-def test_a_word_that_is_not_there_is_refused(offset: int, size: int) -> None:
+def test_a_word_outside_of_the_block_is_refused(offset: int, size: int) -> None:
     with pytest.raises(ValueError, match="no aligned word"):
         native.word_wait(native.allocate(size, shared=True), offset, 0, 0.0)
 
@@ -94,7 +93,7 @@ def test_a_count_is_added_to_in_one_step_by_many_processes() -> None:
     assert native.count_load(block, 0) == 0
 
 
-def test_what_was_written_before_a_count_is_there_for_its_reader() -> None:
+def test_writes_before_a_count_are_visible_to_its_reader() -> None:
     block = native.allocate(4096, shared=True)
     data = memoryview(block).cast("B").cast("Q")
     n, rounds = 64, 2000
@@ -109,13 +108,13 @@ def test_what_was_written_before_a_count_is_there_for_its_reader() -> None:
     pid = in_child(write)
     while True:
         before = native.count_load(block, 0)
-        seen = list(data[8 : 8 + n])
+        counts = list(data[8 : 8 + n])
         if before % 2 == 0:  # whole, or already a later step
-            assert min(seen) >= before // 2, (before, seen)
+            assert min(counts) >= before // 2, (before, counts)
         if before == 2 * rounds:
             break
     assert end_of(pid) == 0
-    assert seen == [rounds] * n
+    assert counts == [rounds] * n
 
 
 def test_counts_hold_the_largest_number_and_say_what_is_wrong() -> None:

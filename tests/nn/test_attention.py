@@ -32,9 +32,9 @@ def test_a_causal_bias_is_a_mask(make, diagonal) -> None:
     weights = np.exp(scores - scores.max(-1, keepdims=True))
     expected = weights / weights.sum(-1, keepdims=True) @ v.numpy()
     assert np.allclose(out.numpy(), expected, atol=1e-5)
-    for again in (copy.deepcopy(bias), pickle.loads(pickle.dumps(bias))):
-        assert isinstance(again, CausalBias)
-        assert (again.variant, again.seq_len_q, again.seq_len_kv) == (bias.variant, 3, 5)
+    for copied in (copy.deepcopy(bias), pickle.loads(pickle.dumps(bias))):
+        assert isinstance(copied, CausalBias)
+        assert (copied.variant, copied.seq_len_q, copied.seq_len_kv) == (bias.variant, 3, 5)
 
 
 def test_wrong_masks_are_named() -> None:
@@ -55,7 +55,7 @@ def test_sdpa_kernel_takes_backends() -> None:
     assert not WARN_FOR_UNFUSED_KERNELS
 
 
-def test_stacked_layers_have_parameters_of_their_own() -> None:
+def test_stacked_layers_have_separate_parameters() -> None:
     layer = nn.TransformerDecoderLayer(4, 2, 6)
     layers = nn.TransformerDecoder(layer, 2).layers
     with st.no_grad():

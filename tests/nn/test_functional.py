@@ -77,13 +77,13 @@ def test_glu_halves() -> None:
 @pytest.mark.parametrize(
     ("function", "ndim"), [(F.dropout1d, 3), (F.dropout2d, 4), (F.dropout3d, 5)]
 )
-def test_dropout_of_channels_takes_whole_ones(function: Callable[..., Any], ndim: int) -> None:
+def test_dropout_of_channels_drops_entire_ones(function: Callable[..., Any], ndim: int) -> None:
     st.manual_seed(0)
     out = function(st.ones(20, 30, *([3] * (ndim - 2))), p=0.4).numpy().reshape(20 * 30, -1)
-    kept = out[:, 0] != 0
-    assert (out == out[:, :1]).all()  # a channel is kept or dropped as a whole
-    np.testing.assert_allclose(out[kept], 1 / 0.6, rtol=1e-6)
-    assert 0.5 < kept.mean() < 0.7
+    is_kept = out[:, 0] != 0
+    assert (out == out[:, :1]).all()  # an entire channel is kept or dropped
+    np.testing.assert_allclose(out[is_kept], 1 / 0.6, rtol=1e-6)
+    assert 0.5 < is_kept.mean() < 0.7
 
 
 def test_alpha_dropout_keeps_mean_and_variance() -> None:
@@ -107,11 +107,11 @@ def test_norms_of_gradients() -> None:
     np.testing.assert_allclose(float(norm), total, rtol=1e-6)
     nn.utils.clip_grads_with_norm_(parameters, 1.0, norm)
     np.testing.assert_allclose(parameters[0].grad.numpy(), Y / (total + 1e-6), rtol=1e-6)
-    again = nn.utils.clip_grad_norm_(parameters, 0.5)
-    np.testing.assert_allclose(float(again), 1, rtol=1e-4)
+    total_norm = nn.utils.clip_grad_norm_(parameters, 0.5)
+    np.testing.assert_allclose(float(total_norm), 1, rtol=1e-4)
 
 
-def test_poisson_of_whole_numbers_is_a_float():
+def test_poisson_of_integers_is_a_float():
     x = st.tensor([[1, 2], [3, 4]])
     loss = F.poisson_nll_loss(x, x)
     assert loss.dtype == st.float32

@@ -20,7 +20,7 @@ def _seed() -> None:
 
 def test_uniform_families_keep_their_bounds() -> None:
     w = nn.Parameter(st.empty(200, 100))
-    for make, bound in [
+    for make, limits in [
         (lambda: init.uniform_(w, -2, 3), (-2, 3)),
         (lambda: init.xavier_uniform_(w, 2), (-2 * math.sqrt(6 / 300), 2 * math.sqrt(6 / 300))),
         (
@@ -36,8 +36,8 @@ def test_uniform_families_keep_their_bounds() -> None:
         assert w.requires_grad
         assert w.is_leaf
         a = w.detach().numpy()
-        assert bound[0] <= a.min() < bound[0] * 0.98
-        assert bound[1] * 0.98 < a.max() <= bound[1]
+        assert limits[0] <= a.min() < limits[0] * 0.98
+        assert limits[1] * 0.98 < a.max() <= limits[1]
 
 
 def test_normal_families_have_their_deviation() -> None:

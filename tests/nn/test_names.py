@@ -1,4 +1,4 @@
-"""What is in nn: every layer, and none of the files that the layers lie in."""
+"""The names of nn: every layer, and no module file."""
 
 from __future__ import annotations
 

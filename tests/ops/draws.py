@@ -1,4 +1,4 @@
-"""Turns a row's samples into arguments, and calls rows on arrays and on Tensors alike."""
+"""Turns a row's samples into arguments; calls rows on arrays and on Tensors."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
 from shmtensor.ops.table.samples import Sample
 
-declare()  # the later families, too
+declare()  # so that all families are registered
 
 
 @dataclass
 class Call:
-    """A row with arrays for its inputs (None, or lists of arrays, where it has such) and
+    """A row with arrays for its inputs (None or lists of arrays where it has them) and
     attributes.
     """
 
     row: Row
     inputs: list[Any]
     attributes: list[Any]
-    named: dict[str, Any]
+    kwargs: dict[str, Any]
     random: np.random.Generator
     sample: Any
 
@@ -34,27 +34,27 @@ class Call:
         return f"{self.row.name} of {self.sample}"
 
     def plain(self, *inputs: Any) -> list[Any]:
-        """The results of the row's forward on arrays, without what it keeps."""
-        rest = self.row.attributes[len(self.attributes) :]
-        values = [*self.attributes, *(a.default for a in rest if not a.keyword_only)]
+        """The results of the row's forward on arrays, without the arrays saved for backward."""
+        defaults = self.row.attributes[len(self.attributes) :]
+        values = [*self.attributes, *(a.default for a in defaults if not a.keyword_only)]
         kinds = [a.kind for a in self.row.attributes]
         values = [
             np.dtype(v) if k == "dtype" and v else v for v, k in zip(values, kinds, strict=False)
         ]
         with np.errstate(all="ignore"):
-            found = self.row.forward(np, *(inputs or self.inputs), *values, **self.named)
+            result = self.row.forward(np, *(inputs or self.inputs), *values, **self.kwargs)
         if self.row.listed:
-            return list(found)
+            return list(result)
         many = len(self.row.outputs) + len(self.row.saves) > 1
-        return [np.asarray(v) for v in (found[: len(self.row.outputs)] if many else (found,))]
+        return [np.asarray(v) for v in (result[: len(self.row.outputs)] if many else (result,))]
 
     def public(self, *inputs: Any) -> list[Any]:
         """The results of the public function on Tensors."""
-        found = getattr(table, self.row.name)(*inputs, *self.attributes, **self.named)
-        return list(found) if isinstance(found, (tuple, list)) else [found]
+        result = getattr(table, self.row.name)(*inputs, *self.attributes, **self.kwargs)
+        return list(result) if isinstance(result, (tuple, list)) else [result]
 
     def tensors(self, requires_grad: bool = False, strided: bool = False) -> list[Any]:
-        """The inputs as Tensors; real and complex ones require grad if asked for."""
+        """The inputs as Tensors; real and complex ones require grad on request."""
 
         def one(x: Any) -> Any:
             if x is None:
@@ -67,16 +67,16 @@ class Call:
         return [one(x) for x in self.inputs]
 
     def differentiable(self, tensors: list[Any]) -> list[Any]:
-        """Those of the Tensors that the row has pullbacks for."""
-        found: list[Any] = []
+        """The Tensors for which the row has pullbacks."""
+        leaves: list[Any] = []
         for declared, t in zip(self.row.inputs, tensors, strict=True):
             if declared.name in self.row.pullbacks and t is not None:
-                found += [v for v in (t if declared.listed else [t]) if v.requires_grad]
-        return found
+                leaves += [v for v in (t if declared.listed else [t]) if v.requires_grad]
+        return leaves
 
 
 def oddly_laid(x: Any) -> Any:
-    """The same values at odd strides, some of them negative."""
+    """The same values with irregular strides, some of them negative."""
     if not x.ndim:
         return np.stack([x, x, x])[1, ...]
     wide = np.zeros((*x.shape[:-1], 2 * x.shape[-1]), x.dtype)
@@ -84,12 +84,12 @@ def oddly_laid(x: Any) -> Any:
     return np.asfortranarray(wide)[..., ::2][..., ::-1]
 
 
-def drawn(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
+def random_input(random: np.random.Generator, spec: Any, dtype: np.dtype[Any]) -> Any:
     """An array for one input of a sample."""
     if spec is None or isinstance(spec, np.ndarray):
         return spec
     if isinstance(spec, list):
-        return [drawn(random, s, dtype) for s in spec]
+        return [random_input(random, s, dtype) for s in spec]
     draw = spec if isinstance(spec, Sample) else Sample(tuple(spec))
     x = numbers(random, draw, dtype)
     return np.sort(x, -1) if draw.ascending else x
@@ -119,19 +119,23 @@ def calls(row: Row, dtype: Any = np.float64) -> Iterator[Call]:
         random = np.random.default_rng(zlib.crc32(f"{sample} {i}".encode()))
         n = len(row.inputs)
         specs = list(sample[:n]) + [None] * (n - len(sample))
-        inputs = [drawn(random, s, np.dtype(dtype)) for s in specs]
-        rest = list(sample[n:])
-        named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
-        yield Call(row, inputs, rest, named, random, sample)
+        inputs = [random_input(random, s, np.dtype(dtype)) for s in specs]
+        arguments = list(sample[n:])
+        kwargs = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
+        yield Call(row, inputs, arguments, kwargs, random, sample)
 
 
 def families(keep: Callable[[Row], Any] = lambda row: True) -> dict[str, Any]:
     """For `pytest.mark.parametrize(**families(...))`: one test per file of rows."""
-    found: dict[str, list[Row]] = {}
+    rows_by_family: dict[str, list[Row]] = {}
     for row in ROWS.values():
         if row.samples and keep(row):
-            found.setdefault(row.forward.__module__.rpartition(".")[2], []).append(row)
-    return {"argnames": "family", "argvalues": list(found.values()), "ids": list(found)}
+            rows_by_family.setdefault(row.forward.__module__.rpartition(".")[2], []).append(row)
+    return {
+        "argnames": "family",
+        "argvalues": list(rows_by_family.values()),
+        "ids": list(rows_by_family),
+    }
 
 
 def every(family: list[Row], dtype: Any = np.float64) -> Iterator[Call]:

@@ -1,7 +1,7 @@
-"""What is differentiable and no row: functions with inputs, to be held against differences.
+"""Differentiable functions that are not rows, with inputs, to be checked against differences.
 
-Names are those of tests/surface/names.txt. `FLAT` says what has no gradient; whatever is in neither
-is reported by tests/surface.
+Names are those of tests/surface/names.txt. `FLAT` lists functions without a gradient; tests/surface
+reports names in neither.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LINE, IMAGE, VOLUME = normal(2, 4, 6), normal(1, 4, 5, 4), normal(1, 2, 4, 3, 4)
 TARGET = np.array([1, 0, 3])
 DRAWN = {n: st.tensor(between(0, 1, 1, c, n)) for n, c in ((2, 4), (3, 2))}
 SOME = st.tensor([[1, 0, 1, 1], [1, 1, 0, 1], [0, 1, 1, 0]], dtype=st.bool)
-LEFT = SOME * st.tensor([[True], [False], [True]])  # of the second row nothing
+LEFT = SOME * st.tensor([[True], [False], [True]])  # nothing of the second row
 SIGNS = np.array([1.0, -1.0, 1.0])
 LETTERS = np.array([[0, 2, 1], [3, 3, 0]])
 CLASSES = np.array([[1, 0, -1, 2], [2, 3, 1, -1], [0, -1, 1, 1]])
@@ -61,8 +61,8 @@ def seeded(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def unpooled(n: int) -> Callable[..., Any]:
-    pool, back = getattr(F, f"max_pool{n}d"), getattr(F, f"max_unpool{n}d")
-    return lambda x: back(*pool(x, 2, return_indices=True), 2)
+    pool, unpool = getattr(F, f"max_pool{n}d"), getattr(F, f"max_unpool{n}d")
+    return lambda x: unpool(*pool(x, 2, return_indices=True), 2)
 
 
 def recurrent(name: str, gates: int) -> tuple[Any, ...]:
@@ -110,7 +110,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "fill": (lambda x, v: st.fill(x * x, v.sum()), X, V),
     "fill_diagonal_": (lambda x: (x * x).fill_diagonal_(0), X),
     "zero_": (lambda x: (x * x)[:, 1:].zero_() + x[:, 1:], X),
-    "index assignment": (lambda x, v: written(x, v), X, V),
+    "index assignment": (lambda x, v: assign(x, v), X, V),
     "expand_as": (lambda x: x.expand_as(st.ones(2, 3, 4)), X),
     "reshape_as": (lambda x: x.reshape_as(st.ones(4, 3)), X),
     "view_as": (lambda x: x.view_as(st.ones(4, 3)), X),
@@ -407,7 +407,7 @@ FLAT = {
     "histc", "histogram", "histogramdd", "nonzero", "nonzero_static", "one_hot", "searchsorted",
     "tril_indices", "triu_indices", "unique", "unique_consecutive", "unravel_index",
     "linalg.matrix_rank", "masked.argmax", "masked.argmin", "detach_copy",
-    # made from sizes
+    # creation from sizes
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
     "linspace", "logspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",
     "ones", "ones_like", "range", "resize_as_", "zeros", "zeros_like", "fft.fftfreq",
@@ -419,7 +419,7 @@ FLAT = {
     "randn", "randn_like", "random_", "randperm", "uniform_",
     # factors that PyTorch does not differentiate
     "linalg.geqrf", "linalg.ldl_factor", "linalg.ldl_factor_ex", "linalg.ldl_solve",
-    # whole numbers, and what a tensor says of itself or is told
+    # integers, and properties of a tensor
     "Tensor.apply_", "Tensor.backward", "bool", "byte", "char", "int", "long", "short", "item",
     "scalar_tensor", "Tensor.const_data_ptr", "Tensor.cuda", "Tensor.data_ptr", "Tensor.detach",
     "Tensor.detach_", "Tensor.dim", "Tensor.element_size", "Tensor.get_device",
@@ -431,7 +431,7 @@ FLAT = {
     "Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook", "Tensor.requires_grad_",
     "Tensor.retain_grad", "Tensor.set_", "Tensor.size", "Tensor.storage_offset", "Tensor.stride",
     "Tensor.tolist", "resize_", "Tensor.indices", "Tensor.is_sparse", "Tensor.layout",
-    # parts of others, that nobody calls by name
+    # parts of other functions that users do not call
     "_embedding_bag", "_channel_affine", "_batch_norm_inference", "fft.segments",
     "linalg.lu_unpacked", "_rnn_cell", "_rnn",
 }  # fmt: skip
@@ -440,7 +440,7 @@ FLAT = {
 # Of one order alone: the gradient has no derivative here, and none in PyTorch.
 ONCE = {"nn.functional.ctc_loss"}
 
-# Rows that no sample can spell, and names that are others': by the case that comes to them.
+# Rows that no sample can express, and aliases: by the case that reaches them.
 REACHED = {
     "resize_as": "resize", "_to_copy": "to", "float": "to", "half": "to", "bfloat16": "to",
     "cfloat": "to", "copy": "copy_", "_overwrite": "polygamma_", "_refill": "fill",
@@ -453,16 +453,16 @@ REACHED = {
 CHECKED = {*SLOPES, *REACHED, *CASES} - FLAT
 
 
-def written(x: Any, v: Any) -> Any:
-    made = x * 2
-    made[1] = v * v
-    made[:, 2:] *= 3
-    return made
+def assign(x: Any, v: Any) -> Any:
+    out = x * 2
+    out[1] = v * v
+    out[:, 2:] *= 3
+    return out
 
 
 def sparse(values: Any) -> Any:
-    places = st.tensor([[0, 2, 2, 0], [1, 0, 3, 1]])
-    return st.sparse_coo_tensor(places, values, (3, 4))
+    indices = st.tensor([[0, 2, 2, 0], [1, 0, 3, 1]])
+    return st.sparse_coo_tensor(indices, values, (3, 4))
 
 
 def case(name: str) -> tuple[Callable[..., Any], list[Any]]:
@@ -473,30 +473,30 @@ def case(name: str) -> tuple[Callable[..., Any], list[Any]]:
     if name in SLOPES:
         function, *operands = SLOPES[name]
         return function, operands
-    given, named, _ = CASES[name]
+    args, kwargs, _ = CASES[name]
     arrays: list[Any] = []
 
-    def taken(value: Any) -> Any:
-        """The value, with a number in the place of each array of floats."""
+    def leaves_of(value: Any) -> Any:
+        """The value with a number in place of each array of floats."""
         if isinstance(value, np.ndarray) and value.dtype == np.float64:
             arrays.append(np.array(value))
             return Place(len(arrays) - 1)
         if isinstance(value, np.ndarray):
             return st.tensor(value)
         if isinstance(value, (list, tuple)):
-            return type(value)(taken(v) for v in value)
+            return type(value)(leaves_of(v) for v in value)
         return value
 
-    spelled = taken(given)
+    spelled = leaves_of(args)
 
-    def put(value: Any, xs: Any) -> Any:
+    def restore(value: Any, xs: Any) -> Any:
         if isinstance(value, Place):
             return xs[value.number]
         if isinstance(value, (list, tuple)):
-            return type(value)(put(v, xs) for v in value)
+            return type(value)(restore(v, xs) for v in value)
         return value
 
-    return lambda *xs: getattr(st, name)(*put(spelled, xs), **named), arrays
+    return lambda *xs: getattr(st, name)(*restore(spelled, xs), **kwargs), arrays
 
 
 class Place:

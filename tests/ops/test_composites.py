@@ -25,13 +25,13 @@ MASK = X > 0
 Reference = Callable[[], Any]
 
 
-def written(x: Any, index: Any, value: Any) -> Any:
+def assign(x: Any, index: Any, value: Any) -> Any:
     out = x.copy()
     out[index] = value
     return out
 
 
-def added(x: Any, index: Any, value: Any) -> Any:
+def index_add(x: Any, index: Any, value: Any) -> Any:
     out = x.copy()
     np.add.at(out, index, value)
     return out
@@ -58,7 +58,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "as_strided_scatter": (
         (X, Y[:2, :2], (2, 2), (4, 1), 1),
         {},
-        lambda: written(X, np.s_[:2, 1:3], Y[:2, :2]),
+        lambda: assign(X, np.s_[:2, 1:3], Y[:2, :2]),
     ),
     "atleast_1d": ((np.asarray(X[0, 0]),), {}, lambda: X[0, :1]),
     "atleast_2d": ((V,), {}, lambda: V[None]),
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "diagonal_scatter": (
         (X, V[:3]),
         {},
-        lambda: written(X, (np.arange(3), np.arange(3)), V[:3]),
+        lambda: assign(X, (np.arange(3), np.arange(3)), V[:3]),
     ),
     "diff": ((X, 2), {}, lambda: np.diff(X, 2)),
     "dist": ((X, Y), {}, lambda: np.linalg.norm(X - Y)),
@@ -124,14 +124,14 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "histc": ((X, 4, -1, 1), {}, lambda: np.histogram(X, 4, (-1, 1))[0].astype(float)),
     "hsplit": ((X, [1]), {}, lambda: np.hsplit(X, [1])),
     "hstack": (([X, Y],), {}, lambda: np.hstack([X, Y])),
-    "index_add": ((X, 0, ROWS_AT, Y[:2]), {"alpha": 2}, lambda: added(X, ROWS_AT, 2 * Y[:2])),
-    "index_copy": ((X, 0, ROWS_AT, Y[:2]), {}, lambda: written(X, ROWS_AT, Y[:2])),
-    "index_fill": ((X, 0, ROWS_AT, 5.0), {}, lambda: written(X, ROWS_AT, 5.0)),
-    "index_put": ((X, (ROWS_AT,), Y[:2]), {}, lambda: written(X, ROWS_AT, Y[:2])),
+    "index_add": ((X, 0, ROWS_AT, Y[:2]), {"alpha": 2}, lambda: index_add(X, ROWS_AT, 2 * Y[:2])),
+    "index_copy": ((X, 0, ROWS_AT, Y[:2]), {}, lambda: assign(X, ROWS_AT, Y[:2])),
+    "index_fill": ((X, 0, ROWS_AT, 5.0), {}, lambda: assign(X, ROWS_AT, 5.0)),
+    "index_put": ((X, (ROWS_AT,), Y[:2]), {}, lambda: assign(X, ROWS_AT, Y[:2])),
     "index_reduce": (
         (X, 0, ROWS_AT, Y[:2], "amax"),
         {},
-        lambda: written(X, ROWS_AT, np.maximum(X[ROWS_AT], Y[:2])),
+        lambda: assign(X, ROWS_AT, np.maximum(X[ROWS_AT], Y[:2])),
     ),
     "index_select": ((X, 1, ROWS_AT), {}, lambda: X[:, ROWS_AT]),
     "inner": ((X, V), {}, lambda: np.inner(X, V)),
@@ -145,7 +145,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
         lambda: X - np.log(np.exp(X).sum(1, keepdims=True)),
     ),
     "masked_fill": ((X, MASK, 9.0), {}, lambda: np.where(MASK, 9.0, X)),
-    "masked_scatter": ((X, MASK, Y), {}, lambda: written(X, MASK, Y.ravel()[: MASK.sum()])),
+    "masked_scatter": ((X, MASK, Y), {}, lambda: assign(X, MASK, Y.ravel()[: MASK.sum()])),
     "masked_select": ((X, MASK), {}, lambda: X[MASK]),
     "max": ((X, 1), {}, lambda: (X.max(1), X.argmax(1))),
     "median": ((X[:, :3], 1), {}, lambda: (np.median(X[:, :3], 1), np.argsort(X[:, :3], 1)[:, 1])),
@@ -170,7 +170,7 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "put": (
         (X, np.array([1, 5]), V[:2]),
         {},
-        lambda: written(X.ravel(), [1, 5], V[:2]).reshape(3, 4),
+        lambda: assign(X.ravel(), [1, 5], V[:2]).reshape(3, 4),
     ),
     "quantile": ((X, 0.7, 1), {}, lambda: np.quantile(X, 0.7, 1)),
     "ravel": ((X,), {}, lambda: X.ravel()),
@@ -179,11 +179,15 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
     "rot90": ((X,), {}, lambda: np.rot90(X)),
     "rsub": ((X, Y), {"alpha": 2}, lambda: Y - 2 * X),
     "scatter": ((X, 1, PLACES[:2], Y), {}, lambda: _scattered(X, PLACES[:2], Y)),
-    "scatter_add": ((X, 1, PLACES, Y), {}, lambda: added(X, (np.arange(3)[:, None], PLACES), Y)),
+    "scatter_add": (
+        (X, 1, PLACES, Y),
+        {},
+        lambda: index_add(X, (np.arange(3)[:, None], PLACES), Y),
+    ),
     "scatter_reduce": (
         (X, 1, PLACES, Y, "sum"),
         {},
-        lambda: added(X, (np.arange(3)[:, None], PLACES), Y),
+        lambda: index_add(X, (np.arange(3)[:, None], PLACES), Y),
     ),
     "searchsorted": (
         (np.sort(V), X),
@@ -191,13 +195,13 @@ CASES: dict[str, tuple[tuple[Any, ...], dict[str, Any], Reference]] = {
         lambda: np.searchsorted(np.sort(V), X, "right"),
     ),
     "select_copy": ((X, 0, 1), {}, lambda: X[1]),
-    "select_scatter": ((X, V, 0, 1), {}, lambda: written(X, 1, V)),
+    "select_scatter": ((X, V, 0, 1), {}, lambda: assign(X, 1, V)),
     "selu": (
         (X,),
         {},
         lambda: 1.0507009873554805 * np.where(X > 0, X, 1.6732632423543772 * np.expm1(X)),
     ),
-    "slice_scatter": ((X, Y[:2], 0, 1), {}, lambda: written(X, np.s_[1:], Y[:2])),
+    "slice_scatter": ((X, Y[:2], 0, 1), {}, lambda: assign(X, np.s_[1:], Y[:2])),
     "softmax": ((X, 1), {}, lambda: np.exp(X) / np.exp(X).sum(1, keepdims=True)),
     "sort": ((X, 1), {}, lambda: (np.sort(X, 1), np.argsort(X, 1))),
     "split": ((X, 3, 1), {}, lambda: (X[:, :3], X[:, 3:])),
@@ -259,8 +263,8 @@ def flat(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_function_is_numpys(name: str) -> None:
-    given, named, reference = CASES[name]
-    ours = flat(getattr(st, name)(*as_tensors(given), **named))
+    args, kwargs, reference = CASES[name]
+    ours = flat(getattr(st, name)(*as_tensors(args), **kwargs))
     theirs = flat(reference())
     assert len(ours) == len(theirs)
     for x, y in zip(ours, theirs, strict=True):
@@ -272,19 +276,19 @@ def test_function_is_numpys(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in CASES if n in COMPOSITES and COMPOSITES[n].inplace])
 def test_in_place_form_writes_the_tensor(name: str) -> None:
-    given, named, reference = CASES[name]
-    x, *others = as_tensors(given)
+    args, kwargs, reference = CASES[name]
+    x, *operands = as_tensors(args)
     expected = reference()
-    assert getattr(x, f"{name}_")(*others, **named) is x
+    assert getattr(x, f"{name}_")(*operands, **kwargs) is x
     assert np.allclose(x.numpy(), expected)
 
 
 def test_aliases_are_the_same_function() -> None:
-    for made in (*ROWS.values(), *COMPOSITES.values()):
-        for alias in made.aliases:
-            if made.function:
-                assert getattr(st, alias) is getattr(st, made.name), alias
-            if made.method:
+    for row in (*ROWS.values(), *COMPOSITES.values()):
+        for alias in row.aliases:
+            if row.function:
+                assert getattr(st, alias) is getattr(st, row.name), alias
+            if row.method:
                 assert callable(getattr(st.Tensor, alias)), alias
 
 
@@ -313,8 +317,8 @@ def test_likes_and_layouts() -> None:
     assert st.randint_like(x, 5).shape == (2, 3)
     assert st.empty_strided((2, 3), (1, 2)).stride() == (1, 2)
     assert st.empty_permuted((2, 3), (1, 0)).stride() == (1, 2)
-    kept = st.zeros(2, device="cpu", layout=st.strided)
-    assert kept.clone(memory_format=st.preserve_format).shape == (2,)
+    zeros = st.zeros(2, device="cpu", layout=st.strided)
+    assert zeros.clone(memory_format=st.preserve_format).shape == (2,)
     formats = (st.contiguous_format, st.channels_last, st.channels_last_3d)
     assert all(isinstance(f, st.memory_format) for f in formats)
     assert isinstance(st.strided, st.layout)
@@ -340,7 +344,7 @@ def test_the_gradient_of_a_quantile_reaches_its_rank() -> None:
     assert q.grad.tolist() == [2.0, 4.0]
 
 
-def test_what_is_not_put_off_is_the_tensor_itself() -> None:
+def test_lazy_functions_return_the_tensor_itself() -> None:
     x = st.tensor([1 + 2j])
     assert st.resolve_conj(x) is x
     assert st.resolve_neg(x) is x

@@ -130,23 +130,23 @@ def flat(value: Any) -> list[Any]:
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_gradients_are_pytorchs(name: str, dtype: str) -> None:
-    compute, given = CASES[name]
+    compute, arrays = CASES[name]
     close = 1e-9 if dtype == "float64" else 2e-4
     results: list[list[Any]] = []
     slopes: list[list[Any]] = []
     for module, f in ((st, functional), (torch, torch.nn.functional)):
-        tensors = [module.tensor(x if x.dtype.kind in "ib" else x.astype(dtype)) for x in given]
-        for x, t in zip(given, tensors, strict=True):
+        tensors = [module.tensor(x if x.dtype.kind in "ib" else x.astype(dtype)) for x in arrays]
+        for x, t in zip(arrays, tensors, strict=True):
             t.requires_grad_(x.dtype.kind == "f")
-        found = flat(compute(f, module, *tensors))
+        outputs = flat(compute(f, module, *tensors))
         weighted: Any = sum(
             (out * module.tensor(np.cos(np.arange(out.numel()).reshape(tuple(out.shape))))).sum()
-            for out in found
+            for out in outputs
             if out.requires_grad
         )
         if not isinstance(weighted, int):
             weighted.backward()
-        results.append([out.detach() for out in found])
+        results.append([out.detach() for out in outputs])
         slopes.append([t.grad for t in tensors])
     for ours, theirs in zip(*results, strict=True):
         assert str(ours.dtype) == str(theirs.dtype).removeprefix("torch.")

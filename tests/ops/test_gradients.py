@@ -1,5 +1,5 @@
-"""Gradients of two orders of everything that is differentiable and no row; of one where PyTorch has
-no other.
+"""Gradients of two orders of all differentiable functions that are not rows; of one order where
+PyTorch has no second.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ def test_gradients_of_two_orders_are_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(FLAT & set(CASES)))
-def test_the_others_have_no_gradient(name: str) -> None:
+def test_flat_functions_have_no_gradient(name: str) -> None:
     function, arrays = case(name)
-    made = function(*(st.tensor(a, requires_grad=True) for a in arrays))
-    outputs = made if isinstance(made, (tuple, list)) else [made]
+    result = function(*(st.tensor(a, requires_grad=True) for a in arrays))
+    outputs = result if isinstance(result, (tuple, list)) else [result]
     assert not any(getattr(out, "requires_grad", False) for out in outputs)

@@ -1,4 +1,4 @@
-"""Every row in 16-bit floats: what float32 gives for the same numbers, rounded once."""
+"""Every row in 16-bit floats: the float32 result for the same numbers, rounded once."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSED = CHECKS - {"nan_to_num", "nextafter", "_uniform", "_normal"}
 
 
 def as_half(x: Any, dtype: Any) -> Any:
-    """The input as a tensor of 16-bit floats, if it is one of floats."""
+    """The input as a tensor of 16-bit floats if it has floats."""
     if x is None or isinstance(x, list):
         return x and [as_half(v, dtype) for v in x]
     t = st.tensor(x)
@@ -31,7 +31,7 @@ def as_half(x: Any, dtype: Any) -> Any:
 
 
 def widened(x: Any, tracked: bool = False) -> Any:
-    """What was rounded, as float32."""
+    """The rounded value as float32."""
     if x is None or isinstance(x, list):
         return x and [widened(v, tracked) for v in x]
     if x.dtype not in HALVES:
@@ -45,8 +45,8 @@ def largest_of(x: np.ndarray) -> float:
 
 
 def close(ours: Any, want: np.ndarray, dtype: Any, units: float, largest: float = 0) -> bool:
-    """Within so many units in the last place, counted at the largest finite number for sums, or
-    at `largest` where the terms of a sum may cancel.
+    """Whether values agree within some units in the last place, of the largest finite number for
+    sums, or of `largest` where the terms of a sum may cancel.
     """
     eps = st.finfo(dtype).eps
     got = ours.detach().float().numpy() if ours.dtype in HALVES else ours.detach().numpy()
@@ -136,17 +136,17 @@ def test_gradients_are_of_the_dtype_and_near(family: list[Row]) -> None:
 @pytest.mark.parametrize("half", [st.float16, st.bfloat16])
 def test_casts_between_halves_and_float32_go_straight_to_the_kernel(half: Any) -> None:
     x = st.tensor([[1.0, -2.5], [3e38, float("nan")]])
-    entered: list[str] = []
-    sys.setprofile(lambda frame, event, _: entered.append(frame.f_code.co_name))
+    functions: list[str] = []
+    sys.setprofile(lambda frame, event, _: functions.append(frame.f_code.co_name))
     try:
-        there = x.to(half)
-        back = there.to(st.float32)
+        halves = x.to(half)
+        singles = halves.to(st.float32)
     finally:
         sys.setprofile(None)
-    assert "instead" not in entered  # the plain forward, which mutes NumPy's warnings
-    assert back[0].tolist() == [1.0, -2.5]
-    assert back.isnan().tolist() == [[False, False], [False, True]]
-    assert there.dtype is half
+    assert "instead" not in functions  # the plain forward, which mutes NumPy's warnings
+    assert singles[0].tolist() == [1.0, -2.5]
+    assert singles.isnan().tolist() == [[False, False], [False, True]]
+    assert halves.dtype is half
 
 
 @pytest.mark.parametrize("half", HALVES)
@@ -156,13 +156,13 @@ def test_casts_of_halves_go_by_float32(half: Any, other: Any) -> None:
     numbers = np.arange(24).reshape(4, 6) % 7
     for layout in (lambda t: t, lambda t: t.t(), lambda t: t[:, ::2], lambda t: t[0].expand(3, 6)):
         x = layout(st.tensor(numbers, dtype=other))
-        there = x.to(half)
-        assert there.dtype is half
-        assert np.array_equal(there.float().numpy(), x.float().numpy())
-        back = there.to(other)
-        assert back.dtype is other
-        assert np.array_equal(back.numpy(), x.numpy())
-        assert back.stride() == there.stride() == x.float().stride()
+        halves = x.to(half)
+        assert halves.dtype is half
+        assert np.array_equal(halves.float().numpy(), x.float().numpy())
+        result = halves.to(other)
+        assert result.dtype is other
+        assert np.array_equal(result.numpy(), x.numpy())
+        assert result.stride() == halves.stride() == x.float().stride()
     assert st.tensor(1e300, dtype=st.float64).to(half).item() == math.inf
     just_over = 1 + (2**-11 if half is st.float16 else 2**-8) + 2**-30  # a tie, once in float32
     assert st.tensor(just_over, dtype=st.float64).to(half).item() == 1.0
@@ -170,14 +170,14 @@ def test_casts_of_halves_go_by_float32(half: Any, other: Any) -> None:
 
 @pytest.mark.parametrize("half", HALVES)
 def test_signs_of_halves_change_in_place_of_their_bits(half: Any) -> None:
-    """NaN keeps being one, zero has a sign; a vector, the rest behind it, and in place."""
+    """NaN stays NaN, zero has a sign; vectors, their tails, and in place."""
     x = st.tensor([-0.0, 0.0, math.inf, -math.inf, math.nan, *np.linspace(-3, 3, 4096)], dtype=half)
     wide = x.float()
     for ours, expected in ((-x, -wide), (x.abs(), wide.abs())):
         assert ours.dtype is half
         assert np.array_equal(ours.float().numpy(), expected.numpy(), equal_nan=True)
         assert np.array_equal(ours.signbit().numpy()[:4], expected.signbit().numpy()[:4])
-    assert (-x[1:] == -wide[1:].to(half)).sum() == 4099  # from an odd address on; all but NaN
+    assert (-x[1:] == -wide[1:].to(half)).sum() == 4099  # from an odd address on; all except NaN
     y = x.clone()
     assert y.neg_() is y
     assert np.array_equal(y.float().numpy(), -wide.numpy(), equal_nan=True)

@@ -29,7 +29,7 @@ COMPLEX = set(
 )
 # Rows that read one triangle of a symmetric matrix: their gradients are those of symmetric changes.
 SYMMETRIC = {"_linalg_cholesky", "_linalg_eigh"}
-# Rows that no sample can spell; tests of other names reach them.
+# Rows that no sample can express; tests of other names reach them.
 BARE = {
     "_to_copy", "copy", "_overwrite", "imag", "_view_dtype", "_cross_entropy_backward", "_refill",
     "_view_as_real", "_view_as_complex", "_ctc_loss", "_ctc_loss_backward",
@@ -47,7 +47,7 @@ def test_every_row_has_samples() -> None:
 
 @pytest.mark.parametrize(**families())
 def test_public_function_is_the_plain_forward(family: list[Row]) -> None:
-    """The native kernel is held against the forward on NumPy: values, shapes and dtypes."""
+    """Compares the native kernel with the forward on NumPy: values, shapes and dtypes."""
     for dtype, close in (("float64", 1e-12), ("float32", 2e-5)):
         for call in every(family, dtype):
             for ours, plain in zip(call.public(*call.tensors()), call.plain(), strict=True):
@@ -68,7 +68,7 @@ def test_strides_do_not_matter(family: list[Row]) -> None:
 
 
 def weighted(outputs: list[Any], weights: list[Any]) -> Any:
-    """One real number out of all differentiable outputs."""
+    """A real scalar computed from all differentiable outputs."""
     total: Any = 0.0
     for out, w in zip(outputs, weights, strict=True):
         if w is not None:
@@ -78,7 +78,7 @@ def weighted(outputs: list[Any], weights: list[Any]) -> Any:
 
 
 def noise(call: Call, like: Any) -> Any:
-    """Random numbers of the shape and kind of an array."""
+    """Random numbers with the shape and kind of an array."""
     x = call.random.standard_normal(like.shape)
     if like.dtype.kind == "c":
         x = x + 1j * call.random.standard_normal(like.shape)
@@ -86,7 +86,7 @@ def noise(call: Call, like: Any) -> Any:
 
 
 def along(call: Call, leaves: list[Any], compute: Any, slopes: list[Any]) -> None:
-    """Holds slopes at the leaves against a central difference in one random direction."""
+    """Compares gradients with a central difference in one random direction."""
     step = 1e-5
     arrays = [leaf.detach().numpy() for leaf in leaves]
     directions = [noise(call, x) for x in arrays]
@@ -132,9 +132,9 @@ def check_gradients(call: Call) -> None:
     turns = [None if s is None else noise(call, s.detach().numpy()) for s in slopes]
 
     def bend() -> Any:
-        found = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
-        kept = [(s, t) for s, t in zip(found, turns, strict=True) if s is not None]
-        return weighted([s for s, _ in kept], [t for _, t in kept])
+        gradients = st.autograd.grad(total(), leaves, allow_unused=True, create_graph=True)
+        pairs = [(s, t) for s, t in zip(gradients, turns, strict=True) if s is not None]
+        return weighted([s for s, _ in pairs], [t for _, t in pairs])
 
     value = bend()
     curves: Any = [None] * len(leaves)
@@ -161,10 +161,10 @@ def test_in_place_form_is_the_same(family: list[Row]) -> None:
         plain = call.plain()[0]
         if not isinstance(call.inputs[0], np.ndarray) or plain.shape != call.inputs[0].shape:
             continue
-        x, *others = call.tensors()
-        written = getattr(x, f"{call.row.name}_")(*others, *call.attributes, **call.named)
-        assert written is x
-        assert np.allclose(written.numpy(), plain, equal_nan=True), str(call)
+        x, *operands = call.tensors()
+        out = getattr(x, f"{call.row.name}_")(*operands, *call.attributes, **call.kwargs)
+        assert out is x
+        assert np.allclose(out.numpy(), plain, equal_nan=True), str(call)
 
 
 # Rows that refuse whole numbers or bool, as PyTorch does, or for which they make no sense.
@@ -176,15 +176,15 @@ NO_BOOL = {"addcmul", "sub", "_cross", "floor_divide", "_trunc_divide", "remaind
 
 
 @pytest.mark.parametrize(**families(lambda row: row.promote and row.name not in REAL_ONLY))
-def test_whole_numbers_have_pytorchs_dtypes(family: list[Row]) -> None:
-    """Promotion "float" gives the default dtype, "common" keeps it, but for comparisons."""
+def test_integers_have_pytorchs_dtypes(family: list[Row]) -> None:
+    """Promotion "float" gives the default dtype; "common" keeps it, except for comparisons."""
     for dtype in ("int64", "int32", "uint8", "bool"):
         for call in every(family, dtype):
             if dtype == "bool" and call.row.name in NO_BOOL:
                 continue
             out = call.public(*call.tensors())[0]
-            given = [x for x in call.inputs if isinstance(x, np.ndarray)]
+            arrays = [x for x in call.inputs if isinstance(x, np.ndarray)]
             if call.row.promote == "float":
                 assert out.dtype == st.float32, (dtype, str(call))
-            elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in given):
+            elif out.dtype != st.bool and all(x.dtype == np.dtype(dtype) for x in arrays):
                 assert out.dtype == np.dtype(dtype), (dtype, str(call))

@@ -11,7 +11,7 @@ import shmtensor as st
 from shmtensor.nn import functional
 
 x = st.ones(3, 4)
-whole = st.tensor([[0, 1], [2, 3]])
+integral = st.tensor([[0, 1], [2, 3]])
 
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "shapes": (lambda: x + st.ones(5), RuntimeError, r"\(3, 4\) and \(5,\), 4 is not 5"),
@@ -22,8 +22,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         RuntimeError,
         r"batch sizes differ: \(2, 3, 4\), \(3, 4, 5\)",
     ),
-    "mean of ints": (lambda: whole.mean(), RuntimeError, "int64"),
-    "var of ints": (lambda: whole.var(), RuntimeError, "int64"),
+    "mean of ints": (lambda: integral.mean(), RuntimeError, "int64"),
+    "var of ints": (lambda: integral.var(), RuntimeError, "int64"),
     "bool minus bool": (lambda: (x > 0) - (x > 0), RuntimeError, "sub: .*bool"),
     "negated bool": (lambda: -(x > 0), RuntimeError, "neg: .*bool"),
     "dim of sum": (lambda: x.sum(2), IndexError, "out of range: 2, expected -2 to 1"),
@@ -96,7 +96,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "renorm": (lambda: st.ones(3).renorm(2, 0, 1.0), RuntimeError, r"2 dimensions.*\(3,\)"),
     "start": (lambda: x.narrow(0, st.ones(2), 1), RuntimeError, "start must be a whole number"),
     "complex in a real tensor": (
-        lambda: whole.masked_fill(whole > 1, st.tensor(1j)),
+        lambda: integral.masked_fill(integral > 1, st.tensor(1j)),
         RuntimeError,
         "a complex value does not fit",
     ),
@@ -115,7 +115,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "tensordot": (lambda: st.tensordot(x, x, 1), RuntimeError, "dim 1 of .*, dim 0 of"),
     "clamp": (lambda: x.clamp(), RuntimeError, "min=None, max=None"),
     "rounding mode": (lambda: st.div(x, 2, rounding_mode="up"), RuntimeError, "'up'"),
-    "negative power": (lambda: whole**-1, RuntimeError, "negative integer powers"),
+    "negative power": (lambda: integral**-1, RuntimeError, "negative integer powers"),
     "arange": (lambda: st.arange(5, 0), RuntimeError, "step leads away from end: 5, 0, step=1"),
     "step as a whole number": (
         lambda: st.arange(0, 3, 0.5, dtype=st.int64),
@@ -158,8 +158,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_wrong_use_is_said_with_its_values(name: str) -> None:
-    wrong, kind, said = CASES[name]
-    with pytest.raises(kind, match=said) as caught:
+def test_wrong_use_shows_the_values(name: str) -> None:
+    wrong, kind, message = CASES[name]
+    with pytest.raises(kind, match=message) as caught:
         wrong()
     assert type(caught.value) is kind

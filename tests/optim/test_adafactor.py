@@ -56,7 +56,7 @@ def test_memory_is_a_row_and_a_column() -> None:
 
 def test_wrong_arguments_are_refused() -> None:
     p = nn.Parameter(st.ones(2))
-    for named, text in [
+    for kwargs, text in [
         ({"lr": -1.0}, "Learning rate should be >= 0 but is: -1.0"),
         ({"beta2_decay": 0.5}, "beta2_decay should be <= 0 but is: 0.5"),
         ({"eps": (-1, 1)}, "epsilon1 should be >= 0 but is: -1"),
@@ -65,7 +65,7 @@ def test_wrong_arguments_are_refused() -> None:
         ({"weight_decay": -1.0}, "weight_decay should be >= 0 but is: -1.0"),
     ]:
         with pytest.raises(ValueError, match=text):
-            optim.Adafactor([p], **named)  # type: ignore[arg-type]
+            optim.Adafactor([p], **kwargs)  # type: ignore[arg-type]
     p.grad = st.ones(2).to_sparse()
     with pytest.raises(RuntimeError, match="sparse"):
         optim.Adafactor([p]).step()

@@ -1,4 +1,4 @@
-"""LBFGS: finds minima, and says what it does not take."""
+"""LBFGS: finds minima, and refuses wrong arguments."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from shmtensor import nn, optim
 from shmtensor.optim.line_search import Point, strong_wolfe
 
 
-def minimise(p: Any, function: Any, steps: int = 10, **named: Any) -> Any:
-    optimizer = optim.LBFGS([p], **named)
+def minimise(p: Any, function: Any, steps: int = 10, **kwargs: Any) -> Any:
+    optimizer = optim.LBFGS([p], **kwargs)
 
     def closure() -> Any:
         optimizer.zero_grad()

@@ -19,12 +19,12 @@ def optimizer(lib: Any = st) -> Any:
 
 
 def rates(o: Any, schedule: Any, n: int = 30, metrics: Any = None) -> list[list[float]]:
-    found = []
+    history = []
     for i in range(n):
         o.step()
         schedule.step() if metrics is None else schedule.step(metrics[min(i, len(metrics) - 1)])
-        found.append([group["lr"] for group in o.param_groups])
-    return found
+        history.append([group["lr"] for group in o.param_groups])
+    return history
 
 
 SCHEDULES = {
@@ -58,19 +58,19 @@ SCHEDULES = {
 def test_rates_are_pytorchs(name: str) -> None:
     import torch
 
-    found = []
+    results = []
     for lib in (st, torch):
         o = optimizer(lib)
         schedule = SCHEDULES[name](lib.optim.lr_scheduler, o)
-        found.append((rates(o, schedule), schedule.get_last_lr(), o.param_groups[0]["momentum"]))
-    (mine, last, momentum), (theirs, their_last, their_momentum) = found
+        results.append((rates(o, schedule), schedule.get_last_lr(), o.param_groups[0]["momentum"]))
+    (mine, last, momentum), (theirs, their_last, their_momentum) = results
     np.testing.assert_allclose(mine, theirs, rtol=1e-10)
     np.testing.assert_allclose(last, their_last, rtol=1e-10)
     np.testing.assert_allclose(momentum, their_momentum, rtol=1e-10)
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_state_goes_on_where_it_was(name: str) -> None:
+def test_state_continues(name: str) -> None:
     o = optimizer()
     schedule = SCHEDULES[name](schedules, o)
     rates(o, schedule, 8)
@@ -98,9 +98,9 @@ CLOSED = {
 @pytest.mark.parametrize("name", CLOSED)
 def test_rates_are_the_closed_form(name: str) -> None:
     o = optimizer()
-    found = rates(o, SCHEDULES[name](schedules, o))
+    lrs = rates(o, SCHEDULES[name](schedules, o))
     expected = [[0.1 * CLOSED[name](e), 0.05 * CLOSED[name](e)] for e in range(1, 31)]
-    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-18)
+    np.testing.assert_allclose(lrs, expected, rtol=1e-10, atol=1e-18)
     o = optimizer()
     schedule = SCHEDULES[name](schedules, o)
     o.step()
@@ -108,18 +108,18 @@ def test_rates_are_the_closed_form(name: str) -> None:
     np.testing.assert_allclose(schedule.get_last_lr()[0], 0.1 * CLOSED[name](6))
 
 
-def test_cosine_comes_back_up() -> None:
+def test_cosine_rises_again() -> None:
     o = optimizer()
-    found = [r[0] for r in rates(o, schedules.CosineAnnealingLR(o, 10, 0.001), 20)]
+    lrs = [r[0] for r in rates(o, schedules.CosineAnnealingLR(o, 10, 0.001), 20)]
     wave = [0.001 + 0.099 * (1 + math.cos(math.pi * e / 10)) / 2 for e in range(1, 21)]
-    np.testing.assert_allclose(found, wave)
+    np.testing.assert_allclose(lrs, wave)
 
 
 def test_plateau_waits_then_reduces() -> None:
     o = optimizer()
     schedule = schedules.ReduceLROnPlateau(o, patience=2, factor=0.5, cooldown=1, min_lr=0.03)
-    found = [r[0] for r in rates(o, schedule, 10, [1.0, 0.9, 0.9, 0.9, 0.9])]
-    assert found == [0.1] * 4 + [0.05] * 4 + [0.03] * 2 or found[4] == 0.05
+    lrs = [r[0] for r in rates(o, schedule, 10, [1.0, 0.9, 0.9, 0.9, 0.9])]
+    assert lrs == [0.1] * 4 + [0.05] * 4 + [0.03] * 2 or lrs[4] == 0.05
     assert schedule.is_better(0.5, 1.0)
     assert not schedule.is_better(0.99995, 1.0)
     best = schedules.ReduceLROnPlateau(optimizer(), mode="max", threshold_mode="abs", threshold=0.1)

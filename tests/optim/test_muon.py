@@ -24,27 +24,27 @@ def test_singular_values_come_near_to_1(shape: tuple[int, int]) -> None:
 
 
 def test_learning_rate_follows_the_shape() -> None:
-    moved = []
+    weights = []
     for rule in ("original", "match_rms_adamw"):
         p = nn.Parameter(st.zeros(8, 2))
         p.grad = st.arange(16.0).reshape(8, 2)
         optim.Muon([p], lr=0.1, adjust_lr_fn=rule).step()
-        moved.append(p.detach().numpy())
-    np.testing.assert_allclose(moved[1] / moved[0], 0.2 * np.sqrt(8) / 2, rtol=1e-5)
+        weights.append(p.detach().numpy())
+    np.testing.assert_allclose(weights[1] / weights[0], 0.2 * np.sqrt(8) / 2, rtol=1e-5)
 
 
 def test_wrong_arguments_are_refused() -> None:
     p = nn.Parameter(st.ones(2, 2))
     with pytest.raises(ValueError, match=r"only supports 2D.*3"):
         optim.Muon([nn.Parameter(st.ones(3))])
-    for named, text in [
+    for kwargs, text in [
         ({"lr": -1.0}, "Learning rate should be >= 0 but is: -1.0"),
         ({"momentum": -1.0}, "momentum should be >= 0 but is: -1.0"),
         ({"weight_decay": -1.0}, "weight decay should be >= 0 but is: -1.0"),
         ({"adjust_lr_fn": "x"}, "function x is not supported"),
     ]:
         with pytest.raises(ValueError, match=text):
-            optim.Muon([p], **named)  # type: ignore[arg-type]
+            optim.Muon([p], **kwargs)  # type: ignore[arg-type]
     p.grad = st.ones(2, 2)
     with pytest.raises(ValueError, match="less than 100"):
         optim.Muon([p], ns_steps=100).step()

@@ -22,7 +22,7 @@ def parameters(n: int = 3) -> list[nn.Parameter]:
 
 
 class Signs(Optimizer):
-    """As users write them: over param_groups and state."""
+    """A user's optimizer, over param_groups and state."""
 
     def __init__(self, params, lr=1.0):
         super().__init__(params, {"lr": lr})
@@ -38,7 +38,7 @@ class Signs(Optimizer):
         return loss
 
 
-def test_own_optimizer_of_a_user() -> None:
+def test_users_optimizer() -> None:
     ps = parameters()
     o = Signs(ps, lr=0.5)
 
@@ -93,7 +93,7 @@ def test_wrong_parameters_are_refused() -> None:
 
 
 def test_a_parameter_may_get_other_memory_between_steps() -> None:
-    found = []
+    results = []
     for change in ("set_", "data"):
         p = st.nn.Parameter(st.ones(2))
         o = st.optim.SGD([p], lr=0.1, momentum=0.9)
@@ -106,8 +106,8 @@ def test_a_parameter_may_get_other_memory_between_steps() -> None:
                     p.set_(st.full((2,), 5.0))
                 elif i == 1:
                     p.data = st.full((2,), 5.0)
-        found.append(p.tolist())
-    assert found[0] == found[1]
+        results.append(p.tolist())
+    assert results[0] == results[1]
 
 
 def test_zero_grad_both_ways() -> None:
@@ -124,7 +124,7 @@ def test_zero_grad_both_ways() -> None:
 def test_state_dict_is_pytorchs() -> None:
     import torch
 
-    for kind, named in [
+    for kind, kwargs in [
         ("SGD", {"lr": 0.1, "momentum": 0.9}),
         ("Adam", {"lr": 0.1}),
         ("AdamW", {"lr": 0.1, "amsgrad": True}),
@@ -132,7 +132,7 @@ def test_state_dict_is_pytorchs() -> None:
         dictionaries = []
         for lib in (st, torch):
             p = lib.nn.Parameter(lib.ones(2))
-            o = getattr(lib.optim, kind)([p], **named)
+            o = getattr(lib.optim, kind)([p], **kwargs)
             p.sum().backward()
             o.step()
             dictionaries.append(o.state_dict())
@@ -155,8 +155,8 @@ def test_load_state_dict_checks_the_groups() -> None:
         o.load_state_dict(optim.Adam([a]).state_dict())
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle", "state_dict"])
-def test_copies_go_on_alike(how: str) -> None:
+@pytest.mark.parametrize("method", ["deepcopy", "pickle", "state_dict"])
+def test_copies_continue_equally(method: str) -> None:
     def trained(model, o, steps):
         for _ in range(steps):
             o.zero_grad()
@@ -166,9 +166,9 @@ def test_copies_go_on_alike(how: str) -> None:
     model = nn.Linear(3, 2)
     o = optim.Adam(model.parameters(), lr=0.01)
     trained(model, o, 3)
-    if how == "deepcopy":
+    if method == "deepcopy":
         copied, other = copy.deepcopy((model, o))
-    elif how == "pickle":
+    elif method == "pickle":
         copied, other = pickle.loads(pickle.dumps((model, o)))
     else:
         copied = copy.deepcopy(model)
@@ -181,17 +181,17 @@ def test_copies_go_on_alike(how: str) -> None:
 
 
 def test_hooks_around_step_and_state() -> None:
-    ps, seen = parameters(1), []
+    ps, calls = parameters(1), []
     o = optim.SGD(ps, lr=0.1)
-    o.register_step_pre_hook(lambda *_: seen.append("pre") and None)
-    o.register_step_post_hook(lambda *_: seen.append("post"))
-    o.register_state_dict_pre_hook(lambda o: seen.append("save"))
+    o.register_step_pre_hook(lambda *_: calls.append("pre") and None)
+    o.register_step_post_hook(lambda *_: calls.append("post"))
+    o.register_state_dict_pre_hook(lambda o: calls.append("save"))
     o.register_state_dict_post_hook(lambda o, state: {**state, "more": 1})
-    o.register_load_state_dict_pre_hook(lambda o, state: seen.append("load"))
-    o.register_load_state_dict_post_hook(lambda o: seen.append("loaded"))
+    o.register_load_state_dict_pre_hook(lambda o, state: calls.append("load"))
+    o.register_load_state_dict_post_hook(lambda o: calls.append("loaded"))
     handles = [
-        register_optimizer_step_pre_hook(lambda *_: seen.append("all pre") and None),
-        register_optimizer_step_post_hook(lambda *_: seen.append("all post")),
+        register_optimizer_step_pre_hook(lambda *_: calls.append("all pre") and None),
+        register_optimizer_step_post_hook(lambda *_: calls.append("all post")),
     ]
     ps[0].grad = st.ones(1)
     o.step()
@@ -200,7 +200,7 @@ def test_hooks_around_step_and_state() -> None:
     state = o.state_dict()
     assert state["more"] == 1
     o.load_state_dict(state)
-    assert seen == ["all pre", "pre", "post", "all post", "save", "load", "loaded"]
+    assert calls == ["all pre", "pre", "post", "all post", "save", "load", "loaded"]
 
 
 def test_repr_names_the_hyperparameters() -> None:

@@ -51,7 +51,7 @@ def test_decay_is_added_or_decoupled() -> None:
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_sgd_momentum_is_the_recurrence(nesterov: bool) -> None:
     p, b = 1.0, 0.0
-    P, B = np.array([p]), np.array([123.0])  # what is in a fresh buffer does not matter
+    P, B = np.array([p]), np.array([123.0])  # the initial contents of a buffer do not matter
     for i, g in enumerate([0.5, -2.0, 1.0]):
         reference_updates.sgd_(P, np.array([g]), B, 0.1, 0.9, 0.0, 0.01, nesterov, True, i == 0)
         d = -g + 0.01 * p
@@ -105,7 +105,7 @@ GRADIENTS = [0.5, -2.0, 1.0, 0.25]
 
 
 def check(rule: Any, states: int, arguments: Any, step: Any, fill: float = 0.0) -> None:
-    """Runs a rule on one number beside `step(p, g, state, t)`, which returns the new p."""
+    """Compares a rule on one number with `step(p, g, state, t)`, which returns the new p."""
     P, S = np.array([1.0]), [np.full(1, fill if i else 0.0) for i in range(states)]
     p, state = 1.0, [float(x[0]) for x in S]
     for t, g in enumerate(GRADIENTS, 1):
@@ -238,18 +238,18 @@ def test_kernel_is_the_rule(name: str, dtype: Any, n: int) -> None:
     variants = [numbers]
     if name in ("asgd_", "radam_"):  # mu = 1; not rectified
         variants.append((numbers[0], float(name == "asgd_"), *numbers[2:]))
-    for used, decay, maximize, left_out in product(variants, (0.0, 0.1), FLAGS, missing):
+    for variant, decay, maximize, left_out in product(variants, (0.0, 0.1), FLAGS, missing):
         ends = []
         for module in (native, reference_updates):
             x, s = p.copy(), [a.copy() for a in state]
-            given = [None if i in left_out else a for i, a in enumerate(s)]
-            getattr(module, name)(x, g, *given, *used, decay, maximize)
+            arrays = [None if i in left_out else a for i, a in enumerate(s)]
+            getattr(module, name)(x, g, *arrays, *variant, decay, maximize)
             ends.append([x, *s])
         for mine, theirs in zip(*ends, strict=True):
             np.testing.assert_allclose(mine, theirs, **close(dtype))
 
 
-def test_kernels_name_what_does_not_fit() -> None:
+def test_kernels_name_mismatched_arguments() -> None:
     x = np.ones(3)
     with pytest.raises(TypeError, match=r"adagrad_.*float32"):
         native.adagrad_(x, np.ones(3, np.float32), x.copy(), 0.1, 0.0, 0.0, False)

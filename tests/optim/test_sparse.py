@@ -1,5 +1,5 @@
-"""Optimizers on sparse gradients: the trajectory of the dense ones where that is the same, else of
-the formula; and of PyTorch's.
+"""Optimizers on sparse gradients: the trajectory of dense gradients where it is the same, otherwise
+that of the formula; and PyTorch's.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_trajectory_is_pytorchs(kind: str, options: dict[str, Any]) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-10)
 
 
-def test_sparse_adam_updates_only_what_is_kept() -> None:
+def test_sparse_adam_updates_only_its_elements() -> None:
     p, m, v = START.copy(), np.zeros((6, 3)), np.zeros((6, 3))
     for t, (index, factors) in enumerate(STEPS, 1):
         g = np.zeros((6, 3))
@@ -75,7 +75,7 @@ def test_sparse_adam_updates_only_what_is_kept() -> None:
     np.testing.assert_allclose(trained("SparseAdam", {"lr": 0.05}), p, rtol=1e-10)
 
 
-def test_state_comes_back() -> None:
+def test_state_is_restored() -> None:
     table = nn.Embedding(5, 2, sparse=True)
     o = optim.SparseAdam(table.parameters())
     table(st.tensor([1, 3])).sum().backward()
@@ -86,14 +86,14 @@ def test_state_comes_back() -> None:
     assert state["step"] == 1
     assert set(state) == {"step", "exp_avg", "exp_avg_sq"}
     assert state["exp_avg"][1].tolist() == pytest.approx([0.1, 0.1])
-    table.zero_grad(set_to_none=False)  # a gradient that keeps nothing counts as a step
+    table.zero_grad(set_to_none=False)  # a gradient without elements counts as a step
     before = table.weight.detach().clone()
     o.step()
     assert o.state[table.weight]["step"] == 2
     assert np.array_equal(before.numpy(), table.weight.detach().numpy())
 
 
-def test_what_does_not_go_together_is_told() -> None:
+def test_incompatible_arguments_are_an_error() -> None:
     table = nn.Embedding(5, 2, sparse=True)
     table(st.tensor([1])).sum().backward()
     before = table.weight.detach().clone()
@@ -121,7 +121,7 @@ def test_what_does_not_go_together_is_told() -> None:
             kind(table.parameters(), **options)
 
 
-def test_sparse_and_dense_parameters_in_one_optimizer_and_a_gradient_that_changes_its_kind() -> (
+def test_sparse_and_dense_parameters_in_one_optimizer_and_a_gradient_that_changes_its_layout() -> (
     None
 ):
     model = nn.Sequential(nn.Embedding(6, 3, sparse=True), nn.Linear(3, 2)).double()

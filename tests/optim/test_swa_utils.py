@@ -1,4 +1,4 @@
-"""Averages of weights, and the schedule that goes with them."""
+"""Averages of weights, and their schedule."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from shmtensor.optim import swa_utils
 from shmtensor.optim.swa_utils import AveragedModel
 
 
-def averaged(**named: Any) -> tuple[float, Any]:
+def averaged(**kwargs: Any) -> tuple[float, Any]:
     """The average of the weights 1, 2, 6 in this order."""
     model = nn.Linear(1, 1, bias=False)
-    average = AveragedModel(model, **named)
+    average = AveragedModel(model, **kwargs)
     for value in (1.0, 2.0, 6.0):
         model.weight.data.fill_(value)
         average.update_parameters(model)
@@ -24,29 +24,29 @@ def averaged(**named: Any) -> tuple[float, Any]:
 
 
 @pytest.mark.parametrize(
-    "named",
+    "kwargs",
     [
         {},
         {"avg_fn": swa_utils.get_swa_avg_fn()},
         {"multi_avg_fn": swa_utils.get_swa_multi_avg_fn()},
     ],
 )
-def test_mean_of_all_updates(named: dict[str, Any]) -> None:
-    value, average = averaged(**named)
+def test_mean_of_all_updates(kwargs: dict[str, Any]) -> None:
+    value, average = averaged(**kwargs)
     assert value == pytest.approx(3)
     assert average.n_averaged.item() == 3
     assert list(average.state_dict()) == ["n_averaged", "module.weight"]
 
 
 @pytest.mark.parametrize(
-    "named",
+    "kwargs",
     [
         {"avg_fn": swa_utils.get_ema_avg_fn(0.5)},
         {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)},
     ],
 )
-def test_exponential_average(named: dict[str, Any]) -> None:
-    assert averaged(**named)[0] == pytest.approx(((1 + 2) / 2 + 6) / 2)
+def test_exponential_average(kwargs: dict[str, Any]) -> None:
+    assert averaged(**kwargs)[0] == pytest.approx(((1 + 2) / 2 + 6) / 2)
 
 
 def test_buffers_are_copied_or_averaged() -> None:
@@ -73,7 +73,7 @@ def test_statistics_are_those_of_all_batches() -> None:
     swa_utils.update_bn([], nn.Linear(2, 1))  # nothing to do
 
 
-def test_rate_goes_to_a_constant() -> None:
+def test_rate_becomes_constant() -> None:
     o = optim.SGD([nn.Parameter(st.ones(1))], lr=1.0)
     schedule = swa_utils.SWALR(o, swa_lr=0.5, anneal_epochs=4, anneal_strategy="linear")
     rates = []

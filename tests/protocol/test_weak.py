@@ -1,7 +1,7 @@
-"""The orders of the shared words suffice, and each is needed: docs/design/memory-order.md, run.
+"""The memory orders of the shared words suffice, and each is needed (docs/design/memory-order.md).
 
-A pattern is a function of the orders; the tests call it as the code has it (no run fails), and once
-for each order with that one weakened (some run fails).
+A pattern is a function of the orders; the tests call it with the orders of the code (no run fails),
+and once for each order with that one weakened (some run fails).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ Pattern = Callable[..., tuple[int, str | None]]
 LIVE, DYING, FREE = "live", "dying", "free"
 
 
-def fenced(there: bool) -> list[Step]:
-    return [fence()] if there else []
+def fenced(has_fence: bool) -> list[Step]:
+    return [fence()] if has_fence else []
 
 
 def validate(word: str) -> list[Step]:
@@ -34,13 +34,15 @@ def stands(r: dict[str, Any]) -> bool:
     return bool(r["w"] == LIVE or r.get("rescued"))
 
 
-def reclaim(fence_there: bool, scan: list[Step], seen: str, mark_first: bool = True) -> list[Step]:
-    """Mark, FENCE, scan; free and write over it unless the scan saw a hold or somebody rescued."""
+def reclaim(
+    fence_there: bool, scan: list[Step], register: str, mark_first: bool = True
+) -> list[Step]:
+    """Mark, FENCE, scan; free and overwrite the block unless the scan saw a hold or a rescue."""
     mark = [swap("marked", "word", LIVE, DYING), *fenced(fence_there)]
     return [
         *(mark if mark_first else [*scan, *mark]),
         *(scan if mark_first else []),
-        *only(lambda r: not r[seen], swap("freed", "word", DYING, FREE)),
+        *only(lambda r: not r[register], swap("freed", "word", DYING, FREE)),
         *only(lambda r: bool(r.get("freed")), write("data", 2)),
     ]
 
@@ -112,15 +114,15 @@ def acknowledge_against_reclaim(
 
 # ---- a fork copies its row: a new hold that is validated only where a reclaimer announces itself
 def fork_against_reclaim(
-    parent_fence: bool = True, announced_first: bool = True, looks: bool = True
+    parent_fence: bool = True, announced_first: bool = True, validates: bool = True
 ) -> tuple[int, str | None]:
     parent = [
         store("child", 1),
         *fenced(parent_fence),
         load("announced", "reclaiming", "acquire"),
-        *only(lambda r: looks and bool(r["announced"]), *validate("word")),
+        *only(lambda r: validates and bool(r["announced"]), *validate("word")),
         read("x", "data"),
-        store("parent", 0, "release"),  # the parent lets go, the child holds on
+        store("parent", 0, "release"),  # the parent releases, the child keeps its hold
         read("y", "data"),
     ]
     announce = [store("reclaiming", 1)]
@@ -174,14 +176,14 @@ def pin_publication(
 
 # ---- the next generation: whoever sees it sees that the block is free, and nothing later
 def generation_against_stale(acquire: bool = True) -> tuple[int, str | None]:
-    """Whoever sees the new generation sees what was written before it was exported."""
+    """A reader of the new generation sees everything written before the export."""
     owner = [
         write("data", 2),
         swap("out", "word", "quiet 2", "live 2"),
     ]
     receiver = [
         store("bit", 1),
-        fence("release"),  # a seq_cst fence would hide what the acquire is for
+        fence("release"),  # a seq_cst fence would hide the need for the acquire
         load("w", "word", "acquire" if acquire else "relaxed"),
         *only(lambda r: r["w"] == "live 2", read("x", "data")),
         *only(lambda r: r["w"] == "live 2", claim(lambda r: r["x"] == 2, "old bytes")),
@@ -226,7 +228,7 @@ def sleep_and_wake(waker_fence: bool = True, sleeper_fence: bool = True) -> tupl
     return explore(
         [waker, sleeper],
         {"items": 0, "waiters": 0},
-        lambda r: r[0]["sleepers"] == 1 or r[1]["seen"] == 1,  # woken, or never asleep
+        lambda r: r[0]["sleepers"] == 1 or r[1]["seen"] == 1,  # awake again, or never asleep
     )
 
 
@@ -234,7 +236,7 @@ def sleep_and_wake(waker_fence: bool = True, sleeper_fence: bool = True) -> tupl
 def reach_against_retire(
     look_again: bool = True, head_first: bool = True
 ) -> tuple[int, str | None]:
-    """Memory of a left segment may be anybody's: a reader uses it only if head still says so."""
+    """Memory of a retired segment may be reused: a reader uses it only if head still names it."""
     move, unpin = store("head", 2, "release"), store("pin", 0, "release")
     retirer = [move, unpin] if head_first else [unpin, move]
     reader = [
@@ -267,7 +269,7 @@ PATTERNS: list[tuple[Pattern, list[str]]] = [
     (hold_against_reclaim, ["holder_fence", "reclaimer_fence", "mark_first"]),
     (drop_against_reclaim, ["bit_release", "count_release", "scan_acquire"]),
     (acknowledge_against_reclaim, ["after_hold", "holder_fence"]),
-    (fork_against_reclaim, ["parent_fence", "announced_first", "looks"]),
+    (fork_against_reclaim, ["parent_fence", "announced_first", "validates"]),
     (pin_publication, ["release", "acquire", "look_again", "sender"]),
     (generation_against_stale, ["acquire"]),
     (claim_publication, ["release", "acquire"]),
@@ -279,8 +281,8 @@ PATTERNS: list[tuple[Pattern, list[str]]] = [
 IDS = [pattern.__name__ for pattern, _ in PATTERNS]
 
 
-@pytest.mark.parametrize(("pattern", "needed"), PATTERNS, ids=IDS)
-def test_orders_suffice(pattern: Pattern, needed: list[str]) -> None:
+@pytest.mark.parametrize(("pattern", "orders"), PATTERNS, ids=IDS)
+def test_orders_suffice(pattern: Pattern, orders: list[str]) -> None:
     states, error = pattern()
     assert error is None
     assert states > 5
@@ -288,7 +290,7 @@ def test_orders_suffice(pattern: Pattern, needed: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("pattern", "order"),
-    [(pattern, order) for pattern, needed in PATTERNS for order in needed],
+    [(pattern, order) for pattern, orders in PATTERNS for order in orders],
     ids=lambda x: x if isinstance(x, str) else x.__name__,
 )
 def test_each_order_is_needed(pattern: Pattern, order: str) -> None:
@@ -297,7 +299,7 @@ def test_each_order_is_needed(pattern: Pattern, order: str) -> None:
 
 
 def test_the_memory_is_weak_and_not_weaker() -> None:
-    """Store buffering and stale reads are there; coherence and release sequences hold."""
+    """Store buffering and stale reads occur; coherence and release sequences hold."""
     buffering = [[store("x", 1), load("a", "y")], [store("y", 1), load("b", "x")]]
     assert explore(buffering, final=lambda r: r[0]["a"] + r[1]["b"] > 0)[1] is not None
     coherent = [[store("x", 1), store("x", 2)], [load("a", "x"), load("b", "x")]]

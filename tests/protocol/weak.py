@@ -46,7 +46,7 @@ def store(location: str, value: Value, order: str = "relaxed") -> Step:
 
 
 def swap(register: str, location: str, expected: Value, value: Value) -> Step:
-    """Compare and exchange, acq_rel; the register says whether it took place."""
+    """Compare and exchange, acq_rel; the register tells whether it succeeded."""
     return Step("swap", location, "acq_rel", value, expected, register)
 
 
@@ -67,8 +67,8 @@ def read(register: str, location: str) -> Step:
     return Step("read", location, register=register)
 
 
-def claim(true: Callable[[Registers], bool], what: str) -> Step:
-    return Step("claim", what, value=true)
+def claim(true: Callable[[Registers], bool], condition: str) -> Step:
+    return Step("claim", condition, value=true)
 
 
 def only(when: Callable[[Registers], bool], *steps: Step) -> list[Step]:
@@ -100,9 +100,9 @@ def join(x: View, y: View) -> View:
 class Thread:
     at: int
     registers: Registers
-    view: View  # what it may not read behind
-    acquired: View  # what an acquire fence would add
-    released: View  # what its relaxed stores carry: its view at the last release fence
+    view: View  # it reads no older store than these
+    acquired: View  # an acquire fence would add these
+    released: View  # its relaxed stores publish this: its view at the last release fence
 
     def copy(self) -> Thread:
         return Thread(
@@ -111,7 +111,7 @@ class Thread:
 
 
 class Machine:
-    """A state: what was stored where, and every thread."""
+    """A state: the stores of each location, and every thread."""
 
     def __init__(self, program: list[list[Step]], initial: dict[str, Any]) -> None:
         self.program = program
@@ -168,18 +168,18 @@ class Machine:
         return value(self.threads[number].registers) if callable(value) else value
 
     def see(self, t: Thread, location: str, i: int, order: str) -> Any:
-        value, carried = self.stores(location)[i]
+        value, message_view = self.stores(location)[i]
         t.view[location] = max(t.view.get(location, 0), i)
-        t.acquired = join(t.acquired, carried)
+        t.acquired = join(t.acquired, message_view)
         if order in ("acquire", "acq_rel", "seq_cst"):
-            t.view = join(t.view, carried)
+            t.view = join(t.view, message_view)
         return value
 
-    def put(self, t: Thread, location: str, value: Any, order: str, carried: View) -> None:
+    def put(self, t: Thread, location: str, value: Any, order: str, message_view: View) -> None:
         stores = self.stores(location)
         t.view[location] = len(stores)
         view = t.view if order in ("release", "acq_rel", "seq_cst") else t.released
-        stores.append((value, join(join(view, carried), {location: len(stores)})))
+        stores.append((value, join(join(view, message_view), {location: len(stores)})))
 
     def load(self, number: int, s: Step) -> list[Machine]:
         out = []
@@ -200,21 +200,21 @@ class Machine:
         m = self.after(number)
         t = m.threads[number]
         last = len(m.stores(s.location)) - 1
-        carried = m.stores(s.location)[last][1]
+        message_view = m.stores(s.location)[last][1]
         old = m.see(t, s.location, last, "acquire")
         t.registers[s.register] = old == self.value(number, s.expected)
         if t.registers[s.register]:
-            m.put(t, s.location, self.value(number, s.value), "acq_rel", carried)
+            m.put(t, s.location, self.value(number, s.value), "acq_rel", message_view)
         return [m]
 
     def add(self, number: int, s: Step) -> list[Machine]:
         m = self.after(number)
         t = m.threads[number]
         last = len(m.stores(s.location)) - 1
-        carried = m.stores(s.location)[last][1]
+        message_view = m.stores(s.location)[last][1]
         old = m.see(t, s.location, last, s.order)
         t.registers[s.register] = old
-        m.put(t, s.location, old + s.value, s.order, carried)
+        m.put(t, s.location, old + s.value, s.order, message_view)
         return [m]
 
     def fence(self, number: int, s: Step) -> list[Machine]:
@@ -260,26 +260,26 @@ def explore(
     initial: dict[str, Any] | None = None,
     final: Callable[[list[Registers]], bool] = lambda _: True,
 ) -> tuple[int, str | None]:
-    """Every run of a program: how many states there are, and the first error or None.
+    """Explores every run of a program: returns the number of states, and the first error or None.
 
     Args:
         final: what must hold of all threads' registers when they have ended.
     """
     start = Machine(program, initial or {})
-    seen = {start.key()}
+    states = {start.key()}
     todo = [start]
     while todo:
         m = todo.pop()
         running = [i for i, t in enumerate(m.threads) if t.at < len(program[i])]
         if not running and not final([t.registers for t in m.threads]):
-            return len(seen), f"at the end: {[t.registers for t in m.threads]}"
+            return len(states), f"at the end: {[t.registers for t in m.threads]}"
         for i in running:
             following = m.step(i)
             if isinstance(following, str):
-                return len(seen), following
+                return len(states), following
             for other in following:
                 key = other.key()
-                if key not in seen:
-                    seen.add(key)
+                if key not in states:
+                    states.add(key)
                     todo.append(other)
-    return len(seen), None
+    return len(states), None

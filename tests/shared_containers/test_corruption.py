@@ -1,4 +1,4 @@
-"""Whatever the bytes are: an error or some value, never a crash."""
+"""Any bytes give an error or some value, never a crash."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ HEADER = 48
 LOADS = pickle.loads
 
 
-def bytes_of(packed: Any) -> np.ndarray[Any, Any]:
-    (block,) = packed._blocks
+def bytes_of(container: Any) -> np.ndarray[Any, Any]:
+    (block,) = container._blocks
     return np.frombuffer(block, np.uint8).copy()
 
 
@@ -49,20 +49,20 @@ def _memo_within_reason() -> Iterator[None]:
 
 
 def read_everything(cls: Any, data: Any) -> None:
-    """Only exceptions; arrays are touched, for they must lie in the block."""
+    """Only exceptions are allowed. Reads the arrays, which must be in the block."""
     try:
-        packed = cls(data)
+        container = cls(data)
     except (ValueError, TypeError):
         return
-    for i in range(min(len(packed), 64)):
+    for i in range(min(len(container), 64)):
         try:
-            value = packed[i] if cls is native.PackedList else packed.get(f"{i}")
+            value = container[i] if cls is native.PackedList else container.get(f"{i}")
             repr(value)
             if isinstance(value, np.ndarray):
                 value.copy()
         except MemoryError:
             pass
-        except Exception:  # what a broken pickle raises is anything
+        except Exception:  # a broken pickle may raise anything
             continue
 
 
@@ -105,7 +105,7 @@ def test_errors_say_what_is_wrong() -> None:
         native.PackedList([bad])[0]
 
 
-def test_a_pickle_that_asks_for_more_than_there_is_is_an_error(
+def test_a_pickle_that_reads_beyond_its_end_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pickle, "loads", LOADS)
@@ -131,7 +131,7 @@ def test_a_pickle_that_asks_for_more_than_there_is_is_an_error(
         (np.zeros(2, [("a", "i4", 3)]), b"K\x03\x85", b"K\x04\x85"),  # 4 of 4 bytes in 12
     ],
 )
-def test_a_dtype_whose_items_leave_their_bytes_is_refused(
+def test_a_dtype_with_items_beyond_its_bytes_is_refused(
     array: Any, good: bytes, bad: bytes
 ) -> None:
     data = bytes_of(st.SharedList([array]))

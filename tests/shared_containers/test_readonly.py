@@ -1,4 +1,4 @@
-"""`share(readonly=True)`: who gets the tensor can read it; a write says what to do instead."""
+"""`share(readonly=True)`: receivers can read the tensor; a write raises and names the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 
-from . import deeds
+from . import tasks
 
 LONG = 60.0
 
@@ -58,64 +58,69 @@ def pair() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", WRITES)
 def test_every_write_is_refused(name: str) -> None:
-    x, shown = pair()
+    x, readonly = pair()
     with pytest.raises(RuntimeError, match=r"cannot be written: shape .*; write to a clone\(\)"):
-        WRITES[name](shown)
+        WRITES[name](readonly)
     assert x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
 
 
 def test_numpys_views_are_read_only() -> None:
-    x, shown = pair()
-    for array in (shown.numpy(), np.asarray(shown), np.from_dlpack(shown), shown[1:].numpy()):
+    x, readonly = pair()
+    for array in (
+        readonly.numpy(),
+        np.asarray(readonly),
+        np.from_dlpack(readonly),
+        readonly[1:].numpy(),
+    ):
         assert not array.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(ValueError, match="read-only"):
-        np.add(1, 1, out=shown.numpy())
+        np.add(1, 1, out=readonly.numpy())
     assert x.numpy().flags.writeable
 
 
 def test_storages_are_read_only_here_and_where_they_arrive() -> None:
-    x, shown = pair()
+    x, readonly = pair()
     queue = mp.Queue()
-    for storage in (shown.untyped_storage(), shown[1:].storage()):
+    for storage in (readonly.untyped_storage(), readonly[1:].storage()):
         queue.put(storage)
         for each in (storage, queue.get()):
             assert each.data_ptr() == x.data_ptr()
             with pytest.raises(RuntimeError, match="storage: the memory cannot be written"):
                 each[0] = 1
     x.untyped_storage()[3] = 64
-    assert shown[0, 0].item() == 2
+    assert readonly[0, 0].item() == 2
 
 
 def test_the_owner_writes_and_all_see_it() -> None:
-    x, shown = pair()
-    assert shown.data_ptr() == x.data_ptr()
+    x, readonly = pair()
+    assert readonly.data_ptr() == x.data_ptr()
     x[0, 0] = 5
-    assert shown[0, 0].item() == 5
-    own = shown.clone()
-    own += 1
-    assert own[0, 0].item() == 6
+    assert readonly[0, 0].item() == 5
+    private = readonly.clone()
+    private += 1
+    assert private[0, 0].item() == 6
     assert x.share()[0, 0].item() == 5
     x.share().add_(1)
-    assert shown[0, 0].item() == 6
+    assert readonly[0, 0].item() == 6
 
 
 def test_autograds_in_place_writes_are_refused() -> None:
-    shown = st.ones(3).share(readonly=True)
+    readonly = st.ones(3).share(readonly=True)
     weight = st.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        shown.mul_(weight)
+        readonly.mul_(weight)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        shown[0] = weight[0]
-    assert not shown.requires_grad
-    (shown * weight).sum().backward()
+        readonly[0] = weight[0]
+    assert not readonly.requires_grad
+    (readonly * weight).sum().backward()
     assert weight.grad.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("optimizer", [st.optim.SGD, st.optim.Adam])
 def test_an_optimizer_is_refused(optimizer: Any) -> None:
-    """An optimizer may move parameters to memory of its own; the shared memory stays as it is."""
+    """An optimizer may move parameters to its own memory; the shared memory does not change."""
     x = st.ones(4)
     parameter = st.nn.Parameter(x.share(readonly=True))
     (parameter * 2).sum().backward()
@@ -128,10 +133,10 @@ def test_outside_memory_moves_in_once() -> None:
     plain = np.ones(3)
     x = st.from_numpy(plain)
     assert not x.is_shared()
-    shown = x.share(readonly=True)
-    assert shown.is_shared()
+    readonly = x.share(readonly=True)
+    assert readonly.is_shared()
     x[0] = 4
-    assert shown.tolist() == [4, 1, 1]
+    assert readonly.tolist() == [4, 1, 1]
     assert plain[0] == 1
 
 
@@ -139,44 +144,44 @@ def test_outside_memory_moves_in_once() -> None:
     ("library", "method"),
     [(mp, "fork"), (mp, "forkserver"), (mp, "spawn"), (standard, "fork")],
 )
-@pytest.mark.parametrize("road", ["queue", "pipe"])
-def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
+@pytest.mark.parametrize("transport", ["queue", "pipe"])
+def test_a_receiver_cannot_write(library: Any, method: str, transport: str) -> None:
     """Through a second process, and back again."""
     context = library.get_context(method)
-    outbox, back, middle = (context.SimpleQueue() for _ in range(3))
-    if road == "queue":
+    outbox, report, middle = (context.SimpleQueue() for _ in range(3))
+    if transport == "queue":
         inbox = context.SimpleQueue()
-        first, put = inbox, inbox.put
+        first, send = inbox, inbox.put
     else:
         reader, writer = context.Pipe(duplex=False)
-        first, put = Receiver(reader), writer.send
+        first, send = Receiver(reader), writer.send
     x = st.arange(3.0)
     processes = [
-        context.Process(target=deeds.send_on, args=(first, middle)),
-        context.Process(target=deeds.try_to_write, args=(middle, outbox, back)),
+        context.Process(target=tasks.send_on, args=(first, middle)),
+        context.Process(target=tasks.try_to_write, args=(middle, outbox, report)),
     ]
     for process in processes:
         process.start()
-    put(x.share(readonly=True))
-    raised, seen, own = outbox.get()
+    send(x.share(readonly=True))
+    raised, contents, private = outbox.get()
     for name, message in raised.items():
         if name in ("numpy", "flag"):
             assert message.startswith("ValueError"), (name, message)
         else:
             assert "write to a clone()" in message, (name, message)
-    assert (seen, own) == ([0, 1, 2], [1, 2, 3])
-    again = back.get()
+    assert (contents, private) == ([0, 1, 2], [1, 2, 3])
+    reported = report.get()
     with pytest.raises(RuntimeError, match="cannot be written"):
-        again += 1
+        reported += 1
     x += 1
-    assert again.tolist() == [1, 2, 3]
+    assert reported.tolist() == [1, 2, 3]
     for process in processes:
         process.join(LONG)
         assert process.exitcode == 0
         process.close()
-    for queue in (outbox, back, middle):
+    for queue in (outbox, report, middle):
         queue.close()
-    if road == "queue":
+    if transport == "queue":
         first.close()
     else:
         reader.close()
@@ -193,22 +198,22 @@ class Receiver:
         return self.reader.recv()
 
 
-def test_both_kinds_in_one_message() -> None:
+def test_read_only_and_writable_in_one_message() -> None:
     x = st.zeros(2)
     queue = mp.get_context("fork").SimpleQueue()
     queue.put({"in": [x.share(readonly=True), (x,)]})
-    got = queue.get()
-    got["in"][1][0].add_(1)
-    assert got["in"][0].tolist() == x.tolist() == [1, 1]
+    result = queue.get()
+    result["in"][1][0].add_(1)
+    assert result["in"][0].tolist() == x.tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="cannot be written"):
-        got["in"][0].add_(1)
+        result["in"][0].add_(1)
     queue.close()
 
 
 def test_views_of_packed_arrays_stay_read_only() -> None:
-    packed = st.SharedList([np.ones(3), st.ones(3)])
+    shared = st.SharedList([np.ones(3), st.ones(3)])
     with pytest.raises(ValueError, match="WRITEABLE"):
-        packed[0].flags.writeable = True
+        shared[0].flags.writeable = True
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        packed[1].add_(1)
-    assert packed[1].tolist() == [1, 1, 1]
+        shared[1].add_(1)
+    assert shared[1].tolist() == [1, 1, 1]

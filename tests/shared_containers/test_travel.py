@@ -1,4 +1,4 @@
-"""To other processes as handles: the same memory by every start method and road."""
+"""Sent to other processes as handles: the same memory by every start method and transport."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.multiprocessing.reduction import dumps, loads
 
-from . import deeds
+from . import tasks
 
 LONG = 60.0
 
@@ -33,7 +33,7 @@ def contents() -> tuple[Any, Any]:
 def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     context = library.get_context(method)
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    process = context.Process(target=deeds.answer, args=(inbox, outbox))
+    process = context.Process(target=tasks.answer, args=(inbox, outbox))
     process.start()
     words, table = contents()
     inbox.put((words[1::2], table))
@@ -42,7 +42,11 @@ def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     assert (b, t, x) == ([1, 2], "tuple", 0.0)
     assert all(blocks)
     assert outbox.get() == "written"
-    assert table["x"].tolist() == [7.0, 0.0, 0.0]  # the same memory: the array is a view of ours
+    assert table["x"].tolist() == [
+        7.0,
+        0.0,
+        0.0,
+    ]  # the same memory: the array is a view of our block
     process.join(LONG)
     assert process.exitcode == 0
     process.close()
@@ -51,15 +55,15 @@ def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
 
 
 def test_a_message_names_its_blocks() -> None:
-    """As a tensor's: the message keeps them, however late it is read, and however often."""
+    """As with tensors: the message keeps its blocks, however late and however often it is read."""
     words, table = contents()
     for n, message in ((1, (words, words[1:])), (2, [table, lambda: words[3]])):
         data, blocks = dumps(message)
         assert (len(data) < 4000, len(blocks)) == (True, n)
-        arrived = [native.receive(native.export(block)) for block in blocks]
+        received = [native.receive(native.export(block)) for block in blocks]
         for _ in range(2):
-            assert len(loads(data, arrived)) == len(message)
-        del arrived, blocks
+            assert len(loads(data, received)) == len(message)
+        del received, blocks
 
 
 def test_plain_pickle_carries_the_bytes() -> None:
@@ -72,7 +76,7 @@ def test_plain_pickle_carries_the_bytes() -> None:
 
 
 def test_workers_that_read_all_take_no_memory() -> None:
-    """The cure for memory that grows with each worker: what four of them read is there once."""
+    """Memory does not grow with each worker: four workers read one copy."""
     n, workers = 200_000, 4
     words = st.SharedList(f"image-{i:08d}.png" for i in range(n))
     context = mp.get_context("fork")
@@ -80,19 +84,19 @@ def test_workers_that_read_all_take_no_memory() -> None:
 
     def shares(data: Any) -> int:
         processes = [
-            context.Process(target=deeds.read_all, args=(data, out, go)) for _ in range(workers)
+            context.Process(target=tasks.read_all, args=(data, out, go)) for _ in range(workers)
         ]
         for process in processes:
             process.start()
         go.wait()  # all have read
-        said = [out.get() for _ in processes]
+        reports = [out.get() for _ in processes]
         go.wait()
         for process in processes:
             process.join(LONG)
             process.close()
-        assert {total for total, _ in said} == {n * 18}
-        return sum(share for _, share in said)
+        assert {total for total, _ in reports} == {n * 18}
+        return sum(share for _, share in reports)
 
     plain = list(words)
-    grown = shares(plain) - shares(words)
-    assert grown > workers * n * 30, f"a plain list cost only {grown} bytes more"
+    growth = shares(plain) - shares(words)
+    assert growth > workers * n * 30, f"a plain list cost only {growth} bytes more"

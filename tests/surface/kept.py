@@ -13,7 +13,7 @@ from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS, Row
 from shmtensor.ops.table.samples import Sample
 
-declare()  # the later families, too
+declare()  # so that all families are registered
 
 __all__ = ["PAGE", "kept_bytes", "page", "rows"]
 
@@ -33,23 +33,23 @@ inputs. `python -m tests.surface.kept` writes this page, and a test holds it.
 
 def rows() -> list[Row]:
     """The differentiable rows that have samples, by name."""
-    found = (r for r in ROWS.values() if r.pullbacks and r.samples)
-    return sorted(found, key=lambda r: r.name)
+    differentiable = (r for r in ROWS.values() if r.pullbacks and r.samples)
+    return sorted(differentiable, key=lambda r: r.name)
 
 
 def names(row: Row) -> list[str]:
     """The arrays that the row's pullbacks name."""
     arrays = {x.name for x in row.inputs} | set(row.outputs) | set(row.saves)
-    needed = {n for p in row.pullbacks.values() for n in p.needs}
+    requirements = {n for p in row.pullbacks.values() for n in p.needs}
     order = [*(x.name for x in row.inputs), *row.outputs, *row.saves]
-    return [n for n in order if n in needed & arrays]
+    return [n for n in order if n in requirements & arrays]
 
 
-def drawn(random: Any, spec: Any) -> Any:
+def random_input(random: Any, spec: Any) -> Any:
     if spec is None or isinstance(spec, np.ndarray):
         return None if spec is None else st.tensor(spec)
     if isinstance(spec, list):
-        return [drawn(random, s) for s in spec]
+        return [random_input(random, s) for s in spec]
     draw = spec if isinstance(spec, Sample) else Sample(tuple(spec))
     if draw.kind == "b":
         return st.tensor(random.random(draw.shape) < 0.5)
@@ -73,41 +73,43 @@ def kept_bytes(row: Row) -> tuple[int, int, int]:
     random = np.random.default_rng(zlib.crc32(row.name.encode()))
     sample, n = row.samples[0], len(row.inputs)
     specs = list(sample[:n]) + [None] * (n - len(sample))
-    inputs = [drawn(random, s) for s in specs]
-    rest = list(sample[n:])
-    named = rest.pop() if rest and isinstance(rest[-1], dict) else {}
+    inputs = [random_input(random, s) for s in specs]
+    arguments = list(sample[n:])
+    kwargs = arguments.pop() if arguments and isinstance(arguments[-1], dict) else {}
     for x, value in zip(row.inputs, inputs):
         for t in flat(value):
             if x.name in row.pullbacks and t is not None and t.is_floating_point():
                 t.requires_grad_()
-    made = flat(getattr(table, row.name)(*inputs, *rest, **named))
-    nodes = [t.grad_fn for t in made if t.grad_fn is not None]
+    outputs = flat(getattr(table, row.name)(*inputs, *arguments, **kwargs))
+    nodes = [t.grad_fn for t in outputs if t.grad_fn is not None]
     tensors = [t for t in flat(inputs) if t is not None]
     total = sum(t.nbytes for t in tensors)
     if not nodes:
         return -1, -1, total
-    held = {id(a): a.nbytes for v in nodes[0].saved for a in flat(v) if isinstance(a, np.ndarray)}
-    said = {id(a): a.nbytes for a in flat(rest) if isinstance(a, np.ndarray)}
+    nbytes_by_id = {
+        id(a): a.nbytes for v in nodes[0].saved for a in flat(v) if isinstance(a, np.ndarray)
+    }
+    declared = {id(a): a.nbytes for a in flat(arguments) if isinstance(a, np.ndarray)}
     for x, value in zip(row.inputs, inputs):
         if x.name in names(row):
-            said.update({id(t.array): t.nbytes for t in flat(value) if t is not None})
-    for name, t in zip(row.outputs, made):
+            declared.update({id(t.array): t.nbytes for t in flat(value) if t is not None})
+    for name, t in zip(row.outputs, outputs):
         if name in names(row):
-            said[id(t.array)] = t.nbytes
-    extras = {i: b for i, b in held.items() if i not in said}
+            declared[id(t.array)] = t.nbytes
+    extras = {i: b for i, b in nbytes_by_id.items() if i not in declared}
     allowed = any(name in row.saves for name in names(row)) or any(a.kind for a in row.attributes)
     surplus = sum(extras.values()) if not allowed else 0
-    return sum(held.values()), sum(held.values()) - surplus, total
+    return sum(nbytes_by_id.values()), sum(nbytes_by_id.values()) - surplus, total
 
 
 def page() -> str:
     """The page as it should be."""
     lines = []
     for row in rows():
-        kept, _, total = kept_bytes(row)
-        if kept >= 0:
-            what = ", ".join(f"`{n}`" for n in names(row)) or "nothing"
-            lines.append(f"| {row.name} | {what} | {kept} | {total} |")
+        nbytes, _, total = kept_bytes(row)
+        if nbytes >= 0:
+            operands = ", ".join(f"`{n}`" for n in names(row)) or "nothing"
+            lines.append(f"| {row.name} | {operands} | {nbytes} | {total} |")
     return HEAD + "\n".join(lines) + "\n"
 
 

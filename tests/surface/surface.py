@@ -1,7 +1,7 @@
-"""What is there of PyTorch's surface: `make surface`, or `python tests/surface/surface.py`.
+"""Which of PyTorch's public names exist: `make surface`, or `python tests/surface/surface.py`.
 
-names.txt has the names, absent.txt those that are not there, with the reason: a name, or a pattern
-such as `fft.*`, then a colon and the reason.
+names.txt holds the names, absent.txt those that do not exist here: a name, or a pattern such as
+`fft.*`, then a colon and the reason.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from shmtensor.ops import COMPOSITES, LATER, ROWS
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
-sys.path.append(str(TESTS / "ops"))  # as pytest has it, where what is checked is listed
+sys.path.append(str(TESTS / "ops"))  # as under pytest: these modules list what is checked
 
 from gradient_cases import CHECKED, FLAT, ONCE  # noqa: E402
 from test_composites import CASES  # noqa: E402
 from test_rows import COMPLEX  # noqa: E402
 
-declare()  # the later families, too
+declare()  # so that all families are registered
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Entry:
     """One name of the surface.
 
     Attributes:
-        present: where it was found, "" if nowhere.
+        present: the kind of object, "" if absent.
         tested: whether a test names it, or the generated test of the op table reaches it.
         differentiable: "yes", "by its parts" (plain Python over differentiable ops), or "".
         orders: how many orders of its gradient are held against finite differences.
@@ -63,23 +63,23 @@ def listed() -> Iterator[tuple[str, str]]:
 
 def absences() -> dict[str, str]:
     """The patterns of absent.txt with their reasons."""
-    found = {}
+    reasons = {}
     for line in (HERE / "absent.txt").read_text().splitlines():
         if line and not line.startswith("#"):
             pattern, _, reason = line.partition(": ")
-            found[pattern] = reason.strip()
-    return found
+            reasons[pattern] = reason.strip()
+    return reasons
 
 
-def reason(name: str, known: dict[str, str]) -> str:
-    """Why a name is absent; "" if nobody has said so."""
-    if name in known:
-        return known[name]
-    return next((why for pattern, why in known.items() if fnmatchcase(name, pattern)), "")
+def reason(name: str, reasons: dict[str, str]) -> str:
+    """Why a name is absent; "" if no reason is given."""
+    if name in reasons:
+        return reasons[name]
+    return next((why for pattern, why in reasons.items() if fnmatchcase(name, pattern)), "")
 
 
-def found(path: str) -> str:
-    """Where a name is: "function", "method", "class", "module", "value"; "" if nowhere."""
+def locate(path: str) -> str:
+    """The kind of a name: "function", "method", "class", "module", "value"; "" if absent."""
     place: Any = st
     for part in path.split("."):
         try:
@@ -99,78 +99,80 @@ def found(path: str) -> str:
 
 
 def words() -> set[str]:
-    """Every word of the tests, and what the generated tests reach without naming it."""
+    """Every word of the tests, and the names that the generated tests reach without naming them."""
     texts = (p.read_text() for p in TESTS.rglob("*.py") if p.parent != HERE)
-    named = {w for text in texts for w in re.findall(r"\w+", text)}
+    mentions = {w for text in texts for w in re.findall(r"\w+", text)}
     for row in ROWS.values():
         if row.samples:
-            named |= {row.name, *row.aliases} | {f"{n}_" for n in (row.name, *row.aliases)}
-    for made in COMPOSITES.values():
-        named |= set(made.aliases)
-        if made.inplace and made.name in CASES:
-            named |= {f"{n}_" for n in (made.name, *made.aliases)}
-    return named
+            mentions |= {row.name, *row.aliases} | {f"{n}_" for n in (row.name, *row.aliases)}
+    for entry in COMPOSITES.values():
+        mentions |= set(entry.aliases)
+        if entry.inplace and entry.name in CASES:
+            mentions |= {f"{n}_" for n in (entry.name, *entry.aliases)}
+    return mentions
 
 
 def of_table(name: str) -> Any:
-    """The row or composite that a name is one of; None."""
+    """The row or composite of this name, or None."""
     short = name.rpartition(".")[2].removesuffix("_")
     if name.replace(".", "_") in {*ROWS, *COMPOSITES}:
         short = name.replace(".", "_")
     table = (*ROWS.values(), *COMPOSITES.values())
-    return next((made for made in table if short in (made.name, *made.aliases)), None)
+    return next((entry for entry in table if short in (entry.name, *entry.aliases)), None)
 
 
-def spellings(name: str, made: Any = None) -> set[str]:
+def spellings(name: str, entry: Any = None) -> set[str]:
     """A name as tests/ops/gradient_cases.py may spell it: with its namespace, or without."""
     short = name.rpartition(".")[2]
-    found = {name, short, short.removesuffix("_"), f"nn.functional.{short.removesuffix('_')}"}
-    for known in () if made is None else (made.name, *made.aliases):
-        word, _, rest = known.partition("_")
-        found |= {known, f"nn.functional.{known}"}
-        found |= {rest, f"{word}.{rest}"} if word in LATER else set()
-    return found
+    names = {name, short, short.removesuffix("_"), f"nn.functional.{short.removesuffix('_')}"}
+    for alias in () if entry is None else (entry.name, *entry.aliases):
+        word, _, suffix = alias.partition("_")
+        names |= {alias, f"nn.functional.{alias}"}
+        names |= {suffix, f"{word}.{suffix}"} if word in LATER else set()
+    return names
 
 
 def derivative(name: str) -> tuple[str, int]:
     """(differentiable, orders checked) of a name."""
-    made = of_table(name)
-    if made is not None and made.name in ROWS and (made.samples or not made.pullbacks):
-        return ("yes", 2) if made.pullbacks else ("", 0)
-    spelled = spellings(name, made)
+    entry = of_table(name)
+    if entry is not None and entry.name in ROWS and (entry.samples or not entry.pullbacks):
+        return ("yes", 2) if entry.pullbacks else ("", 0)
+    spelled = spellings(name, entry)
     if spelled & CHECKED:
         return "by its parts", 1 if spelled & ONCE else 2
-    if made is None or spelled & FLAT:
+    if entry is None or spelled & FLAT:
         return "", 0
     return "UNCHECKED", 0
 
 
 def entries() -> list[Entry]:
-    """Every name with what is known of it."""
+    """Every name with its properties."""
     tested = words()
-    made = []
+    results = []
     for section, name in listed():
         differentiable, orders = derivative(name)
-        present = found(name)
+        present = locate(name)
         is_tested = bool(present) and name.rpartition(".")[2] in tested
         row = of_table(name)
         in_complex = bool(orders and row is not None and row.name in COMPLEX)
-        made.append(Entry(section, name, present, is_tested, differentiable, orders, in_complex))
-    return made
+        results.append(Entry(section, name, present, is_tested, differentiable, orders, in_complex))
+    return results
 
 
 def report() -> str:
     """The table, section by section, with the totals."""
-    known = absences()
+    reasons = absences()
     lines: list[str] = []
     all_entries = entries()
     for section in dict.fromkeys(e.section for e in all_entries):
-        own = [e for e in all_entries if e.section == section]
-        there = sum(bool(e.present) for e in own)
-        lines.append(f"\n{section}: {there} of {len(own)} names")
-        for e in own:
+        section_entries = [e for e in all_entries if e.section == section]
+        present = sum(bool(e.present) for e in section_entries)
+        lines.append(f"\n{section}: {present} of {len(section_entries)} names")
+        for e in section_entries:
             if not e.present:
-                lines.append(f"  {e.name:42} absent: {reason(e.name, known) or 'NO REASON GIVEN'}")
+                lines.append(
+                    f"  {e.name:42} absent: {reason(e.name, reasons) or 'NO REASON GIVEN'}"
+                )
                 continue
             notes = [e.present, "tested" if e.tested else "NOT NAMED IN A TEST"]
             if e.differentiable:
@@ -179,14 +181,15 @@ def report() -> str:
                 also = ", of complex numbers, too" if e.in_complex else ""
                 notes.append(f"{e.orders} orders checked{also}")
             lines.append(f"  {e.name:42} {', '.join(notes)}")
-    there = sum(bool(e.present) for e in all_entries)
+    present = sum(bool(e.present) for e in all_entries)
     tested = sum(e.tested for e in all_entries)
     checked = sum(e.orders > 1 for e in all_entries)
     unchecked = sum(e.differentiable == "UNCHECKED" for e in all_entries)
-    stale = [e.name for e in all_entries if e.present and e.name in known]
+    stale = [e.name for e in all_entries if e.present and e.name in reasons]
     lines.append(
-        f"\n{len(all_entries)} names: {there} present, {tested} named in a test or reached by the "
-        f"generated one, {checked} differentiable with two orders checked, {unchecked} unchecked"
+        f"\n{len(all_entries)} names: {present} present, {tested} named in a test or reached by "
+        f"the generated one, {checked} differentiable with two orders checked, "
+        f"{unchecked} unchecked"
     )
     if stale:
         lines.append(f"present, though absent.txt says otherwise: {' '.join(stale)}")

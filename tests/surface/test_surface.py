@@ -12,23 +12,23 @@ from . import kept, surface
 
 
 def test_every_absence_is_justified() -> None:
-    known = surface.absences()
+    reasons = surface.absences()
     missing = [
-        e.name for e in surface.entries() if not e.present and not surface.reason(e.name, known)
+        e.name for e in surface.entries() if not e.present and not surface.reason(e.name, reasons)
     ]
     assert not missing, f"say why in tests/surface/absent.txt: {missing}"
-    assert all(why for why in known.values())
+    assert all(why for why in reasons.values())
 
 
 def test_the_names_are_the_surface() -> None:
     names = [name for _, name in surface.listed()]
     assert len(names) > 1600
-    assert surface.found("add") == "function"
-    assert surface.found("Tensor.add_") == "method"
-    assert surface.found("nn.Linear") == "class"
-    assert surface.found("autograd.functional.jacobian") == "function"
-    assert not surface.found("no_such_name")
-    assert not surface.found("Tensor.no_such_name")
+    assert surface.locate("add") == "function"
+    assert surface.locate("Tensor.add_") == "method"
+    assert surface.locate("nn.Linear") == "class"
+    assert surface.locate("autograd.functional.jacobian") == "function"
+    assert not surface.locate("no_such_name")
+    assert not surface.locate("Tensor.no_such_name")
     assert surface.derivative("mul") == ("yes", 2)
     assert surface.derivative("Tensor.mul_") == ("yes", 2)
     assert surface.derivative("argmax") == ("", 0)
@@ -38,14 +38,14 @@ def test_nothing_differentiable_is_unchecked() -> None:
     """Every composite, every differentiable row, and every other function that people call."""
     from gradient_cases import CHECKED, FLAT
 
-    for made in surface.COMPOSITES.values():
-        assert surface.spellings(made.name, made) & (CHECKED | FLAT), made.name
+    for entry in surface.COMPOSITES.values():
+        assert surface.spellings(entry.name, entry) & (CHECKED | FLAT), entry.name
     for row in surface.ROWS.values():
         assert not row.pullbacks or row.samples or row.name in CHECKED, row.name
     functions = {"shmtensor", "sparse", "nn.functional", "extended", "Tensor", "Tensor, in place"}
     for section, name in surface.listed():
-        there = section in functions and surface.found(name) in ("function", "method")
-        if there and surface.of_table(name) is None:
+        is_function = section in functions and surface.locate(name) in ("function", "method")
+        if is_function and surface.of_table(name) is None:
             assert surface.spellings(name) & (CHECKED | FLAT), name
     assert not [e.name for e in surface.entries() if e.differentiable == "UNCHECKED"]
     assert surface.derivative("nn.functional.conv2d") == ("by its parts", 2)
@@ -55,21 +55,21 @@ def test_nothing_differentiable_is_unchecked() -> None:
 def test_the_report_runs() -> None:
     script = Path(surface.__file__)
     root = Path(st.__file__).resolve().parent.parent
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script)],
         capture_output=True, text=True, timeout=120, check=False, env={"PYTHONPATH": str(root)},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "NO REASON GIVEN" not in done.stdout
-    assert "names: " in done.stdout.splitlines()[-2] + done.stdout.splitlines()[-1]
+    assert process.returncode == 0, process.stderr
+    assert "NO REASON GIVEN" not in process.stdout
+    assert "names: " in process.stdout.splitlines()[-2] + process.stdout.splitlines()[-1]
 
 
 def test_backward_keeps_what_the_rules_name() -> None:
     wrong = {}
     for row in kept.rows():
-        held, said, _ = kept.kept_bytes(row)
-        if held != said:
-            wrong[row.name] = (held, said)
+        nbytes, declared, _ = kept.kept_bytes(row)
+        if nbytes != declared:
+            wrong[row.name] = (nbytes, declared)
     assert not wrong
 
 
@@ -83,7 +83,7 @@ def test_known_ops_keep_known_bytes() -> None:
 
     assert bytes_of(x + y) == 0
     assert bytes_of(x * y) == 800
-    assert bytes_of(x * z) == 400  # x is kept for z alone
+    assert bytes_of(x * z) == 400  # x is kept only for z
     assert bytes_of(x.exp()) == 400
     assert bytes_of(x.sum()) == 0
     assert bytes_of(x.relu()) == 400
@@ -91,13 +91,13 @@ def test_known_ops_keep_known_bytes() -> None:
 
 
 def test_the_page_of_what_is_kept_is_true() -> None:
-    true, written = (set(t.splitlines()) for t in (kept.page(), kept.PAGE.read_text()))
-    assert true == written, "python -m tests.surface.kept writes the page anew"
+    true, page = (set(t.splitlines()) for t in (kept.page(), kept.PAGE.read_text()))
+    assert true == page, "python -m tests.surface.kept writes the page anew"
 
 
 def test_the_page_of_what_is_kept_has_every_differentiable_row() -> None:
     listed = {line.split(" | ")[0].strip("| ") for line in kept.PAGE.read_text().splitlines()}
-    # whose pullbacks say that there is none
+    # its pullbacks say that there is none
     refusing = {"_unique", "_unique2", "_unique_consecutive", "_unique_consecutive_values"}
-    found = {row.name for row in surface.ROWS.values() if row.pullbacks and row.samples}
-    assert found - refusing <= listed
+    names = {row.name for row in surface.ROWS.values() if row.pullbacks and row.samples}
+    assert names - refusing <= listed

@@ -99,7 +99,7 @@ def test_making() -> None:
     ],
 )
 def test_promotion(other: str, vector: str, scalar: str) -> None:
-    """By PyTorch's table: with a tensor that has dimensions, and with one that has none."""
+    """By PyTorch's table: with a tensor that has dimensions, and with a 0-d one."""
     x, d = st.ones(2, dtype=bf16), getattr(st, other)
     assert (x + st.ones(2, dtype=d)).dtype is getattr(st, vector)
     assert (st.ones(2, dtype=d) + x).dtype is getattr(st, vector)
@@ -146,7 +146,7 @@ def test_text() -> None:
     assert repr(st.zeros(0, dtype=bf16)) == "tensor([], dtype=shmtensor.bfloat16)"
 
 
-def test_numpy_has_no_such_numbers() -> None:
+def test_numpy_has_no_bfloat16() -> None:
     x = st.tensor([1.5, 2.5], dtype=bf16)
     assert not hasattr(x, "__array_interface__")
     for export in (x.numpy, lambda: np.asarray(x)):
@@ -177,13 +177,13 @@ def test_copies_and_files() -> None:
     file = io.BytesIO()
     st.save({"x": x.detach(), "dtype": bf16}, file)
     file.seek(0)
-    back = st.load(file)
-    assert back["x"].dtype is bf16
-    assert back["x"].tolist() == [1.5, 2.5]
-    assert back["dtype"] == bf16
+    loaded = st.load(file)
+    assert loaded["x"].dtype is bf16
+    assert loaded["x"].tolist() == [1.5, 2.5]
+    assert loaded["dtype"] == bf16
 
 
-def test_dlpack_there_and_back() -> None:
+def test_dlpack_round_trips() -> None:
     x = st.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=bf16)
     y = st.from_dlpack(x.T)
     y[0, 1] = 7
@@ -214,10 +214,10 @@ def test_views_share_and_writes_count() -> None:
         st.ones(1, dtype=bf16).expand(3).add_(1)
     for piece in st.arange(4, dtype=bf16).split(2):
         piece.zero_()
-    whole = st.arange(4, dtype=bf16)
-    whole.chunk(2)[0].fill_(9)
-    assert whole.tolist() == [9, 9, 2, 3]
-    assert next(iter(whole.unbind())).fill_(5).item() == whole[0].item() == 5
+    integers = st.arange(4, dtype=bf16)
+    integers.chunk(2)[0].fill_(9)
+    assert integers.tolist() == [9, 9, 2, 3]
+    assert next(iter(integers.unbind())).fill_(5).item() == integers[0].item() == 5
 
 
 def test_random_numbers() -> None:
@@ -267,7 +267,7 @@ def test_gradients_are_of_the_dtype() -> None:
 
 @pytest.mark.parametrize("dtype", [st.bfloat16, st.float16])
 def test_sums_do_not_stop_growing(dtype: np.dtype) -> None:
-    """Formed in 16 bits, a sum of ones would end at 256 (bfloat16) or 2048 (float16)."""
+    """In 16 bits a sum of ones would stop at 256 (bfloat16) or 2048 (float16)."""
     ones = st.ones(30, 1000, dtype=dtype)
     assert ones.sum().item() == st.tensor(30_000.0).to(dtype).item()
     assert ones.sum(0).tolist() == [30] * 1000
@@ -347,9 +347,9 @@ def test_with_torch() -> None:
     ours[0, 0] = 9
     assert theirs[0, 0] == 9
     assert ours.stride() == theirs.stride()
-    back = torch.from_dlpack(ours)
-    assert back.dtype is torch.bfloat16
-    assert back.data_ptr() == theirs.data_ptr()
+    imported = torch.from_dlpack(ours)
+    assert imported.dtype is torch.bfloat16
+    assert imported.data_ptr() == theirs.data_ptr()
     file = io.BytesIO()
     torch.save({"x": theirs}, file)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""Copies of tensors as Python makes them, and new tensors laid out like others."""
+"""Copies of tensors by Python's protocols, and new tensors with another one's layout."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pytest
 import shmtensor as st
 
 
-def test_deepcopy_keeps_what_is_shared() -> None:
+def test_deepcopy_keeps_aliases() -> None:
     x = st.arange(12.0).reshape(3, 4)
     table: dict[str, Any] = {"whole": x, "row": x[1], "turned": x.t(), "part": x[1:, ::2]}
-    made = copy.deepcopy(table)
-    made["whole"].add_(100)
+    copies = copy.deepcopy(table)
+    copies["whole"].add_(100)
     for name, old in table.items():
-        assert made[name].tolist() == (old + 100).tolist(), name
-        assert made[name].stride() == old.stride(), name
+        assert copies[name].tolist() == (old + 100).tolist(), name
+        assert copies[name].stride() == old.stride(), name
     assert x[0, 0] == 0
     assert copy.deepcopy(x[1]).tolist() == [4, 5, 6, 7]
 
@@ -27,33 +27,33 @@ def test_deepcopy_keeps_what_is_shared() -> None:
 @pytest.mark.parametrize("dtype", [st.bfloat16, st.float16, st.bool, st.complex64, st.int8])
 def test_deepcopy_of_views_of_every_size_of_item(dtype: Any) -> None:
     x = st.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
-    whole, part = copy.deepcopy([x, x[:, 1:]])
-    assert part.dtype is whole.dtype is dtype
-    whole.fill_(1)
+    full, part = copy.deepcopy([x, x[:, 1:]])
+    assert part.dtype is full.dtype is dtype
+    full.fill_(1)
     assert part.float().tolist() == [[1, 1], [1, 1]]
     assert x.float().tolist() == [[0, 1, 1], [1, 0, 1]]
 
 
 def test_deepcopy_of_a_stretched_tensor_stays_stretched() -> None:
-    made = copy.deepcopy(st.ones(1, 3).expand(2, 3))
-    assert made.stride() == (0, 1)
-    assert made.tolist() == [[1, 1, 1]] * 2
+    clone = copy.deepcopy(st.ones(1, 3).expand(2, 3))
+    assert clone.stride() == (0, 1)
+    assert clone.tolist() == [[1, 1, 1]] * 2
 
 
 def test_deepcopy_of_one_tensor_of_foreign_memory_in_steps() -> None:
     array = np.arange(12.0)[::2]
-    made = copy.deepcopy(st.from_numpy(array))
-    made.add_(1)
-    assert made.tolist() == [1, 3, 5, 7, 9, 11]
+    clone = copy.deepcopy(st.from_numpy(array))
+    clone.add_(1)
+    assert clone.tolist() == [1, 3, 5, 7, 9, 11]
     assert array[0] == 0
 
 
 def test_tied_parameters_stay_tied_and_models_stay_apart() -> None:
     model = st.nn.Sequential(st.nn.Linear(2, 2), st.nn.Linear(2, 2))
     model[1].weight = model[0].weight
-    made = copy.deepcopy(model)
-    assert made[1].weight is made[0].weight
-    made[0].weight.data.fill_(7)
+    clone = copy.deepcopy(model)
+    assert clone[1].weight is clone[0].weight
+    clone[0].weight.data.fill_(7)
     assert not (model[0].weight == 7).any()
 
 
@@ -63,10 +63,10 @@ def test_copy_of_a_subclass_keeps_its_attributes() -> None:
 
     x = st.ones(3).as_subclass(Tagged)
     x.tag = 5
-    made = copy.copy(x)
-    assert type(made) is Tagged
-    assert made.tag == 5
-    made.tag = 6
+    clone = copy.copy(x)
+    assert type(clone) is Tagged
+    assert clone.tag == 5
+    clone.tag = 6
     assert x.tag == 5
 
 
@@ -74,13 +74,13 @@ LIKE: dict[str, Any] = {
     "zeros_like": st.zeros_like,
     "ones_like": st.ones_like,
     "empty_like": st.empty_like,
-    "full_like": lambda x, **named: st.full_like(x, 2, **named),
-    "double": lambda x, **named: x.double() if not named else x.contiguous().to(**named),
+    "full_like": lambda x, **kwargs: st.full_like(x, 2, **kwargs),
+    "double": lambda x, **kwargs: x.double() if not kwargs else x.contiguous().to(**kwargs),
 }
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
+def test_like_functions_keep_the_layout(name: str) -> None:
     like = LIKE[name]
     x = st.ones(2, 3, 4, 5).to(memory_format=st.channels_last)
     assert like(x).stride() == x.stride() == (60, 1, 15, 3)
@@ -98,14 +98,14 @@ def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
 def test_values_survive_a_cast_that_keeps_the_layout() -> None:
     x = st.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
     for dtype in (st.float64, st.int32, st.bool, st.complex64, st.bfloat16):
-        made = x.to(dtype)
-        assert made.stride() == x.stride()
-        assert made.tolist() == st.tensor(x.tolist()).to(dtype).tolist()
+        result = x.to(dtype)
+        assert result.stride() == x.stride()
+        assert result.tolist() == st.tensor(x.tolist()).to(dtype).tolist()
 
 
 def test_nothing_has_the_strides_of_rows() -> None:
-    for made in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
-        assert made.stride()[-2:] == (3, 1)
+    for empty in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
+        assert empty.stride()[-2:] == (3, 1)
 
 
 VIEWS: dict[str, Any] = {
@@ -122,32 +122,32 @@ VIEWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
+def test_pickle_keeps_geometry_and_aliases(name: str) -> None:
     x = st.arange(12.0).view(3, 4)
     view = VIEWS[name](x)
-    made = pickle.loads(pickle.dumps(view))
-    assert made.tolist() == view.tolist()
-    assert (made.dtype, made.shape) == (view.dtype, view.shape)
-    assert made.stride() == view.stride()
-    assert made.storage_offset() == view.storage_offset()
-    whole, part = pickle.loads(pickle.dumps((x, view)))
-    whole.fill_(7)
+    clone = pickle.loads(pickle.dumps(view))
+    assert clone.tolist() == view.tolist()
+    assert (clone.dtype, clone.shape) == (view.dtype, view.shape)
+    assert clone.stride() == view.stride()
+    assert clone.storage_offset() == view.storage_offset()
+    full, part = pickle.loads(pickle.dumps((x, view)))
+    full.fill_(7)
     assert part.tolist() == VIEWS[name](st.full((3, 4), 7.0)).tolist()
     assert x[0, 1] == 1
 
 
 def test_pickle_of_a_stretched_tensor_cannot_be_written() -> None:
-    made = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
+    clone = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
     with pytest.raises(RuntimeError, match="cannot be written"):
-        made += 1
+        clone += 1
 
 
 def test_pickle_of_channels_last_and_bfloat16() -> None:
     x = st.arange(24.0).view(1, 2, 3, 4).bfloat16().to(memory_format=st.channels_last)
-    made = pickle.loads(pickle.dumps(x))
-    assert made.stride() == x.stride()
-    assert made.dtype is st.bfloat16
-    assert made.float().tolist() == x.float().tolist()
+    clone = pickle.loads(pickle.dumps(x))
+    assert clone.stride() == x.stride()
+    assert clone.dtype is st.bfloat16
+    assert clone.float().tolist() == x.float().tolist()
 
 
 def test_pickle_of_a_part_of_a_file_has_that_part_alone(tmp_path: Any) -> None:
@@ -161,13 +161,13 @@ def test_pickle_of_a_part_of_a_file_has_that_part_alone(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "road", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+    "roundtrip", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
 )
-def test_frozen_parameters_stay_frozen(road: Any) -> None:
-    made = road(st.nn.Parameter(st.ones(2), requires_grad=False))
-    assert type(made) is st.nn.Parameter
-    assert not made.requires_grad
-    assert road(st.nn.Parameter(st.ones(2))).requires_grad
+def test_frozen_parameters_stay_frozen(roundtrip: Any) -> None:
+    clone = roundtrip(st.nn.Parameter(st.ones(2), requires_grad=False))
+    assert type(clone) is st.nn.Parameter
+    assert not clone.requires_grad
+    assert roundtrip(st.nn.Parameter(st.ones(2))).requires_grad
 
 
 def test_formats_are_the_same_objects_after_a_copy() -> None:
@@ -180,7 +180,7 @@ def test_formats_are_the_same_objects_after_a_copy() -> None:
     "make", [lambda x: x.max(0), lambda x: st.linalg.qr(x), lambda x: x.sort()]
 )
 def test_named_results_are_pickled(make: Any) -> None:
-    found = make(st.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    made = pickle.loads(pickle.dumps(found))
-    assert type(made) is type(found)
-    assert [t.tolist() for t in made] == [t.tolist() for t in found]
+    result = make(st.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    clone = pickle.loads(pickle.dumps(result))
+    assert type(clone) is type(result)
+    assert [t.tolist() for t in clone] == [t.tolist() for t in result]

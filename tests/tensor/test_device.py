@@ -1,4 +1,4 @@
-"""Devices: names, and clear words about what is not there."""
+"""Devices: names, and clear errors for absent ones."""
 
 from __future__ import annotations
 
@@ -41,6 +41,6 @@ def test_an_index_given_twice() -> None:
 @pytest.mark.parametrize(
     "use", [lambda: st.ones(1).cuda(), lambda: st.tensor([1.0], device="cuda")]
 )
-def test_cuda_says_what_is_missing(use: object) -> None:
+def test_cuda_names_the_missing_library(use: object) -> None:
     with pytest.raises(RuntimeError, match=r"CuPy|only 'cpu'"):
         use()  # type: ignore[operator]

@@ -44,7 +44,9 @@ def test_numbers_select_first(case):
     values = -np.arange(expected.size, dtype=np.float64).reshape(expected.shape)
     ours[index] = st.tensor(values)
     numbers = np.arange(X.size).reshape(X.shape)
-    if len(np.unique(steps(numbers))) == expected.size:  # else: which one stays is not said
+    if (
+        len(np.unique(steps(numbers))) == expected.size
+    ):  # otherwise the remaining element is unspecified
         theirs.flat[steps(numbers)] = values
         assert np.array_equal(ours, theirs)
 
@@ -56,8 +58,8 @@ def test_numbers_select_first(case):
 
 
 def test_tensors_of_no_dimension_are_numbers():
-    got = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
-    assert np.array_equal(got, X[0][:, [2, 1]])
+    result = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
+    assert np.array_equal(result, X[0][:, [2, 1]])
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,7 @@ def test_beyond_the_end(index):
 
 
 def test_parts_without_arrays_are_as_numpy_has_them():
-    """Every tuple of up to three: values, strides, memory, errors."""
+    """Every tuple of up to three parts: values, strides, memory, errors."""
     parts = [
         0,
         -1,
@@ -103,15 +105,15 @@ def test_parts_without_arrays_are_as_numpy_has_them():
             assert np.shares_memory(got, tensor.array) or got.size == 0, index
 
 
-def test_parts_without_arrays_meet_no_python(monkeypatch):
-    asked = []
-    monkeypatch.setattr(convert_index, "convert_part", asked.append)
+def test_parts_without_arrays_use_no_python(monkeypatch):
+    calls = []
+    monkeypatch.setattr(convert_index, "convert_part", calls.append)
     x = st.tensor(X)
     for index in [(slice(None), 1), (0, 1), (..., 0), (None, slice(1, None)), (0, 0, 0, 0)]:
         assert x[index].shape == X[(*index, ...)[: len(index) + (... not in index)]].shape
         x[index] = 1.0
         assert (x[index] == 1).all()
-    assert asked == []
+    assert calls == []
     monkeypatch.undo()
     assert x[:, st.tensor(1)].shape == (2, 4, 5)
     assert x[st.tensor(1) : st.tensor(2), 0].shape == (1, 4, 5)
@@ -134,7 +136,7 @@ def test_parts_without_arrays_have_gradients(index):
 
 def test_assigned_values_are_stretched_and_refused_as_numpy_does():
     x = st.zeros(2, 3)
-    x[:, 1] = st.tensor([[1.0, 2.0]])  # a leading 1 too much
+    x[:, 1] = st.tensor([[1.0, 2.0]])  # one leading 1 too many
     x[0, 1:] = 5
     assert x.tolist() == [[0.0, 5.0, 5.0], [0.0, 2.0, 0.0]]
     x[:, :2] = x[:, 1:].clone()

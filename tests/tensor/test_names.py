@@ -43,7 +43,7 @@ def test_predicates() -> None:
     assert st.numel(x) == 6
 
 
-def test_nobody_else_holds_a_fresh_block() -> None:
+def test_no_other_process_holds_a_new_block() -> None:
     x = st.ones(4)
     assert not memory.held_elsewhere(x.numpy())
     handle = memory.export(x.numpy())
@@ -59,7 +59,7 @@ def test_statistics_are_a_frozen_record() -> None:
         now.processes = 3  # type: ignore[misc]
 
 
-def test_a_schedule_of_ones_own() -> None:
+def test_users_schedule() -> None:
     class Halves(st.optim.lr_scheduler.LRScheduler):
         def get_lr(self) -> list[float]:
             return [base * 0.5**self.last_epoch for base in self.base_lrs]

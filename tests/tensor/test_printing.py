@@ -76,28 +76,28 @@ def test_pytorch_prints_the_same() -> None:
         base = np.asarray(random.normal(size=shape))
         scaled = base * 10.0 ** random.integers(-6, 6, shape)
         holes = np.where(random.random(shape) < 0.3, np.nan, np.where(base > 1, np.inf, base))
-        whole = np.asarray(np.round(base * 50))
-        for values in (base, base * 1e-5, base * 1e9, scaled, whole, np.asarray(holes)):
+        integral = np.asarray(np.round(base * 50))
+        for values in (base, base * 1e-5, base * 1e9, scaled, integral, np.asarray(holes)):
             for name in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128"):
                 with np.errstate(all="ignore"):
                     same_text(torch, values + 1j * base if name[0] == "c" else values, name)
         for name in ("int64", "int32", "uint8", "bool"):
-            same_text(torch, np.abs(whole).astype(name), name)
+            same_text(torch, np.abs(integral).astype(name), name)
 
 
 def same_text(torch: Any, values: Any, name: str) -> None:
     theirs = torch.from_numpy(np.array(values)).to(getattr(torch, name))
     ours = st.from_numpy(np.array(values)).to(getattr(st, name))
     text = repr(theirs).replace("torch.", "shmtensor.")
-    if "dtype=" in text:  # with a longer name it may need a line of its own
-        text, shown = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
-        assert shown == text
+    if "dtype=" in text:  # with a longer name it may need a separate line
+        text, our_text = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
+        assert our_text == text
     else:
         assert repr(ours) == text
     if name == "float32":
-        again, other = ours.clone().requires_grad_(), theirs.clone().requires_grad_()
-        assert repr(again) == repr(other)
-        assert repr(again * 2) == repr(other * 2)
+        leaf, other = ours.clone().requires_grad_(), theirs.clone().requires_grad_()
+        assert repr(leaf) == repr(other)
+        assert repr(leaf * 2) == repr(other * 2)
 
 
 def test_sparse_tensors_stand_under_their_brackets() -> None:

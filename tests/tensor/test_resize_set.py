@@ -31,7 +31,7 @@ def test_strides_over_a_view_reach_all_of_its_memory() -> None:
     for part, offset, grad in (
         (lambda: x[2:], None, [0, 0, 1, 2, 0, 0]),
         (lambda: x[2:], 2, [0, 0, 1, 2, 0, 0]),
-        (lambda: x[2:], 1, [0, 0, 2, 0, 0, 0]),  # x[1] belongs to no element of x[2:]
+        (lambda: x[2:], 1, [0, 0, 2, 0, 0, 0]),  # x[1] is not an element of x[2:]
         (lambda: x.view(2, 3).t(), 1, [0, 1, 2, 0, 0, 0]),
         (lambda: x[:1].expand(2), 0, [1, 0, 0, 0, 0, 0]),
     ):
@@ -46,7 +46,7 @@ def test_strides_over_a_view_reach_all_of_its_memory() -> None:
     assert by_columns.grad.tolist() == [[0, 0], [1, 0], [2, 0]]
 
 
-def test_history_goes_on() -> None:
+def test_history_continues() -> None:
     w = st.arange(6.0, dtype=st.float64).reshape(3, 2)
     x = st.ones(2, 3, dtype=st.float64, requires_grad=True)
     y = x * 3
@@ -71,15 +71,15 @@ def test_a_view_made_before_keeps_its_history() -> None:
     (row * st.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert a.grad.tolist() == [[2, 4, 6], [0, 0, 0]]
     y = a * 1
-    rest = y[1:]
+    tail = y[1:]
     y.unsqueeze_(0)
-    rest.mul_(3)
+    tail.mul_(3)
     assert y.sum().item() == 3 + 36
     (g,) = st.autograd.grad(y.sum(), a)
     assert g.tolist() == [[1, 1, 1], [3, 3, 3]]
 
 
-def test_a_view_made_before_of_the_same_shape_is_not_taken_for_another() -> None:
+def test_an_earlier_view_of_the_same_shape_is_not_confused() -> None:
     a = st.arange(4.0).view(2, 2).requires_grad_()
     x = a * 1
     same = x.view_as(x)
@@ -89,7 +89,7 @@ def test_a_view_made_before_of_the_same_shape_is_not_taken_for_another() -> None
     assert a.grad.tolist() == [[2, 2], [6, 4]]
 
 
-def test_a_view_of_what_has_another_geometry_now_cannot_get_history() -> None:
+def test_a_view_of_a_base_with_a_new_geometry_cannot_get_history() -> None:
     x = st.ones(2, 3)
     row = x[0]
     x.t_()
@@ -111,7 +111,7 @@ def test_a_change_of_geometry_counts_as_a_write() -> None:
     for number, change in enumerate(changes, 1):
         change()
         assert x._version == number
-    x.resize_(2)  # as it is
+    x.resize_(2)  # unchanged
     assert x._version == len(changes)
     a, b = st.ones(2, 2, requires_grad=True), st.ones(2, 2)
     product = a * b
@@ -139,7 +139,7 @@ def test_retained_gradients_follow() -> None:
     assert y.grad.tolist() == [[0, 1], [2, 3], [4, 5]]
 
 
-def test_history_goes_on_under_no_grad() -> None:
+def test_history_continues_under_no_grad() -> None:
     for mode in (st.no_grad, st.inference_mode):
         for call in (
             lambda x: x.t_(),
@@ -202,10 +202,10 @@ def test_resizing_follows_the_memory() -> None:
     part = x[1:2].resize_(3)
     part[2] = 9
     assert (part.tolist(), x.tolist(), part.storage_offset()) == ([1, 2, 9], [0, 1, 2, 9], 1)
-    grown = x[1:2].resize_(5)  # the memory is too small: a copy of it, from its start
-    assert grown[:3].tolist() == [1, 2, 9]
-    assert grown.storage_offset() == 1
-    grown.zero_()
+    larger = x[1:2].resize_(5)  # the memory is too small: a copy of it, from its start
+    assert larger[:3].tolist() == [1, 2, 9]
+    assert larger.storage_offset() == 1
+    larger.zero_()
     assert x.tolist() == [0, 1, 2, 9]
     assert x.resize_(0).resize_(2, 2).tolist() == [[0, 1], [2, 9]]
     assert x.view(st.int16).resize_(2).view(st.float32).tolist() == [0]
@@ -236,7 +236,7 @@ def test_a_resized_view_is_written_with_history() -> None:
     assert w.grad.tolist() == [[0, 1], [2, 3]]
 
 
-def test_a_view_of_memory_that_was_left_is_on_its_own() -> None:
+def test_a_view_of_the_former_memory_is_independent() -> None:
     x, w = st.zeros(2), st.ones(2, requires_grad=True)
     part = x[:]
     x.resize_(4)
@@ -273,13 +273,13 @@ def test_a_leaf_over_other_memory_is_new_to_the_graph() -> None:
     (p * 3).sum().backward()
     assert p.grad.tolist() == [3] * 6
     p.grad = None
-    loss.backward()  # what was recorded before still adds to it
+    loss.backward()  # earlier graphs still accumulate into it
     assert p.grad.tolist() == [2] * 4
     assert calls == [(6,), (4,)]
     former = weakref.ref(loss.grad_fn.next_functions[0][0].next_functions[0][0])
     assert former() is not p.accumulate_grad
     del loss
-    assert former() is None  # no cycle keeps it
+    assert former() is None  # no cycle keeps it alive
 
 
 def test_other_memory_has_no_history() -> None:

@@ -13,20 +13,20 @@ RNG = np.random.default_rng(1)
 PLACES = np.array([[0, 2, 0, 2], [1, 0, 1, 2]])
 
 
-def made(requires_grad: bool = False) -> sparse.SparseTensor:
+def coo_tensor(requires_grad: bool = False) -> sparse.SparseTensor:
     values = st.tensor([1.0, 2.0, 3.0, 4.0], dtype=st.float64)
     return st.sparse_coo_tensor(PLACES, values, (3, 4), requires_grad=requires_grad)
 
 
 def test_elements_at_one_place_are_summed() -> None:
-    x = made()
+    x = coo_tensor()
     expected = coo_array((x._values().numpy(), tuple(PLACES)), shape=(3, 4)).toarray()
     assert np.array_equal(x.to_dense().numpy(), expected)
-    once = x.coalesce()
-    assert once.is_coalesced()
-    assert once.indices().tolist() == [[0, 2, 2], [1, 0, 2]]
-    assert once.values().tolist() == [4, 2, 4]
-    assert once.coalesce() is once
+    coalesced = x.coalesce()
+    assert coalesced.is_coalesced()
+    assert coalesced.indices().tolist() == [[0, 2, 2], [1, 0, 2]]
+    assert coalesced.values().tolist() == [4, 2, 4]
+    assert coalesced.coalesce() is coalesced
     with pytest.raises(RuntimeError, match="uncoalesced"):
         x.indices()
     assert (x.shape, x.dtype, x.ndim, x.dim(), x.sparse_dim(), x.dense_dim()) == (
@@ -37,7 +37,7 @@ def test_elements_at_one_place_are_summed() -> None:
     assert (x.size(0), x.numel(), x._nnz(), x.device) == (3, 12, 4, st.device("cpu"))
 
 
-def test_there_and_back() -> None:
+def test_conversion_to_dense_round_trips() -> None:
     dense = st.tensor([[0.0, 1.0], [2.0, 0.0]], requires_grad=True)
     x = dense.to_sparse()
     assert x.indices().tolist() == [[0, 1], [1, 0]]
@@ -52,7 +52,7 @@ def test_there_and_back() -> None:
 
 
 def test_the_product_and_its_gradients() -> None:
-    x = made(requires_grad=True)
+    x = coo_tensor(requires_grad=True)
     y = st.from_numpy(RNG.standard_normal((4, 2))).requires_grad_()
     w = RNG.standard_normal((3, 2))
     out = st.sparse.mm(x, y)
@@ -73,7 +73,7 @@ def test_the_product_and_its_gradients() -> None:
 
 
 def test_arithmetic() -> None:
-    x = made()
+    x = coo_tensor()
     dense = x.to_dense()
     assert st.equal((x + x).to_dense(), dense * 2)
     assert st.equal((x * 2 - x).to_dense(), dense)
@@ -89,12 +89,12 @@ def test_arithmetic() -> None:
 
 
 def test_printed_as_such() -> None:
-    text = repr(made())
+    text = repr(coo_tensor())
     assert text.startswith("tensor(indices=tensor([[0, 2, 0, 2],\n")
     assert "size=(3, 4), nnz=4, layout=shmtensor.sparse_coo)" in text
 
 
-def test_wrong_use_is_told() -> None:
+def test_wrong_use_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="same nnz"):
         st.sparse_coo_tensor([[0, 1]], [1.0])
     with pytest.raises(RuntimeError, match="inconsistent"):

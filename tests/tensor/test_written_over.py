@@ -18,7 +18,7 @@ OVER: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("write", OVER.values(), ids=OVER)
-def test_what_was_written_over_has_gradient_zero(write: Any) -> None:
+def test_overwritten_values_have_gradient_zero(write: Any) -> None:
     x = st.tensor([1.0, 2.0, float("inf")], requires_grad=True)
     y = write(x * 1)
     assert y.requires_grad

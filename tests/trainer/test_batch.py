@@ -1,4 +1,4 @@
-"""Parts of batches are views, cover everything once, and what is private is moved and counted."""
+"""Parts of batches are views, cover everything once; private data is moved and counted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Pair = namedtuple("Pair", "x y")
 def test_parts_cover_the_batch_once(n: int, ranks: int) -> None:
     x = st.arange(float(n))
     parts = [part_of((x, {"again": x}), rank, ranks) for rank in range(ranks)]
-    joined = np.concatenate([part[0][0].numpy() for part in parts])
-    np.testing.assert_array_equal(joined, x.numpy())
+    full = np.concatenate([part[0][0].numpy() for part in parts])
+    np.testing.assert_array_equal(full, x.numpy())
     assert sum(size for _, size, _ in parts) == n
     assert {total for _, _, total in parts} == {n}
-    for (a, named), _, _ in parts:
+    for (a, kwargs), _, _ in parts:
         assert np.shares_memory(a.numpy(), x.numpy()) or not a.numel()
-        np.testing.assert_array_equal(named["again"].numpy(), a.numpy())
+        np.testing.assert_array_equal(kwargs["again"].numpy(), a.numpy())
 
 
 def test_nests_and_sizes() -> None:
@@ -37,7 +37,7 @@ def test_nests_and_sizes() -> None:
         samples_in("text")
 
 
-def test_sharing_copies_only_what_is_private() -> None:
+def test_sharing_copies_only_private_data() -> None:
     counter = Counter()
     shared = st.zeros(3)
     batch = share((shared, np.ones(4)), counter)

@@ -1,11 +1,11 @@
-"""The board's words say whether the weights are whole."""
+"""The board's words tell whether the weights are consistent."""
 
 from __future__ import annotations
 
 from shmtensor.trainer.progress_board import ProgressBoard
 
 
-def test_whole_only_if_all_words_are_even_and_equal() -> None:
+def test_consistent_only_if_all_words_are_even_and_equal() -> None:
     board = ProgressBoard.create(3)
     board.start(5)
     assert board.complete_step() == 5

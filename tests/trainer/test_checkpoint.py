@@ -1,4 +1,4 @@
-"""A checkpoint's path always holds a whole one."""
+"""A checkpoint's path always holds a complete one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """A rank killed at every step of training: named within a second, and the model's weights are
-whole or said to be torn.
+consistent or reported as torn.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VICTIM, AT = 1, 3  # the rank and the step that it dies in
 
 
 def die(when: str) -> None:
-    """Kills the victim at the AT-th time that it comes to this place."""
+    """Kills the victim when it reaches this point for the AT-th time."""
     if os.environ.get("VICTIM_PLACE") == when and native.describe(*native.row())[0].startswith(
         "rank 1"
     ):
@@ -48,7 +48,7 @@ TORN = {"mid update"}
 
 
 class Deadly:
-    """Wraps what a rank does, in the forked child only."""
+    """Wraps a rank's methods, in the forked child only."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
         monkeypatch.setenv("VICTIM_PLACE", place)
@@ -121,14 +121,14 @@ def test_rank_killed_in_a_step(place: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert time.monotonic() - begin < 10
     assert (caught.value.name, caught.value.exitcode) == ("rank 1", -signal.SIGKILL)
     text = str(caught.value)
-    # What the message says is what the weights are: whole at the step, or back at the snapshot.
+    # The message tells the state of the weights: those of the step, or of the snapshot.
     assert is_equal(weights(trainer), states[trainer.step]), text
     assert f"step {trainer.step}" in text
     if place in TORN:
         assert "snapshot" in text
 
 
-def test_without_snapshots_torn_weights_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_snapshots_torn_weights_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     Deadly(monkeypatch, "mid update")
     trainer = make_trainer(2, start_method="fork", snapshots=False)
     with pytest.raises(
@@ -138,8 +138,8 @@ def test_without_snapshots_torn_weights_are_said(monkeypatch: pytest.MonkeyPatch
 
 
 def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = make_trainer(2)
-    whole.fit(make_data(), epochs=2)
+    reference = make_trainer(2)
+    reference.fit(make_data(), epochs=2)
     with monkeypatch.context() as patch:
         Deadly(patch, "mid update")
         trainer = make_trainer(2, start_method="fork")
@@ -147,7 +147,7 @@ def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> No
             trainer.fit(make_data(), epochs=2)
     assert trainer.step == 0
     trainer.fit(make_data(), epochs=2)
-    assert is_equal(weights(trainer), weights(whole))
+    assert is_equal(weights(trainer), weights(reference))
 
 
 @pytest.mark.parametrize("point", ["published", "arrived", "met"])

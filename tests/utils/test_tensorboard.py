@@ -1,4 +1,4 @@
-"""SummaryWriter: tensors become arrays, the library does the rest, its absence is explained."""
+"""SummaryWriter passes arrays to the library; an error explains the library's absence."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from shmtensor.utils.tensorboard import SummaryWriter
 
 
 class Recorder:
-    """In the place of the library's writer: notes what it is called with."""
+    """Replaces the library's writer and records its calls."""
 
     logdir = "somewhere"
 
     def __init__(self, *args: Any) -> None:
         self.calls: list[Any] = [args]
 
-    def add_histogram(self, *args: Any, **named: Any) -> None:
-        """Notes."""
-        self.calls.append((args, named))
+    def add_histogram(self, *args: Any, **kwargs: Any) -> None:
+        """Records the call."""
+        self.calls.append((args, kwargs))
 
     def add_graph(self, model: Any) -> None:
         raise AssertionError
@@ -53,21 +53,21 @@ def test_tensors_become_arrays_of_the_same_memory() -> None:
         writer.add_histogram("low", low, 7)
         assert writer.get_logdir() == writer.log_dir == "somewhere"
         assert writer.add_histogram.__name__ == "add_histogram"
-    made, first, second, end = writer._writer.calls
-    assert made == ("folder", "comment", 3, 4, 5, "end")
-    (_, array), named = first
+    creation, first, second, end = writer._writer.calls
+    assert creation == ("folder", "comment", 3, 4, 5, "end")
+    (_, array), kwargs = first
     assert type(array) is np.ndarray
     assert np.shares_memory(array, x.detach().numpy())
-    assert type(named["bins"][0]) is np.ndarray
-    assert named["more"]["a"][0] is not x
-    assert named["more"]["a"][1] == 1
+    assert type(kwargs["bins"][0]) is np.ndarray
+    assert kwargs["more"]["a"][0] is not x
+    assert kwargs["more"]["a"][1] == 1
     assert second[0][1].dtype == np.float32
     assert second[0][1].tolist() == [1, 2.5]
     assert end == "closed"
 
 
 @pytest.mark.usefixtures("recorded")
-def test_what_there_is_not() -> None:
+def test_missing_methods() -> None:
     writer = SummaryWriter()
     with pytest.raises(NotImplementedError, match="no traced graph"):
         writer.add_graph(None)
@@ -134,21 +134,21 @@ print(json.dumps(found))
     not all(importlib.util.find_spec(name) for name in ("tensorboardX", "matplotlib", "PIL")),
     reason="needs tensorboardX, matplotlib and pillow",
 )
-def test_what_tensorboard_reads(tmp_path: Path) -> None:
-    """In a process of its own: the library has threads and pipes."""
-    done = subprocess.run(
+def test_tensorboard_reads_the_files(tmp_path: Path) -> None:
+    """In another process: the library has threads and pipes."""
+    process = subprocess.run(
         [sys.executable, "-c", WRITE, str(tmp_path)],
         env={**os.environ, "MPLBACKEND": "Agg"},
         capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["loss"] == [["simple_value", 1, 0.5], ["simple_value", 2, 1.5]]
-    assert found["weights"][0] == ["histo", 1, 8, 28]
-    assert found["image"] == [["image", 1, 4, 5]]
-    assert found["images"][0][0] == "image"
-    assert found["figure"][0][0] == "image"
-    assert found["accuracy"][0] == ["simple_value", 0, 0.75]
-    assert found["both"] == [["simple_value", 1, 1.0], ["simple_value", 1, 2.0]]
-    assert {"curve", "text/text_summary"} <= found.keys()
-    assert found["points"] == ["metadata.tsv", "tensors.tsv"]
+    assert process.returncode == 0, process.stderr
+    events = json.loads(process.stdout.splitlines()[-1])
+    assert events["loss"] == [["simple_value", 1, 0.5], ["simple_value", 2, 1.5]]
+    assert events["weights"][0] == ["histo", 1, 8, 28]
+    assert events["image"] == [["image", 1, 4, 5]]
+    assert events["images"][0][0] == "image"
+    assert events["figure"][0][0] == "image"
+    assert events["accuracy"][0] == ["simple_value", 0, 0.75]
+    assert events["both"] == [["simple_value", 1, 1.0], ["simple_value", 1, 2.0]]
+    assert {"curve", "text/text_summary"} <= events.keys()
+    assert events["points"] == ["metadata.tsv", "tensors.tsv"]

@@ -46,20 +46,20 @@ def write_mnist(folder: Path, part: str = "train", compress: bool = False) -> No
 @pytest.mark.parametrize("below", ["", "MNIST/raw"])
 def test_mnist_is_read_from_its_files(tmp_path: Path, compress: bool, below: str) -> None:
     write_mnist(tmp_path / below, compress=compress)
-    found = datasets.MNIST(tmp_path)
-    assert len(found) == 7
-    image, label = found[2]
+    dataset = datasets.MNIST(tmp_path)
+    assert len(dataset) == 7
+    image, label = dataset[2]
     assert image.shape == (1, 28, 28)
     assert image.dtype == np.uint8
-    assert (found.data.numpy()[:, 0] == IMAGES).all()
-    assert found.targets.tolist() == LABELS.tolist()
+    assert (dataset.data.numpy()[:, 0] == IMAGES).all()
+    assert dataset.targets.tolist() == LABELS.tolist()
     assert int(label) == 4
-    assert found.class_to_idx["7 - seven"] == 7
-    assert found.data.is_shared()
-    x, y = next(iter(DataLoader(found, batch_size=4, num_workers=1)))
+    assert dataset.class_to_idx["7 - seven"] == 7
+    assert dataset.data.is_shared()
+    x, y = next(iter(DataLoader(dataset, batch_size=4, num_workers=1)))
     assert (x.numpy()[:, 0] == IMAGES[:4]).all()
     assert y.tolist() == LABELS[:4].tolist()
-    assert "7 images (1, 28, 28), 10 classes" in repr(found)
+    assert "7 images (1, 28, 28), 10 classes" in repr(dataset)
 
 
 def test_the_relatives_of_mnist(tmp_path: Path) -> None:
@@ -78,10 +78,10 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
         datasets.MNIST(tmp_path, download=True)
 
 
-def test_pictures_of_ones_own() -> None:
-    found = datasets.PictureDataset(IMAGES[:, None], LABELS, list("abcdefghij"))
-    assert found[0][0].shape == (1, 28, 28)
-    assert found.class_to_idx["d"] == 3
+def test_users_pictures() -> None:
+    dataset = datasets.PictureDataset(IMAGES[:, None], LABELS, list("abcdefghij"))
+    assert dataset[0][0].shape == (1, 28, 28)
+    assert dataset.class_to_idx["d"] == 3
 
 
 def test_damaged_idx_files_are_errors(tmp_path: Path) -> None:
@@ -99,10 +99,10 @@ def test_damaged_idx_files_are_errors(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=text):
             datasets.read_idx(path)
     path.write_bytes(struct.pack(">HBBI", 0, 0x0D, 1, 2) + np.array([1.5, -2], ">f4").tobytes())
-    found = datasets.read_idx(path)
-    assert found.tolist() == [1.5, -2]
-    assert found.dtype == np.float32
-    assert found.dtype.isnative
+    array = datasets.read_idx(path)
+    assert array.tolist() == [1.5, -2]
+    assert array.dtype == np.float32
+    assert array.dtype.isnative
     write_mnist(tmp_path)
     (tmp_path / "train-labels-idx1-ubyte").write_bytes(idx(LABELS[:3]))
     with pytest.raises(ValueError, match="do not belong together"):
@@ -117,12 +117,12 @@ def test_transforms_run_on_whole_batches(tmp_path: Path) -> None:
         sizes.append(len(images))
         return transforms.ToDtype(scale=True)(images)
 
-    found = datasets.MNIST(tmp_path, transform=scale, target_transform=transforms.OneHot(10))
-    x, y = batches(found, batch_size=5)[0]
+    dataset = datasets.MNIST(tmp_path, transform=scale, target_transform=transforms.OneHot(10))
+    x, y = batches(dataset, batch_size=5)[0]
     assert sizes == [5, 2]
     assert np.allclose(x.numpy()[:, 0], IMAGES[:5] / 255)
     assert y.numpy().argmax(1).tolist() == LABELS[:5].tolist()
-    assert found[1][0].shape == (1, 28, 28)
+    assert dataset[1][0].shape == (1, 28, 28)
 
 
 # ------------------------------------------------------------------ CIFAR
@@ -141,12 +141,12 @@ def write_cifar10(folder: Path) -> None:
 
 def test_cifar10_is_read_from_pickles(tmp_path: Path) -> None:
     write_cifar10(tmp_path / "cifar-10-batches-py")
-    found = datasets.CIFAR10(tmp_path)
-    assert len(found) == 20
-    assert found.classes[3] == "name 3"
-    assert (found[4][0].numpy() == PIXELS[0].reshape(3, 32, 32)).all()
-    assert found.targets.tolist()[::4] == [1, 2, 3, 4, 5]
-    assert (datasets.CIFAR10(tmp_path / "cifar-10-batches-py").data == found.data).all()
+    dataset = datasets.CIFAR10(tmp_path)
+    assert len(dataset) == 20
+    assert dataset.classes[3] == "name 3"
+    assert (dataset[4][0].numpy() == PIXELS[0].reshape(3, 32, 32)).all()
+    assert dataset.targets.tolist()[::4] == [1, 2, 3, 4, 5]
+    assert (datasets.CIFAR10(tmp_path / "cifar-10-batches-py").data == dataset.data).all()
 
 
 def test_a_pickle_of_the_numpy_of_its_day_is_read(tmp_path: Path) -> None:
@@ -161,10 +161,10 @@ def test_a_pickle_of_the_numpy_of_its_day_is_read(tmp_path: Path) -> None:
         + b"tbU\x06labels]K\x07au."
     )
     (tmp_path / "test_batch").write_bytes(stream)
-    found = datasets.CIFAR10(tmp_path, train=False)
-    assert (found.data.numpy().reshape(1, -1) == PIXELS[:1]).all()
-    assert found.targets.tolist() == [7]
-    assert found.classes[7] == "horse"
+    dataset = datasets.CIFAR10(tmp_path, train=False)
+    assert (dataset.data.numpy().reshape(1, -1) == PIXELS[:1]).all()
+    assert dataset.targets.tolist() == [7]
+    assert dataset.classes[7] == "horse"
 
 
 def test_cifar100_from_pickles_and_both_from_binary(tmp_path: Path) -> None:
@@ -172,9 +172,9 @@ def test_cifar100_from_pickles_and_both_from_binary(tmp_path: Path) -> None:
     folder.mkdir()
     content = {b"data": PIXELS, b"fine_labels": [99, 0, 1, 2], b"coarse_labels": [1, 1, 1, 1]}
     (folder / "test").write_bytes(pickle.dumps(content, protocol=2))
-    found = datasets.CIFAR100(tmp_path, train=False)
-    assert found.targets.tolist() == [99, 0, 1, 2]
-    assert len(found.classes) == 100
+    dataset = datasets.CIFAR100(tmp_path, train=False)
+    assert dataset.targets.tolist() == [99, 0, 1, 2]
+    assert len(dataset.classes) == 100
 
     labels = np.array([[1], [2], [3], [4]], np.uint8)
     (tmp_path / "test_batch.bin").write_bytes(np.hstack([labels, PIXELS]).tobytes())
@@ -217,15 +217,15 @@ def test_npy_files_are_mapped_and_gathered(tmp_path: Path) -> None:
     x, y = RANDOM.standard_normal((9, 2, 3)), np.arange(9)
     np.save(tmp_path / "x.npy", x)
     np.save(tmp_path / "y.npy", y)
-    found = datasets.NpyDataset(tmp_path / "x.npy", tmp_path / "y.npy")
-    assert len(found) == 9
-    assert (found[-1][0].numpy() == x[-1]).all()
+    dataset = datasets.NpyDataset(tmp_path / "x.npy", tmp_path / "y.npy")
+    assert len(dataset) == 9
+    assert (dataset[-1][0].numpy() == x[-1]).all()
     for workers in (0, 2):
         options = {"num_workers": workers, "multiprocessing_context": "spawn"} if workers else {}
-        got = batches(found, batch_size=4, **options)
+        got = batches(dataset, batch_size=4, **options)
         assert (np.concatenate([b[0].numpy() for b in got]) == x).all()
         assert np.concatenate([b[1].numpy() for b in got]).tolist() == y.tolist()
-    assert len(pickle.dumps(found)) < 2000  # paths, not data
+    assert len(pickle.dumps(dataset)) < 2000  # paths, not data
     one = datasets.NpyDataset(tmp_path / "x.npy")
     assert one[3].shape == (2, 3)
     assert batches(one, batch_size=9)[0].shape == (9, 2, 3)
@@ -233,15 +233,15 @@ def test_npy_files_are_mapped_and_gathered(tmp_path: Path) -> None:
         one[9]
 
 
-def test_npy_of_other_layouts_and_what_is_refused(tmp_path: Path) -> None:
+def test_npy_of_other_layouts_and_refused_files(tmp_path: Path) -> None:
     x = np.arange(12).reshape(4, 3)
     np.save(tmp_path / "f.npy", np.asfortranarray(x))
     np.save(tmp_path / "b.npy", x.astype(">i4"))
-    found = batches(
+    columns = batches(
         datasets.NpyDataset(tmp_path / "f.npy", tmp_path / "b.npy"), batch_size=3, sampler=[3, 0, 1]
     )[0]
-    assert found[0].tolist() == found[1].tolist() == x[[3, 0, 1]].tolist()
-    assert found[1].dtype == np.int32
+    assert columns[0].tolist() == columns[1].tolist() == x[[3, 0, 1]].tolist()
+    assert columns[1].dtype == np.int32
     np.save(tmp_path / "short.npy", x[:2])
     np.save(tmp_path / "text.npy", np.array(["a"]))
     np.save(tmp_path / "object.npy", np.array([None]), allow_pickle=True)
@@ -266,14 +266,14 @@ SYNTHETIC = [
 
 
 @pytest.mark.parametrize("dataset", SYNTHETIC, ids=lambda d: type(d).__name__)
-def test_made_up_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
+def test_synthetic_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
     one_by_one = [dataset[i] for i in range(20)]
     assert len(dataset) == 20
     for size, workers in ((20, 0), (7, 0), (6, 1)):
         got = batches(dataset, batch_size=size, num_workers=workers)
         for part in range(2):
-            whole = np.concatenate([batch[part].numpy() for batch in got])
-            assert (whole == np.stack([sample[part].numpy() for sample in one_by_one])).all()
+            stacked = np.concatenate([batch[part].numpy() for batch in got])
+            assert (stacked == np.stack([sample[part].numpy() for sample in one_by_one])).all()
     assert (dataset[-1][0] == dataset[19][0]).all()
     with pytest.raises(IndexError, match="20 of 20"):
         dataset[20]
@@ -281,14 +281,14 @@ def test_made_up_samples_depend_on_seed_and_index_alone(dataset: Any) -> None:
     assert other[0][0].shape != dataset[0][0].shape or (other[0][0] != dataset[0][0]).any()
 
 
-def test_made_up_data_follow_their_law() -> None:
+def test_synthetic_data_follow_their_model() -> None:
     dataset = datasets.SyntheticRegression(4000, features=5, noise=0.1, seed=3)
     x, y = (column.numpy() for column in batches(dataset, batch_size=4000)[0])
     assert abs(x.mean()) < 0.03
     assert abs(x.std() - 1) < 0.03
     assert abs(np.corrcoef(x.T) - np.eye(5)).max() < 0.07
-    rest = y - x @ dataset.weight - dataset.bias
-    assert abs(rest.std() - 0.1) < 0.01
+    residuals = y - x @ dataset.weight - dataset.bias
+    assert abs(residuals.std() - 0.1) < 0.01
     cloud = datasets.SyntheticClassification(3000, 4, num_classes=3, spread=0.2)
     x, y = (column.numpy() for column in batches(cloud, batch_size=3000)[0])
     assert np.bincount(y).min() > 850
@@ -309,24 +309,24 @@ def test_rows_of_a_sparse_matrix(kind: str) -> None:
     dense[4] = 0
     labels = np.arange(11)
     matrix = getattr(scipy.sparse, kind)(dense)
-    found = datasets.SparseDataset(matrix, labels, dtype=np.float32)
+    dataset = datasets.SparseDataset(matrix, labels, dtype=np.float32)
     order = [10, 4, 4, 0, -1, 7]
-    x, y = batches(found, batch_size=6, sampler=order)[0]
+    x, y = batches(dataset, batch_size=6, sampler=order)[0]
     assert x.dtype == np.float32
     assert (x.numpy() == dense[order].astype(np.float32)).all()
     assert y.tolist() == labels[order].tolist()
-    alone = datasets.SparseDataset(matrix)
-    assert (alone[3].numpy() == dense[3]).all()
+    unlabelled = datasets.SparseDataset(matrix)
+    assert (unlabelled[3].numpy() == dense[3]).all()
     with pytest.raises(IndexError, match="11 of 11"):
-        found[11]
+        dataset[11]
     with pytest.raises(ValueError, match="first dimensions differ"):
         datasets.SparseDataset(matrix, labels[:3])
     with pytest.raises(TypeError, match="not a sparse matrix: ndarray"):
         datasets.SparseDataset(dense)
-    assert found.indices.dtype == matrix.tocsr().indices.dtype  # as many bytes as SciPy's
+    assert dataset.indices.dtype == matrix.tocsr().indices.dtype  # as many bytes as SciPy's
     unsorted = scipy.sparse.csr_array((np.ones(2), np.array([3, 1]), np.array([0, 2])))
     assert datasets.SparseDataset(unsorted)[0].tolist() == [0, 1, 0, 1]
-    assert unsorted.indices.tolist() == [3, 1]  # the caller's is left as it was
+    assert unsorted.indices.tolist() == [3, 1]  # the caller's matrix is unchanged
     doubled = scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 1])), shape=(1, 2))
     assert datasets.SparseDataset(doubled)[0].tolist() == [0, 3]
 
@@ -379,14 +379,14 @@ def test_augmentation_is_the_same_with_any_number_of_workers() -> None:
     runs = []
     for workers in (0, 1, 2):
         generator = st.Generator().manual_seed(8)
-        found = []
+        batches = []
         dataset = augmented()
         for _ in range(2):
             loader = DataLoader(
                 dataset, batch_size=4, shuffle=True, num_workers=workers, generator=generator
             )
-            found.append([x.tolist() for x, _ in loader])
-        runs.append(found)
+            batches.append([x.tolist() for x, _ in loader])
+        runs.append(batches)
     assert runs[0] == runs[1] == runs[2]
     assert runs[0][0] != runs[0][1]
 
@@ -403,21 +403,21 @@ def test_dicts_and_single_tensors_are_transformed_too() -> None:
 
 
 def test_concatenated_sets_are_asked_once_each() -> None:
-    asked = []
+    calls = []
 
     class Part(datasets.FakeData):
         def __getitems__(self, indices: Any) -> Any:
-            asked.append(list(indices))
+            calls.append(list(indices))
             return super().__getitems__(indices)
 
     both = ConcatDataset([Part(4, (1, 2, 2)), Part(5, (1, 2, 2), random_offset=1)])
     x, _ = batches(both, batch_size=5, sampler=[8, 0, 4, -9, 5])[0]
-    assert asked == [[0, 0], [4, 0, 1]]
+    assert calls == [[0, 0], [4, 0, 1]]
     assert (x.numpy() == np.stack([both[i][0].numpy() for i in (8, 0, 4, 0, 5)])).all()
     assert ConcatDataset([[1, 2], [3]]).__getitems__ is None  # type: ignore[list-item]
 
 
-def test_batches_are_born_shared(tmp_path: Path) -> None:
+def test_batches_are_in_shared_memory(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((4, 2)))
     for dataset in (augmented(0), datasets.NpyDataset(tmp_path / "x.npy"), *SYNTHETIC):
         rows = dataset.__getitems__([0, 1])

@@ -47,8 +47,8 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture(params=["pillow", "into"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Without simplejpeg, and with what writes into the memory it is given, as simplejpeg does."""
-    given: list[Any] = []
+    """Without simplejpeg, and with a stand-in that decodes into a buffer, as simplejpeg does."""
+    buffers: list[Any] = []
 
     class Turbo:
         def decode_jpeg_header(self, data: bytes) -> Any:
@@ -59,7 +59,7 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             return height, width, "YCbCr", "420"
 
         def decode_jpeg(self, data: bytes, space: str, buffer: Any) -> Any:
-            given.append(buffer)
+            buffers.append(buffer)
             mode = {"RGB": "RGB", "GRAY": "L"}[space]
             try:
                 image = Image.open(io.BytesIO(data)).convert(mode)
@@ -68,52 +68,52 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
             buffer[...] = np.asarray(image).reshape(buffer.shape)
 
     monkeypatch.setattr(decoding, "turbo", Turbo if request.param == "into" else lambda: None)
-    yield given
-    given.clear()  # they hold the batch's block
+    yield buffers
+    buffers.clear()  # they keep the batch's block alive
 
 
 ORDER = ["cat/a.JPEG", "cat/b.jpg", "dog/10.png", "dog/2.png", "dog/deep/1.jpg"]
 
 
 def test_classes_and_files_are_sorted(root: Path) -> None:
-    found = datasets.ImageFolder(root)
-    assert found.classes == ["cat", "dog"]
-    assert found.class_to_idx == {"cat": 0, "dog": 1}
-    assert [str(Path(path).relative_to(root)) for path, _ in found.samples] == ORDER
-    assert found.imgs == found.samples
-    assert found.targets == [0, 0, 1, 1, 1]
-    assert len(found) == 5
-    assert "5 images, 2 classes" in repr(found)
-    assert len(pickle.loads(pickle.dumps(found))) == 5
+    dataset = datasets.ImageFolder(root)
+    assert dataset.classes == ["cat", "dog"]
+    assert dataset.class_to_idx == {"cat": 0, "dog": 1}
+    assert [str(Path(path).relative_to(root)) for path, _ in dataset.samples] == ORDER
+    assert dataset.imgs == dataset.samples
+    assert dataset.targets == [0, 0, 1, 1, 1]
+    assert len(dataset) == 5
+    assert "5 images, 2 classes" in repr(dataset)
+    assert len(pickle.loads(pickle.dumps(dataset))) == 5
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_images_are_those_of_pillow(root: Path, decoder: list[Any], workers: int) -> None:
-    found = datasets.ImageFolder(root)
-    images, labels = next(iter(DataLoader(found, batch_size=5, num_workers=workers)))
+    dataset = datasets.ImageFolder(root)
+    images, labels = next(iter(DataLoader(dataset, batch_size=5, num_workers=workers)))
     assert images.shape == (5, 3, 24, 32)
     assert images.dtype == np.uint8
     for image, name in zip(images.numpy(), ORDER):
         assert (image == pixels(root / name)).all()
     assert labels.tolist() == [0, 0, 1, 1, 1]
-    image, label = found[-1]
+    image, label = dataset[-1]
     assert (image.numpy() == pixels(root / ORDER[-1])).all()
     assert int(label) == 1
 
 
 def test_jpegs_are_decoded_straight_into_the_batch(root: Path, decoder: list[Any]) -> None:
-    found = datasets.ImageFolder(root)
-    images, _ = next(iter(DataLoader(found, batch_size=5)))
+    dataset = datasets.ImageFolder(root)
+    images, _ = next(iter(DataLoader(dataset, batch_size=5)))
     assert memory.is_shared(images.numpy())
-    if decoder:  # what was given to the decoder is the batch itself
+    if decoder:  # the decoder writes into the batch itself
         assert len(decoder) == 3
         assert all(np.shares_memory(buffer, images.numpy()) for buffer in decoder)
 
 
 def test_simplejpeg_decodes_into_memory_it_is_given(root: Path) -> None:
     pytest.importorskip("simplejpeg")
-    found = datasets.ImageFolder(root)
-    images, _ = next(iter(DataLoader(found, batch_size=5)))
+    dataset = datasets.ImageFolder(root)
+    images, _ = next(iter(DataLoader(dataset, batch_size=5)))
     for image, name in zip(images.numpy(), ORDER):
         assert np.abs(image.astype(int) - pixels(root / name)).max() <= 4  # another libjpeg
 
@@ -122,30 +122,30 @@ def test_images_of_one_size_on_request(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     for n, (height, width) in enumerate([(20, 20), (40, 90), (333, 64), (16, 16), (900, 700)]):
         smooth(height, width, n).save(tmp_path / "a" / f"{n}.jpg", quality=95)
-    found = datasets.ImageFolder(tmp_path, size=(16, 16))
-    images, _ = next(iter(DataLoader(found, batch_size=5)))
+    dataset = datasets.ImageFolder(tmp_path, size=(16, 16))
+    images, _ = next(iter(DataLoader(dataset, batch_size=5)))
     assert images.shape == (5, 3, 16, 16)
     for n, image in enumerate(images.numpy()):
-        with Image.open(tmp_path / "a" / f"{n}.jpg") as whole:
-            side = min(whole.size)
-            left, top = (whole.width - side) / 2, (whole.height - side) / 2
+        with Image.open(tmp_path / "a" / f"{n}.jpg") as picture:
+            side = min(picture.size)
+            left, top = (picture.width - side) / 2, (picture.height - side) / 2
             box = (left, top, left + side, top + side)
-            want = whole.resize((16, 16), Image.Resampling.BILINEAR, box=box)
+            want = picture.resize((16, 16), Image.Resampling.BILINEAR, box=box)
         want = np.asarray(want).transpose(2, 0, 1)
-        # Draft mode averages 8 x 8 blocks where it can: near, not the same.
+        # Draft mode averages 8 x 8 blocks where it can: similar, not equal.
         assert np.abs(image.astype(int) - want).mean() < 3, n
     with pytest.raises(RuntimeError, match="shapes differ"):
         next(iter(DataLoader(datasets.ImageFolder(tmp_path), batch_size=5)))
-    apart = DataLoader(datasets.ImageFolder(tmp_path), batch_size=5, collate_fn=list)
-    assert [image.shape[1] for image, _ in next(iter(apart))] == [20, 40, 333, 16, 900]
+    loader = DataLoader(datasets.ImageFolder(tmp_path), batch_size=5, collate_fn=list)
+    assert [image.shape[1] for image, _ in next(iter(loader))] == [20, 40, 333, 16, 900]
 
 
 def test_large_jpegs_are_decoded_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smooth(800, 640).save(tmp_path / "x.jpg")
-    opened = datasets.open_image((tmp_path / "x.jpg").read_bytes(), size=100)
-    out = np.empty(opened.shape, np.uint8)
-    opened.decode_into(out)
-    assert opened.image.size == (160, 200)  # type: ignore[attr-defined]
+    image = datasets.open_image((tmp_path / "x.jpg").read_bytes(), size=100)
+    out = np.empty(image.shape, np.uint8)
+    image.decode_into(out)
+    assert image.image.size == (160, 200)  # type: ignore[attr-defined]
 
 
 def test_modes(root: Path, decoder: list[Any]) -> None:
@@ -162,16 +162,16 @@ def test_transforms_see_the_batch(root: Path) -> None:
         sizes.append(tuple(images.shape))
         return transforms.ToDtype(scale=True)(images)
 
-    found = datasets.ImageFolder(root, scale, transforms.OneHot(2))
-    images, labels = next(iter(DataLoader(found, batch_size=5)))
+    dataset = datasets.ImageFolder(root, scale, transforms.OneHot(2))
+    images, labels = next(iter(DataLoader(dataset, batch_size=5)))
     assert sizes == [(5, 3, 24, 32)]
     assert images.dtype == np.float32
     assert labels.numpy().argmax(1).tolist() == [0, 0, 1, 1, 1]
 
 
-def test_loaders_of_ones_own(root: Path) -> None:
-    named = datasets.ImageFolder(root, loader=lambda path: Path(path).name)
-    assert next(iter(DataLoader(named, batch_size=2)))[0] == ("a.JPEG", "b.jpg")
+def test_users_loaders(root: Path) -> None:
+    dataset = datasets.ImageFolder(root, loader=lambda path: Path(path).name)
+    assert next(iter(DataLoader(dataset, batch_size=2)))[0] == ("a.JPEG", "b.jpg")
 
     class Blank:
         shape = (4, 5, 3)
@@ -213,7 +213,7 @@ def test_nothing_readable_is_an_error(tmp_path: Path) -> None:
         datasets.ImageFolder(tmp_path, corrupt="skip")
 
 
-def test_folders_that_are_no_data_set(root: Path, tmp_path: Path) -> None:
+def test_folders_without_a_data_set(root: Path, tmp_path: Path) -> None:
     (root / "bird").mkdir()
     with pytest.raises(FileNotFoundError, match="no images for the classes bird in"):
         datasets.ImageFolder(root)
@@ -239,6 +239,6 @@ def test_without_pillow_the_error_says_what_to_install(
 def test_decode_image_gives_a_tensor() -> None:
     file = io.BytesIO()
     smooth(9, 7).save(file, "PNG")
-    found = datasets.decode_image(file.getvalue())
-    assert found.shape == (3, 9, 7)
-    assert (found.numpy().transpose(1, 2, 0) == np.asarray(smooth(9, 7))).all()
+    image = datasets.decode_image(file.getvalue())
+    assert image.shape == (3, 9, 7)
+    assert (image.numpy().transpose(1, 2, 0) == np.asarray(smooth(9, 7))).all()

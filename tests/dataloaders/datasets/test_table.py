@@ -34,30 +34,30 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_csv_columns_have_the_types_of_their_fields(path: Path) -> None:
-    found = datasets.CSVDataset(path)
-    assert len(found) == 3
-    columns = found.columns
+    dataset = datasets.CSVDataset(path)
+    assert len(dataset) == 3
+    columns = dataset.columns
     assert columns["id"].dtype == np.int64
     assert columns["score"].dtype == np.float64
     assert columns["good"].dtype == np.bool_
     assert isinstance(columns["name"], SharedList)
-    row = found[1]
+    row = dataset[1]
     assert int(row["id"]) == 2
     assert float(row["score"]) == 1000
     assert row["name"] == "Kurt, G."
     assert not row["good"]
     assert math.isnan(row["gap"])
-    assert found[2]["name"] == 'say "hi"'
-    batch = next(iter(DataLoader(found, batch_size=2, num_workers=1)))
+    assert dataset[2]["name"] == 'say "hi"'
+    batch = next(iter(DataLoader(dataset, batch_size=2, num_workers=1)))
     assert batch["id"].tolist() == [1, 2]
     assert batch["name"] == ["Ada", "Kurt, G."]
-    assert "3 rows; id: int64, score: float64, name: object" in repr(found)
+    assert "3 rows; id: int64, score: float64, name: object" in repr(dataset)
 
 
 def test_chosen_columns_and_delimiters(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a;b;c\n1;2;x\n3;4;y\n")
-    found = datasets.CSVDataset(tmp_path / "t.csv", ["c", "a"], delimiter=";")
-    assert list(found[0]) == ["c", "a"]
+    dataset = datasets.CSVDataset(tmp_path / "t.csv", ["c", "a"], delimiter=";")
+    assert list(dataset[0]) == ["c", "a"]
     with pytest.raises(KeyError, match="no such column: 'z'"):
         datasets.CSVDataset(tmp_path / "t.csv", ["z"], delimiter=";")
 
@@ -93,8 +93,8 @@ def test_without_pyarrow(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_features_and_target_as_tensors(path: Path) -> None:
     table = datasets.CSVDataset(path, engine="python")
-    found = table.tensors(["id", "score"], "good")
-    x, y = next(iter(DataLoader(found, batch_size=3)))
+    dataset = table.tensors(["id", "score"], "good")
+    x, y = next(iter(DataLoader(dataset, batch_size=3)))
     assert x.dtype == np.float32
     assert x.tolist() == [[1, 0.5], [2, 1000], [-3, -2]]
     assert y.tolist() == [True, False, True]
@@ -111,20 +111,20 @@ def test_mappings_of_many_kinds_of_columns() -> None:
         "i": [1, 2], "m": [1, None], "d": dates, "f": np.zeros((2, 3), np.float32),
         "o": np.array(["a", float("nan")], object), "l": [[1], [2, 3]],
     }  # fmt: skip
-    found = datasets.TableDataset(table)
-    row = found[-1]
+    dataset = datasets.TableDataset(table)
+    row = dataset[-1]
     assert int(row["i"]) == 2
     assert math.isnan(row["m"])
     assert int(row["d"]) == 86_400 * 10**9
     assert row["f"].shape == (3,)
     assert row["o"] is None
     assert row["l"] == [2, 3]
-    assert len(pickle.dumps(found)) > 0
+    assert len(pickle.dumps(dataset)) > 0
     for index in (2, -3):
         with pytest.raises(IndexError, match=f"{index} of 2 rows"):
-            found[index]
+            dataset[index]
         with pytest.raises(IndexError, match=f"{index} of 2"):
-            found.__getitems__([0, index])
+            dataset.__getitems__([0, index])
         with pytest.raises(IndexError, match=f"{index} of 2 rows"):
             datasets.TableDataset({"s": ["a", "b"]}).__getitems__([index])
     with pytest.raises(ValueError, match=r"differ in length: \{'a': 1, 'b': 2\}"):
@@ -237,16 +237,16 @@ assert found.columns["when"].tolist() == [0, 86_400 * 10**9, 2 * 86_400 * 10**9]
 
 @pytest.mark.parametrize(("module", "code"), [("pyarrow", ARROW), ("pandas", PANDAS)])
 def test_optional_packages(path: Path, module: str, code: str) -> None:
-    """In a process of its own: both leave threads behind, which a later fork would meet."""
+    """In another process: both leave threads behind, which a later fork would meet."""
     if importlib.util.find_spec(module) is None:
         pytest.skip(f"{module} is not installed")
     command = [sys.executable, "-c", code, str(path.parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert process.returncode == 0, process.stderr
 
 
 class Frame:
-    """What TableDataset asks of a frame, without pandas."""
+    """The frame interface that TableDataset uses, without pandas."""
 
     columns = ("x", "s")
 
@@ -262,10 +262,10 @@ class Series:
         return self.values
 
 
-def test_whatever_looks_like_a_frame_is_one() -> None:
-    found = datasets.TableDataset(Frame())
-    assert int(found[2]["x"]) == 2
-    assert found[2]["s"] == "c"
+def test_frames_are_recognized_by_their_interface() -> None:
+    dataset = datasets.TableDataset(Frame())
+    assert int(dataset[2]["x"]) == 2
+    assert dataset[2]["s"] == "c"
 
 
 def test_nothing_optional_is_imported() -> None:

@@ -25,49 +25,49 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("dtype", [np.uint16, np.uint32, np.int32, ">u2"])
 def test_windows_follow_one_another_and_predict_each_token_once(tmp_path: Path, dtype: Any) -> None:
     IDS.astype(dtype).tofile(tmp_path / "t.bin")
-    found = datasets.TokenDataset(tmp_path / "t.bin", 37, dtype)
-    windows = [found[i] for i in range(len(found))]
-    assert len(found) == 27  # 999 targets
+    dataset = datasets.TokenDataset(tmp_path / "t.bin", 37, dtype)
+    windows = [dataset[i] for i in range(len(dataset))]
+    assert len(dataset) == 27  # 999 targets
     assert all(x.dtype == y.dtype == np.int64 for x, y in windows)
     assert np.concatenate([x.numpy() for x, _ in windows]).tolist() == IDS[:999].tolist()
     assert np.concatenate([y.numpy() for _, y in windows]).tolist() == IDS[1:].tolist()
 
 
 def test_stride_offset_and_negative_indices(path: Path) -> None:
-    found = datasets.TokenDataset(path, 100, np.uint16, stride=10, offset=20)
-    assert len(found) == (990 - 101) // 10 + 1
-    assert found[5][0].tolist() == IDS[60:160].tolist()
-    assert found[-1][1].tolist() == found[len(found) - 1][1].tolist()
-    for index in (len(found), -len(found) - 1):
+    dataset = datasets.TokenDataset(path, 100, np.uint16, stride=10, offset=20)
+    assert len(dataset) == (990 - 101) // 10 + 1
+    assert dataset[5][0].tolist() == IDS[60:160].tolist()
+    assert dataset[-1][1].tolist() == dataset[len(dataset) - 1][1].tolist()
+    for index in (len(dataset), -len(dataset) - 1):
         with pytest.raises(IndexError, match=f"{index} of 89 windows"):
-            found[index]
+            dataset[index]
 
 
 def test_no_window_crosses_files(path: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "more.npy", np.arange(25, dtype=np.int32))
     (tmp_path / "tiny.bin").write_bytes(b"\1\0")
-    found = datasets.TokenDataset(
+    dataset = datasets.TokenDataset(
         [path, tmp_path / "tiny.bin", tmp_path / "more.npy"], 8, np.uint16
     )
-    assert len(found) == 124 + 0 + 3
-    assert found[123][1].tolist() == IDS[985:993].tolist()
-    assert found[124][0].tolist() == list(range(8))
-    assert found[126][1].tolist() == list(range(17, 25))
+    assert len(dataset) == 124 + 0 + 3
+    assert dataset[123][1].tolist() == IDS[985:993].tolist()
+    assert dataset[124][0].tolist() == list(range(8))
+    assert dataset[126][1].tolist() == list(range(17, 25))
 
 
 def test_workers_map_the_file_and_a_seed_fixes_the_order(path: Path) -> None:
-    found = datasets.TokenDataset(path, 32, np.uint16)
-    assert len(pickle.dumps(found)) < 2000
+    dataset = datasets.TokenDataset(path, 32, np.uint16)
+    assert len(pickle.dumps(dataset)) < 2000
     runs = []
     for workers, method in ((0, None), (2, "fork"), (1, "spawn"), (0, None)):
         generator = st.Generator().manual_seed(9 if len(runs) < 3 else 10)
         loader = DataLoader(
-            found, batch_size=5, shuffle=True, generator=generator, num_workers=workers,
+            dataset, batch_size=5, shuffle=True, generator=generator, num_workers=workers,
             multiprocessing_context=method,
         )  # fmt: skip
         runs.append([(x.tolist(), y.tolist()) for x, y in loader])
     assert runs[0] == runs[1] == runs[2] != runs[3]
-    assert sum(len(x) for x, _ in runs[0]) == len(found)
+    assert sum(len(x) for x, _ in runs[0]) == len(dataset)
 
 
 # ------------------------------------------------------------------ documents
@@ -82,8 +82,8 @@ def documents(tmp_path: Path) -> Path:
 
 
 def test_split_windows_are_of_one_document(documents: Path) -> None:
-    found = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
-    windows = [(x.tolist(), y.tolist()) for x, y in (found[i] for i in range(len(found)))]
+    dataset = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
+    windows = [(x.tolist(), y.tolist()) for x, y in (dataset[i] for i in range(len(dataset)))]
     assert windows == [
         ([1, 2, 3, 4], [2, 3, 4, 5]),
         ([5, 0, 0, 0], [0, -100, -100, -100]),
@@ -97,30 +97,30 @@ def test_split_windows_are_of_one_document(documents: Path) -> None:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 6, 7, 50])
 def test_split_predicts_what_follows_in_each_document_once(documents: Path, size: int) -> None:
-    found = datasets.TokenDataset(documents, size, np.uint32, boundary=0, documents="split")
-    x, y = next(iter(DataLoader(found, batch_size=len(found))))
-    chosen = y.numpy() != -100
-    pairs = list(zip(x.numpy()[chosen].tolist(), y.numpy()[chosen].tolist()))
+    dataset = datasets.TokenDataset(documents, size, np.uint32, boundary=0, documents="split")
+    x, y = next(iter(DataLoader(dataset, batch_size=len(dataset))))
+    mask = y.numpy() != -100
+    pairs = list(zip(x.numpy()[mask].tolist(), y.numpy()[mask].tolist()))
     assert pairs == [pair for document in DOCUMENTS for pair in pairwise(document)]
 
 
 def test_mark_numbers_the_documents_of_a_window(documents: Path) -> None:
-    found = datasets.TokenDataset(documents, 14, np.uint32, boundary=0, documents="mark")
-    tokens, targets, document = found[0]
+    dataset = datasets.TokenDataset(documents, 14, np.uint32, boundary=0, documents="mark")
+    tokens, targets, document = dataset[0]
     assert tokens.tolist() == JOINED[:14]
     assert targets.tolist() == JOINED[1:15]
     assert document.tolist() == [0] * 6 + [1] * 2 + [2] + [3] * 4 + [4]
 
 
 def test_long_files_are_scanned_in_parts(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
+    full = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
     monkeypatch.setattr("dataloaders.datasets.tokens.CHUNK", 3)
     parts = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
-    assert parts.starts.tolist() == whole.starts.tolist()
-    assert parts.stops.tolist() == whole.stops.tolist()
+    assert parts.starts.tolist() == full.starts.tolist()
+    assert parts.stops.tolist() == full.stops.tolist()
 
 
-def test_what_makes_no_sense_is_refused(path: Path, tmp_path: Path) -> None:
+def test_invalid_arguments_are_refused(path: Path, tmp_path: Path) -> None:
     make = datasets.TokenDataset
     np.save(tmp_path / "f.npy", np.zeros(5))
     (tmp_path / "odd.bin").write_bytes(b"123")

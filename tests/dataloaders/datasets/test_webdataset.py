@@ -32,13 +32,13 @@ def write(path: Path, members: list[tuple[str, bytes]], kind: int = tarfile.GNU_
 @pytest.fixture
 def shards(tmp_path: Path) -> list[Path]:
     """60 samples, "cls" from 0 on, in six shards."""
-    found = []
+    paths = []
     for shard in range(SHARDS):
         members = []
         for n in range(shard * EACH, (shard + 1) * EACH):
             members += [(f"a/{n:04}.cls", b"%d" % n), (f"a/{n:04}.txt", b"text %d" % n)]
-        found.append(write(tmp_path / f"train-{shard:03}.tar", members))
-    return found
+        paths.append(write(tmp_path / f"train-{shard:03}.tar", members))
+    return paths
 
 
 def numbers(dataset: Any, **options: Any) -> list[int]:
@@ -96,8 +96,8 @@ def test_keys_make_tuples(shards: list[Path]) -> None:
     assert found == [(n, f"text {n}") for n in range(EACH)]
     mapped = datasets.WebDataset(shards[0], keys=("cls",), transform=lambda sample: -sample[0])
     assert list(mapped)[3] == -3
-    own = datasets.WebDataset(shards[0], keys=("cls", "txt"), decode={"txt": len})
-    assert next(iter(own)) == (0, 6)
+    dataset = datasets.WebDataset(shards[0], keys=("cls", "txt"), decode={"txt": len})
+    assert next(iter(dataset)) == (0, 6)
 
 
 def test_images_are_decoded(tmp_path: Path) -> None:
@@ -116,14 +116,16 @@ def test_images_are_decoded(tmp_path: Path) -> None:
 def test_each_sample_comes_once_over_ranks_and_workers(
     shards: list[Path], workers: int, shuffle: int
 ) -> None:
-    seen: list[int] = []
+    samples: list[int] = []
     for rank in range(2):
         part = datasets.WebDataset(
             shards, ("cls",), shuffle=shuffle, seed=3, num_replicas=2, rank=rank
         )
-        seen += numbers(part, batch_size=4, num_workers=workers)
-    assert sorted(seen) == list(range(SHARDS * EACH))
-    assert (seen == sorted(seen)) is (not shuffle and not workers and seen == sorted(seen))
+        samples += numbers(part, batch_size=4, num_workers=workers)
+    assert sorted(samples) == list(range(SHARDS * EACH))
+    assert (samples == sorted(samples)) is (
+        not shuffle and not workers and samples == sorted(samples)
+    )
 
 
 def test_order_is_that_of_seed_and_epoch(shards: list[Path]) -> None:
@@ -136,8 +138,8 @@ def test_order_is_that_of_seed_and_epoch(shards: list[Path]) -> None:
     assert numbers(dataset, batch_size=8) != first
     dataset.set_epoch(0)
     assert numbers(dataset, batch_size=8) == first
-    places = [first.index(n) // EACH for n in range(EACH)]
-    assert len(set(places)) > 1  # a shard's samples are spread by the buffer
+    shard_indices = [first.index(n) // EACH for n in range(EACH)]
+    assert len(set(shard_indices)) > 1  # a shard's samples are spread by the buffer
     plain = datasets.WebDataset(shards, ("cls",))
     assert numbers(plain, batch_size=8) == list(range(SHARDS * EACH))
 
@@ -152,16 +154,16 @@ def test_without_a_seed_each_epoch_has_its_own_order(shards: list[Path]) -> None
 
 
 @pytest.mark.parametrize("seed", [None, 4])
-def test_a_stream_goes_on_where_its_state_was_taken(shards: list[Path], seed: int | None) -> None:
+def test_a_stream_resumes_at_its_state(shards: list[Path], seed: int | None) -> None:
     dataset = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
     stream: Iterator[Any] = iter(dataset)
-    begun = [next(stream)[0] for _ in range(17)]
+    head = [next(stream)[0] for _ in range(17)]
     state = json.loads(json.dumps(dataset.state_dict()))
-    rest = [n for (n,) in stream]
-    again = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
-    again.load_state_dict(state)
-    assert [n for (n,) in again] == rest
-    assert sorted(begun + rest) == list(range(SHARDS * EACH))
+    tail = [n for (n,) in stream]
+    resumed = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=seed)
+    resumed.load_state_dict(state)
+    assert [n for (n,) in resumed] == tail
+    assert sorted(head + tail) == list(range(SHARDS * EACH))
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -170,20 +172,20 @@ def test_a_loader_resumes_in_the_middle_of_the_shards(shards: list[Path], worker
         dataset = datasets.WebDataset(shards, ("cls",), shuffle=9, seed=4)
         return DataLoader(dataset, batch_size=4, num_workers=workers)
 
-    begun = loader()
-    batches = iter(begun)
-    seen = [next(batches)[0].tolist() for _ in range(7)]
-    state = begun.state_dict()
-    rest = [batch[0].tolist() for batch in batches]
+    first = loader()
+    batches = iter(first)
+    head = [next(batches)[0].tolist() for _ in range(7)]
+    state = first.state_dict()
+    tail = [batch[0].tolist() for batch in batches]
     resumed = loader()
     resumed.load_state_dict(state)
-    assert [batch[0].tolist() for batch in resumed] == rest
-    assert sorted(n for batch in seen + rest for n in batch) == list(range(SHARDS * EACH))
+    assert [batch[0].tolist() for batch in resumed] == tail
+    assert sorted(n for batch in head + tail for n in batch) == list(range(SHARDS * EACH))
 
 
 # ------------------------------------------------------------------ damage
 def broken(path: Path, damage: str) -> str:
-    """Damages a shard in its sixth sample, number 25; what the error says."""
+    """Damages a shard in its sixth sample, number 25; returns the error's text."""
     raw = bytearray(path.read_bytes())
     at = raw.index(b"a/0025.cls")
     if damage == "header":
@@ -204,29 +206,31 @@ def broken(path: Path, damage: str) -> str:
 
 
 @pytest.mark.parametrize("damage", ["header", "cut", "end", "gzip"])
-def test_a_damaged_shard_is_named_or_left(shards: list[Path], damage: str) -> None:
+def test_a_damaged_shard_is_named_or_skipped(shards: list[Path], damage: str) -> None:
     text = broken(shards[2], damage)
     with pytest.raises(datasets.BrokenShard, match=f"train-002.tar: {text}"):
         list(datasets.WebDataset(shards, ("cls",)))
     with pytest.warns(RuntimeWarning, match=f"left out: .*train-002.tar: {text}"):
-        found = [n for (n,) in datasets.WebDataset(shards, ("cls",), handler="warn")]
-    lost = set(range(60)) - set(found)
-    assert lost <= set(range(20, 30))
+        samples = [n for (n,) in datasets.WebDataset(shards, ("cls",), handler="warn")]
+    missing = set(range(60)) - set(samples)
+    assert missing <= set(range(20, 30))
     if damage != "gzip":
-        # The sample before the damage was not known to be whole.
-        assert lost == set(range(24, 30))
+        # The sample before the damage was not known to be complete.
+        assert missing == set(range(24, 30))
 
 
-def test_a_sample_that_cannot_be_decoded_is_named_or_left(tmp_path: Path) -> None:
+def test_an_undecodable_sample_is_named_or_skipped(tmp_path: Path) -> None:
     members = [("1.cls", b"1"), ("2.cls", b"two"), ("3.cls", b"3"), ("4.txt", b"no cls")]
     path = write(tmp_path / "x.tar", members)
     with pytest.raises(datasets.BrokenShard, match=r"x\.tar: sample 2: ValueError: invalid"):
         list(datasets.WebDataset(path, ("cls",)))
-    seen = []
-    found = datasets.WebDataset(path, ("cls",), handler=lambda e: bool(seen.append(str(e)) or 1))
-    assert list(found) == [(1,), (3,)]
-    assert [text.rpartition("sample ")[2][0] for text in seen] == ["2", "4"]
-    assert "no cls among ['txt']" in seen[1]
+    errors = []
+    samples = datasets.WebDataset(
+        path, ("cls",), handler=lambda e: bool(errors.append(str(e)) or 1)
+    )
+    assert list(samples) == [(1,), (3,)]
+    assert [text.rpartition("sample ")[2][0] for text in errors] == ["2", "4"]
+    assert "no cls among ['txt']" in errors[1]
     assert list(datasets.WebDataset(path, ("cls",), handler="ignore")) == [(1,), (3,)]
 
 
@@ -259,7 +263,7 @@ def test_braces_and_stars(shards: list[Path], tmp_path: Path) -> None:
         datasets.WebDataset(str(tmp_path / "*.zip"))
 
 
-def test_what_makes_no_sense_is_refused(shards: list[Path]) -> None:
+def test_invalid_arguments_are_refused(shards: list[Path]) -> None:
     with pytest.raises(ValueError, match="fewer shards than ranks: 6 shards, 7 ranks"):
         datasets.WebDataset(shards, num_replicas=7, rank=0)
     with pytest.raises(ValueError, match="rank is not between 0 and 1: 2"):

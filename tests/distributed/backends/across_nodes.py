@@ -44,7 +44,7 @@ def contract() -> Any:
     return sweep(seed[0]), world().nodes
 
 
-def whole() -> Any:
+def run_every_case() -> Any:
     """All cases of the battery."""
     return sweep()
 
@@ -52,7 +52,7 @@ def whole() -> Any:
 def bits() -> Any:
     """Sums whose bits depend on the order; in chunks, in both directions of the chain."""
     rank = dist.get_rank()
-    found = []
+    is_equal = []
     for dtype, op in [("float32", "SUM"), ("float32", "AVG"), ("bfloat16", "SUM")]:
         x = np.random.default_rng(rank).standard_normal(1_200_003).astype("f4")
         y = st.tensor(x).to(getattr(st, dtype))
@@ -64,12 +64,12 @@ def bits() -> Any:
         ]
         dist.all_reduce(y, dist.ReduceOp[op])
         want = reduce_arrays(parts, dist.ReduceOp[op])
-        found.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
-    return found
+        is_equal.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
+    return is_equal
 
 
 def messages() -> Any:
-    """Point to point, inside a node and between two; who sends first; what does not fit."""
+    """Point to point inside a node and between two; order of sends; messages that do not fit."""
     rank, n = dist.get_rank(), dist.get_world_size()
     for size in (0, 3, LARGE):
         works = []
@@ -83,8 +83,8 @@ def messages() -> Any:
             assert box.tolist() == [float(10 * p + rank)] * size, (rank, p, box)
     dist.barrier()
     if rank == 0:
-        got = st.zeros(2)
-        sources = sorted(dist.recv(got) for _ in range(n - 1))
+        buffer = st.zeros(2)
+        sources = sorted(dist.recv(buffer) for _ in range(n - 1))
         assert sources == list(range(1, n)), sources
     else:
         dist.send(st.ones(2), 0)
@@ -129,7 +129,7 @@ def objects() -> Any:
 def groups() -> Any:
     """Subgroups: across nodes, inside one, of one rank; work that goes on by itself."""
     rank = dist.get_rank()
-    found = []
+    results = []
     for ranks in ([0, 2], [0, 1], [1, 2, 3], [3]):
         group: Any = dist.new_group(ranks)
         if rank in ranks:
@@ -138,13 +138,13 @@ def groups() -> Any:
                 work = dist.all_reduce(x, group=group, async_op=True)
                 work.wait()
                 assert x.tolist() == [float(sum(r + 1 for r in ranks))] * n, (ranks, x)
-            found.append(ranks)
+            results.append(ranks)
     x = st.full((LARGE,), float(rank))
     works = [dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True) for _ in range(5)]
     for work in works:
         work.wait()
     assert float(x[-1].item()) == dist.get_world_size() - 1
-    return found
+    return results
 
 
 def differ() -> Any:
@@ -172,7 +172,7 @@ def shards() -> str:
 
 
 def late() -> Any:
-    """Who does not come is named at the timeout, on all ranks."""
+    """At the timeout every rank names the rank that did not come."""
     if dist.get_rank() == 3:
         time.sleep(2.0)
     group: Any = dist.GroupMember.WORLD
@@ -185,7 +185,7 @@ def late() -> Any:
 
 
 def leave() -> Any:
-    """A rank that has left is not waited for."""
+    """Nobody waits for a rank that has left."""
     if dist.get_rank() == 2:
         return "left"
     try:
@@ -209,16 +209,18 @@ def node(victims: str = "2,3", seed: str = "0") -> Any:
     pids: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(pids, os.getpid())
     after = float(np.random.default_rng(int(seed)).uniform(0.1, 0.4))
-    doomed = [pids[int(each)] for each in victims.split(",")]
+    victim_pids = [pids[int(each)] for each in victims.split(",")]
     began = time.monotonic()
-    if rank == min(r for r in range(len(pids)) if pids[r] not in doomed):
-        threading.Timer(after, lambda: [os.kill(pid, signal.SIGKILL) for pid in doomed]).start()
+    if rank == min(r for r in range(len(pids)) if pids[r] not in victim_pids):
+        threading.Timer(
+            after, lambda: [os.kill(pid, signal.SIGKILL) for pid in victim_pids]
+        ).start()
     name, at = until_lost(int(seed), -1, 0.0)
     return name, at - began - after
 
 
-def alone() -> Any:
-    """A rank dies while its neighbour is in no call: who waits for it on another node learns it."""
+def check_deaths() -> Any:
+    """A rank dies while its neighbour is in no call; a rank that waits elsewhere learns of it."""
     rank = dist.get_rank()
     pair: Any = dist.new_group([0, 3])
     pids: list[Any] = [None] * dist.get_world_size()
@@ -235,8 +237,8 @@ def alone() -> Any:
         else:
             dist.recv(st.zeros(3), 3)
     except PeerLostError as error:
-        said = error.pid == pids[3], error.host == os.uname().nodename
-        return [error.name, *said, time.monotonic() - began]
+        facts = error.pid == pids[3], error.host == os.uname().nodename
+        return [error.name, *facts, time.monotonic() - began]
     return "came"
 
 
@@ -244,7 +246,7 @@ def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
     dist.barrier()
-    if rank == 1:  # goes on whatever becomes of the others
+    if rank == 1:  # goes on whatever happens to the others
         wake = subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         wake.wait()
@@ -261,8 +263,8 @@ def stop() -> Any:
 CASES: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
-        contract, whole, bits, messages, objects, groups, differ, shards,
-        late, leave, kill, node, alone, stop,
+        contract, run_every_case, bits, messages, objects, groups, differ, shards,
+        late, leave, kill, node, check_deaths, stop,
     )
 }  # fmt: skip
 
@@ -274,10 +276,10 @@ def main() -> None:
     rank = dist.get_rank()
     for name in names:
         try:
-            said = {"rank": rank, "value": CASES[name](**settings)}
+            record = {"rank": rank, "value": CASES[name](**settings)}
         except Exception as error:
-            said = {"rank": rank, "error": f"{name}: {type(error).__name__}: {error}"}
-        os.write(1, (json.dumps(said) + "\n").encode())  # one line, whatever the others write
+            record = {"rank": rank, "error": f"{name}: {type(error).__name__}: {error}"}
+        os.write(1, (json.dumps(record) + "\n").encode())  # one write: lines do not mix
     dist.destroy_process_group()
 
 

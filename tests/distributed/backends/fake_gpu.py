@@ -1,7 +1,7 @@
-"""Memory, streams and events of a GPU that is not there, for the stand-in of CuPy (fake_nccl.py).
+"""Memory, streams and events of a simulated GPU, for the stand-in for CuPy (fake_nccl.py).
 
-Device memory is memory of this process; given up it is overwritten, and known as dead. A stream
-does its work in order, as far as it can, when somebody looks (`Event.done`), or at once (`eager`).
+Device memory is memory of this process; freed memory is overwritten and marked dead. A stream does
+its work in order, as far as it can, when an event is queried (`Event.done`), or at once (`eager`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-DEAD = 0xDB  # what memory that was given up is overwritten with
+DEAD = 0xDB  # freed memory is overwritten with this
 Array = Any
 violations: list[str] = []
 
@@ -59,16 +59,16 @@ def alloc_pinned_memory(nbytes: int) -> Any:
         def __del__(self) -> None:
             alive.pop(ctypes.addressof(self), None)
 
-    made = Pinned()
-    alive[ctypes.addressof(made)] = nbytes, "pinned"
-    return made
+    pinned = Pinned()
+    alive[ctypes.addressof(pinned)] = nbytes, "pinned"
+    return pinned
 
 
-def look(address: int, nbytes: int, kind: str) -> Array:
-    """The bytes there, which have to be alive, and of this kind."""
-    for first, (size, own) in list(alive.items()):
+def view(address: int, nbytes: int, kind: str) -> Array:
+    """The bytes at an address, which must be alive and of this kind."""
+    for first, (size, actual_kind) in list(alive.items()):
         if first <= address and address + nbytes <= first + size:
-            demand(own == kind, f"{own} memory, not {kind}: {address:#x}")
+            demand(actual_kind == kind, f"{actual_kind} memory, not {kind}: {address:#x}")
             return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
     raise Violation(f"no {kind} memory is alive at {address:#x}, {nbytes} bytes")
 
@@ -120,14 +120,14 @@ class Stream:
             self.run()
 
     def run(self) -> None:
-        """As far as it goes without waiting for other ranks."""
+        """Runs the queue as far as it goes without waiting for other ranks."""
         with self.lock:
             while self.ran < len(self.queue) and self.queue[self.ran]():
-                self.queue[self.ran] = done
+                self.queue[self.ran] = is_done
                 self.ran += 1
 
 
-def done() -> bool:
+def is_done() -> bool:
     return True
 
 
@@ -155,8 +155,8 @@ def memcpy_async(target: int, source: int, nbytes: int, kind: int, stream: int) 
     demand(nbytes > 0, "a copy of nothing")
 
     def copy() -> bool:
-        look(target, nbytes, into)[:] = look(source, nbytes, out_of)
+        view(target, nbytes, into)[:] = view(source, nbytes, out_of)
         return True
 
-    look(target, nbytes, into), look(source, nbytes, out_of)
+    view(target, nbytes, into), view(source, nbytes, out_of)
     streams[stream].add(copy)

@@ -35,11 +35,11 @@ from .fake_gpu import (
     alloc_pinned_memory,
     demand,
     local,
-    look,
     memcpy_async,
     on_a_device,
     settings,
     streams,
+    view,
     violations,
 )
 
@@ -94,24 +94,24 @@ class Messages:
             self.has_begun = True
             for sends, at, nbytes, name in self.open:
                 if sends:
-                    self.comm.write(name, nbytes, look(at, nbytes, "device"))
+                    self.comm.write(name, nbytes, view(at, nbytes, "device"))
         self.open = [each for each in self.open if not self.is_through(*each)]
         return not self.open
 
     def is_through(self, sends: bool, at: int, nbytes: int, name: str) -> bool:
-        look(at, nbytes, "device")
-        if sends:  # when the other has it
+        view(at, nbytes, "device")
+        if sends:  # done once the receiver has read it
             return not (self.comm.folder / name).exists()
-        if (found := self.comm.read(name)) is None:
+        if (message := self.comm.read(name)) is None:
             return False
-        demand(found[0] == nbytes, f"{name}: {found[0]} bytes sent, {nbytes} expected")
-        look(at, nbytes, "device")[:] = np.frombuffer(found[1], np.uint8)
+        demand(message[0] == nbytes, f"{name}: {message[0]} bytes sent, {nbytes} expected")
+        view(at, nbytes, "device")[:] = np.frombuffer(message[1], np.uint8)
         (self.comm.folder / name).unlink()
         return True
 
 
 class NcclCommunicator:
-    living: ClassVar[weakref.WeakSet[NcclCommunicator]] = weakref.WeakSet()
+    instances: ClassVar[weakref.WeakSet[NcclCommunicator]] = weakref.WeakSet()
 
     def __init__(self, ndev: int, commId: tuple[int, ...], rank: int) -> None:
         demand(isinstance(commId, tuple) and len(commId) == 128, "not a unique id")
@@ -129,9 +129,9 @@ class NcclCommunicator:
         self.write(f"here.{rank}", None, np.empty(0, np.uint8))
         while any(self.read(f"here.{p}") is None for p in range(ndev)):
             time.sleep(0.001)
-        NcclCommunicator.living.add(self)
+        NcclCommunicator.instances.add(self)
 
-    # files appear whole
+    # a rename: readers never see half a file
     def write(self, name: str, head: Any, data: Array) -> None:
         path = self.folder / f"{name}.part"
         path.write_bytes(pickle.dumps((head, data.tobytes())))
@@ -143,18 +143,18 @@ class NcclCommunicator:
         except FileNotFoundError:
             return None
 
-    def begin(self, what: str, stream: int, work: Callable[[], bool]) -> None:
-        demand(not self.is_aborted, f"{what} after abort or destroy")
-        demand(stream in streams, f"{what}: not a stream: {stream}")
-        demand(on_a_device() == self.device, f"{what}: another device is chosen in this thread")
-        for other in list(NcclCommunicator.living):
+    def begin(self, call: str, stream: int, work: Callable[[], bool]) -> None:
+        demand(not self.is_aborted, f"{call} after abort or destroy")
+        demand(stream in streams, f"{call}: not a stream: {stream}")
+        demand(on_a_device() == self.device, f"{call}: another device is chosen in this thread")
+        for other in list(NcclCommunicator.instances):
             is_busy = other is not self and other.under_way and not other.is_aborted
-            demand(not is_busy, f"{what}: another communicator is at work on this GPU")
-        demand(self.issuing.acquire(blocking=False), f"{what}: two threads at once")
+            demand(not is_busy, f"{call}: another communicator is at work on this GPU")
+        demand(self.issuing.acquire(blocking=False), f"{call}: two threads at once")
         self.under_way += 1
 
         def step() -> bool:
-            if self.is_aborted:  # it ends, without a word, and with whatever is there
+            if self.is_aborted:  # other ranks get no message and keep whatever data is there
                 return True
             if not work():
                 return False
@@ -173,19 +173,19 @@ class NcclCommunicator:
         data: tuple[int, int],
         finish: Callable[[list[Array]], None],
     ) -> None:
-        """A collective: all ranks' data, once all have come, to `finish`."""
+        """A collective: passes all ranks' data to `finish` once all have come."""
         demand(not getattr(local, "depth", 0), "a collective in a group of messages")
-        look(*data, "device")
+        view(*data, "device")
         self.number += 1
         number, parts = self.number, [None] * self.world
         has_begun = False
 
         def work() -> bool:
             nonlocal has_begun
-            own = look(*data, "device")
+            buffer = view(*data, "device")
             if not has_begun:
                 has_begun = True
-                self.write(f"call.{number}.{self.rank}", call, own)
+                self.write(f"call.{number}.{self.rank}", call, buffer)
             for p in range(self.world):
                 if parts[p] is None:
                     parts[p] = self.read(f"call.{number}.{p}")
@@ -193,7 +193,7 @@ class NcclCommunicator:
                 return False
             for p, (theirs, _) in enumerate(parts):  # type: ignore[misc]
                 demand(theirs == call, f"call {number}: {call} here, {theirs} on rank {p}")
-            # all others have done what was before
+            # all other ranks have completed the earlier calls
             (self.folder / f"call.{number - 1}.{self.rank}").unlink(missing_ok=True)
             finish([np.frombuffer(part[1], np.uint8) for part in parts])  # type: ignore[index]
             return True
@@ -217,7 +217,7 @@ class NcclCommunicator:
         nbytes, join, call = self.reduced("allReduce", count, kind, op)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes, "device")[:] = join(parts)
+            view(recv, nbytes, "device")[:] = join(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -228,7 +228,7 @@ class NcclCommunicator:
 
         def finish(parts: list[Array]) -> None:
             if self.rank == root:
-                look(recv, nbytes, "device")[:] = join(parts)
+                view(recv, nbytes, "device")[:] = join(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -238,8 +238,8 @@ class NcclCommunicator:
         nbytes, join, call = self.reduced("reduceScatter", count, kind, op)
 
         def finish(parts: list[Array]) -> None:
-            own = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
-            look(recv, nbytes, "device")[:] = join([each[own] for each in parts])
+            part = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
+            view(recv, nbytes, "device")[:] = join([each[part] for each in parts])
 
         self.together(call, stream, (send, nbytes * self.world), finish)
 
@@ -249,7 +249,7 @@ class NcclCommunicator:
         nbytes, _, call = self.reduced("broadcast", count, kind, 0, root)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes, "device")[:] = parts[root]
+            view(recv, nbytes, "device")[:] = parts[root]
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -257,7 +257,7 @@ class NcclCommunicator:
         nbytes, _, call = self.reduced("allGather", count, kind, 0)
 
         def finish(parts: list[Array]) -> None:
-            look(recv, nbytes * self.world, "device")[:] = np.concatenate(parts)
+            view(recv, nbytes * self.world, "device")[:] = np.concatenate(parts)
 
         self.together(call, stream, (send, nbytes), finish)
 
@@ -270,7 +270,7 @@ class NcclCommunicator:
     def message(self, sends: bool, at: int, count: int, kind: int, peer: int, stream: int) -> None:
         demand(0 <= peer < self.world and count > 0, f"message: {count} to or from {peer}")
         nbytes = count * KINDS[kind].itemsize
-        look(at, nbytes, "device")
+        view(at, nbytes, "device")
         group_start()
         local.calls.append((self, stream, sends, at, nbytes, peer))
         group_end()
@@ -285,7 +285,7 @@ class NcclCommunicator:
 
 
 @contextlib.contextmanager
-def installed(folder: str, **others: Any) -> Iterator[None]:
+def installed(folder: str, **options: Any) -> Iterator[None]:
     """`import cupy` gives this, in this process.
 
     Args:
@@ -293,9 +293,9 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         others: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
             CuPy has none).
     """
-    has_nccl = others.pop("nccl", True)
+    has_nccl = options.pop("nccl", True)
     before = dict(settings)
-    settings.update(folder=folder, **others)
+    settings.update(folder=folder, **options)
     nccl = types.SimpleNamespace(
         available=has_nccl,
         NcclCommunicator=NcclCommunicator,
@@ -324,15 +324,15 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
     )
-    kept = sys.modules.get("cupy")
+    original = sys.modules.get("cupy")
     sys.modules["cupy"] = module
     try:
         yield
     finally:
-        NcclCommunicator.living.clear()
+        NcclCommunicator.instances.clear()
         streams.clear()
         settings.clear()
         settings.update(before)
         del sys.modules["cupy"]
-        if kept is not None:
-            sys.modules["cupy"] = kept
+        if original is not None:
+            sys.modules["cupy"] = original

@@ -23,16 +23,18 @@ SECRET = b"s" * 16
 
 
 def meet(
-    told: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+    addresses: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
 ) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
     """What rank 1 gets from rank 0, and rank 0 from rank 1."""
-    got: list[dict[int, socket.socket]] = []
+    accepted: list[dict[int, socket.socket]] = []
     deadline = time.monotonic() + patience
-    thread = threading.Thread(target=lambda: got.append(accept(0, {1}, listener, SECRET, deadline)))
+    thread = threading.Thread(
+        target=lambda: accepted.append(accept(0, {1}, listener, SECRET, deadline))
+    )
     thread.start()
-    made = connect(1, [0], told, secret, deadline)
+    connected = connect(1, [0], addresses, secret, deadline)
     thread.join()
-    return made, got[0]
+    return connected, accepted[0]
 
 
 def close(*links: dict[int, socket.socket]) -> None:
@@ -43,10 +45,10 @@ def close(*links: dict[int, socket.socket]) -> None:
 
 @pytest.fixture
 def listener() -> Any:
-    with socket.socket() as made:
-        made.bind(("127.0.0.1", 0))
-        made.listen(4)
-        yield made
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(4)
+        yield server
 
 
 def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
@@ -54,64 +56,64 @@ def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
 
 
 def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> None:
-    made, got = meet(place(listener, "127.77.77.77"), listener, SECRET)  # nobody is there
-    assert (list(made), list(got)) == ([0], [1])
-    close(made, got)
+    connected, accepted = meet(place(listener, "127.77.77.77"), listener, SECRET)  # nobody is there
+    assert (list(connected), list(accepted)) == ([0], [1])
+    close(connected, accepted)
 
 
-def test_strangers_are_not_let_in(listener: socket.socket) -> None:
-    made, got = meet(place(listener), listener, b"another secret..", patience=0.5)
-    assert (made, got) == ({}, {})
+def test_strangers_are_refused(listener: socket.socket) -> None:
+    connected, accepted = meet(place(listener), listener, b"another secret..", patience=0.5)
+    assert (connected, accepted) == ({}, {})
 
 
-def test_a_stranger_does_not_keep_others_out(
+def test_a_stranger_does_not_block_ranks(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch, "TRIAL", 0.1)
     with socket.create_connection(listener.getsockname()) as silent:
         with socket.create_connection(listener.getsockname()) as talking:
             talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
-            made, got = meet(place(listener), listener, SECRET)
-            assert (list(made), list(got)) == ([0], [1])
+            connected, accepted = meet(place(listener), listener, SECRET)
+            assert (list(connected), list(accepted)) == ([0], [1])
             assert silent.recv(1) == b""
-    close(made, got)
+    close(connected, accepted)
 
 
-def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_end_is_reported_after_a_delay_for_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
     pairs = [socket.socketpair() for _ in range(3)]
-    seen = Watch({r + 4: own for r, (own, _) in enumerate(pairs)}, [])
-    assert seen.dead_ranks() == []
+    monitor = Watch({r + 4: local for r, (local, _) in enumerate(pairs)}, [])
+    assert monitor.dead_ranks() == []
     pairs[2][1].close()
-    assert seen.dead_ranks() == []  # a neighbour may know more
+    assert monitor.dead_ranks() == []  # a neighbour may still say why
     pairs[1][1].close()
     end = time.monotonic() + 10
-    while not (gone := seen.dead_ranks()) and time.monotonic() < end:
+    while not (missing := monitor.dead_ranks()) and time.monotonic() < end:
         time.sleep(0.01)
-    assert gone == [5, 6]
-    assert seen.dead_ranks() == [5, 6]
-    seen.close()
+    assert missing == [5, 6]
+    assert monitor.dead_ranks() == [5, 6]
+    monitor.close()
     pairs[0][1].close()
 
 
 def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
-    here, there = socket.socketpair()
-    seen = Watch({1: here}, [])
+    here, peer = socket.socketpair()
+    watch = Watch({1: here}, [])
     wait, go = os.pipe()
     if not (pid := os.fork()):
         os.close(go)
         os.read(wait, 1)
         os._exit(0)
     os.close(wait)
-    seen.close()  # as when this process ends; the child is there still
-    there.settimeout(10)
-    assert there.recv(1) == b""
+    watch.close()  # as when this process ends; the child still runs
+    peer.settimeout(10)
+    assert peer.recv(1) == b""
     os.close(go)
     os.waitpid(pid, 0)
-    there.close()
+    peer.close()
 
 
-def test_a_silent_machine_is_asked_whether_it_is_there(listener: socket.socket) -> None:
+def test_a_silent_machine_is_probed(listener: socket.socket) -> None:
     with socket.create_connection(listener.getsockname()) as link:
         keep_alive(link)
         assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
@@ -122,8 +124,8 @@ def test_a_silent_machine_is_asked_whether_it_is_there(listener: socket.socket) 
         assert idle + between * most <= 10
 
 
-def test_addresses_are_those_that_others_may_reach() -> None:
+def test_addresses_are_reachable() -> None:
     for address in addresses():
         assert not address.startswith("127.")
-        with socket.socket() as made:
-            made.bind((address, 0))  # it is one of this machine
+        with socket.socket() as server:
+            server.bind((address, 0))  # the address belongs to this machine

@@ -1,4 +1,4 @@
-"""News between the ranks of a group, with a communicator that is none."""
+"""News between the ranks of a group, with a fake communicator."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 
 class Comm:
-    """Hands the letters that it is given to whoever asks."""
+    """Delivers its messages to any receiver."""
 
     def __init__(self) -> None:
-        self.letters: list[tuple[int, Any]] = []
+        self.messages: list[tuple[int, Any]] = []
         self.rank = 0
 
     def Get_attr(self, _: int) -> int:
         return 1 << 20
 
     def Isend(self, data: Any, to: int, tag: int) -> str:
-        self.letters.append((self.rank, data.copy()))
+        self.messages.append((self.rank, data.copy()))
         return "request"
 
     def Iprobe(self, _: int, tag: int, status: Any) -> bool:
-        is_there = bool(self.letters)
+        is_there = bool(self.messages)
         if is_there:
-            status.source = self.letters[0][0]
-        time.sleep(1e-3)  # in which others may look, if they are let
+            status.source = self.messages[0][0]
+        time.sleep(1e-3)  # other threads may poll meanwhile if no lock stops them
         return is_there
 
     def Recv(self, out: Any, source: int, tag: int) -> None:
-        assert self.letters, "waits for ever"
-        _, letter = self.letters.pop(0)
-        out[: letter.size] = letter
+        assert self.messages, "waits for ever"
+        _, payload = self.messages.pop(0)
+        out[: payload.size] = payload
 
 
 class Status:
@@ -58,7 +58,7 @@ def comm(monkeypatch: pytest.MonkeyPatch) -> Comm:
     return Comm()
 
 
-def test_bad_news_arrive_as_they_were_told(comm: Comm) -> None:
+def test_bad_news_arrive_unchanged(comm: Comm) -> None:
     teller, listener = Wire(comm, 0, range(3)), Wire(comm, 1, range(3))
     text = "größer " + "\N{SNAIL}" * 500
     teller.send_news(
@@ -78,7 +78,7 @@ def test_the_first_news_stay(comm: Comm) -> None:
         one.raise_failure("barrier")
 
 
-def test_who_left_is_no_bad_news(comm: Comm) -> None:
+def test_a_departure_is_not_bad_news(comm: Comm) -> None:
     one = Wire(comm, 0, range(3))
     comm.rank = 2
     Wire(comm, 2, range(3)).send_news({"reason": "left", "rank": 2, "number": 5}, [0])
@@ -86,38 +86,38 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
     assert (one.failure, one.leavers) == (None, {2: 5})
 
 
-@pytest.mark.parametrize("come", [2, 1, 0], ids=["all", "left", "none"])
+@pytest.mark.parametrize("arrivals", [2, 1, 0], ids=["all", "left", "none"])
 def test_mpi_ends_only_if_all_have_come_twice(
-    comm: Comm, monkeypatch: pytest.MonkeyPatch, come: int
+    comm: Comm, monkeypatch: pytest.MonkeyPatch, arrivals: int
 ) -> None:
-    ended, met = [], iter([True] * come + [False] * 2)
+    finalized, states = [], iter([True] * arrivals + [False] * 2)
 
     def Ibarrier() -> Any:
-        done = next(met)
-        return SimpleNamespace(Test=lambda: done)
+        is_done = next(states)
+        return SimpleNamespace(Test=lambda: is_done)
 
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
     monkeypatch.setattr(Base, "comm", comm)
     monkeypatch.setattr(wire, "PATIENCE", 0.02)
     Wire(comm, 0, range(3)).set_failure("lost", 2, "rank 2 died")
     module = SimpleNamespace(
-        Is_finalized=lambda: False, Finalize=lambda: ended.append(1), Exception=OSError
+        Is_finalized=lambda: False, Finalize=lambda: finalized.append(1), Exception=OSError
     )
     wire.finalize(module)
-    assert len(ended) == (come == 2)
+    assert len(finalized) == (arrivals == 2)
 
 
-def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
-    one, failed = Wire(comm, 0, range(3)), []
+def test_threads_that_poll_at_once_do_not_wait_for_one_message(comm: Comm) -> None:
+    one, errors = Wire(comm, 0, range(3)), []
 
-    def look() -> None:
+    def poll() -> None:
         for _ in range(20):
             try:
                 one.receive_news()
             except BaseException as error:
-                failed.append(error)
+                errors.append(error)
 
-    threads = [threading.Thread(target=look) for _ in range(4)]
+    threads = [threading.Thread(target=poll) for _ in range(4)]
     for thread in threads:
         thread.start()
     for number in range(10):
@@ -127,16 +127,16 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
     for thread in threads:
         thread.join()
     one.receive_news()
-    assert not failed
+    assert not errors
     assert one.leavers == {1: 8, 2: 9}
 
 
-def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_ended_silently_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
-    seen = SimpleNamespace(
+    watch = SimpleNamespace(
         dead_ranks=lambda: [8, 9], processes=[(100 + r, f"host{r}") for r in range(10)]
     )
-    monkeypatch.setattr(Base, "watch", seen)
+    monkeypatch.setattr(Base, "watch", watch)
     one = Wire(comm, 0, [7, 8, 9])
     one.leavers[1] = 3
     one.receive_news()

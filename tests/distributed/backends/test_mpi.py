@@ -31,7 +31,7 @@ needs_mpi = pytest.mark.skipif(
 def across(
     *cases: str, ranks: int = 4, node: int = 2, breaks: bool = False, kills: bool = False
 ) -> dict[int, list[dict[str, Any]]]:
-    """What each rank said of the cases, which may break the group, even kill or stop ranks."""
+    """Each rank's records of the cases, which may break the group, kill or stop ranks."""
     assert MPIRUN is not None
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
     flags = ["-n", str(ranks)]
@@ -48,33 +48,38 @@ def across(
         "SHMTENSOR_RANKS_PER_NODE": str(node),
     }
     program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    done = subprocess.run(
+    process = subprocess.run(
         [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
     )
-    said: dict[int, list[dict[str, Any]]] = {}
-    for line in done.stdout.splitlines():
+    records_by_rank: dict[int, list[dict[str, Any]]] = {}
+    for line in process.stdout.splitlines():
         if line.startswith("{"):
             record = json.loads(line)
-            said.setdefault(record["rank"], []).append(record)
-    assert said, (done.returncode, done.stdout, done.stderr)
-    return said
+            records_by_rank.setdefault(record["rank"], []).append(record)
+    assert records_by_rank, (process.returncode, process.stdout, process.stderr)
+    return records_by_rank
 
 
-def values(said: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
+def values(records_by_rank: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
     """What each case returned, on all ranks."""
-    assert sorted(said) == list(range(ranks))
-    for records in said.values():
+    assert sorted(records_by_rank) == list(range(ranks))
+    for records in records_by_rank.values():
         for record in records:
             assert "error" not in record, record
-    return [list(each) for each in zip(*([r["value"] for r in said[k]] for k in sorted(said)))]
+    return [
+        list(each)
+        for each in zip(
+            *([r["value"] for r in records_by_rank[k]] for k in sorted(records_by_rank))
+        )
+    ]
 
 
 CONTRACT = ["contract", "bits", "messages", "objects", "groups", "differ", "shards"]
 
 
-def check_contract(said: dict[int, list[dict[str, Any]]]) -> None:
-    """What the ranks of two nodes have to say of these cases."""
-    contract, bits, messages, objects, groups, differ, shards = values(said)
+def check_contract(records_by_rank: dict[int, list[dict[str, Any]]]) -> None:
+    """Checks the records of two nodes' ranks."""
+    contract, bits, messages, objects, groups, differ, shards = values(records_by_rank)
     assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
     assert bits == [[True, True, True]] * 4
     assert messages == objects == ["done"] * 4
@@ -106,9 +111,9 @@ def test_nodes_of_other_sizes(ranks: int, node: int) -> None:
 @needs_mpi
 @pytest.mark.parametrize("victim", [0, 3], ids=["head", "last"])
 def test_a_death_is_named_on_both_nodes(victim: int) -> None:
-    said = across("kill", f"seed={victim}", f"victim={victim}", kills=True)
-    assert sorted(said) == [r for r in range(4) if r != victim]
-    for (record,) in said.values():
+    records_by_rank = across("kill", f"seed={victim}", f"victim={victim}", kills=True)
+    assert sorted(records_by_rank) == [r for r in range(4) if r != victim]
+    for (record,) in records_by_rank.values():
         name, _ = record["value"]
         assert name == f"rank {victim}"
 
@@ -119,11 +124,11 @@ def test_a_death_is_named_on_both_nodes(victim: int) -> None:
     [("2,3", 4, 2), ("0,1", 4, 2), ("1", 3, 1)],
     ids=["last", "first", "one"],
 )
-def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int, node: int) -> None:
-    said = across("node", f"victims={victims}", ranks=ranks, node=node, kills=True)
+def test_a_node_that_dies_is_named_by_all_others(victims: str, ranks: int, node: int) -> None:
+    records_by_rank = across("node", f"victims={victims}", ranks=ranks, node=node, kills=True)
     dead = [int(each) for each in victims.split(",")]
-    assert sorted(said) == [r for r in range(ranks) if r not in dead]
-    for (record,) in said.values():
+    assert sorted(records_by_rank) == [r for r in range(ranks) if r not in dead]
+    for (record,) in records_by_rank.values():
         name, seconds = record["value"]
         assert name == f"rank {dead[0]}"
         assert seconds < 20  # 0.25 on a quiet machine; the timeout is 60
@@ -131,17 +136,17 @@ def test_a_node_that_dies_whole_is_named_by_all_others(victims: str, ranks: int,
 
 @needs_mpi
 def test_a_death_that_no_neighbour_notices_is_named() -> None:
-    said = across("alone", kills=True)
-    assert said[2][0]["value"] == "knows nothing"
+    records_by_rank = across("check_deaths", kills=True)
+    assert records_by_rank[2][0]["value"] == "knows nothing"
     for r in (0, 1):
-        *who, seconds = said[r][0]["value"]
+        *who, seconds = records_by_rank[r][0]["value"]
         assert who[1:] == [True, True]
         assert seconds < 20
-    assert said[1][0]["value"][0] == "rank 3"
+    assert records_by_rank[1][0]["value"][0] == "rank 3"
 
 
 @needs_mpi
-def test_who_does_not_come_is_named_on_both_nodes() -> None:
+def test_a_missing_rank_is_named_on_both_nodes() -> None:
     (late,) = values(across("late", breaks=True))
     assert [kind for kind, _ in late] == ["CollectiveTimeout"] * 4
     assert "0.5 s" in late[0][1]
@@ -149,7 +154,7 @@ def test_who_does_not_come_is_named_on_both_nodes() -> None:
 
 
 @needs_mpi
-def test_a_rank_that_left_is_not_waited_for_on_another_node() -> None:
+def test_nobody_waits_for_a_departed_rank_on_another_node() -> None:
     (leave,) = values(across("leave", breaks=True))
     assert leave[2] == "left"
     assert all("rank 2" in leave[r] and "has left the group" in leave[r] for r in (0, 1, 3))
@@ -163,7 +168,7 @@ def test_a_stopped_rank_is_noticed_at_the_timeout() -> None:
     assert kind == "PeerLostError"
     assert "rank 1 " in text
     assert "is stopped" in text
-    for r in (2, 3):  # by their own timeout, or by the news, whichever is first
+    for r in (2, 3):  # by their own timeout or by the news, whichever comes first
         assert stop[r][0] in ("CollectiveTimeout", "PeerLostError")
 
 
@@ -180,15 +185,15 @@ def rank_of(machine: str, domain: str = "") -> dict[str, Any]:
 def test_nodes_are_neighbours_that_can_share_memory() -> None:
     a, b = rank_of("a"), rank_of("b")
     assert find_nodes([a, a, b, b]) == [[0, 1], [2, 3]]
-    assert find_nodes([a, b, a]) == [[0], [1], [2]]  # a sum in rank order goes through each
-    alone, family = rank_of("a", "x"), rank_of("a", "y")
-    assert find_nodes([a, alone, a]) == [[0], [1, 2]]  # it has tensors of its own already
-    assert find_nodes([family, family, a, alone]) == [[0, 1, 2], [3]]
+    assert find_nodes([a, b, a]) == [[0], [1], [2]]  # a sum in rank order passes through each rank
+    busy, family = rank_of("a", "x"), rank_of("a", "y")
+    assert find_nodes([a, busy, a]) == [[0], [1, 2]]  # it has tensors of its own already
+    assert find_nodes([family, family, a, busy]) == [[0, 1, 2], [3]]
     assert subgroup_nodes([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
     assert subgroup_nodes([[0, 1], [2, 3]], [3]) == [[0]]
 
 
-def test_rows_are_compared_whole() -> None:
+def test_all_columns_of_rows_are_compared() -> None:
     from shmtensor.distributed.group.call_signature import ROW, compare, describe, write
     from shmtensor.errors import CollectiveMismatch
 

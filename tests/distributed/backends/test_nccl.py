@@ -42,28 +42,28 @@ def test_cases(tmp_path: Path, case: Any, ranks: int, eager: bool) -> None:
 
 
 def test_a_mismatch_names_both_sides_on_every_rank(tmp_path: Path) -> None:
-    told = values(on_gpus(str(tmp_path), 2, gpus.differ))
-    sides = [[text.partition(": ")[2] for text in each] for each in told]  # each names its call
+    messages = values(on_gpus(str(tmp_path), 2, gpus.differ))
+    sides = [[text.partition(": ")[2] for text in each] for each in messages]  # each names its call
     assert sides[0] == sides[1]
-    assert "barrier()" in told[0][0]
-    assert "float32 (40000,)" in told[0][1]
-    assert "int16 (8,)" in told[0][2]
-    assert "MAX" in told[0][3]
-    assert "root 1" in told[0][4]
+    assert "barrier()" in messages[0][0]
+    assert "float32 (40000,)" in messages[0][1]
+    assert "int16 (8,)" in messages[0][2]
+    assert "MAX" in messages[0][3]
+    assert "root 1" in messages[0][4]
 
 
 def test_groups_side_by_side(tmp_path: Path) -> None:
     assert values(on_gpus(str(tmp_path), 3, gpus.groups)) == [12, 12, 12]
 
 
-def places() -> int:
+def neighbour_ranks() -> int:
     del os.environ["LOCAL_RANK"]
     group: Any = dist.new_group([1, 2])
     return -1 if dist.get_rank() == 0 else group.native.communicator.device.id
 
 
 def test_a_process_has_one_gpu_in_all_groups(tmp_path: Path) -> None:
-    assert values(on_gpus(str(tmp_path), 3, places)) == [-1, 1, 2]
+    assert values(on_gpus(str(tmp_path), 3, neighbour_ranks)) == [-1, 1, 2]
 
 
 def test_training_has_the_gradients_of_one_process(tmp_path: Path) -> None:

@@ -31,11 +31,11 @@ LARGE = 40_000
 # ---------------------------------------------------------------- deaths
 @pytest.mark.parametrize(("seed", "ranks"), [(0, 2), (1, 3), (2, 3)])
 def test_a_death_at_a_random_moment_is_named_by_all(tmp_path: Path, seed: int, ranks: int) -> None:
-    kill_one(seed, ranks, lambda function, n, *rest: on_gpus(str(tmp_path), n, function, *rest))
+    kill_one(seed, ranks, lambda function, n, *args: on_gpus(str(tmp_path), n, function, *args))
 
 
-def lost(call: Any) -> tuple[str, int, bool]:
-    """Who was missed, after the death of one that all had agreed with; whether NCCL is over."""
+def expect_loss(call: Any) -> tuple[str, int, bool]:
+    """The rank and pid in the error after a connected rank died; whether NCCL was aborted."""
     with pytest.raises(PeerLostError) as caught:
         call()
     with pytest.raises(PeerLostError):  # and the group stays broken
@@ -48,7 +48,7 @@ def die_at_work() -> Any:
     dist.all_gather_object(pids, os.getpid())
     if dist.get_rank() == 1:
         fakenccl.NcclCommunicator.allReduce = lambda *_: die()  # type: ignore[method-assign]
-    name, pid, is_over = lost(lambda: dist.all_reduce(st.zeros(LARGE)))
+    name, pid, is_over = expect_loss(lambda: dist.all_reduce(st.zeros(LARGE)))
     return name, pid == pids[1], is_over
 
 
@@ -66,7 +66,7 @@ def die_a_little_later() -> Any:
         die()
 
     fakenccl.NcclCommunicator.allReduce = refuse  # type: ignore[method-assign]
-    return lost(lambda: dist.all_reduce(st.zeros(LARGE)))
+    return expect_loss(lambda: dist.all_reduce(st.zeros(LARGE)))
 
 
 def test_a_death_that_nccl_sees_first_is_named(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def die_with_a_message() -> Any:
         fakenccl.NcclCommunicator.send = lambda *_: die()  # type: ignore[method-assign]
         dist.send(st.zeros(LARGE), 0)
     if rank == 0:
-        return lost(lambda: dist.recv(st.zeros(LARGE), 1))
+        return expect_loss(lambda: dist.recv(st.zeros(LARGE), 1))
     return "not concerned"
 
 
@@ -138,7 +138,7 @@ def shrink() -> Any:
     return dist.get_backend(), float(x[-1].item()), engine().statistics()[2]
 
 
-def test_who_is_left_goes_on_with_nccl(tmp_path: Path) -> None:
+def test_the_remaining_ranks_continue_with_nccl(tmp_path: Path) -> None:
     outcomes = on_gpus(str(tmp_path), 3, shrink)
     assert [outcomes[r].value for r in (0, 2)] == [("nccl", 4.0, 4 * LARGE)] * 2
 
@@ -182,21 +182,21 @@ def stop() -> Any:
         assert caught.value.pid == pids[1]
     finally:
         os.kill(pids[1], signal.SIGCONT)
-    return "told"
+    return "message"
 
 
 def test_a_stopped_rank_is_named_at_the_timeout(tmp_path: Path) -> None:
     outcomes = on_gpus(str(tmp_path), 2, stop)
     assert [each.error for each in outcomes] == [None, None]
-    assert [each.value for each in outcomes] == ["told", "went on"]
+    assert [each.value for each in outcomes] == ["message", "went on"]
 
 
-def fail(what: str) -> Any:
+def fail(fault: str) -> Any:
     def refuse(*_: Any) -> Any:
         raise MemoryError("cudaErrorMemoryAllocation: out of memory")
 
     if dist.get_rank() == 1:
-        if what == "memory":
+        if fault == "memory":
             sys.modules["cupy"].cuda.alloc = refuse
         else:
             fakenccl.NcclCommunicator.check_async_error = refuse  # type: ignore[method-assign]
@@ -208,9 +208,9 @@ def fail(what: str) -> Any:
     return "not noticed"
 
 
-@pytest.mark.parametrize("what", ["memory", "asynchronous"])
-def test_a_failure_on_one_rank_is_an_error_on_all(tmp_path: Path, what: str) -> None:
-    first, second = values(on_gpus(str(tmp_path), 2, fail, what))
+@pytest.mark.parametrize("fault", ["memory", "asynchronous"])
+def test_a_failure_on_one_rank_is_an_error_on_all(tmp_path: Path, fault: str) -> None:
+    first, second = values(on_gpus(str(tmp_path), 2, fail, fault))
     assert second == ("MemoryError", "cudaErrorMemoryAllocation: out of memory")
     assert first[0] == "PeerLostError"
     assert "rank 1" in first[1]
@@ -224,96 +224,97 @@ def leave() -> Any:
         dist.all_reduce(st.zeros(3))
     dist.destroy_process_group()
     assert not fakenccl.violations
-    return "told"
+    return "message"
 
 
-def test_a_rank_that_has_left_is_not_waited_for(tmp_path: Path) -> None:
-    assert values(on_gpus(str(tmp_path), 2, leave)) == ["told", "left"]
+def test_nobody_waits_for_a_departed_rank(tmp_path: Path) -> None:
+    assert values(on_gpus(str(tmp_path), 2, leave)) == ["message", "left"]
 
 
 def fork() -> Any:
     context = multiprocessing.get_context("fork")
-    answers = context.SimpleQueue()
+    queue = context.SimpleQueue()
     group: Any = dist.GroupMember.WORLD
 
     def child() -> None:
         try:
             group.native.all_reduce(np.zeros(3), 0, 1.0)
         except RuntimeError as error:
-            answers.put(str(error))
+            queue.put(str(error))
 
     process = context.Process(target=child)
     process.start()
     process.join()
-    said = answers.get()
-    answers.close()
+    text = queue.get()
+    queue.close()
     dist.barrier()
-    return said
+    return text
 
 
-def test_a_forked_child_is_no_member(tmp_path: Path) -> None:
-    said = values(on_gpus(str(tmp_path), 2, fork))
-    assert said == [f"all_reduce: this process was forked from rank {r}: no member" for r in (0, 1)]
+def test_a_forked_child_is_not_a_member(tmp_path: Path) -> None:
+    messages = values(on_gpus(str(tmp_path), 2, fork))
+    assert messages == [
+        f"all_reduce: this process was forked from rank {r}: no member" for r in (0, 1)
+    ]
 
 
 # ---------------------------------------------------------------- what is missing
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert not dist.is_nccl_available()
     with pytest.raises(RuntimeError, match=r'needs CuPy.*pip install "shmtensor\[cuda12\]"'):
         cuda.find_cupy()
-    for options, told in (
+    for options, message in (
         ({"nccl": False}, "pip install nvidia-nccl-cu12"),
         ({"version": 2804}, "2.10 or newer: this is 2804"),
         ({"devices": 0}, "CuPy finds none"),
     ):
         with fakenccl.installed(str(tmp_path), **options):
             assert not dist.is_nccl_available()
-            with pytest.raises(RuntimeError, match=told):
+            with pytest.raises(RuntimeError, match=message):
                 cuda.find_cupy()
     with fakenccl.installed(str(tmp_path)):
         assert dist.is_nccl_available()
         assert dist.is_backend_available("nccl")
 
 
-def begin(rank: int, folder: str, name: str, options: dict[str, Any], answers: Any) -> None:
+def begin(rank: int, folder: str, name: str, options: dict[str, Any], queue: Any) -> None:
     os.environ["LOCAL_RANK"] = str(rank)
     with fakenccl.installed(folder, **options.get(str(rank), options)):
         try:
             dist.init_process_group("nccl", init_method=name, rank=rank, world_size=2, timeout=20)
             x = st.full((3,), rank + 1.0)
             dist.all_reduce(x)
-            said = f"{dist.get_backend()} {x.tolist()} GPU {engine().communicator.device.id}"
+            text = f"{dist.get_backend()} {x.tolist()} GPU {engine().communicator.device.id}"
             dist.destroy_process_group()
         except RuntimeError as error:
-            said = str(error)
-        answers.put((rank, said))
+            text = str(error)
+        queue.put((rank, text))
 
 
-def begun(folder: Path, name: str, **options: Any) -> list[str]:
+def start_backends(folder: Path, name: str, **options: Any) -> list[str]:
     from shmtensor import multiprocessing as mp
 
     context: Any = mp.get_context("fork")
-    answers = context.Queue()
+    queue = context.Queue()
     processes = [
-        context.Process(target=begin, args=(r, str(folder), name, options, answers))
-        for r in range(2)
+        context.Process(target=begin, args=(r, str(folder), name, options, queue)) for r in range(2)
     ]
     for process in processes:
         process.start()
-    said = dict(answers.get(True, 60) for _ in processes)
+    texts = dict(queue.get(True, 60) for _ in processes)
     for process in processes:
         process.join()
-    answers.close()
-    return [said[r] for r in range(2)]
+    queue.close()
+    return [texts[r] for r in range(2)]
 
 
 def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
-    assert begun(tmp_path, "gpus") == [f"nccl [3.0, 3.0, 3.0] GPU {r}" for r in range(2)]
+    assert start_backends(tmp_path, "gpus") == [f"nccl [3.0, 3.0, 3.0] GPU {r}" for r in range(2)]
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"1": {"nccl": False}, "0": {}}, "rank 1: RuntimeError: the backend nccl needs NCCL"),
         ({"same": True}, r"ranks [0, 1] of 2 have the same, 0000:07:00.0"),
@@ -321,12 +322,12 @@ def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
         ({"1": {"devices": 0}, "0": {}}, "rank 1: RuntimeError: the backend nccl needs a GPU"),
     ],
 )
-def test_what_one_rank_lacks_is_an_error_on_all(
-    tmp_path: Path, options: dict[str, Any], told: str
+def test_a_missing_library_on_one_rank_is_an_error_on_all(
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
-    said = begun(tmp_path, "lacking", **options)
-    assert said[0] == said[1]
-    assert told in said[0]
+    texts = start_backends(tmp_path, "lacking", **options)
+    assert texts[0] == texts[1]
+    assert message in texts[0]
 
 
 def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -337,43 +338,43 @@ def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 
 
 # ---------------------------------------------------------------- the stand-in has teeth
-def wrong_use(cupy: Any, nccl: Any, what: str) -> None:
+def wrong_use(cupy: Any, nccl: Any, mistake: str) -> None:
     with cupy.cuda.Device(0):
         comm = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
         stream = cupy.cuda.Stream(non_blocking=True)
         with stream:
             memory = cupy.cuda.alloc(64)
         event = cupy.cuda.Event(disable_timing=True)
-        if what == "no NCCL dtype":
+        if mistake == "no NCCL dtype":
             comm.allReduce(memory.ptr, memory.ptr, 16, 10, 0, stream.ptr)
-        elif what == "too much":
+        elif mistake == "too much":
             comm.allReduce(memory.ptr, memory.ptr, 17, 7, 0, stream.ptr)
-        elif what == "given up too early":
+        elif mistake == "given up too early":
             comm.allReduce(memory.ptr, memory.ptr, 16, 7, 0, stream.ptr)
             del memory
             event.record(stream)
             assert event.done
-        elif what == "not pinned":
+        elif mistake == "not pinned":
             host = np.zeros(16, np.float32)
             cupy.cuda.runtime.memcpyAsync(memory.ptr, host.ctypes.data, 64, 1, stream.ptr)
-        elif what == "after abort":
+        elif mistake == "after abort":
             comm.abort()
             comm.broadcast(memory.ptr, memory.ptr, 64, 1, 0, stream.ptr)
-        elif what == "unpaired":
+        elif mistake == "unpaired":
             nccl.groupEnd()
-        elif what == "in a group":
+        elif mistake == "in a group":
             nccl.groupStart()
             event.record(stream)
-        elif what == "two at once":
+        elif mistake == "two at once":
             other = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)
             other.allReduce(memory.ptr, memory.ptr, 16, 7, 0, stream.ptr)
             comm.allReduce(memory.ptr, memory.ptr, 16, 7, 0, stream.ptr)
-    if what == "no device":
+    if mistake == "no device":
         comm.allReduce(memory.ptr, memory.ptr, 16, 7, 0, stream.ptr)
 
 
 @pytest.mark.parametrize(
-    "what",
+    "mistake",
     [
         "no NCCL dtype",
         "too much",
@@ -386,10 +387,10 @@ def wrong_use(cupy: Any, nccl: Any, what: str) -> None:
         "no device",
     ],
 )
-def test_the_stand_in_notices_wrong_use(tmp_path: Path, what: str) -> None:
+def test_the_stand_in_notices_wrong_use(tmp_path: Path, mistake: str) -> None:
     with fakenccl.installed(str(tmp_path)):
         cupy: Any = sys.modules["cupy"]
         with pytest.raises(fakegpu.Violation):
-            wrong_use(cupy, cupy.cuda.nccl, what)
+            wrong_use(cupy, cupy.cuda.nccl, mistake)
     fakenccl.violations.clear()
     fakegpu.local.__dict__.clear()

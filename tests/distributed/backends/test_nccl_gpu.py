@@ -23,11 +23,11 @@ print(find_cupy()[0].cuda.runtime.getDeviceCount())
 
 
 def count_gpus() -> tuple[int, str]:
-    """How many there are, or what is missing; asked in another process: CUDA survives no fork."""
-    # Elsewhere: here `-c` would find the sources before what is installed.
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
-    said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return (int(said[-1]), "") if done.returncode == 0 else (0, said[-1])
+    """The number of GPUs, or what is missing. In another process: CUDA does not survive forks."""
+    # In another folder: here `-c` would import the sources instead of the installed package.
+    process = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
+    lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
+    return (int(lines[-1]), "") if process.returncode == 0 else (0, lines[-1])
 
 
 RANKS, WHY = count_gpus()
@@ -81,4 +81,4 @@ def test_same_bits_on_all_ranks() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
-    kill_one(seed, 2, lambda function, ranks, *rest: on_real(ranks, function, *rest))
+    kill_one(seed, 2, lambda function, ranks, *args: on_real(ranks, function, *args))

@@ -37,9 +37,9 @@ SPAN = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "MASTER
 
 
 def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[str, Any]]]:
-    """What each rank said of the cases."""
+    """Each rank's records of the cases."""
     port, program = free_port(), [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    begun = []
+    processes = []
     for rank in range(ranks):
         env = {
             **os.environ,
@@ -54,32 +54,32 @@ def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[st
             "SHMTENSOR_RANKS_PER_NODE": str(node),
             "OMP_NUM_THREADS": "1",
         }
-        begun.append(
+        processes.append(
             subprocess.Popen(
                 program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
             )
         )
-    said: dict[int, list[dict[str, Any]]] = {}
-    told = [each.communicate(timeout=250) for each in begun]
-    for out, _ in told:
+    records_by_rank: dict[int, list[dict[str, Any]]] = {}
+    outputs = [each.communicate(timeout=250) for each in processes]
+    for out, _ in outputs:
         for line in out.splitlines():
             if line.startswith("{"):
                 record = json.loads(line)
-                said.setdefault(record["rank"], []).append(record)
-    assert said, told
-    return said
+                records_by_rank.setdefault(record["rank"], []).append(record)
+    assert records_by_rank, outputs
+    return records_by_rank
 
 
 def test_the_contract_holds_across_two_nodes() -> None:
     check_contract(across(*CONTRACT))
 
 
-@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "node", "stop"])
-def test_whatever_ends_a_rank_is_named_by_all_within_a_second(way: str) -> None:
-    """Each round of itself bounds what it measures, less the time without a CPU: kills.py."""
-    rounds = [one_round(seed, way, ranks, nodes=True) for seed, ranks in enumerate((2, 3, 4))]
+@pytest.mark.parametrize("ending", ["kill", "point", "exception", "limit", "node", "stop"])
+def test_every_end_of_a_rank_is_named_by_all_within_a_second(ending: str) -> None:
+    """Each round checks its own bound, less the time without a CPU (kills.py)."""
+    rounds = [one_round(seed, ending, ranks, nodes=True) for seed, ranks in enumerate((2, 3, 4))]
     late = sorted(seconds for _, seconds, _ in rounds)
-    assert late[1] < SOON + (STOPPED if way == "stop" else 0.0)
+    assert late[1] < SOON + (STOPPED if ending == "stop" else 0.0)
 
 
 def test_the_contract_holds_between_nodes_of_one_rank_and_of_two() -> None:
@@ -91,16 +91,16 @@ def test_the_contract_holds_between_nodes_of_one_rank_and_of_two() -> None:
 
 
 def test_a_death_that_no_neighbour_notices_is_named_with_pid_and_host() -> None:
-    said = across("alone")
-    assert said[2][0]["value"] == "knows nothing"
+    records_by_rank = across("check_deaths")
+    assert records_by_rank[2][0]["value"] == "knows nothing"
     for r in (0, 1):
-        *who, seconds = said[r][0]["value"]
+        *who, seconds = records_by_rank[r][0]["value"]
         assert who[1:] == [True, True]
         assert seconds < 20
-    assert said[1][0]["value"][0] == "rank 3"
+    assert records_by_rank[1][0]["value"][0] == "rank 3"
 
 
-def test_who_does_not_come_or_has_left_is_named() -> None:
+def test_missing_and_departed_ranks_are_named() -> None:
     (late,) = values(across("late"))
     assert [kind for kind, _ in late] == ["CollectiveTimeout"] * 4
     assert "0.5 s" in late[0][1]
@@ -115,13 +115,13 @@ def pair(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Both ends of a connection, as two ranks have them."""
     monkeypatch.setattr(Base, "wires", [])
     monkeypatch.setattr(Base, "watch", None)
-    here, there = socket.socketpair()
+    here, peer = socket.socketpair()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        here.close(), there.close()
+        here.close(), peer.close()
         here = socket.create_connection(listener.getsockname())
-        there, _ = listener.accept()
+        peer, _ = listener.accept()
     who = [(11, "here"), (22, "there")]
-    ends = Connections(0, {1: here}, who), Connections(1, {0: there}, who)
+    ends = Connections(0, {1: here}, who), Connections(1, {0: peer}, who)
     yield ends
     for each in ends:
         each.drop()
@@ -139,17 +139,17 @@ def until_done(request: Any, *ends: Connections) -> None:
     assert request.Test()
 
 
-def test_messages_of_a_tag_come_in_order_whoever_is_first(pair: Any) -> None:
+def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
     a, b = pair
     early = [np.zeros(2, np.uint8) for _ in range(2)]
-    asked = [b.Irecv(x, 0, 7) for x in early]
-    sent = [(9, (1,)), (7, (2, 3)), (9, (4,)), (7, (5, 6)), (9, (7,)), (7, (8, 9)), (9, (10,))]
-    for tag, x in sent:
+    receives = [b.Irecv(x, 0, 7) for x in early]
+    messages = [(9, (1,)), (7, (2, 3)), (9, (4,)), (7, (5, 6)), (9, (7,)), (7, (8, 9)), (9, (10,))]
+    for tag, x in messages:
         a.Isend(bytes_of(*x), 1, tag)
-    for each in asked:
+    for each in receives:
         until_done(each, b)
     assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
-    end = time.monotonic() + 20  # until all lie there, so that one can be taken before another
+    end = time.monotonic() + 20  # until all have arrived: any of them can be received first
     while len(b._links[0].unexpected[9]) < 4 and time.monotonic() < end:
         b.progress()
     for want in (1, 4, 7, 10):
@@ -164,9 +164,9 @@ def test_messages_of_a_tag_come_in_order_whoever_is_first(pair: Any) -> None:
 def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
     xs = [np.random.default_rng(r).integers(0, 256, 30_000_000, np.uint8) for r in range(2)]
     outs = [np.zeros_like(x) for x in xs]
-    begun = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
-    begun += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
-    for each in begun:
+    works = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
+    works += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
+    for each in works:
         until_done(each, *pair)
     assert np.array_equal(outs[0], xs[1])
     assert np.array_equal(outs[1], xs[0])
@@ -174,15 +174,15 @@ def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
 
 def test_a_message_is_taken_when_somebody_asks(pair: Any) -> None:
     a, b = pair
-    sent = a.Issend(bytes_of(5), 1, 3)
+    send = a.Issend(bytes_of(5), 1, 3)
     for _ in range(20):
         a.progress(), b.progress()
-    assert not sent.Test()
+    assert not send.Test()
     b.Irecv(np.zeros(1, np.uint8), 0, 3)
-    until_done(sent, a, b)
+    until_done(send, a, b)
 
 
-def test_last_words_arrive_though_nobody_has_read_what_came(pair: Any) -> None:
+def test_last_messages_arrive_although_earlier_ones_are_unread(pair: Any) -> None:
     a, b = pair
     b.Isend(bytes_of(1, 2, 3), 0, 5)  # a never reads it
     x = np.arange(3_000_000, dtype=np.int64).view(np.uint8)
@@ -195,7 +195,7 @@ def test_last_words_arrive_though_nobody_has_read_what_came(pair: Any) -> None:
     assert np.array_equal(out, x)
 
 
-def test_an_end_is_gone_for_who_has_no_ledger_of_it(
+def test_a_dead_peer_without_a_ledger_entry_is_gone(
     pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, b = pair
@@ -244,7 +244,7 @@ def test_the_secret_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Any)
         shared_secret("here")
 
 
-def test_without_a_secret_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_secret_no_rank_listens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
     with pytest.raises(PermissionError, match="need a secret in common"):
@@ -260,38 +260,40 @@ def test_a_rank_with_another_secret_is_refused(monkeypatch: pytest.MonkeyPatch) 
             dist.init_process_group("gloo", place, rank=1, world_size=2, timeout=20)
 
 
-def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
     monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        place = f"127.0.0.1:{taken.getsockname()[1]}"
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        place = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(OSError, match=f"cannot listen at {place}: Address already in use"):
             dist.init_process_group("gloo", f"tcp://{place}", rank=0, world_size=2)
 
 
-def test_who_proves_another_key_is_no_rank() -> None:
-    made: list[dict[int, Any]] = []
+def test_a_peer_with_another_key_is_refused() -> None:
+    connected: list[dict[int, Any]] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        told = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
+        addresses = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
         end = time.monotonic() + 0.5
-        other = threading.Thread(target=lambda: made.append(connect(1, [0], told, b"other", end)))
+        other = threading.Thread(
+            target=lambda: connected.append(connect(1, [0], addresses, b"other", end))
+        )
         other.start()
         assert accept(0, {1}, listener, b"the key", end) == {}
         other.join()
-    assert made == [{}]
+    assert connected == [{}]
 
 
 @pytest.mark.parametrize("dead", [0, 1], ids=["accepts", "connects"])
-def test_who_dies_before_it_is_connected_is_missed_at_the_timeout(
+def test_a_rank_that_dies_before_it_connects_is_missed_at_the_timeout(
     dead: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has said where it listens, and is gone."""
+    """A rank dies after it has published its address."""
     monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
     monkeypatch.delenv("SHMTENSOR_ROUND", raising=False)
     store = HashStore()
-    gone = {"world": 2, "pid": 5, "host": "there", "port": free_port(), "key": "00" * 16}
-    said = json.dumps({**gone, "addresses": ["127.0.0.1"]})
-    PrefixStore("world/0/0", store).set(str(dead), said)
+    place = {"world": 2, "pid": 5, "host": "there", "port": free_port(), "key": "00" * 16}
+    published = json.dumps({**place, "addresses": ["127.0.0.1"]})
+    PrefixStore("world/0/0", store).set(str(dead), published)
     with pytest.raises(CollectiveTimeout, match=rf"has no connection to ranks \[{dead}\]"):
         world_engine(1 - dead, 2, 0.5, None, store, 0)
 

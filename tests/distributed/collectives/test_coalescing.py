@@ -23,12 +23,12 @@ def together() -> Any:
             assert dist.all_reduce(x) is None
         dist.all_gather_into_tensor(out, st.tensor([rank]))
         before = [x[0].item() for x in xs]
-    assert before == [rank + 1.0, rank + 3.0, rank + 50_000.0]  # nothing was done inside
+    assert before == [rank + 1.0, rank + 3.0, rank + 50_000.0]  # nothing has run inside
     assert manager.works == []
     with _coalescing_manager(async_ops=True) as manager:
         for x in xs:
             dist.all_reduce(x, dist.ReduceOp.MAX)
-            x += rank  # seen: the collective comes later
+            x += rank  # the collective runs after the block
     manager.wait()
     assert len(manager.works) == 1
     return [x[-1].item() for x in xs], out.tolist()

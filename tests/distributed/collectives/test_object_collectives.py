@@ -13,7 +13,7 @@ from shmtensor.errors import CollectiveMismatch
 from ..run_ranks import run, values
 
 
-def everything() -> list[Any]:
+def gather_everything() -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     gathered: list[Any] = [None] * ranks
     dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank * 30_000})
@@ -27,7 +27,7 @@ def everything() -> list[Any]:
 
 
 def test_objects_arrive() -> None:
-    zero, one = values(run(everything, 2))
+    zero, one = values(run(gather_everything, 2))
     assert zero == [[0, 30_000], [1, "mine"], [0, 2], "a"]
     assert one == [[0, 30_000], [1, "mine"], None, "b"]
 
@@ -65,12 +65,12 @@ def no_place() -> None:
 def different(calls: list[str]) -> None:
     rank = dist.get_rank()
     x = st.arange(2)
-    places: list[Any] = [None, None]
+    objects: list[Any] = [None, None]
     ways = {
-        "all_gather_object()": lambda: dist.all_gather_object(places, rank),
-        "gather_object(root 0)": lambda: dist.gather_object(rank, places if rank == 0 else None),
-        "broadcast_object_list(root 0)": lambda: dist.broadcast_object_list(places, 0),
-        "broadcast_object_list(root 1)": lambda: dist.broadcast_object_list(places, 1),
+        "all_gather_object()": lambda: dist.all_gather_object(objects, rank),
+        "gather_object(root 0)": lambda: dist.gather_object(rank, objects if rank == 0 else None),
+        "broadcast_object_list(root 0)": lambda: dist.broadcast_object_list(objects, 0),
+        "broadcast_object_list(root 1)": lambda: dist.broadcast_object_list(objects, 1),
         "all_to_all()": lambda: dist.all_to_all([x[:1], x[1:]], [x[:1], x[1:]]),
     }
     ways[calls[rank]]()
@@ -121,18 +121,18 @@ def test_roots_that_do_not_fit_are_refused() -> None:
 
 def to_one_another() -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    got: list[Any] = [None, None]
+    objects: list[Any] = [None, None]
     if rank == 0:
         x = st.zeros(20_000)
         dist.send_object_list([x, "to you"], 1)
         dist.barrier()
         return [float(x[0])]
     if rank == 1:
-        assert dist.recv_object_list(got) == 0
-        got[0].add_(5)
-        got = [got[1]]
+        assert dist.recv_object_list(objects) == 0
+        objects[0].add_(5)
+        objects = [objects[1]]
     dist.barrier()
-    return got if ranks > 1 else []
+    return objects if ranks > 1 else []
 
 
 def test_objects_from_one_rank_to_another() -> None:
@@ -144,19 +144,19 @@ def test_objects_from_one_rank_to_another() -> None:
 def many(sizes: list[int]) -> list[list[int]]:
     """Every rank to every rank, with messages of very different sizes, and empty ones."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    got = []
+    lengths = []
     for size in sizes:
         part = [b""]
         dist.scatter_object_list(part, [bytes(r * size) for r in range(ranks)], src=ranks - 1)
         gathered: list[Any] = [None] * ranks
         dist.all_gather_object(gathered, bytes(rank * size))
         assert [len(each) for each in gathered] == [r * size for r in range(ranks)]
-        got.append(len(part[0]))
-    return got
+        lengths.append(len(part[0]))
+    return lengths
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_objects_of_any_size(ranks: int) -> None:
     sizes = [0, 10, 40_000]
-    for rank, got in enumerate(values(run(many, ranks, sizes))):
-        assert got == [rank * size for size in sizes]
+    for rank, lengths in enumerate(values(run(many, ranks, sizes))):
+        assert lengths == [rank * size for size in sizes]

@@ -1,8 +1,8 @@
 """Every collective against its contract in plain NumPy, generated from the table of contracts:
 collective x ranks x dtypes x operations x layouts x sizes around every threshold.
 
-Here is a part of it that takes seconds; `python -m tests.distributed.battery` (make collectives)
-does the whole.
+This file runs a part that takes seconds; `python -m tests.distributed.battery` (make collectives)
+runs all.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ def premultiplied() -> list[Any]:
     x = st.tensor([1.0, 2.0])
     dist.all_reduce(x, dist.PremulSum(rank + 0.5))
     y = st.full((3,), rank + 1, dtype=st.int64)
-    kept = y.clone()
+    original = y.clone()
     dist.reduce(y, 0, dist.PremulSum(2))
-    assert rank == 0 or bool((y == kept).all())
+    assert rank == 0 or bool((y == original).all())
     with pytest.raises(ValueError, match="the factor is missing"):
         dist.all_reduce(x, ReduceOp.PREMUL_SUM)
     return [x.tolist(), y.tolist()]
@@ -97,9 +97,9 @@ def uneven() -> None:
         dist.all_to_all(outputs, [st.tensor(x) for x in mine])
         for got, each in zip(outputs, want, strict=True):
             assert_array_equal(got.numpy(), each)
-        joined = st.empty(sum(takes), 2)
-        dist.all_to_all_single(joined, st.tensor(np.concatenate(mine)), takes, sends)
-        assert_array_equal(joined.numpy(), np.concatenate(want))
+        output = st.empty(sum(takes), 2)
+        dist.all_to_all_single(output, st.tensor(np.concatenate(mine)), takes, sends)
+        assert_array_equal(output.numpy(), np.concatenate(want))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -120,12 +120,12 @@ def test_same_bits_on_all_ranks_in_every_run() -> None:
 
 
 def in_the_middle() -> bool:
-    whole = [sample(r, "float64", (200, 200)) for r in range(2)]
-    x = st.tensor(whole[dist.get_rank()])
+    full = [sample(r, "float64", (200, 200)) for r in range(2)]
+    x = st.tensor(full[dist.get_rank()])
     dist.all_reduce(x[1:-1])
-    assert_array_equal(x.numpy()[1:-1], reduce_arrays(whole)[1:-1])
-    return bool((x.numpy()[0] == whole[dist.get_rank()][0]).all())
+    assert_array_equal(x.numpy()[1:-1], reduce_arrays(full)[1:-1])
+    return bool((x.numpy()[0] == full[dist.get_rank()][0]).all())
 
 
-def test_a_part_of_a_block_leaves_the_rest_alone() -> None:
+def test_a_part_of_a_block_leaves_the_remainder_unchanged() -> None:
     assert values(run(in_the_middle, 2)) == [True, True]

@@ -15,8 +15,8 @@ from shmtensor.errors import CollectiveMismatch
 from ..run_ranks import run, values
 
 
-def made(rank: int, rows: int, dtype: str) -> Any:
-    """(rows, 9, 2) with `7 * rank` kept elements, some at the same place."""
+def sparse_sample(rank: int, rows: int, dtype: str) -> Any:
+    """(rows, 9, 2) with `7 * rank` kept elements, some at the same index."""
     rng = np.random.default_rng(rank)
     places = np.stack([rng.integers(0, rows, 7 * rank), rng.integers(0, 9, 7 * rank)])
     numbers = rng.integers(-9, 9, (7 * rank, 2)).astype(dtype)
@@ -24,7 +24,7 @@ def made(rank: int, rows: int, dtype: str) -> Any:
 
 
 def reduced(rows: int, dtype: str, op: Any, async_op: bool) -> Any:
-    x = made(dist.get_rank(), rows, dtype)
+    x = sparse_sample(dist.get_rank(), rows, dtype)
     work = dist.all_reduce(x, op, async_op=async_op)
     assert (work is not None) == async_op
     if work is not None:
@@ -41,17 +41,17 @@ def reduced(rows: int, dtype: str, op: Any, async_op: bool) -> Any:
     ],
 )
 def test_sparse_is_as_dense(rows: int, dtype: str, op: Any, async_op: bool) -> None:
-    want = sum(made(rank, rows, dtype).to_dense().numpy() for rank in range(3))
+    want = sum(sparse_sample(rank, rows, dtype).to_dense().numpy() for rank in range(3))
     if op is dist.ReduceOp.AVG:
         want = want / 3
-    for ordered, got in values(run(reduced, 3, rows, dtype, op, async_op, start_method="fork")):
-        assert ordered
+    for is_in_order, got in values(run(reduced, 3, rows, dtype, op, async_op, start_method="fork")):
+        assert is_in_order
         assert got.dtype == dtype
         np.testing.assert_allclose(got, want, rtol=1e-14)
 
 
 def large() -> Any:
-    """More than travels inline."""
+    """Larger than the inline limit."""
     rank, n = dist.get_rank(), 30_000
     x = st.sparse_coo_tensor([list(range(rank, n + rank))], np.ones(n), (n + 1,))
     dist.all_reduce(x)
@@ -66,7 +66,7 @@ def test_many_elements() -> None:
 
 
 def different() -> None:
-    x = made(2, 4 + dist.get_rank(), "float32")
+    x = sparse_sample(2, 4 + dist.get_rank(), "float32")
     with pytest.raises(CollectiveMismatch, match=r"rank 1 has .*5, 9, 2"):
         dist.all_reduce(x)
     with pytest.raises(ValueError, match="SUM and AVG only"):
@@ -74,5 +74,5 @@ def different() -> None:
     dist.barrier()
 
 
-def test_different_ones_are_an_error() -> None:
+def test_different_shapes_are_an_error() -> None:
     values(run(different, 2, start_method="fork"))

@@ -1,4 +1,4 @@
-"""Gradients lie in the memory that is reduced: born there, averaged there, read there."""
+"""Gradients are views of the reduced memory: computed, averaged and read in place."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gradients(model: Any) -> list[Any]:
 
 
 def averages(gaps: bool = True) -> list[Any]:
-    """What every rank has to get: the average of both ranks' own gradients."""
+    """The expected result: the average of both ranks' local gradients."""
     model = make(gaps)
     parts = []
     for rank in range(dist.get_world_size()):
@@ -90,11 +90,13 @@ def views(optimizer: str, cap: float | None) -> None:
     model = DistributedDataParallel(inner, gradient_as_bucket_view=True, bucket_cap_mb=cap)
     if optimizer == "after":
         step = optim.SGD(model.parameters(), lr=0.0)
-    born: list[bool] = []
+    is_in_buffer: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
             p.register_hook(
-                lambda g, p=p: born.append(pointer(g) == p.accumulate_grad.grad_buffer.address)
+                lambda g, p=p: is_in_buffer.append(
+                    pointer(g) == p.accumulate_grad.grad_buffer.address
+                )
             )
     before = n_copied(model)
     for _ in range(3):
@@ -104,7 +106,7 @@ def views(optimizer: str, cap: float | None) -> None:
         assert are_views(model)
         if step is not None:
             step.step()
-    assert born == [True] * 6
+    assert is_in_buffer == [True] * 6
     assert n_copied(model) == before
 
 
@@ -117,7 +119,7 @@ def test_gradients_are_views_of_the_bucket_and_nothing_is_copied(
 
 
 def replaced(ranks: list[int]) -> None:
-    """Some ranks put another tensor in the place of a gradient, as clipping by hand does."""
+    """Some ranks replace a gradient by another tensor, as manual clipping does."""
     want = averages()
     model = make()
     optimizer = optim.SGD(model.parameters(), lr=0.0)
@@ -130,7 +132,7 @@ def replaced(ranks: list[int]) -> None:
             for p in model.parameters():
                 p.grad = p.grad.clone()
         mine = [p.grad for p in model.parameters()]
-        backward(model)  # adds to what is there
+        backward(model)  # accumulates
         expect(model, [2 * w for w in want])
         assert all(p.grad is g for p, g in zip(model.parameters(), mine, strict=True))
         assert are_views(model) == (dist.get_rank() not in ranks)
@@ -171,7 +173,7 @@ def test_accumulation_stays_in_the_bucket() -> None:
     values(run(accumulated, 2))
 
 
-def kept() -> None:
+def check_kept_blocks() -> None:
     want = averages()
     model = make()
     optimizer = optim.SGD(model.parameters(), lr=0.0)
@@ -187,11 +189,11 @@ def kept() -> None:
 
 
 def test_a_gradient_that_is_kept_does_not_change() -> None:
-    values(run(kept, 2))
+    values(run(check_kept_blocks, 2))
 
 
 def uneven() -> None:
-    """Only one rank has an optimizer, whose block has another order than the bucket's own."""
+    """Only one rank has an optimizer, whose block has another order than the bucket."""
     want = averages(gaps=False)
     model = make(gaps=False)
     optimizer = optim.SGD(model.parameters(), lr=0.0) if dist.get_rank() == 0 else None
@@ -229,12 +231,12 @@ def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
     block: Any = native.allocate(128)
     first, second = (GradientBuffer(np.ndarray(16, np.float32, block, at)) for at in (0, 64))
-    whole = bucket.block_over([first, second])
-    assert whole is not None
-    assert whole.size == 32
-    assert pointer(whole) == first.address
+    view = bucket.block_over([first, second])
+    assert view is not None
+    assert view.size == 32
+    assert pointer(view) == first.address
     elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
-    other = GradientBuffer(elsewhere)  # the same place, but of another owner
+    other = GradientBuffer(elsewhere)  # the same address, but another owner
     assert other.address == second.address
     assert bucket.block_over([first, other]) is None
     assert bucket.block_over([second, first]) is None
@@ -264,11 +266,11 @@ def hooked(gaps: bool) -> None:
 
 
 @pytest.mark.parametrize("gaps", [True, False])
-def test_a_hook_gets_the_gradients_themselves_if_they_lie_side_by_side(gaps: bool) -> None:
+def test_a_hook_gets_the_gradients_themselves_if_they_are_adjacent(gaps: bool) -> None:
     values(run(hooked, 2, gaps))
 
 
-def sent(n: int) -> None:
+def count_sent_bytes(n: int) -> None:
     for root in range(dist.get_world_size()):
         x = st.full((n,), float(dist.get_rank()))
         if dist.get_rank() == root:
@@ -279,10 +281,10 @@ def sent(n: int) -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_large_broadcast_is_shared_out(ranks: int) -> None:
-    values(run(sent, ranks, 300_001))
+    values(run(count_sent_bytes, ranks, 300_001))
 
 
-def test_a_forked_child_has_gradients_of_its_own() -> None:
+def test_a_forked_child_has_separate_gradients() -> None:
     dist.init_process_group(rank=0, world_size=1)
     try:
         model = make()
@@ -290,7 +292,7 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
         blocks = [
             np.frombuffer(bucket.grad_buffers[0].memory, np.uint8) for bucket in model._buckets
         ]
-        kept = [block.copy() for block in blocks]
+        originals = [block.copy() for block in blocks]
         model.zero_grad()
         pid = os.fork()
         if pid == 0:
@@ -302,7 +304,7 @@ def test_a_forked_child_has_gradients_of_its_own() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        for block, before in zip(blocks, kept, strict=True):
+        for block, before in zip(blocks, originals, strict=True):
             np.testing.assert_array_equal(block, before)
     finally:
         dist.destroy_process_group()

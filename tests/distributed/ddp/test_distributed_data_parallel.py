@@ -34,8 +34,8 @@ def make_model(seed: int) -> nn.Module:
 
 
 def train(steps: int, cap: float | None, before: bool) -> list[Any]:
-    """Every rank has other weights at first; rank 0's count. `before`: the optimizer is older than
-    the wrapper.
+    """Every rank begins with other weights; rank 0's are used. `before`: the optimizer is made
+    before the wrapper.
     """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
@@ -50,7 +50,7 @@ def train(steps: int, cap: float | None, before: bool) -> list[Any]:
     return [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def alone(steps: int) -> list[Any]:
+def train_locally(steps: int) -> list[Any]:
     x, y = data()
     model = make_model(0)
     optimizer = optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
@@ -66,7 +66,7 @@ def alone(steps: int) -> list[Any]:
 def test_ranks_train_like_one_process(cap: float | None, before: bool) -> None:
     results = values(run(train, 2, 5, cap, before))
     for parameters in results:
-        for got, want, first in zip(parameters, alone(5), results[0], strict=True):
+        for got, want, first in zip(parameters, train_locally(5), results[0], strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-10)
             np.testing.assert_array_equal(got, first)
 
@@ -82,9 +82,9 @@ def accumulate() -> list[Any]:
     wrapped = DistributedDataParallel(make_model(0))
     with wrapped.no_sync():
         nn.CrossEntropyLoss()(wrapped(x), y).backward()
-    own = np.array(next(wrapped.parameters()).grad.numpy())
+    gradient = np.array(next(wrapped.parameters()).grad.numpy())
     nn.CrossEntropyLoss()(wrapped(x), y).backward()
-    return [own, np.array(next(wrapped.parameters()).grad.numpy())]
+    return [gradient, np.array(next(wrapped.parameters()).grad.numpy())]
 
 
 def test_no_sync_adds_up_and_the_next_backward_averages() -> None:
@@ -106,7 +106,7 @@ def test_different_models_are_named() -> None:
 
 
 def inherited(model: Any) -> bool:
-    """A model that forked children inherit is one memory; wrapped, every rank has its own."""
+    """Forked children share an inherited model's memory; once wrapped, every rank has a copy."""
     wrapped = DistributedDataParallel(model)
     dist.barrier()
     if dist.get_rank() == 1:
@@ -115,7 +115,7 @@ def inherited(model: Any) -> bool:
     return bool((next(wrapped.parameters()).array == 9).any())
 
 
-def test_an_inherited_model_gets_memory_of_its_own() -> None:
+def test_an_inherited_model_gets_separate_memory() -> None:
     model = make_model(0)
     assert values(run(inherited, 2, model, start_method="fork")) == [False, True]
 
@@ -160,7 +160,7 @@ def gradients(options: dict[str, Any], hook: Any = None, state: Any = None) -> l
     wrapped = DistributedDataParallel(model, **options)
     if hook is not None:
         wrapped.register_comm_hook(state() if callable(state) else state, hook)
-    for _ in range(2):  # the second into gradients that are there
+    for _ in range(2):  # the second into existing gradients
         wrapped.zero_grad()
         nn.CrossEntropyLoss()(wrapped(st.tensor(x)), st.tensor(y)).backward()
     return [np.array(p.grad.numpy()) for p in model.parameters()]
@@ -218,39 +218,39 @@ def test_communication_hooks(hook: Any, state: Any, precision: float) -> None:
 
 
 def looking() -> list[Any]:
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def hook(state: Any, bucket: dist.GradBucket) -> dist.Future:
         shapes = [tuple(g.shape) for g in bucket.gradients()]
         assert shapes == [tuple(p.shape) for p in bucket.parameters()]
-        seen.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
+        calls.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
         return hooks.allreduce_hook(None, bucket)
 
     gradients({"bucket_cap_mb": 1e-4}, hook, "mine")
-    return seen
+    return calls
 
 
 def test_a_hook_sees_buckets() -> None:
-    for seen in values(run(looking, 2)):
-        n = len(seen) // 2  # of each of the two steps
+    for calls in values(run(looking, 2)):
+        n = len(calls) // 2  # of each of the two steps
         assert n > 1
-        assert [index for _, index, _, _ in seen] == [*range(n)] * 2
-        assert sum(n for _, _, n, _ in seen) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
-        assert [last for *_, last in seen] == [*[False] * (n - 1), True] * 2
-        assert {state for state, *_ in seen} == {"mine"}
+        assert [index for _, index, _, _ in calls] == [*range(n)] * 2
+        assert sum(n for _, _, n, _ in calls) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
+        assert [last for *_, last in calls] == [*[False] * (n - 1), True] * 2
+        assert {state for state, *_ in calls} == {"mine"}
 
 
 def answered_wrongly() -> None:
     gradients({}, lambda state, bucket: bucket.buffer(), None)
 
 
-def test_a_hook_that_returns_no_future_is_told() -> None:
+def test_a_hook_that_returns_no_future_is_an_error() -> None:
     with pytest.raises(TypeError, match="returns a Future of the buffer, this one returned Tensor"):
         values(run(answered_wrongly, 1))
 
 
 def low_rank() -> bool:
-    """With error feedback the sum of many approximations comes near the sum of the gradients."""
+    """With error feedback the sum of many approximations approaches the sum of the gradients."""
     rank = dist.get_rank()
     state = PowerSGDState(None, 1, start_powerSGD_iter=0, min_compression_rate=1)
     p = nn.Parameter(st.zeros(20, 20, dtype=st.float64))
@@ -271,25 +271,27 @@ def test_power_sgd_feeds_its_error_back() -> None:
 
 
 def in_grad_buffers(before: bool) -> list[bool]:
-    """Whether the gradients stay where the optimizer wants them, so that nothing is copied."""
+    """Whether the gradients stay in the optimizer's buffers, so that nothing is copied."""
     model = nn.Sequential(nn.Linear(9, 5), nn.ReLU(), nn.Linear(5, 3))
     early = optim.Adam(model.parameters()) if before else None
     wrapped = DistributedDataParallel(model)
     optimizer = early or optim.Adam(model.parameters())
-    found = []
+    is_in_buffer = []
     for _ in range(3):
         optimizer.zero_grad()
         wrapped(st.ones(2, 9)).sum().backward()
-        found += [p.accumulate_grad.grad_buffer.owns(p.grad.array) for p in model.parameters()]
-        found.append(wrapped._buckets[0].gradient_block is not None)
+        is_in_buffer += [
+            p.accumulate_grad.grad_buffer.owns(p.grad.array) for p in model.parameters()
+        ]
+        is_in_buffer.append(wrapped._buckets[0].gradient_block is not None)
         optimizer.step()
-    return found
+    return is_in_buffer
 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_gradients_are_reduced_in_their_buffers(before: bool) -> None:
-    for found in values(run(in_grad_buffers, 2, before)):
-        assert all(found), found
+    for is_in_buffer in values(run(in_grad_buffers, 2, before)):
+        assert all(is_in_buffer), is_in_buffer
 
 
 # ---------------------------------------------------------------- parameters that take no part
@@ -300,8 +302,8 @@ class Branches(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
 
-    def forward(self, x: Any, chosen: list[int]) -> Any:
-        for i in chosen:
+    def forward(self, x: Any, indices: list[int]) -> Any:
+        for i in indices:
             x = self.parts[i](x)
         return {"out": x}
 
@@ -310,10 +312,10 @@ def unused() -> list[Any]:
     rank = dist.get_rank()
     st.manual_seed(0)
     model = DistributedDataParallel(Branches().double(), find_unused_parameters=True)
-    chosen = [[0, 1], [0, 2]][rank]  # 3 on no rank
+    indices = [[0, 1], [0, 2]][rank]  # 3 on no rank
     for _ in range(2):
         model.zero_grad()
-        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
+        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
     return [None if p.grad is None else np.array(p.grad.numpy()) for p in model.parameters()]
 
 
@@ -321,12 +323,12 @@ def test_parameters_without_use_on_some_or_all_ranks() -> None:
     zero, one = values(run(unused, 2))
     assert [g is None for g in zero] == [False] * 6 + [True] * 2
     total = [np.zeros(1)] * 6
-    for chosen in ([0, 1], [0, 2]):
+    for indices in ([0, 1], [0, 2]):
         st.manual_seed(0)
         model = Branches().double()
-        model(st.ones(2, 3, dtype=st.float64), chosen)["out"].sum().backward()
-        own = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
-        total = [x + y for x, y in zip(total, own[:6], strict=True)]
+        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
+        gradients = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
+        total = [x + y for x, y in zip(total, gradients[:6], strict=True)]
     for a, b, want in zip(zero[:6], one[:6], total, strict=True):
         np.testing.assert_array_equal(a, b)
         np.testing.assert_allclose(a, want, rtol=1e-12)
@@ -338,7 +340,7 @@ def left_out() -> None:
         model(st.ones(2, 3), [0, 1])["out"].sum().backward()
 
 
-def test_a_parameter_without_gradient_is_told() -> None:
+def test_a_parameter_without_gradient_is_an_error() -> None:
     for outcome in run(left_out, 2):
         assert "find_unused_parameters=True" in str(outcome.error), outcome
 
@@ -376,18 +378,18 @@ def test_reduction_in_another_precision() -> None:
 
 
 class Watching(nn.Module):
-    """Its one weight under two names; `seen` is what forward was given."""
+    """Its one weight has two names; `dtypes` are those of forward's arguments."""
 
     def __init__(self) -> None:
         super().__init__()
         self.first = nn.Linear(4, 4, bias=False)
         self.again = self.first
         self.scale = nn.Parameter(st.ones(4, dtype=st.float64))
-        self.seen: list[Any] = []
+        self.dtypes: list[Any] = []
 
     def forward(self, x: Any, options: Any) -> Any:
-        given = (x, options["mask"], options["shift"], self.again.weight, self.scale)
-        self.seen = [each.dtype for each in given]
+        inputs = (x, options["mask"], options["shift"], self.again.weight, self.scale)
+        self.dtypes = [each.dtype for each in inputs]
         return self.again(self.first(x) * self.scale) * options["mask"] + options["shift"]
 
 
@@ -405,8 +407,8 @@ def in_low_precision(unused: bool) -> list[Any]:
     out = wrapped(x, options={"mask": st.arange(4), "shift": st.ones(4)})
     out.sum().backward()
     grads = [np.array(p.grad.numpy()) for p in model.parameters()]
-    kept = all((value == want[name]).all() for name, value in model.state_dict().items())
-    return [[str(d) for d in (*model.seen, out.dtype)], kept, grads]
+    is_unchanged = all((value == want[name]).all() for name, value in model.state_dict().items())
+    return [[str(d) for d in (*model.dtypes, out.dtype)], is_unchanged, grads]
 
 
 @pytest.mark.parametrize("unused", [False, True])
@@ -417,13 +419,13 @@ def test_layers_compute_in_another_precision(unused: bool) -> None:
     st.manual_seed(1)
     options = {"mask": st.arange(4), "shift": st.ones(4)}
     (model(st.randn(8, 4).double(), options).sum() / 2).backward()
-    for dtypes, kept, grads in results:
-        brief, whole = str(st.bfloat16), str(st.int64)
-        assert dtypes == [brief, whole, brief, brief, brief, brief]
-        assert kept
+    for dtypes, is_unchanged, grads in results:
+        brief, integral = str(st.bfloat16), str(st.int64)
+        assert dtypes == [brief, integral, brief, brief, brief, brief]
+        assert is_unchanged
         assert [g.dtype for g in grads] == [np.float64, np.float32]
-        for got, p in zip(grads, model.parameters(), strict=True):
-            np.testing.assert_allclose(got, p.grad.numpy(), rtol=0.05, atol=0.05)
+        for gradient, p in zip(grads, model.parameters(), strict=True):
+            np.testing.assert_allclose(gradient, p.grad.numpy(), rtol=0.05, atol=0.05)
     for first, second in zip(results[0][2], results[1][2], strict=True):
         np.testing.assert_array_equal(first, second)
 
@@ -474,43 +476,43 @@ def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> Non
         np.testing.assert_allclose(got, [want], rtol=1e-5)
 
 
-def uneven_without_join(then: str) -> int:
+def uneven_without_join(ending: str) -> int:
     """Rank 0 has one batch, rank 1 three; nobody joins."""
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
     for _ in range(1 + 2 * rank):
         wrapped(st.ones(1, 1)).sum().backward()
-    if then == "evaluates":
+    if ending == "evaluates":
         dist.barrier()
     return rank
 
 
 @pytest.mark.parametrize(
-    ("then", "told"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
+    ("ending", "message"), [("ends", "rank 0 .*(left|exited)"), ("evaluates", "barrier")]
 )
-def test_uneven_batches_without_join_are_an_error_and_not_a_hang(then: str, told: str) -> None:
-    outcomes = run(uneven_without_join, 2, then)
+def test_uneven_batches_without_join_are_an_error_and_not_a_hang(ending: str, message: str) -> None:
+    outcomes = run(uneven_without_join, 2, ending)
     assert isinstance(outcomes[1].error, RuntimeError), outcomes
-    assert re.search(told, str(outcomes[1].error)), outcomes
-    assert isinstance(outcomes[0].error, RuntimeError) == (then == "evaluates"), outcomes
+    assert re.search(message, str(outcomes[1].error)), outcomes
+    assert isinstance(outcomes[0].error, RuntimeError) == (ending == "evaluates"), outcomes
 
 
-def thrown() -> int:
+def drop_wrapped_model() -> int:
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
-    done = 0
+    count = 0
     with (
         pytest.raises(RuntimeError, match="no more inputs"),
         wrapped.join(throw_on_early_termination=True),
     ):
         for _ in range(1 + rank * 3):
             wrapped(st.ones(1, 1)).sum().backward()
-            done += 1
-    return done
+            count += 1
+    return count
 
 
 def test_early_termination_is_thrown_on_all_ranks() -> None:
-    assert values(run(thrown, 2)) == [1, 1]
+    assert values(run(drop_wrapped_model, 2)) == [1, 1]
 
 
 def joined_none() -> None:
@@ -530,13 +532,13 @@ def test_join_can_be_switched_off() -> None:
 # ---------------------------------------------------------------- the optimizer in backward
 
 
-def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
+def fused(options: dict[str, Any], schedule: str, is_fused: bool) -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
     x, y = (each[rank * 12 // ranks : (rank + 1) * 12 // ranks] for each in data())
     model = make_model(rank)
     wrapped = DistributedDataParallel(model, **options)
-    wrapped._overlaps = how == "overlapped"
-    if how == "by turns":  # as when something else is under way on the lane now and then
+    wrapped._overlaps = schedule == "overlapped"
+    if schedule == "by turns":  # as when other work occupies the lane at times
         busy: Any = itertools.cycle([None, True])
         wrapped.process_group.busy_lane = lambda *_: next(busy)  # type: ignore[method-assign]
     only = list(model.parameters())[1:]
@@ -549,7 +551,7 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
     inputs = st.tensor(x, requires_grad=True)
     for step in range(4):
         wrapped.zero_grad()
-        if step == 1:  # changes nothing by itself
+        if step == 1:  # has no effect by itself
             before = model[0].bias.tolist()
             with wrapped.no_sync():
                 nn.CrossEntropyLoss()(wrapped(inputs), st.tensor(y)).backward()
@@ -561,7 +563,7 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "how"),
+    ("options", "schedule"),
     [
         ({}, "one bucket"),
         ({"find_unused_parameters": True, "bucket_cap_mb_list": [1e-4, 1]}, "two that look"),
@@ -569,9 +571,9 @@ def fused(options: dict[str, Any], how: str, is_fused: bool) -> list[Any]:
         ({"bucket_cap_mb_list": [1e-4]}, "by turns"),
     ],
 )
-def test_an_optimizer_in_backward_is_one_after_it(options: Any, how: str) -> None:
-    want = values(run(fused, 2, options, how, False, start_method="fork"))
-    got = values(run(fused, 2, options, how, True, start_method="fork"))
+def test_an_optimizer_in_backward_is_one_after_it(options: Any, schedule: str) -> None:
+    want = values(run(fused, 2, options, schedule, False, start_method="fork"))
+    got = values(run(fused, 2, options, schedule, True, start_method="fork"))
     for ours, theirs in zip(got, want, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)

@@ -23,7 +23,7 @@ TARGETS = np.random.default_rng(2).normal(size=(N, 3))
 
 
 class Words(nn.Module):
-    """Two tables, of which the second is looked up only where `both`; a layer above them."""
+    """Two tables and a layer above them; the second table is used only if `both`."""
 
     def __init__(self, seed: int, sparse: bool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def train(options: dict[str, Any], hook: Any = None, kind: str = "SGD") -> tuple
     return first, [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def alone(kind: str = "SGD") -> tuple[Any, Any]:
+def train_locally(kind: str = "SGD") -> tuple[Any, Any]:
     model = Words(0, False).double()
     optimizer = getattr(optim, kind)(model.parameters(), lr=0.1)
     first: Any = None
@@ -98,12 +98,12 @@ def alone(kind: str = "SGD") -> tuple[Any, Any]:
     ],
 )
 def test_ranks_train_like_one_process(ranks: int, options: Any, hook: Any, kind: str) -> None:
-    found = values(run(train, ranks, options, hook, kind))
-    for ours, theirs in zip(found[0], alone(kind), strict=True):
+    results = values(run(train, ranks, options, hook, kind))
+    for ours, theirs in zip(results[0], train_locally(kind), strict=True):
         for x, y in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
-    for other in found[1:]:  # the same bits
-        for ours, theirs in zip(found[0], other, strict=True):
+    for other in results[1:]:  # the same bits
+        for ours, theirs in zip(results[0], other, strict=True):
             for x, y in zip(ours, theirs, strict=True):
                 assert np.array_equal(x, y)
 
@@ -114,16 +114,16 @@ def accumulate() -> list[Any]:
     x, y = part(rank, ranks)
     with wrapped.no_sync():
         loss(wrapped(x), y).backward()
-        own = wrapped.module.bags.weight.grad._nnz()
-        assert own == x.numel()  # nothing of the others
+        nnz = wrapped.module.bags.weight.grad._nnz()
+        assert nnz == x.numel()  # nothing of the others
     loss(wrapped(x), y).backward()
     return rows(wrapped.module)
 
 
 def test_no_sync_adds_up_and_the_next_backward_averages() -> None:
-    expected = alone()[0]
-    for found in values(run(accumulate, 3)):
-        for x, y in zip(found, expected, strict=True):
+    expected = train_locally()[0]
+    for gradients in values(run(accumulate, 3)):
+        for x, y in zip(gradients, expected, strict=True):
             np.testing.assert_allclose(x, 2 * y, rtol=1e-9, atol=1e-12)
 
 
@@ -134,17 +134,17 @@ def unused() -> list[Any]:
     x, y = part(rank, ranks)
     table = wrapped.module.words.weight
     loss(wrapped(x, rank == 1), y).backward()
-    once = np.array(table.grad.to_dense().numpy())
+    gradient = np.array(table.grad.to_dense().numpy())
     table.grad = None
     loss(wrapped(x, False), y).backward()
-    return [once, table.grad is None]
+    return [gradient, table.grad is None]
 
 
 def test_a_table_that_some_or_no_ranks_use() -> None:
     model = Words(0, False).double()
     loss(model(*part(1, 2)[:1]), part(1, 2)[1]).backward()
-    for once, was_left in values(run(unused, 2)):
-        np.testing.assert_allclose(once, rows(model)[1] / 2, rtol=1e-9, atol=1e-12)
+    for gradient, was_left in values(run(unused, 2)):
+        np.testing.assert_allclose(gradient, rows(model)[1] / 2, rtol=1e-9, atol=1e-12)
         assert was_left
 
 
@@ -165,12 +165,12 @@ def uneven() -> list[Any]:
 def test_ranks_with_different_numbers_of_batches() -> None:
     model = Words(0, False).double()
     optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then what rank 1 still has
+    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then the remaining ones of rank 1
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
-    for found in values(run(uneven, 2)):
-        for x, p in zip(found, model.parameters(), strict=True):
+    for parameters in values(run(uneven, 2)):
+        for x, p in zip(parameters, model.parameters(), strict=True):
             np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -186,8 +186,8 @@ def in_backward() -> list[Any]:
 
 
 def test_an_optimizer_in_backward() -> None:
-    for found in values(run(in_backward, 2)):
-        for x, y in zip(found, alone()[1], strict=True):
+    for parameters in values(run(in_backward, 2)):
+        for x, y in zip(parameters, train_locally()[1], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
@@ -204,7 +204,7 @@ def tied(sparse: bool) -> None:
 
 
 def looked_up_by_hand() -> list[Any]:
-    """A sparse gradient that no module has announced: it is averaged as a dense one."""
+    """A sparse gradient that no module has announced is averaged as a dense one."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = Words(0, False).double()
     wrapped = DistributedDataParallel(model)
@@ -214,10 +214,10 @@ def looked_up_by_hand() -> list[Any]:
     return rows(model)
 
 
-def test_gradients_of_another_kind_than_announced() -> None:
+def test_unannounced_sparse_gradients() -> None:
     for outcome in run(tied, 2, True):
         assert isinstance(outcome.error, RuntimeError)
         assert "Expected a sparse gradient" in str(outcome.error)
-    for found in values(run(looked_up_by_hand, 2)):
-        for x, y in zip(found, alone()[0], strict=True):
+    for parameters in values(run(looked_up_by_hand, 2)):
+        for x, y in zip(parameters, train_locally()[0], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)

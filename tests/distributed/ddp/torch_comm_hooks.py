@@ -1,6 +1,6 @@
-"""PyTorch's hooks on gradients, for test_comm_hooks.py: in a process of its own, so that its
-threads are nobody's who forks later. PowerSGD has one rank, whose all_reduce changes nothing; 8
-bits have two.
+"""PyTorch's hooks on gradients, for test_comm_hooks.py, in a separate process so that later
+forks of the tests do not meet its threads. PowerSGD runs on one rank, whose all_reduce changes
+nothing; 8-bit quantization on two.
 
 python -m tests.distributed.ddp.torch_comm_hooks FOLDER reads gradients.npz there, writes
 results.npz
@@ -21,7 +21,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as qu
 
 
 class Bucket:
-    """What PyTorch's hooks ask of a bucket."""
+    """The bucket interface that PyTorch's hooks use."""
 
     def __init__(self, flat: Any, shapes: list[tuple[int, ...]]) -> None:
         self.flat, self.shapes = flat, shapes
@@ -76,16 +76,16 @@ def by_power(hook: Any, q: Any, gradients: Any, shapes: list[tuple[int, ...]]) -
     p = torch.empty(rows, 2, dtype=q.dtype)
     state.q_memory_dict[0] = q if is_batched else q.reshape(-1)
     state.p_memory_dict[0] = p if is_batched else p.reshape(-1)
-    found = []
+    outputs = []
     for g in gradients:
         out = hook(state, Bucket(torch.from_numpy(g.copy()).clone(), shapes)).wait()
-        found.append(out.numpy().copy())
-    return np.array(found)
+        outputs.append(out.numpy().copy())
+    return np.array(outputs)
 
 
 def by_bytes(gradients: Any, length: int) -> Any:
     """The mean of all ranks' gradients, each through PyTorch's quantization."""
-    told = []
+    parts = []
     for g in gradients:
         x = torch.zeros(-(-g.size // length), length)
         x.view(-1)[: g.size] = torch.from_numpy(g.copy())
@@ -98,18 +98,18 @@ def by_bytes(gradients: Any, length: int) -> Any:
         else:
             q = quantization._quantize_per_channel_backend(x, scale, zero)
             y = quantization._dequantize_per_channel_backend(q, scale, zero)
-        told.append(y.reshape(-1)[: g.size])
-    return ((told[0] + told[1]) / 2).numpy()
+        parts.append(y.reshape(-1)[: g.size])
+    return ((parts[0] + parts[1]) / 2).numpy()
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    given = np.load(folder / "gradients.npz")
-    g, shapes = given["g"], [(12, 10), (7,)]
+    inputs = np.load(folder / "gradients.npz")
+    g, shapes = inputs["g"], [(12, 10), (7,)]
     np.savez(
         folder / "results.npz",
-        batched=by_power(power.batched_powerSGD_hook, given["q"], g[0], shapes),
-        each=by_power(power.powerSGD_hook, given["q_each"], g[0], shapes),
+        batched=by_power(power.batched_powerSGD_hook, inputs["q"], g[0], shapes),
+        each=by_power(power.powerSGD_hook, inputs["q_each"], g[0], shapes),
         tensor=by_bytes(g[:, 0], g.shape[-1]),
         channel=by_bytes(g[:, 0], 32),
     )

@@ -1,4 +1,4 @@
-"""A rank killed at a random moment of random collectives: all others name it, nothing stays behind.
+"""A rank killed at a random moment of random collectives: all others name it, nothing is left.
 
 `python -m tests.distributed.kills` is the long form (make kills).
 """
@@ -35,9 +35,9 @@ def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
     kill_one(seed, KILLED[seed % len(KILLED)])
 
 
-@pytest.mark.parametrize("way", ["kill", "point", "exception", "limit", "oom"])
-def test_whatever_ends_a_rank_is_named_by_all(way: str) -> None:
-    _, late, _ = one_round(7, way, 3)  # "oom" without a memory cgroup is "kill"
+@pytest.mark.parametrize("ending", ["kill", "point", "exception", "limit", "oom"])
+def test_every_end_of_a_rank_is_named_by_all(ending: str) -> None:
+    _, late, _ = one_round(7, ending, 3)  # "oom" without a memory cgroup is "kill"
     assert late < 10  # seconds after the death; on a quiet machine far below one: make kills
 
 
@@ -67,7 +67,7 @@ def test_a_death_in_training_is_named_in_backward() -> None:
 def out_of_memory() -> Any:
     x = st.ones(50_000)
     if dist.get_rank() == 1:
-        raise MemoryError("no more")  # leaves the group on its way out
+        raise MemoryError("no more")  # leaves the group when it exits
     begin = time.monotonic()
     with pytest.raises(RuntimeError, match="rank 1"):
         dist.all_reduce(x)
@@ -82,8 +82,8 @@ def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
         assert outcomes[rank].value < 5.0
 
 
-def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
-    """A rank whose exception nobody catches, and whose way out takes as long as its child."""
+def live_without_net(rank: int, handle: bytes, queue: Any) -> None:
+    """A rank raises an uncaught exception; it exits only after its child has ended."""
     set_default_group(join_group(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
     if rank == 1:
         context: Any = mp.get_context("fork")
@@ -92,24 +92,24 @@ def live_without_net(rank: int, handle: bytes, answers: Any) -> None:
     try:
         dist.all_reduce(st.zeros(3))
     except PeerLostError as error:
-        answers.put((error.name, str(error)))
+        queue.put((error.name, str(error)))
 
 
-def test_an_exception_is_told_before_the_process_winds_down(
+def test_an_exception_is_reported_before_the_process_exits(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     context: Any = mp.get_context("fork")
-    answers = context.Queue()
+    queue = context.Queue()
     block, handle = create_block(2)
     processes = [
-        context.Process(target=live_without_net, args=(rank, handle, answers)) for rank in range(2)
+        context.Process(target=live_without_net, args=(rank, handle, queue)) for rank in range(2)
     ]
     for process in processes:
         process.start()
-    name, text = answers.get(timeout=60)
+    name, text = queue.get(timeout=60)
     for process in processes:
         process.join()
-    answers.close()
+    queue.close()
     native.acknowledge(handle)
     del block
     assert name == "rank 1"
@@ -133,7 +133,7 @@ def hear_of_it() -> Any:
         return error.name
 
 
-def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
+def test_a_rank_that_ends_because_of_a_death_is_not_named_instead() -> None:
     def live() -> Any:
         name = hear_of_it()
         abort_groups(PeerLostError("of that"))
@@ -143,7 +143,7 @@ def test_who_ends_because_of_a_death_is_not_named_in_its_place() -> None:
     assert [outcome.value for outcome in outcomes] == ["rank 1", None, "rank 1"]
 
 
-def stopped() -> str:
+def wait_for_stopped_rank() -> str:
     pids: list[Any] = [None, None]
     dist.all_gather_object(pids, os.getpid())
     if dist.get_rank() == 1:
@@ -155,12 +155,12 @@ def stopped() -> str:
         with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(3))
         assert (caught.value.name, caught.value.pid) == ("rank 1", pids[1])
-        dist.get_rank() == 0 or time.sleep(0.5)  # for the last to look, too
+        dist.get_rank() == 0 or time.sleep(0.5)  # until the last rank has looked
     finally:
         os.kill(pids[1], signal.SIGCONT)
     return "told"
 
 
 def test_a_stopped_rank_is_named_at_the_timeout() -> None:
-    outcomes = run(stopped, 2)
+    outcomes = run(wait_for_stopped_rank, 2)
     assert [each.value for each in outcomes] == ["told", "went on"]

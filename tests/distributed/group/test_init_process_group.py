@@ -1,4 +1,4 @@
-"""Joining, by launcher's block or by name; groups of some ranks; and what is refused."""
+"""Joining by the launcher's block or by name; subgroups; and what is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 from ..run_ranks import run, values
 
 
-def test_one_rank_needs_nobody() -> None:
+def test_a_single_rank_works_alone() -> None:
     assert dist.is_available()
     assert not dist.is_initialized()
     dist.init_process_group(rank=0, world_size=1)
@@ -55,30 +55,30 @@ def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.init_process_group(rank=0, world_size=1, timeout=timedelta(seconds=-1))
 
 
-def by_name(rank: int, ranks: int, name: str, answers: Any) -> None:
+def by_name(rank: int, ranks: int, name: str, queue: Any) -> None:
     for _ in range(2):  # the name can be used again
         dist.init_process_group("gloo", init_method=name, rank=rank, world_size=ranks, timeout=20)
         x = st.ones(3) * (rank + 1)
         dist.all_reduce(x)
         dist.destroy_process_group()
-    answers.put(float(x[0]))
+    queue.put(float(x[0]))
 
 
 @pytest.mark.parametrize("start_method", ["fork", "spawn"])
 def test_ranks_find_each_other_by_name(start_method: str) -> None:
     context: Any = mp.get_context(start_method)
-    answers = context.Queue()
+    queue = context.Queue()
     processes = [
-        context.Process(target=by_name, args=(rank, 3, "tcp://localhost:23456", answers))
+        context.Process(target=by_name, args=(rank, 3, "tcp://localhost:23456", queue))
         for rank in range(3)
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=30) for _ in processes]
+    sums = [queue.get(timeout=30) for _ in processes]
     for process in processes:
         process.join()
-    answers.close()
-    assert found == [6.0] * 3
+    queue.close()
+    assert sums == [6.0] * 3
 
 
 def test_missing_ranks_end_in_a_timeout() -> None:
@@ -130,9 +130,9 @@ def test_disagreement_about_members_is_a_mismatch() -> None:
 
 
 def cut_up() -> list[Any]:
-    own, groups = dist.new_subgroups(2)
+    subgroup, groups = dist.new_subgroups(2)
     x = st.full((2,), float(dist.get_rank()))
-    dist.all_reduce(x, group=own)
+    dist.all_reduce(x, group=subgroup)
     other, _ = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])
     y = st.full((2,), float(dist.get_rank()))
     dist.all_reduce(y, group=other)
@@ -145,8 +145,8 @@ def cut_up() -> list[Any]:
 
 
 def test_subgroups() -> None:
-    got = values(run(cut_up, 4))
-    assert got == [
+    results = values(run(cut_up, 4))
+    assert results == [
         [2, 1.0, 3.0, False],
         [2, 1.0, 3.0, False],
         [2, 5.0, 3.0, True],
@@ -178,33 +178,33 @@ def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["rpc", "fsdp", "tensor", "checkpoint", "nn", "ProcessGroupGloo"])
-def test_what_is_not_there_is_named(name: str) -> None:
+def test_missing_features_are_named(name: str) -> None:
     with pytest.raises(AttributeError, match=f"'shmtensor.distributed' has no attribute '{name}'"):
         getattr(dist, name)
 
 
-def test_who_comes_and_says_nothing_does_not_end_the_meeting() -> None:
+def test_a_silent_stranger_does_not_end_the_rendezvous() -> None:
     name = "tcp://localhost:23457"
     context = mp.get_context("fork")
-    answers = context.Queue()
-    ranks = [context.Process(target=by_name, args=(rank, 2, name, answers)) for rank in range(2)]
+    queue = context.Queue()
+    ranks = [context.Process(target=by_name, args=(rank, 2, name, queue)) for rank in range(2)]
     ranks[0].start()
-    for said in (b"", b"abc"):
+    for greeting in (b"", b"abc"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
             while stranger.connect_ex(rendezvous.address(f"{name}/")):
                 assert ranks[0].is_alive()
-            stranger.sendall(said)
+            stranger.sendall(greeting)
     ranks[1].start()
-    assert [answers.get(timeout=30) for _ in ranks] == [3.0, 3.0]
+    assert [queue.get(timeout=30) for _ in ranks] == [3.0, 3.0]
     for process in ranks:
         process.join()
-    answers.close()
+    queue.close()
 
 
 def told_of_groups() -> list[Any]:
-    made = dist.new_group([0, 1], group_desc="pair")
-    alone, _ = dist.new_subgroups(1, group_desc="alone")
-    assert alone is not None
+    pair = dist.new_group([0, 1], group_desc="pair")
+    singleton, _ = dist.new_subgroups(1, group_desc="alone")
+    assert singleton is not None
     assert dist.group.WORLD is distributed_c10d._get_default_group()
     with pytest.raises(ValueError, match="this process has a default group"):
         dist.init_process_group("gloo")
@@ -213,13 +213,13 @@ def told_of_groups() -> list[Any]:
     with pytest.raises(ValueError, match="ascending order"):
         dist.new_group([1, 0], sort_ranks=False)
     world = dist.group.WORLD
-    descriptions = [world.group_desc, made.group_desc, alone.group_desc]
+    descriptions = [world.group_desc, pair.group_desc, singleton.group_desc]
     assert world.bound_device_id is None
-    assert made.group_name != world.group_name
-    return [*descriptions, made.group_name, dist.new_group([1, 0]).ranks]
+    assert pair.group_name != world.group_name
+    return [*descriptions, pair.group_name, dist.new_group([1, 0]).ranks]
 
 
-def test_what_scripts_ask_of_groups_by_pytorchs_names() -> None:
+def test_queries_of_groups_have_pytorchs_names() -> None:
     zero, one = values(run(told_of_groups, 2))
     assert zero == one
     assert zero[:3] == ["default_pg", "pair", "alone"]

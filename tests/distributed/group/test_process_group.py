@@ -1,4 +1,4 @@
-"""Who does not come, who calls something else, who dies: an error on every rank, and never a
+"""A rank that does not come, calls something else or dies is an error on every rank, and never a
 hang.
 """
 
@@ -80,8 +80,8 @@ POINTS = ["entered", "published", "arrived", "met", "held", "worked"]
 
 
 def die_at(point: str, nth: int, large: bool) -> tuple[PeerLostError, float] | None:
-    """Rank 1 dies at the n-th pass of a point; the others say what they learnt, and how many
-    seconds after it."""
+    """Rank 1 dies at the n-th pass of a point; the others return their error, and how many seconds
+    after the death it came."""
     x = st.ones(LARGE if large else 3)
     dist.all_reduce(x)
     pids: list[Any] = [None] * dist.get_world_size()
@@ -161,7 +161,7 @@ def come_late() -> str:
     return ""
 
 
-def test_timeout_names_who_did_not_come_and_breaks_the_group() -> None:
+def test_timeout_names_missing_ranks_and_breaks_the_group() -> None:
     text, _ = values(run(come_late, 2))
     assert "0.3 s" in text
 
@@ -180,8 +180,8 @@ def test_a_rank_that_left_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("wait", ["barrier", "recv", "find_sender"])
-def test_a_wait_looks_who_has_left_before_it_sleeps(wait: str) -> None:
-    """News of a leaving that came before the wait wakes nobody: without the look it sleeps."""
+def test_a_wait_checks_for_departures_before_it_sleeps(wait: str) -> None:
+    """A departure before the wait wakes nobody: a wait that does not look first would sleep."""
     slept = []
     for _ in range(5):  # a page fault may sleep, too
         words = native.allocate(native.group_nbytes(2), shared=True)
@@ -219,7 +219,7 @@ def interrupt() -> str:
     return "told"
 
 
-def test_a_signal_ends_the_wait_and_the_others_are_told() -> None:
+def test_a_signal_ends_the_wait_and_the_others_get_an_error() -> None:
     assert values(run(interrupt, 2)) == ["interrupted", "told"]
 
 
@@ -260,7 +260,7 @@ def test_a_forked_child_is_not_in_the_group() -> None:
 
 
 def wait_for_a_sleeper() -> float:
-    """The CPU time that a wait of two seconds takes."""
+    """The CPU time that a wait of two seconds uses."""
     dist.barrier()
     began = time.process_time()
     if dist.get_rank() == 0:
@@ -283,7 +283,7 @@ def count_bytes() -> tuple[int, int, int]:
 
 def test_statistics_count_what_was_copied() -> None:
     for collectives, inline, staged in values(run(count_bytes, 2)):
-        assert collectives == 3  # with the barrier of joining
+        assert collectives == 3  # the barrier of joining included
         assert (inline, staged) == (32, 0)
 
 

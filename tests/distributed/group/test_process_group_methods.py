@@ -15,11 +15,11 @@ def by_methods() -> list[list[float]]:
     group = dist.group.WORLD
     assert group is not None
     rank = group.rank()
-    summed, large, told, reduced = (st.full((2,), rank + 1.0) for _ in range(4))
+    summed, large, broadcast, reduced = (st.full((2,), rank + 1.0) for _ in range(4))
     works = [
         group.allreduce([summed]),
         group.allreduce(large, dist.ReduceOp.MAX),
-        group.broadcast([told], 1),
+        group.broadcast([broadcast], 1),
         group.reduce(reduced, 1),
     ]
     outputs = [st.zeros(2), st.zeros(2)]
@@ -31,18 +31,18 @@ def by_methods() -> list[list[float]]:
         assert work.wait()
         assert work.is_success()
     message = st.full((2,), 7.0 if rank == 0 else 0.0)
-    sent = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
-    assert sent.wait()
-    told_all = [summed, large, told, reduced, *outputs, message]
-    return [[float(v) for v in x.numpy()] for x in told_all]
+    transfer = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
+    assert transfer.wait()
+    tensors = [summed, large, broadcast, reduced, *outputs, message]
+    return [[float(v) for v in x.numpy()] for x in tensors]
 
 
 def test_methods_do_what_the_functions_do() -> None:
     first, second = values(run(by_methods, 2))
     both = [[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]]
-    rest = [[3.0, 3.0], [6.0, 6.0], [7.0, 7.0]]
-    assert first == [*both, [1.0, 1.0], *rest]
-    assert second == [*both, [3.0, 3.0], *rest]
+    lists = [[3.0, 3.0], [6.0, 6.0], [7.0, 7.0]]
+    assert first == [*both, [1.0, 1.0], *lists]
+    assert second == [*both, [3.0, 3.0], *lists]
 
 
 def in_a_part() -> float:

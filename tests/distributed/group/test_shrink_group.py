@@ -1,4 +1,4 @@
-"""shrink_group: those who are left go on."""
+"""shrink_group: the remaining ranks continue."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def survive() -> Any:
     x = st.ones(50_000)
     with pytest.raises(PeerLostError) as caught:
         dist.all_reduce(x)
-    lost = int(caught.value.name.removeprefix("rank "))
+    lost_rank = int(caught.value.name.removeprefix("rank "))
     before = dist.get_rank()
-    group = dist.shrink_group([lost])
+    group = dist.shrink_group([lost_rank])
     assert group is dist.group.WORLD
     assert dist.get_pg_count() == 1
     rank = dist.get_rank()
@@ -44,20 +44,20 @@ def test_survivors_go_on() -> None:
 
 
 def leave() -> Any:
-    """Of a subgroup; then of the world, of which one rank is left."""
+    """A rank leaves a subgroup; then the world, which keeps one rank."""
     rank = dist.get_rank()
     part = dist.new_group([0, 1, 2])
     assert dist.get_pg_count() == 2
-    made: Any = None
+    smaller: Any = None
     if rank != 1:
-        made = dist.shrink_group([1], part, dist.SHRINK_ABORT)
-        assert dist.get_process_group_ranks(made) == [0, 2]
-        assert dist.get_rank(made) == (0 if rank == 0 else 1)
+        smaller = dist.shrink_group([1], part, dist.SHRINK_ABORT)
+        assert dist.get_process_group_ranks(smaller) == [0, 2]
+        assert dist.get_rank(smaller) == (0 if rank == 0 else 1)
         assert dist.get_pg_count() == 2
         x = st.tensor([1.0 + rank])
-        dist.all_reduce(x, group=made)
+        dist.all_reduce(x, group=smaller)
         assert x.item() == 4
-    dist.barrier()  # the world is as it was
+    dist.barrier()  # the world is unchanged
     if rank == 1:
         with pytest.raises(PeerLostError):
             dist.barrier(part)
@@ -76,7 +76,7 @@ def leave() -> Any:
         dist.all_reduce(x)
         assert (dist.get_rank(), dist.get_world_size(), x.item()) == (0, 1, 5.0)
     else:
-        with pytest.raises(PeerLostError):  # of the group that was
+        with pytest.raises(PeerLostError):  # of the former group
             dist.barrier()
     return np.array(rank)
 

@@ -1,4 +1,4 @@
-"""async_op: Work in the order asked for, its errors, and what a fork finds."""
+"""async_op: Work in the order of the calls, its errors, and its state after a fork."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ..run_ranks import die, run, values
 
 def test_a_future_has_a_result_or_an_error() -> None:
     future = dist.Future()
-    told: list[Any] = []
-    following = future.then(lambda done: done.value() + 1)
-    future.add_done_callback(lambda done: told.append(done.value()))
+    values: list[Any] = []
+    following = future.then(lambda f: f.value() + 1)
+    future.add_done_callback(lambda f: values.append(f.value()))
     assert not future.done()
     with pytest.raises(RuntimeError, match="no result yet"):
         future.value()
     with pytest.raises(TimeoutError, match="no result after"):
         future.wait(0.01)
     future.set_result(1)
-    future.add_done_callback(lambda done: told.append(done.value() * 10))
-    assert (future.wait(), following.wait(), told) == (1, 2, [1, 10])
+    future.add_done_callback(lambda f: values.append(f.value() * 10))
+    assert (future.wait(), following.wait(), values) == (1, 2, [1, 10])
     with pytest.raises(RuntimeError, match="a result already"):
         future.set_result(2)
-    failed = dist.Future()
-    after = failed.then(lambda done: done.value())
-    failed.set_exception(LookupError("x"))
+    broken = dist.Future()
+    after = broken.then(lambda f: f.value())
+    broken.set_exception(LookupError("x"))
     assert isinstance(after.exception(), LookupError)
     with pytest.raises(LookupError):
-        failed.wait()
+        broken.wait()
 
 
 def test_a_lane_keeps_the_order_and_its_thread_ends_before_a_fork() -> None:
@@ -64,7 +64,7 @@ def many_at_once() -> list[float]:
     xs = [st.full((n,), float(rank + n)) for n in (3, 20_000, 5, 40_000)]
     works: list[Any] = [dist.all_reduce(x, async_op=True) for x in xs]
     y = st.full((4,), float(rank))
-    dist.all_reduce(y)  # goes behind the others
+    dist.all_reduce(y)  # is queued behind the others
     assert all(work.is_completed() for work in works)
     assert works[1].is_success()
     assert works[1].get_future().wait()[0] is xs[1]
@@ -73,8 +73,8 @@ def many_at_once() -> list[float]:
 
 
 def test_work_is_done_in_the_order_asked_for() -> None:
-    for got in values(run(many_at_once, 2)):
-        assert got == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
+    for numbers in values(run(many_at_once, 2)):
+        assert numbers == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
 
 
 def everything_async() -> None:
@@ -119,11 +119,11 @@ def fails() -> str:
     return str(x)
 
 
-def test_what_goes_wrong_is_raised_by_wait_and_the_group_lives_on() -> None:
+def test_errors_are_raised_by_wait_and_the_group_lives_on() -> None:
     assert values(run(fails, 2)) == ["[2. 2.]", "[2. 2.]"]
 
 
-def lost() -> str:
+def lost_rank_names() -> str:
     if dist.get_rank() == 1:
         die()
     works: list[Any] = [dist.all_reduce(st.zeros(3), async_op=True) for _ in range(3)]
@@ -136,7 +136,7 @@ def lost() -> str:
 
 
 def test_a_death_ends_all_work() -> None:
-    assert run(lost, 2)[0].value == "rank 1 rank 1 rank 1"
+    assert run(lost_rank_names, 2)[0].value == "rank 1 rank 1 rank 1"
 
 
 def late(rank: int) -> str:
@@ -151,7 +151,7 @@ def late(rank: int) -> str:
     return "True"
 
 
-def test_wait_has_a_timeout_after_which_the_work_goes_on() -> None:
+def test_after_a_timeout_of_wait_the_work_continues() -> None:
     assert values(run(late, 2, 0)) == ["True", "True"]
 
 
@@ -166,7 +166,7 @@ def all_missing() -> str:
     return ""
 
 
-def test_monitored_barrier_names_all_who_did_not_come() -> None:
+def test_monitored_barrier_names_all_missing_ranks() -> None:
     assert values(run(all_missing, 3))[0] == "told"
 
 
@@ -179,14 +179,14 @@ def leave_with_work() -> list[str]:
         return []
     works = [dist.all_reduce(x, group=group, async_op=True) for _ in range(3)]
     dist.destroy_process_group(group)
-    said = []
+    messages = []
     for work in works:
         try:
             work.wait()
         except RuntimeError as error:
-            said.append(str(error))
+            messages.append(str(error))
     dist.barrier()
-    return said
+    return messages
 
 
 def test_work_of_a_group_that_was_left_ends_with_an_error() -> None:

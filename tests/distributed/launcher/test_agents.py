@@ -40,36 +40,36 @@ TRAINED = """
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Any:
-    """Starts a launcher; what is left at the end is ended."""
-    begun: list[subprocess.Popen[str]] = []
+    """Starts launchers; kills those that still run at the end."""
+    processes: list[subprocess.Popen[str]] = []
     env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
 
     def start(
-        what: str, *arguments: str, space: str = "", before: str = "", **more: str
+        code: str, *arguments: str, space: str = "", before: str = "", **environ: str
     ) -> subprocess.Popen[str]:
         path = tmp_path / "script.py"
-        text = textwrap.dedent(TRAINED).replace("{}", what)
+        text = textwrap.dedent(TRAINED).replace("{}", code)
         path.write_text(text.replace("{before}", before))
         inside = ["ip", "netns", "exec", space] if space else []
-        made = subprocess.Popen(
+        process = subprocess.Popen(
             [*inside, *RUN, *arguments, str(path)],
-            env={**env, **more},
+            env={**env, **environ},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        begun.append(made)
-        return made
+        processes.append(process)
+        return process
 
     yield start
-    for each in begun:
+    for each in processes:
         if each.poll() is None:
             each.kill()
         each.communicate()
@@ -84,19 +84,19 @@ def static(
     ]  # fmt: skip
 
 
-def elastic(port: int, nodes: str = "1:2", *more: str) -> list[str]:
+def elastic(port: int, nodes: str = "1:2", *options: str) -> list[str]:
     return [
         f"--nnodes={nodes}", "--nproc-per-node=1", "--rdzv_backend=c10d", "--rdzv_id=some",
         f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_conf=last_call_timeout=1,join_timeout=60",
-        *more,
+        *options,
     ]  # fmt: skip
 
 
 def ends(*launchers: subprocess.Popen[str]) -> list[tuple[int, list[str], str]]:
-    told = [each.communicate(timeout=120) for each in launchers]
+    outputs = [each.communicate(timeout=120) for each in launchers]
     return [
         (each.returncode, sorted(out.splitlines()), err)
-        for each, (out, err) in zip(launchers, told, strict=True)
+        for each, (out, err) in zip(launchers, outputs, strict=True)
     ]
 
 
@@ -112,10 +112,10 @@ def test_ranks_of_two_nodes_reduce_and_see_their_environment(begin: Any) -> None
 
 
 def test_the_first_failure_is_shown_once_with_its_node_and_all_begin_anew(begin: Any) -> None:
-    port, what = free_port(), "assert rank < 2 or again, 'no such luck'"
+    port, code = free_port(), "assert rank < 2 or again, 'no such luck'"
     first, second = ends(
-        begin(what, *static(port, 0), "--max-restarts=1"),
-        begin(what, *static(port, 1, 1), "--max-restarts=1"),
+        begin(code, *static(port, 0), "--max-restarts=1"),
+        begin(code, *static(port, 1, 1), "--max-restarts=1"),
     )
     assert (first[0], second[0]) == (0, 0), (first, second)
     assert [line[:5] for line in first[1] + second[1]] == ["6.0 1"] * 3
@@ -161,28 +161,28 @@ def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim
         assert "exited with code 7" in err
 
 
-def test_a_node_rank_given_twice_is_told_to_all(begin: Any) -> None:
+def test_a_repeated_node_rank_is_an_error_on_all(begin: Any) -> None:
     port = free_port()
-    begun = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
-    for code, out, err in ends(*begun):
+    processes = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
+    for code, out, err in ends(*processes):
         assert (code, out) == (1, [])
         assert "--node-rank is given twice: [0, 1, 1] on [" in err
 
 
 def test_addresses_of_version_6(begin: Any) -> None:
     try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6) as found:
-            port = found.getsockname()[1]
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+            port = server.getsockname()[1]
     except OSError as error:
         pytest.skip(f"this machine has no IPv6: {error}")
-    told = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:5] for _, out, _ in told for line in out] == ["3.0 0"] * 2
+    results = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
+    assert [code for code, _, _ in results] == [0, 0], results
+    assert [line[:5] for _, out, _ in results for line in out] == ["3.0 0"] * 2
 
 
-def test_a_port_that_is_taken_is_told_at_once(begin: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_a_port_in_use_is_an_error_at_once(begin: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         ((code, out, err),) = ends(begin("", *static(port, 0)))
     assert (code, out) == (2, [])
     assert f"cannot listen at 127.0.0.1:{port}: Address already in use" in err
@@ -191,12 +191,12 @@ def test_a_port_that_is_taken_is_told_at_once(begin: Any) -> None:
 def test_nodes_come_and_go(begin: Any) -> None:
     """MIN:MAX: one begins alone; another joins, all begin anew; it dies, the first goes on."""
     port = free_port()
-    what = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
+    body = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
         rank, dist.get_world_size())) and time.sleep(100)"""
-    first = begin(what, *elastic(port), "--max-restarts=1")
+    first = begin(body, *elastic(port), "--max-restarts=1")
     assert first.stdout.readline() == "0 of 1\n"
-    second = begin(what, *elastic(port), "--max-restarts=1")
-    assert first.stdout.readline() in ("0 of 2\n", "1 of 2\n")  # in the order in which they come
+    second = begin(body, *elastic(port), "--max-restarts=1")
+    assert first.stdout.readline() in ("0 of 2\n", "1 of 2\n")  # in the order of their start
     second.kill()
     ((code, out, err),) = ends(first)
     assert code == 0, err
@@ -218,21 +218,21 @@ def test_a_signal_to_one_ends_all(begin: Any) -> None:
     assert "was told to end" in err
 
 
-def test_wrong_use_is_told_at_once(begin: Any) -> None:
+def test_wrong_use_is_an_error_at_once(begin: Any) -> None:
     port = free_port()
-    for arguments, more, text in [
+    for arguments, environ, text in [
         (static(port, 0), {"SHMTENSOR_SECRET": ""}, "need a secret in common"),
         (static(port, 2), {}, "--node-rank is none of 2: 2"),
         (["--nnodes=1:2"], {}, "needs --rdzv-backend c10d"),
         (["--nnodes=2:1"], {}, "neither a number nor MIN:MAX: '2:1'"),
         (["--nnodes=2", "--rdzv-backend=etcd"], {}, "neither static nor c10d: 'etcd'"),
     ]:
-        ((code, out, err),) = ends(begin("", *arguments, **more))
+        ((code, out, err),) = ends(begin("", *arguments, **environ))
         assert (code, out) == (2, []), err
         assert text in err
 
 
-def test_who_does_not_know_the_secret_is_refused(begin: Any) -> None:
+def test_a_peer_without_the_secret_is_refused(begin: Any) -> None:
     store = TCPStore("127.0.0.1", 0, is_master=True, secret=b"x" * 16)
     ((code, _, err),) = ends(begin("", *static(store.port, 1)))
     store.close()
@@ -255,7 +255,7 @@ def test_arguments() -> None:
     assert [parse_nnodes(text) for text in ("2", "1:4")] == [(2, 2), (1, 4)]
     assert parse_settings("join_timeout=5,is_host=0") == {"join_timeout": "5", "is_host": "0"}
     assert is_local_host("localhost")
-    assert not is_local_host("192.0.2.1")  # of a net for examples
+    assert not is_local_host("192.0.2.1")  # of a network reserved for documentation
 
 
 # ---------------------------------------------------------------- hosts with addresses of their own
@@ -287,18 +287,18 @@ def spaces() -> Any:
         ip("netns", "del", name)
 
 
-def test_hosts_with_addresses_of_their_own(begin: Any, spaces: Any) -> None:
+def test_hosts_with_separate_addresses(begin: Any, spaces: Any) -> None:
     names, _ = spaces
-    told = ends(
+    results = ends(
         *(begin("", *static(29500, i, 2, HOST), space=name) for i, name in enumerate(names))
     )
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:6] for _, out, _ in told for line in out] == ["10.0 0"] * 4
+    assert [code for code, _, _ in results] == [0, 0], results
+    assert [line[:6] for _, out, _ in results for line in out] == ["10.0 0"] * 4
 
 
 def test_a_host_that_no_longer_answers_has_died(begin: Any, spaces: Any) -> None:
     names, cable = spaces
-    what = "\n".join(
+    body = "\n".join(
         [
             "rank or signal.signal(signal.SIGTERM, signal.SIG_IGN)",  # the launcher may be first
             r"rank or os.write(1, b'running\n')",
@@ -307,7 +307,7 @@ def test_a_host_that_no_longer_answers_has_died(begin: Any, spaces: Any) -> None
         ]
     )
     stays, goes = (
-        begin(what, *static(29500, i, 1, HOST), space=name) for i, name in enumerate(names)
+        begin(body, *static(29500, i, 1, HOST), space=name) for i, name in enumerate(names)
     )
     assert stays.stdout.readline() == "running\n"
     subprocess.run(["ip", "-n", names[1], "link", "set", cable[1], "down"], check=True)

@@ -49,28 +49,28 @@ def test_a_rank_of_the_launcher_is_debugged_at_the_terminal(tmp_path: Path) -> N
         preexec_fn=take_terminal,
     )
     os.close(theirs)
-    told = b""
+    output = b""
     try:
         os.write(mine, b"p secret, turn\nc\n")
         while select.select([mine], [], [], 60)[0]:
             try:
                 part = os.read(mine, 4096)
-            except OSError:  # the last one has closed it
+            except OSError:  # all ranks have closed it
                 break
             if not part:
                 break
-            told += part
-        assert process.wait(60) == 0, told
+            output += part
+        assert process.wait(60) == 0, output
     finally:
         process.terminate()  # the launcher ends its ranks
         process.wait()
         os.close(mine)
-    assert b"(101, 1)" in told, told
-    assert b"went on 0" in told
-    assert b"went on 1" in told
+    assert b"(101, 1)" in output, output
+    assert b"went on 0" in output
+    assert b"went on 1" in output
 
 
-def alone(commands: bytes) -> Any:
+def run_debugger(commands: bytes) -> Any:
     """Without a terminal: commands from standard input, which Python's children do not see."""
     os.setsid()
     mine, theirs = os.pipe()
@@ -78,19 +78,19 @@ def alone(commands: bytes) -> Any:
     os.close(theirs)
     before = os.dup(0)
     os.dup2(mine, 0)
-    seen = ["begin"]
+    steps = ["begin"]
     try:
         dist.breakpoint()
     finally:
         os.dup2(before, 0)
         os.close(before)
         os.close(mine)
-    return seen
+    return steps
 
 
 def test_the_debugger_is_in_the_frame_that_called(capfd: pytest.CaptureFixture[str]) -> None:
-    got = values(run(alone, 2, b"seen.append('changed')\nc\n", start_method="fork"))
-    assert got == [["begin", "changed"], ["begin"]]
+    results = values(run(run_debugger, 2, b"steps.append('changed')\nc\n", start_method="fork"))
+    assert results == [["begin", "changed"], ["begin"]]
     assert "(Pdb)" in capfd.readouterr().out
 
 
@@ -102,7 +102,7 @@ def late() -> None:
     dist.barrier(other)
 
 
-def test_the_others_wait_no_longer_than_they_are_told() -> None:
+def test_the_others_wait_no_longer_than_the_timeout() -> None:
     values(run(late, 2, start_method="fork"))
 
 

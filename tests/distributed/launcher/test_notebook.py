@@ -25,7 +25,7 @@ def test_results_of_all_ranks_come_back_and_tensors_as_memory() -> None:
         st.launch(work, 0)
 
 
-def test_the_first_failure_is_raised_not_what_others_made_of_it() -> None:
+def test_the_first_failure_is_raised_not_its_consequences() -> None:
     def fail() -> None:
         if dist.get_rank() == 1:
             raise LookupError("no such thing")

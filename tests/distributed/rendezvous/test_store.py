@@ -1,4 +1,4 @@
-"""Stores: one battery for all of them, and what each has of its own."""
+"""Stores: one battery for all of them, and the features of each."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def store(request: Any, tmp_path: Path) -> Iterator[dist.Store]:
     if request.param == "file":
         yield dist.FileStore(str(tmp_path / "store"), 2)
     elif request.param == "tcp":
-        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as made:
-            yield made
+        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as server:
+            yield server
     elif request.param == "prefix":
         yield dist.PrefixStore("run", dist.HashStore())
     else:
@@ -132,8 +132,8 @@ def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first = dist.FileStore(str(path))
     first.set("a", "1")
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[:-3])
+    content = path.read_bytes()
+    path.write_bytes(content + content[:-3])
     assert first.get("a") == b"1"
     second = dist.FileStore(str(path))
     second.set("b", "2")
@@ -157,7 +157,7 @@ def test_a_store_without_descriptors_serves_again_when_there_are_some() -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline())
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
-        time.sleep(0.2)  # it has run out by then
+        time.sleep(0.2)  # it has expired by then
         for each in silent:
             each.close()
         client = dist.TCPStore("127.0.0.1", port, timeout=10, secret=b"x")
@@ -166,7 +166,7 @@ def test_a_store_without_descriptors_serves_again_when_there_are_some() -> None:
         process.communicate("")
 
 
-def test_who_does_not_prove_that_it_knows_the_secret_is_sent_away(
+def test_a_client_without_the_secret_is_rejected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tcpstore, "PROOF", 1)
@@ -182,7 +182,7 @@ def test_who_does_not_prove_that_it_knows_the_secret_is_sent_away(
     master.close()
 
 
-def test_only_who_knows_the_secret_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_clients_with_the_secret_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as master:
         with pytest.raises(PermissionError, match="does not know the run's secret"):
             dist.TCPStore("127.0.0.1", master.port, timeout=5, secret=b"another")
@@ -197,7 +197,7 @@ def test_only_who_knows_the_secret_is_answered(monkeypatch: pytest.MonkeyPatch) 
     assert secret_of_run() == b"\xab\xcd"
 
 
-def test_the_master_binds_to_the_address_only_and_missing_ones_are_told() -> None:
+def test_the_master_binds_to_the_address_only_and_missing_ranks_are_named() -> None:
     with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as master:
         assert master._server is not None
         assert master._server.listener.getsockname()[0] == "127.0.0.1"
@@ -208,25 +208,25 @@ def test_the_master_binds_to_the_address_only_and_missing_ones_are_told() -> Non
         dist.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
 
 
-def by_store(rank: int, path: str, answers: Any) -> None:
+def by_store(rank: int, path: str, queue: Any) -> None:
     for _ in range(2):
         dist.init_process_group(store=dist.FileStore(path), rank=rank, world_size=2, timeout=20)
         x = st.ones(3) * (rank + 1)
         dist.all_reduce(x)
         dist.destroy_process_group()
-    answers.put(float(x[0]))
+    queue.put(float(x[0]))
 
 
 def test_ranks_find_each_other_by_a_store(tmp_path: Path) -> None:
     context = mp.get_context("fork")
-    answers = context.Queue()
-    args = [(rank, str(tmp_path / "store"), answers) for rank in range(2)]
+    queue = context.Queue()
+    args = [(rank, str(tmp_path / "store"), queue) for rank in range(2)]
     processes = [context.Process(target=by_store, args=each) for each in args]
     for process in processes:
         process.start()
-    assert [answers.get(timeout=30) for _ in processes] == [3.0, 3.0]
+    assert [queue.get(timeout=30) for _ in processes] == [3.0, 3.0]
     for process in processes:
         process.join()
-    answers.close()
+    queue.close()
     with pytest.raises(ValueError, match="not both"):
         dist.init_process_group(store=dist.HashStore(), init_method="x", rank=0, world_size=1)

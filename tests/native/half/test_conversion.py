@@ -1,4 +1,4 @@
-"""The 16-bit floats' conversions, bit by bit, against integer arithmetic written out here."""
+"""The conversions of 16-bit floats, bit by bit, against integer arithmetic."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ PATTERNS = np.arange(65536, dtype=np.uint32).astype(np.uint16)
 
 
 def rounded(x: np.ndarray) -> np.ndarray:
-    """float32 to bfloat16's bits, to nearest even: by the distance to both neighbours."""
+    """float32 to the bits of bfloat16, to nearest even, by the distance to both neighbours."""
     bits = x.view(np.uint32).astype(np.uint64)
-    low, rest = bits >> 16, bits & 0xFFFF
-    up = (rest > 0x8000) | ((rest == 0x8000) & (low % 2 == 1))
+    low, remainder = bits >> 16, bits & 0xFFFF
+    up = (remainder > 0x8000) | ((remainder == 0x8000) & (low % 2 == 1))
     return (low + up).astype(np.uint16)
 
 
@@ -39,9 +39,9 @@ def test_float32_is_rounded_to_even() -> None:
 def test_nan_stays() -> None:
     x = np.array([0x7F800001, 0xFF800001, 0x7FFFFFFF, 0x7FC00000], np.uint32).view(np.float32)
     for dtype in (st.bfloat16, st.float16):
-        back = native.recast(native.recast(x, dtype), st.float32)
-        assert np.isnan(back).all()
-        assert (np.signbit(back) == np.signbit(x)).all()
+        restored = native.recast(native.recast(x, dtype), st.float32)
+        assert np.isnan(restored).all()
+        assert (np.signbit(restored) == np.signbit(x)).all()
 
 
 def test_float16_is_numpys() -> None:
@@ -91,7 +91,7 @@ NUMBERS = np.array([-300.7, -1.0, -0.0, 0.0, 0.3, 1.0, 2.5, 255.0, 70_000.0])
     "other", ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
               "float16", "float32", "float64", "longdouble", "complex64", "complex128"],
 )  # fmt: skip
-def test_every_dtype_there_and_back(other: str) -> None:
+def test_every_dtype_round_trips(other: str) -> None:
     values = NUMBERS
     if other[0] in "iu" or other == "bool":
         info = np.iinfo("uint8" if other == "bool" else other)
@@ -121,7 +121,7 @@ def test_numpy_keeps_the_two_apart() -> None:
 
 @each("dtype", ["bfloat16", "float16"])
 def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
-    """Tile by tile, whatever the length, where a number takes part, and in place."""
+    """In tiles of any length, with scalar operands, and in place."""
     kind, rng = getattr(st, dtype), np.random.default_rng(7)
     for n in (0, 1, 33, 2049, 70_001):
         x, y = (st.tensor(rng.normal(size=n).astype("f4")).to(kind) for _ in range(2))
@@ -146,7 +146,7 @@ def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
         want = (wide + other).to(kind).float()
         assert st.equal(z, (want * want).to(kind))
     x = st.ones(40, dtype=kind)
-    x[1:].add_(x[:-1])  # what it reads is what it writes
+    x[1:].add_(x[:-1])  # input and output are the same memory
     assert x.sum().item() == 79
 
 
@@ -159,8 +159,8 @@ def test_sums_are_those_of_float32_rounded_once(dtype: str) -> None:
         ((3, 4, 5), (0, 1, 2)), ((40, 5000), 0), ((0, 3), 0), ((3, 0), 1),
     ]:  # fmt: skip
         x = st.tensor(rng.integers(-4, 5, shape).astype("f4")).to(kind)
-        turned = x.transpose(0, -1) if x.ndim else x
-        for y in (x, turned):
+        transposed = x.transpose(0, -1) if x.ndim else x
+        for y in (x, transposed):
             for keep in (False, True):
                 want = y.float().sum(dim, keep)  # whole numbers: exact in any order
                 got = y.sum(dim, keep)
@@ -206,8 +206,8 @@ def test_numbers_replace_nan_and_infinities(dtype: str) -> None:
     limits = st.finfo(kind)
     assert st.nan_to_num(x).tolist() == [0.0, limits.max, limits.min, 1.5, 0.0]
     assert st.nan_to_num(x[::2], 1.0, 2.0, 3.0).tolist() == [1.0, 3.0, 0.0]
-    turned = x.expand(4, 5).T
-    assert st.nan_to_num(turned).tolist() == st.nan_to_num(turned.contiguous()).tolist()
+    transposed = x.expand(4, 5).T
+    assert st.nan_to_num(transposed).tolist() == st.nan_to_num(transposed.contiguous()).tolist()
     assert st.nan_to_num(x[:0]).dtype == kind
     assert st.nan_to_num(x[0]).item() == 0.0
     out = st.empty(5, dtype=kind)
@@ -258,7 +258,7 @@ def same(got: st.Tensor, want: st.Tensor, dtype: str) -> None:
 @each("dtype", ["bfloat16", "float16"])
 @each("name", ONE)
 def test_every_number_of_16_bits(name: str, dtype: str) -> None:
-    """As float32 has it, rounded once: in any layout, of any length."""
+    """The float32 result rounded once, in any layout and of any length."""
     x = st.tensor(PATTERNS.view("int16")).view(getattr(st, dtype))
     for part in (x, x[:37], x[:0], x.reshape(256, 256).T, x[::3]):
         same(ONE[name](part), ONE[name](part.float()), dtype)
@@ -289,21 +289,21 @@ def test_two_numbers_of_16_bits(dtype: str) -> None:
 
 @each("dtype", ["bfloat16", "float16"])
 @each("other", ["float64", "int64", "int32", "int16", "int8", "uint8"])
-def test_whole_numbers_there_and_back(other: str, dtype: str) -> None:
+def test_integers_round_trip(other: str, dtype: str) -> None:
     x = np.random.default_rng(3).integers(-120, 120, (70, 301))
     x = abs(x) if other == "uint8" else x
     kind, half = getattr(st, other), getattr(st, dtype)
-    whole, wide = st.tensor(x.astype(other)), st.tensor(x.astype("f4"))
+    integral, wide = st.tensor(x.astype(other)), st.tensor(x.astype("f4"))
     for a, b in (
-        (whole, wide),
-        (whole.T, wide.T),
-        (whole[:, ::2], wide[:, ::2]),
-        (whole[:0], wide[:0]),
+        (integral, wide),
+        (integral.T, wide.T),
+        (integral[:, ::2], wide[:, ::2]),
+        (integral[:0], wide[:0]),
     ):
         assert a.to(half).dtype == half
         np.testing.assert_array_equal(a.to(half).float().numpy(), b.numpy(), strict=True)
         np.testing.assert_array_equal(b.to(half).to(kind).numpy(), a.numpy(), strict=True)
-    if other != "uint8":  # what of a fraction below 0 is left is not said
+    if other != "uint8":  # the result for a fraction below 0 is unspecified
         wide = (wide - 0.5).to(half)
         want = wide.float().numpy().astype(other)
         np.testing.assert_array_equal(wide.to(kind).numpy(), want, strict=True)

@@ -1,4 +1,4 @@
-"""Functions of one and two numbers: within so many units in the last place of SciPy's, at every
+"""Functions of one and two numbers: within a bound in units of the last place of SciPy's, for every
 kind of argument.
 """
 
@@ -18,8 +18,8 @@ from ..cases import each
 
 RNG = np.random.default_rng(0)
 EPSILON = {"float32": 2.0**-23, "float64": 2.0**-52}
-OWN = native.isa() != "avx512"  # with AVX-512 functions that NumPy has are NumPy's
-FUSES = native.isa() != "generic"  # without fused multiply-adds the last roundings are not carried
+OWN = native.isa() != "avx512"  # with AVX-512 NumPy's functions are used where they exist
+FUSES = native.isa() != "generic"  # without fused multiply-adds the last roundings are lost
 
 
 def inside(low: float, high: float) -> Any:
@@ -41,14 +41,14 @@ def signs(x: Any) -> Any:
 
 
 def erfcx(x: Any) -> Any:
-    """SciPy's own rounds x * x, which counts below 0."""
+    """SciPy's erfcx rounds x * x, which matters below 0."""
     wide = np.minimum(x, 0).astype(np.longdouble)
-    left = (2 * np.exp(wide * wide) - special.erfcx(-wide.astype("float64"))).astype("float64")
-    return np.where(x < 0, left, special.erfcx(x))
+    negative = (2 * np.exp(wide * wide) - special.erfcx(-wide.astype("float64"))).astype("float64")
+    return np.where(x < 0, negative, special.erfcx(x))
 
 
 def ndtr(x: Any) -> Any:
-    """SciPy's own rounds x over the root of 2, which counts far out."""
+    """SciPy's ndtr rounds x / sqrt(2), which matters far from 0."""
     wide = x.astype(np.longdouble)
     return np.where(
         x < 0,
@@ -57,7 +57,7 @@ def ndtr(x: Any) -> Any:
     )
 
 
-# The oracle, arguments, and the bound in epsilons of the result: SciPy's own error belongs to it.
+# The oracle, arguments, and the bound in epsilons of the result, which includes SciPy's error.
 UNARY: dict[str, tuple[Any, Any, float]] = {
     "erf": (special.erf, [far(-37, 1), inside(-3, 3)], 3),
     "erfc": (special.erfc, [inside(-5, 5), far(-30, 0)], 40),
@@ -123,21 +123,21 @@ LIMITS = {
 }
 
 
-# Of float32, where that is not made in double: what the last roundings lose counts.
+# Bounds of float32 functions that are not computed in double.
 BRIEF = {"erfc": 2.1, "erfinv": 1.3}
 
 
 @pytest.mark.parametrize("name", UNARY)
 @each("dtype", list(EPSILON))
 def test_function(name: str, dtype: str) -> None:
-    formula, ranges, bound = UNARY[name]
+    formula, ranges, max_ulps = UNARY[name]
     f = native.elementwise(name)
     for numbers in ranges:
         x = numbers.astype(dtype)
         if name == "erfinv":
             x = x[abs(x) < 1]
         want = formula(x.astype("float64"))
-        units = bound if dtype == "float64" else BRIEF.get(name, min(bound, 1.2))
+        units = max_ulps if dtype == "float64" else BRIEF.get(name, min(max_ulps, 1.2))
         tolerance = units * EPSILON[dtype]
         np.testing.assert_allclose(
             f(x),
@@ -150,7 +150,7 @@ def test_function(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("name", ["j0", "j1", "y0", "y1"])
 @each("dtype", list(EPSILON))
 def test_oscillating_functions(name: str, dtype: str) -> None:
-    """Next to zeros the error is one of the wave's height; SciPy rounds x - pi / 4."""
+    """Near zeros the error is relative to the amplitude; SciPy rounds x - pi / 4."""
     f, formula = native.elementwise(name), getattr(special, name)
     for numbers in (inside(0, 30), far(-30, 1), inside(30, 1e4), inside(4.99, 5.01)):
         x = (abs(numbers) if name[0] == "y" else numbers).astype(dtype)
@@ -158,12 +158,12 @@ def test_oscillating_functions(name: str, dtype: str) -> None:
         size = np.maximum(abs(x.astype("float64")), 1)
         height = np.sqrt(2 / np.pi / size) * (8 + size)
         error = abs(f(x).astype("float64") - want)
-        bound = 0.51 * np.spacing(abs(want.astype(dtype))) if dtype[-1] == "2" else 0
-        assert np.all(error <= bound + EPSILON["float64"] * (height + 8 * abs(want)))
+        limit = 0.51 * np.spacing(abs(want.astype(dtype))) if dtype[-1] == "2" else 0
+        assert np.all(error <= limit + EPSILON["float64"] * (height + 8 * abs(want)))
 
 
 def test_trigamma_below_zero() -> None:
-    """By what its reflection adds up to."""
+    """By the reflection formula."""
     x, f = inside(-30, 0), native.elementwise("trigamma")
     x = x[abs(x - np.round(x)) > 1e-3]
     want = (np.pi / np.sin(np.pi * (x - np.round(x)))) ** 2
@@ -172,7 +172,7 @@ def test_trigamma_below_zero() -> None:
 
 @each("dtype", list(EPSILON))
 def test_incomplete_gamma(dtype: str) -> None:
-    """Small and large parameters, both sides of the mean, and where both are rare cases."""
+    """Small and large parameters, both sides of the mean, and special cases."""
     low, high = native.elementwise("gammainc"), native.elementwise("gammaincc")
     for a in (inside(0.5, 60), inside(100, 1e4), 10.0 ** inside(-5, 5)):
         for x in (a * inside(0.5, 2), a + np.sqrt(a) * inside(-0.5, 9), inside(0, 30)):
@@ -196,8 +196,8 @@ def test_incomplete_gamma(dtype: str) -> None:
 def test_limits(name: str, dtype: str) -> None:
     x = np.array([np.nan, np.inf, -np.inf, 0, 1, -1], dtype)
     with np.errstate(all="raise"):
-        got = native.elementwise(name)(x)
-    np.testing.assert_allclose(got, LIMITS[name], rtol=1e-6, atol=1e-16)
+        result = native.elementwise(name)(x)
+    np.testing.assert_allclose(result, LIMITS[name], rtol=1e-6, atol=1e-16)
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -261,8 +261,8 @@ def test_two_numbers(name: str, dtype: str) -> None:
         odd = np.array(SPECIAL).astype(dtype)
         pairs = [np.broadcast_arrays(odd[:, None], odd)]
         pairs.append([far(-2, 3).astype(dtype), far(0, 2).astype(dtype)])
-        whole = np.round(far(0, 3)).astype(dtype)
-        pairs.append([whole * 7, np.broadcast_to(np.array(7, dtype), whole.shape)])
+        integral = np.round(far(0, 3)).astype(dtype)
+        pairs.append([integral * 7, np.broadcast_to(np.array(7, dtype), integral.shape)])
         if name != "floor_divide":  # NumPy's rounds such quotients three times
             pairs.append([far(0, 12).astype(dtype), far(-6, 0).astype(dtype)])
         for x, y in pairs:
@@ -284,7 +284,7 @@ def test_two_numbers(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(f(x[::2], y[0]), f(x, np.full_like(x, y[0]))[::2])
 
 
-def cut(x: Any, y: Any) -> Any:
+def trunc_divide(x: Any, y: Any) -> Any:
     """The quotient without its fraction."""
     q = x // y
     return (q + ((q * y != x) & ((x < 0) != (y < 0)))).astype(x.dtype)
@@ -293,10 +293,10 @@ def cut(x: Any, y: Any) -> Any:
 @each("dtype", ["i1", "u1", "i2", "i4", "i8"])
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
 def test_whole_numbers(name: str, dtype: str) -> None:
-    """Of every size, over -1 and over the largest ones too; strides, a number, nothing at all."""
-    own = name == "trunc_divide"
-    f = native.elementwise(name) if own else native.parallel(getattr(np, name))
-    numpy = cut if own else getattr(np, name)
+    """Integers of every size, over -1 and the largest ones; strides, scalars, empty arrays."""
+    is_own_op = name == "trunc_divide"
+    f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
+    numpy = trunc_divide if is_own_op else getattr(np, name)
     limits = np.iinfo(dtype)
     for n in (0, 1, 300, 70_001):
         for most in (5, limits.max):
@@ -317,18 +317,18 @@ def test_whole_numbers(name: str, dtype: str) -> None:
         with pytest.raises(ZeroDivisionError):
             f(np.ones(40_000, dtype), over)
     assert f(zeros[:0], zeros[:0]).size == 0
-    for near in (limits.min, limits.min + 1, -1, 1, limits.max):  # none of them is taken for a 0
+    for near in (limits.min, limits.min + 1, -1, 1, limits.max):  # none of them is taken for 0
         if near in range(limits.min, limits.max + 1) and near:
             assert f(zeros, np.full_like(zeros, near)).shape == zeros.shape
 
 
 @each("name", ["fmod", "remainder", "floor_divide", "trunc_divide"])
 def test_whole_numbers_about_the_last_that_a_double_holds(name: str) -> None:
-    """Whole blocks of one size, so that none is divided one by one for the sake of another; and one
-    large number ahead of small ones."""
-    own = name == "trunc_divide"
-    f = native.elementwise(name) if own else native.parallel(getattr(np, name))
-    numpy = cut if own else getattr(np, name)
+    """Entire blocks of one magnitude, so that no element forces its block to divide one by one; and
+    one large number ahead of small ones."""
+    is_own_op = name == "trunc_divide"
+    f = native.elementwise(name) if is_own_op else native.parallel(getattr(np, name))
+    numpy = trunc_divide if is_own_op else getattr(np, name)
     for bits in (51, 52, 53, 54, 55, 61):
         x = 2**bits + np.arange(-300, 301)
         for divisor in (3, -7, 2**20 + 1):
@@ -350,7 +350,7 @@ def test_a_weight_below_zero() -> None:
 
 
 def test_a_fraction_of_a_quarter_keeps_its_digits() -> None:
-    """Next to multiples of pi / 2 little of the argument is left."""
+    """Near multiples of pi / 2 the reduced argument has few digits."""
     x = (np.arange(1, 2000) * (np.pi / 2)).astype("float64")
     want = np.sin(x.astype(np.longdouble)), np.cos(x.astype(np.longdouble))
     for f, of in zip((native.parallel(np.sin), native.parallel(np.cos)), want, strict=True):
@@ -378,8 +378,8 @@ def both(low: float, high: float) -> Any:
     return np.concatenate([inside(low, high), far(-20, np.log10(high))])
 
 
-# Functions whose loops NumPy has for AVX-512 alone: arguments, and the bounds of ours in units in
-# the last place, of float64 and of float32. NumPy's own keep within 4.
+# Functions for which NumPy has only AVX-512 loops: arguments, and the bounds of ours in units in
+# the last place, for float64 and float32. NumPy's stay within 4.
 NAMED: dict[str, tuple[list[Any], float, float]] = {
     "exp": ([both(-708, 708)], 1.1, 1.1),
     "exp2": ([both(-1022, 1023), both(-126, 127)], 1.1, 1.2),
@@ -407,7 +407,7 @@ ODD = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 2.0, -2.0, 1e30, -1e30, 1e
 def test_named_function(name: str, dtype: str) -> None:
     f, oracle = native.parallel(getattr(np, name)), getattr(np, name)
     ranges, *units = NAMED[name]
-    bound = units[dtype == "float32"] if OWN else 4.1
+    limit = units[dtype == "float32"] if OWN else 4.1
     for numbers in ranges:
         with np.errstate(all="ignore"):
             x = numbers.astype(dtype)
@@ -416,7 +416,7 @@ def test_named_function(name: str, dtype: str) -> None:
         got, want = f(x)[usual], want[usual]
         off = abs(got - want) / np.spacing(abs(want).astype(dtype))
         assert usual.sum() > 500
-        assert off.max() <= bound, (x[usual][off.argmax()], off.max())
+        assert off.max() <= limit, (x[usual][off.argmax()], off.max())
     odd = np.array(ODD, dtype)
     with np.errstate(all="ignore"):
         want = oracle(odd.astype(np.longdouble)).astype(dtype)
@@ -425,11 +425,11 @@ def test_named_function(name: str, dtype: str) -> None:
     np.testing.assert_array_equal(np.signbit(f(odd))[signed], np.signbit(want)[signed])
     np.testing.assert_array_equal(
         f(np.repeat(odd, 3)), np.repeat(f(odd), 3)
-    )  # whatever is beside it
+    )  # whatever the other part is
 
 
 @each("dtype", list(EPSILON))
-def test_whole_logarithms_are_whole(dtype: str) -> None:
+def test_integer_logarithms_are_exact(dtype: str) -> None:
     """Against exact powers; with AVX-512 these are NumPy's functions, off by a few last places."""
     powers = range(-120, 121)
     tens = range(11 if dtype == "float32" else 23)
@@ -449,13 +449,13 @@ def test_whole_logarithms_are_whole(dtype: str) -> None:
 @each("dtype", list(EPSILON))
 def test_angles_and_powers(dtype: str) -> None:
     angle, power = native.parallel(np.arctan2), native.parallel(np.power)
-    bound = 1.6 if OWN else 4.1
+    limit = 1.6 if OWN else 4.1
     for size in (1, 3, 30):
         x, y = (RNG.permutation(far(-size, size)).astype(dtype) for _ in range(2))
         want = np.arctan2(y.astype(np.longdouble), x.astype(np.longdouble))
         usual = abs(want) > np.finfo(dtype).tiny
         off = abs(angle(y, x) - want) / np.spacing(abs(want).astype(dtype))
-        assert off[usual].max() <= bound
+        assert off[usual].max() <= limit
     x, y = np.meshgrid(np.array(ODD, dtype), np.array([*ODD, 0.5, 3, -3], dtype))
     with np.errstate(all="ignore"):
         for f, oracle in (
@@ -476,7 +476,7 @@ def test_angles_and_powers(dtype: str) -> None:
 
 @each("dtype", list(EPSILON))
 def test_truths_of_numbers(dtype: str) -> None:
-    """In any layout; NaN and the smallest numbers are true, -0 is not."""
+    """In any layout; NaN and the smallest numbers are true, -0 is false."""
     x, y = (RNG.integers(-1, 2, (300, 301)).astype(dtype) for _ in range(2))
     x[0, :5] = np.nan, np.inf, -0.0, 1e-42, 0
     for name in ("logical_and", "logical_or", "logical_xor"):
@@ -505,9 +505,9 @@ def test_negative_of_complex_numbers(dtype: str) -> None:
         np.testing.assert_array_equal(f(a), -a)
     assert np.signbit(f(x)[0, 0].real)
     assert not np.signbit(f(x)[0, 0].imag)
-    kept = x.copy()
+    original = x.copy()
     assert f(x, x) is x
-    np.testing.assert_array_equal(x, -kept)
+    np.testing.assert_array_equal(x, -original)
 
 
 @each("dtype", list(EPSILON))

@@ -14,15 +14,15 @@ LEVELS = ["generic", "avx2", "avx512"]
 
 
 def isa_with(level: str) -> str:
-    """The level of a process that the environment asks for one."""
-    done = subprocess.run(
+    """The level of a process whose environment requests one."""
+    process = subprocess.run(
         [sys.executable, "-c", "from shmtensor import native; print(native.isa())"],
         env={**os.environ, "SHMTENSOR_ISA": level},
         capture_output=True,
         text=True,
         check=True,
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 @pytest.mark.parametrize("level", LEVELS)

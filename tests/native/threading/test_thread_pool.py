@@ -49,7 +49,7 @@ def test_one_thread_starts_none() -> None:
     assert thread_count() <= before
 
 
-def test_forked_child_has_a_pool_of_its_own() -> None:
+def test_forked_child_has_a_separate_pool() -> None:
     native.set_num_threads(3)
     for _ in range(20):
         assert works()
@@ -70,7 +70,7 @@ def test_no_worker_lives_right_after_a_fork() -> None:
         os._exit(0)
     after = thread_count()
     os.waitpid(pid, 0)
-    assert after <= busy - 3  # a thread of another test may have ended besides
+    assert after <= busy - 3  # a thread of another test may have ended, too
 
 
 def test_fork_while_other_threads_compute() -> None:
@@ -126,7 +126,7 @@ def test_idle_workers_use_no_processor() -> None:
 
 
 def read_of(tid: int, name: str) -> str:
-    """What the kernel says of a thread: nothing, if it has ended since it was listed."""
+    """The kernel's status of a thread, or "" if it has ended since it was listed."""
     try:
         return Path(f"/proc/self/task/{tid}/{name}").read_text().strip()
     except (FileNotFoundError, ProcessLookupError):
@@ -143,15 +143,15 @@ def worker_ids() -> list[int]:
 
 
 def the_worker() -> int:
-    """The one worker of two threads; it takes its name when it first runs, and those of another
-    test leave /proc a moment after they are joined.
+    """The only worker of two threads; it is named when it first runs, and workers of another test
+    leave /proc a moment after they are joined.
     """
     native.set_num_threads(2)
     deadline = time.monotonic() + 30
-    while len(found := worker_ids()) != 1:
+    while len(ids := worker_ids()) != 1:
         assert works()
-        assert time.monotonic() < deadline, found
-    return found[0]
+        assert time.monotonic() < deadline, ids
+    return ids[0]
 
 
 def test_a_thread_that_has_ended_says_nothing() -> None:
@@ -164,8 +164,8 @@ def test_a_thread_that_has_ended_says_nothing() -> None:
         assert time.monotonic() < deadline
 
 
-def test_workers_sleep_between_jobs_that_lie_apart() -> None:
-    """They look for work a little longer after short waits; jobs every 2 ms are none of these."""
+def test_workers_sleep_between_distant_jobs() -> None:
+    """Workers poll a little longer after short waits; jobs every 2 ms are not short waits."""
     worker = the_worker()
     x = np.ones(40_000, np.float32)  # three slices
     before, start = cpu_seconds(worker), time.monotonic()
@@ -177,13 +177,13 @@ def test_workers_sleep_between_jobs_that_lie_apart() -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
 def test_a_worker_leaves_the_callers_cpu() -> None:
-    """Wherever the caller is moved, a worker that is found there goes elsewhere."""
+    """Wherever the caller is moved, a worker on its CPU moves away."""
     allowed = os.sched_getaffinity(0)
     worker = the_worker()
     try:
         for cpu in sorted(allowed)[:2] * 2:
             deadline = time.monotonic() + 30
-            os.sched_setaffinity(worker, {cpu})  # as the kernel may put it
+            os.sched_setaffinity(worker, {cpu})  # as the kernel may place it
             while cpu in os.sched_getaffinity(worker):
                 assert time.monotonic() < deadline, (cpu, os.sched_getaffinity(worker))
                 os.sched_setaffinity(0, {cpu})
@@ -193,7 +193,7 @@ def test_a_worker_leaves_the_callers_cpu() -> None:
         os.sched_setaffinity(0, allowed)
 
 
-def test_workers_stay_where_there_is_one_cpu() -> None:
+def test_workers_stay_on_a_single_cpu() -> None:
     allowed = os.sched_getaffinity(0)
     native.set_num_threads(3)
     try:
@@ -205,7 +205,7 @@ def test_workers_stay_where_there_is_one_cpu() -> None:
 
 
 def share_of(n: int, **environment: str) -> int:
-    """How many threads a process of its own takes that is one of n."""
+    """The number of threads of a new process that is one of n."""
     code = f"from shmtensor import native; native.share_threads({n}); "
     code += "print(native.get_num_threads())"
     env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
@@ -220,8 +220,8 @@ def share_of(n: int, **environment: str) -> int:
 
 
 def test_processes_share_the_cpus_unless_told() -> None:
-    alone = share_of(1)
-    assert share_of(2) == max(1, alone // 2)
+    share = share_of(1)
+    assert share_of(2) == max(1, share // 2)
     assert share_of(10_000) == 1
     assert share_of(4, OMP_NUM_THREADS="3") == 3
     assert share_of(4, SHMTENSOR_NUM_THREADS="2", OMP_NUM_THREADS="3") == 2

@@ -1,4 +1,4 @@
-"""Arithmetic beside a stretched operand: NumPy's results for rows, columns and numbers."""
+"""Arithmetic with a broadcast operand: NumPy's results for rows, columns and scalars."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def test_stretched_operands_equal_numpy(name: str, dtype: str) -> None:
         with np.errstate(all="ignore"):
             for a, b in ((x, y), (y, x), (x[..., ::-1], y), (x, y[..., ::2][..., :1])):
                 np.testing.assert_array_equal(ours(a, b), numpy(a, b), strict=True)
-            turned = x.swapaxes(0, -1).copy().swapaxes(0, -1)
-            np.testing.assert_array_equal(ours(turned, y), numpy(x, y), strict=True)
+            transposed = x.swapaxes(0, -1).copy().swapaxes(0, -1)
+            np.testing.assert_array_equal(ours(transposed, y), numpy(x, y), strict=True)
 
 
 @each("dtype", ["f4", "i8"])

@@ -1,4 +1,4 @@
-"""parallel(): NumPy's values and types, whatever the layout, without warnings."""
+"""parallel(): NumPy's values and types in any layout, without warnings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..cases import each
 
 RNG = np.random.default_rng(0)
 BINARY = ["add", "subtract", "multiply", "divide", "maximum", "less", "arctan2", "power"]
-# What NumPy's vector and scalar code differ by; which of them runs is a matter of CPU and layout.
+# How much NumPy's vector and scalar code differ; CPU and layout decide which of them runs.
 INEXACT = {
     **{
         (name, t): 1e-5
@@ -19,14 +19,14 @@ INEXACT = {
         for t in ("float32", "float64", "complex64")
     },
     **{(name, "float16"): 2.0**-10 for name in ("arctan2", "power")},
-    # Of the modulus: each part is a sum of two products, rounded once or twice.
+    # Relative to the modulus: each part is a sum of two products, rounded once or twice.
     **{(name, "complex64"): 2.0**-20 for name in ("multiply", "divide")},
 }
 UNARY = ["negative", "exp", "log", "sqrt", "tanh", "isnan", "floor", "sin"]
 
 
 def layouts(n: int, dtype: str) -> list[np.ndarray]:
-    """The same numbers as (n, 6) in memory orders that kernels treat differently."""
+    """The same numbers as (n, 6) in memory layouts that kernels treat differently."""
     x = (RNG.standard_normal((n, 6)) * 3 + 5).astype(dtype)
     if dtype == "int64":
         x = abs(x) % 8
@@ -102,9 +102,9 @@ def test_nothing_warns() -> None:
 
 
 def test_true_division_of_integers_is_float() -> None:
-    got = native.parallel(np.divide)(np.arange(3), np.arange(1, 4))
-    assert got.dtype == np.float64
-    np.testing.assert_array_equal(got, np.arange(3) / np.arange(1, 4))
+    result = native.parallel(np.divide)(np.arange(3), np.arange(1, 4))
+    assert result.dtype == np.float64
+    np.testing.assert_array_equal(result, np.arange(3) / np.arange(1, 4))
 
 
 def test_zero_dimensions_stay_arrays() -> None:
@@ -114,10 +114,10 @@ def test_zero_dimensions_stay_arrays() -> None:
         (np.array(1.0), 2.0),
         (np.array(1), np.array(2.0)),
     ]:
-        got = add(x, y)
-        assert type(got) is np.ndarray
-        assert got.shape == ()
-        assert got == 3
+        result = add(x, y)
+        assert type(result) is np.ndarray
+        assert result.shape == ()
+        assert result == 3
 
 
 def test_out_may_be_an_input_or_run_into_one() -> None:

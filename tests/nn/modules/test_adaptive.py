@@ -1,4 +1,4 @@
-"""AdaptiveLogSoftmaxWithLoss: probabilities that sum to 1, and what belongs to them."""
+"""AdaptiveLogSoftmaxWithLoss: probabilities that sum to 1, their losses and predictions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ def test_probabilities_losses_and_predictions_belong_together() -> None:
     logp = layer.log_prob(x).detach().numpy()
     np.testing.assert_allclose(np.exp(logp).sum(1), 1, rtol=1e-5)
     output, loss = layer(x, target)
-    own = logp[np.arange(5), target.numpy()]
-    np.testing.assert_allclose(output.detach().numpy(), own, rtol=1e-4, atol=1e-5)
-    assert loss.item() == pytest.approx(-own.mean(), rel=1e-4)
+    target_logp = logp[np.arange(5), target.numpy()]
+    np.testing.assert_allclose(output.detach().numpy(), target_logp, rtol=1e-4, atol=1e-5)
+    assert loss.item() == pytest.approx(-target_logp.mean(), rel=1e-4)
     np.testing.assert_array_equal(layer.predict(x).numpy(), logp.argmax(1))
     one = layer(x[3], target[3])
-    assert one.output.item() == pytest.approx(own[3], rel=1e-4)
+    assert one.output.item() == pytest.approx(target_logp[3], rel=1e-4)
     loss.backward()
     assert all(p.grad is not None for p in layer.parameters())
 

@@ -18,7 +18,7 @@ from shmtensor import nn
         (nn.BatchNorm3d, (2, 3, 2, 2, 2)),
     ],
 )
-def test_training_uses_the_batch_and_evaluation_what_it_remembered(cls, shape) -> None:
+def test_training_uses_batch_statistics_and_evaluation_running_ones(cls, shape) -> None:
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3 + 1
     axes = (0, *range(2, len(shape)))
     wide = (1, 3) + (1,) * (len(shape) - 2)

@@ -28,7 +28,7 @@ def convolved(x: Array, weight: Array, bias: Array, stride: int = 1) -> Array:
     return np.moveaxis(summed, -1, 1) + bias.reshape(-1, *(1,) * n)
 
 
-def drawn(*shape: int) -> Array:
+def random_input(*shape: int) -> Array:
     return np.random.default_rng(0).standard_normal(shape)
 
 
@@ -42,7 +42,7 @@ def wide(layer: nn.Module) -> tuple[nn.Module, Array, Array]:
 def test_conv_is_a_sum_over_windows_of_the_padded_input(n: int, mode: str) -> None:
     names = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     cls = getattr(nn, f"Conv{n}d")
-    x = drawn(2, 4, *SIZES[n])
+    x = random_input(2, 4, *SIZES[n])
     padded = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * n], names[mode])
     for padding in (1, "same"):
         m, weight, bias = wide(cls(4, 6, 3, padding=padding, padding_mode=mode))
@@ -58,7 +58,7 @@ def test_conv_is_a_sum_over_windows_of_the_padded_input(n: int, mode: str) -> No
 
 def test_same_with_an_even_kernel_adds_more_behind() -> None:
     m, weight, bias = wide(nn.Conv1d(4, 6, 4, padding="same", padding_mode="circular"))
-    x = drawn(2, 4, 7)
+    x = random_input(2, 4, 7)
     padded = np.pad(x, [(0, 0), (0, 0), (1, 2)], "wrap")
     expected = convolved(padded, weight, bias)
     np.testing.assert_allclose(m(st.tensor(x)).detach().numpy(), expected, rtol=1e-6)
@@ -69,15 +69,15 @@ def test_same_with_an_even_kernel_adds_more_behind() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_transposed_conv_is_the_gradient_of_a_conv(n: int) -> None:
     forth = getattr(nn, f"Conv{n}d")(6, 4, 3, stride=2, padding=1, groups=2, bias=False)
-    back = getattr(nn, f"ConvTranspose{n}d")(4, 6, 3, stride=2, padding=1, groups=2, bias=False)
-    back.load_state_dict(forth.state_dict())
+    deconv = getattr(nn, f"ConvTranspose{n}d")(4, 6, 3, stride=2, padding=1, groups=2, bias=False)
+    deconv.load_state_dict(forth.state_dict())
     x = st.zeros(2, 6, *SIZES[n], requires_grad=True)
     out = forth(x)
     g = st.randn(*out.shape)
     out.backward(g)
-    assert st.allclose(back(g, output_size=SIZES[n]), x.grad, atol=1e-5)
-    assert st.equal(back(g, output_size=[2, 6, *SIZES[n]]), back(g, output_size=SIZES[n]))
-    assert back(g[0], output_size=SIZES[n]).shape == (6, *SIZES[n])
+    assert st.allclose(deconv(g, output_size=SIZES[n]), x.grad, atol=1e-5)
+    assert st.equal(deconv(g, output_size=[2, 6, *SIZES[n]]), deconv(g, output_size=SIZES[n]))
+    assert deconv(g[0], output_size=SIZES[n]).shape == (6, *SIZES[n])
 
 
 def test_output_size_out_of_reach_is_refused() -> None:
@@ -143,15 +143,15 @@ def test_weight_may_be_a_plain_attribute() -> None:
 @pytest.mark.parametrize("kind", ["", "Transpose"])
 def test_lazy_conv_learns_its_channels(n: int, kind: str) -> None:
     name = f"Conv{kind}{n}d"
-    known = getattr(nn, name)
+    layer = getattr(nn, name)
     for shape in ((2, 4, *SIZES[n]), (4, *SIZES[n])):
         m = getattr(nn, f"Lazy{name}")(6, 3, groups=2, dtype=st.float64)
         assert repr(m).startswith(f"Lazy{name}(0, 6, kernel_size={(3,) * n}")
         assert "bias" not in repr(m)
         out = m(st.ones(*shape, dtype=st.float64))
-        assert type(m) is known
+        assert type(m) is layer
         assert m.in_channels == 4
-        assert m.weight.shape == known(4, 6, 3, groups=2).weight.shape
+        assert m.weight.shape == layer(4, 6, 3, groups=2).weight.shape
         assert out.dtype is st.float64
         assert bool(m.bias.abs().max() > 0)
     assert getattr(nn, f"Lazy{name}")(6, 3, bias=False)(st.ones(4, *SIZES[n])).shape[0] == 6
@@ -162,7 +162,7 @@ def test_lazy_conv_learns_its_channels(n: int, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
+    ("kwargs", "message"),
     [
         ({"groups": 3}, "in_channels must be divisible by groups: 4, 3"),
         ({"groups": 4}, "out_channels must be divisible by groups: 6, 4"),
@@ -172,9 +172,9 @@ def test_lazy_conv_learns_its_channels(n: int, kind: str) -> None:
         ({"padding_mode": "some"}, "padding_mode must be one of .*: 'some'"),
     ],
 )
-def test_arguments_that_no_layer_can_have(named: Any, message: str) -> None:
+def test_invalid_arguments_of_layers(kwargs: Any, message: str) -> None:
     with pytest.raises(ValueError, match=f"Conv2d: .*{message}"):
-        nn.Conv2d(4, 6, 3, **named)
+        nn.Conv2d(4, 6, 3, **kwargs)
 
 
 def test_transposed_conv_pads_with_zeros_only() -> None:
@@ -183,7 +183,7 @@ def test_transposed_conv_pads_with_zeros_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "named", "shape", "error", "message"),
+    ("arguments", "kwargs", "shape", "error", "message"),
     [
         ((4, 6, 3), {}, (2, 3, 9, 8), RuntimeError, r"expects 4 channels: .*\(2, 3, 9, 8\)"),
         ((4, 6, 3), {}, (4, 9), RuntimeError, r"expected 3 .* dimensions: \(4, 9\)"),
@@ -196,10 +196,10 @@ def test_transposed_conv_pads_with_zeros_only() -> None:
     ],
 )
 def test_input_that_does_not_fit(
-    arguments: Any, named: Any, shape: Any, error: type[Exception], message: str
+    arguments: Any, kwargs: Any, shape: Any, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        nn.Conv2d(*arguments, **named)(st.ones(*shape))
+        nn.Conv2d(*arguments, **kwargs)(st.ones(*shape))
 
 
 def test_kernels_without_elements_are_refused() -> None:
@@ -207,7 +207,7 @@ def test_kernels_without_elements_are_refused() -> None:
         nn.functional.conv2d(st.ones(2, 4, 9, 8), st.ones(6, 4, 0, 2))
 
 
-def test_subclass_may_change_the_weight_on_its_way() -> None:
+def test_subclass_may_change_the_weight_in_forward() -> None:
     class Standardized(nn.Conv2d):
         def forward(self, input: st.Tensor) -> Any:
             weight = self.weight - self.weight.mean((1, 2, 3), keepdim=True)
@@ -215,9 +215,9 @@ def test_subclass_may_change_the_weight_on_its_way() -> None:
 
     m = Standardized(2, 3, 2, padding=1, padding_mode="circular")
     bias = m.bias.reshape(-1, 1, 1).expand(3, 4, 4)
-    assert st.allclose(m(st.ones(2, 3, 3)), bias, atol=1e-6)  # what is constant is gone
-    seen = []
-    m.register_forward_hook(lambda module, args, output: seen.append(tuple(output.shape)))
+    assert st.allclose(m(st.ones(2, 3, 3)), bias, atol=1e-6)  # constant terms have vanished
+    shapes = []
+    m.register_forward_hook(lambda module, args, output: shapes.append(tuple(output.shape)))
     m(st.ones(1, 2, 3, 3)).sum().backward()
-    assert seen == [(1, 3, 4, 4)]
+    assert shapes == [(1, 3, 4, 4)]
     assert m.weight.grad is not None

@@ -36,7 +36,7 @@ def test_cosine_is_the_product_of_unit_vectors() -> None:
 
 
 def test_cosines_are_of_the_common_dtype() -> None:
-    whole = st.tensor([[3, 4]], dtype=st.int8)
-    assert nn.CosineSimilarity()(whole, st.tensor([[3.0, 4.0]])).item() == pytest.approx(1)
+    integral = st.tensor([[3, 4]], dtype=st.int8)
+    assert nn.CosineSimilarity()(integral, st.tensor([[3.0, 4.0]])).item() == pytest.approx(1)
     with pytest.raises(RuntimeError, match="floating point: int8, int8"):
-        nn.CosineSimilarity()(whole, whole)
+        nn.CosineSimilarity()(integral, integral)

@@ -1,4 +1,4 @@
-"""Dropout: how much is kept, and what is scaled."""
+"""Dropout: the share of kept elements, and their scale."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_same_seed_same_mask() -> None:
         (nn.Dropout3d(), (16, 5, 3, 2)),
     ],
 )
-def test_whole_channels_go(module: nn.Module, shape: tuple[int, ...]) -> None:
+def test_entire_channels_are_dropped(module: nn.Module, shape: tuple[int, ...]) -> None:
     st.manual_seed(1)
     out = module(st.ones(*shape)).numpy()
     channels = out.reshape(-1, int(np.prod(shape[len(shape) - {1: 1, 2: 2, 3: 3}[dims(module)] :])))
@@ -81,7 +81,7 @@ def test_probability_is_checked() -> None:
         F.dropout(st.ones(1), -1)
 
 
-def test_feature_alpha_dropout_takes_whole_channels() -> None:
+def test_feature_alpha_dropout_drops_entire_channels() -> None:
     m = nn.FeatureAlphaDropout(0.5)
     out = m(st.ones(8, 8, 4)).numpy()
     assert len(np.unique(out)) == 2

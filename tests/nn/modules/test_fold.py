@@ -15,8 +15,8 @@ def test_columns_are_windows_and_fold_back() -> None:
     windows = np.lib.stride_tricks.sliding_window_view(x.numpy(), (2, 3), (2, 3))
     expected = windows.transpose(0, 1, 4, 5, 2, 3).reshape(1, 12, 4)
     assert np.array_equal(columns.numpy(), expected)
-    apart = nn.Unfold((1, 2), stride=(1, 2))
-    assert st.equal(nn.Fold((3, 4), (1, 2), stride=(1, 2))(apart(x)), x)
+    unfold = nn.Unfold((1, 2), stride=(1, 2))
+    assert st.equal(nn.Fold((3, 4), (1, 2), stride=(1, 2))(unfold(x)), x)
 
 
 def test_repr_names_all_sizes() -> None:

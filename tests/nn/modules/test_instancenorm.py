@@ -1,4 +1,4 @@
-"""InstanceNorm1d to 3d: each sample for itself, without a batch, with running statistics."""
+"""InstanceNorm1d to 3d: each sample separately, without a batch, with running statistics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_each_channel_of_each_sample_is_normalised(cls, spatial: int) -> None:
     out = layer(st.tensor(x)).detach().numpy()
     expected = (x - x.mean(axes, keepdims=True)) / np.sqrt(x.var(axes, keepdims=True) + 1e-5)
     np.testing.assert_allclose(out, expected, rtol=1e-3, atol=1e-4)
-    alone = layer(st.tensor(x[0])).detach().numpy()
-    np.testing.assert_allclose(alone, out[0], rtol=1e-5, atol=1e-6)
+    unbatched = layer(st.tensor(x[0])).detach().numpy()
+    np.testing.assert_allclose(unbatched, out[0], rtol=1e-5, atol=1e-6)
 
 
 def test_running_statistics_are_the_mean_over_samples() -> None:

@@ -41,14 +41,14 @@ def test_dtype_and_device_can_change_before() -> None:
 
 @pytest.mark.parametrize("assign", [False, True])
 def test_state_passes_between_lazy_and_known(assign: bool) -> None:
-    known = nn.Linear(2, 3)
+    initialized = nn.Linear(2, 3)
     layer = nn.LazyLinear(3)
-    layer.load_state_dict(known.state_dict(), assign=assign)
+    layer.load_state_dict(initialized.state_dict(), assign=assign)
     assert type(layer) is nn.LazyLinear
-    assert st.equal(layer.weight, known.weight)
+    assert st.equal(layer.weight, initialized.weight)
     with pytest.raises(AssertionError, match="in_features 4 of the input, 2 of the weight"):
         layer(st.ones(1, 4))
-    assert st.equal(layer(st.ones(1, 2)), known(st.ones(1, 2)))
+    assert st.equal(layer(st.ones(1, 2)), initialized(st.ones(1, 2)))
     assert type(layer) is nn.Linear
     assert layer.in_features == 2
 
@@ -79,7 +79,7 @@ def test_copy_is_lazy_by_itself(copied: Any) -> None:
     assert layer(st.ones(1, 5)).shape == (1, 3)
 
 
-def test_optimizer_may_be_made_before() -> None:
+def test_optimizer_may_be_made_before_the_first_input() -> None:
     layer = nn.LazyLinear(3)
     optimizer = st.optim.SGD(layer.parameters(), lr=0.5)
     layer(st.ones(1, 2)).sum().backward()
@@ -88,7 +88,7 @@ def test_optimizer_may_be_made_before() -> None:
     assert st.equal(layer.weight, former - 0.5)
 
 
-def test_module_of_ones_own() -> None:
+def test_users_lazy_module() -> None:
     class Scale(LazyModuleMixin, nn.Module):
         def __init__(self) -> None:
             super().__init__()

@@ -46,12 +46,12 @@ PAIRS = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "named", "x", "y", "expected"), PAIRS)
-def test_loss_is_the_formula(kind, named, x, y, expected) -> None:
+@pytest.mark.parametrize(("kind", "kwargs", "x", "y", "expected"), PAIRS)
+def test_loss_is_the_formula(kind, kwargs, x, y, expected) -> None:
     for reduction in ("none", "mean", "sum"):
-        loss = kind(**named, reduction=reduction)(st.tensor(x), st.tensor(y))
-        wanted = expected if reduction == "none" else getattr(expected, reduction)()
-        np.testing.assert_allclose(loss.numpy(), wanted, rtol=1e-6)
+        loss = kind(**kwargs, reduction=reduction)(st.tensor(x), st.tensor(y))
+        want = expected if reduction == "none" else getattr(expected, reduction)()
+        np.testing.assert_allclose(loss.numpy(), want, rtol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(5,), (6, 5), (6, 5, 2)])
@@ -59,19 +59,19 @@ def test_cross_entropy_of_classes(shape: tuple[int, ...]) -> None:
     axis = 0 if len(shape) == 1 else 1
     x = RNG.normal(size=shape)
     target = np.asarray(RNG.integers(0, 5, shape[:axis] + shape[axis + 1 :]))
-    target.reshape(-1)[0] = 1  # at least one that counts
+    target.reshape(-1)[0] = 1  # at least one that is not ignored
     logs = log_softmax(x, axis)
-    picked = np.take_along_axis(logs, np.expand_dims(target, axis), axis).squeeze(axis)
-    counted = target != 3
+    target_logs = np.take_along_axis(logs, np.expand_dims(target, axis), axis).squeeze(axis)
+    is_counted = target != 3
     for weighted, smoothing, reduction in product(
         (False, True), (0.0, 0.2), ("none", "mean", "sum")
     ):
         w = RNG.uniform(0.5, 2, 5) if weighted else np.ones(5)
         by_class = w.reshape([-1 if i == axis else 1 for i in range(len(shape))])
-        spread = (logs * by_class).sum(axis)
-        each = -((1 - smoothing) * picked * w[target] + smoothing / 5 * spread) * counted
+        smooth = (logs * by_class).sum(axis)
+        each = -((1 - smoothing) * target_logs * w[target] + smoothing / 5 * smooth) * is_counted
         if reduction == "mean":
-            each = each.sum() / (w[target] * counted).sum()
+            each = each.sum() / (w[target] * is_counted).sum()
         elif reduction == "sum":
             each = each.sum()
         loss = nn.CrossEntropyLoss(
@@ -116,7 +116,7 @@ def test_weights_of_bce() -> None:
     np.testing.assert_allclose(loss.numpy(), expected, rtol=1e-6)
 
 
-def test_bce_with_logits_refuses_a_target_of_whole_numbers() -> None:
+def test_bce_with_logits_refuses_an_integer_target() -> None:
     for target in (st.tensor([0, 1]), st.tensor([False, True])):
         with pytest.raises(RuntimeError, match=str(target.dtype)):
             nn.BCEWithLogitsLoss()(st.zeros(2), target)

@@ -41,7 +41,7 @@ def test_attributes_register_themselves() -> None:
     assert not hasattr(model, "scale")
 
 
-def test_another_kind_under_the_same_name_replaces_all_but_a_parameter() -> None:
+def test_another_type_under_the_same_name_replaces_all_but_a_parameter() -> None:
     model = Model()
     model.first = nn.Parameter(st.ones(2))
     assert "first" in dict(model.named_parameters())
@@ -94,9 +94,9 @@ def test_train_eval_apply_and_requires_grad() -> None:
     assert not any(m.training for m in model.modules())
     model.train()
     assert all(m.training for m in model.modules())
-    seen = []
-    assert model.apply(lambda m: seen.append(type(m).__name__)) is model
-    assert seen == ["Linear", "Linear", "Model"]
+    names = []
+    assert model.apply(lambda m: names.append(type(m).__name__)) is model
+    assert names == ["Linear", "Linear", "Model"]
     model.requires_grad_(False)
     assert not any(p.requires_grad for p in model.parameters())
     with pytest.raises(ValueError, match="boolean"):
@@ -143,11 +143,11 @@ def test_repr_is_pytorchs() -> None:
     assert repr(nn.Identity()) == "Identity()"
 
 
-@pytest.mark.parametrize("how", ["deepcopy", "pickle"])
-def test_copies_are_equal_and_independent(how: str) -> None:
+@pytest.mark.parametrize("method", ["deepcopy", "pickle"])
+def test_copies_are_equal_and_independent(method: str) -> None:
     model = Model()
     x = st.ones(2, 3)
-    copied = copy.deepcopy(model) if how == "deepcopy" else pickle.loads(pickle.dumps(model))
+    copied = copy.deepcopy(model) if method == "deepcopy" else pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(model(x).detach().numpy(), copied(x).detach().numpy())
     with st.no_grad():
         copied.scale.mul_(2)
@@ -183,7 +183,7 @@ def test_arguments_reach_the_next_class_that_asks_for_them() -> None:
         nn.Identity.__mro__[1]("a")
 
 
-def test_buffers_are_registered_by_the_modules_own_method() -> None:
+def test_buffers_are_registered_by_the_modules_method() -> None:
     class Layer(nn.Module):
         def register_buffer(self, name, tensor):
             super().register_buffer(name, tensor * 2)
@@ -198,7 +198,7 @@ def test_buffers_are_registered_by_the_modules_own_method() -> None:
         layer.c = nn.Buffer(st.ones(1))
 
 
-def test_to_refuses_what_it_does_not_know() -> None:
+def test_to_refuses_unknown_arguments() -> None:
     layer = nn.Linear(2, 2)
     with pytest.raises(RuntimeError, match="does not accept copy"):
         layer.to("cpu", copy=True)
@@ -210,7 +210,7 @@ def test_to_refuses_what_it_does_not_know() -> None:
     assert layer.to_empty(device="cpu").weight is before
 
 
-def test_switches_of_what_conversion_does_to_parameters() -> None:
+def test_switches_of_the_conversion_of_parameters() -> None:
     future = st.__future__
     layer = nn.Linear(2, 2)
     layer.weight.grad = st.ones(2, 2)
@@ -269,7 +269,7 @@ def test_other_devices_are_refused_and_compile_changes_nothing() -> None:
     assert layer(st.ones(1, 2)).shape == (1, 1)
 
 
-def test_missing_init_call_is_told() -> None:
+def test_missing_init_call_is_an_error() -> None:
     class Model(nn.Module):
         def __init__(self) -> None:
             pass

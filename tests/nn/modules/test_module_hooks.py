@@ -18,12 +18,12 @@ def test_forward_hooks_see_and_replace() -> None:
 
 
 def test_prepend_and_order() -> None:
-    m, seen = nn.Identity(), []
-    m.register_forward_hook(lambda *_: seen.append(1))
-    m.register_forward_hook(lambda *_: seen.append(2))
-    m.register_forward_hook(lambda *_: seen.append(0), prepend=True)
+    m, calls = nn.Identity(), []
+    m.register_forward_hook(lambda *_: calls.append(1))
+    m.register_forward_hook(lambda *_: calls.append(2))
+    m.register_forward_hook(lambda *_: calls.append(0), prepend=True)
     m(st.ones(1))
-    assert seen == [0, 1, 2]
+    assert calls == [0, 1, 2]
 
 
 def test_keyword_arguments_reach_hooks_that_ask() -> None:
@@ -31,15 +31,17 @@ def test_keyword_arguments_reach_hooks_that_ask() -> None:
         def forward(self, x, by=1):
             return x * by
 
-    m, seen = Scale(), []
+    m, calls = Scale(), []
 
     def before(module, args, kwargs):
         return args, {"by": kwargs["by"] + 1}
 
     m.register_forward_pre_hook(before, with_kwargs=True)
-    m.register_forward_hook(lambda module, args, kwargs, out: seen.append(kwargs), with_kwargs=True)
+    m.register_forward_hook(
+        lambda module, args, kwargs, out: calls.append(kwargs), with_kwargs=True
+    )
     assert m(st.ones(1), by=2).item() == 3
-    assert seen == [{"by": 3}]
+    assert calls == [{"by": 3}]
     m.register_forward_pre_hook(lambda module, args, kwargs: 5, with_kwargs=True)
     with pytest.raises(RuntimeError, match=r"\(args, kwargs\): got 5"):
         m(st.ones(1), by=2)
@@ -50,12 +52,12 @@ def test_always_call_runs_after_an_error() -> None:
         def forward(self, x):
             raise ValueError("no")
 
-    m, seen = Failing(), []
-    m.register_forward_hook(lambda module, args, out: seen.append(out), always_call=True)
-    m.register_forward_hook(lambda module, args, out: seen.append("never"))
+    m, calls = Failing(), []
+    m.register_forward_hook(lambda module, args, out: calls.append(out), always_call=True)
+    m.register_forward_hook(lambda module, args, out: calls.append("never"))
     with pytest.raises(ValueError, match="no"):
         m(st.ones(1))
-    assert seen == [None]
+    assert calls == [None]
 
 
 def test_hooks_of_all_modules_may_be_called_always() -> None:
@@ -63,33 +65,33 @@ def test_hooks_of_all_modules_may_be_called_always() -> None:
         def forward(self, x, by=1):
             raise ValueError("no")
 
-    seen = []
+    calls = []
     with hooks.register_module_forward_hook(
-        lambda module, args, kwargs, out: seen.append((kwargs, out)),
+        lambda module, args, kwargs, out: calls.append((kwargs, out)),
         with_kwargs=True,
         always_call=True,
     ):
         with pytest.raises(ValueError, match="no"):
             Failing()(st.ones(1), by=2)
         nn.Identity()(st.ones(1))
-    assert seen[0] == ({"by": 2}, None)
-    assert seen[1][0] == {}
+    assert calls[0] == ({"by": 2}, None)
+    assert calls[1][0] == {}
 
 
 def test_backward_hooks_see_the_modules_own_gradients() -> None:
     m = nn.Linear(2, 1, bias=False)
     with st.no_grad():
         m.weight.copy_(st.tensor([[2.0, 3.0]]))
-    seen = []
+    calls = []
 
     def after(module, grad_input, grad_output):
-        seen.append((grad_input[0].tolist(), grad_output[0].tolist()))
+        calls.append((grad_input[0].tolist(), grad_output[0].tolist()))
 
     m.register_full_backward_hook(after)
     m.register_full_backward_pre_hook(lambda module, grad_output: (grad_output[0] * 10,))
     x = st.ones(1, 2, requires_grad=True)
     (m(x) + x.sum()).sum().backward()
-    assert seen == [([[20.0, 30.0]], [[10.0]])]
+    assert calls == [([[20.0, 30.0]], [[10.0]])]
     assert x.grad.tolist() == [[21.0, 31.0]]
 
 
@@ -105,11 +107,11 @@ def test_backward_hook_replaces_grad_input() -> None:
 
 
 def test_backward_hook_fires_without_input_gradient() -> None:
-    m, seen = nn.Linear(2, 1), []
-    m.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go[0].tolist())))
+    m, calls = nn.Linear(2, 1), []
+    m.register_full_backward_hook(lambda module, gi, go: calls.append((gi, go[0].tolist())))
     with pytest.warns(UserWarning, match="no inputs of Linear require gradients"):
         m(st.ones(1, 2)).sum().backward()
-    assert seen == [((None,), [[1.0]])]
+    assert calls == [((None,), [[1.0]])]
 
 
 def test_backward_hook_without_input_gradient_gives_none() -> None:
@@ -140,23 +142,23 @@ def test_backward_hook_sees_zeros_for_a_tensor_without_gradient() -> None:
         def forward(self, x, y, n):
             return x * y * n, y
 
-    m, seen = Product(), []
-    m.register_full_backward_hook(lambda module, gi, go: seen.append((gi, go)))
+    m, calls = Product(), []
+    m.register_full_backward_hook(lambda module, gi, go: calls.append((gi, go)))
     m(st.ones(1, requires_grad=True), st.ones(1), 3)[0].sum().backward()
-    ((grad_input, grad_output),) = seen
+    ((grad_input, grad_output),) = calls
     assert [g if g is None else g.tolist() for g in grad_input] == [[3], [0], None]
     assert grad_output[0].tolist() == [1]
     assert grad_output[1] is None
 
 
 def test_backward_hook_fires_once_in_double_backward() -> None:
-    m, seen = nn.MSELoss(), []
-    m.register_full_backward_hook(lambda module, gi, go: seen.append(1))
+    m, calls = nn.MSELoss(), []
+    m.register_full_backward_hook(lambda module, gi, go: calls.append(1))
     x = st.rand(1, requires_grad=True)
     (g,) = st.autograd.grad(m(x, st.rand(1)), x, create_graph=True)
-    assert seen == [1]
+    assert calls == [1]
     (h,) = st.autograd.grad(g, x)
-    assert seen == [1]
+    assert calls == [1]
     assert h.tolist() == [2]
 
 
@@ -166,18 +168,18 @@ def test_backward_hook_warns_of_outputs_that_it_does_not_see(wrap) -> None:
         def forward(self, x):
             return wrap(x * 2)
 
-    m, seen = Wrapped(), []
-    m.register_full_backward_hook(lambda *_: seen.append(1))
+    m, calls = Wrapped(), []
+    m.register_full_backward_hook(lambda *_: calls.append(1))
     x = st.ones(1, requires_grad=True)
     with pytest.warns(UserWarning, match="should be a Tensor or a tuple of Tensors"):
         y = m(x)
     if not isinstance(y, int):
         y[0 if isinstance(y, list) else "a"].sum().backward()
         assert x.grad.tolist() == [2]
-    assert seen == []
+    assert calls == []
 
 
-def test_what_passes_backward_hooks_may_not_be_written() -> None:
+def test_outputs_of_backward_hooks_cannot_be_written_in_place() -> None:
     class Writing(nn.Module):
         def forward(self, x):
             return x.mul_(2)
@@ -193,34 +195,34 @@ def test_what_passes_backward_hooks_may_not_be_written() -> None:
 
 
 def test_hooks_of_all_modules() -> None:
-    seen = []
+    calls = []
     handles = [
-        hooks.register_module_forward_pre_hook(lambda module, args: seen.append("pre")),
-        hooks.register_module_forward_hook(lambda module, args, out: seen.append("post")),
-        hooks.register_module_full_backward_hook(lambda module, gi, go: seen.append("back")),
+        hooks.register_module_forward_pre_hook(lambda module, args: calls.append("pre")),
+        hooks.register_module_forward_hook(lambda module, args, out: calls.append("post")),
+        hooks.register_module_full_backward_hook(lambda module, gi, go: calls.append("back")),
     ]
     x = st.ones(1, requires_grad=True)
     nn.Identity()(x).sum().backward()
     for handle in handles:
         handle.remove()
         handle.remove()
-    assert seen == ["pre", "post", "back"]
+    assert calls == ["pre", "post", "back"]
     assert not hooks.global_hook_ids
     nn.Identity()(x)
-    assert len(seen) == 3
+    assert len(calls) == 3
 
 
-def test_hooks_of_what_modules_register_replace_it() -> None:
+def test_registration_hooks_replace_objects() -> None:
     from shmtensor.nn.modules.module import (
         register_module_buffer_registration_hook,
         register_module_module_registration_hook,
         register_module_parameter_registration_hook,
     )
 
-    seen = []
+    calls = []
 
     def hook(module, name, value):
-        seen.append(name)
+        calls.append(name)
         return nn.Parameter(st.zeros(3)) if name == "weight" else None
 
     with (
@@ -230,10 +232,10 @@ def test_hooks_of_what_modules_register_replace_it() -> None:
     ):
         model = nn.Sequential(nn.BatchNorm1d(2, bias=False))
     names = ["weight", "bias", "running_mean", "running_var", "num_batches_tracked", "0"]
-    assert seen == names
+    assert calls == names
     assert model[0].weight.shape == (3,)
     nn.Linear(1, 1)
-    assert seen == names
+    assert calls == names
 
 
 def test_handles_know_their_tables() -> None:
@@ -249,12 +251,12 @@ def test_a_hook_that_fails_after_an_error_does_not_hide_it() -> None:
     def failing(module, args, out):
         raise KeyError("hook")
 
-    m, seen = nn.Linear(2, 2), []
+    m, calls = nn.Linear(2, 2), []
     m.register_forward_hook(failing, always_call=True)
-    m.register_forward_hook(lambda *_: seen.append(1), always_call=True)
+    m.register_forward_hook(lambda *_: calls.append(1), always_call=True)
     with (
         pytest.warns(UserWarning, match="KeyError"),
         pytest.raises(RuntimeError, match="sizes differ"),
     ):
         m(st.ones(1, 3))
-    assert seen == [1]
+    assert calls == [1]

@@ -18,17 +18,17 @@ MODES = {"Reflection": "reflect", "Replication": "edge", "Circular": "wrap"}
 @pytest.mark.parametrize("padding", [1, "each side"])
 def test_layers_pad_as_numpy_does(n: int, padding: Any) -> None:
     x = np.random.default_rng(0).standard_normal((2, 3, *SIZES[n]))
-    given = tuple(i % 3 for i in range(2 * n)) if padding == "each side" else padding
-    sides = given if isinstance(given, tuple) else (given,) * (2 * n)
+    padding_arg = tuple(i % 3 for i in range(2 * n)) if padding == "each side" else padding
+    sides = padding_arg if isinstance(padding_arg, tuple) else (padding_arg,) * (2 * n)
     widths = [(0, 0), (0, 0), *list(zip(sides[::2], sides[1::2], strict=True))[::-1]]
     for name, mode in MODES.items():
-        m = getattr(nn, f"{name}Pad{n}d")(given)
+        m = getattr(nn, f"{name}Pad{n}d")(padding_arg)
         for part, frame in ((x, widths), (x[0], widths[1:])):
             assert np.array_equal(m(st.tensor(part)).numpy(), np.pad(part, frame, mode))
         assert repr(m) == f"{name}Pad{n}d({sides})"
     for m, value in (
-        (getattr(nn, f"ConstantPad{n}d")(given, 2.5), 2.5),
-        (getattr(nn, f"ZeroPad{n}d")(given), 0),
+        (getattr(nn, f"ConstantPad{n}d")(padding_arg, 2.5), 2.5),
+        (getattr(nn, f"ZeroPad{n}d")(padding_arg), 0),
     ):
         expected = np.pad(x, widths, constant_values=value)
         assert np.array_equal(m(st.tensor(x)).numpy(), expected)

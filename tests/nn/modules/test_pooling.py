@@ -23,13 +23,13 @@ def windows(x: Array, n: int) -> Array:
     return parts.reshape(*parts.shape[: 2 + n], -1)
 
 
-def drawn(n: int) -> Array:
+def random_input(n: int) -> Array:
     return np.random.default_rng(0).random((2, 4, *SIZES[n]))
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_pools_are_reductions_of_windows(n: int) -> None:
-    x, parts = drawn(n), windows(drawn(n), n)
+    x, parts = random_input(n), windows(random_input(n), n)
     fit = parts.shape[2:-1]
     for name, arguments, expected in (
         ("MaxPool", (3,), parts.max(-1)),
@@ -44,20 +44,20 @@ def test_pools_are_reductions_of_windows(n: int) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_what_is_pooled_goes_back_to_its_place(n: int) -> None:
-    x = st.tensor(drawn(n))
+def test_unpooling_restores_positions(n: int) -> None:
+    x = st.tensor(random_input(n))
     values, indices = getattr(nn, f"MaxPool{n}d")(3, return_indices=True)(x)
     unpool = getattr(nn, f"MaxUnpool{n}d")(3)
     for size in (None, SIZES[n], [2, 4, *SIZES[n]]):
-        back = unpool(values, indices, size)
-        assert bool(((back == x) | (back == 0)).all())
-        assert st.equal(back[back != 0].sort()[0], values.flatten().sort()[0])
+        unpooled = unpool(values, indices, size)
+        assert bool(((unpooled == x) | (unpooled == 0)).all())
+        assert st.equal(unpooled[unpooled != 0].sort()[0], values.flatten().sort()[0])
     assert unpool.stride == unpool.kernel_size == (3,) * n
 
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_fractional_pool_takes_windows_where_its_samples_say(n: int) -> None:
-    x = st.tensor(drawn(n))
+    x = st.tensor(random_input(n))
     samples = st.rand(2, 4, n, dtype=st.float64)
     cls = getattr(nn, f"FractionalMaxPool{n}d")
     m = cls(2, output_size=2, return_indices=True, _random_samples=samples)
@@ -85,7 +85,7 @@ def test_sizes_are_kept_as_pytorch_keeps_them() -> None:
     assert repr(nn.MaxUnpool1d(3)) == "MaxUnpool1d(kernel_size=(3,), stride=(3,), padding=(0,))"
 
 
-def test_arguments_change_what_counts() -> None:
+def test_arguments_change_the_divisor() -> None:
     x = st.ones(1, 1, 4, 4)
     assert float(nn.AvgPool2d(2, padding=1)(x)[0, 0, 0, 0]) == 0.25
     assert float(nn.AvgPool2d(2, padding=1, count_include_pad=False)(x)[0, 0, 0, 0]) == 1
@@ -115,7 +115,7 @@ def test_pickles_and_older_pickles() -> None:
         (lambda: nn.FractionalMaxPool3d((2, 0, 2), 3), r"positive: \(2, 0, 2\)"),
     ],
 )
-def test_arguments_that_no_layer_can_have(make: Any, message: str) -> None:
+def test_invalid_arguments_of_layers(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
 

@@ -43,13 +43,13 @@ def expected(m: Any, x: Any, lengths: list[int]) -> Any:
         rows, last = x[:length, k], []
         for layer in range(m.num_layers):
             sides = []
-            for way in range(ways):
-                w = weights[layer * ways + way]
+            for direction in range(ways):
+                w = weights[layer * ways + direction]
                 state: Any = [np.zeros(w[1].shape[1])]
                 if m.mode == "LSTM":
                     state.append(np.zeros(m.hidden_size))
                 side = np.zeros((length, w[1].shape[1]))
-                for t in range(length)[:: -1 if way else 1]:
+                for t in range(length)[:: -1 if direction else 1]:
                     state = step(m.mode, rows[t], state, w)
                     side[t] = state[0]
                 sides.append(side)
@@ -73,32 +73,34 @@ GRID = [
 
 
 @pytest.mark.parametrize("dtype", [st.float64, st.float32])
-@pytest.mark.parametrize(("kind", "named"), GRID)
-def test_layers_are_loops_over_time(kind: Any, named: Any, dtype: Any) -> None:
-    m = kind(3, 4, dtype=dtype, **named)
+@pytest.mark.parametrize(("kind", "kwargs"), GRID)
+def test_layers_are_loops_over_time(kind: Any, kwargs: Any, dtype: Any) -> None:
+    m = kind(3, 4, dtype=dtype, **kwargs)
     x = st.randn(5, 3, 3, dtype=dtype)
     near = {"rtol": 1e-4, "atol": 1e-5} if dtype == st.float32 else {"rtol": 1e-9, "atol": 1e-12}
     for lengths in ([5, 5, 5], [5, 3, 1]):
         out, last = expected(m, x.numpy(), lengths)
         if min(lengths) == 5:
-            found, states = m(x)
+            output, states = m(x)
         else:
-            packed, states = m(pack_padded_sequence(x, lengths))
-            found, _ = pad_packed_sequence(packed)
-        np.testing.assert_allclose(found.detach().numpy(), out, **near)
+            packed_output, states = m(pack_padded_sequence(x, lengths))
+            output, _ = pad_packed_sequence(packed_output)
+        np.testing.assert_allclose(output.detach().numpy(), out, **near)
         states = states if kind is nn.LSTM else (states,)
         for h, value in zip(states, last):
             assert h.shape == value.shape
             np.testing.assert_allclose(h.detach().numpy(), value, **near)
 
 
-@pytest.mark.parametrize(("kind", "named"), GRID)
-def test_unsorted_batch_first_and_single_sequences_agree(kind: Any, named: Any) -> None:
-    m = kind(3, 4, batch_first=True, dtype=st.float64, **named)
+@pytest.mark.parametrize(("kind", "kwargs"), GRID)
+def test_unsorted_batch_first_and_single_sequences_agree(kind: Any, kwargs: Any) -> None:
+    m = kind(3, 4, batch_first=True, dtype=st.float64, **kwargs)
     x, lengths = st.randn(3, 5, 3, dtype=st.float64), [2, 5, 4]
-    packed, last = m(pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False))
-    out, found = pad_packed_sequence(packed, batch_first=True)
-    assert found.tolist() == lengths
+    packed_output, last = m(
+        pack_padded_sequence(x, lengths, batch_first=True, enforce_sorted=False)
+    )
+    out, output_lengths = pad_packed_sequence(packed_output, batch_first=True)
+    assert output_lengths.tolist() == lengths
     for k, n in enumerate(lengths):
         single, states = m(x[k, :n])
         assert single.shape == (n, out.shape[2])
@@ -108,33 +110,33 @@ def test_unsorted_batch_first_and_single_sequences_agree(kind: Any, named: Any) 
             np.testing.assert_allclose(one.detach().numpy(), every[:, k].detach().numpy())
 
 
-@pytest.mark.parametrize(("kind", "named"), GRID)
-def test_a_sequence_goes_on_from_its_last_state(kind: Any, named: Any) -> None:
-    if named.get("bidirectional"):
+@pytest.mark.parametrize(("kind", "kwargs"), GRID)
+def test_a_sequence_continues_from_its_last_state(kind: Any, kwargs: Any) -> None:
+    if kwargs.get("bidirectional"):
         return
-    m = kind(3, 4, dtype=st.float64, **named)
+    m = kind(3, 4, dtype=st.float64, **kwargs)
     x = st.randn(6, 2, 3, dtype=st.float64)
-    whole, _ = m(x)
+    full, _ = m(x)
     first, state = m(x[:2])
     second, _ = m(x[2:], state)
-    np.testing.assert_allclose(st.cat([first, second]).detach().numpy(), whole.detach().numpy())
+    np.testing.assert_allclose(st.cat([first, second]).detach().numpy(), full.detach().numpy())
 
 
-@pytest.mark.parametrize(("kind", "named"), GRID)
-def test_gradients_are_right(kind: Any, named: Any) -> None:
-    m = kind(2, 3, dtype=st.float64, **named)
+@pytest.mark.parametrize(("kind", "kwargs"), GRID)
+def test_gradients_are_right(kind: Any, kwargs: Any) -> None:
+    m = kind(2, 3, dtype=st.float64, **kwargs)
     x = st.randn(3, 2, 2, dtype=st.float64, requires_grad=True)
     names = [name for name, _ in m.named_parameters()]
 
     def run(x: Any, *weights: Any) -> Any:
         data = pack_padded_sequence(x, [3, 2])
-        packed, last = st.func.functional_call(m, dict(zip(names, weights)), (data,))
-        return (packed.data, *(last if isinstance(last, tuple) else (last,)))
+        packed_output, last = st.func.functional_call(m, dict(zip(names, weights)), (data,))
+        return (packed_output.data, *(last if isinstance(last, tuple) else (last,)))
 
     assert st.autograd.gradcheck(run, (x, *(p.detach().requires_grad_() for p in m.parameters())))
 
 
-def test_dropout_lies_between_layers() -> None:
+def test_dropout_is_between_layers() -> None:
     m = nn.LSTM(2, 3, num_layers=2, dropout=1.0)
     x = st.randn(4, 1, 2)
     first, second = m(x)[0], m(x * 2)[0]
@@ -196,11 +198,11 @@ def test_16_bits_and_autocast() -> None:
     assert half.dtype == st.bfloat16
     np.testing.assert_allclose(half.detach().float().numpy(), out, atol=0.05)
     with st.autocast("cpu", dtype=st.bfloat16):
-        found = m(x.bfloat16(), None)[0]
-    np.testing.assert_allclose(found.detach().float().numpy(), out, atol=0.05)
+        result = m(x.bfloat16(), None)[0]
+    np.testing.assert_allclose(result.detach().float().numpy(), out, atol=0.05)
 
 
-def test_an_empty_batch_is_no_error_and_an_empty_sequence_is() -> None:
+def test_an_empty_batch_is_allowed_and_an_empty_sequence_is_an_error() -> None:
     m = nn.LSTM(2, 3, proj_size=1)
     out, (h, c) = m(st.ones(2, 0, 2))
     assert (out.shape, h.shape, c.shape) == ((2, 0, 1), (1, 0, 1), (1, 0, 3))
@@ -218,7 +220,7 @@ def test_rnn_base_has_no_forward() -> None:
 
 
 @pytest.mark.parametrize(
-    ("named", "error", "words"),
+    ("kwargs", "error", "words"),
     [
         ({"dropout": 2}, ValueError, ": 2"),
         ({"dropout": True}, ValueError, "True"),
@@ -232,12 +234,12 @@ def test_rnn_base_has_no_forward() -> None:
         ({"proj_size": -1}, ValueError, "-1"),
     ],
 )
-def test_wrong_arguments_are_named(named: Any, error: type[Exception], words: str) -> None:
+def test_wrong_arguments_are_named(kwargs: Any, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
-        nn.LSTM(**{"input_size": 2, "hidden_size": 3, **named})
-    if "proj_size" in named:
+        nn.LSTM(**{"input_size": 2, "hidden_size": 3, **kwargs})
+    if "proj_size" in kwargs:
         with pytest.raises(ValueError, match="proj_size"):
-            nn.GRU(2, 3, **named)
+            nn.GRU(2, 3, **kwargs)
 
 
 def test_unknown_modes_are_named() -> None:

@@ -19,13 +19,13 @@ CELLS = [
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize(("cell", "layer", "named"), CELLS)
-def test_a_cell_step_by_step_is_the_layer(cell: Any, layer: Any, named: Any, bias: bool) -> None:
-    one = cell(3, 4, bias=bias, dtype=st.float64, **named)
-    whole = layer(3, 4, bias=bias, dtype=st.float64, **named)
-    whole.load_state_dict({f"{name}_l0": p for name, p in one.state_dict().items()})
+@pytest.mark.parametrize(("cell", "layer", "kwargs"), CELLS)
+def test_a_cell_step_by_step_is_the_layer(cell: Any, layer: Any, kwargs: Any, bias: bool) -> None:
+    one = cell(3, 4, bias=bias, dtype=st.float64, **kwargs)
+    rnn = layer(3, 4, bias=bias, dtype=st.float64, **kwargs)
+    rnn.load_state_dict({f"{name}_l0": p for name, p in one.state_dict().items()})
     x = st.randn(5, 2, 3, dtype=st.float64)
-    out, _ = whole(x)
+    out, _ = rnn(x)
     state = None
     for t in range(5):
         state = one(x[t], state)
@@ -33,16 +33,16 @@ def test_a_cell_step_by_step_is_the_layer(cell: Any, layer: Any, named: Any, bia
         np.testing.assert_allclose(h.detach().numpy(), out[t].detach().numpy())
 
 
-@pytest.mark.parametrize(("cell", "layer", "named"), CELLS)
-def test_one_sequence_needs_no_batch(cell: Any, layer: Any, named: Any) -> None:
-    one = cell(3, 4, **named)
+@pytest.mark.parametrize(("cell", "layer", "kwargs"), CELLS)
+def test_one_sequence_needs_no_batch(cell: Any, layer: Any, kwargs: Any) -> None:
+    one = cell(3, 4, **kwargs)
     x, h = st.randn(3), st.randn(4)
     hx: Any = (h, h) if cell is nn.LSTMCell else h
     rows: Any = (h[None], h[None]) if cell is nn.LSTMCell else h[None]
-    found, batch = one(x, hx), one(x[None], rows)
+    single, batch = one(x, hx), one(x[None], rows)
     if cell is not nn.LSTMCell:
-        found, batch = (found,), (batch,)
-    for a, b in zip(found, batch):
+        single, batch = (single,), (batch,)
+    for a, b in zip(single, batch):
         assert a.shape == (4,)
         np.testing.assert_allclose(a.detach().numpy(), b[0].detach().numpy(), rtol=1e-6)
 

@@ -10,10 +10,10 @@ from shmtensor import nn
 
 
 def model() -> nn.Sequential:
-    made = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-    made.register_buffer("n", st.zeros(1))
-    made.register_buffer("private", st.zeros(1), persistent=False)
-    return made
+    module = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    module.register_buffer("n", st.zeros(1))
+    module.register_buffer("private", st.zeros(1), persistent=False)
+    return module
 
 
 def test_names_and_memory_are_the_parameters() -> None:
@@ -101,8 +101,8 @@ def test_extra_state_travels() -> None:
 
 def test_hooks_see_saving_and_loading() -> None:
     m = nn.Linear(2, 2)
-    seen = []
-    m.register_state_dict_pre_hook(lambda module, prefix, keep: seen.append(("pre", prefix)))
+    calls = []
+    m.register_state_dict_pre_hook(lambda module, prefix, keep: calls.append(("pre", prefix)))
     handle = m.register_state_dict_post_hook(
         lambda module, state, prefix, metadata: state.__delitem__("bias")
     )
@@ -113,9 +113,9 @@ def test_hooks_see_saving_and_loading() -> None:
         state[prefix + "bias"] = state.pop(prefix + "b")
 
     m.register_load_state_dict_pre_hook(rename)
-    m.register_load_state_dict_post_hook(lambda module, keys: seen.append(tuple(keys)))
+    m.register_load_state_dict_post_hook(lambda module, keys: calls.append(tuple(keys)))
     m.load_state_dict({"weight": st.ones(2, 2), "b": st.ones(2)})
-    assert seen == [("pre", ""), ([], [])]
+    assert calls == [("pre", ""), ([], [])]
 
 
 def test_override_of_the_two_steps_is_used() -> None:

@@ -12,7 +12,7 @@ def tree() -> nn.Module:
     return nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.ReLU(), nn.LayerNorm(2)))
 
 
-def test_dotted_names_lead_to_what_they_name() -> None:
+def test_dotted_names_lead_to_their_object() -> None:
     model = tree()
     assert model.get_submodule("1.1") is model[1][1]
     assert model.get_submodule("") is model

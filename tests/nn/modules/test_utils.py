@@ -18,7 +18,7 @@ from shmtensor.nn.modules.utils import (
 )
 
 
-def test_one_number_becomes_as_many_as_are_needed() -> None:
+def test_one_number_is_repeated() -> None:
     assert (_single(2), _pair(2), _triple(2)) == ((2,), (2, 2), (2, 2, 2))
     assert _quadruple("abcd") == ("a", "b", "c", "d")
     assert _ntuple(5)(None) == (None,) * 5

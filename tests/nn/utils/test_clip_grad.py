@@ -11,10 +11,10 @@ from shmtensor.nn import utils
 
 
 def parameters() -> list[nn.Parameter]:
-    made = [nn.Parameter(st.ones(3)), nn.Parameter(st.ones(2, 2)), nn.Parameter(st.ones(1))]
-    made[0].grad = st.tensor([3.0, 0.0, 0.0])
-    made[1].grad = st.tensor([[0.0, -4.0], [0.0, 0.0]])
-    return made
+    params = [nn.Parameter(st.ones(3)), nn.Parameter(st.ones(2, 2)), nn.Parameter(st.ones(1))]
+    params[0].grad = st.tensor([3.0, 0.0, 0.0])
+    params[1].grad = st.tensor([[0.0, -4.0], [0.0, 0.0]])
+    return params
 
 
 def test_norm_before_is_returned_and_gradients_are_scaled() -> None:

@@ -1,4 +1,4 @@
-"""A layer with the batch normalisation after it taken in computes what both do."""
+"""A layer fused with the batch normalisation after it computes the same as both."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_orthogonal_matrices_can_be_assigned() -> None:
         )
 
 
-def test_orthogonal_refuses_what_has_no_matrix() -> None:
+def test_orthogonal_refuses_tensors_without_a_matrix() -> None:
     with pytest.raises(ValueError, match="'foo'"):
         parametrizations.orthogonal(nn.Linear(2, 2), "foo")
     with pytest.raises(ValueError, match="1 dimensions"):

@@ -76,7 +76,7 @@ def test_assigning_uses_right_inverse() -> None:
         parametrized(Double()).weight = st.ones(3, 3)
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing() -> None:
+def test_mismatched_tensors_are_refused_and_change_nothing() -> None:
     layer = nn.Linear(3, 3)
     before = layer.weight.detach().clone()
     with pytest.raises(ValueError, match=r"change the shape(.|\n)*1, 3"):

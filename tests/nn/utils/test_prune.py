@@ -1,4 +1,4 @@
-"""Pruning: what each method takes out, several in a row, and undoing it."""
+"""Pruning: the elements that each method removes, several in a row, and undoing it."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WEIGHT = np.array([[1, -6, 3, 2], [-5, 4, 9, -8], [7, 0.5, 10, 11]], np.float32)
 
 
 def layer() -> Any:
-    made: Any = nn.Linear(4, 3)
-    made.weight.data = st.tensor(WEIGHT)
-    return made
+    linear: Any = nn.Linear(4, 3)
+    linear.weight.data = st.tensor(WEIGHT)
+    return linear
 
 
 def mask_of(module: Any) -> Any:
@@ -31,7 +31,9 @@ def test_smallest_elements_go() -> None:
     np.testing.assert_array_equal(pruned.weight.detach().numpy(), WEIGHT * (abs(WEIGHT) > 2))
     pruned(st.ones(1, 4)).sum().backward()
     np.testing.assert_array_equal(pruned.weight_orig.grad.numpy(), abs(WEIGHT) > 2)
-    prune.l1_unstructured(pruned, "weight", 0.5)  # half of the nine that are left: round(4.5) is 4
+    prune.l1_unstructured(
+        pruned, "weight", 0.5
+    )  # half of the nine remaining elements: round(4.5) is 4
     np.testing.assert_array_equal(mask_of(pruned), abs(WEIGHT) > 6)
     (container,) = pruned._forward_pre_hooks.values()
     assert isinstance(container, prune.PruningContainer)

@@ -1,4 +1,4 @@
-"""Packed and padded sequences: hand-computed examples, there and back, wrong use."""
+"""Packed and padded sequences: hand-computed examples, round trips, wrong use."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ A, B, C = st.tensor([1, 2, 3]), st.tensor([4]), st.tensor([5, 6])
 
 
 def test_packing_goes_step_by_step() -> None:
-    packed = pack_sequence([A, C, B])
-    assert packed.data.tolist() == [1, 5, 4, 2, 6, 3]
-    assert packed.batch_sizes.tolist() == [3, 2, 1]
-    assert packed.batch_sizes.dtype == st.int64
-    assert packed.sorted_indices is None
-    assert packed.unsorted_indices is None
+    sequence = pack_sequence([A, C, B])
+    assert sequence.data.tolist() == [1, 5, 4, 2, 6, 3]
+    assert sequence.batch_sizes.tolist() == [3, 2, 1]
+    assert sequence.batch_sizes.dtype == st.int64
+    assert sequence.sorted_indices is None
+    assert sequence.unsorted_indices is None
 
 
 def test_unsorted_sequences_are_sorted_and_come_back_in_their_order() -> None:
-    packed = pack_sequence([A, B, C], enforce_sorted=False)
-    assert packed.data.tolist() == [1, 5, 4, 2, 6, 3]
-    assert packed.sorted_indices is not None
-    assert packed.unsorted_indices is not None
-    assert packed.sorted_indices.tolist() == [0, 2, 1]
-    assert packed.unsorted_indices.tolist() == [0, 2, 1]
-    assert [s.tolist() for s in unpack_sequence(packed)] == [[1, 2, 3], [4], [5, 6]]
+    sequence = pack_sequence([A, B, C], enforce_sorted=False)
+    assert sequence.data.tolist() == [1, 5, 4, 2, 6, 3]
+    assert sequence.sorted_indices is not None
+    assert sequence.unsorted_indices is not None
+    assert sequence.sorted_indices.tolist() == [0, 2, 1]
+    assert sequence.unsorted_indices.tolist() == [0, 2, 1]
+    assert [s.tolist() for s in unpack_sequence(sequence)] == [[1, 2, 3], [4], [5, 6]]
 
 
 @pytest.mark.parametrize("batch_first", [False, True])
@@ -47,10 +47,10 @@ def test_unsorted_sequences_are_sorted_and_come_back_in_their_order() -> None:
 def test_padding_undoes_packing(batch_first: bool, sort: bool) -> None:
     lengths = [2, 4, 1, 4] if sort else [4, 4, 2, 1]
     x = st.randn(4, 4, 3)
-    packed = pack_padded_sequence(x, st.tensor(lengths), batch_first, enforce_sorted=not sort)
-    assert packed.data.shape == (sum(lengths), 3)
-    padded, found = pad_packed_sequence(packed, batch_first, -1.0, total_length=6)
-    assert found.tolist() == lengths
+    sequence = pack_padded_sequence(x, st.tensor(lengths), batch_first, enforce_sorted=not sort)
+    assert sequence.data.shape == (sum(lengths), 3)
+    padded, output_lengths = pad_packed_sequence(sequence, batch_first, -1.0, total_length=6)
+    assert output_lengths.tolist() == lengths
     rows, before = padded.numpy(), x.numpy()
     if not batch_first:
         rows, before = rows.swapaxes(0, 1), before.swapaxes(0, 1)
@@ -62,9 +62,9 @@ def test_padding_undoes_packing(batch_first: bool, sort: bool) -> None:
 
 def test_padding_side() -> None:
     right = pad_sequence([A, B], batch_first=True, padding_value=9)
-    left = pad_sequence([A, B], batch_first=True, padding_side="left")
+    left_padded = pad_sequence([A, B], batch_first=True, padding_side="left")
     assert right.tolist() == [[1, 2, 3], [4, 9, 9]]
-    assert left.tolist() == [[1, 2, 3], [0, 0, 4]]
+    assert left_padded.tolist() == [[1, 2, 3], [0, 0, 4]]
     assert pad_sequence([A, B]).tolist() == [[1, 4], [2, 0], [3, 0]]
     assert pad_sequence([st.zeros(0, 2), st.ones(1, 2)], batch_first=True).tolist() == [
         [[0.0, 0.0]],
@@ -81,16 +81,16 @@ def test_unpadding_leaves_its_input() -> None:
 
 def test_gradients_reach_the_elements_that_count() -> None:
     x = st.randn(3, 2, requires_grad=True)
-    packed = pack_padded_sequence(x, [3, 1])
-    padded, _ = pad_packed_sequence(packed)
+    sequence = pack_padded_sequence(x, [3, 1])
+    padded, _ = pad_packed_sequence(sequence)
     (padded * st.tensor([[1.0, 2], [3, 4], [5, 6]])).sum().backward()
     assert x.grad.tolist() == [[1, 2], [3, 0], [5, 0]]
 
 
 def test_to_changes_the_data_alone() -> None:
-    packed = pack_sequence([st.ones(1), st.ones(2)], enforce_sorted=False)
-    assert packed.to(st.float32) is packed
-    assert packed.cpu() is packed
+    sequence = pack_sequence([st.ones(1), st.ones(2)], enforce_sorted=False)
+    assert sequence.to(st.float32) is sequence
+    assert sequence.cpu() is sequence
     for name, dtype in (
         ("double", st.float64),
         ("float", st.float32),
@@ -101,21 +101,21 @@ def test_to_changes_the_data_alone() -> None:
         ("char", st.int8),
         ("byte", st.uint8),
     ):
-        made = getattr(packed, name)()
-        assert made.data.dtype == dtype
-        assert made.batch_sizes is packed.batch_sizes
-        assert made.unsorted_indices.tolist() == [1, 0]
-    assert not packed.is_cuda
-    assert not packed.is_pinned()
+        converted = getattr(sequence, name)()
+        assert converted.data.dtype == dtype
+        assert converted.batch_sizes is sequence.batch_sizes
+        assert converted.unsorted_indices.tolist() == [1, 0]
+    assert not sequence.is_cuda
+    assert not sequence.is_pinned()
 
 
 def test_packed_sequence_is_a_named_tuple() -> None:
-    packed = pack_sequence([A, B])
-    data, sizes, _, _ = packed
+    sequence = pack_sequence([A, B])
+    data, sizes, _, _ = sequence
     assert PackedSequence((data, sizes)).data is data
-    back = pickle.loads(pickle.dumps(packed))
-    assert isinstance(back, PackedSequence)
-    assert back.data.tolist() == data.tolist()
+    clone = pickle.loads(pickle.dumps(sequence))
+    assert isinstance(clone, PackedSequence)
+    assert clone.data.tolist() == data.tolist()
     with pytest.raises(AssertionError, match="length 2: Tensor"):
         PackedSequence(data)
 

@@ -11,22 +11,22 @@ import pytest
 import shmtensor as st
 
 FACTORIES: dict[str, tuple[Callable[..., Any], tuple[int, ...]]] = {
-    "zeros": (lambda **given: st.zeros(2, 3, **given), (2, 3)),
-    "ones": (lambda **given: st.ones(2, 3, **given), (2, 3)),
-    "empty": (lambda **given: st.empty(2, 3, **given), (2, 3)),
-    "full": (lambda **given: st.full((2, 3), 4, **given), (2, 3)),
-    "rand": (lambda **given: st.rand(2, 3, **given), (2, 3)),
-    "randn": (lambda **given: st.randn(2, 3, **given), (2, 3)),
-    "randint": (lambda **given: st.randint(7, (2, 3), **given), (2, 3)),
-    "normal": (lambda **given: st.normal(0.0, 1.0, (2, 3), **given), (2, 3)),
-    "eye": (lambda **given: st.eye(2, 3, **given), (2, 3)),
-    "randperm": (lambda **given: st.randperm(6, **given), (6,)),
-    "arange": (lambda **given: st.arange(6, **given), (6,)),
-    "range": (lambda **given: st.range(0, 5, **given), (6,)),
-    "linspace": (lambda **given: st.linspace(0, 5, 6, **given), (6,)),
-    "fftfreq": (lambda **given: st.fft.fftfreq(6, **given), (6,)),
-    "rfftfreq": (lambda **given: st.fft.rfftfreq(6, **given), (4,)),
-    "logspace": (lambda **given: st.logspace(0, 5, 6, **given), (6,)),
+    "zeros": (lambda **kwargs: st.zeros(2, 3, **kwargs), (2, 3)),
+    "ones": (lambda **kwargs: st.ones(2, 3, **kwargs), (2, 3)),
+    "empty": (lambda **kwargs: st.empty(2, 3, **kwargs), (2, 3)),
+    "full": (lambda **kwargs: st.full((2, 3), 4, **kwargs), (2, 3)),
+    "rand": (lambda **kwargs: st.rand(2, 3, **kwargs), (2, 3)),
+    "randn": (lambda **kwargs: st.randn(2, 3, **kwargs), (2, 3)),
+    "randint": (lambda **kwargs: st.randint(7, (2, 3), **kwargs), (2, 3)),
+    "normal": (lambda **kwargs: st.normal(0.0, 1.0, (2, 3), **kwargs), (2, 3)),
+    "eye": (lambda **kwargs: st.eye(2, 3, **kwargs), (2, 3)),
+    "randperm": (lambda **kwargs: st.randperm(6, **kwargs), (6,)),
+    "arange": (lambda **kwargs: st.arange(6, **kwargs), (6,)),
+    "range": (lambda **kwargs: st.range(0, 5, **kwargs), (6,)),
+    "linspace": (lambda **kwargs: st.linspace(0, 5, 6, **kwargs), (6,)),
+    "fftfreq": (lambda **kwargs: st.fft.fftfreq(6, **kwargs), (6,)),
+    "rfftfreq": (lambda **kwargs: st.fft.rfftfreq(6, **kwargs), (4,)),
+    "logspace": (lambda **kwargs: st.logspace(0, 5, 6, **kwargs), (6,)),
 }
 
 
@@ -37,14 +37,14 @@ def test_out_takes_the_shape_and_gives_the_dtype(name: str) -> None:
     assert make(out=out) is out
     assert (tuple(out.shape), out.dtype) == (shape, st.float64)
     st.manual_seed(1)
-    wanted = make(dtype=st.float64)
+    expected = make(dtype=st.float64)
     base = st.full((10,), -1.0, dtype=st.float64)
-    n = wanted.numel()
+    n = expected.numel()
     st.manual_seed(1)
-    made = make(out=base[1:1].resize_(0) if name == "empty" else base[2:4].resize_(0))
+    result = make(out=base[1:1].resize_(0) if name == "empty" else base[2:4].resize_(0))
     if name != "empty":
-        assert made.tolist() == wanted.tolist()
-        assert base.tolist() == [-1, -1, *wanted.flatten().tolist(), *[-1] * (8 - n)]
+        assert result.tolist() == expected.tolist()
+        assert base.tolist() == [-1, -1, *expected.flatten().tolist(), *[-1] * (8 - n)]
     with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
         make(out=st.empty(0), dtype=st.float64)
     with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):

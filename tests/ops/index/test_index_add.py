@@ -1,4 +1,4 @@
-"""What is added at indices: every dtype, every kind of index, places that come several times."""
+"""Additions at indices: every dtype, every kind of index, repeated indices."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ I, J = RNG.integers(-30, 30, 5000), RNG.integers(-20, 20, 5000)
 INDEXES = [(I,), (I[:50].reshape(10, 5),), (I, J), (I[:40].reshape(-1, 1), J[:3]), (J[:7] > 0,)]
 
 
-def whole(shape: tuple[int, ...], dtype: str) -> Any:
+def integers(shape: tuple[int, ...], dtype: str) -> Any:
     """Whole numbers, whose sums are exact."""
     x = RNG.integers(-9, 9, shape)
     return (x + 1j * x[::-1] if dtype[0] == "c" else x * (dtype != "?" or x > 5)).astype(dtype)
@@ -24,9 +24,9 @@ def whole(shape: tuple[int, ...], dtype: str) -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_values_are_added_at_indices(dtype: str) -> None:
-    x = whole((30, 20, 3), dtype)
+    x = integers((30, 20, 3), dtype)
     for index in [*INDEXES[:4], (slice(2, 9), J)]:
-        values = whole(np.empty(x.shape)[index].shape, dtype)
+        values = integers(np.empty(x.shape)[index].shape, dtype)
         for v in (values, values[..., :1], values.reshape(-1)[:1].reshape(())):
             want = x.copy()
             np.add.at(want, index, v)
@@ -50,9 +50,9 @@ def test_sums_of_16_bits_are_rounded_once(dtype: Any) -> None:
 
 @pytest.mark.parametrize("index", INDEXES, ids=str)
 def test_the_gradient_of_reading_is_adding(index: Any) -> None:
-    x = st.tensor(whole((30, 20, 3) if len(index[0]) != 7 else (7, 3), "f8")).requires_grad_()
+    x = st.tensor(integers((30, 20, 3) if len(index[0]) != 7 else (7, 3), "f8")).requires_grad_()
     read = x[tuple(st.tensor(i) for i in index)]
-    g = whole(tuple(read.shape), "f8")
+    g = integers(tuple(read.shape), "f8")
     (slope,) = st.autograd.grad(read, x, st.tensor(g))
     want = np.zeros(x.shape)
     np.add.at(want, index, g)
@@ -68,7 +68,7 @@ def test_an_index_that_is_outside_is_refused() -> None:
 def test_embeddings_add_up_in_their_gradient() -> None:
     table = st.zeros(30, 3, dtype=st.float64).requires_grad_()
     index = I.reshape(50, 100) % 30
-    g = whole((50, 100, 3), "f8")
+    g = integers((50, 100, 3), "f8")
     (slope,) = st.autograd.grad(
         st.nn.functional.embedding(st.tensor(index), table, padding_idx=4), table, st.tensor(g)
     )

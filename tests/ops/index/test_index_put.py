@@ -1,4 +1,4 @@
-"""Writing at indices in place: only what is named is touched, and all of autograd holds."""
+"""Writing at indices in place: only the indexed elements change, and autograd stays right."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import shmtensor as st
 
 rows = st.tensor([4, 0, 4])
-places = st.tensor([[1, 3, 0], [2, 3, 3]])
+indices = st.tensor([[1, 3, 0], [2, 3, 3]])
 unlike = st.tensor([[1, 3, 0], [2, 0, 4]])
 flat = st.tensor([3, 7, -1])
 WRITES: dict[str, Callable[[Any, Any], Any]] = {
@@ -25,22 +25,22 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "put": lambda x, s: x.put_(flat, s[:, 0]),
     "put added": lambda x, s: x.put_(flat, s[:, 0], accumulate=True),
     "scatter": lambda x, s: x.scatter_(0, unlike, s),
-    "scatter of a number": lambda x, s: x.scatter_(0, places, 2),
-    "scatter multiplied": lambda x, s: x.scatter_(0, places, s, reduce="multiply"),
-    "scatter_add": lambda x, s: x.scatter_add_(0, places, s),
+    "scatter of a number": lambda x, s: x.scatter_(0, indices, 2),
+    "scatter multiplied": lambda x, s: x.scatter_(0, indices, s, reduce="multiply"),
+    "scatter_add": lambda x, s: x.scatter_add_(0, indices, s),
     **{
-        f"scatter_reduce {how} {own}": lambda x, s, how=how, own=own: x.scatter_reduce_(
-            0, places, s, how, include_self=own
+        f"scatter_reduce {how} {include_self}": lambda x, s, how=how, itself=include_self: (
+            x.scatter_reduce_(0, indices, s, how, include_self=itself)
         )
         for how in ("sum", "prod", "mean", "amax", "amin")
-        for own in (True, False)
+        for include_self in (True, False)
     },
 }
 each = pytest.mark.parametrize("name", WRITES)
 
 
 def out_of_place(name: str, x: Any, s: Any) -> Any:
-    """The same by the public form without the underscore, on a copy."""
+    """The same through the public form without the underscore, on a copy."""
 
     class Forms:
         def __getattr__(self, method: str) -> Any:
@@ -68,8 +68,8 @@ def test_in_place_is_as_out_of_place(name: str, dtype: Any) -> None:
 @each
 def test_gradients(name: str) -> None:
     x, s = (t.requires_grad_() for t in operands())
-    whole = lambda x, s: WRITES[name](x * 1, s)  # noqa: E731
-    assert st.autograd.gradcheck(whole, (x, s))
+    write = lambda x, s: WRITES[name](x * 1, s)  # noqa: E731
+    assert st.autograd.gradcheck(write, (x, s))
 
     def part(x: Any, s: Any) -> Any:
         """A write to a view: its base has the history."""
@@ -90,16 +90,16 @@ def test_leaves_are_refused_untouched(name: str) -> None:
     assert st.equal(x.detach(), before)
 
 
-# a mean counts what meets at each place of the whole
+# a mean counts the elements at each index of the full tensor
 @pytest.mark.parametrize("name", [name for name in WRITES if "mean" not in name])
-def test_time_is_of_what_is_written(name: str) -> None:
+def test_time_depends_on_the_written_part(name: str) -> None:
     s = operands(st.float32)[1]
     x = st.zeros(4_000_000, 3)
 
     def fastest(call: Callable[[], Any]) -> float:
         times = []
         for _ in range(5):
-            start = time.process_time()  # of all its threads: other processes do not count
+            start = time.process_time()  # memory of this process alone
             call()
             times.append(time.process_time() - start)
         return min(times)
@@ -120,7 +120,7 @@ def test_operands_in_the_written_memory_are_copied_first() -> None:
 
 
 @pytest.mark.parametrize("wrong", [[1, 9, 0], [1, -9, 0]])
-def test_what_is_out_of_range_leaves_all_as_it_was(wrong: list[int]) -> None:
+def test_indices_out_of_range_change_nothing(wrong: list[int]) -> None:
     at, s = st.tensor(wrong), st.ones(3, 3)
     calls: list[Callable[[Any], Any]] = [
         lambda x: x.index_add_(0, at, s),

@@ -1,4 +1,4 @@
-"""Einstein's notation: NumPy's values, and the gradients that the notation itself says."""
+"""Einstein's notation: NumPy's values, and gradients that the notation itself expresses."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ PAIRS = [
 
 @pytest.mark.parametrize("equation", PAIRS)
 def test_two_operands(equation: str) -> None:
-    left, _, _ = equation.partition("->")
+    subscripts, _, _ = equation.partition("->")
     rng = np.random.default_rng(7)
-    x, y = (rng.normal(size=[SIZES[k] for k in word]) for word in left.split(","))
+    x, y = (rng.normal(size=[SIZES[k] for k in word]) for word in subscripts.split(","))
     a, b = st.tensor(x).requires_grad_(), st.tensor(y).requires_grad_()
     out = st.einsum(equation, a, b)
     want = np.einsum(equation, x, y)
@@ -55,8 +55,8 @@ def test_other_dtypes_layouts_and_spellings(dtype: type) -> None:
 
 @pytest.mark.parametrize("equation", ["ab,bc->ac", "ab,ab->ab", "ab,ab->a", "ab,cb->abc"])
 def test_sizes_of_one_stretch_and_none_give_nothing(equation: str) -> None:
-    left, _, _ = equation.partition("->")
-    first, second = (word for word in left.split(","))
+    subscripts, _, _ = equation.partition("->")
+    first, second = (word for word in subscripts.split(","))
     full = np.arange(9.0).reshape(3, 3)
     shape = tuple(1 if k == "b" else 3 for k in first)
     x, y = full[tuple(slice(n) for n in shape)], full + 1

@@ -1,4 +1,4 @@
-"""shmtensor.linalg: what the functions are, against NumPy and SciPy; gradients of two orders."""
+"""shmtensor.linalg: values against NumPy and SciPy; gradients of two orders."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ def test_values_are_numpys(name: str) -> None:
 
 
 def reconstructed() -> dict[str, tuple[Any, Any]]:
-    """Products of factors, and what they must be."""
+    """Products of factors, and the matrices that they must equal."""
     x = t(C)
     Q, R = linalg.qr(x)
     wide = linalg.qr(t(WIDE), "complete")
     U, S, Vh = linalg.svd(t(TALL))
     P, L, up = linalg.lu(t(TALL))
-    packed, pivots, info = linalg.lu_factor_ex(t(A))
+    lu, pivots, info = linalg.lu_factor_ex(t(A))
     values, vectors = linalg.eig(t(A))
-    rising, turned = linalg.eigh(t(POSITIVE))
+    eigenvalues, eigenvectors = linalg.eigh(t(POSITIVE))
     h, tau = st.geqrf(t(TALL))
     low, at = linalg.ldl_factor(t(POSITIVE - 9 * np.eye(3)))
     big = RANDOM.standard_normal((70, 70))
@@ -116,12 +116,12 @@ def reconstructed() -> dict[str, tuple[Any, Any]]:
         "lu, large": (parts.P @ parts.L @ parts.U, big),
         "lu_factor": (linalg.lu_solve(*linalg.lu_factor(t(A)), t(B)), np.linalg.solve(A, B)),
         "lu_solve": (
-            linalg.lu_solve(packed, pivots, t(B), adjoint=True),
+            linalg.lu_solve(lu, pivots, t(B), adjoint=True),
             np.linalg.solve(A.swapaxes(1, 2), B),
         ),
         "eig": (vectors * values.unsqueeze(-2), A @ vectors.numpy()),
         "eigvals": (linalg.eigvals(t(A)).sum(-1), np.trace(A, 0, 1, 2).astype(complex)),
-        "eigh": (turned * rising.unsqueeze(-2) @ turned.mT, POSITIVE),
+        "eigh": (eigenvectors * eigenvalues.unsqueeze(-2) @ eigenvectors.mT, POSITIVE),
         "householder_product": (linalg.householder_product(h, tau), np.linalg.qr(TALL)[0]),
         "ormqr": (st.ormqr(h, tau, t(TALL), transpose=True), (h.numpy() * 0 + np.triu(h.numpy()))),
         "ldl_solve": (

@@ -1,4 +1,4 @@
-"""Functions of matrices, against SciPy and NumPy, and gradients that no sample of a row shows."""
+"""Functions of matrices, against SciPy and NumPy, and gradients that no row's sample covers."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def test_values(x: Any) -> None:
 def test_singular_values() -> None:
     for x in (TALL, TALL.swapaxes(1, 2), TALL + 1j * TALL[::-1]):
         u, s, v = st.svd(st.tensor(x))
-        again = (u.numpy() * s.numpy()[:, None, :]) @ v.numpy().conj().swapaxes(1, 2)
-        assert np.allclose(again, x)
+        product = (u.numpy() * s.numpy()[:, None, :]) @ v.numpy().conj().swapaxes(1, 2)
+        assert np.allclose(product, x)
         assert np.allclose(st.pinverse(st.tensor(x)).numpy(), np.linalg.pinv(x))
         nuclear = st.norm(st.tensor(x), "nuc", (1, 2))
         assert np.allclose(nuclear.numpy(), np.linalg.svd(x, compute_uv=False).sum(1))
@@ -56,13 +56,13 @@ def test_singular_values() -> None:
 @pytest.mark.parametrize("unit", [False, True])
 def test_triangular_solve(upper: bool, transpose: bool, unit: bool) -> None:
     b = RANDOM.normal(size=(2, 4, 3))
-    found = st.triangular_solve(st.tensor(b), st.tensor(A), upper, transpose, unit)
+    result = st.triangular_solve(st.tensor(b), st.tensor(A), upper, transpose, unit)
     for i in range(2):
         expected = scipy.linalg.solve_triangular(
             A[i], b[i], trans=int(transpose), lower=not upper, unit_diagonal=unit
         )
-        assert np.allclose(found.solution[i].numpy(), expected)
-    assert np.array_equal(found.cloned_coefficient.numpy(), A)
+        assert np.allclose(result.solution[i].numpy(), expected)
+    assert np.array_equal(result.cloned_coefficient.numpy(), A)
 
 
 def test_gradients_of_complex_matrices_are_differences() -> None:
@@ -75,7 +75,7 @@ def test_gradients_of_complex_matrices_are_differences() -> None:
     assert st.autograd.gradcheck(st.matrix_exp, (x * 0.1,))
     assert st.autograd.gradcheck(st.pinverse, (wide,))
     assert st.autograd.gradcheck(lambda t: st.norm(t, "nuc"), (wide,))
-    # singular vectors are unique but for phases, which |u| does not show
+    # singular vectors are unique up to phases, which |u| ignores
     assert st.autograd.gradcheck(lambda t: st.svd(t)[0].abs(), (wide,))
 
 

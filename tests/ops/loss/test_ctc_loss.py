@@ -27,8 +27,8 @@ X = random.normal(size=(5, 4, 4))
 LOGP = log_softmax(X)
 
 
-def counted(logp: Any, labels: Any, blank: int) -> float:
-    """-log of what all paths amount to that read as the labels, blanks and repetitions left out."""
+def sum_over_paths(logp: Any, labels: Any, blank: int) -> float:
+    """-log of the sum over all paths that give the labels without blanks and repetitions."""
     total = 0.0
     for path in product(range(logp.shape[1]), repeat=len(logp)):
         if [c for c, _ in groupby(path) if c != blank] == list(labels):
@@ -39,12 +39,12 @@ def counted(logp: Any, labels: Any, blank: int) -> float:
 
 def of_numpy(logp: Any, blank: int = 0) -> Any:
     parts = zip(np.moveaxis(logp, 1, 0), LABELS, STEPS, COUNTS, strict=True)
-    return np.array([counted(x[:t], labels[:n], blank) for x, labels, t, n in parts])
+    return np.array([sum_over_paths(x[:t], labels[:n], blank) for x, labels, t, n in parts])
 
 
-def ctc(logp: Any, targets: Any = LABELS, **named: Any) -> Any:
-    named.setdefault("reduction", "none")
-    return functional.ctc_loss(st.tensor(logp), st.tensor(targets), STEPS, COUNTS, **named)
+def ctc(logp: Any, targets: Any = LABELS, **kwargs: Any) -> Any:
+    kwargs.setdefault("reduction", "none")
+    return functional.ctc_loss(st.tensor(logp), st.tensor(targets), STEPS, COUNTS, **kwargs)
 
 
 def test_the_loss_is_the_sum_over_all_paths() -> None:
@@ -59,10 +59,10 @@ def test_the_loss_is_the_sum_over_all_paths() -> None:
 
 
 def test_any_class_may_be_the_blank() -> None:
-    moved = (LABELS + 3) % 4  # the blank is 3 then
-    turned = LOGP[..., [1, 2, 3, 0]]
-    labels = np.where(LABELS == 0, 0, moved)
-    assert np.allclose(ctc(turned, labels, blank=3).numpy(), of_numpy(LOGP), rtol=1e-12)
+    shifted = (LABELS + 3) % 4  # the blank is 3 then
+    rolled = LOGP[..., [1, 2, 3, 0]]
+    labels = np.where(LABELS == 0, 0, shifted)
+    assert np.allclose(ctc(rolled, labels, blank=3).numpy(), of_numpy(LOGP), rtol=1e-12)
 
 
 def test_reductions() -> None:
@@ -72,10 +72,12 @@ def test_reductions() -> None:
     pairs = np.array([[1, 2], [2, 3], [3, 1]])  # of one length
     same = functional.ctc_loss(st.tensor(LOGP[:, :3]), st.tensor(pairs), STEPS[:3], (2, 2, 2))
     parts = zip(np.moveaxis(LOGP, 1, 0), pairs, STEPS)
-    assert np.allclose(same.numpy(), np.mean([counted(x[:t], p, 0) for x, p, t in parts]) / 2)
+    assert np.allclose(
+        same.numpy(), np.mean([sum_over_paths(x[:t], p, 0) for x, p, t in parts]) / 2
+    )
     tensors = [st.tensor(STEPS), st.tensor(COUNTS, dtype=st.int32)]
-    found = functional.ctc_loss(st.tensor(LOGP), st.tensor(LINE), *tensors, reduction="sum")
-    assert np.allclose(found.numpy(), losses.sum())
+    loss = functional.ctc_loss(st.tensor(LOGP), st.tensor(LINE), *tensors, reduction="sum")
+    assert np.allclose(loss.numpy(), losses.sum())
 
 
 def test_one_sample_needs_no_batch() -> None:
@@ -87,57 +89,57 @@ def test_one_sample_needs_no_batch() -> None:
         assert np.allclose(loss.numpy(), of_numpy(LOGP)[0])
 
 
-def gradient(x: Any, weights: Any, **named: Any) -> Any:
-    given = st.tensor(x, requires_grad=True)
+def gradient(x: Any, weights: Any, **kwargs: Any) -> Any:
+    leaf = st.tensor(x, requires_grad=True)
     loss = functional.ctc_loss(
-        given.log_softmax(-1), st.tensor(LABELS), STEPS, COUNTS, reduction="none", **named
+        leaf.log_softmax(-1), st.tensor(LABELS), STEPS, COUNTS, reduction="none", **kwargs
     )
     (loss * st.tensor(weights)).sum().backward()
-    return given.grad.numpy()
+    return leaf.grad.numpy()
 
 
 def test_the_gradient_is_differences() -> None:
     weights, step = random.normal(size=4), 1e-6
-    found = gradient(X, weights)
+    slope = gradient(X, weights)
     for at in list(np.ndindex(X.shape))[::3]:
         ends = []
         for sign in (1, -1):
-            moved = X.copy()
-            moved[at] += sign * step
-            ends.append(of_numpy(log_softmax(moved)) @ weights)
-        assert abs(found[at] - (ends[0] - ends[1]) / (2 * step)) < 1e-7
-    assert not found[3:, 2].any()  # beyond a sample's steps
-    assert not found[4:, 1].any()
+            shifted = X.copy()
+            shifted[at] += sign * step
+            ends.append(of_numpy(log_softmax(shifted)) @ weights)
+        assert abs(slope[at] - (ends[0] - ends[1]) / (2 * step)) < 1e-7
+    assert not slope[3:, 2].any()  # beyond a sample's steps
+    assert not slope[4:, 1].any()
 
 
 def test_the_gradient_by_log_probs_is_pytorchs() -> None:
-    """Probabilities less the alignments' part of each class: what log_softmax passes unchanged."""
-    given = st.tensor(LOGP, requires_grad=True)
-    functional.ctc_loss(given, st.tensor(LABELS), STEPS, COUNTS, reduction="sum").backward()
-    assert np.allclose(given.grad.numpy(), gradient(X, np.ones(4)), atol=1e-12)
-    assert np.allclose(given.grad.numpy().sum(-1), 0, atol=1e-12)
+    """Probabilities less each class's share of the alignments: log_softmax passes it unchanged."""
+    leaf = st.tensor(LOGP, requires_grad=True)
+    functional.ctc_loss(leaf, st.tensor(LABELS), STEPS, COUNTS, reduction="sum").backward()
+    assert np.allclose(leaf.grad.numpy(), gradient(X, np.ones(4)), atol=1e-12)
+    assert np.allclose(leaf.grad.numpy().sum(-1), 0, atol=1e-12)
 
 
-def test_what_cannot_be_aligned() -> None:
+def test_impossible_alignments() -> None:
     short = {"targets": LABELS}
     x = np.ascontiguousarray(X[:2])  # three labels in two steps, and 1 1 needs a blank between
     logp, steps = log_softmax(x), (2, 2, 2, 0)
 
     def run(zero: bool) -> tuple[Any, Any]:
-        given = st.tensor(logp, requires_grad=True)
+        leaf = st.tensor(logp, requires_grad=True)
         loss = functional.ctc_loss(
-            given, st.tensor(short["targets"]), steps, (2, 1, 3, 0), 0, "none", zero
+            leaf, st.tensor(short["targets"]), steps, (2, 1, 3, 0), 0, "none", zero
         )
         loss.sum().backward()
-        return loss.detach().numpy(), given.grad.numpy()
+        return loss.detach().numpy(), leaf.grad.numpy()
 
     loss, g = run(False)
     assert np.isinf(loss).tolist() == [True, False, True, False]
     assert np.isnan(g[:, [0, 2]]).all()
-    kept, zeroed = run(True)
-    assert kept[[0, 2]].tolist() == [0, 0]
+    unmasked, zeroed = run(True)
+    assert unmasked[[0, 2]].tolist() == [0, 0]
     assert not zeroed[:, [0, 2]].any()
-    assert np.array_equal(kept[[1, 3]], loss[[1, 3]])
+    assert np.array_equal(unmasked[[1, 3]], loss[[1, 3]])
     assert np.array_equal(zeroed[:, 1], g[:, 1])
     assert zeroed[:, 1].any()
     assert loss[3] == 0  # no labels in no steps
@@ -147,10 +149,10 @@ def test_what_cannot_be_aligned() -> None:
 def test_a_class_that_cannot_be_leaves_the_gradient_finite() -> None:
     logp = LOGP.copy()
     logp[:, 0, 2] = -np.inf
-    given = st.tensor(logp, requires_grad=True)
-    functional.ctc_loss(given, st.tensor(LABELS), STEPS, COUNTS, reduction="sum").backward()
-    assert np.isfinite(given.grad.numpy()).all()
-    assert not given.grad.numpy()[:, 0, 2].any()
+    leaf = st.tensor(logp, requires_grad=True)
+    functional.ctc_loss(leaf, st.tensor(LABELS), STEPS, COUNTS, reduction="sum").backward()
+    assert np.isfinite(leaf.grad.numpy()).all()
+    assert not leaf.grad.numpy()[:, 0, 2].any()
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -165,12 +167,12 @@ def test_the_kernel_is_the_plain_form(dtype: str, steps: int, most: int, classes
         loss, alpha = plain.forward(np, logp.astype("float64"), targets, *lengths)
         g = random.normal(size=n)
         slope = fast.forward(np, g, logp.astype("float64"), targets, loss, alpha, *lengths)
-    found, rows = plain.numpy(logp, targets, *lengths)
-    assert np.allclose(found, loss, rtol=1e-12 if dtype == "float64" else 1e-5)
-    assert found.dtype == dtype
-    back = fast.numpy(g.astype(dtype), logp, targets, found, rows, *lengths)
-    assert np.allclose(back, slope, atol=1e-11 if dtype == "float64" else 2e-4)
-    assert back.dtype == dtype
+    result, rows = plain.numpy(logp, targets, *lengths)
+    assert np.allclose(result, loss, rtol=1e-12 if dtype == "float64" else 1e-5)
+    assert result.dtype == dtype
+    gradient = fast.numpy(g.astype(dtype), logp, targets, result, rows, *lengths)
+    assert np.allclose(gradient, slope, atol=1e-11 if dtype == "float64" else 2e-4)
+    assert gradient.dtype == dtype
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
@@ -201,28 +203,28 @@ def test_the_gradient_has_no_derivative() -> None:
         st.autograd.grad(g.square().sum(), x)
 
 
-def given(logp: Any = LOGP, targets: Any = LABELS, t: Any = STEPS, n: Any = COUNTS, **named: Any):
-    return lambda: functional.ctc_loss(st.tensor(logp), st.tensor(targets), t, n, **named)
+def call(logp: Any = LOGP, targets: Any = LABELS, t: Any = STEPS, n: Any = COUNTS, **kwargs: Any):
+    return lambda: functional.ctc_loss(st.tensor(logp), st.tensor(targets), t, n, **kwargs)
 
 
 WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
-    "half": (given(LOGP.astype("float16")), NotImplementedError, "not implemented for float16"),
-    "whole": (given(LOGP.astype("int64")), NotImplementedError, "not implemented for int64"),
-    "long": (given(t=(6, 4, 3, 2)), RuntimeError, "input_lengths .* at most 5: 6"),
-    "negative": (given(n=(3, 1, -3, 0)), RuntimeError, "target_lengths .* at least 0 .*: -3"),
-    "few": (given(t=(5, 4)), RuntimeError, "input_lengths must be of size batch_size: 2, not 4"),
-    "labels": (given(n=(3, 4, 3, 0)), RuntimeError, r"at least 4 at dimension 1, but got \(4, 3\)"),
-    "line": (given(targets=LINE[1:]), RuntimeError, "size 7, .* but got size 6"),
-    "rows": (given(targets=LABELS[:2]), RuntimeError, r"size 4 at dimension 0.*\(2, 3\)"),
-    "blank": (given(blank=4), RuntimeError, "blank must be in label range: 4 of 4"),
-    "class": (given(targets=LABELS + 2), IndexError, "out of range: 5, there are 4 classes"),
-    "below": (given(targets=LABELS - 2), IndexError, "out of range: -1, there are 4 classes"),
-    "number": (given(t=5), TypeError, "input_lengths must be a tensor or a tuple of ints, not int"),
-    "real": (given(t=st.ones(4)), RuntimeError, "input_lengths must be integral: float32"),
-    "ranks": (given(LOGP[None]), RuntimeError, r"2 or 3 dimensions: \(1, 5, 4, 4\)"),
-    "deep": (given(targets=LABELS[None]), RuntimeError, r"1 or 2 dimensions: \(1, 4, 3\)"),
-    "empty": (given(LOGP[:0]), RuntimeError, r"must not be empty: \(0, 4, 4\)"),
-    "reduction": (given(reduction="most"), ValueError, "'most'"),
+    "half": (call(LOGP.astype("float16")), NotImplementedError, "not implemented for float16"),
+    "whole": (call(LOGP.astype("int64")), NotImplementedError, "not implemented for int64"),
+    "long": (call(t=(6, 4, 3, 2)), RuntimeError, "input_lengths .* at most 5: 6"),
+    "negative": (call(n=(3, 1, -3, 0)), RuntimeError, "target_lengths .* at least 0 .*: -3"),
+    "few": (call(t=(5, 4)), RuntimeError, "input_lengths must be of size batch_size: 2, not 4"),
+    "labels": (call(n=(3, 4, 3, 0)), RuntimeError, r"at least 4 at dimension 1, but got \(4, 3\)"),
+    "line": (call(targets=LINE[1:]), RuntimeError, "size 7, .* but got size 6"),
+    "rows": (call(targets=LABELS[:2]), RuntimeError, r"size 4 at dimension 0.*\(2, 3\)"),
+    "blank": (call(blank=4), RuntimeError, "blank must be in label range: 4 of 4"),
+    "class": (call(targets=LABELS + 2), IndexError, "out of range: 5, there are 4 classes"),
+    "below": (call(targets=LABELS - 2), IndexError, "out of range: -1, there are 4 classes"),
+    "number": (call(t=5), TypeError, "input_lengths must be a tensor or a tuple of ints, not int"),
+    "real": (call(t=st.ones(4)), RuntimeError, "input_lengths must be integral: float32"),
+    "ranks": (call(LOGP[None]), RuntimeError, r"2 or 3 dimensions: \(1, 5, 4, 4\)"),
+    "deep": (call(targets=LABELS[None]), RuntimeError, r"1 or 2 dimensions: \(1, 4, 3\)"),
+    "empty": (call(LOGP[:0]), RuntimeError, r"must not be empty: \(0, 4, 4\)"),
+    "reduction": (call(reduction="most"), ValueError, "'most'"),
 }  # fmt: skip
 
 
@@ -245,12 +247,12 @@ def test_pytorchs_loss_and_gradient(seed: int) -> None:
     labels = draw.choice([c for c in range(classes) if c != blank], (n, 7))
     logp = log_softmax(draw.normal(size=(steps, n, classes)))
     for reduction, zero in product(("none", "mean", "sum"), (False, True)):
-        found = []
+        results = []
         for module in (torch, st):
             x = module.tensor(logp, requires_grad=True)
-            rest = (module.tensor(labels), *lengths, blank, reduction, zero)
-            loss = module.nn.functional.ctc_loss(x, *rest)
+            args = (module.tensor(labels), *lengths, blank, reduction, zero)
+            loss = module.nn.functional.ctc_loss(x, *args)
             loss.sum().backward()
-            found.append((loss.detach().numpy(), x.grad.numpy()))
-        for theirs, ours in zip(*found, strict=True):
+            results.append((loss.detach().numpy(), x.grad.numpy()))
+        for theirs, ours in zip(*results, strict=True):
             assert np.allclose(ours, theirs, rtol=1e-9, atol=1e-9, equal_nan=True)

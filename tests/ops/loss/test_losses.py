@@ -36,9 +36,9 @@ def entropy(x: Any, c: Any, reduction: str, weight: Any, ignored: int, smoothing
     w = np.ones(x.shape[1]) if weight is None else weight
     counts = c != ignored
     safe = np.where(counts, c, 0)
-    own = -w[safe] * np.take_along_axis(logp, safe[..., None], -1)[..., 0]
+    nll = -w[safe] * np.take_along_axis(logp, safe[..., None], -1)[..., 0]
     even = -(logp * w).mean(-1)
-    losses = np.where(counts, (1 - smoothing) * own + smoothing * even, 0)
+    losses = np.where(counts, (1 - smoothing) * nll + smoothing * even, 0)
     return reduced(losses, reduction, (w[safe] * counts).sum())
 
 
@@ -93,20 +93,20 @@ LOSSES: dict[str, tuple[Any, Any, dict[str, Any], Any]] = {
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("name", LOSSES)
 def test_loss_is_its_formula(name: str, reduction: str) -> None:
-    x, y, named, losses = LOSSES[name]
+    x, y, kwargs, losses = LOSSES[name]
     loss = getattr(functional, name)
     if name == "kl_div" and reduction == "mean":
-        reduction = "batchmean"  # what the divergence is; "mean" divides by all elements
+        reduction = "batchmean"  # the definition of the divergence; "mean" divides by all elements
         ours = loss(st.tensor(x), st.tensor(y), reduction=reduction)
         assert ours.item() == pytest.approx(losses.sum() / len(x))
         return
-    ours = loss(st.tensor(x), st.tensor(y), reduction=reduction, **named)
+    ours = loss(st.tensor(x), st.tensor(y), reduction=reduction, **kwargs)
     assert np.allclose(ours.numpy(), reduced(losses, reduction))
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 def test_gradients_of_the_fused_cross_entropy(reduction: str) -> None:
-    """The kernel, its backward, and the gradient of that, which kernels do not compute."""
+    """The kernel, its backward, and the second derivative, which kernels do not compute."""
     x, c = st.tensor(LOGITS, requires_grad=True), st.tensor(CLASSES)
 
     def loss(x: Any) -> Any:

@@ -18,7 +18,7 @@ IMAGES = {n: RANDOM.normal(size=(2, 4, *(7, 6, 5)[:n])) for n in (1, 2, 3)}
 
 
 def correlated(x: Array, w: Array, stride: int, padding: int, dilation: int, groups: int) -> Array:
-    """What convolution is, element by element of the filter, in float64."""
+    """Convolution by its definition, element by element of the filter, in float64."""
     n = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * n])
     fit = [
@@ -51,8 +51,8 @@ def test_convolution(n: int, stride: int, padding: int, dilation: int, groups: i
     expected = correlated(x, w, *arguments)
     out = function(st.tensor(x), st.tensor(w), st.tensor(bias), *arguments)
     assert np.allclose(out.numpy(), expected + bias.reshape(-1, *[1] * n))
-    alone = function(st.tensor(x[0]), st.tensor(w), None, *arguments)
-    assert np.allclose(alone.numpy(), expected[0])
+    unbatched = function(st.tensor(x[0]), st.tensor(w), None, *arguments)
+    assert np.allclose(unbatched.numpy(), expected[0])
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -60,15 +60,15 @@ def test_transposed_convolution_is_the_gradient(n: int) -> None:
     """<conv(x), y> = <x, conv_transpose(y)>, whatever the strides."""
     x, w = IMAGES[n], RANDOM.normal(size=(6, 2, *(3, 2, 2)[:n]))
     straight = (F.conv1d, F.conv2d, F.conv3d)[n - 1]
-    back = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
-    there = straight(st.tensor(x), st.tensor(w), None, 2, 1, 1, 2).numpy()
-    y = RANDOM.normal(size=there.shape)
-    more = [
+    transposed = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[n - 1]
+    output = straight(st.tensor(x), st.tensor(w), None, 2, 1, 1, 2).numpy()
+    y = RANDOM.normal(size=output.shape)
+    output_padding = [
         (m + 2 - k) % 2 for m, k in zip(x.shape[2:], w.shape[2:], strict=True)
     ]  # so that the sizes agree
-    again = back(st.tensor(y), st.tensor(w), None, 2, 1, more, 2).numpy()
-    assert again.shape == x.shape
-    assert (there * y).sum() == pytest.approx((again * x).sum())
+    gradient = transposed(st.tensor(y), st.tensor(w), None, 2, 1, output_padding, 2).numpy()
+    assert gradient.shape == x.shape
+    assert (output * y).sum() == pytest.approx((gradient * x).sum())
 
 
 def test_same_padding_keeps_the_size() -> None:
@@ -99,10 +99,10 @@ CONVOLUTIONS: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("named", "says"), [c[1:] for c in CONVOLUTIONS])
-def test_wrong_convolutions_are_refused(named: dict[str, Any], says: str) -> None:
+@pytest.mark.parametrize(("kwargs", "says"), [c[1:] for c in CONVOLUTIONS])
+def test_wrong_convolutions_are_refused(kwargs: dict[str, Any], says: str) -> None:
     with pytest.raises(RuntimeError, match=says):
-        F.conv2d(st.ones(1, 4, 6, 6), st.ones(8, 4, 3, 3), **named)
+        F.conv2d(st.ones(1, 4, 6, 6), st.ones(8, 4, 3, 3), **kwargs)
 
 
 def test_channels_and_dtypes_must_agree() -> None:
@@ -120,7 +120,7 @@ def test_channels_and_dtypes_must_agree() -> None:
 
 
 def pooled(fold: Any, x: Array, kernel: int, stride: int, padding: int, fill: float) -> Array:
-    """A window after the other."""
+    """Pooling, window by window."""
     n = x.ndim - 2
     x = np.pad(x, [(0, 0), (0, 0), *[(padding, padding)] * n], constant_values=fill)
     fit = [(m - kernel) // stride + 1 for m in x.shape[2:]]
@@ -160,18 +160,18 @@ def test_the_last_window_may_reach_beyond() -> None:
 def test_unpooling_puts_the_largest_back(n: int) -> None:
     t = st.tensor(IMAGES[n])
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[n - 1]
-    back = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[n - 1]
+    unpool = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[n - 1]
     values, indices = pool(t, 2, return_indices=True)
     flat = IMAGES[n].reshape(2, 4, -1)
-    taken = np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), -1)
-    assert np.array_equal(taken.reshape(values.shape), values.numpy())
-    again = back(values, indices, 2, output_size=t.shape)
-    assert again.shape == t.shape
-    assert again.sum().item() == pytest.approx(values.sum().item())
-    assert np.array_equal(pool(again.abs(), 2).numpy(), values.abs().numpy())
+    values_at = np.take_along_axis(flat, indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(values_at.reshape(values.shape), values.numpy())
+    unpooled = unpool(values, indices, 2, output_size=t.shape)
+    assert unpooled.shape == t.shape
+    assert unpooled.sum().item() == pytest.approx(values.sum().item())
+    assert np.array_equal(pool(unpooled.abs(), 2).numpy(), values.abs().numpy())
 
 
-def test_nan_is_the_largest_and_what_is_lowest_has_a_place() -> None:
+def test_nan_is_the_largest_and_the_lowest_value_has_an_index() -> None:
     x = st.tensor([[1.0, math.nan, 3.0, 0.0], [-math.inf] * 4])
     values, indices = F.max_pool1d(x, 2, return_indices=True)
     assert indices.tolist() == [[1, 2], [0, 2]]
@@ -201,20 +201,20 @@ def test_adaptive_pooling(n: int, size: int) -> None:
     assert np.allclose(average(st.tensor(x), size).numpy(), out)
     values, indices = largest(st.tensor(x), size, return_indices=True)
     assert np.array_equal(values.numpy(), best)
-    taken = np.take_along_axis(x.reshape(2, 4, -1), indices.numpy().reshape(2, 4, -1), -1)
-    assert np.array_equal(taken.reshape(best.shape), best)
+    values_at = np.take_along_axis(x.reshape(2, 4, -1), indices.numpy().reshape(2, 4, -1), -1)
+    assert np.array_equal(values_at.reshape(best.shape), best)
 
 
 def test_wrong_windows_are_refused() -> None:
     x = st.ones(1, 1, 4, 4)
-    for named, says in (
+    for kwargs, says in (
         ({"padding": 2}, "at most half"),
         ({"padding": -1}, "non-negative"),
         ({"stride": 0}, "greater than zero"),
         ({"dilation": 0}, "greater than zero"),
     ):
         with pytest.raises(RuntimeError, match=says):
-            F.max_pool2d(x, 2, **named)
+            F.max_pool2d(x, 2, **kwargs)
     with pytest.raises(RuntimeError, match="no window fits"):
         F.avg_pool2d(x, 5)
     with pytest.raises(RuntimeError, match="divisor"):
@@ -274,9 +274,7 @@ def test_interpolate_between_corners_is_numpys(n: int, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 @pytest.mark.parametrize("antialias", [False, True])
-def test_resampling_keeps_what_is_constant_and_its_gradient_sums_up(
-    mode: str, antialias: bool
-) -> None:
+def test_resampling_keeps_constants_and_its_gradient_sums_up(mode: str, antialias: bool) -> None:
     x = st.full((1, 1, 8, 9), 3.0, dtype=st.float64, requires_grad=True)
     out = F.interpolate(x, (5, 13), mode=mode, antialias=antialias)
     assert np.allclose(out.detach().numpy(), 3.0)
@@ -310,7 +308,7 @@ def test_wrong_sizes_are_refused() -> None:
 
 
 def read_at(image: Array, x: float, y: float) -> float:
-    """Between the four neighbours of a place in elements; zero outside the image."""
+    """Bilinear interpolation at a point in pixels; zero outside the image."""
     low_x, low_y, total = math.floor(x), math.floor(y), 0.0
     for i, j in itertools.product((0, 1), repeat=2):
         near = abs(1 - i - (y - low_y)) * abs(1 - j - (x - low_x))
@@ -322,11 +320,11 @@ def read_at(image: Array, x: float, y: float) -> float:
 @pytest.mark.parametrize("corners", [False, True])
 def test_grid_sample_reads_between_the_neighbours(corners: bool) -> None:
     x, grid = IMAGES[2], RANDOM.uniform(-1.4, 1.4, (2, 3, 4, 2))
-    found = F.grid_sample(st.tensor(x), st.tensor(grid), align_corners=corners).numpy()
+    result = F.grid_sample(st.tensor(x), st.tensor(grid), align_corners=corners).numpy()
     sizes = np.array(x.shape[:1:-1])  # x first
     at = (grid + 1) / 2 * (sizes - 1) if corners else ((grid + 1) * sizes - 1) / 2
     want = [[[[read_at(c, *p) for p in row] for row in a] for c in i] for i, a in zip(x, at)]
-    np.testing.assert_allclose(found, want, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result, want, rtol=1e-10, atol=1e-12)
 
 
 def test_grids_are_transformed_together_or_alone() -> None:
@@ -336,8 +334,8 @@ def test_grids_are_transformed_together_or_alone() -> None:
         x = images if dims[0] == 0 else images[0]
         g = grids if dims[1] == 0 else grids[0]
         each = [sample(x[i] if dims[0] == 0 else x, g[i] if dims[1] == 0 else g) for i in range(3)]
-        found = st.vmap(sample, in_dims=dims)(x, g)
-        np.testing.assert_allclose(found.numpy(), st.stack(each).numpy(), rtol=1e-5, atol=1e-6)
+        result = st.vmap(sample, in_dims=dims)(x, g)
+        np.testing.assert_allclose(result.numpy(), st.stack(each).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_grid_has_a_gradient_in_every_mode() -> None:
@@ -356,7 +354,7 @@ def test_images_and_grids_of_two_dtypes_are_refused() -> None:
 SIZES = {"linear": 1, "nearest": 2, "nearest-exact": 2, "bilinear": 2, "bicubic": 2, "area": 2}
 
 
-def test_images_of_whole_numbers_are_resized_where_pytorch_does() -> None:
+def test_integer_images_are_resized_where_pytorch_does() -> None:
     for mode, n in (*SIZES.items(), ("trilinear", 3)):
         for dtype in (st.int8, st.int64, st.bool, st.complex64, st.uint8):
             x = st.ones(1, 1, *(2,) * n).to(dtype)
@@ -393,7 +391,7 @@ def test_an_image_that_stays_as_it_is_is_copied() -> None:
 
 def test_a_grid_of_nothing_has_a_gradient() -> None:
     for image, grid in (((1, 1, 2, 2), (1, 0, 2, 2)), ((0, 1, 2, 2), (0, 1, 2, 2))):
-        x, places = st.ones(image, requires_grad=True), st.zeros(grid, requires_grad=True)
-        F.grid_sample(x, places, align_corners=False).sum().backward()
+        x, points = st.ones(image, requires_grad=True), st.zeros(grid, requires_grad=True)
+        F.grid_sample(x, points, align_corners=False).sum().backward()
         assert (x.grad == 0).all()
-        assert places.grad.shape == grid
+        assert points.grad.shape == grid

@@ -1,5 +1,5 @@
-"""What layers call beyond convolution: norms of channels, attention, bags, margins, grids, columns;
-and histograms and slopes. Against NumPy's formulas.
+"""Functions of layers beyond convolution: norms, attention, bags, margin losses, grids, unfold; and
+histograms and gradients. Against NumPy's formulas.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ def ones_at(values: Any, n: int) -> Any:
 def test_batch_norm_follows_the_batch() -> None:
     mean, var = st.zeros(4, dtype=st.float64), st.ones(4, dtype=st.float64)
     weight, bias = RANDOM.normal(size=4), RANDOM.normal(size=4)
-    given = st.tensor(weight), st.tensor(bias)
+    affine = st.tensor(weight), st.tensor(bias)
     m = IMAGE.mean((0, 2, 3), keepdims=True)
     v = IMAGE.var((0, 2, 3), keepdims=True)
     shape = (1, 4, 1, 1)
     expected = (IMAGE - m) / np.sqrt(v + 1e-3) * weight.reshape(shape) + bias.reshape(shape)
-    out = F.batch_norm(st.tensor(IMAGE), mean, var, *given, True, 0.3, 1e-3)
+    out = F.batch_norm(st.tensor(IMAGE), mean, var, *affine, True, 0.3, 1e-3)
     assert np.allclose(out.numpy(), expected)
     unbiased = IMAGE.transpose(1, 0, 2, 3).reshape(4, -1).var(1, ddof=1)
     assert np.allclose(mean.numpy(), 0.3 * m.reshape(-1))
     assert np.allclose(var.numpy(), 0.7 + 0.3 * unbiased)
-    still = F.batch_norm(st.tensor(IMAGE), mean, var, *given)
+    still = F.batch_norm(st.tensor(IMAGE), mean, var, *affine)
     by_running = (IMAGE - mean.numpy().reshape(shape)) / np.sqrt(var.numpy().reshape(shape) + 1e-5)
     assert np.allclose(still.numpy(), by_running * weight.reshape(shape) + bias.reshape(shape))
     assert not mean.requires_grad
@@ -51,11 +51,11 @@ def test_instance_norm_is_for_each_sample() -> None:
     m, v = IMAGE.mean((2, 3), keepdims=True), IMAGE.var((2, 3), keepdims=True)
     assert np.allclose(out.numpy(), (IMAGE - m) / np.sqrt(v + 1e-5))
     assert np.allclose(mean.numpy(), m.mean((0, 2, 3)))
-    used = F.instance_norm(st.tensor(IMAGE), mean, var, use_input_stats=False)
+    result = F.instance_norm(st.tensor(IMAGE), mean, var, use_input_stats=False)
     away = (IMAGE - mean.numpy().reshape(1, 4, 1, 1)) / np.sqrt(
         var.numpy().reshape(1, 4, 1, 1) + 1e-5
     )
-    assert np.allclose(used.numpy(), away)
+    assert np.allclose(result.numpy(), away)
 
 
 def test_group_norm_and_local_response_norm() -> None:
@@ -102,9 +102,9 @@ def test_attention() -> None:
     attend = F.scaled_dot_product_attention
     plain = attention(q, k, v, 0, 1 / math.sqrt(3))
     assert np.allclose(attend(*tensors).numpy(), plain)
-    added = RANDOM.normal(size=(5, 6))
-    out = attend(*tensors, attn_mask=st.tensor(added), scale=0.5)
-    assert np.allclose(out.numpy(), attention(q, k, v, added, 0.5))
+    bias = RANDOM.normal(size=(5, 6))
+    out = attend(*tensors, attn_mask=st.tensor(bias), scale=0.5)
+    assert np.allclose(out.numpy(), attention(q, k, v, bias, 0.5))
     causal = np.where(np.tri(5, 6, dtype=bool), 0, -np.inf)
     out = attend(*tensors, is_causal=True)
     assert np.allclose(out.numpy(), attention(q, k, v, causal, 1 / math.sqrt(3)))
@@ -142,8 +142,8 @@ def test_embedding_bag(mode: str) -> None:
     )
     assert np.allclose(out.numpy(), expected)
     rows = F.embedding_bag(st.tensor(at.reshape(2, 3)), st.tensor(table), mode=mode, padding_idx=4)
-    kept = np.stack([fold(table[[1, 2]], 0), fold(table[[5, 3]], 0)])
-    assert np.allclose(rows.numpy(), kept)
+    reduced = np.stack([fold(table[[1, 2]], 0), fold(table[[5, 3]], 0)])
+    assert np.allclose(rows.numpy(), reduced)
 
 
 def test_embedding_bag_weighs_samples_and_scales_gradients() -> None:
@@ -160,8 +160,8 @@ def test_embedding_bag_weighs_samples_and_scales_gradients() -> None:
 
 
 def test_margin_losses() -> None:
-    own = X[np.arange(5), CLASSES][:, None]
-    terms = np.maximum(0, 1 - own + X) * ~ones_at(CLASSES, 4)
+    target = X[np.arange(5), CLASSES][:, None]
+    terms = np.maximum(0, 1 - target + X) * ~ones_at(CLASSES, 4)
     x, t = st.tensor(X), st.tensor(CLASSES)
     assert F.multi_margin_loss(x, t).item() == pytest.approx((terms.sum(1) / 4).mean())
     squared = F.multi_margin_loss(x, t, p=2, reduction="none")
@@ -199,13 +199,13 @@ def test_pdist_is_the_upper_triangle_of_cdist() -> None:
 
 def test_linear_cross_entropy_is_both_in_one() -> None:
     w, b = RANDOM.normal(size=(6, 4)), RANDOM.normal(size=6)
-    given = st.tensor(X), st.tensor(w), st.tensor(CLASSES)
-    one = F.linear_cross_entropy(*given, linear_bias=st.tensor(b), ignore_index=3)
-    two = F.cross_entropy(F.linear(given[0], given[1], st.tensor(b)), given[2], ignore_index=3)
+    args = st.tensor(X), st.tensor(w), st.tensor(CLASSES)
+    one = F.linear_cross_entropy(*args, linear_bias=st.tensor(b), ignore_index=3)
+    two = F.cross_entropy(F.linear(args[0], args[1], st.tensor(b)), args[2], ignore_index=3)
     assert one.item() == pytest.approx(two.item())
     deep = RANDOM.normal(size=(6, 2, 4))
     many = F.linear_cross_entropy(
-        given[0], st.tensor(deep), st.tensor(np.stack([CLASSES] * 2, 1)), reduction="none"
+        args[0], st.tensor(deep), st.tensor(np.stack([CLASSES] * 2, 1)), reduction="none"
     )
     assert many.shape == (5, 2)
 
@@ -257,7 +257,7 @@ def test_the_grid_of_the_identity_reads_the_image_itself() -> None:
     assert st.grid_sampler_2d is st.grid_sampler_3d
 
 
-def test_what_lies_outside() -> None:
+def test_points_outside() -> None:
     x = st.tensor(np.arange(4.0).reshape(1, 1, 1, 4))
     grid = st.tensor([[[[-1.6, 0.0], [3.1, 0.0]]]]).double()
     read = lambda frame: F.grid_sample(x, grid, "nearest", frame).reshape(-1).tolist()  # noqa: E731
@@ -274,8 +274,8 @@ def test_columns_are_windows_and_add_up() -> None:
     expected = windows.transpose(0, 1, 4, 5, 2, 3).reshape(3, 24, -1)
     assert np.array_equal(columns.numpy(), expected)
     count = F.fold(st.ones(3, 24, expected.shape[2]), (6, 5), (2, 3), padding=1, stride=2)
-    again = F.fold(columns, (6, 5), (2, 3), padding=1, stride=2)
-    assert np.allclose(again.numpy(), IMAGE * count.numpy())
+    image = F.fold(columns, (6, 5), (2, 3), padding=1, stride=2)
+    assert np.allclose(image.numpy(), IMAGE * count.numpy())
     assert F.unfold(x[0], 2).shape == (16, 20)
 
 
@@ -297,8 +297,8 @@ def test_rrelu_and_alpha_dropout_of_channels() -> None:
     st.manual_seed(0)
     x = st.full((2, 3, 50), -1.0)
     assert F.rrelu(x, 0.2, 0.4)[0, 0, 0].item() == pytest.approx(-0.3)
-    drawn = F.rrelu(x, 0.2, 0.4, training=True)
-    assert -0.4 <= drawn.min().item() < drawn.max().item() <= -0.2
+    slopes = F.rrelu(x, 0.2, 0.4, training=True)
+    assert -0.4 <= slopes.min().item() < slopes.max().item() <= -0.2
     assert F.rrelu_(x.clone(), 0.2, 0.2).mean().item() == pytest.approx(-0.2)
     out = F.feature_alpha_dropout(st.ones(40, 50, 3), 0.5, True)
     assert len(out.reshape(-1, 3).unique(dim=0)) == 2
@@ -313,14 +313,14 @@ def test_rrelu_and_alpha_dropout_of_channels() -> None:
 def test_histograms_are_numpys() -> None:
     x, w = RANDOM.normal(size=50), RANDOM.random(50)
     for bins in (7, np.array([-2.0, -0.5, 0.1, 3.0])):
-        given = bins if isinstance(bins, int) else st.tensor(bins)
+        bins_arg = bins if isinstance(bins, int) else st.tensor(bins)
         for density in (False, True):
-            hist, edges = st.histogram(st.tensor(x), given, weight=st.tensor(w), density=density)
+            hist, edges = st.histogram(st.tensor(x), bins_arg, weight=st.tensor(w), density=density)
             expected = np.histogram(x, bins, weights=w, density=density)
             assert np.allclose(hist.numpy(), expected[0])
             assert np.allclose(edges.numpy(), expected[1])
-    found = st.tensor(x).histogram(4, range=(-1.0, 1.0))
-    assert np.allclose(found.hist.numpy(), np.histogram(x, 4, (-1, 1))[0])
+    histogram = st.tensor(x).histogram(4, range=(-1.0, 1.0))
+    assert np.allclose(histogram.hist.numpy(), np.histogram(x, 4, (-1, 1))[0])
     points = RANDOM.normal(size=(40, 2))
     hist, edges = st.histogramdd(st.tensor(points), [3, 4], range=[-1.0, 1.0, -2.0, 2.0])
     expected = np.histogramdd(points, [3, 4], [(-1, 1), (-2, 2)])
@@ -332,21 +332,21 @@ def test_gradient_is_numpys() -> None:
     x = RANDOM.normal(size=(5, 6))
     at = np.cumsum(RANDOM.random(6) + 0.1)
     for order in (1, 2):
-        found = st.gradient(st.tensor(x), edge_order=order)
+        gradients = st.gradient(st.tensor(x), edge_order=order)
         expected = np.gradient(x, edge_order=order)
-        assert all(np.allclose(a.numpy(), b) for a, b in zip(found, expected, strict=True))
-        (found,) = st.gradient(st.tensor(x), spacing=(st.tensor(at),), dim=1, edge_order=order)
-        assert np.allclose(found.numpy(), np.gradient(x, at, axis=1, edge_order=order))
+        assert all(np.allclose(a.numpy(), b) for a, b in zip(gradients, expected, strict=True))
+        (gradients,) = st.gradient(st.tensor(x), spacing=(st.tensor(at),), dim=1, edge_order=order)
+        assert np.allclose(gradients.numpy(), np.gradient(x, at, axis=1, edge_order=order))
 
 
 def test_bags_without_elements_have_a_gradient() -> None:
-    for bags, given in (
+    for bags, kwargs in (
         (st.tensor([[1, 1]]), {"padding_idx": 1}),
         (st.empty(0, dtype=st.int64), {"offsets": st.tensor([0, 0])}),
     ):
         for mode in ("max", "mean", "sum"):
             weight = st.ones(3, 2, requires_grad=True)
-            out = F.embedding_bag(bags, weight, mode=mode, **given)
+            out = F.embedding_bag(bags, weight, mode=mode, **kwargs)
             assert (out == 0).all()
             out.sum().backward()
             assert weight.grad.tolist() == [[0, 0]] * 3

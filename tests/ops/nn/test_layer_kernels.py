@@ -1,4 +1,4 @@
-"""Native convolution, pooling and norms: against the plain forms, against PyTorch where it is, and
+"""Native convolution, pooling and norms: against the plain forms, against PyTorch if installed, and
 against themselves on another number of threads.
 """
 
@@ -21,11 +21,11 @@ def numbers(*shape: int, dtype: Any = np.float64, seed: int = 0) -> Array:
     return (np.random.default_rng(seed).standard_normal(shape) + 0.5).astype(dtype)
 
 
-def near(found: Array, expected: Array, dtype: Any) -> bool:
+def near(result: Array, expected: Array, dtype: Any) -> bool:
     scale = max(float(abs(expected).max()), 1.0) if expected.size else 1.0
     tolerance = 5e-5 if dtype == np.float32 else 1e-11
-    close = abs(found - expected) <= tolerance * scale
-    return found.shape == expected.shape and bool(close.all())
+    close = abs(result - expected) <= tolerance * scale
+    return result.shape == expected.shape and bool(close.all())
 
 
 # (N, C, size), K, kernel, stride, padding, dilation, groups
@@ -63,14 +63,14 @@ def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None
     wide = [v.astype(np.float64) for v in (x, w, b)]
     assert near(y, ROWS["_convolution"].forward(np, *wide, *steps), dtype)
     g = numbers(*y.shape, dtype=dtype, seed=3)
-    found = native.conv_transpose(g, w, shape[2:], *steps)
-    assert found is not None
+    result = native.conv_transpose(g, w, shape[2:], *steps)
+    assert result is not None
     expected = ROWS["_conv_transpose"].forward(np, g.astype(float), wide[1], shape[2:], *steps)
-    assert near(found, expected, dtype)
-    found = native.convolution_backward_weight(x, g, kernel, *steps)
-    assert found is not None
+    assert near(result, expected, dtype)
+    result = native.convolution_backward_weight(x, g, kernel, *steps)
+    assert result is not None
     assert near(
-        found,
+        result,
         ROWS["_convolution_backward_weight"].forward(np, wide[0], g.astype(float), kernel, *steps),
         dtype,
     )
@@ -78,13 +78,13 @@ def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None
 
 def test_convolution_takes_strided_images() -> None:
     x, w = numbers(2, 6, 9, 8), numbers(4, 3, 3, 3, seed=1)
-    turned = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[:, ::2]
+    strided = np.ascontiguousarray(x.transpose(0, 2, 3, 1)).transpose(0, 3, 1, 2)[:, ::2]
     steps = ((1, 1), (1, 1), (1, 1), 1)
-    expected = native.convolution(np.ascontiguousarray(turned), w, None, *steps)
-    assert np.array_equal(native.convolution(turned, w, None, *steps), expected)
+    expected = native.convolution(np.ascontiguousarray(strided), w, None, *steps)
+    assert np.array_equal(native.convolution(strided, w, None, *steps), expected)
 
 
-def test_odd_convolutions_are_left_to_the_plain_form() -> None:
+def test_unusual_convolutions_are_left_to_the_plain_form() -> None:
     x, w = numbers(1, 3, 5, 5), numbers(2, 3, 3, 3)
     one = ((1, 1), (0, 0), (1, 1), 1)
     assert native.convolution(x.astype(np.complex128), w, None, *one) is None
@@ -106,20 +106,20 @@ def test_gradients_of_gradients_of_winograd() -> None:
     def f(x: Any, w: Any, b: Any) -> Any:
         return (st.nn.functional.conv2d(x, w, b, padding=1) ** 2).mean()
 
-    given = [numbers(1, 16, 16, 16), numbers(16, 16, 3, 3, seed=1) / 10, numbers(16, seed=2)]
-    x, w, b = (st.tensor(v, requires_grad=True) for v in given)
+    arrays = [numbers(1, 16, 16, 16), numbers(16, 16, 3, 3, seed=1) / 10, numbers(16, seed=2)]
+    x, w, b = (st.tensor(v, requires_grad=True) for v in arrays)
     slopes = st.autograd.grad(f(x, w, b), (x, w, b), create_graph=True)
-    along = [numbers(*v.shape, seed=5 + i) for i, v in enumerate(given)]
+    along = [numbers(*v.shape, seed=5 + i) for i, v in enumerate(arrays)]
     total = sum(((s * st.tensor(a)).sum() for s, a in zip(slopes, along, strict=True)))
     second = st.autograd.grad(total, (x, w, b))
     h = 1e-4
     ends = []
     for sign in (1, -1):
-        moved = [
+        shifted = [
             st.tensor(v + sign * h * a, requires_grad=True)
-            for v, a in zip(given, along, strict=True)
+            for v, a in zip(arrays, along, strict=True)
         ]
-        ends.append(st.autograd.grad(f(*moved), moved))
+        ends.append(st.autograd.grad(f(*shifted), shifted))
     for s, up, low in zip(second, *ends, strict=True):
         expected = (up.numpy() - low.numpy()) / (2 * h)
         assert np.allclose(s.numpy(), expected, rtol=1e-5, atol=1e-7)
@@ -143,23 +143,23 @@ def test_pooling_is_the_plain_form(case: tuple[Any, ...], dtype: Any) -> None:
     x, ones = numbers(*shape, dtype=dtype), (1,) * len(kernel)
     for odd in (False, True):
         if odd:
-            chosen = np.random.default_rng(1).random(shape)
-            x[chosen < 0.2], x[chosen > 0.8] = np.nan, -np.inf
+            uniform = np.random.default_rng(1).random(shape)
+            x[uniform < 0.2], x[uniform > 0.8] = np.nan, -np.inf
         row = ROWS["_max_pool"]
-        values, places = row.numpy(x, kernel, stride, padding, ones, ceil)
+        values, indices = row.numpy(x, kernel, stride, padding, ones, ceil)
         best, at = row.forward(np, x, kernel, stride, padding, ones, ceil)
         assert np.array_equal(values, best, equal_nan=True)
-        assert np.array_equal(places, at)
+        assert np.array_equal(indices, at)
     x = numbers(*shape, dtype=dtype)
     row = ROWS["_sum_pool"]
     sums = row.numpy.kernel(x, kernel, stride, padding, ceil)
     assert near(sums, row.forward(np, x, kernel, stride, padding, ceil), dtype)
     row, size = ROWS["_sum_pool_backward"], shape[2:]
-    spread = row.numpy.kernel(sums, size, kernel, stride, padding, ceil)
-    assert near(spread, row.forward(np, sums, size, kernel, stride, padding, ceil), dtype)
+    gradient = row.numpy.kernel(sums, size, kernel, stride, padding, ceil)
+    assert near(gradient, row.forward(np, sums, size, kernel, stride, padding, ceil), dtype)
 
 
-def test_places_beyond_the_image_are_left_to_the_plain_form() -> None:
+def test_indices_beyond_the_image_are_left_to_the_plain_form() -> None:
     g = numbers(1, 1, 2)
     assert native.value_selecting_reduction_backward(
         g, np.array([[[0, 3]]]), (1, 1, 4), 1
@@ -188,47 +188,49 @@ NORMS: list[tuple[Any, ...]] = [
 @pytest.mark.parametrize("case", NORMS, ids=str)
 def test_norms_and_slopes_are_the_plain_forms(case: tuple[Any, ...], dtype: Any) -> None:
     shape, weight, bias, n, groups, centred = case
-    given = [numbers(*shape, dtype=dtype)]
-    given += [numbers(*s, dtype=dtype, seed=i) if s else None for i, s in enumerate((weight, bias))]
-    rest = (n, groups, 1e-3, centred)
+    arrays = [numbers(*shape, dtype=dtype)]
+    arrays += [
+        numbers(*s, dtype=dtype, seed=i) if s else None for i, s in enumerate((weight, bias))
+    ]
+    args = (n, groups, 1e-3, centred)
     row = ROWS["_native_layer_norm"]
-    wide = [None if v is None else v.astype(np.float64) for v in given]
-    found = native.layer_norm(*given, *rest)
-    assert found is not None
-    expected = row.forward(np, *wide, *rest)
-    for a, b in zip(found, expected, strict=False):
+    wide = [None if v is None else v.astype(np.float64) for v in arrays]
+    result = native.layer_norm(*arrays, *args)
+    assert result is not None
+    expected = row.forward(np, *wide, *args)
+    for a, b in zip(result, expected, strict=False):
         assert near(a, b, dtype)
-    same_slopes("_native_layer_norm", given, rest, dtype)
+    same_slopes("_native_layer_norm", arrays, args, dtype)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(40, 6, 5, 7), (700, 300), (7, 3), (2, 3, 1, 2)], ids=str)
 def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], dtype: Any) -> None:
-    given = [
+    arrays = [
         numbers(*shape, dtype=dtype),
         *(numbers(shape[1], dtype=dtype, seed=i) for i in (1, 2)),
     ]
-    found = native.batch_norm(*given, 1e-3)
-    assert found is not None
-    expected = ROWS["_native_batch_norm"].forward(np, *(v.astype(float) for v in given), 1e-3)
-    for a, b in zip(found, expected, strict=False):
+    result = native.batch_norm(*arrays, 1e-3)
+    assert result is not None
+    expected = ROWS["_native_batch_norm"].forward(np, *(v.astype(float) for v in arrays), 1e-3)
+    for a, b in zip(result, expected, strict=False):
         assert near(a, b, dtype)
-    same_slopes("_native_batch_norm", given, (1e-3,), dtype)
+    same_slopes("_native_batch_norm", arrays, (1e-3,), dtype)
 
 
-def same_slopes(name: str, given: list[Any], rest: tuple[Any, ...], dtype: Any) -> None:
-    """The kernel's gradients, and those that carry history, which are formed anew."""
+def same_slopes(name: str, arrays: list[Any], args: tuple[Any, ...], dtype: Any) -> None:
+    """The kernel's gradients, and gradients with create_graph, which are computed from ops."""
     from shmtensor.autograd import table
 
-    found = []
-    for again in (False, True):
-        leaves = [None if v is None else st.tensor(v, requires_grad=True) for v in given]
-        out = getattr(table, name)(*leaves, *rest)
+    results = []
+    for create_graph in (False, True):
+        leaves = [None if v is None else st.tensor(v, requires_grad=True) for v in arrays]
+        out = getattr(table, name)(*leaves, *args)
         out = out if isinstance(out, st.Tensor) else out[0]
         g = st.tensor(numbers(*out.shape, dtype=dtype, seed=9))
-        wanted = [v for v in leaves if v is not None]
-        found.append(st.autograd.grad(out, wanted, g, create_graph=again))
-    for a, b in zip(*found, strict=True):
+        inputs = [v for v in leaves if v is not None]
+        results.append(st.autograd.grad(out, inputs, g, create_graph=create_graph))
+    for a, b in zip(*results, strict=True):
         assert near(a.detach().numpy(), b.detach().numpy(), dtype)
 
 
@@ -236,26 +238,25 @@ def test_one_pass_serves_any_choice_of_inputs() -> None:
     x, w, b = numbers(6, 5), numbers(5, seed=1), numbers(5, seed=2)
     f = st.nn.functional.layer_norm
 
-    def slopes(wanted: str, twice: bool = False) -> dict[str, Any]:
+    def slopes(names: str, twice: bool = False) -> dict[str, Any]:
         leaves = {
-            k: st.tensor(v, requires_grad=k in wanted)
-            for k, v in zip("xwb", (x, w, b), strict=True)
+            k: st.tensor(v, requires_grad=k in names) for k, v in zip("xwb", (x, w, b), strict=True)
         }
         out = f(leaves["x"], (5,), leaves["w"], leaves["b"])
         for seed in (3, 4)[: 1 + twice]:
             for v in leaves.values():
                 v.grad = None
             out.backward(st.tensor(numbers(6, 5, seed=seed)), retain_graph=twice)
-        return {k: leaves[k].grad.numpy() for k in wanted}
+        return {k: leaves[k].grad.numpy() for k in names}
 
-    whole = slopes("xwb")
-    for wanted in ("x", "w", "b", "xw", "xb", "wb"):
-        for k, v in slopes(wanted).items():
-            assert np.allclose(v, whole[k])
-    again = slopes("xwb", twice=True)
+    full = slopes("xwb")
+    for names in ("x", "w", "b", "xw", "xb", "wb"):
+        for k, v in slopes(names).items():
+            assert np.allclose(v, full[k])
+    doubled = slopes("xwb", twice=True)
     g = numbers(6, 5, seed=4)
-    assert np.allclose(again["b"], g.sum(0))
-    assert np.allclose(again["w"], (g * ((x - x.mean(1, keepdims=True)) / np.sqrt(
+    assert np.allclose(doubled["b"], g.sum(0))
+    assert np.allclose(doubled["w"], (g * ((x - x.mean(1, keepdims=True)) / np.sqrt(
         x.var(1, keepdims=True) + 1e-5))).sum(0))  # fmt: skip
 
 
@@ -278,7 +279,7 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
     for n in (1, 2, 5):
         threads(n)
         _, mean, rstd = native.layer_norm(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
-        _, average, spread = native.batch_norm(x, None, None, 1e-5)  # type: ignore[misc]
+        _, average, inv_std = native.batch_norm(x, None, None, 1e-5)  # type: ignore[misc]
         results.append(
             [
                 native.convolution(x, w, None, *one),
@@ -286,7 +287,7 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
                 native.convolution_backward_weight(x, x, (3, 3), *one),
                 native.convolution_backward_weight(x, y, (3, 3), *two),
                 *native.layer_norm_backward(x, x, None, mean, rstd, 3, 0, True),  # type: ignore[misc]
-                *native.batch_norm_backward(x, x, None, average, spread, 1e-5),  # type: ignore[misc]
+                *native.batch_norm_backward(x, x, None, average, inv_std, 1e-5),  # type: ignore[misc]
             ]
         )
     for other in results[1:]:
@@ -315,12 +316,12 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
 def test_layers_are_pytorchs(call: Any) -> None:
     import torch
 
-    given = [numbers(2, 16, 8, 9), numbers(16, 16, 3, 3, seed=1), numbers(16, seed=2)]
-    found = []
+    arrays = [numbers(2, 16, 8, 9), numbers(16, 16, 3, 3, seed=1), numbers(16, seed=2)]
+    results = []
     for module in (torch, st):
-        leaves = [module.tensor(v, requires_grad=True) for v in given]
+        leaves = [module.tensor(v, requires_grad=True) for v in arrays]
         out = call(module.nn.functional, *leaves)
         out.backward(module.tensor(numbers(*out.shape, seed=3)))
-        found.append([out.detach().numpy(), *(v.grad.numpy() for v in leaves)])
-    for a, b in zip(*found, strict=True):
+        results.append([out.detach().numpy(), *(v.grad.numpy() for v in leaves)])
+    for a, b in zip(*results, strict=True):
         assert near(b, a, np.float64)

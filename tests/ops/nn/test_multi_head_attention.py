@@ -33,22 +33,22 @@ def defined(q: Any, k: Any, v: Any, mask: Any, weights: Any = None) -> tuple[Any
     """(result, weights of each head), of (L, N, E) and a mask (N, H, L, S) to be added."""
     weights = (W[:E], W[E : 2 * E], W[2 * E :]) if weights is None else weights
     q, k, v = (x @ w.T + b for x, w, b in zip((q, k, v), weights, np.split(B, 3)))
-    part, found, out = E // H, np.zeros((N, H, L, len(k))), np.zeros((L, N, E))
+    part, shares, out = E // H, np.zeros((N, H, L, len(k))), np.zeros((L, N, E))
     for n, h in np.ndindex(N, H):
-        own = slice(h * part, (h + 1) * part)
-        found[n, h] = softmax(q[:, n, own] @ k[:, n, own].T / np.sqrt(part) + mask[n, h])
-        out[:, n, own] = found[n, h] @ v[:, n, own]
-    return out @ OUT.T + BIAS, found
+        head = slice(h * part, (h + 1) * part)
+        shares[n, h] = softmax(q[:, n, head] @ k[:, n, head].T / np.sqrt(part) + mask[n, h])
+        out[:, n, head] = shares[n, h] @ v[:, n, head]
+    return out @ OUT.T + BIAS, shares
 
 
 def attend(
     q: Any = QUERY, k: Any = KEY, v: Any = VALUE, w: Any = W, k1: Any = None, v1: Any = None,
-    zero: bool = False, **named: Any,
+    zero: bool = False, **kwargs: Any,
 ) -> Any:  # fmt: skip
-    given = [None if x is None else st.tensor(x) for x in (q, k, v, w, B, k1, v1)]
-    named = {n: st.tensor(x) if isinstance(x, np.ndarray) else x for n, x in named.items()}
+    tensors = [None if x is None else st.tensor(x) for x in (q, k, v, w, B, k1, v1)]
+    kwargs = {n: st.tensor(x) if isinstance(x, np.ndarray) else x for n, x in kwargs.items()}
     return functional.multi_head_attention_forward(
-        *given[:3], E, H, *given[3:], zero, 0.0, st.tensor(OUT), st.tensor(BIAS), **named
+        *tensors[:3], E, H, *tensors[3:], zero, 0.0, st.tensor(OUT), st.tensor(BIAS), **kwargs
     )
 
 
@@ -74,89 +74,91 @@ MASKS: dict[str, tuple[Case, Any]] = {
 
 
 @pytest.mark.parametrize("name", MASKS)
-def test_heads_are_what_they_are_defined_as(name: str) -> None:
-    named, mask = MASKS[name]
+def test_heads_follow_their_definition(name: str) -> None:
+    kwargs, mask = MASKS[name]
     expected, weights = defined(QUERY, KEY, VALUE, mask)
-    out, found = attend(**named)
+    out, average = attend(**kwargs)
     assert np.allclose(out.numpy(), expected)
-    assert np.allclose(found.numpy(), weights.mean(1))
-    assert np.allclose(attend(average_attn_weights=False, **named)[1].numpy(), weights)
-    out, nothing = attend(need_weights=False, **named)
+    assert np.allclose(average.numpy(), weights.mean(1))
+    assert np.allclose(attend(average_attn_weights=False, **kwargs)[1].numpy(), weights)
+    out, no_weights = attend(need_weights=False, **kwargs)
     assert np.allclose(out.numpy(), expected)
-    assert nothing is None
+    assert no_weights is None
 
 
 def test_one_tensor_for_all_three() -> None:
     x = random.normal(size=(L, N, E))
     tensor = st.tensor(x)
-    rest = (E, H, st.tensor(W), st.tensor(B), None, None, False, 0.0, st.tensor(OUT))
-    out, _ = functional.multi_head_attention_forward(tensor, tensor, tensor, *rest, st.tensor(BIAS))
+    args = (E, H, st.tensor(W), st.tensor(B), None, None, False, 0.0, st.tensor(OUT))
+    out, _ = functional.multi_head_attention_forward(tensor, tensor, tensor, *args, st.tensor(BIAS))
     assert np.allclose(out.numpy(), defined(x, x, x, np.zeros((N, H, L, L)))[0])
     one, weights = functional.multi_head_attention_forward(
-        *(tensor[:, 0],) * 3, *rest, st.tensor(BIAS)
+        *(tensor[:, 0],) * 3, *args, st.tensor(BIAS)
     )
     assert np.allclose(one.numpy(), out.numpy()[:, 0])
     assert weights.shape == (L, L)
 
 
 def test_without_a_batch() -> None:
-    out, found = attend(key_padding_mask=PADDING)
+    out, average = attend(key_padding_mask=PADDING)
     for n in range(N):
         one, weights = attend(QUERY[:, n], KEY[:, n], VALUE[:, n], key_padding_mask=PADDING[n])
         assert np.allclose(one.numpy(), out.numpy()[:, n])
-        assert np.allclose(weights.numpy(), found.numpy()[n])
+        assert np.allclose(weights.numpy(), average.numpy()[n])
 
 
 def test_further_keys() -> None:
     masks = {"attn_mask": MASK, "key_padding_mask": PADDING}
     mask = np.pad(MASKS["both"][1], ((0, 0),) * 3 + ((0, 1),))
-    out, found = attend(k1=EXTRA_K, v1=EXTRA_V, **masks)
+    out, average = attend(k1=EXTRA_K, v1=EXTRA_V, **masks)
     keys = [np.concatenate([x, np.zeros((1, N, E))]) for x in (KEY, VALUE)]
     weights = W[:E], W[E : 2 * E], W[2 * E :]
     solved = [np.linalg.solve(w, (x[0, 0] - b)) for x, w, b in zip(
         (EXTRA_K, EXTRA_V), weights[1:], np.split(B, 3)[1:])]  # fmt: skip
     for x, last in zip(keys, solved):
-        x[-1] = last  # what is projected to the further key
-    expected, all_of = defined(QUERY, *keys, mask)
+        x[-1] = last  # is projected to the additional key
+    expected, head_weights = defined(QUERY, *keys, mask)
     assert np.allclose(out.numpy(), expected)
-    assert np.allclose(found.numpy(), all_of.mean(1))
+    assert np.allclose(average.numpy(), head_weights.mean(1))
     for x, w, b in zip(keys, weights[1:], np.split(B, 3)[1:]):
         x[-1] = np.linalg.solve(w, -b)
     assert np.allclose(attend(zero=True, **masks)[0].numpy(), defined(QUERY, *keys, mask)[0])
 
 
-def test_separate_and_static_ones() -> None:
+def test_separate_and_static_projections() -> None:
     sizes = (E, 5, 7)
     weights = [random.normal(size=(E, n)) for n in sizes]
     q, k, v = (random.normal(size=(x.shape[0], N, n)) for x, n in zip((QUERY, KEY, VALUE), sizes))
-    named = {f"{n}_proj_weight": w for n, w in zip("qkv", weights)}
-    found = attend(q, k, v, None, use_separate_proj_weight=True, **named)
-    assert np.allclose(found[0].numpy(), defined(q, k, v, NOTHING, weights)[0])
+    kwargs = {f"{n}_proj_weight": w for n, w in zip("qkv", weights)}
+    result = attend(q, k, v, None, use_separate_proj_weight=True, **kwargs)
+    assert np.allclose(result[0].numpy(), defined(q, k, v, NOTHING, weights)[0])
     projected = [(x @ w.T + b).reshape(S, N * H, E // H).swapaxes(0, 1) for x, w, b in zip(
         (KEY, VALUE), (W[E : 2 * E], W[2 * E :]), np.split(B, 3)[1:])]  # fmt: skip
-    found = attend(QUERY, 0 * KEY, 0 * VALUE, static_k=projected[0], static_v=projected[1])
-    assert np.allclose(found[0].numpy(), attend()[0].numpy())
+    result = attend(QUERY, 0 * KEY, 0 * VALUE, static_k=projected[0], static_v=projected[1])
+    assert np.allclose(result[0].numpy(), attend()[0].numpy())
 
 
 def test_dropout_is_for_training() -> None:
-    given = [st.tensor(x) for x in (QUERY, KEY, VALUE)]
-    rest = (E, H, st.tensor(W), None, None, None, False, 0.5, st.tensor(OUT), None)
-    still = [functional.multi_head_attention_forward(*given, *rest, False)[0] for _ in range(2)]
+    tensors = [st.tensor(x) for x in (QUERY, KEY, VALUE)]
+    args = (E, H, st.tensor(W), None, None, None, False, 0.5, st.tensor(OUT), None)
+    still = [functional.multi_head_attention_forward(*tensors, *args, False)[0] for _ in range(2)]
     assert np.array_equal(*(x.numpy() for x in still))
-    weights = functional.multi_head_attention_forward(*given, *rest, average_attn_weights=False)[1]
+    weights = functional.multi_head_attention_forward(*tensors, *args, average_attn_weights=False)[
+        1
+    ]
     dropped = weights.numpy() == 0
     assert dropped.any()
     assert not dropped.all()
 
 
 @pytest.mark.parametrize("blind", [True, np.array([[True] * S, *[[False] * S] * (L - 1)])])
-def test_who_sees_nothing_has_no_gradient(blind: Any) -> None:
-    """Not a NaN either: as scaled_dot_product_attention, which gives 0 there."""
+def test_a_fully_masked_query_has_no_gradient(blind: Any) -> None:
+    """And no NaN: as in scaled_dot_product_attention, the result is 0 there."""
     mask = np.broadcast_to(blind, (L, S)).copy()
     x = st.tensor(QUERY, requires_grad=True)
-    given = [st.tensor(a) for a in (KEY, VALUE, W, B)]
+    args = [st.tensor(a) for a in (KEY, VALUE, W, B)]
     out, _ = functional.multi_head_attention_forward(
-        x, *given[:2], E, H, *given[2:], None, None, False, 0.0, st.tensor(OUT), st.tensor(BIAS),
+        x, *args[:2], E, H, *args[2:], None, None, False, 0.0, st.tensor(OUT), st.tensor(BIAS),
         need_weights=False, attn_mask=st.tensor(mask),
     )  # fmt: skip
     out.square().sum().backward()

@@ -25,13 +25,13 @@ def draw(*sizes: int) -> Any:
 
 
 def weights(name: str, n: int, h: int, layers: int = 1, ways: int = 1) -> list[Any]:
-    made = []
+    arrays = []
     for layer in range(layers):
         for _ in range(ways):
             width = GATES[name] * h
             size = n if layer == 0 else h * ways
-            made += [draw(width, size), draw(width, h), draw(width), draw(width)]
-    return made
+            arrays += [draw(width, size), draw(width, h), draw(width), draw(width)]
+    return arrays
 
 
 def sigmoid(x: Any) -> Any:
@@ -86,21 +86,21 @@ def test_layers_are_loops(name: str) -> None:
     rows, at, ends = x.numpy(), states(name, hx), []
     for layer in range(2):
         outs = []
-        for way in range(2):
-            k = 2 * layer + way
+        for direction in range(2):
+            k = 2 * layer + direction
             state = tuple(s[k] for s in at)
-            made: list[Any] = [None] * steps
-            for t in reversed(range(steps)) if way else range(steps):
+            outputs: list[Any] = [None] * steps
+            for t in reversed(range(steps)) if direction else range(steps):
                 state = step(name, rows[t], state, w[4 * k : 4 * k + 4])
-                made[t] = state[0]
-            outs.append(np.stack(made))
+                outputs[t] = state[0]
+            outs.append(np.stack(outputs))
             ends.append(state)
         rows = np.concatenate(outs, -1)
     assert np.allclose(out.numpy(), rows)
     for i, s in enumerate(last):
         assert np.allclose(s.numpy(), np.stack([end[i] for end in ends]))
-    turned = getattr(st, name)(x.transpose(0, 1), hx, w, True, 2, 0.0, False, True, True)[0]
-    assert np.allclose(turned.transpose(0, 1).numpy(), rows)
+    batch_first = getattr(st, name)(x.transpose(0, 1), hx, w, True, 2, 0.0, False, True, True)[0]
+    assert np.allclose(batch_first.transpose(0, 1).numpy(), rows)
     with pytest.raises(RuntimeError, match="16 are needed, not 3"):
         getattr(st, name)(x, hx, w[:3], True, 2, 0.0, False, True, False)
 
@@ -113,12 +113,12 @@ def test_packed_sequences_end_early(name: str) -> None:
     sizes = st.tensor([2, 2, 1])
     out, *last = getattr(st, name)(data, sizes, hx, w, True, 1, 0.0, False, True)
     for i, x in enumerate((long, short)):
-        own = (
+        state = (
             (hx[0][:, i : i + 1], hx[1][:, i : i + 1]) if name == "lstm" else hx[:, i : i + 1]
         )  # fmt: skip
-        alone, *end = getattr(st, name)(x, own, w, True, 1, 0.0, False, True, False)
+        unpadded, *end = getattr(st, name)(x, state, w, True, 1, 0.0, False, True, False)
         rows = [0, 2, 4] if i == 0 else [1, 3]
-        assert np.allclose(out[rows].numpy(), alone[:, 0].numpy())
+        assert np.allclose(out[rows].numpy(), unpadded[:, 0].numpy())
         for a, b in zip(last, end, strict=True):
             assert np.allclose(a[:, i].numpy(), b[:, 0].numpy())
 

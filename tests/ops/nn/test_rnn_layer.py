@@ -1,4 +1,4 @@
-"""A layer as one op is the layer as a loop over other ops: values, gradients of every order."""
+"""A layer as one op equals the loop over other ops: values and gradients of every order."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def layer(
     shapes = [(sum(sizes), 2), *states, *weights * ways]
     xs = [(st.randn(*s, dtype=dtype) * 0.7).requires_grad_() for s in shapes]
 
-    def run(x: Any, *rest: Any) -> Any:
-        hx = rest[:2] if name == "lstm" else rest[0]
-        w = list(rest[len(states) :])
+    def run(x: Any, *args: Any) -> Any:
+        hx = args[:2] if name == "lstm" else args[0]
+        w = list(args[len(states) :])
         return getattr(st, name)(x, st.tensor(sizes), hx, w, True, 1, 0.0, False, two)
 
     return run, xs
@@ -45,10 +45,10 @@ def layer(
 
 def outcome(run: Any, xs: list[Any]) -> list[Any]:
     """Values and gradients."""
-    made = run(*xs)
-    factors = [st.arange(v.numel(), dtype=v.dtype).reshape(v.shape).cos() for v in made]
-    loss = sum((v * f).sum() for v, f in zip(made, factors))
-    return [v.detach().numpy() for v in (*made, *st.autograd.grad(loss, xs))]
+    outputs = run(*xs)
+    factors = [st.arange(v.numel(), dtype=v.dtype).reshape(v.shape).cos() for v in outputs]
+    loss = sum((v * f).sum() for v, f in zip(outputs, factors))
+    return [v.detach().numpy() for v in (*outputs, *st.autograd.grad(loss, xs))]
 
 
 @pytest.mark.parametrize("dtype", [st.float32, st.float64])
@@ -57,10 +57,10 @@ def test_one_op_is_the_loop(
     name: str, projected: bool, sizes: list[int], two: bool, dtype: Any, monkeypatch: Any
 ) -> None:
     run, xs = layer(name, projected, sizes, two, 5, dtype)
-    found = outcome(run, xs)
+    result = outcome(run, xs)
     monkeypatch.setattr(recurrent, "is_fused", lambda *_: False)
     near = 1e-4 if dtype == st.float32 else 1e-11
-    for a, b in zip(found, outcome(run, xs)):
+    for a, b in zip(result, outcome(run, xs)):
         np.testing.assert_allclose(a, b, near, near)
 
 
@@ -113,8 +113,8 @@ def test_forward_mode_and_vmap(name: str) -> None:
     ends = [run(xs[0].detach() + s, *xs[1:])[0].detach().numpy() for s in (step, -step)]
     np.testing.assert_allclose(tangent.detach().numpy(), (ends[0] - ends[1]) / 2e-6, 1e-5, 1e-8)
     batch = st.stack([xs[0].detach(), direction])
-    found = st.func.vmap(lambda x: run(x, *xs[1:])[0])(batch)
-    for a, b in zip(found, batch):
+    result = st.func.vmap(lambda x: run(x, *xs[1:])[0])(batch)
+    for a, b in zip(result, batch):
         np.testing.assert_allclose(a.detach().numpy(), run(b, *xs[1:])[0].detach().numpy())
 
 

@@ -50,7 +50,7 @@ DRAWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_same_seed_same_bits_and_state_goes_on(name: str) -> None:
+def test_same_seed_same_bits_and_state_continues(name: str) -> None:
     draw, g = DRAWS[name], st.Generator().manual_seed(5)
     first, state = draw(g), g.get_state()
     second = draw(g)
@@ -113,30 +113,32 @@ def test_moments(draw: Any, mean: float, std: float) -> None:
 
 def test_permutation_holds_every_number() -> None:
     assert sorted(st.randperm(1000).tolist()) == list(range(1000))
-    drawn = st.multinomial(st.tensor([0.0, 1.0, 2.0, 0.0]), 2).tolist()
-    assert sorted(drawn) == [1, 2]
+    indices = st.multinomial(st.tensor([0.0, 1.0, 2.0, 0.0]), 2).tolist()
+    assert sorted(indices) == [1, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5), (4, 9), (300, 70), (2, 40_000), (1, 200_001)])
 def test_kernels_draw_the_places_of_the_plain_form(shape: tuple[int, int], dtype: Any) -> None:
-    places = ROWS["_multinomial"]
+    multinomial = ROWS["_multinomial"]
     rng = np.random.default_rng(3)
-    x = (rng.integers(0, 9, shape) * (rng.random(shape) < 0.7)).astype(dtype)  # whole: exact sums
+    x = (rng.integers(0, 9, shape) * (rng.random(shape) < 0.7)).astype(
+        dtype
+    )  # integers: exact sums
     x[:, -1] = 1
     for arguments in ((1, True, 3, 0), (500, True, 4, 2), (1, False, 5, 0)):
-        want = places.forward(np, x, *arguments)
-        got = places.numpy(x, *arguments)
+        want = multinomial.forward(np, x, *arguments)
+        got = multinomial.numpy(x, *arguments)
         assert got.dtype == np.int64
         np.testing.assert_array_equal(got, want)
-        np.testing.assert_array_equal(places.numpy(x.T.copy().T, *arguments), want)
+        np.testing.assert_array_equal(multinomial.numpy(x.T.copy().T, *arguments), want)
         assert (np.take_along_axis(x, got, 1) > 0).all()
     k = int((x > 0).sum(1).min())
     np.testing.assert_array_equal(
-        places.numpy(x, k, False, 6, 0), places.forward(np, x, k, False, 6, 0)
+        multinomial.numpy(x, k, False, 6, 0), multinomial.forward(np, x, k, False, 6, 0)
     )
     np.testing.assert_array_equal(
-        places.numpy(x[0], 3, True, 1, 0), places.numpy(x[:1], 3, True, 1, 0)[0]
+        multinomial.numpy(x[0], 3, True, 1, 0), multinomial.numpy(x[:1], 3, True, 1, 0)[0]
     )
 
 
@@ -177,7 +179,7 @@ def test_wrong_weights_are_refused(bad: float, n: int, replacement: bool) -> Non
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda: st.randint(3, 3, (2,)), r"but got from=3 >= to=3"),
         (lambda: st.bernoulli(st.full((2,), 1.5)), r"probabilities must lie in \[0, 1\]: 1.5"),
@@ -192,8 +194,8 @@ def test_wrong_weights_are_refused(bad: float, n: int, replacement: bool) -> Non
         (lambda: st.Generator().set_state(st.zeros(3)), r"16 bytes are needed: float32"),
     ],
 )
-def test_wrong_use_is_said_with_its_values(wrong: Any, said: str) -> None:
-    with pytest.raises(RuntimeError, match=said):
+def test_wrong_use_shows_the_values(wrong: Any, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
         wrong()
 
 
@@ -218,7 +220,7 @@ def test_one_number_of_16_bits(dtype: Any) -> None:
         lambda: st.manual_seed(2**64),
     ],
 )
-def test_what_is_refused_leaves_the_generator_as_it_was(wrong: Any) -> None:
+def test_refused_calls_do_not_change_the_generator(wrong: Any) -> None:
     before = st.get_rng_state()
     with pytest.raises((TypeError, RuntimeError)):
         wrong()

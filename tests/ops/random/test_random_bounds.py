@@ -10,7 +10,7 @@ INTEGERS = {st.bool: (0, 1), st.uint8: (0, 255), st.int8: (-128, 127), st.int16:
 
 
 @pytest.mark.parametrize("dtype", INTEGERS)
-def test_whole_numbers_beyond_an_integer_dtype(dtype: st.dtype) -> None:
+def test_integers_beyond_an_integer_dtype(dtype: st.dtype) -> None:
     low, high = INTEGERS[dtype]
     x = st.zeros(300, dtype=dtype)
     assert x.random_(low, high + 1).to(st.int64).min() >= low
@@ -38,7 +38,7 @@ def test_the_upper_bound_left_open() -> None:
         x.random_(0.5)
 
 
-def test_whole_numbers_that_floats_do_not_have() -> None:
+def test_integers_that_floats_cannot_represent() -> None:
     x = st.zeros(9, dtype=st.float16)
     x.random_(-(2**11), 2**11 + 1)
     with pytest.warns(UserWarning, match="to - 1 is out of bounds"):

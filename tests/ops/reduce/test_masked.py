@@ -1,4 +1,4 @@
-"""st.masked against NumPy on what the mask leaves, row by row, and beside PyTorch's."""
+"""st.masked against NumPy on the unmasked elements, row by row, and beside PyTorch's."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ random = np.random.default_rng(31)
 X = random.normal(size=(4, 5))
 Y = random.normal(size=(4, 5))
 MASK = random.random((4, 5)) < 0.6
-MASK[1] = False  # of this row nothing is left
+MASK[1] = False  # a fully masked row
 MASK[2] = True
 HALF = MASK * np.array([1, 2, 0, 1, 3])  # any dtype: not 0 counts
 WHOLE = random.integers(-9, 9, (4, 5))
 LEFT = [row[m] for row, m in zip(X, MASK, strict=True)]
 
 
-def or_nothing(function: Callable[[Any], float], nothing: float) -> Any:
-    """Of each row what a function gives, and of the empty one what stands for it."""
-    return np.array([function(row) if row.size else nothing for row in LEFT])
+def or_nothing(function: Callable[[Any], float], default: float) -> Any:
+    """A function's result for each row, and `default` for an empty one."""
+    return np.array([function(row) if row.size else default for row in LEFT])
 
 
 def lower_median(row: Any) -> float:
@@ -47,19 +47,19 @@ REDUCED: dict[str, Any] = {
 }
 
 
-def run(name: str, x: Any, dim: Any, **named: Any) -> Any:
+def run(name: str, x: Any, dim: Any, **kwargs: Any) -> Any:
     function = getattr(masked, name)
-    return function(x, 2.0, dim, **named) if name == "norm" else function(x, dim, **named)
+    return function(x, 2.0, dim, **kwargs) if name == "norm" else function(x, dim, **kwargs)
 
 
 @pytest.mark.parametrize("name", REDUCED)
-def test_reductions_are_of_what_is_left(name: str) -> None:
+def test_reductions_are_over_unmasked_elements(name: str) -> None:
     x, mask = st.tensor(X), st.tensor(MASK)
-    found = run(name, x, 1, mask=mask)
-    assert found.dtype == st.float64
-    assert np.allclose(found.numpy(), REDUCED[name], equal_nan=True)
-    kept = run(name, x, 1, mask=mask, keepdim=True)
-    assert np.allclose(kept.numpy()[:, 0], REDUCED[name], equal_nan=True)
+    result = run(name, x, 1, mask=mask)
+    assert result.dtype == st.float64
+    assert np.allclose(result.numpy(), REDUCED[name], equal_nan=True)
+    keepdim = run(name, x, 1, mask=mask, keepdim=True)
+    assert np.allclose(keepdim.numpy()[:, 0], REDUCED[name], equal_nan=True)
     across = run(name, x.T, 0, mask=mask.T)
     assert np.allclose(across.numpy(), REDUCED[name], equal_nan=True)
     if name not in ("median", "argmax", "argmin"):
@@ -70,8 +70,8 @@ def test_reductions_are_of_what_is_left(name: str) -> None:
 
 @pytest.mark.parametrize("name", REDUCED)
 def test_without_a_mask_everything_counts(name: str) -> None:
-    all_of = run(name, st.tensor(X), 1, mask=st.ones(4, 5, dtype=st.bool))
-    assert np.allclose(run(name, st.tensor(X), 1).numpy(), all_of.numpy())
+    unmasked = run(name, st.tensor(X), 1, mask=st.ones(4, 5, dtype=st.bool))
+    assert np.allclose(run(name, st.tensor(X), 1).numpy(), unmasked.numpy())
 
 
 def test_masks_are_broadcast_and_of_any_dtype() -> None:
@@ -97,8 +97,8 @@ def test_running_and_normalised(dim: int) -> None:
         for sign, name in ((1, "softmax"), (-1, "softmin")):
             e = np.where(MASK, np.exp(sign * X), 0)
             share = e / e.sum(dim, keepdims=True)
-            found = getattr(masked, name)(x, dim, mask=mask).numpy()
-            assert np.allclose(found, share, equal_nan=True)
+            result = getattr(masked, name)(x, dim, mask=mask).numpy()
+            assert np.allclose(result, share, equal_nan=True)
         logs = masked.log_softmax(x, dim, mask=mask).numpy()
         share = np.where(MASK, np.exp(X), 0)
         share /= share.sum(dim, keepdims=True)
@@ -108,23 +108,23 @@ def test_running_and_normalised(dim: int) -> None:
 
 def test_logaddexp_has_two_masks() -> None:
     x, y, other = st.tensor(X), st.tensor(Y), MASK[::-1].copy()
-    found = masked.logaddexp(x, y, input_mask=st.tensor(MASK), other_mask=st.tensor(other))
+    result = masked.logaddexp(x, y, input_mask=st.tensor(MASK), other_mask=st.tensor(other))
     with np.errstate(divide="ignore"):
         expected = np.log(np.where(MASK, np.exp(X), 0) + np.where(other, np.exp(Y), 0))
-    assert np.allclose(found.numpy(), expected)
+    assert np.allclose(result.numpy(), expected)
     assert np.allclose(masked.logaddexp(x, y).numpy(), np.logaddexp(X, Y))
 
 
 def test_corrections_of_the_variance() -> None:
     x, mask, n = st.tensor(X), st.tensor(MASK), np.array([len(r) for r in LEFT])
     squares = or_nothing(lambda r: r.var() * len(r), np.nan)
-    for named, less in (({}, 1), ({"unbiased": False}, 0), ({"unbiased": True}, 1),
+    for kwargs, less in (({}, 1), ({"unbiased": False}, 0), ({"unbiased": True}, 1),
                         ({"correction": 2}, 2), ({"correction": 0}, 0)):  # fmt: skip
         with np.errstate(divide="ignore", invalid="ignore"):
             expected = squares / np.maximum(n - less, 0)
-        found = masked.var(x, 1, mask=mask, **named)
-        assert np.allclose(found.numpy(), expected, equal_nan=True)
-        root = masked.std(x, 1, mask=mask, **named)
+        result = masked.var(x, 1, mask=mask, **kwargs)
+        assert np.allclose(result.numpy(), expected, equal_nan=True)
+        root = masked.std(x, 1, mask=mask, **kwargs)
         assert np.allclose(root.numpy(), np.sqrt(expected), equal_nan=True)
 
 
@@ -139,9 +139,9 @@ def test_orders_of_the_norm() -> None:
 
 def test_dtypes() -> None:
     x, mask = st.tensor(WHOLE, dtype=st.int8), st.tensor(MASK)
-    left = np.where(MASK, WHOLE, 0)
+    masked_x = np.where(MASK, WHOLE, 0)
     assert masked.sum(x, 1, mask=mask).dtype == st.int64
-    assert masked.sum(x, 1, mask=mask).numpy().tolist() == left.sum(1).tolist()
+    assert masked.sum(x, 1, mask=mask).numpy().tolist() == masked_x.sum(1).tolist()
     assert masked.prod(x, 1, mask=mask).dtype == st.int64
     assert masked.cumsum(x, 1, mask=mask).dtype == st.int8
     assert masked.amax(x, 1, mask=mask).numpy()[1] == -128
@@ -153,11 +153,11 @@ def test_dtypes() -> None:
     assert masked.median(x, 0, mask=st.tensor(MASK[2])).dtype == st.int8
     z = st.tensor(X + 1j * Y)
     assert np.allclose(masked.mean(z, 1, mask=mask).numpy()[0], (X + 1j * Y)[0][MASK[0]].mean())
-    spread = masked.var(z, 1, mask=mask).numpy()[0]
-    assert np.allclose(spread, (X + 1j * Y)[0][MASK[0]].var(ddof=1))
+    variance = masked.var(z, 1, mask=mask).numpy()[0]
+    assert np.allclose(variance, (X + 1j * Y)[0][MASK[0]].var(ddof=1))
 
 
-def test_what_is_masked_out_has_no_gradient() -> None:
+def test_masked_elements_have_no_gradient() -> None:
     infinite = np.where(MASK, X, np.inf)
     for name in ("sum", "prod", "amax", "amin", "mean", "var", "norm", "logsumexp", "median"):
         x = st.tensor(infinite, requires_grad=True)
@@ -205,7 +205,7 @@ def test_wrong_use_is_named(name: str) -> None:
         wrong()
 
 
-def test_the_names_are_there() -> None:
+def test_the_names_exist() -> None:
     assert sorted(masked.__all__) == dir(masked) == masked.__all__
     assert st.masked is masked
 
@@ -232,15 +232,15 @@ def test_pytorchs_values_and_gradients(name: str, dtype: str) -> None:
         mask[:, 1] = mask[:, 1] | ~mask[:, 1] if dim else mask[:, 1] & False
         results = []
         for module, of in ((torch, theirs_of), (st, masked)):
-            given = module.tensor(x.astype(dtype), requires_grad=dtype != "int64")
+            leaf = module.tensor(x.astype(dtype), requires_grad=dtype != "int64")
             function = getattr(of, name)
-            rest = (2.0, dim) if name == "norm" else (dim,)
-            out = function(given, *rest, mask=module.tensor(mask))
-            found = [out.detach().numpy()]
-            if out.requires_grad and name not in ("var", "std"):  # a NaN where nothing is left
+            args = (2.0, dim) if name == "norm" else (dim,)
+            out = function(leaf, *args, mask=module.tensor(mask))
+            values = [out.detach().numpy()]
+            if out.requires_grad and name not in ("var", "std"):  # NaN for a fully masked row
                 out.abs().square().nan_to_num(0, 0, 0).sum().backward()
-                found.append(given.grad.numpy())
-            results.append(found)
+                values.append(leaf.grad.numpy())
+            results.append(values)
         assert len(results[0]) == len(results[1])
         for theirs, ours in zip(*results, strict=True):
             assert theirs.dtype == ours.dtype

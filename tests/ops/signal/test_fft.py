@@ -20,7 +20,7 @@ OF_REAL = ("rfft", "ihfft")
 NORMS = ["backward", "ortho", "forward"]
 
 
-def given(name: str) -> Any:
+def sample(name: str) -> Any:
     return REAL if name.rstrip("n2") in OF_REAL else COMPLEX
 
 
@@ -28,8 +28,8 @@ def given(name: str) -> Any:
 @pytest.mark.parametrize("name", ONE)
 def test_one_dimension_is_numpys(name: str, norm: str) -> None:
     for n, dim in ((None, -1), (3, 1), (7, 0)):
-        ours = getattr(fft, name)(st.tensor(given(name)), n, dim, norm)
-        theirs = getattr(np.fft, name)(given(name), n, dim, norm)
+        ours = getattr(fft, name)(st.tensor(sample(name)), n, dim, norm)
+        theirs = getattr(np.fft, name)(sample(name), n, dim, norm)
         assert ours.shape == theirs.shape
         assert np.allclose(ours.numpy(), theirs)
 
@@ -37,26 +37,26 @@ def test_one_dimension_is_numpys(name: str, norm: str) -> None:
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("name", SEVERAL)
 def test_several_dimensions_are_numpys(name: str, norm: str) -> None:
-    x = st.tensor(given(name))
+    x = st.tensor(sample(name))
     dims = (-2, -1) if name.endswith("2") else None
     for s, dim in ((None, dims), ((3, 6), (0, 2)), ((3, 6), (2, 1))):
         ours = getattr(fft, name)(x, s, dim, norm)
-        theirs = getattr(np.fft, name)(given(name), s, range(3) if dim is None else dim, norm)
+        theirs = getattr(np.fft, name)(sample(name), s, range(3) if dim is None else dim, norm)
         assert np.allclose(ours.numpy(), theirs)
 
 
-def test_hermitian_ones_are_their_inverses() -> None:
-    for name, back in (("hfftn", "ihfftn"), ("hfft2", "ihfft2")):
+def test_hermitian_transforms_are_inverses() -> None:
+    for name, inverse in (("hfftn", "ihfftn"), ("hfft2", "ihfft2")):
         x = st.tensor(REAL)
-        half = getattr(fft, back)(x)
-        again = getattr(fft, name)(half, x.shape if name == "hfftn" else x.shape[1:])
-        assert np.allclose(again.numpy(), REAL)
+        half = getattr(fft, inverse)(x)
+        restored = getattr(fft, name)(half, x.shape if name == "hfftn" else x.shape[1:])
+        assert np.allclose(restored.numpy(), REAL)
     assert fft.ihfftn(st.tensor(REAL)).shape == (3, 4, 3)
 
 
 @pytest.mark.parametrize("name", [*ONE, "fftn", "irfftn", "rfft2", "hfftn", "ihfft2", "fftshift"])
 def test_gradients_of_two_orders(name: str) -> None:
-    x = st.tensor(given(name)[:2, :3, :4], requires_grad=True)
+    x = st.tensor(sample(name)[:2, :3, :4], requires_grad=True)
     function = getattr(fft, name)
     assert gradcheck(function, (x,))
     assert gradgradcheck(function, (x,))
@@ -65,20 +65,20 @@ def test_gradients_of_two_orders(name: str) -> None:
 def test_frames_and_back() -> None:
     x = st.tensor(RANDOM.standard_normal((2, 40)), requires_grad=True)
     window = st.hann_window(8, dtype=st.float64)
-    made = st.stft(x, 8, 2, window=window, return_complex=True)
+    frames = st.stft(x, 8, 2, window=window, return_complex=True)
     padded = np.pad(x.detach().numpy(), ((0, 0), (4, 4)), "reflect")
     rows = np.lib.stride_tricks.sliding_window_view(padded, 8, 1)[:, ::2]
-    assert np.allclose(made.detach().numpy(), np.fft.rfft(rows * window.numpy()).swapaxes(1, 2))
-    assert np.allclose(st.istft(made, 8, 2, window=window).detach().numpy(), x.detach().numpy())
-    assert st.istft(made, 8, 2, window=window, length=50).shape == (2, 50)
+    assert np.allclose(frames.detach().numpy(), np.fft.rfft(rows * window.numpy()).swapaxes(1, 2))
+    assert np.allclose(st.istft(frames, 8, 2, window=window).detach().numpy(), x.detach().numpy())
+    assert st.istft(frames, 8, 2, window=window, length=50).shape == (2, 50)
     assert x[0].stft(8, return_complex=False).shape == (5, 21, 2)
     assert gradcheck(lambda v: st.view_as_real(v.stft(6, 3, 4, return_complex=True)), (x,))
-    spectrum = made.detach()[:1, :, :6].contiguous().requires_grad_()
+    spectrum = frames.detach()[:1, :, :6].contiguous().requires_grad_()
     assert gradcheck(lambda v: v.istft(8, 2, window=window), (spectrum,))
     with pytest.raises(RuntimeError, match="return_complex"):
         st.stft(x, 8)
     with pytest.raises(RuntimeError, match="leave gaps"):
-        st.istft(made, 8, 8, window=window, center=False)
+        st.istft(frames, 8, 8, window=window, center=False)
     with pytest.raises(RuntimeError, match="win_length"):
         st.stft(x, 8, window=window[:3], return_complex=True)
 
@@ -86,12 +86,12 @@ def test_frames_and_back() -> None:
 @pytest.mark.parametrize("reduce", ["sum", "mean", "max", "min", "prod"])
 def test_segments(reduce: str) -> None:
     x = st.tensor(RANDOM.standard_normal((6, 2)), requires_grad=True)
-    made = st.segment_reduce(x, reduce, lengths=st.tensor([1, 3, 2]))
+    result = st.segment_reduce(x, reduce, lengths=st.tensor([1, 3, 2]))
     at = st.segment_reduce(x, reduce, offsets=st.tensor([0, 1, 4, 6]))
     function = getattr(np, reduce)
     parts = [function(p, 0) for p in np.split(x.detach().numpy(), [1, 4])]
-    assert np.allclose(made.detach().numpy(), parts)
-    assert at.equal(made)
+    assert np.allclose(result.detach().numpy(), parts)
+    assert at.equal(result)
     assert gradcheck(lambda v: st.segment_reduce(v, reduce, lengths=[2, 4]), (x,))
     inner = st.segment_reduce(x.T, reduce, lengths=st.tensor([[4, 2], [1, 5]]), axis=1)
     assert inner.shape == (2, 2)

@@ -28,17 +28,17 @@ CASES: dict[str, tuple[dict[str, Any], tuple[Any, ...]]] = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_windows_are_scipys(name: str) -> None:
-    named, given = CASES[name]
+    kwargs, args = CASES[name]
     for n in (0, 1, 2, 7, 8):
         for sym in (True, False):
-            ours = getattr(windows, name)(n, sym=sym, dtype=st.float64, **named)
-            theirs = getattr(scipys, name)(n, *given, sym=sym)
+            ours = getattr(windows, name)(n, sym=sym, dtype=st.float64, **kwargs)
+            theirs = getattr(scipys, name)(n, *args, sym=sym)
             assert np.allclose(ours.numpy(), theirs), (n, sym)
-    assert getattr(windows, name)(4, requires_grad=True, **named).requires_grad
+    assert getattr(windows, name)(4, requires_grad=True, **kwargs).requires_grad
     with pytest.raises(ValueError, match="non-negative"):
-        getattr(windows, name)(-1, **named)
+        getattr(windows, name)(-1, **kwargs)
     with pytest.raises(ValueError, match="dtypes"):
-        getattr(windows, name)(3, dtype=st.int64, **named)
+        getattr(windows, name)(3, dtype=st.int64, **kwargs)
 
 
 def test_wrong_shapes_of_windows() -> None:

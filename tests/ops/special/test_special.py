@@ -121,15 +121,17 @@ def test_polynomials_are_scipys(name: str) -> None:
     assert np.allclose(ours, POLYNOMIALS[name](n, x), 1e-9, 1e-9)
 
 
-def test_what_the_core_has_is_there() -> None:
+def test_functions_of_the_core_exist() -> None:
     x = st.tensor([[0.5, 1.5], [2.5, 0.1]], dtype=st.float64)
     assert np.allclose(special.softmax(x, 1).numpy(), sc.softmax(x.numpy(), 1))
     assert np.allclose(special.log_softmax(x, 1).numpy(), sc.log_softmax(x.numpy(), 1))
     assert np.allclose(special.logsumexp(x, 1).numpy(), sc.logsumexp(x.numpy(), 1))
     assert np.allclose(special.polygamma(2, x).numpy(), sc.polygamma(2, x.numpy()))
-    left = -x - 0.3  # by the recurrence: psi(3, y) = psi(3, y + 4) + 6 (y ** -4 + ... )
-    shifted = sc.polygamma(3, left.numpy() + 4) + sum(6 / (left.numpy() + k) ** 4 for k in range(4))
-    assert np.allclose(special.polygamma(3, left).numpy(), shifted)
+    negative = -x - 0.3  # by the recurrence: psi(3, y) = psi(3, y + 4) + 6 (y ** -4 + ... )
+    shifted = sc.polygamma(3, negative.numpy() + 4) + sum(
+        6 / (negative.numpy() + k) ** 4 for k in range(4)
+    )
+    assert np.allclose(special.polygamma(3, negative).numpy(), shifted)
     assert np.allclose(x.polygamma(1).numpy(), sc.polygamma(1, x.numpy()))
     expected = [[sc.multigammaln(v, 3) for v in row] for row in x.numpy() + 2]
     assert np.allclose(special.multigammaln(x + 2, 3).numpy(), expected)
@@ -142,7 +144,7 @@ def test_what_the_core_has_is_there() -> None:
     assert "zeta" in dir(special)
 
 
-def test_pairs_of_numbers_are_complex_ones() -> None:
+def test_pairs_of_numbers_are_complex_numbers() -> None:
     z = st.tensor([1 + 2j, 3 - 1j])
     pairs = st.view_as_real(z)
     assert pairs.tolist() == [[1.0, 2.0], [3.0, -1.0]]
@@ -167,5 +169,5 @@ def test_xlogy_with_and_without_zeros(dtype: str, zeros: bool) -> None:
     with np.errstate(all="ignore"):
         product = x[:, None] * np.log(v)
         want = np.where((x[:, None] == 0) & ~np.isnan(v), 0, product)
-    found = st.xlogy(st.tensor(x)[:, None], st.tensor(v)).numpy()
-    np.testing.assert_allclose(found, want, rtol=1e-6, strict=True)
+    result = st.xlogy(st.tensor(x)[:, None], st.tensor(v)).numpy()
+    np.testing.assert_allclose(result, want, rtol=1e-6, strict=True)

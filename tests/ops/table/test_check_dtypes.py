@@ -1,5 +1,5 @@
-"""Which dtypes an op takes, what an in-place op of mixed dtypes writes, and what of a tensor an
-in-place op keeps for backward.
+"""Which dtypes an op takes, what an in-place op of mixed dtypes writes, and what an in-place op
+saves for backward.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 
 turning = st.tensor([1 + 2j, 3 - 1j])
 flags = st.tensor([True, False])
-whole = st.tensor([7, -7])
+integral = st.tensor([7, -7])
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ whole = st.tensor([7, -7])
         lambda: turning // turning,
         lambda: turning & turning,
         lambda: st.gcd(st.ones(2), st.ones(2)),
-        lambda: st.hypot(whole, whole),
-        lambda: st.nextafter(whole, whole),
+        lambda: st.hypot(integral, integral),
+        lambda: st.nextafter(integral, integral),
         lambda: flags // flags,
         lambda: flags % flags,
         lambda: flags << flags,
@@ -65,7 +65,7 @@ def test_dtypes_without_the_op_are_refused(wrong: Callable[[], Any]) -> None:
         lambda: 1 - flags,
         lambda: st.ones(2) - True,
         lambda: st.ones(2).sub_(flags),
-        lambda: st.rsub(flags, whole),
+        lambda: st.rsub(flags, integral),
     ],
 )
 def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
@@ -76,25 +76,25 @@ def test_bools_are_not_subtracted(wrong: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: whole // 0,
-        lambda: whole % st.tensor([1, 0]),
-        lambda: st.fmod(whole, 0),
-        lambda: whole // flags,
+        lambda: integral // 0,
+        lambda: integral % st.tensor([1, 0]),
+        lambda: st.fmod(integral, 0),
+        lambda: integral // flags,
         lambda: 5 // st.tensor([0, 1]),
-        lambda: whole.clone().floor_divide_(0),
-        lambda: st.div(whole, st.tensor(0), rounding_mode="trunc"),
+        lambda: integral.clone().floor_divide_(0),
+        lambda: st.div(integral, st.tensor(0), rounding_mode="trunc"),
     ],
 )
-def test_whole_numbers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
+def test_integers_are_not_divided_by_zero(wrong: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match="ZeroDivisionError"):
         wrong()
 
 
-def test_what_may_be_divided_by_zero() -> None:
+def test_allowed_divisions_by_zero() -> None:
     np.testing.assert_array_equal(st.ones(2) // 0, [np.inf, np.inf])
     assert (st.ones(0, dtype=st.int64) // 0).shape == (0,)
-    assert (whole // st.tensor([2, 2])).tolist() == [3, -4]
-    assert whole.view(2, 1).expand(2, 3).remainder(st.tensor([3, 4, 5])).tolist() == [
+    assert (integral // st.tensor([2, 2])).tolist() == [3, -4]
+    assert integral.view(2, 1).expand(2, 3).remainder(st.tensor([3, 4, 5])).tolist() == [
         [1, 3, 2],
         [2, 1, 3],
     ]
@@ -108,20 +108,20 @@ def test_in_place_ops_compute_in_the_common_dtype() -> None:
     y = st.tensor([1.0], dtype=st.float32)
     assert y.add_(st.tensor([2**-30], dtype=st.float64)).dtype is st.float32
     with pytest.raises(RuntimeError, match=r"add_: result type float32 can't be cast .* int64"):
-        whole.clone().add_(st.ones(2))
+        integral.clone().add_(st.ones(2))
 
 
-def test_composites_in_place_keep_what_backward_needs() -> None:
-    for bound in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
+def test_composites_in_place_save_what_backward_needs() -> None:
+    for bounds in ((0.0, 3.0), (None, 3.0), (st.tensor(0.0), st.tensor(3.0))):
         x = st.tensor([1.0, 2.0, -3.0], requires_grad=True)
         y = x * 2
-        y.clamp_(*bound)
+        y.clamp_(*bounds)
         y.sum().backward()
-        expected = [2.0, 0.0, 2.0 if bound[0] is None else 0.0]
+        expected = [2.0, 0.0, 2.0 if bounds[0] is None else 0.0]
         assert x.grad.tolist() == expected
 
 
-def test_in_place_of_mixed_dtypes_keeps_what_backward_needs() -> None:
+def test_in_place_of_mixed_dtypes_saves_what_backward_needs() -> None:
     x = st.tensor([1.0, 2.0], requires_grad=True)
     y = x * 1
     y.mul_(st.tensor([3.0, 4.0], dtype=st.float64, requires_grad=True))
@@ -189,7 +189,7 @@ def test_transposes_of_few_dimensions() -> None:
     assert st.tensor(True).flip(0).item() is True
 
 
-def test_a_product_with_a_number_is_no_matrix_product() -> None:
+def test_a_product_with_a_number_is_not_a_matrix_product() -> None:
     for wrong in (lambda: st.ones(2, 2) @ 2, lambda: 2.0 @ st.ones(2), lambda: st.ones(2) @ True):
         with pytest.raises(TypeError, match=r"unsupported operand type.*@|matmul: the operands"):
             wrong()
@@ -207,17 +207,17 @@ def test_the_median_of_nothing() -> None:
     assert np.isnan(st.ones(0).median().item())
 
 
-def test_all_and_any_of_no_dimensions_ask_each_element() -> None:
+def test_all_and_any_over_no_dimensions_are_elementwise() -> None:
     for x in (flags, flags.float(), flags.to(st.uint8), st.tensor(True)):
         expected = (x != 0).to(st.uint8 if x.dtype is st.uint8 else st.bool)
         for none in ((), []):
-            for made in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
-                assert made.tolist() == expected.tolist()
-                assert made.dtype is expected.dtype
-    assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere none are all
+            for result in (x.any(none), x.all(dim=none), st.any(x, none, keepdim=True)):
+                assert result.tolist() == expected.tolist()
+                assert result.dtype is expected.dtype
+    assert st.ones(2, 2).sum((), dtype=st.bool).tolist() is True  # elsewhere no dims means all
 
 
-def test_powers_of_truth_by_truth_stay_what_they_are() -> None:
+def test_powers_of_bool_by_bool_are_bool() -> None:
     assert (flags**True).tolist() == [True, False]
     assert (flags**False).tolist() == [True, True]
     assert (flags**True).dtype is st.bool
@@ -226,13 +226,13 @@ def test_powers_of_truth_by_truth_stay_what_they_are() -> None:
 
 def test_different_values_say_that_they_have_a_history() -> None:
     x = st.tensor([2.0, 1.0, 2.0], requires_grad=True)
-    for made in (x.unique(), x.unique(return_counts=True)[0], x.unique_consecutive()):
-        assert made.requires_grad
+    for result in (x.unique(), x.unique(return_counts=True)[0], x.unique_consecutive()):
+        assert result.requires_grad
     assert not x.detach().unique().requires_grad
 
 
 @pytest.mark.parametrize("name", ["conj", "conjugate", "conj_physical", "positive", "resolve_conj"])
-def test_what_changes_nothing_of_real_numbers_is_the_tensor_itself(name: str) -> None:
+def test_identity_functions_of_real_numbers_return_the_tensor_itself(name: str) -> None:
     leaf = st.ones(2, requires_grad=True)
     assert getattr(leaf, name)() is leaf
     assert getattr(st, name)(leaf) is leaf
@@ -245,9 +245,9 @@ def test_the_real_part_and_the_plus_sign_of_real_numbers() -> None:
     assert leaf.real is leaf
     assert +leaf is leaf
     assert turning.conj().tolist() == [1 - 2j, 3 + 1j]
-    made = turning.clone()
-    assert made.conj_physical_() is made
-    assert made.tolist() == [1 - 2j, 3 + 1j]
+    clone = turning.clone()
+    assert clone.conj_physical_() is clone
+    assert clone.tolist() == [1 - 2j, 3 + 1j]
     with pytest.raises(RuntimeError, match="positive: not for bool"):
         flags.positive()
 
@@ -262,7 +262,7 @@ first, other = single[0], double[0]
     "wrong",
     [
         lambda: single @ double,
-        lambda: single @ whole,
+        lambda: single @ integral,
         lambda: st.mm(single, double),
         lambda: st.mv(single, other),
         lambda: st.bmm(single[None], double[None]),
@@ -302,16 +302,16 @@ def test_operands_of_unlike_dtypes_are_named(wrong: Callable[[], Any]) -> None:
 
 
 def test_numpys_products_are_of_the_common_dtype() -> None:
-    for made in (
+    for result in (
         np.matmul(single, double),
         np.dot(single, double),
         np.inner(single, double),
         np.tensordot(single, double, 1),
         np.einsum("ij,jk->ik", single, double),
     ):
-        assert isinstance(made, st.Tensor)
-        assert made.dtype is st.float64
-        assert made.tolist() == [[2.0, 2.0], [2.0, 2.0]]
+        assert isinstance(result, st.Tensor)
+        assert result.dtype is st.float64
+        assert result.tolist() == [[2.0, 2.0], [2.0, 2.0]]
     assert np.vdot(first, other).tolist() == 2.0
     assert np.heaviside(single, double).tolist() == [[1.0, 1.0], [1.0, 1.0]]
 
@@ -322,35 +322,35 @@ functional = st.nn.functional
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.softmax(whole, 0),
+        lambda: st.softmax(integral, 0),
         lambda: st.log_softmax(flags, 0),
-        lambda: functional.gelu(whole),
-        lambda: functional.softplus(whole),
-        lambda: functional.logsigmoid(whole),
-        lambda: functional.leaky_relu(whole),
-        lambda: functional.elu(whole),
-        lambda: functional.mish(whole),
-        lambda: functional.hardswish(whole),
-        lambda: functional.hardsigmoid(whole),
-        lambda: functional.softshrink(whole),
-        lambda: functional.hardshrink(whole),
-        lambda: functional.mse_loss(whole, whole),
-        lambda: functional.smooth_l1_loss(whole, whole),
-        lambda: functional.huber_loss(whole, whole),
-        lambda: st.igamma(whole, whole),
-        lambda: st.igammac(whole, whole),
-        lambda: st.histc(whole),
+        lambda: functional.gelu(integral),
+        lambda: functional.softplus(integral),
+        lambda: functional.logsigmoid(integral),
+        lambda: functional.leaky_relu(integral),
+        lambda: functional.elu(integral),
+        lambda: functional.mish(integral),
+        lambda: functional.hardswish(integral),
+        lambda: functional.hardsigmoid(integral),
+        lambda: functional.softshrink(integral),
+        lambda: functional.hardshrink(integral),
+        lambda: functional.mse_loss(integral, integral),
+        lambda: functional.smooth_l1_loss(integral, integral),
+        lambda: functional.huber_loss(integral, integral),
+        lambda: st.igamma(integral, integral),
+        lambda: st.igammac(integral, integral),
+        lambda: st.histc(integral),
         lambda: st.histc(turning),
         lambda: st.isin(turning, turning),
         lambda: st.searchsorted(turning, turning),
     ],
 )
-def test_whole_and_complex_numbers_without_the_function(wrong: Callable[[], Any]) -> None:
+def test_integer_and_complex_numbers_without_the_function(wrong: Callable[[], Any]) -> None:
     with pytest.raises(NotImplementedError, match=r"not implemented for (complex|bool|int)"):
         wrong()
 
 
-def test_whole_numbers_that_are_told_a_dtype_have_a_softmax() -> None:
+def test_integers_with_a_dtype_argument_have_a_softmax() -> None:
     assert functional.softmax(st.tensor([1, 1]), 0, dtype=st.float32).tolist() == [0.5, 0.5]
     assert functional.mse_loss(first, st.tensor([1, 3])).item() == 2.0
 
@@ -365,7 +365,7 @@ def test_histogram_of_one_number_without_a_dimension() -> None:
     assert st.tensor(2.0).histc(3, 0, 3).tolist() == [0.0, 0.0, 1.0]
 
 
-def test_negative_powers_of_small_whole_numbers_are_refused() -> None:
+def test_negative_powers_of_small_integers_are_refused() -> None:
     for x in (st.tensor([2], dtype=st.uint8), st.tensor([2])):
         with pytest.raises(RuntimeError, match="Integers to negative integer powers"):
             x**-1
@@ -393,26 +393,26 @@ def test_real_of_a_real_leaf_is_the_leaf() -> None:
 @pytest.mark.parametrize(
     "draw", [st.rand_like, st.randn_like, lambda x, **n: st.randint_like(x, 9, **n)]
 )
-def test_random_numbers_lie_as_their_model(draw: Callable[..., Any]) -> None:
+def test_random_numbers_have_the_layout_of_their_model(draw: Callable[..., Any]) -> None:
     model = st.ones(2, 3, 4, 5).contiguous(memory_format=st.channels_last)
     assert draw(model).stride() == model.stride()
     assert draw(st.ones(2, 3).t()).stride() == (1, 3)
     assert draw(model, memory_format=st.contiguous_format).stride() == (60, 20, 5, 1)
     assert len(draw(model).unique()) > 4
     if draw is st.rand_like:
-        made = draw(model, requires_grad=True)
-        assert made.requires_grad
-        assert made.is_leaf
+        sample = draw(model, requires_grad=True)
+        assert sample.requires_grad
+        assert sample.is_leaf
 
 
 def test_igamma_takes_tensors_alone() -> None:
     for function in (st.igamma, st.igammac):
-        for a, b in ((whole, 2), (2, whole), (2, 3)):
+        for a, b in ((integral, 2), (2, integral), (2, 3)):
             with pytest.raises(TypeError, match="tensor"):
                 function(a, b)
 
 
-def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
+def test_complex_numbers_go_only_into_their_dtype() -> None:
     x, wide = st.ones(3), st.zeros(3, dtype=st.complex128)
     for function in (st.complex, st.polar):
         with pytest.raises(RuntimeError, match=r"complex64.*complex128"):
@@ -421,13 +421,13 @@ def test_complex_numbers_go_into_their_own_dtype_alone() -> None:
         assert function(x, x, out=out) is out
 
 
-def test_heaviside_has_no_complex_numbers() -> None:
+def test_heaviside_refuses_complex_numbers() -> None:
     with pytest.raises(NotImplementedError, match=r"heaviside: not for complex64: shape \(2,\)"):
         st.heaviside(turning, turning)
 
 
 @pytest.mark.parametrize(
-    ("base", "exponent"), [(st.ones(2), 2), (whole, 2), (turning, 2), (st.ones(2).double(), 2j)]
+    ("base", "exponent"), [(st.ones(2), 2), (integral, 2), (turning, 2), (st.ones(2).double(), 2j)]
 )
 def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: complex) -> None:
     with pytest.raises(RuntimeError, match=r"float_power_: the base has .* requires"):
@@ -439,19 +439,19 @@ def test_float_power_is_written_to_doubles_alone(base: st.Tensor, exponent: comp
 
 
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
-def test_what_is_no_tensor_is_no_attribute_error(name: str) -> None:
+def test_other_objects_than_tensors_are_not_an_attribute_error(name: str) -> None:
     function = getattr(table, name)
     kinds = [p.kind for p in inspect.signature(COMPOSITES[name].compute).parameters.values()][1:]
     n = sum(kind in (inspect.Parameter.POSITIONAL_OR_KEYWORD, POSITIONAL) for kind in kinds)
     for count in range(1, min(n, 4) + 1):
         for at, wrong in itertools.product(range(count), (None, 2.5, "abc", [1.0, 2.0])):
-            given: list[Any] = [st.ones(2, 2) for _ in range(count)]
-            given[at] = wrong
+            args: list[Any] = [st.ones(2, 2) for _ in range(count)]
+            args[at] = wrong
             with contextlib.suppress(TypeError, ValueError, RuntimeError, IndexError):
-                function(*given)
+                function(*args)
 
 
-def test_the_argument_that_is_no_tensor_is_named() -> None:
+def test_an_argument_other_than_a_tensor_is_named() -> None:
     with pytest.raises(TypeError, match=r"conv2d: argument 'weight' must be Tensor, not NoneType"):
         st.nn.functional.conv2d(st.ones(1, 1, 3, 3), None)
     with pytest.raises(TypeError, match=r"block_diag: the elements of 'tensors' .* not int: 7"):
@@ -463,7 +463,7 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
             raise AttributeError("its own", name="other", obj=wrong)
 
     wrong = object()
-    with pytest.raises(AttributeError, match="its own"):  # of nothing that was given
+    with pytest.raises(AttributeError, match="its own"):  # its obj is not an argument
         st.kron(Odd(), st.ones(2))
 
 
@@ -475,10 +475,14 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
         (lambda: st.squeeze(st.tensor(1.0), 1), IndexError, "out of range: 1"),
         (lambda: st.squeeze(st.ones(1), (0, -1)), RuntimeError, r"multiple times: \(0, -1\)"),
         (lambda: st.unflatten(st.tensor(1.0), 0, (1, 1)), RuntimeError, "must have a dimension"),
-        (lambda: st.nanmean(whole), RuntimeError, "floating point or complex: int64"),
+        (lambda: st.nanmean(integral), RuntimeError, "floating point or complex: int64"),
         (lambda: st.cov(flags), RuntimeError, "cov: not for bool"),
-        (lambda: st.cdist(whole[None], whole[None]), RuntimeError, "floating-point points .*int64"),
-        (lambda: st.renorm(whole[None], 2, 0, 1), RuntimeError, "renorm: .*int64"),
+        (
+            lambda: st.cdist(integral[None], integral[None]),
+            RuntimeError,
+            "floating-point points .*int64",
+        ),
+        (lambda: st.renorm(integral[None], 2, 0, 1), RuntimeError, "renorm: .*int64"),
         (lambda: st.softmax(turning, 0), NotImplementedError, "not implemented for complex64"),
         (lambda: st.norm(st.ones(0), -1), RuntimeError, r"order -1 of no elements .*\(0,\)"),
         (lambda: st.norm(st.ones(0, 2), st.inf, 0), RuntimeError, r"order inf .*\(0, 2\)"),
@@ -486,11 +490,11 @@ def test_the_argument_that_is_no_tensor_is_named() -> None:
         (lambda: st.trapezoid(st.tensor(1.0)), IndexError, "0-d"),
         (lambda: st.trapezoid(flags), RuntimeError, "not for bool"),
         (lambda: st.trapezoid(st.ones(2), dx=True), RuntimeError, "real number: True"),
-        (lambda: st.cartesian_prod(st.tensor(1), whole), RuntimeError, "vectors are needed"),
-        (lambda: st.meshgrid(whole, st.ones(2)), RuntimeError, "one dtype.*int64.*float32"),
-        (lambda: st.repeat_interleave(whole), RuntimeError, "must not be negative: -7"),
+        (lambda: st.cartesian_prod(st.tensor(1), integral), RuntimeError, "vectors are needed"),
+        (lambda: st.meshgrid(integral, st.ones(2)), RuntimeError, "one dtype.*int64.*float32"),
+        (lambda: st.repeat_interleave(integral), RuntimeError, "must not be negative: -7"),
         (lambda: st.repeat_interleave(st.ones(2)), NotImplementedError, "float32 of shape"),
-        (lambda: st.repeat_interleave(whole, whole[None]), RuntimeError, "must be a vector"),
+        (lambda: st.repeat_interleave(integral, integral[None]), RuntimeError, "must be a vector"),
         (lambda: st.repeat_interleave(st.tensor(2)), RuntimeError, "must be a vector"),
         (lambda: st.rot90(st.ones(2, 2), 2.5), TypeError, "float"),
         (lambda: st.gru(st.ones(2, 2)), TypeError, "gru: missing arguments: hx, params"),
@@ -502,6 +506,6 @@ def test_other_wrong_uses(wrong: Callable[[], Any], error: type[Exception], mess
 
 
 def test_a_sum_in_bool_is_bool() -> None:
-    found = st.sum(st.tensor([3, 0], dtype=st.uint8), 0, dtype=st.bool)
-    assert found.dtype is st.bool
-    assert found.item() is True
+    result = st.sum(st.tensor([3, 0], dtype=st.uint8), 0, dtype=st.bool)
+    assert result.dtype is st.bool
+    assert result.item() is True

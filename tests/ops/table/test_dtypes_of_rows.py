@@ -1,4 +1,4 @@
-"""Dtypes of indices, targets, weights and results, and what an op of nothing says."""
+"""Dtypes of indices, targets, weights and results, and errors of empty inputs."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_empty_indices_are_of_any_dtype() -> None:
 
 
 @pytest.mark.parametrize("name", ["mm", "matmul", "mv", "dot", "vdot"])
-def test_products_go_into_their_own_dtype_alone(name: str) -> None:
+def test_products_go_only_into_their_dtype(name: str) -> None:
     x, y = (square, square) if name in ("mm", "matmul") else (square, square[0])
     x = x[0] if name in ("dot", "vdot") else x
     out = getattr(st, name)(x, y)
@@ -79,13 +79,13 @@ def test_products_go_into_their_own_dtype_alone(name: str) -> None:
 
 
 def test_nothing_to_choose_from() -> None:
-    nothing = st.ones(0)
-    for wrong in (nothing.argmax, nothing.argmin, lambda: nothing.kthvalue(1)):
+    empty = st.ones(0)
+    for wrong in (empty.argmax, empty.argmin, lambda: empty.kthvalue(1)):
         with pytest.raises(IndexError, match=r"\(0,\)"):
             wrong()
     assert st.tensor([], dtype=st.int16).median().item() == -32768
     assert st.tensor([], dtype=st.uint8).nanmedian().item() == 0
-    assert st.isnan(nothing.median()).item()
+    assert st.isnan(empty.median()).item()
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_other_small_refusals() -> None:
 
 
 class Tag:
-    """What hangs on a tensor."""
+    """An attribute of a tensor."""
 
 
 def test_a_tensor_takes_attributes() -> None:
@@ -157,16 +157,16 @@ def test_a_tensor_takes_attributes() -> None:
 def test_attributes_end_with_their_tensor() -> None:
     x: Any = st.ones(2)
     x.tag = tag = Tag()
-    seen = weakref.ref(tag)
+    ref = weakref.ref(tag)
     del tag
-    for _ in range(3):  # the tensor's memory is used again, its attributes are not
+    for _ in range(3):  # the tensor's memory is reused, its attributes are not
         del x
-        assert seen() is None
+        assert ref() is None
         x = st.ones(2)
         assert vars(x) == {}
     x.tag = tag = Tag()
     tag.tensor = x  # type: ignore[attr-defined]
-    seen = weakref.ref(tag)
+    ref = weakref.ref(tag)
     del x, tag
     gc.collect()
-    assert seen() is None
+    assert ref() is None

@@ -1,4 +1,4 @@
-"""Small ops that have a native way: the same as NumPy's form, also where the way is not taken."""
+"""Small ops with a kernel: the same as NumPy's form, also where the kernel declines."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def strided() -> list[np.ndarray]:
 @pytest.mark.parametrize(("start", "end"), [(0, -1), (1, 2), (0, 1), (-2, -1)])
 def test_flatten_merges(start: int, end: int) -> None:
     for x in strided()[:3]:
-        found = st.from_numpy(x).flatten(start, end)
-        assert found.numpy().tolist() == ROWS["_flatten"].forward(np, x, start, end).tolist()
+        result = st.from_numpy(x).flatten(start, end)
+        assert result.numpy().tolist() == ROWS["_flatten"].forward(np, x, start, end).tolist()
 
 
 def test_flatten_shares_memory() -> None:
@@ -36,9 +36,9 @@ def test_views_have_numpys_strides() -> None:
         assert t.unsqueeze(-1).squeeze(-1).array.strides == x.strides
         for offset in (-1, 0, 1):
             expected = x.diagonal(offset, 0, 1)
-            found = t.diagonal(offset, 0, 1)
-            assert found.array.strides == expected.strides
-            assert np.array_equal(found.numpy(), expected)
+            view = t.diagonal(offset, 0, 1)
+            assert view.array.strides == expected.strides
+            assert np.array_equal(view.numpy(), expected)
         for dim in (0, 1, -1):
             parts = t.unbind(dim)
             assert [p.tolist() for p in parts] == np.moveaxis(x, dim, 0).tolist()
@@ -98,8 +98,8 @@ def test_products_and_logarithms_of_sums() -> None:
     x = rng.standard_normal((3, 4, 5))
     for dim in (None, 0, 1, -1):
         assert np.allclose(st.tensor(x).prod(dim).numpy(), np.prod(x, dim))
-    whole = rng.integers(-5, 5, (3, 4)).astype(np.int32)
-    assert np.array_equal(st.tensor(whole).prod(1).numpy(), np.prod(whole, 1, np.int64))
+    integers = rng.integers(-5, 5, (3, 4)).astype(np.int32)
+    assert np.array_equal(st.tensor(integers).prod(1).numpy(), np.prod(integers, 1, np.int64))
     inf = np.inf
     rows = np.array([[1.0, 2, 3], [-inf, -inf, -inf], [inf, 0, 0], [-inf, 0, 1e4], [np.nan, 1, 2]])
     with np.errstate(all="ignore"):
@@ -173,11 +173,13 @@ def test_powers_of_even_distances_are_products_of_few() -> None:
         want = np.asarray(base, np.float64) ** np.linspace(start, end, n)
         assert got.dtype == st.float32
         assert (np.abs(got.numpy() - want) <= np.spacing(want.astype(np.float32))).all()
-    assert not np.isnan(st.logspace(-400, 400, n).numpy()).any()  # no product of 0 and infinity
+    assert not np.isnan(
+        st.logspace(-400, 400, n).numpy()
+    ).any()  # 0 and infinity are not multiplied
     assert st.logspace(0, 2, n, -2.0).isnan().any()
 
 
-def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_linspace_of_integers_is_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
     from shmtensor.ops.creation import linspace as module
 
     monkeypatch.delattr(module, "linspace_float64")
@@ -187,28 +189,30 @@ def test_linspace_of_whole_numbers_is_one_pass(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("reduce", ["prod", "mean", "amax", "amin"])
-@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("dim", [0, 1, -1])
 @pytest.mark.parametrize("dtype", [st.float64, st.int64])
-def test_index_reduce_takes_whole_slices(reduce: str, own: bool, dim: int, dtype: st.dtype) -> None:
+def test_index_reduce_takes_entire_slices(
+    reduce: str, include_self: bool, dim: int, dtype: st.dtype
+) -> None:
     rng = np.random.default_rng(3)
     x = rng.integers(1, 9, (5, 4)).astype(dtype)
     index = np.array([3, 0, 3, 2, 3])
     source = rng.integers(1, 9, (5, 4) if dim == 0 else (5, 5)).astype(dtype)
     got = st.tensor(x).index_reduce(
-        dim, st.tensor(index), st.tensor(source), reduce, include_self=own
+        dim, st.tensor(index), st.tensor(source), reduce, include_self=include_self
     )
     full = np.broadcast_to(index[:, None] if dim == 0 else index, source.shape).copy()
-    want = ROWS["_scatter_reduce"].forward(np, x, source, full, dim % 2, reduce, own)
+    want = ROWS["_scatter_reduce"].forward(np, x, source, full, dim % 2, reduce, include_self)
     assert got.dtype == dtype
     np.testing.assert_allclose(got.numpy(), want)
 
 
-def test_index_reduce_names_no_place_outside() -> None:
+def test_index_reduce_refuses_indices_outside() -> None:
     x = st.zeros(3, 2)
-    for own in (True, False):
+    for include_self in (True, False):
         with pytest.raises(IndexError, match="index is out of range: 3"):
-            x.index_reduce(0, st.tensor([3]), st.ones(1, 2), "amax", include_self=own)
+            x.index_reduce(0, st.tensor([3]), st.ones(1, 2), "amax", include_self=include_self)
     assert x.tolist() == [[0, 0]] * 3
 
 
@@ -219,10 +223,10 @@ def test_sums_of_multiples(dtype: st.dtype) -> None:
     assert x.sub(y, alpha=2).tolist() == [[-2, -1, 0], [1, 2, 3]]
     assert st.add(x, 1, alpha=3).tolist() == [[3, 4, 5], [6, 7, 8]]
     z = x.clone()
-    held = z.numpy()
+    values = z.numpy()
     assert z.add_(x, alpha=3) is z
     assert z.sub_(y, alpha=1) is z
-    assert held.tolist() == [[-1, 3, 7], [11, 15, 19]]
+    assert values.tolist() == [[-1, 3, 7], [11, 15, 19]]
 
 
 def test_sums_of_multiples_in_place_are_differentiable() -> None:
@@ -238,12 +242,12 @@ def test_sums_of_multiples_in_place_are_differentiable() -> None:
 
 def test_triangles_in_place_write_nothing_anew() -> None:
     x = st.arange(9.0).reshape(3, 3)
-    held = x.numpy()
+    values = x.numpy()
     assert x.tril_() is x
     assert x.triu_(-1) is x
-    assert held.tolist() == [[0, 0, 0], [3, 4, 0], [0, 7, 8]]
-    turned = st.arange(4.0).reshape(2, 2).t()
-    assert turned.tril_().tolist() == [[0, 0], [1, 3]]
+    assert values.tolist() == [[0, 0, 0], [3, 4, 0], [0, 7, 8]]
+    transposed = st.arange(4.0).reshape(2, 2).t()
+    assert transposed.tril_().tolist() == [[0, 0], [1, 3]]
     y = st.ones(3, 3, requires_grad=True)
     (y * 2).tril_().sum().backward()
     assert y.grad.tolist() == [[2, 0, 0], [2, 2, 0], [2, 2, 2]]
@@ -279,11 +283,11 @@ def test_cross_is_one_pass_and_differentiable() -> None:
 
 
 @pytest.mark.parametrize("dtype", [st.uint8, st.int8, st.int64])
-def test_whole_numbers_are_clamped_in_place(dtype: st.dtype) -> None:
+def test_integers_are_clamped_in_place(dtype: st.dtype) -> None:
     x = st.tensor([0, 3, 100], dtype=dtype)
-    held = x.numpy()
+    values = x.numpy()
     assert x.clamp_(1, 50) is x
-    assert held.tolist() == [1, 3, 50]
-    assert x.clamp_(-(10**30), 10**30).tolist() == [1, 3, 50]  # as far out as the dtype's own
+    assert values.tolist() == [1, 3, 50]
+    assert x.clamp_(-(10**30), 10**30).tolist() == [1, 3, 50]  # as far as the dtype's limits
     assert x.clamp(min=4).tolist() == [4, 4, 50]
     assert x.clamp_(max=-1 if dtype != st.uint8 else 2).max() == (-1 if dtype != st.uint8 else 2)

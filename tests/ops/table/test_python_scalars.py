@@ -1,4 +1,4 @@
-"""Python numbers beside tensors: factors that do not fit, elements that a dtype cannot hold, and
+"""Python numbers with tensors: factors that do not fit, elements that a dtype cannot hold, and
 which operands must be tensors or of one dtype.
 """
 
@@ -14,36 +14,36 @@ import shmtensor as st
 from shmtensor.nn import functional as F
 
 ones = st.ones(2)
-whole = st.ones(2, dtype=st.int64)
+integral = st.ones(2, dtype=st.int64)
 flags = st.tensor([True, False])
 
 
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.add(whole, whole, alpha=1.5),
-        lambda: st.add(whole, 2, alpha=1.0),
-        lambda: st.sub(whole, 2, alpha=1.5),
-        lambda: st.rsub(whole, 2, alpha=1.5),
-        lambda: whole.clone().add_(2, alpha=1.5),
+        lambda: st.add(integral, integral, alpha=1.5),
+        lambda: st.add(integral, 2, alpha=1.0),
+        lambda: st.sub(integral, 2, alpha=1.5),
+        lambda: st.rsub(integral, 2, alpha=1.5),
+        lambda: integral.clone().add_(2, alpha=1.5),
         lambda: st.add(ones, 2, alpha=1j),
         lambda: st.add(ones, ones, alpha=True),
         lambda: st.addcmul(ones, ones, ones, value=1j),
     ],
 )
-def test_a_factor_is_of_the_results_kind(wrong: Callable[[], Any]) -> None:
+def test_a_factor_has_the_category_of_the_result(wrong: Callable[[], Any]) -> None:
     with pytest.raises(RuntimeError, match=r"(alpha|value) does not fit: .* the result is of"):
         wrong()
 
 
 def test_factors_that_fit() -> None:
-    assert st.add(whole, 2.5, alpha=1.5).tolist() == [4.75, 4.75]
+    assert st.add(integral, 2.5, alpha=1.5).tolist() == [4.75, 4.75]
     assert st.add(flags, True, alpha=2).tolist() == [True, True]
     assert st.add(flags, flags, alpha=False).tolist() == [True, False]
-    small = st.add(whole.to(st.int8), flags, alpha=2)
+    small = st.add(integral.to(st.int8), flags, alpha=2)
     assert small.dtype == st.int8
     assert small.tolist() == [3, 1]
-    assert st.addcmul(whole, whole, whole, value=-2.9).tolist() == [-1, -1]  # cut off
+    assert st.addcmul(integral, integral, integral, value=-2.9).tolist() == [-1, -1]  # truncated
 
 
 @pytest.mark.parametrize(
@@ -60,20 +60,20 @@ def test_factors_that_fit() -> None:
         (st.float32, 1j),
     ],
 )
-@pytest.mark.parametrize("way", ["full", "new_full", "fill_", "masked_fill", "item", "places"])
-def test_a_number_that_does_not_fit_is_refused(dtype: Any, value: Any, way: str) -> None:
+@pytest.mark.parametrize("form", ["full", "new_full", "fill_", "masked_fill", "item", "places"])
+def test_a_number_that_does_not_fit_is_refused(dtype: Any, value: Any, form: str) -> None:
     x = st.ones(2, dtype=dtype)
     with pytest.raises(RuntimeError, match=r"without overflow|does not fit into"):
-        if way == "full":
+        if form == "full":
             st.full((2,), value, dtype=dtype)
-        elif way == "new_full":
+        elif form == "new_full":
             x.new_full((2,), value)
-        elif way == "fill_":
+        elif form == "fill_":
             x.fill_(value)
-        elif way == "masked_fill":
+        elif form == "masked_fill":
             x.masked_fill(flags, value)
         else:
-            x[0 if way == "item" else st.tensor([0])] = value
+            x[0 if form == "item" else st.tensor([0])] = value
     assert x.tolist() == [1, 1]
 
 
@@ -89,7 +89,7 @@ def test_numbers_that_fit() -> None:
         x.masked_fill(x > 0, -1e9)
     assert (st.tensor([1], dtype=st.uint8) + 300).tolist() == [45]  # arithmetic wraps around
     with pytest.raises(OverflowError, match="too big"):
-        whole + (1 << 64)
+        integral + (1 << 64)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_numbers_that_fit() -> None:
         lambda: ones[None, b"a"],
     ],
 )
-def test_what_must_be_a_tensor(wrong: Callable[[], Any]) -> None:
+def test_arguments_that_must_be_tensors(wrong: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         wrong()
 
@@ -115,17 +115,17 @@ def test_what_must_be_a_tensor(wrong: Callable[[], Any]) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.lerp(whole, whole, 0.5),
-        lambda: st.lerp(whole, whole, whole),
-        lambda: st.logaddexp(whole, whole),
-        lambda: st.logaddexp2(whole, whole),
-        lambda: F.silu(whole),
-        lambda: F.glu(whole),
-        lambda: F.prelu(whole, whole[:1]),
-        lambda: F.layer_norm(whole, (2,)),
-        lambda: F.batch_norm(whole[None], st.zeros(2), st.ones(2)),
-        lambda: F.group_norm(whole[None], 1),
-        lambda: st.logcumsumexp(whole, 0),
+        lambda: st.lerp(integral, integral, 0.5),
+        lambda: st.lerp(integral, integral, integral),
+        lambda: st.logaddexp(integral, integral),
+        lambda: st.logaddexp2(integral, integral),
+        lambda: F.silu(integral),
+        lambda: F.glu(integral),
+        lambda: F.prelu(integral, integral[:1]),
+        lambda: F.layer_norm(integral, (2,)),
+        lambda: F.batch_norm(integral[None], st.zeros(2), st.ones(2)),
+        lambda: F.group_norm(integral[None], 1),
+        lambda: st.logcumsumexp(integral, 0),
         lambda: st.searchsorted(flags, flags),
         lambda: st.sign(st.tensor([1j])),
         lambda: F.relu(st.tensor([1j])),
@@ -142,9 +142,9 @@ double = ones.double()
 @pytest.mark.parametrize(
     "wrong",
     [
-        lambda: st.addcdiv(ones, whole, whole),
+        lambda: st.addcdiv(ones, integral, integral),
         lambda: F.relu(flags),
-        lambda: F.dropout(whole),
+        lambda: F.dropout(integral),
         lambda: st.isin(flags, flags),
         lambda: F.prelu(ones, double[:1]),
         lambda: F.layer_norm(ones, (2,), double),
@@ -168,9 +168,9 @@ def test_batch_norm_keeps_16_bits_beside_float32_statistics(dtype: Any) -> None:
     assert np.allclose(out.float().numpy(), (x.float() - mean).numpy() / [2, 0.5], atol=0.05)
 
 
-def test_dropout_of_whole_numbers_without_a_scale() -> None:
-    assert F.dropout(whole, p=1.0).dtype == st.int64
-    assert F.dropout(whole, training=False) is whole
+def test_dropout_of_integers_without_a_scale() -> None:
+    assert F.dropout(integral, p=1.0).dtype == st.int64
+    assert F.dropout(integral, training=False) is integral
 
 
 def test_one_element_becomes_a_number() -> None:
@@ -182,7 +182,7 @@ def test_one_element_becomes_a_number() -> None:
         float(st.tensor(1j))
 
 
-def test_complex_numbers_written_into_real_ones_lose_a_part() -> None:
+def test_complex_numbers_written_into_real_ones_lose_the_imaginary_part() -> None:
     x = st.ones(2)
     with pytest.warns(UserWarning, match="discards the imaginary part: complex64 into float32"):
         x[:] = st.tensor([3 + 1j, 2j])
@@ -242,9 +242,9 @@ def test_isin_takes_one_number() -> None:
 def test_cholesky_solve_reads_one_triangle() -> None:
     b, mixed = st.tensor([[1.0], [2.0]]), st.tensor([[1.0, 5.0], [2.0, 3.0]])
     for upper, part in ((False, st.tril(mixed)), (True, st.triu(mixed))):
-        found = st.cholesky_solve(b, mixed, upper)
+        result = st.cholesky_solve(b, mixed, upper)
         want = np.linalg.solve(part.T @ part if upper else part @ part.T, b)
-        np.testing.assert_allclose(found, want, atol=1e-5)
+        np.testing.assert_allclose(result, want, atol=1e-5)
 
 
 def test_svd_lowrank_of_a_small_matrix() -> None:
@@ -294,6 +294,6 @@ def test_clamp_has_the_dtype_of_all_three() -> None:
     assert [v.grad.item() for v in bounded] == [0, 0, 1]
 
 
-def test_what_is_put_on_a_diagonal_becomes_of_the_tensors_dtype() -> None:
+def test_values_on_a_diagonal_get_the_tensors_dtype() -> None:
     x = st.ones(2, 2, dtype=st.int64).diagonal_scatter(st.tensor([2.5, 3.5]))
     assert (x.dtype, x.tolist()) == (st.int64, [[2, 1], [1, 3]])

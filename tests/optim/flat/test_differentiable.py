@@ -25,20 +25,20 @@ KINDS: list[tuple[Any, dict[str, Any]]] = [
 ]
 
 
-def after_three_steps(kind: Any, named: dict[str, Any], x: Any, differentiable: bool) -> Any:
+def after_three_steps(kind: Any, kwargs: dict[str, Any], x: Any, differentiable: bool) -> Any:
     p = x.clone() if differentiable else nn.Parameter(x.clone())
-    optimizer = kind([p], differentiable=differentiable, **named)
+    optimizer = kind([p], differentiable=differentiable, **kwargs)
     for i in range(3):
         p.grad = (x * (i + 1) + 0.5).cos() if differentiable else (x * (i + 1) + 0.5).cos().detach()
         optimizer.step()
     return p
 
 
-@pytest.mark.parametrize(("kind", "named"), KINDS)
-def test_gradient_through_three_steps_is_the_difference(kind: Any, named: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "kwargs"), KINDS)
+def test_gradient_through_three_steps_is_the_difference(kind: Any, kwargs: dict[str, Any]) -> None:
     x = st.tensor([0.3, -0.8, 1.7], dtype=st.float64, requires_grad=True)
-    p = after_three_steps(kind, named, x, True)
-    plain = after_three_steps(kind, named, x.detach(), False)
+    p = after_three_steps(kind, kwargs, x, True)
+    plain = after_three_steps(kind, kwargs, x.detach(), False)
     np.testing.assert_allclose(p.detach().numpy(), plain.detach().numpy(), rtol=1e-12)
     p.sum().backward()
     h, differences = 1e-6, []
@@ -47,12 +47,12 @@ def test_gradient_through_three_steps_is_the_difference(kind: Any, named: dict[s
         for sign in (1, -1):
             at = x.detach().clone()
             at[i] += sign * h
-            sides.append(after_three_steps(kind, named, at, False).sum().item())
+            sides.append(after_three_steps(kind, kwargs, at, False).sum().item())
         differences.append((sides[0] - sides[1]) / (2 * h))
     np.testing.assert_allclose(x.grad.numpy(), differences, rtol=1e-5, atol=1e-7)
 
 
-def test_what_a_differentiable_step_refuses() -> None:
+def test_refused_arguments_of_a_differentiable_step() -> None:
     p = nn.Parameter(st.ones(2))
     p.grad = st.ones(2)
     with pytest.raises(RuntimeError, match="leaf Variable"):

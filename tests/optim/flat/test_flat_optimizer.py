@@ -1,4 +1,4 @@
-"""Flat optimizers: one block each, whatever is done to the parameters between the steps."""
+"""Flat optimizers: one block each, also after changes of the parameters between steps."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def values(m: nn.Module) -> list[Any]:
     return [p.detach().numpy().copy() for p in m.parameters()]
 
 
-def test_parameters_gradients_and_state_lie_in_one_block_each() -> None:
+def test_parameters_gradients_and_state_have_one_block_each() -> None:
     m = model()
     o = optim.Adam(m.parameters())
     step(m, o)
@@ -52,19 +52,21 @@ def test_parameters_gradients_and_state_lie_in_one_block_each() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize(("kind", "named"), KINDS)
-def test_trajectory_is_pytorchs(kind: Any, named: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("kind", "kwargs"), KINDS)
+def test_trajectory_is_pytorchs(kind: Any, kwargs: dict[str, Any]) -> None:
     import torch
 
     start = [np.random.default_rng(i).normal(size=s) for i, s in enumerate([(3, 4), (4,), ()])]
     ends = []
     for lib in (st, torch):
         ps = [lib.nn.Parameter(lib.tensor(x.copy())) for x in start]
-        o = getattr(lib.optim, kind.__name__)(ps, **named)
+        o = getattr(lib.optim, kind.__name__)(ps, **kwargs)
         for i in range(12):
             o.zero_grad()
-            used = [p for j, p in enumerate(ps) if (i + j) % 3]  # the others have no gradient
-            sum((p * p * p).sum() for p in used).backward()
+            with_gradient = [
+                p for j, p in enumerate(ps) if (i + j) % 3
+            ]  # the others have no gradient
+            sum((p * p * p).sum() for p in with_gradient).backward()
             o.step()
         ends.append([p.detach().numpy() for p in ps])
     for mine, theirs in zip(*ends, strict=True):
@@ -90,7 +92,7 @@ def test_parameters_without_gradient_stay_as_they_are() -> None:
 
 
 def twin(change: Any) -> None:
-    """A model changed between steps goes on as one whose optimizer was made after the change."""
+    """A model changed between steps continues as one whose optimizer was made after the change."""
     a, b = model(), model()
     o = optim.SGD(a.parameters(), lr=0.1)
     step(a, o)
@@ -133,7 +135,7 @@ def test_cast_to_float64_takes_the_state_along() -> None:
     m = model()
     o = optim.Adam(m.parameters())
     step(m, o)
-    kept = o.state[m[0].bias]["exp_avg"].numpy().copy()
+    moment = o.state[m[0].bias]["exp_avg"].numpy().copy()
     m.double()
     o.zero_grad()
     m(st.ones(4, 5, dtype=st.float64)).square().sum().backward()
@@ -143,7 +145,7 @@ def test_cast_to_float64_takes_the_state_along() -> None:
     assert o.state[m[0].bias]["step"].item() == 2
     g = m[0].bias.grad.numpy()
     np.testing.assert_allclose(
-        o.state[m[0].bias]["exp_avg"].numpy(), kept * 0.9 + g * 0.1, rtol=1e-5
+        o.state[m[0].bias]["exp_avg"].numpy(), moment * 0.9 + g * 0.1, rtol=1e-5
     )
 
 
@@ -197,9 +199,9 @@ def test_gradients_accumulate_over_several_backwards() -> None:
     o = optim.SGD(m.parameters(), lr=0.1)
     for _ in range(3):
         m(st.ones(1, 5)).sum().backward()
-    once = model()
-    once(st.ones(1, 5)).sum().backward()
-    for p, q in zip(m.parameters(), once.parameters(), strict=True):
+    reference = model()
+    reference(st.ones(1, 5)).sum().backward()
+    for p, q in zip(m.parameters(), reference.parameters(), strict=True):
         np.testing.assert_allclose(p.grad.numpy(), 3 * q.grad.numpy(), rtol=1e-5)
     o.step()
 
@@ -285,7 +287,7 @@ def test_lr_may_be_a_tensor() -> None:
     assert p.item() == 0.5
 
 
-def test_ranges_make_the_whole_step() -> None:
+def test_ranges_make_the_full_step() -> None:
     a, b = model(), model()
     o, q = optim.Adam(a.parameters()), optim.Adam(b.parameters())
     for _ in range(3):
@@ -303,12 +305,12 @@ def test_ranges_make_the_whole_step() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "named"),
+    ("kind", "kwargs"),
     [(optim.NAdam, {}), (optim.ASGD, {"t0": 1, "lambd": 0.1}), (optim.Rprop, {}), *KINDS[1:2]],
 )
-def test_ranges_count_what_a_step_counts(kind: Any, named: dict[str, Any]) -> None:
+def test_ranges_count_what_a_step_counts(kind: Any, kwargs: dict[str, Any]) -> None:
     a, b = model(), model()
-    o, q = kind(a.parameters(), **named), kind(b.parameters(), **named)
+    o, q = kind(a.parameters(), **kwargs), kind(b.parameters(), **kwargs)
     for i in range(4):
         step(a, o)
         q.zero_grad()
@@ -325,22 +327,22 @@ def test_ranges_count_what_a_step_counts(kind: Any, named: dict[str, Any]) -> No
         np.testing.assert_array_equal(value.numpy(), q.state[twin][name].numpy())
 
 
-def test_forked_child_has_gradients_of_its_own() -> None:
+def test_forked_child_has_separate_gradients() -> None:
     m = model()
     o = optim.SGD(m.parameters(), lr=0.1)
     m(st.ones(1, 5)).sum().backward()
     o.zero_grad()
     (flat,) = o.flats
-    kept = flat.gradient.copy()
+    before = flat.gradient.copy()
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
             m(st.ones(1, 5) * 7).sum().backward()
-            (own,) = o.flats
-            own.gather()
-            code = 0 if own.gradient.any() else 2
+            (child_flat,) = o.flats
+            child_flat.gather()
+            code = 0 if child_flat.gradient.any() else 2
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    np.testing.assert_array_equal(flat.gradient, kept)
+    np.testing.assert_array_equal(flat.gradient, before)

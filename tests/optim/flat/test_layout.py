@@ -19,7 +19,7 @@ def test_a_fresh_model_moves() -> None:
     assert tensors_of(o) == [4]
 
 
-def test_second_optimizer_takes_the_block_as_it_lies() -> None:
+def test_second_optimizer_takes_the_existing_block() -> None:
     m = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
     optim.SGD(m.parameters(), lr=0.1)
     addresses = [p.data_ptr() for p in m.parameters()]
@@ -29,7 +29,7 @@ def test_second_optimizer_takes_the_block_as_it_lies() -> None:
     assert tensors_of(optim.SGD(list(m.parameters())[1:3], lr=0.1)) == [2]
 
 
-def test_who_looks_at_a_parameter_keeps_seeing_it() -> None:
+def test_views_of_a_parameter_stay_valid() -> None:
     m = nn.Linear(2, 2)
     array, view, state = m.weight.detach().numpy(), m.bias.data[:1], m.state_dict()
     o = optim.SGD(m.parameters(), lr=1.0)
@@ -51,34 +51,34 @@ def test_parameters_over_one_memory_stay_tied() -> None:
 
 
 def test_parts_of_a_tensor_stay_parts() -> None:
-    whole = st.ones(40)
-    parts = [nn.Parameter(whole[:16]), nn.Parameter(whole[16:32])]
+    buffer = st.ones(40)
+    parts = [nn.Parameter(buffer[:16]), nn.Parameter(buffer[16:32])]
     o = optim.SGD(parts, lr=0.5)
     assert tensors_of(o) == [2]  # neighbours already
     for p in parts:
         p.grad = st.ones(16)
     o.step()
-    assert whole.tolist() == [0.5] * 32 + [1.0] * 8
+    assert buffer.tolist() == [0.5] * 32 + [1.0] * 8
 
 
-def test_what_lies_between_parts_is_left_alone() -> None:
-    whole = st.ones(32)
-    parts = [nn.Parameter(whole[:10]), nn.Parameter(whole[16:32])]
+def test_memory_between_parts_is_unchanged() -> None:
+    buffer = st.ones(32)
+    parts = [nn.Parameter(buffer[:10]), nn.Parameter(buffer[16:32])]
     o = optim.SGD(parts, lr=0.5, weight_decay=0.5)
     assert tensors_of(o) == [1, 1]
     for p in parts:
         p.grad = st.ones(p.numel())
     o.step()
-    assert whole[10:16].tolist() == [1.0] * 6
+    assert buffer[10:16].tolist() == [1.0] * 6
 
 
 def test_transposed_parameter_is_updated_in_place() -> None:
-    whole = st.ones(3, 2)
-    p = nn.Parameter(whole.T)
+    buffer = st.ones(3, 2)
+    p = nn.Parameter(buffer.T)
     o = optim.Adam([p], lr=0.5)
     p.grad = st.ones(2, 3)
     o.step()
-    np.testing.assert_allclose(whole.numpy(), 0.5, rtol=1e-5)
+    np.testing.assert_allclose(buffer.numpy(), 0.5, rtol=1e-5)
 
 
 def test_memory_that_another_process_has_does_not_move() -> None:

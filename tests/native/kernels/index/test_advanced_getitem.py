@@ -38,7 +38,7 @@ def test_masks_of_any_layout() -> None:
     for y, mask in ((x, c.T), (x.T, c), (x[::-1], c.T[:, ::-1]), (x[:, ::-1], c.T.copy())):
         compare(y, mask)
     compare(np.broadcast_to(x[:1], x.shape), c.T)
-    odd = np.array([2, 0, 1, 255], np.uint8).repeat(2000).view(bool)  # true is not always 1
+    odd = np.array([2, 0, 1, 255], np.uint8).repeat(2000).view(bool)  # true may be any byte but 0
     compare(draw(8000, "i4"), odd)
 
 
@@ -81,11 +81,11 @@ def test_wrong_indices_are_numpys_errors() -> None:
 @each(("shape", "dtype"), itertools.product([(n,) for n in SIZES], TYPES))
 def test_nonzero_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
-    found = native.nonzero(x)
+    result = native.nonzero(x)
     if dtype[0] == "c" or dtype == "f2":
-        assert found is None
+        assert result is None
     else:
-        np.testing.assert_array_equal(found, np.argwhere(x), strict=True)
+        np.testing.assert_array_equal(result, np.argwhere(x), strict=True)
 
 
 def test_nonzero_of_any_shape() -> None:

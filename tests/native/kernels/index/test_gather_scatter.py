@@ -63,11 +63,11 @@ def test_gather_and_take_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim, n in itertools.product(range(x.ndim), (0, 1, 9)):
         index = RNG.integers(0, shape[dim], around(shape, dim, n))
-        got = native.gather(x, index, dim)
+        result = native.gather(x, index, dim)
         if x.itemsize > 8:
-            assert got is None
+            assert result is None
         else:
-            np.testing.assert_array_equal(got, np.take_along_axis(x, index, dim), strict=True)
+            np.testing.assert_array_equal(result, np.take_along_axis(x, index, dim), strict=True)
         rows = RNG.integers(0, shape[dim], n)
         np.testing.assert_array_equal(
             native.take(x, rows, dim - x.ndim), x.take(rows, dim), strict=True
@@ -93,12 +93,12 @@ def test_scatter_is_one_after_the_other(shape: tuple[int, ...], dtype: str) -> N
                     one = (slice(None),) * dim + (slice(i, i + 1),)
                     np.put_along_axis(expected, index[one], source[one], dim)
             np.testing.assert_array_equal(out, expected)
-        for how, ufunc in ((2, np.multiply), (3, np.maximum), (4, np.minimum)):
+        for mode, ufunc in ((2, np.multiply), (3, np.maximum), (4, np.minimum)):
             out = draw(shape, dtype)
             expected, part = out.copy(), source.copy()
             if dtype[0] == "f" and n:
                 part.reshape(-1)[::3] = np.nan
-            assert native.scatter(out, part, index, dim, how)
+            assert native.scatter(out, part, index, dim, mode)
             with np.errstate(invalid="ignore"):
                 ufunc.at(expected, at, part)
             np.testing.assert_array_equal(out, expected)
@@ -134,7 +134,7 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
     index, rows = RNG.integers(0, 60, (500, 300)), RNG.integers(0, 60, 5000)
     source, slices = RNG.normal(size=(500, 300)).astype("f4"), x[rows] * 0.3
     before = native.get_num_threads()
-    found = []
+    results = []
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
@@ -142,24 +142,24 @@ def test_the_same_bits_on_any_number_of_threads() -> None:
                 base = x if dim == 0 else x.T.copy()
                 out = np.empty_like(base)
                 assert native.scatter(out, v, i, dim, 1, base)
-                found.append(out if dim == 0 else out.T)
+                results.append(out if dim == 0 else out.T)
             out = np.empty_like(x)
             assert native.index_add(out, slices, rows, 0, x)
-            found.append(out)
+            results.append(out)
     finally:
         native.set_num_threads(before)
     for k in range(3):
-        np.testing.assert_array_equal(found[k], found[k + 3])
-        np.testing.assert_array_equal(found[k], found[k + 6])
-    np.testing.assert_array_equal(found[0], found[1])  # by rows as by columns
+        np.testing.assert_array_equal(results[k], results[k + 3])
+        np.testing.assert_array_equal(results[k], results[k + 6])
+    np.testing.assert_array_equal(results[0], results[1])  # by rows and by columns
 
 
 def test_add_at_is_numpys() -> None:
     for dtype in ("f4", "f8", "i2", "i8"):
-        out, places, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)
+        out, indices, values = draw(50, dtype), RNG.integers(0, 50, 20_000), draw(20_000, dtype)
         expected = out.copy()
-        np.add.at(expected, places, values)
-        assert native.add_at(out, places, values)
+        np.add.at(expected, indices, values)
+        assert native.add_at(out, indices, values)
         np.testing.assert_array_equal(out, expected)
 
 
@@ -177,7 +177,7 @@ def test_any_layout() -> None:
 
 def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     x = draw((4, 5), "f4")
-    kept = x.copy()
+    original = x.copy()
     bad, good = np.array([[0, 1, 2, 4, -1]]), np.zeros((1, 5), np.int64)
     for index in (bad, bad + 1, good.astype("f4"), good[:, :4]):
         assert native.gather(x, index, 0) is None
@@ -187,7 +187,7 @@ def test_wrong_indices_and_rare_cases_change_nothing() -> None:
     assert not native.add_at(x.reshape(-1), np.array([20]), np.ones(1, "f4"))
     assert not native.scatter(x, np.ones((1, 5), "f8"), good, 0, 1)
     assert not native.scatter(x.T, np.ones((5, 1), "f4"), good.T, 1, 1)
-    np.testing.assert_array_equal(x, kept)
+    np.testing.assert_array_equal(x, original)
 
 
 @each("dtype", ["f4", "f8", "i1", "u1", "i8", "?"])
@@ -240,8 +240,8 @@ def test_complex_numbers_and_bools_are_added(dtype: str) -> None:
 
 
 @each("dtype", ["f4", "f8", "i2", "u1", "i8"])
-@each(("how", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
-def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) -> None:
+@each(("mode", "join"), [(1, np.add), (2, np.multiply), (3, np.maximum), (4, np.minimum)])
+def test_slices_are_joined_one_after_the_other(mode: int, join: Any, dtype: str) -> None:
     rng = np.random.default_rng(6)
     for shape, count, dim in [
         ((7,), 20, 0),
@@ -257,7 +257,7 @@ def test_slices_are_joined_one_after_the_other(how: int, join: Any, dtype: str) 
         want, out = x.copy(), np.empty_like(x)
         with np.errstate(all="ignore"):
             join.at(want, (slice(None),) * dim + (index,), source)
-        assert native.index_add(out, source, index, dim, x, how)
+        assert native.index_add(out, source, index, dim, x, mode)
         np.testing.assert_array_equal(out, want)
     with pytest.raises(RuntimeError, match="no such way to join: 0"):
         native.index_add(x, source, index, dim, None, 0)

@@ -61,8 +61,8 @@ def test_distances_of_pairs(n: int, order: float) -> None:
 @each("order", ORDERS)
 def test_batches(order: float) -> None:
     x, y = points("f8", 3, 1, 5, 4), points("f8", 2, 37, 4)
-    got = st.cdist(st.tensor(x), st.tensor(y), order).numpy()
-    np.testing.assert_allclose(got, lengths(x[..., None, :] - y[..., None, :, :], order))
+    result = st.cdist(st.tensor(x), st.tensor(y), order).numpy()
+    np.testing.assert_allclose(result, lengths(x[..., None, :] - y[..., None, :, :], order))
     empty = st.cdist(st.zeros(0, 5, 4), st.zeros(0, 3, 4), order)
     assert empty.shape == (0, 5, 3)
 
@@ -71,10 +71,10 @@ def test_batches(order: float) -> None:
 def test_nan_stays(order: float) -> None:
     x = np.ones((2, 40), "f4")
     x[0, 7] = np.nan
-    got = native.cdist(x, np.zeros((30, 40), "f4"), order)
+    result = native.cdist(x, np.zeros((30, 40), "f4"), order)
     if order:
-        assert np.isnan(got[0]).all()
-    assert not np.isnan(got[1]).any()
+        assert np.isnan(result[0]).all()
+    assert not np.isnan(result[1]).any()
 
 
 def gradient(x: Any, change: Any, function: Any) -> float:

@@ -1,4 +1,4 @@
-"""cross and combinations: those of NumPy and of itertools, or left to the caller."""
+"""cross and combinations: results of NumPy and itertools, or left to the caller."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ RNG = np.random.default_rng(11)
 )
 def test_cross_is_numpys(shape: tuple[int, ...], dim: int, dtype: str) -> None:
     x, y = RNG.normal(size=shape).astype(dtype), RNG.normal(size=shape).astype(dtype)
-    got = native.cross(x, y, dim)
-    assert got is not None
+    result = native.cross(x, y, dim)
+    assert result is not None
     tight = 1e-6 if dtype == "f4" else 1e-14
-    np.testing.assert_allclose(got, np.cross(x, y, axis=dim), rtol=tight, atol=tight)
-    turned = native.cross(np.asfortranarray(x), y, dim)
-    np.testing.assert_array_equal(turned, got, strict=True)
+    np.testing.assert_allclose(result, np.cross(x, y, axis=dim), rtol=tight, atol=tight)
+    transposed = native.cross(np.asfortranarray(x), y, dim)
+    np.testing.assert_array_equal(transposed, result, strict=True)
 
 
-def test_cross_leaves_what_is_rare() -> None:
+def test_cross_declines_rare_cases() -> None:
     x = np.ones((2, 3))
     assert native.cross(x, x[0], 1) is None
     assert native.cross(x, x, 0) is None
@@ -40,18 +40,20 @@ def test_cross_leaves_what_is_rare() -> None:
 @each("r", [1, 2, 3, 4, 6])
 @each("n", [0, 1, 2, 5, 9])
 def test_combinations_are_those_of_itertools(n: int, r: int) -> None:
-    for again, choose in (
+    for with_replacement, choose in (
         (False, itertools.combinations),
         (True, itertools.combinations_with_replacement),
     ):
         want = np.array(list(choose(range(n), r)), np.int64).reshape(-1, r)
-        np.testing.assert_array_equal(native.combinations(n, r, again), want, strict=True)
+        np.testing.assert_array_equal(
+            native.combinations(n, r, with_replacement), want, strict=True
+        )
 
 
-def test_combinations_that_no_memory_holds() -> None:
+def test_combinations_too_many_for_memory() -> None:
     assert native.combinations(1000, 500, False) is None
     assert native.combinations(1 << 40, 2, True) is None
     assert native.combinations(3, 0, False) is None
-    found = native.combinations(40, 38, False)
-    assert found is not None
-    assert len(found) == math.comb(40, 38)
+    result = native.combinations(40, 38, False)
+    assert result is not None
+    assert len(result) == math.comb(40, 38)

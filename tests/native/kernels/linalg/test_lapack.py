@@ -36,7 +36,7 @@ def values(shape: tuple[int, ...], dtype: str) -> np.ndarray:
 
 
 def exchanged(x: np.ndarray, pivots: np.ndarray) -> np.ndarray:
-    """The product of L and U with its rows back in place."""
+    """The product of L and U with the row exchanges undone."""
     for i in range(len(pivots) - 1, -1, -1):
         x[[i, pivots[i] - 1]] = x[[pivots[i] - 1, i]]
     return x
@@ -60,8 +60,8 @@ def test_lu_multiplies_to_the_matrix(
     assert pivots.dtype == info.dtype == np.int32
     assert not info.any()
     L = np.tril(LU[..., :k], -1) + np.eye(m, k, dtype=dtype)
-    made = (L @ np.triu(LU[..., :k, :])).reshape(-1, m, n)
-    for a, p, b in zip(made, pivots.reshape(-1, k), x.reshape(-1, m, n)):
+    products = (L @ np.triu(LU[..., :k, :])).reshape(-1, m, n)
+    for a, p, b in zip(products, pivots.reshape(-1, k), x.reshape(-1, m, n)):
         assert np.allclose(exchanged(a, p), b, DTYPES[dtype], DTYPES[dtype])
 
 
@@ -110,13 +110,13 @@ def test_ldl_is_scipys_and_solves(shape: tuple[int, ...], dtype: str, hermitian:
     n = shape[-1]
     x = values(shape, dtype)
     x = x + (x.conj() if hermitian else x).swapaxes(-1, -2)
-    low = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)  # the rest is not read
+    low = np.where(np.tri(n, dtype=bool), x, np.nan).astype(dtype)  # the other triangle is not read
     LD, pivots, info = native.ldl_factor(low, hermitian)
     assert not info.any()
     factor = get_lapack_funcs("hetrf" if hermitian else "sytrf", (x,))
-    for a, made in zip(x.reshape(-1, n, n), LD.reshape(-1, n, n)):
+    for a, factors in zip(x.reshape(-1, n, n), LD.reshape(-1, n, n)):
         expected = np.tril(factor(a, lower=1, lwork=64 * n)[0])
-        assert np.allclose(made, expected, 50 * DTYPES[dtype], 50 * DTYPES[dtype])
+        assert np.allclose(factors, expected, 50 * DTYPES[dtype], 50 * DTYPES[dtype])
     b = values((*shape[:-1], 3), dtype)
     out = native.ldl_solve(LD, pivots, b, hermitian)
     assert np.allclose(x @ out, b, 0, 300 * DTYPES[dtype])
@@ -160,7 +160,7 @@ def test_wrong_operands_are_named() -> None:
 
 
 def test_a_library_without_the_functions_is_named(tmp_path: Path) -> None:
-    """Another library in place of OpenBLAS, and none."""
+    """Another library instead of OpenBLAS, and none."""
     package = tmp_path / "scipy_openblas32"
     (package / "lib").mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -168,9 +168,9 @@ def test_a_library_without_the_functions_is_named(tmp_path: Path) -> None:
     call = "import numpy as np; from shmtensor import native; native.lu_factor(np.ones((2, 2)))"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     for expected in ("does not load", "lacks a function: scipy_cblas_sgemm"):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", call], env=environment, capture_output=True, text=True
         )
-        assert f"ImportError: blas: the library {expected}" in done.stderr
+        assert f"ImportError: blas: the library {expected}" in process.stderr
         if not library.exists():
             library.symlink_to(_ctypes.__file__)

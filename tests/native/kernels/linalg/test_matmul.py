@@ -54,8 +54,8 @@ WHOLE = ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64
 
 
 @each("dtype", WHOLE)
-def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
-    """All widths of a vector and what is left of it, long sums in pieces, deep ones in blocks."""
+def test_products_of_integers_wrap_around(dtype: str) -> None:
+    """All vector widths and their tails, long sums in pieces, deep ones in blocks."""
     shapes = [*SHAPES[:13], ((37, 300), (300, 99)), ((1, 300), (300, 1)), ((70_001,), (70_001,))]
     shapes += [((5, 6), (6, n)) for n in (1, 2, 3, 7, 15, 31, 63, 130)]
     info = np.iinfo(dtype)
@@ -65,11 +65,13 @@ def test_products_of_whole_numbers_wrap_round(dtype: str) -> None:
                 layout(RNG.integers(info.min, info.max, s, dtype, endpoint=True))
                 for s in (x_shape, y_shape)
             )
-            got = native.matmul(x, y)
-            np.testing.assert_array_equal(got, np.matmul(x, y), strict=True)
+            product = native.matmul(x, y)
+            np.testing.assert_array_equal(product, np.matmul(x, y), strict=True)
             if x.ndim > 1 and y.ndim == 2:
                 bias = RNG.integers(info.min, info.max, y.shape[1], dtype, endpoint=True)
-                np.testing.assert_array_equal(native.linear(x, y.T, bias), got + bias, strict=True)
+                np.testing.assert_array_equal(
+                    native.linear(x, y.T, bias), product + bias, strict=True
+                )
 
 
 SMALL = [(m, k, n) for m in (1, 2, 3, 4, 5, 6, 7, 9, 33) for k in (1, 3, 4, 8, 20)
@@ -81,31 +83,31 @@ SMALL = [(m, k, n) for m in (1, 2, 3, 4, 5, 6, 7, 9, 33) for k in (1, 3, 4, 8, 2
 @pytest.mark.parametrize("dtype", "fd")
 @each(("m", "k", "n"), SMALL)
 def test_small_products_are_right_to_the_last_places(m: int, k: int, n: int, dtype: str) -> None:
-    """Made in registers: of vectors and what is left of them, b in rows or turned, and added to."""
+    """Computed in registers: vectors and their tails, b by rows or transposed, with a bias."""
     x, y, bias = values((m, k), dtype), values((k, n), dtype), values((n,), dtype)
     want = x.astype("d") @ y.astype("d")
     near = np.finfo(dtype).eps * 4 * (np.abs(x).astype("d") @ np.abs(y).astype("d") + 4)
     sides = [
         (lambda v: v),
         np.asfortranarray,
-        lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # lines lie apart
+        lambda v: np.concatenate([v, v], -1)[:, : v.shape[1]],  # rows with gaps
     ]
-    for left in sides:
+    for lhs_form in sides:
         for right in sides:
-            assert (np.abs(native.matmul(left(x), right(y)) - want) <= near).all()
-        found = native.linear(left(x), left(np.ascontiguousarray(y.T)), bias)
-        assert (np.abs(found - (want + bias)) <= near + np.abs(bias) * np.finfo(dtype).eps).all()
+            assert (np.abs(native.matmul(lhs_form(x), right(y)) - want) <= near).all()
+        result = native.linear(lhs_form(x), lhs_form(np.ascontiguousarray(y.T)), bias)
+        assert (np.abs(result - (want + bias)) <= near + np.abs(bias) * np.finfo(dtype).eps).all()
     stack = np.stack([x, -x]), np.stack([y, y])
     np.testing.assert_array_equal(native.matmul(*stack)[0], -native.matmul(*stack)[1])
 
 
 def product(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """By Python's own numbers: what NumPy's BLAS makes of infinities differs by processor."""
+    """By Python's numbers: NumPy's BLAS treats infinities differently on each processor."""
     rows, columns = x.tolist(), y.T.tolist()
     return np.array([[sum(map(mul, row, column)) for column in columns] for row in rows])
 
 
-def test_small_products_keep_what_is_no_number() -> None:
+def test_small_products_keep_nan_and_infinities() -> None:
     x, y = np.ones((8, 8), "f"), np.ones((8, 8), "f")
     x[0, 0], y[3, 3] = np.nan, np.inf
     np.testing.assert_array_equal(native.matmul(x, y), product(x, y))

@@ -1,4 +1,4 @@
-"""Elements of classes with weights, their sums, and the way back, against NumPy in float64."""
+"""nll_loss with weights, its reductions and its backward, against NumPy in float64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def case(shape: tuple[int, ...], dtype: str, weighted: bool) -> Any:
 
 
 def weights_of(target: Any, weight: Any) -> Any:
-    """What each class index counts, in float64."""
+    """The weight of each target, in float64."""
     counts = target != IGNORED
     return np.where(counts, 1.0 if weight is None else weight.astype("float64")[target], 0.0)
 
@@ -44,46 +44,48 @@ def test_classes_are_picked(weighted: bool) -> None:
             np.testing.assert_allclose(got, want, rtol=close)
         with np.errstate(all="ignore"):
             sums = {"sum": want.sum(), "mean": np.true_divide(want.sum(), each.sum())}
-        for how, number in sums.items():
-            total = native.nll_loss(x, target, weight, IGNORED, how)
+        for reduction, number in sums.items():
+            total = native.nll_loss(x, target, weight, IGNORED, reduction)
             assert total is not None
             assert total.shape == ()
             np.testing.assert_allclose(total, number, rtol=10 * close, atol=10 * close)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_way_back_is_the_adjoint(weighted: bool) -> None:
-    """<picked(x), g> is <x, picked_backward(g)>, and nothing else is written to."""
-    for shape, how in itertools.product(SHAPES, ("none", "sum", "mean")):
+def test_the_backward_is_the_adjoint(weighted: bool) -> None:
+    """<nll_loss(x), g> = <x, nll_loss_backward(g)>, and no other element is written."""
+    for shape, reduction in itertools.product(SHAPES, ("none", "sum", "mean")):
         x, target, weight = case(shape, "float64", weighted)
-        if how == "mean" and not weights_of(target, weight).sum():
+        if reduction == "mean" and not weights_of(target, weight).sum():
             continue
-        forward = native.nll_loss(x, target, weight, IGNORED, how)
+        forward = native.nll_loss(x, target, weight, IGNORED, reduction)
         assert forward is not None
         g = np.asarray(RNG.standard_normal(forward.shape))
-        back = native.nll_loss_backward(g, target, weight, shape, IGNORED, how)
-        assert back is not None
-        assert back.shape == x.shape
-        np.testing.assert_allclose((back * x).sum(), (forward * g).sum(), rtol=1e-12, atol=1e-12)
-        assert np.count_nonzero(back) == np.count_nonzero(weights_of(target, weight))
+        gradient = native.nll_loss_backward(g, target, weight, shape, IGNORED, reduction)
+        assert gradient is not None
+        assert gradient.shape == x.shape
+        np.testing.assert_allclose(
+            (gradient * x).sum(), (forward * g).sum(), rtol=1e-12, atol=1e-12
+        )
+        assert np.count_nonzero(gradient) == np.count_nonzero(weights_of(target, weight))
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
     x, target, weight = case((60_001, 4), "float32", True)
     before = native.get_num_threads()
-    found = set()
+    results = set()
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             total = native.nll_loss(x, target, weight, IGNORED, "mean")
             assert total is not None
-            found.add(total.tobytes())
+            results.add(total.tobytes())
     finally:
         native.set_num_threads(before)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
-def test_what_is_left_to_the_plain_form() -> None:
+def test_cases_left_to_the_plain_form() -> None:
     x, target, weight = np.ones((3, 4), "float32"), np.array([0, 1, 3]), np.ones(4, "float32")
     assert native.nll_loss(x, target, weight, -100, "mean") is not None
     assert native.nll_loss(x, target + 1, weight, -100, "mean") is None  # there is no class 4

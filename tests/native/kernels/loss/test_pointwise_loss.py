@@ -1,4 +1,4 @@
-"""Losses of two numbers in one pass, with their sums and slopes, against formulas in float64."""
+"""Pointwise losses in one pass, with reductions and derivatives, against formulas in float64."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bent(d: Any, knee: float, scale: float) -> Any:
     return np.where(d < knee, d * d * (0.5 * scale / knee), scale * (d - 0.5 * knee))
 
 
-# Each loss of (x, y), and its slopes by x and y.
+# Each loss of (x, y), and its derivatives by x and y.
 MEASURES: dict[str, tuple[Any, Any, Any]] = {
     "mse": (lambda x, y: (x - y) ** 2, lambda x, y: 2 * (x - y), lambda x, y: 2 * (y - x)),
     "l1": (
@@ -75,14 +75,17 @@ def test_losses_and_their_sums(name: str) -> None:
         x, y = pair(name, shape, dtype)
         want = MEASURES[name][0](x.astype("float64"), y.astype("float64"))
         close = TOLERANCE[dtype]
-        spread = np.repeat(y, 2, 0)[::2] if shape else y
-        for left, right in ((x, y), (x.copy("F"), spread)):
-            got = native.pointwise_loss(left, right, name, "none", 0.5, 2.0)
+        strided = np.repeat(y, 2, 0)[::2] if shape else y
+        for lhs, right in ((x, y), (x.copy("F"), strided)):
+            got = native.pointwise_loss(lhs, right, name, "none", 0.5, 2.0)
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             np.testing.assert_allclose(got, want, rtol=close, atol=close)
-        for how, number in (("sum", want.sum()), ("mean", want.sum() / (want.size or np.nan))):
-            total = native.pointwise_loss(x, y, name, how, 0.5, 2.0)
+        for reduction, number in (
+            ("sum", want.sum()),
+            ("mean", want.sum() / (want.size or np.nan)),
+        ):
+            total = native.pointwise_loss(x, y, name, reduction, 0.5, 2.0)
             assert total is not None
             assert (total.shape, total.dtype) == ((), x.dtype)
             np.testing.assert_allclose(total, number, rtol=close, atol=close)
@@ -96,15 +99,15 @@ def test_slopes(name: str, side: int) -> None:
         slope = MEASURES[name][1 + side](x.astype("float64"), y.astype("float64"))
         close = 2 * TOLERANCE[dtype]
         each, one = np.asarray(RNG.standard_normal(shape), dtype), np.asarray(-1.5, dtype)
-        for g, how, factor in (
+        for g, reduction, factor in (
             (each, "none", each),
             (one, "sum", -1.5),
             (one, "mean", -1.5 / max(x.size, 1)),
         ):
-            got = native.pointwise_loss_backward(g, x, y, name, side, how, 0.5, 2.0)
-            assert got is not None
-            assert (got.shape, got.dtype) == (x.shape, x.dtype)
-            np.testing.assert_allclose(got, factor * slope, rtol=close, atol=close)
+            result = native.pointwise_loss_backward(g, x, y, name, side, reduction, 0.5, 2.0)
+            assert result is not None
+            assert (result.shape, result.dtype) == (x.shape, x.dtype)
+            np.testing.assert_allclose(result, factor * slope, rtol=close, atol=close)
 
 
 def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
@@ -118,24 +121,24 @@ def test_a_mean_of_many_is_as_good_as_one_in_double() -> None:
 def test_the_same_bits_on_any_number_of_threads() -> None:
     x, y = pair("bce_with_logits", (300_001,), "float32")
     before = native.get_num_threads()
-    found = set()
+    results = set()
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
             total = native.pointwise_loss(x, y, "bce_with_logits", "mean", 0.0, 0.0)
             assert total is not None
-            found.add(total.tobytes())
+            results.add(total.tobytes())
     finally:
         native.set_num_threads(before)
-    assert len(found) == 1
+    assert len(results) == 1
 
 
 def test_certain_probabilities_count_at_most_100() -> None:
     for dtype in TOLERANCE:
         x = np.array([0, 1, 0, 1, 1e-30, 0.5], dtype)
         y = np.array([0, 1, 1, 0, 0, 0], dtype)
-        got = native.pointwise_loss(x, y, "bce", "none", 0.0, 0.0)
-        np.testing.assert_allclose(got, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
+        result = native.pointwise_loss(x, y, "bce", "none", 0.0, 0.0)
+        np.testing.assert_allclose(result, [0, 0, 100, 100, 1e-30, np.log(2)], rtol=1e-6)
         slopes = native.pointwise_loss_backward(np.ones_like(x), x, y, "bce", 0, "none", 0.0, 0.0)
         np.testing.assert_allclose(slopes, [0, 0, -1e12, 1e12, 1e-18, 2], rtol=1e-6, atol=1e-37)
 
@@ -144,10 +147,10 @@ def test_far_logits_lose_nothing() -> None:
     for dtype in TOLERANCE:
         x = np.array([80, -80, 500, -500, np.inf, -np.inf], dtype)
         y = np.array([1, 0, 1, 0, 0, 1], dtype)
-        got = native.pointwise_loss(x, y, "bce_with_logits", "none", 0.0, 0.0)
+        result = native.pointwise_loss(x, y, "bce_with_logits", "none", 0.0, 0.0)
         small = np.exp(-80)
         np.testing.assert_allclose(
-            got, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
+            result, [small, small, 0, 0, np.inf, np.inf], rtol=1e-5, atol=1e-200
         )
 
 
@@ -155,22 +158,22 @@ def test_nan_stays() -> None:
     nan, half = np.array([np.nan, 0.5], "float32"), np.array([0.5, 0.5], "float32")
     for name in MEASURES:
         for x, y in ((nan, half), (half, nan)):
-            got = native.pointwise_loss(x, y, name, "none", 0.5, 2.0)
-            assert got is not None
-            assert np.isnan(got).tolist() == [True, False], name
+            result = native.pointwise_loss(x, y, name, "none", 0.5, 2.0)
+            assert result is not None
+            assert np.isnan(result).tolist() == [True, False], name
             total = native.pointwise_loss(x, y, name, "sum", 0.5, 2.0)
             assert total is not None
             assert np.isnan(total), name
 
 
-def test_what_is_left_to_the_plain_form() -> None:
+def test_cases_left_to_the_plain_form() -> None:
     x, y = np.ones(3, "float32"), np.ones(3, "float32")
     assert native.pointwise_loss(x, y.astype("float64"), "mse", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y[:1], "mse", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x.astype("int64"), y, "mse", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y, "cubed", "mean", 0.0, 0.0) is None
     assert native.pointwise_loss(x, y, "mse", "median", 0.0, 0.0) is None
-    assert native.pointwise_loss(x + 1, y, "bce", "mean", 0.0, 0.0) is None  # no probability
+    assert native.pointwise_loss(x + 1, y, "bce", "mean", 0.0, 0.0) is None  # not a probability
     assert native.pointwise_loss(-x, y, "bce", "none", 0.0, 0.0) is None
     assert native.pointwise_loss_backward(x, x, y, "mse", 0, "mean", 0.0, 0.0) is None
     assert native.pointwise_loss_backward(x[:1], x, y, "mse", 0, "none", 0.0, 0.0) is None

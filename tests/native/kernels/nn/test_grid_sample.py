@@ -1,4 +1,4 @@
-"""Sums of weighted neighbours: what the plain forwards give, wherever the places lie."""
+"""Sums of weighted neighbours equal the plain forwards, wherever the points are."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ def draw(*shape: int, dtype: str) -> np.ndarray:
     return np.random.default_rng(sum(shape)).normal(size=shape).astype(dtype)
 
 
-def places_of(n: int, taps: int, m: int, places: int) -> np.ndarray:
-    """Inside, a little outside, and far from it."""
+def places_of(n: int, taps: int, m: int, n_points: int) -> np.ndarray:
+    """Indices inside, a little outside and far outside of the image."""
     r = np.random.default_rng(m)
-    at = r.integers(-3, m + 3, (n, taps, places))
+    at = r.integers(-3, m + 3, (n, taps, n_points))
     return np.where(r.random(at.shape) < 0.05, r.choice([-(2**63), 2**63 - 1], at.shape), at)
 
 
 @each("dtype", ["f4", "f8"])
 @each("sizes", SIZES)
-def test_sums_equal_the_plain_ones(sizes: tuple[int, ...], dtype: str) -> None:
-    n, channels, m, taps, places = sizes
-    at = places_of(n, taps, m, places)
-    x, g = draw(n, channels, m, dtype=dtype), draw(n, channels, places, dtype=dtype)
-    weights = draw(n, taps, places, dtype=dtype)
+def test_sums_equal_those_of_the_plain_form(sizes: tuple[int, ...], dtype: str) -> None:
+    n, channels, m, taps, n_points = sizes
+    at = places_of(n, taps, m, n_points)
+    x, g = draw(n, channels, m, dtype=dtype), draw(n, channels, n_points, dtype=dtype)
+    weights = draw(n, taps, n_points, dtype=dtype)
     if taps:
-        x[0, 0, 0] = np.inf  # is not read where there is no place
+        x[0, 0, 0] = np.inf  # is not read for an index outside
     close = {"rtol": 2e-5 if dtype == "f4" else 1e-12, "atol": 1e-5 if dtype == "f4" else 1e-12}
     for kernel, form, arguments in (
         (native.weighted_gather, plain._weighted_gather, (x, weights, at)),
@@ -50,15 +50,15 @@ def test_sums_equal_the_plain_ones(sizes: tuple[int, ...], dtype: str) -> None:
             assert got is not None
             assert got.dtype == want.dtype
             np.testing.assert_allclose(got, want, **close)
-            turned = [np.asfortranarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
-            np.testing.assert_array_equal(kernel(*turned), got)  # of any layout
+            fortran = [np.asfortranarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+            np.testing.assert_array_equal(kernel(*fortran), got)  # in any layout
 
 
 @each("dtype", ["f4", "f8"])
 @each("frame", range(4))
 @each("reach", [1, 2, 4])
 @each("sizes", [(5,), (1,), (4, 3), (1, 6), (3, 1, 4)])
-def test_neighbours_equal_the_plain_ones(
+def test_neighbours_equal_those_of_the_plain_form(
     sizes: tuple[int, ...], reach: int, frame: int, dtype: str
 ) -> None:
     x = draw(2, len(sizes), 1500, dtype=dtype) * 6
@@ -70,7 +70,7 @@ def test_neighbours_equal_the_plain_ones(
     assert got.max() < np.prod(sizes)
 
 
-def test_what_does_not_fit_is_left_to_the_plain_forms() -> None:
+def test_unsuitable_arguments_are_left_to_the_plain_forms() -> None:
     x, w, at = np.ones((2, 3, 5)), np.ones((2, 4, 6)), np.zeros((2, 4, 6), np.int64)
     assert native.weighted_gather(x, w[:1], at) is None
     assert native.weighted_gather(x, w.astype("f4"), at) is None

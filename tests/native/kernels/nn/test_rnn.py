@@ -34,17 +34,17 @@ def operands(kind: str, sizes: list[int], n: int, dtype: Any, projected: int = 0
 
 
 def step(kind: str, x: Any, h: Any, c: Any, w: Any, b: Any, w_hr: Any) -> tuple[Any, Any]:
-    back = h @ w.T
+    recurrent = h @ w.T
     if kind == "lstm":
-        i, f, g, o = np.split(x + back, 4, -1)
+        i, f, g, o = np.split(x + recurrent, 4, -1)
         c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
         h = sigmoid(o) * np.tanh(c)
         return (h if w_hr is None else h @ w_hr.T), c
     if kind == "gru":
-        (r, z, n), (hr, hz, hn) = np.split(x, 3, -1), np.split(back + b, 3, -1)
+        (r, z, n), (hr, hz, hn) = np.split(x, 3, -1), np.split(recurrent + b, 3, -1)
         z = sigmoid(z + hz)
         return (1 - z) * np.tanh(n + sigmoid(r + hr) * hn) + z * h, c
-    return (np.tanh(x + back) if kind == "tanh" else np.maximum(x + back, 0)), c
+    return (np.tanh(x + recurrent) if kind == "tanh" else np.maximum(x + recurrent, 0)), c
 
 
 def loop(kind: str, xs: list[Any], sizes: list[int], reverse: bool) -> tuple[Any, Any]:
@@ -79,8 +79,8 @@ def test_all_steps_are_the_loop(kind: str, projected: int, reverse: bool, dtype:
         for n in (4, 7, 16, 37):
             xs = operands(kind, sizes, n, dtype, projected)
             out, cells, _ = forward(kind, xs, sizes, reverse)
-            wanted, inner = loop(kind, xs, sizes, reverse)
-            np.testing.assert_allclose(out, wanted, near, near)
+            expected, inner = loop(kind, xs, sizes, reverse)
+            np.testing.assert_allclose(out, expected, near, near)
             if inner is not None:
                 np.testing.assert_allclose(cells, inner, near, near)
 
@@ -99,23 +99,23 @@ def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: 
     )
 
     def change(i: int, direction: Array) -> float:
-        """The loss's slope along a direction of operand i."""
+        """The loss's directional derivative for operand i."""
         ends = []
         for sign in (1, -1):
-            moved = [*xs]
-            moved[i] = xs[i] + sign * 1e-6 * direction
-            outs, inner = loop(kind, moved, sizes, reverse)
+            shifted = [*xs]
+            shifted[i] = xs[i] + sign * 1e-6 * direction
+            outs, inner = loop(kind, shifted, sizes, reverse)
             ends.append((outs * g_out).sum() + (0 if inner is None else (inner * g_cells).sum()))
         return float((ends[0] - ends[1]) / 2e-6)
 
-    for i, found in ((0, by_x), (1, by_h), (2, by_c)):
-        if found is not None:
-            direction = random.standard_normal(found.shape)
-            assert (found * direction).sum() == pytest.approx(change(i, direction), 1e-6, 1e-7)
+    for i, gradient in ((0, by_x), (1, by_h), (2, by_c)):
+        if gradient is not None:
+            direction = random.standard_normal(gradient.shape)
+            assert (gradient * direction).sum() == pytest.approx(change(i, direction), 1e-6, 1e-7)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_gates_saturate_and_keep_what_is_no_number(dtype: Any) -> None:
+def test_gates_saturate_and_keep_nan(dtype: Any) -> None:
     x = np.array([[-1e30, 1e4, -200, 0, 1e-9, 90, np.inf, -np.inf, np.nan]], dtype)
     zero, w = np.zeros((1, 9), dtype), np.zeros((9, 9), dtype)
     out, _, _ = native.rnn_layer("tanh", x, zero, None, w, None, None, np.array([1]), False)
@@ -132,12 +132,12 @@ def test_gates_saturate_and_keep_what_is_no_number(dtype: Any) -> None:
 def test_same_bits_on_any_number_of_threads(kind: str) -> None:
     sizes = [40, 40, 30]
     xs = operands(kind, sizes, 130, np.float32)
-    threads, made = st.get_num_threads(), []
+    threads, outputs = st.get_num_threads(), []
     for n in (1, 2):
         st.set_num_threads(n)
-        made.append(forward(kind, xs, sizes, False))
+        outputs.append(forward(kind, xs, sizes, False))
     st.set_num_threads(threads)
-    for a, b in zip(*made):
+    for a, b in zip(*outputs):
         np.testing.assert_array_equal(a, b)
 
 

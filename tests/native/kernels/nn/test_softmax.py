@@ -74,25 +74,25 @@ def test_special_values(dim: int) -> None:
 def check_cross_entropy(shape: tuple[int, ...], reduction: str, dtype: str) -> None:
     x = (RNG.standard_normal(shape) * 3).astype(dtype)
     target = RNG.integers(0, shape[-1], shape[:-1])
-    kept = np.ones(target.shape, bool)
+    mask = np.ones(target.shape, bool)
     if len(shape) > 1 and shape[0] > 1:
-        kept[1] = False
+        mask[1] = False
     y = softmax(x.astype("float64"), -1)
     rows = y.reshape(-1, shape[-1])
-    losses = -np.log(rows[np.arange(len(rows)), target.reshape(-1)]).reshape(target.shape) * kept
-    want = {"mean": losses.sum() / kept.sum(), "sum": losses.sum(), "none": losses}[reduction]
-    chosen = target.reshape(-1)
-    target = np.where(kept, target, -100)
+    losses = -np.log(rows[np.arange(len(rows)), target.reshape(-1)]).reshape(target.shape) * mask
+    want = {"mean": losses.sum() / mask.sum(), "sum": losses.sum(), "none": losses}[reduction]
+    targets = target.reshape(-1)
+    target = np.where(mask, target, -100)
     loss, probabilities = native.cross_entropy(x, target, -100, reduction)
     assert loss.dtype == dtype
     np.testing.assert_allclose(loss, want, rtol=1e-5, atol=1e-5)
     np.testing.assert_allclose(probabilities, y, rtol=1e-5, atol=1e-6)
     g = RNG.standard_normal(loss.shape).astype(dtype)
     one_hot = np.zeros_like(rows)
-    one_hot[np.arange(len(rows)), chosen] = 1
-    gx = (rows - one_hot).reshape(shape) * np.asarray(kept)[..., None] * np.asarray(g)[..., None]
+    one_hot[np.arange(len(rows)), targets] = 1
+    gx = (rows - one_hot).reshape(shape) * np.asarray(mask)[..., None] * np.asarray(g)[..., None]
     if reduction == "mean":
-        gx = gx / kept.sum()
+        gx = gx / mask.sum()
     got = native.cross_entropy_backward(g, probabilities, target, -100, reduction)
     np.testing.assert_allclose(got, gx, rtol=1e-4, atol=1e-5)
 

@@ -61,42 +61,42 @@ def test_sgd(
     lr = 0.01
     p = draw(dtype)
     buffer = np.full_like(p, np.nan) if momentum else None  # the first step must not read it
-    q, held = p.astype("float64"), np.zeros(N)
+    q, velocity = p.astype("float64"), np.zeros(N)
     for step in range(4):
         g = draw(dtype)
         first = step == 0
         native.sgd_(p, g, buffer, lr, momentum, dampening, decay, nesterov, maximize, first)
         d = g.astype("float64") * (-1 if maximize else 1) + decay * q
         if momentum:
-            held = d if first else momentum * held + (1 - dampening) * d
-            d = d + momentum * held if nesterov else held
+            velocity = d if first else momentum * velocity + (1 - dampening) * d
+            d = d + momentum * velocity if nesterov else velocity
         q = q - lr * d
         np.testing.assert_allclose(p, q, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 5)
 
 
-def test_a_part_is_stepped_as_in_the_whole() -> None:
-    """The trainer steps shards: the bits must not depend on where a shard begins."""
+def test_a_part_is_stepped_like_the_full_array() -> None:
+    """The trainer steps shards: results must not depend on where a shard begins."""
     p, g = draw("float32"), draw("float32")
     m, v = abs(draw("float32")), abs(draw("float32"))
-    rest = (3, 0.01, 0.9, 0.999, 1e-8, 0.1, False, False)
-    whole, parts = p.copy(), p.copy()
-    native.adam_(whole, g, m.copy(), v.copy(), None, *rest)
+    args = (3, 0.01, 0.9, 0.999, 1e-8, 0.1, False, False)
+    full, parts = p.copy(), p.copy()
+    native.adam_(full, g, m.copy(), v.copy(), None, *args)
     for start, stop in ((0, 7001), (7001, N)):
         s = slice(start, stop)
-        native.adam_(parts[s], g[s], m[s].copy(), v[s].copy(), None, *rest)
-    np.testing.assert_allclose(whole, parts, rtol=1e-7)
+        native.adam_(parts[s], g[s], m[s].copy(), v[s].copy(), None, *args)
+    np.testing.assert_allclose(full, parts, rtol=1e-7)
 
 
 def test_errors_show_the_values() -> None:
     p, g = draw("float32"), draw("float32")
-    rest = (1, 0.01, 0.9, 0.999, 1e-8, 0.0, False, False)
+    args = (1, 0.01, 0.9, 0.999, 1e-8, 0.0, False, False)
     with pytest.raises(ValueError, match=r"g has another shape: \(3,\), expected \(20011,\)"):
-        native.adam_(p, g[:3], p.copy(), p.copy(), None, *rest)
+        native.adam_(p, g[:3], p.copy(), p.copy(), None, *args)
     with pytest.raises(TypeError, match="dtype of m does not fit: float64, expected float32"):
-        native.adam_(p, g, p.astype("float64"), p.copy(), None, *rest)
+        native.adam_(p, g, p.astype("float64"), p.copy(), None, *args)
     with pytest.raises(ValueError, match="adam_: p is not contiguous and writeable: strides of 8"):
-        native.adam_(p[::2], g[::2].copy(), p[::2].copy(), p[::2].copy(), None, *rest)
+        native.adam_(p[::2], g[::2].copy(), p[::2].copy(), p[::2].copy(), None, *args)
     with pytest.raises(ValueError, match="adam_: step counts from 1: 0"):
-        native.adam_(p, g, p.copy(), p.copy(), None, 0, *rest[1:])
+        native.adam_(p, g, p.copy(), p.copy(), None, 0, *args[1:])
     with pytest.raises(ValueError, match=r"momentum needs a buffer: 0\.9"):
         native.sgd_(p, g, None, 0.1, 0.9, 0.0, 0.0, False, False, True)

@@ -16,11 +16,11 @@ RNG = np.random.default_rng(3)
 SIZES = [(), (0,), (1,), (3,), (17,), (5, 7), (70_001,)]
 
 
-def ulps(got: Any, exact: Any) -> float:
+def ulps(result: Any, exact: Any) -> float:
     """The largest distance in units of the last place of float32."""
-    got, exact = np.asarray(got), np.asarray(exact)
+    result, exact = np.asarray(result), np.asarray(exact)
     unit = np.spacing(np.maximum(np.abs(exact), 1e-38).astype("f4")).astype("f8")
-    return float((np.abs(got.astype("f8") - exact) / unit).max(initial=0))
+    return float((np.abs(result.astype("f8") - exact) / unit).max(initial=0))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_elementary_functions(name: str, low: float, high: float, most: float) -
         assert out.dtype == np.float32
         assert out.shape == shape
         assert ulps(out, want(x.astype("f8"))) <= most
-        if x.ndim:  # no element depends on its neighbours, its place or its layout
+        if x.ndim:  # no element depends on its neighbours, its index or the layout
             np.testing.assert_array_equal(f(np.repeat(x, 3, -1)[..., ::3]), out)
             np.testing.assert_array_equal(f(x[::-1])[::-1], out)
             y = x.copy()
@@ -94,9 +94,9 @@ def test_fused_expressions(dtype: str) -> None:
 
 
 @each("dtype", ["f4", "f8"])
-def test_results_are_written_where_it_is_said(dtype: str) -> None:
-    whole = RNG.normal(size=(3, 20_001)).astype(dtype)
-    x, y, z = whole
+def test_results_are_written_into_out(dtype: str) -> None:
+    full = RNG.normal(size=(3, 20_001)).astype(dtype)
+    x, y, z = full
     calls = (
         (native.clamp, (x, -0.5, 0.5)),
         (native.nan_to_num, (x, 0.0, 1.0, 2.0)),
@@ -105,14 +105,14 @@ def test_results_are_written_where_it_is_said(dtype: str) -> None:
         (native.lerp, (x, y, 0.3)),
         (native.lerp, (x, y, z)),
     )
-    for f, (_, *rest) in calls:
-        want, out, again = f(x, *rest), np.empty_like(x), x.copy()
-        assert f(x, *rest, out) is out
-        assert f(again, *rest, again) is again
+    for f, (_, *args) in calls:
+        want, out, inplace = f(x, *args), np.empty_like(x), x.copy()
+        assert f(x, *args, out) is out
+        assert f(inplace, *args, inplace) is inplace
         np.testing.assert_array_equal(out, want)
-        np.testing.assert_array_equal(again, want)
-        assert f(x, *rest, np.empty_like(whole)) is None
-        assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in rest), x[:-1]) is None
+        np.testing.assert_array_equal(inplace, want)
+        assert f(x, *args, np.empty_like(full)) is None
+        assert f(x[1:], *(r[1:] if isinstance(r, np.ndarray) else r for r in args), x[:-1]) is None
 
 
 @each("dtype", ["f4", "f8"])
@@ -124,7 +124,7 @@ def test_numbers_in_place_of_nan_and_infinity(dtype: str) -> None:
         np.testing.assert_array_equal(native.nan_to_num(x, 3.0, 4.0, -5.0), want)
 
 
-def test_what_is_not_plain_is_left_to_the_caller() -> None:
+def test_unusual_operands_are_left_to_the_caller() -> None:
     x, y = np.ones((3, 4), "f4"), np.ones(4, "f4")
     assert native.addcmul(x, y, x, 1) is None
     assert native.addcmul(x, x, x.astype("f8"), 1) is None
@@ -159,14 +159,14 @@ def test_casts_are_numpys(source: str, target: str) -> None:
     half = native.cast(np.arange(3).astype(source), np.dtype("f2").num)
     if source == "?":
         assert half is None
-    elif source != "f4":  # that one is for native.recast, which keeps the order of the dimensions
+    elif source != "f4":  # this case is native.recast's, which keeps the order of the dimensions
         want = np.arange(3).astype(source).astype("f2")
         np.testing.assert_array_equal(half, want, strict=True)
 
 
 @each("dtype", ["i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8"])
 @each("n", [0, 1, 63, 1000, 70_001])
-def test_whole_numbers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
+def test_integers_are_clamped_in_one_pass(n: int, dtype: str) -> None:
     info = np.iinfo(dtype)
     x = RNG.integers(info.min, info.max, n, dtype, endpoint=True)
     for low, high in [(10, 100), (None, 20), (3, None), (info.min, info.max), (90, 5)]:
@@ -198,7 +198,7 @@ def test_scaled_cubed_and_kept(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_array_equal(native.masked_scale(x, mask, 0.75), want, strict=True)
 
 
-def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
+def test_scaled_cubed_and_masked_decline_rare_cases() -> None:
     x = np.ones((3, 4), "f4")
     assert native.add_alpha(x, x[0], 2.0) is None
     assert native.add_alpha(x, x.astype("f8"), 2.0) is None
@@ -211,11 +211,11 @@ def test_scaled_cubed_and_kept_leave_what_is_rare() -> None:
 def test_floats_are_cut_off() -> None:
     x = (RNG.normal(size=70_001) * 1e6).astype("f4")
     for y in (x, x.astype("f8"), x.reshape(-1, 1)[::2]):
-        got = native.cast(y, np.dtype("i8").num)
-        np.testing.assert_array_equal(got, y.astype("i8"), strict=True)
+        result = native.cast(y, np.dtype("i8").num)
+        np.testing.assert_array_equal(result, y.astype("i8"), strict=True)
     edges = [2.0**31, -(2.0**31), 2.0**31 - 1, 2.0**40 + 0.5, -(2.0**62), 0.9, -0.9, -0.0]
     for kind, place in itertools.product(("f4", "f8"), range(40)):
         few = np.full(40, 1.5, kind)
         few[place] = edges[place % len(edges)]
-        got = native.cast(few, np.dtype("i8").num)
-        np.testing.assert_array_equal(got, few.astype("i8"), strict=True)
+        result = native.cast(few, np.dtype("i8").num)
+        np.testing.assert_array_equal(result, few.astype("i8"), strict=True)

@@ -81,10 +81,10 @@ def test_special_values(dtype: str) -> None:
         np.testing.assert_array_equal(native.relu(x), [nan, np.inf, 0, np.array(1e30, dtype), 0, 0])
         np.testing.assert_array_equal(native.sigmoid(x), [nan, 1, 0, 1, 0, 0.5])
         for tanh in (False, True):
-            got = native.gelu(x, tanh)
-            np.testing.assert_array_equal(got, [nan, np.inf, 0, np.array(1e30, dtype), 0, 0])
-            got = native.gelu_backward(np.ones_like(x), x, tanh)
-            np.testing.assert_array_equal(got[3:], [1, 0, 0.5])
+            result = native.gelu(x, tanh)
+            np.testing.assert_array_equal(result, [nan, np.inf, 0, np.array(1e30, dtype), 0, 0])
+            result = native.gelu_backward(np.ones_like(x), x, tanh)
+            np.testing.assert_array_equal(result[3:], [1, 0, 0.5])
 
 
 def test_integers_become_float32() -> None:
@@ -106,9 +106,9 @@ def test_dropout_keeps_and_scales(dtype: str) -> None:
 
 def test_dropout_continues_where_the_offset_says() -> None:
     x = np.ones(1024, "float32")
-    _, whole = native.dropout(x, 0.5, 3, 0)
+    _, full = native.dropout(x, 0.5, 3, 0)
     _, part = native.dropout(x[512:], 0.5, 3, 512 // 4)
-    np.testing.assert_array_equal(whole[512:], part)
+    np.testing.assert_array_equal(full[512:], part)
 
 
 def test_errors_show_the_values() -> None:

@@ -44,7 +44,7 @@ CURVES: dict[str, tuple[tuple[float, ...], Formula]] = {
     "threshold": ((0.5, 7.0), lambda x, a, y: np.where(x <= a, y, x)),
     "numbers": ((), np.nan_to_num),
 }
-# What each makes of NaN, infinity, -infinity and 0.
+# The results for NaN, infinity, -infinity and 0.
 LIMITS = {
     "silu": (np.nan, np.inf, np.nan, 0),
     "softplus": (np.nan, np.inf, 0, np.log(2) / 1.5),
@@ -63,8 +63,8 @@ LIMITS = {
 
 
 def orders(x: Any) -> list[Any]:
-    spread = np.repeat(x, 2, 0)[::2] if x.ndim else x
-    return [x, np.asfortranarray(x), spread, x.T, np.broadcast_to(x, (2, *x.shape))]
+    strided = np.repeat(x, 2, 0)[::2] if x.ndim else x
+    return [x, np.asfortranarray(x), strided, x.T, np.broadcast_to(x, (2, *x.shape))]
 
 
 @pytest.mark.parametrize("name", CURVES)
@@ -81,7 +81,7 @@ def test_curve(name: str) -> None:
 
 @pytest.mark.parametrize("name", CURVES)
 def test_small_and_far(name: str) -> None:
-    """Relative errors, where a sum with 1 would leave none of the digits."""
+    """Relative errors where a sum with 1 would lose all digits."""
     numbers, formula = CURVES[name]
     size = np.concatenate([np.logspace(-30, 0, 500), np.linspace(1, 85, 500)])
     for dtype in ("float32", "float64"):
@@ -99,8 +99,8 @@ def test_limits(name: str) -> None:
     for dtype in ("float32", "float64"):
         x = np.array([np.nan, np.inf, -np.inf, 0], dtype)
         with np.errstate(all="raise"):
-            got = getattr(native, name)(x, *CURVES[name][0])
-        np.testing.assert_allclose(got, LIMITS[name], rtol=1e-6)
+            result = getattr(native, name)(x, *CURVES[name][0])
+        np.testing.assert_allclose(result, LIMITS[name], rtol=1e-6)
 
 
 def test_gelu_keeps_its_digits_in_the_tail() -> None:
@@ -117,9 +117,9 @@ SLOPED = [name for name in CURVES if name != "numbers"]
 
 @pytest.mark.parametrize("name", SLOPED)
 def test_slopes_are_differences(name: str) -> None:
-    """Of the formula in float64, away from its corners."""
+    """Derivatives of the formula in float64, away from its kinks."""
     numbers, formula = CURVES[name]
-    given = (*numbers, 0.0, 0.0, 0.0)[:3]
+    params = (*numbers, 0.0, 0.0, 0.0)[:3]
     for dtype, shape in itertools.product(("float64", "float32", "float16"), SHAPES):
         x = np.asarray(RNG.standard_normal(shape) * 4).astype(dtype)
         wide, step = x.astype("float64"), 1e-6
@@ -129,7 +129,7 @@ def test_slopes_are_differences(name: str) -> None:
         want = (formula(wide + step, *numbers) - formula(wide - step, *numbers)) / (2 * step)
         g = np.asarray(RNG.standard_normal(shape)).astype(dtype)
         for y, h in ((x, g), (x.copy("F"), g.copy("F"))):
-            got = native.activation_backward(h, y, name, *given)
+            got = native.activation_backward(h, y, name, *params)
             assert got is not None
             assert (got.shape, got.dtype) == (x.shape, x.dtype)
             close = {"float64": 1e-8, "float32": 3e-6, "float16": 3e-3}[dtype]
@@ -138,18 +138,18 @@ def test_slopes_are_differences(name: str) -> None:
 
 @pytest.mark.parametrize("name", SLOPED)
 def test_slopes_far_out(name: str) -> None:
-    """Nothing overflows."""
-    given = (*CURVES[name][0], 0.0, 0.0, 0.0)[:3]
+    """No derivative overflows."""
+    params = (*CURVES[name][0], 0.0, 0.0, 0.0)[:3]
     for dtype in ("float32", "float64"):
         x = np.array([-1e30, -200, -100, 100, 200, 1e30], dtype)
-        got = native.activation_backward(np.ones_like(x), x, name, *given)
-        assert got is not None
-        assert np.isfinite(got).all(), got
-        left, right = SLOPES_OUT[name]
-        np.testing.assert_allclose(got[1:5], [left, left, right, right], atol=1e-18)
+        result = native.activation_backward(np.ones_like(x), x, name, *params)
+        assert result is not None
+        assert np.isfinite(result).all(), result
+        low, right = SLOPES_OUT[name]
+        np.testing.assert_allclose(result[1:5], [low, low, right, right], atol=1e-18)
 
 
-# Of each far on the left, and far on the right.
+# The derivative of each far on the left and far on the right.
 SLOPES_OUT = {
     "silu": (0, 1),
     "softplus": (0, 1),
@@ -166,7 +166,7 @@ SLOPES_OUT = {
 }
 
 
-def test_what_is_left_to_the_plain_form() -> None:
+def test_cases_left_to_the_plain_form() -> None:
     x = np.ones(3, "float32")
     assert native.silu(np.arange(3)) is None
     assert native.silu(x.astype("complex64")) is None
@@ -185,7 +185,7 @@ def test_results_keep_the_order_of_axes() -> None:
     for x in (st.rand(3, 4).t(), st.rand(2, 3, 4, 5).permute(0, 2, 3, 1)):
         for f in (st.nn.functional.silu, st.nn.functional.gelu, st.relu, st.sigmoid):
             assert f(x).stride() == x.stride()
-            # Not to the bit: which of gelu's two forms is computed depends on the neighbours.
+            # Not bit by bit: the neighbours decide which of gelu's two forms is computed.
             np.testing.assert_allclose(f(x).numpy(), f(x.contiguous()).numpy(), rtol=1e-6)
 
 
@@ -193,17 +193,17 @@ def test_the_gate_and_its_slopes() -> None:
     for dtype, close in (("float32", 2e-6), ("float64", 1e-13)):
         for shape, dim in (((6,), 0), ((3, 8), 1), ((8, 3), 0), ((5, 4, 7), 1), ((70, 1000), 1)):
             x = (RNG.standard_normal(shape) * 3).astype(dtype)
-            left, right = np.split(x.astype("float64"), 2, dim)
+            values, right = np.split(x.astype("float64"), 2, dim)
             s = expit(right)
             for y in (x, x.copy("F")):
                 got = native.glu(y, dim)
                 assert got is not None
                 assert got.dtype == x.dtype
-                np.testing.assert_allclose(got, left * s, rtol=close, atol=close)
-            g = np.asarray(RNG.standard_normal(left.shape), dtype)
-            want = np.concatenate([g * s, g * left * s * (1 - s)], dim)
-            back = native.glu_backward(g, x, dim)
-            np.testing.assert_allclose(back, want, rtol=close, atol=close)
+                np.testing.assert_allclose(got, values * s, rtol=close, atol=close)
+            g = np.asarray(RNG.standard_normal(values.shape), dtype)
+            want = np.concatenate([g * s, g * values * s * (1 - s)], dim)
+            gradient = native.glu_backward(g, x, dim)
+            np.testing.assert_allclose(gradient, want, rtol=close, atol=close)
     x = np.ones((4, 6), "float32")
     assert native.glu(x, 2) is None
     assert native.glu(x[:, :5], 1) is None

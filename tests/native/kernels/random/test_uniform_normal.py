@@ -82,14 +82,14 @@ def test_integers_are_those_of_the_plain_form(n: int) -> None:
 
 @each("n", [0, 1, 2, 5, 1001, 2**20 + 1])
 def test_permutations_are_those_of_the_plain_form(n: int) -> None:
-    got = native.randperm(n, 9, 4)
-    np.testing.assert_array_equal(np.sort(got), np.arange(n))
+    result = native.randperm(n, 9, 4)
+    np.testing.assert_array_equal(np.sort(result), np.arange(n))
     if n < 10_000:
-        np.testing.assert_array_equal(got, philox.permutation(9, 4, n))
+        np.testing.assert_array_equal(result, philox.permutation(9, 4, n))
 
 
 def test_permutations_are_even() -> None:
-    places = np.zeros((4, 4))
+    counts = np.zeros((4, 4))
     for seed in range(4000):
-        places[np.arange(4), native.randperm(4, seed, 0)] += 1
-    assert abs(places / 4000 - 0.25).max() < 0.04
+        counts[np.arange(4), native.randperm(4, seed, 0)] += 1
+    assert abs(counts / 4000 - 0.25).max() < 0.04

@@ -1,4 +1,4 @@
-"""Reductions and running sums of complex numbers, against NumPy's of complex128."""
+"""Reductions and cumulative sums of complex numbers, against NumPy's in complex128."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPES = [(7,), (16,), (40_000,), (100, 10), (3, 25), (70, 24), (5, 1), (33, 70)
 
 
 def draw(shape: tuple[int, ...], dtype: str) -> Array:
-    """Numbers whose products stay in reach."""
+    """Numbers whose products do not overflow."""
     r = np.random.default_rng(sum(shape))
     size = np.exp(r.normal(scale=1e-4, size=shape))
     return (size * np.exp(2j * np.pi * r.random(shape))).astype(dtype)
@@ -34,11 +34,11 @@ def layouts(x: Array) -> dict[str, Array]:
     }
 
 
-def check(got: Array | None, want: Any, like: Array, places: float) -> None:
+def check(got: Array | None, want: Any, like: Array, ulps: float) -> None:
     assert got is not None
     assert got.dtype == like.dtype
     assert got.shape == np.shape(want)
-    tolerance = places * (6e-8 if like.dtype in ("c8", "f4") else 1.2e-16)
+    tolerance = ulps * (6e-8 if like.dtype in ("c8", "f4") else 1.2e-16)
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
 
 
@@ -47,7 +47,7 @@ def check(got: Array | None, want: Any, like: Array, places: float) -> None:
 def test_products_along_dimensions(shape: tuple[int, ...], dtype: str) -> None:
     for x in layouts(draw(shape, dtype)).values():
         wide = x.astype("c16")
-        n = max(x.size, 1) if dtype == "c16" else 1  # products of complex64 are made in double
+        n = max(x.size, 1) if dtype == "c16" else 1  # products of complex64 are computed in double
         for dim in (None, *range(x.ndim), -1):
             check(native.prod(x, dim, False), wide.prod(dim), x, 4 + 2 * n)
         check(native.prod(x, 0, True), wide.prod(0, keepdims=True), x, 4 + 2 * n)
@@ -75,12 +75,12 @@ def test_sums_and_variances(shape: tuple[int, ...], dtype: str) -> None:
             check(native.sum(x, dim, False), wide.sum(dim), x, 400)
             n = x.size if dim is None else x.shape[dim]
             if n:
-                found = native.var(x, dim, 0, False, False)
-                check(found, wide.var(dim), x.real, 400)
+                result = native.var(x, dim, 0, False, False)
+                check(result, wide.var(dim), x.real, 400)
                 check(native.var(x, dim, 0, False, True), wide.std(dim), x.real, 400)
 
 
-def test_a_running_sum_that_overflows_goes_on_as_it_must() -> None:
+def test_an_overflowing_cumulative_sum_is_numpys() -> None:
     x = np.ones(200_000, "c8")
     x[10], x[20] = 3e38 + 1j, 3e38
     got = native.cumsum_cumprod(x, 0, False)

@@ -1,4 +1,4 @@
-"""Running sums, products and extremes: native = plain NumPy."""
+"""Cumulative sums, products, maxima and minima: native = plain NumPy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_running_sums_and_products_are_numpys(shape: tuple[int, ...], dtype: str
 
 
 @each(("shape", "dtype"), itertools.product(SHAPES, ("?", "i1", "u1", "i2", "i4", "u8")))
-def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> None:
+def test_cumulative_sums_of_integers_are_int64(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for a in (x, np.asfortranarray(x)):
         for dim in range(-1, x.ndim):
@@ -47,11 +47,11 @@ def test_running_whole_numbers_are_int64(shape: tuple[int, ...], dtype: str) -> 
 def test_running_sums_of_complex_numbers(shape: tuple[int, ...], dtype: str) -> None:
     x = (draw(shape, "f4") + 1j * draw(shape, "f4")).astype(dtype)
     for dim in range(-1, x.ndim):
-        got = native.cumsum_cumprod(x, dim, False)
-        np.testing.assert_array_equal(got, x.cumsum(dim), strict=True)
+        result = native.cumsum_cumprod(x, dim, False)
+        np.testing.assert_array_equal(result, x.cumsum(dim), strict=True)
 
 
-def test_whole_numbers_wrap_round() -> None:
+def test_integers_wrap_around() -> None:
     x = np.array([2**62, 2**62, 2**62], np.int64)
     np.testing.assert_array_equal(native.cumsum_cumprod(x, 0, False), x.cumsum())
     np.testing.assert_array_equal(native.cumsum_cumprod(x, 0, True), x.cumprod())
@@ -59,11 +59,11 @@ def test_whole_numbers_wrap_round() -> None:
 
 def test_a_long_float32_sum_is_as_good_as_a_float64_one() -> None:
     x = RNG.random(200_000).astype("f4")
-    got = native.cumsum_cumprod(x, 0, False)
-    np.testing.assert_allclose(got, x.cumsum(dtype="f8"), 1e-7)
+    result = native.cumsum_cumprod(x, 0, False)
+    np.testing.assert_allclose(result, x.cumsum(dtype="f8"), 1e-7)
 
 
-def test_long_sums_of_what_is_no_number_or_overflows() -> None:
+def test_long_sums_with_nan_or_overflow() -> None:
     x = np.ones(70_000)
     for values in ([np.inf], [np.inf, -np.inf], [np.nan], [1e308, 1e308, -1e308], [-1e308, 1e308]):
         x[40_000 : 40_000 + len(values)] = values
@@ -79,37 +79,37 @@ def test_products_near_zero_keep_float32s_smallest_numbers() -> None:
     x = np.full((6, 300), 0.5, "f4")
     expected = x.cumprod(1, dtype="f8").astype("f4")
     np.testing.assert_array_equal(native.cumsum_cumprod(x, 1, True), expected)
-    assert 0 < expected[0, 145] < np.finfo("f4").tiny  # denormal, and still there
+    assert 0 < expected[0, 145] < np.finfo("f4").tiny  # denormal, not flushed to 0
 
 
 def test_the_same_bits_on_any_number_of_threads() -> None:
     before = native.get_num_threads()
-    found = []
+    results = []
     cases = [RNG.random(shape) for shape in ((200_000,), (300, 900), (90, 40, 30))]
     try:
         for n in (1, 2, 3):
             native.set_num_threads(n)
-            found.append(
+            results.append(
                 [native.cumsum_cumprod(x.astype(t), 0, False) for x in cases for t in ("f4", "f8")]
             )
     finally:
         native.set_num_threads(before)
-    for others in found[1:]:
-        for a, b in zip(found[0], others, strict=True):
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)
 
 
 def so_far(x: Any, largest: bool) -> tuple[Any, Any]:
     """Along the last dimension, by definition."""
-    values, places = np.empty_like(x), np.empty(x.shape, np.int64)
+    values, indices = np.empty_like(x), np.empty(x.shape, np.int64)
     for i in np.ndindex(x.shape[:-1]):
         best = 0
         for k, v in enumerate(x[i]):
             now = x[i][best]
             if v != v or (v >= now if largest else v <= now):
                 best = k
-            values[(*i, k)], places[(*i, k)] = x[i][best], best
-    return values, places
+            values[(*i, k)], indices[(*i, k)] = x[i][best], best
+    return values, indices
 
 
 @each(("shape", "dtype"), itertools.product(SHAPES[:-6], ("f4", "f8", "i1", "u1", "i4", "i8", "?")))
@@ -118,14 +118,14 @@ def test_running_extremes_by_definition(shape: tuple[int, ...], dtype: str) -> N
     if dtype[0] == "f" and x.size > 5:
         x.reshape(-1)[5] = np.nan
     for dim, largest in itertools.product(range(x.ndim), (True, False)):
-        found = native.cummax_cummin(x, dim, largest)
-        assert found is not None
+        result = native.cummax_cummin(x, dim, largest)
+        assert result is not None
         expected = so_far(np.moveaxis(x, dim, -1), largest)
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(result, expected, strict=True):
             np.testing.assert_array_equal(a, np.moveaxis(b, -1, dim), strict=True)
 
 
-def test_any_layout_and_what_is_rare() -> None:
+def test_any_layout_and_rare_cases() -> None:
     x = draw((40, 60), "f4")
     for y in (x.T, x[::-1], x[:, ::3]):
         np.testing.assert_array_equal(native.cumsum_cumprod(y, 0, False), y.cumsum(0))
@@ -144,13 +144,13 @@ def test_running_logarithms_of_sums(dtype: str) -> None:
         x = (rng.standard_normal(shape) * 40).astype(dtype)
         for dim in range(-x.ndim, x.ndim):
             for y in (x, x.copy("F")):
-                got = native.logcumsumexp(y, dim)
-                assert got is not None
-                assert (got.shape, got.dtype) == (x.shape, x.dtype)
-                wanted = np.logaddexp.accumulate(x.astype("f8"), dim)
-                np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+                result = native.logcumsumexp(y, dim)
+                assert result is not None
+                assert (result.shape, result.dtype) == (x.shape, x.dtype)
+                expected = np.logaddexp.accumulate(x.astype("f8"), dim)
+                np.testing.assert_allclose(result, expected, rtol=close, atol=close)
     inf, nan = np.inf, np.nan
     x = np.array([-inf, -inf, 1, -inf, inf, inf, 2, nan, 3, inf], dtype)
-    got = native.logcumsumexp(x, 0)
-    np.testing.assert_allclose(got, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
+    result = native.logcumsumexp(x, 0)
+    np.testing.assert_allclose(result, [-inf, -inf, 1, 1, inf, inf, inf, nan, nan, nan], rtol=1e-6)
     assert native.logcumsumexp(np.arange(3), 0) is None

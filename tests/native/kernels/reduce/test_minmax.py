@@ -1,4 +1,4 @@
-"""Extremes, their places, variances: native = plain NumPy, any dtype, layout and dimension."""
+"""min, max, their indices and variances: native = plain NumPy, any dtype, layout and dimension."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def draw(shape: tuple[int, ...], dtype: str) -> Any:
     if dtype == "?":
         return rng.random(shape) < 0.3
     if dtype[0] == "f":
-        return rng.normal(size=shape).round(1).astype(dtype)  # rounded: some are alike
+        return rng.normal(size=shape).round(1).astype(dtype)  # rounded, for equal elements
     info = np.iinfo(dtype)
     return rng.integers(max(info.min, -50), min(info.max, 50), shape).astype(dtype)
 
@@ -91,27 +91,27 @@ def test_the_first_nan_wins(shape: tuple[int, ...], dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i8", "?"])
 def test_many_short_rows_and_axes_apart(dtype: str) -> None:
-    """Turned into columns first: their extremes, places and norms stay the same."""
+    """Transposed into columns first: extremes, indices and norms stay the same."""
     for shape, dim in (((3000, 10), 1), ((40, 50, 3), 2), ((1100, 24), 1), ((20, 30, 7), (0, 2))):
         x = draw(shape, dtype)
         for keep in (False, True):
             same(native.minmax(x, dim, keep, True), np.asarray(x.max(dim, keepdims=keep)))
             same(native.minmax(x, dim, keep, False), np.asarray(x.min(dim, keepdims=keep)))
             if isinstance(dim, int):
-                places = native.argminmax(x, dim, keep, True)
-                same(places, np.asarray(x.argmax(dim, keepdims=keep)))
+                indices = native.argminmax(x, dim, keep, True)
+                same(indices, np.asarray(x.argmax(dim, keepdims=keep)))
             if dtype[0] == "f":
                 wide = x.astype("f8")
                 close = 1e-5 if dtype == "f4" else 1e-12
-                for got, wanted in (
+                for result, expected in (
                     (native.norm(x, dim, keep, 1), abs(wide).sum(dim, keepdims=keep)),
                     (native.norm(x, dim, keep, 2), np.sqrt((wide**2).sum(dim, keepdims=keep))),
                     (native.var(x, dim, 1, keep, False), wide.var(dim, ddof=1, keepdims=keep)),
                     (native.logsumexp(x, dim, keep), np.log(np.exp(wide).sum(dim, keepdims=keep))),
                 ):
-                    assert got is not None
-                    assert got.shape == wanted.shape
-                    np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+                    assert result is not None
+                    assert result.shape == expected.shape
+                    np.testing.assert_allclose(result, expected, rtol=close, atol=close)
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -120,17 +120,17 @@ def test_logarithms_of_sums_down_columns(dtype: str) -> None:
     for shape in ((7, 100), (3, 50, 70), (30_000, 3), (1000, 65)):
         x = draw(shape, dtype) * 30
         dim = len(shape) - 2
-        got = native.logsumexp(x, dim, False)
-        wanted = np.logaddexp.reduce(x.astype("f8"), dim)
-        assert got is not None
-        np.testing.assert_allclose(got, wanted, rtol=close, atol=close)
+        result = native.logsumexp(x, dim, False)
+        expected = np.logaddexp.reduce(x.astype("f8"), dim)
+        assert result is not None
+        np.testing.assert_allclose(result, expected, rtol=close, atol=close)
     inf, nan = np.inf, np.nan
     x = np.array([[inf, -inf, -inf, nan, 1, inf], [-inf, -inf, 2, 5, nan, nan]], dtype)
-    got = native.logsumexp(np.repeat(x, 20, 1), 0, False)
-    np.testing.assert_allclose(got, np.repeat([inf, -inf, 2, nan, nan, nan], 20), rtol=1e-6)
+    result = native.logsumexp(np.repeat(x, 20, 1), 0, False)
+    np.testing.assert_allclose(result, np.repeat([inf, -inf, 2, nan, nan, nan], 20), rtol=1e-6)
 
 
-def test_extremes_leave_to_numpy_what_is_rare() -> None:
+def test_extremes_leave_rare_cases_to_numpy() -> None:
     assert native.minmax(np.zeros((2, 2), "f2"), None, False, True) is None
     assert native.minmax(np.zeros((2, 2), "c8"), None, False, True) is None
     assert native.minmax(np.zeros((0, 3), "f4"), 0, False, True) is None
@@ -158,15 +158,15 @@ def test_variance_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
                 assert got is not None
                 assert got.dtype == x.dtype
                 assert got.shape == expected.shape
-                wanted = np.sqrt(expected) if root else expected
-                np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+                want = np.sqrt(expected) if root else expected
+                np.testing.assert_allclose(got, want, tolerance, tolerance)
         if correction == 0:
             got = native.norm(x, dim, keep, 2)
-            wanted = np.sqrt((wide * wide).sum(dim, keepdims=keep))
-            np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+            want = np.sqrt((wide * wide).sum(dim, keepdims=keep))
+            np.testing.assert_allclose(got, want, tolerance, tolerance)
             got = native.norm(x - 3, dim, keep, 1)
-            wanted = abs(wide - 3).sum(dim, keepdims=keep)
-            np.testing.assert_allclose(got, wanted, tolerance, tolerance)
+            want = abs(wide - 3).sum(dim, keepdims=keep)
+            np.testing.assert_allclose(got, want, tolerance, tolerance)
 
 
 def test_variance_of_few_and_none() -> None:

@@ -31,12 +31,12 @@ def draw(shape: tuple[int, ...], dtype: str) -> Any:
 
 
 def layouts(x: Any) -> list[Any]:
-    """The same shape lying in memory in several ways."""
+    """The same shape in several memory layouts."""
     if not x.ndim:
         return [x]
     gaps = np.repeat(np.repeat(x, 2, 0)[::2], 3, -1)[..., ::3]
-    turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
-    return [x, np.asfortranarray(x), turned, gaps, np.flip(np.flip(x).copy())]
+    transposed = np.moveaxis(np.ascontiguousarray(np.moveaxis(x, -1, 0)), 0, -1)
+    return [x, np.asfortranarray(x), transposed, gaps, np.flip(np.flip(x).copy())]
 
 
 def same(got: Any, want: Any) -> None:
@@ -44,7 +44,7 @@ def same(got: Any, want: Any) -> None:
 
 
 @each("dtype", WHOLE)
-def test_of_whole_numbers_an_int64(dtype: str) -> None:
+def test_integers_give_an_int64(dtype: str) -> None:
     with np.errstate(over="ignore"):
         for (shape, dim), keep in itertools.product(CASES, (False, True)):
             for x in layouts(draw(shape, dtype)):
@@ -92,7 +92,7 @@ def test_products_of_double_keep_denormal_numbers() -> None:
     assert native.prod(x, 0, False) == 1e-300 * 1e-20 > 0
 
 
-def test_other_numbers_and_wrong_dims_are_left_to_the_caller() -> None:
+def test_other_dtypes_and_wrong_dims_are_left_to_the_caller() -> None:
     assert native.prod(np.ones(3, "g"), None, False) is None
     assert native.count(np.ones(3, "c8"), None, False) is None
     for dtype in ("f8", "c8"):
@@ -132,10 +132,10 @@ def test_transposed_sums_and_extremes_are_the_originals() -> None:
                         native.argminmax(y, dim, keep, True),
                         np.asarray(y.argmax(dim, keepdims=keep)),
                     )
-                spread = native.var(y, dim, 1, keep, False)
-                if spread is not None:
+                variance = native.var(y, dim, 1, keep, False)
+                if variance is not None:
                     want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
-                    np.testing.assert_allclose(spread, want, rtol=1e-4)
+                    np.testing.assert_allclose(variance, want, rtol=1e-4)
 
 
 FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
@@ -143,7 +143,7 @@ FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
 
 @each("n", FACTORS)
 def test_products_of_float32_are_nearly_those_of_double(n: int) -> None:
-    """Rows, short and long, and columns: factors near 1, whose roundings could go one way."""
+    """Short and long rows, and columns: factors near 1, whose roundings could accumulate."""
     rng = np.random.default_rng(n)
     x = np.exp(rng.standard_normal((20, n)) / n).astype("f4")
     want = x.astype("f8").prod(1)
@@ -164,7 +164,7 @@ def test_products_leave_the_range_of_float32_and_come_back(n: int) -> None:
 
 
 @each("n", FACTORS)
-def test_products_meet_what_is_no_normal_number(n: int) -> None:
+def test_products_with_nan_infinity_and_denormals(n: int) -> None:
     x = np.exp(np.random.default_rng(n).standard_normal((24, n)) / n).astype("f4")
     odd = np.array([0, -0.0, np.inf, -np.inf, np.nan, 1e-40], "f4")
     for i in range(18):
@@ -182,13 +182,13 @@ def test_products_meet_what_is_no_normal_number(n: int) -> None:
 def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
     x = np.exp(np.random.default_rng(3).standard_normal((300, 1000)) / 30).astype("f4")
     before = native.get_num_threads()
-    found = []
+    results = []
     try:
         for threads in (1, 2, 3):
             native.set_num_threads(threads)
-            found.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
+            results.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
     finally:
         native.set_num_threads(before)
-    for other in found[1:]:
-        for a, b in zip(found[0], other, strict=True):
+    for other in results[1:]:
+        for a, b in zip(results[0], other, strict=True):
             np.testing.assert_array_equal(a, b)

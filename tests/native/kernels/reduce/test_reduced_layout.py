@@ -1,4 +1,4 @@
-"""Reductions of any layout: what lies apart is what its copy is, bit by bit."""
+"""Reductions of any layout equal those of a contiguous copy, bit by bit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REDUCTIONS: dict[str, Callable[..., Any]] = {
     "norm": lambda x, dim: native.norm(x, dim, False, 2),
 }
 
-# Rows of contiguous elements that lie evenly apart, and what only looks like it.
+# Rows of contiguous elements at a constant stride, and layouts that only look like it.
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "part": lambda x: x[:, :, :70],
     "part, from the middle": lambda x: x[:, 1:, 3:],
@@ -74,7 +74,7 @@ def test_rows_apart_are_not_copied(name: str) -> None:
         try:
             reduce(part, dim)
             assert tracemalloc.get_traced_memory()[1] < part.nbytes / 4
-            reduce(x[:, ::2], dim)  # gaps within rows are closed up by a copy, which is seen
+            reduce(x[:, ::2], dim)  # gaps within rows need a copy, which is detected
             copied = tracemalloc.get_traced_memory()[1] > part.nbytes / 4
             assert copied == (name != "sum" or dim == 0)
         finally:

@@ -34,8 +34,8 @@ def check_sum(shape: tuple[int, ...], dim: Any, dtype: str, keepdim: bool) -> No
         assert got.shape == np.shape(want)
         assert got.dtype == (a.dtype if a.dtype.kind in "fc" else np.int64)
         scale = np.sqrt(x.size) * 3 + 1
-        bound = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "complex64": 1e-4}
-        np.testing.assert_allclose(got, want, rtol=1e-3, atol=bound.get(dtype, 0) * scale)
+        tolerance = {"float32": 1e-6, "float64": 1e-14, "float16": 1e-3, "complex64": 1e-4}
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=tolerance.get(dtype, 0) * scale)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "bool", "complex64"])
@@ -47,17 +47,17 @@ def test_sum(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["complex64", "complex128"])
 def test_sums_of_complex_numbers_add_their_parts(dtype: str) -> None:
-    """Rows of less than a block, of blocks and a rest, in pieces; columns; gaps."""
+    """Rows shorter than a block, of blocks and a tail, in pieces; columns; gaps."""
     for shape in [(3, 31), (5, 64), (2, 1000), (2, 16384), (1, 16385), (2, 50_001), (40, 3)]:
         x = (RNG.integers(-9, 9, shape) + 1j * RNG.integers(-9, 9, shape)).astype(dtype)
         for a in (x, np.asfortranarray(x), np.repeat(x, 2, 1)[:, ::2]):
             for dim in (0, 1, None):
-                got = native.sum(a, dim, False)
-                np.testing.assert_array_equal(got, np.asarray(x.sum(dim)), strict=True)
-    lost = np.full((1, 40_000), 1 + 1e8j, dtype)
-    lost[0, 7] = np.nan + 1j
-    assert np.isnan(native.sum(lost, 1, False).real).all()
-    np.testing.assert_allclose(native.sum(lost, 1, False).imag, 39999e8 + 1, rtol=2e-6)
+                result = native.sum(a, dim, False)
+                np.testing.assert_array_equal(result, np.asarray(x.sum(dim)), strict=True)
+    overflow = np.full((1, 40_000), 1 + 1e8j, dtype)
+    overflow[0, 7] = np.nan + 1j
+    assert np.isnan(native.sum(overflow, 1, False).real).all()
+    np.testing.assert_allclose(native.sum(overflow, 1, False).imag, 39999e8 + 1, rtol=2e-6)
 
 
 def test_nan_and_infinity_pass() -> None:
@@ -97,7 +97,7 @@ NUMPY = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximu
 @each("n", [0, 3, 50_001])
 def test_reduce_into(op: str, dtype: str, n: int) -> None:
     values = RNG.standard_normal((3, n)) * 2
-    if np.dtype(dtype).kind == "u":  # what a negative float becomes there is up to the machine
+    if np.dtype(dtype).kind == "u":  # the cast of a negative float depends on the machine
         values = abs(values)
     arrays = list(values.astype(dtype))
     out = np.empty(n, dtype)
@@ -143,11 +143,11 @@ def test_reduce_into_errors_show_the_values() -> None:
 @each("dtype", ("f4", "f8"))
 def test_sums_of_rows_with_gaps(dtype: str) -> None:
     x = RNG.integers(-9, 9, (140, 5000)).astype(dtype)
-    bound = 0 if dtype == "f8" else 1e-6
+    tolerance = 0 if dtype == "f8" else 1e-6
     for a in (x[:, ::2], x[:, ::3], x[::2, 1::2], x[::-1, ::2], x[:, ::70], x.T[::2].T, x[:3, ::2]):
         for keep in (False, True):
-            got = native.sum(a, 1, keep)
-            np.testing.assert_allclose(got, a.sum(1, keepdims=keep), bound, strict=True)
+            result = native.sum(a, 1, keep)
+            np.testing.assert_allclose(result, a.sum(1, keepdims=keep), tolerance, strict=True)
 
 
 @each("dtype", ("f4", "f8"))
@@ -182,7 +182,7 @@ MANY = ["float32", "float64", "float16", "int8", "int32", "int64", "uint8", "boo
 
 
 def stretched(dtype: str, low: int = -3) -> Iterator[tuple[Any, Any, bool]]:
-    """Arrays with strides of 0, turned ones too; any dimensions; whether to keep them."""
+    """Arrays with strides of 0, also transposed; any dimensions; keepdims or not."""
     for shape, full in STRETCHED:
         few = RNG.integers(low, 1 - low, shape).astype(dtype)
         x = np.broadcast_to(few, full)
@@ -228,7 +228,7 @@ def test_products_of_stretched_axes(dtype: str) -> None:
         same(native.prod(x, dim, keep), x.prod(dim, wide, keepdims=keep))
 
 
-def test_places_in_stretched_axes_are_the_first_ones() -> None:
+def test_indices_in_broadcast_axes_are_the_first_ones() -> None:
     for x, dim, keep in stretched("int32"):
         if x.size and (dim is None or len(dim) == 1):
             along = None if dim is None else dim[0]
@@ -243,7 +243,7 @@ def test_stretched_sums_wrap_round_and_overflow() -> None:
 
 
 def test_stretched_axes_are_read_once() -> None:
-    """A million millions of elements: no copy, and no walk, could be made of them."""
+    """10^12 elements: they cannot be copied, nor visited one by one."""
     x = np.broadcast_to(np.arange(3.0)[:, None, None], (3, 10**6, 10**6))
     assert native.sum(x, (1, 2), False).tolist() == [0, 1e12, 2e12]
     assert native.minmax(x, (1, 2), False, True).tolist() == [0, 1, 2]

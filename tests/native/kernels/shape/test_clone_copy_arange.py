@@ -1,4 +1,4 @@
-"""clone, store, triangle, roll, steps, line: NumPy's results, in any layout and size."""
+"""clone, copy, tril_triu, roll, steps and linspace: NumPy's results, in any layout and size."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got, want, strict=True)
 
 
-def test_16_bit_floats_move_as_others_do() -> None:
-    """bfloat16 is no dtype of NumPy's, whose copies of it take ten times as long."""
+def test_16_bit_floats_are_copied_like_other_dtypes() -> None:
+    """NumPy has no bfloat16: its copies of such arrays take ten times as long."""
     bits = np.random.default_rng(2).integers(0, 2**16, (70, 90)).astype(np.uint16)
     x = bits.view(st.bfloat16)
     out = np.zeros_like(x)
@@ -41,9 +41,9 @@ def test_16_bit_floats_move_as_others_do() -> None:
     for view in layouts(bits):
         same(native.contiguous(view.view(st.bfloat16)).view(np.uint16), np.ascontiguousarray(view))
     for dim in (0, 1, 2):
-        got = native.stack([x, x[::-1].copy()], dim)
-        assert got is not None
-        same(got.view(np.uint16), np.stack([bits, bits[::-1]], dim))
+        result = native.stack([x, x[::-1].copy()], dim)
+        assert result is not None
+        same(result.view(np.uint16), np.stack([bits, bits[::-1]], dim))
     same(native.cat([x, x[:5]], 0).view(np.uint16), np.concatenate([bits, bits[:5]]))
 
 
@@ -56,13 +56,13 @@ def test_stretched_elements_are_packed(dtype: str) -> None:
 
 
 @each("n", [1023, 1024, 1025, 1151, 5000])
-def test_copies_that_lie_just_ahead_are_whole(n: int) -> None:
-    """Where one place is a few bytes after the other, modulo 4096, vectors copy (memcpy.h)."""
+def test_copies_just_after_their_source_are_complete(n: int) -> None:
+    """Where the target is a few bytes after the source, modulo 4096, vectors copy (memcpy.h)."""
     memory = np.zeros(4 * 4096 + 2 * n, np.uint8)
     start = -memory.ctypes.data % 4096
     x = memory[start : start + n + 64]
     x[:] = draw(x.shape, "u1")
-    far = start + -(-(n + 64) // 4096) * 4096  # the same place in a page
+    far = start + -(-(n + 64) // 4096) * 4096  # the same offset in a page
     for begin in (0, 1, 7, 32):
         for ahead in (0, 1, 2, 8, 15, 16, 31, 33, 63, 64, 100):
             memory[far - 1 :] = 1
@@ -90,10 +90,10 @@ def test_runs_are_filled_and_turned_to_their_ends(dtype: str) -> None:
 @each("shape", [(), (0,), (5,), (3, 4), (2, 0, 3), (3, 4, 5), (300, 400)])
 def test_clone(shape: tuple[int, ...], dtype: str) -> None:
     for x in [*layouts(draw(shape, dtype)), np.broadcast_to(draw((), dtype), shape)]:
-        got = native.clone(x)
-        same(got, x)
-        assert got.strides == x.copy("K").strides
-        assert not np.shares_memory(got, x)
+        result = native.clone(x)
+        same(result, x)
+        assert result.strides == x.copy("K").strides
+        assert not np.shares_memory(result, x)
 
 
 @each("dtype", TYPES)
@@ -142,14 +142,14 @@ def test_steps(n: int, dtype: str) -> None:
     number = np.dtype(dtype).num
     for start, step in ((0, 1), (-3, 2), (5, -7)):
         same(native.steps(start, step, n, number), (start + np.arange(n) * step).astype(dtype))
-    got = native.steps(0.5, 0.25, n, number)
+    result = native.steps(0.5, 0.25, n, number)
     if dtype[0] == "f":
-        same(got, (0.5 + np.arange(n) * 0.25).astype(dtype))
+        same(result, (0.5 + np.arange(n) * 0.25).astype(dtype))
     else:
-        assert got is None
+        assert result is None
 
 
-def test_steps_leaves_the_rest_to_the_caller() -> None:
+def test_steps_leaves_other_cases_to_the_caller() -> None:
     assert native.steps(2**70, 1, 3, np.dtype("i8").num) is None
     assert native.steps(0, 1, 3, np.dtype("c8").num) is None
     assert native.steps(0, 1, 3, np.dtype("?").num) is None
@@ -180,7 +180,7 @@ def test_line(n: int, dtype: str) -> None:
         same(native.linspace(start, end, step, n, np.dtype(dtype).num), want)
 
 
-def test_line_leaves_what_the_type_does_not_hold() -> None:
+def test_linspace_declines_values_beyond_the_dtype() -> None:
     assert native.linspace(0, 2.0**63, 1.0, 5, np.dtype("i8").num) is None
     assert native.linspace(0, 128, 1.0, 5, np.dtype("i1").num) is None
     assert native.linspace(0, 127, 1.0, 5, np.dtype("i1").num) is not None
@@ -199,5 +199,5 @@ def test_triangle_in_place(shape: tuple[int, ...], dtype: str) -> None:
             same(x, want)
     x = draw(shape, dtype)
     assert native.tril_triu(x, 0, True, x.copy()) is None
-    turned = x.swapaxes(-1, -2)
-    assert native.tril_triu(turned, 0, True, turned) is None
+    transposed = x.swapaxes(-1, -2)
+    assert native.tril_triu(transposed, 0, True, transposed) is None

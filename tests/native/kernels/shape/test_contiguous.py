@@ -1,4 +1,4 @@
-"""Copies into order: any layout, any size of element."""
+"""Contiguous copies of any layout and element size."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_stack_is_numpys(shape: tuple[int, ...], dtype: str) -> None:
         np.testing.assert_array_equal(native.stack(xs[:n], dim), np.stack(xs[:n], dim), strict=True)
 
 
-def test_stack_leaves_what_is_not_alike() -> None:
+def test_stack_declines_different_arrays() -> None:
     x = np.zeros((3, 4), "f4")
     assert native.stack([], 0) is None
     assert native.stack([x, x.astype("f8")], 0) is None

@@ -30,22 +30,22 @@ def test_sought_is_numpys(m: int, dtype: str) -> None:
     s = np.sort(draw(m, dtype))
     for shape, side in itertools.product(((), (1,), (15,), (5, 1000), (7001,)), ("left", "right")):
         x = draw(shape, dtype)
-        found = native.searchsorted(s, x, None, side)
-        np.testing.assert_array_equal(found, np.searchsorted(s, x, side), strict=True)
+        result = native.searchsorted(s, x, None, side)
+        np.testing.assert_array_equal(result, np.searchsorted(s, x, side), strict=True)
 
 
 def test_sought_in_rows_of_any_layout() -> None:
     s = np.sort(draw((6, 50), "f4"))
     x = draw((1000, 6), "f4").T
     for side in ("left", "right"):
-        found = native.searchsorted(s, x, None, side)
+        result = native.searchsorted(s, x, None, side)
         expected = [np.searchsorted(row, values, side) for row, values in zip(s, x, strict=True)]
-        np.testing.assert_array_equal(found, expected)
-        back = native.searchsorted(s[0, ::2], x, None, side)
-        np.testing.assert_array_equal(back, np.searchsorted(s[0, ::2], x, side))
+        np.testing.assert_array_equal(result, expected)
+        strided = native.searchsorted(s[0, ::2], x, None, side)
+        np.testing.assert_array_equal(strided, np.searchsorted(s[0, ::2], x, side))
 
 
-def test_what_is_left_to_numpy() -> None:
+def test_cases_left_to_numpy() -> None:
     s, x = np.arange(5.0), np.ones(3)
     assert native.searchsorted(s, x.astype("f4"), None, "left") is None
     assert native.searchsorted(s, x, np.arange(5), "left") is None
@@ -93,8 +93,11 @@ def test_membership_is_numpys(dtype: str) -> None:
         if dtype[0] == "f":
             x, tests = np.where(x < 5, np.nan, x), np.where(tests > 110, np.inf, tests)
             x, tests = x.astype(dtype), tests.astype(dtype)
-        for more in (tests, np.append(tests, [np.nan]).astype(dtype) if dtype[0] == "f" else tests):
-            want = np.isin(x, more)
-            np.testing.assert_array_equal(among.numpy(x, more), want, strict=True)
-            np.testing.assert_array_equal(among.numpy(x.T, more, True), ~want.T, strict=True)
+        for candidates in (
+            tests,
+            np.append(tests, [np.nan]).astype(dtype) if dtype[0] == "f" else tests,
+        ):
+            want = np.isin(x, candidates)
+            np.testing.assert_array_equal(among.numpy(x, candidates), want, strict=True)
+            np.testing.assert_array_equal(among.numpy(x.T, candidates, True), ~want.T, strict=True)
     np.testing.assert_array_equal(among.numpy(np.arange(4), np.array([1.0, 2.5])), [0, 1, 0, 0])

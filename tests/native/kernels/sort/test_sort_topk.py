@@ -15,14 +15,14 @@ RNG = np.random.default_rng(5)
 TYPES = ("f4", "f8", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "?")
 SHAPES = [(1,), (7,), (60,), (600,), (3, 4), (5, 1), (2, 3, 40), (50, 700), (700, 3), (70_000,)]
 CASES = list(itertools.product(SHAPES, TYPES))
-# Two rows for all threads, rows that are turned.
+# Two rows for all threads, transposed rows.
 CASES += itertools.product([(2, 32_768), (400, 50)], ("f4", "i8"))
 
 
 def draw(shape: tuple[int, ...], dtype: str) -> Any:
     x = RNG.normal(size=shape) * 20
     if dtype[0] == "f":
-        x = x.round(0).astype(dtype)  # many are alike; -0.0 among them
+        x = x.round(0).astype(dtype)  # many equal elements, with -0.0
         x.reshape(-1)[RNG.integers(0, x.size, x.size // 20)] = np.nan
         x.reshape(-1)[RNG.integers(0, x.size, x.size // 50)] = np.inf
         x.reshape(-1)[RNG.integers(0, x.size, x.size // 50)] = -np.inf
@@ -43,21 +43,21 @@ def order(x: Any, dim: int, descending: bool) -> Any:
     return x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), dim, kind="stable"), dim)
 
 
-def check(found: Any, x: Any, places: Any, dim: int) -> None:
-    values, indices = found
-    np.testing.assert_array_equal(indices, places, strict=True)
-    np.testing.assert_array_equal(values, np.take_along_axis(x, places, dim), strict=True)
+def check(result: Any, x: Any, want: Any, dim: int) -> None:
+    values, indices = result
+    np.testing.assert_array_equal(indices, want, strict=True)
+    np.testing.assert_array_equal(values, np.take_along_axis(x, want, dim), strict=True)
 
 
 @each(("shape", "dtype"), CASES)
 def test_sort_and_topk_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim, descending in itertools.product(range(-1, x.ndim), (False, True)):
-        places = order(x, dim, descending)
-        check(native.sort(x, dim, descending), x, places, dim)
+        indices = order(x, dim, descending)
+        check(native.sort(x, dim, descending), x, indices, dim)
         for k in {0, 1, shape[dim] // 10, shape[dim] // 3, shape[dim]}:
             if k <= shape[dim]:
-                first = np.take(places, np.arange(k), dim)
+                first = np.take(indices, np.arange(k), dim)
                 check(native.topk(x, k, dim, descending), x, first, dim)
         for k in (1, shape[dim] // 2 + 1, shape[dim]):
             check(native.kthvalue(x, k, dim), x, np.take(order(x, dim, False), [k - 1], dim), dim)
@@ -67,12 +67,12 @@ def test_sort_and_topk_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
 def test_medians(shape: tuple[int, ...], dtype: str) -> None:
     x = draw(shape, dtype)
     for dim in range(x.ndim):
-        places, n = order(x, dim, False), shape[dim]
+        indices, n = order(x, dim, False), shape[dim]
         nans = (x != x).sum(dim, keepdims=True)
-        whole = np.where(nans > 0, n - nans, (n - 1) // 2)
-        check(native.kthvalue(x, -1, dim), x, np.take_along_axis(places, whole, dim), dim)
+        middle = np.where(nans > 0, n - nans, (n - 1) // 2)
+        check(native.kthvalue(x, -1, dim), x, np.take_along_axis(indices, middle, dim), dim)
         part = np.maximum(n - nans - 1, 0) // 2
-        check(native.kthvalue(x, -2, dim), x, np.take_along_axis(places, part, dim), dim)
+        check(native.kthvalue(x, -2, dim), x, np.take_along_axis(indices, part, dim), dim)
 
 
 def test_any_layout() -> None:
@@ -83,10 +83,10 @@ def test_any_layout() -> None:
 
 
 def test_empty_and_rare() -> None:
-    values, places = native.sort(np.zeros((0, 3), "f4"), 0, False) or (None, None)
+    values, indices = native.sort(np.zeros((0, 3), "f4"), 0, False) or (None, None)
     assert values is not None
     assert values.shape == (0, 3)
-    assert places.shape == (0, 3)
+    assert indices.shape == (0, 3)
     assert native.sort(np.zeros((), "f4"), 0, False) is None
     assert native.sort(np.zeros(3, "f2"), 0, False) is None
     assert native.topk(np.zeros(3, "f4"), 4, 0, True) is None
@@ -104,7 +104,7 @@ def test_long_rows_of_whole_numbers_far_apart() -> None:
             check(native.kthvalue(x, k, 0), x, order(x, 0, False)[k - 1 : k], 0)
 
 
-def test_more_first_ones_than_a_piece_keeps() -> None:
+def test_k_larger_than_a_chunk_keeps() -> None:
     x = draw((140_000,), "f4")
     for k in (2047, 2048, 2049, 60_000):
         for largest in (False, True):

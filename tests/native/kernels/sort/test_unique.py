@@ -1,4 +1,4 @@
-"""Different values, by table and by order: native = plain NumPy."""
+"""unique by a hash table and by sorting: native = plain NumPy."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def check_runs(x: Any) -> None:
 def check(x: Any) -> None:
     check_runs(x)
     expected = np.unique(x, return_inverse=True, return_counts=True)
-    found = native.unique2(x)
-    assert found is not None
-    values, inverse, counts = found
+    result = native.unique2(x)
+    assert result is not None
+    values, inverse, counts = result
     if x.dtype.kind == "f" and x.size > 4096:
         assert native.unique(x) is None  # NumPy sorts them faster
     else:
@@ -58,7 +58,7 @@ def test_distinct_values_are_numpys(n: int, dtype: str) -> None:
     check(wide)
 
 
-def test_any_layout_and_what_is_left_to_numpy() -> None:
+def test_any_layout_and_cases_left_to_numpy() -> None:
     x = RNG.integers(0, 9, (70, 80))
     for y in (x.T, x[::-1], x[:, ::3], np.broadcast_to(x[0], (5, 80))):
         check(y)

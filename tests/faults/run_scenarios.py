@@ -1,4 +1,4 @@
-"""The interpreter in which the scenes are played, one after the other, and what it writes down."""
+"""The interpreter that runs the scenarios one after the other, and the results that it writes."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 from shmtensor import memory, native
 
-from . import scenes, words
+from . import block_scenarios, scenarios
 from .stage import NotReachedError, Stage, Witness, perform, until
 
-SCENES: dict[str, Callable[[Stage], None]] = {**scenes.SCENES, **words.SCENES}
+SCENARIOS: dict[str, Callable[[Stage], None]] = {**scenarios.SCENARIOS, **block_scenarios.SCENARIOS}
 
 
 def begin() -> Witness:
@@ -26,38 +26,38 @@ def begin() -> Witness:
 
 
 def survey(path: str) -> None:
-    """Plays every scene once without a death; how often it passes each point goes to `path`."""
+    """Runs every scenario once without a death; writes how often it passes each point to `path`."""
     witness = begin()
-    found = {}
-    for name, scene in SCENES.items():
+    counts_by_name = {}
+    for name, scenario in SCENARIOS.items():
         if name == "rowless" and memory.statistics().liveness == "process":
-            continue  # it leaves a row for ever: played by `rowless_by_name`
-        counts = perform(scene, witness, "?")
-        found[name] = {point: n for point, n in counts.items() if n}
+            continue  # it never frees a row: run by `rowless_by_name`
+        counts = perform(scenario, witness, "?")
+        counts_by_name[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
-        json.dump(found, file)
+        json.dump(counts_by_name, file)
 
 
 def reach(name: str, witness: Witness, specification: str) -> None:
-    """Plays a scene until its victim comes to the point: which of several processes sweeps, and so
-    what the victim finds to do, is a matter of who looks first.
+    """Runs a scenario until its victim reaches the point: which of several processes sweeps, and
+    so which steps the victim takes, depends on which one looks first.
     """
     for _ in range(9):
         try:
-            perform(SCENES[name], witness, specification)
+            perform(SCENARIOS[name], witness, specification)
         except NotReachedError:
             continue
         return
-    perform(SCENES[name], witness, specification)
+    perform(SCENARIOS[name], witness, specification)
 
 
 def rowless_by_name(specification: str) -> None:
-    """A fork without a row where rows name their processes: what its parent had stays until the
-    domain ends (docs/known-limits.md), and nothing else."""
+    """A fork without a row where rows name their processes: only its parent's blocks stay until
+    the domain ends (docs/known-limits.md)."""
     witness = begin()
     stage = Stage(witness, specification)
-    scenes.rowless(stage)
-    assert stage.reached()
+    scenarios.rowless(stage)
+    assert stage.is_reached()
 
     def quiet() -> bool:
         native.sweep(True)
@@ -69,8 +69,8 @@ def rowless_by_name(specification: str) -> None:
     witness.ask(b"c")
 
 
-def play(cases: str, path: str) -> None:
-    """Plays scenes with their victim killed or stopped; a line for each that went well."""
+def run_cases(cases: str, path: str) -> None:
+    """Runs scenarios with their victim killed or stopped; writes a line for each that passed."""
     witness = begin()
     with open(path, "a", buffering=1) as file:
         for name, specification in json.loads(cases):
@@ -82,5 +82,5 @@ def play(cases: str, path: str) -> None:
                 traceback.print_exc()
                 sys.stderr.flush()
                 sys.stdout.flush()
-                os._exit(1)  # what was left would disturb the next
+                os._exit(1)  # leftovers would disturb the next scenario
             file.write(json.dumps([name, specification, time.monotonic() - start]) + "\n")

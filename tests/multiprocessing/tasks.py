@@ -1,4 +1,4 @@
-"""What the processes of these tests do: functions that a spawned interpreter can import."""
+"""Functions that the processes of these tests run: a spawned interpreter can import them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shmtensor import memory, native
 from shmtensor.multiprocessing.managers import BaseManager
 
 
-def write_ones(tensor: Any, done: Any) -> None:
+def write_ones(tensor: Any, queue: Any) -> None:
     tensor += 1
-    done.put((tensor.is_shared(), os.getpid(), native.domain_id()))
+    queue.put((tensor.is_shared(), os.getpid(), native.domain_id()))
 
 
 def echo(inbox: Any, outbox: Any) -> None:
@@ -24,8 +24,8 @@ def echo(inbox: Any, outbox: Any) -> None:
         outbox.put(message)
 
 
-def send(outbox: Any, what: Any) -> None:
-    outbox.put(what)
+def send(outbox: Any, value: Any) -> None:
+    outbox.put(value)
 
 
 def make_and_send(outbox: Any, n: int) -> None:
@@ -33,33 +33,33 @@ def make_and_send(outbox: Any, n: int) -> None:
         outbox.put(st.full((1000,), float(i)))
 
 
-def touch_all(things: dict[str, Any], out: Any) -> None:
-    with things["lock"], things["rlock"], things["semaphore"]:
-        things["value"].value += 5
-        things["array"][1] = 7
-        things["raw"].value = 9
-    things["event"].set()
-    with things["condition"]:
-        things["condition"].notify_all()
-    things["joinable"].get()
-    things["joinable"].task_done()
-    out.put(things["barrier"].wait(20.0))
+def touch_all(objects: dict[str, Any], out: Any) -> None:
+    with objects["lock"], objects["rlock"], objects["semaphore"]:
+        objects["value"].value += 5
+        objects["array"][1] = 7
+        objects["raw"].value = 9
+    objects["event"].set()
+    with objects["condition"]:
+        objects["condition"].notify_all()
+    objects["joinable"].get()
+    objects["joinable"].task_done()
+    out.put(objects["barrier"].wait(20.0))
 
 
-def die(how: str) -> None:
-    if how == "kill":
+def die(ending: str) -> None:
+    if ending == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if how == "exit":
+    if ending == "exit":
         raise SystemExit(3)
-    if how == "raise":
+    if ending == "raise":
         raise ValueError("on purpose")
-    if how == "abort":
+    if ending == "abort":
         os._exit(7)
 
 
-def die_on(i: int, which: int, how: str, ready: Any) -> None:
+def die_on(i: int, which: int, ending: str, ready: Any) -> None:
     if i == which:
-        die(how)
+        die(ending)
     ready.get()
 
 
@@ -128,20 +128,20 @@ def statistics(out: Any) -> None:
     out.put(memory.statistics().processes)
 
 
-def wait_for_ever(queue: Any, said: Any) -> None:
+def wait_for_ever(queue: Any, outbox: Any) -> None:
     from shmtensor.errors import PeerLostError
 
-    said.put(os.getpid())
+    outbox.put(os.getpid())
     try:
         queue.get()
     except PeerLostError as error:
-        said.put(str(error))
+        outbox.put(str(error))
 
 
-def start_waiter(method: str, queue: Any, said: Any) -> None:
+def start_waiter(method: str, queue: Any, outbox: Any) -> None:
     import shmtensor.multiprocessing as mp
 
-    mp.get_context(method).Process(target=wait_for_ever, args=(queue, said)).start()
+    mp.get_context(method).Process(target=wait_for_ever, args=(queue, outbox)).start()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -154,11 +154,11 @@ def identity(x: Any) -> Any:
     return x
 
 
-def fail_or_finish(i: int, done: Any) -> None:
+def fail_or_finish(i: int, queue: Any) -> None:
     if i == 0:
         raise ValueError("on purpose")
     time.sleep(0.5)
-    done.put(i)
+    queue.put(i)
 
 
 def compute(i: int, pids: Any) -> None:
@@ -174,12 +174,12 @@ def start_busy(method: str, pids: Any) -> None:
 
 
 def use_managed(managed: Any) -> None:
-    for thing in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
-        thing.add_(1)
+    for tensor in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
+        tensor.add_(1)
 
 
 class Holder:
-    """A class of the user's, whose objects live in a manager's process."""
+    """A user's class whose objects live in a manager's process."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -192,7 +192,7 @@ class Holder:
 
 
 class Exchange(BaseManager):
-    """A manager of the user's."""
+    """A user's manager."""
 
 
 Exchange.register("Holder", Holder)
@@ -203,7 +203,7 @@ def begin(*values: Any) -> None:
     started_with.extend(values)
 
 
-def begun(_: Any = None) -> Any:
+def inherited_tensor(_: Any = None) -> Any:
     return started_with[0]
 
 
@@ -246,13 +246,13 @@ def double_all(inbox: Any, outbox: Any) -> None:
         return
 
 
-def put_and_report(road: Any) -> None:
+def put_and_report(queue: Any) -> None:
     """Takes a queue from a queue and puts something into it."""
-    road.get().put("from the child")
+    queue.get().put("from the child")
 
 
 class Unreadable(Exception):
-    """Can be pickled, and not unpickled: the classic mistake of errors with two arguments."""
+    """Can be pickled but not unpickled: the classic mistake of exceptions with two arguments."""
 
     def __init__(self, text: object, more: object = None) -> None:
         super().__init__(text)

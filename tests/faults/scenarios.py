@@ -1,4 +1,4 @@
-"""The scenes: between them they pass every fault point of every protocol of the memory floor."""
+"""The scenarios: together they pass every fault point of every protocol of the memory layer."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from memory.actor import Actor
 from shmtensor import memory, native
 from shmtensor.errors import StaleHandle
 
-from .stage import MIB, Mail, Stage, fork, has_tag, reap, stopped, tensor, until
+from .stage import MIB, Mail, Stage, fork, has_tag, is_stopped, reap, tensor, until
 
 SIZES = (100, 5000, 300_000, 17 * MIB)
 
 
-def arrived(mail: Mail) -> None:
-    """Everything that was sent is whole, travels on, and is let go."""
+def wait_for_mail(mail: Mail) -> None:
+    """Every sent block is intact; it is sent on once more and released."""
     for handle, n in mail.all():
         x = np.frombuffer(memory.receive(handle), np.uint8, n)
         native.sweep(True)
@@ -39,30 +39,30 @@ def heap(stage: Stage) -> None:
     mail = Mail()
 
     def act() -> None:
-        kept = [tensor(n, n % 251) for n in SIZES]
-        for x in kept:
-            mail.send(x)  # its message keeps it
+        tensors = [tensor(n, n % 251) for n in SIZES]
+        for x in tensors:
+            mail.send(x)  # its message keeps the block alive
         freed = [tensor(n, 1) for n in (200, 3000, 400_000)]
         handles = [memory.export(x) for x in freed]
         del x
-        blocks = [memory.receive(h) for h in handles[:2]]  # a handle comes home
+        blocks = [memory.receive(h) for h in handles[:2]]  # a handle returns to its owner
         native.acknowledge(handles[2])
-        kept.clear()
+        tensors.clear()
         freed.clear()
         del blocks
         memory.trim()
-        again = [tensor(n, 2) for n in (200, 3000, 400_000, 18 * MIB)]
-        assert all(has_tag(x, 2) for x in again)
-        again.clear()
+        reused = [tensor(n, 2) for n in (200, 3000, 400_000, 18 * MIB)]
+        assert all(has_tag(x, 2) for x in reused)
+        reused.clear()
         memory.trim()
         memory.check()
 
     stage.victim(act)
-    arrived(mail)
+    wait_for_mail(mail)
 
 
 def trimmed(stage: Stage) -> None:
-    """A slot keeps one block, so that trim gives back pages and not the slot."""
+    """A slot keeps one block, so that trim frees pages and not the slot."""
 
     def act() -> None:
         small = tensor(3000, 1)
@@ -89,13 +89,13 @@ def slots(stage: Stage) -> None:
         memory.check()
 
     stage.victim(act)
-    # The same slots, whole. In a child: who was refused keeps away from that volume for a second.
+    # The same slots, complete. In a child: a refused process avoids that volume for a second.
     assert reap(fork(lambda: int(not has_tag(tensor(65 * MIB, 7), 7)))) == 0
 
 
 # ---- receive, acknowledge, drop
 def receiver(stage: Stage) -> None:
-    """Another process's blocks are held by handle, once and twice, and let go."""
+    """Another process's blocks are held by handle, once and twice, and released."""
     arrays = [tensor(n, n % 251) for n in SIZES]
     handles = [memory.export(x) for x in arrays]
 
@@ -105,30 +105,30 @@ def receiver(stage: Stage) -> None:
         blocks += [memory.receive(h) for h in handles]
         del blocks
         blocks = [memory.receive(h) for h in handles]
-        passed = [memory.export(block) for block in blocks]  # re-export
-        for h in passed:
+        exports = [memory.export(block) for block in blocks]  # re-export
+        for h in exports:
             memory.receive(h)
 
     stage.victim(act)
     for h, x in zip(handles, arrays, strict=True):
         assert has_tag(x, x.size % 251)
-        # None was reused: the handle still leads to the array.
+        # No block was reused: the handle still names the array.
         assert memory.receive(h).address == memory.block_of(x)[0]
 
 
 # ---- fork, exit
 def forking(stage: Stage) -> None:
     """A process with blocks of its own and of others forks; its child forks once more."""
-    kept = tensor(1000, 5)
+    original = tensor(1000, 5)
     huge = tensor(17 * MIB, 6)
-    handle = memory.export(kept)
+    handle = memory.export(original)
 
     def act() -> None:
-        own, run = tensor(2000, 1), tensor(300_000, 2)
+        private, run = tensor(2000, 1), tensor(300_000, 2)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
 
         def child() -> None:
-            assert has_tag(own, 1)
+            assert has_tag(private, 1)
             assert has_tag(run, 2)
             assert has_tag(received, 5)
             assert has_tag(huge, 6)
@@ -137,17 +137,17 @@ def forking(stage: Stage) -> None:
             memory.check()
 
         assert reap(fork(child)) in (0, -9)
-        assert has_tag(own, 1)
+        assert has_tag(private, 1)
         memory.check()
 
     stage.victim(act)
     time.sleep(0.01)
-    assert has_tag(kept, 5)
+    assert has_tag(original, 5)
     assert has_tag(huge, 6)
 
 
 def crowded(stage: Stage) -> None:
-    """A fork passes over the row of a dead process that has left a message."""
+    """A fork skips the row of a dead process that has left a message."""
 
     def send() -> None:
         memory.export(tensor(1000, 1))
@@ -165,15 +165,15 @@ def take_all_rows() -> int:
 
 def fill_all_rows() -> int:
     """Forks until a child gets no row; they live as long as the end of a pipe is open."""
-    held, end = os.pipe()
+    rows_pipe, end = os.pipe()
 
     def wait() -> None:
         os.close(end)
-        os.read(held, 1)
+        os.read(rows_pipe, 1)
 
     while fork(wait)[1] >= 0:
         continue
-    os.close(held)
+    os.close(rows_pipe)
     return end
 
 
@@ -188,12 +188,12 @@ def lock_all_rows() -> int:
 
 
 def rowless(stage: Stage) -> None:
-    """A fork when no row is left freezes what lives."""
-    kept = tensor(1000, 5)
-    handle = memory.export(kept)
+    """A fork without a free row freezes all live blocks."""
+    original = tensor(1000, 5)
+    handle = memory.export(original)
 
     def act() -> None:
-        own = tensor(2000, 1)
+        array = tensor(2000, 1)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
         fd = take_all_rows()
         pid = os.fork()
@@ -202,47 +202,47 @@ def rowless(stage: Stage) -> None:
             with contextlib.suppress(BaseException):
                 warnings.simplefilter("ignore")
                 private = np.ones(10)
-                assert has_tag(own, 1)
+                assert has_tag(array, 1)
                 assert has_tag(received, 5)
                 assert not native.is_shared(private)
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, -9)
         os.close(fd)
-        assert has_tag(own, 1)
+        assert has_tag(array, 1)
 
     stage.victim(act)
-    assert has_tag(kept, 5)
+    assert has_tag(original, 5)
 
 
 # ---- take-over
-def stopped_at(point: str, deed: Callable[[], object]) -> tuple[int, int, int]:
-    """A child that does `deed` and is stopped at `point`, or after it."""
+def stopped_at(point: str, function: Callable[[], object]) -> tuple[int, int, int]:
+    """A child that runs `function` and is stopped at `point`, or after it."""
 
     def run() -> None:
         native.arm_fault(point and point + ":1:stop")
-        deed()
+        function()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     child = fork(run)
-    until(lambda: stopped(child[0]), point)
+    until(lambda: is_stopped(child[0]), point)
     return child
 
 
 def taking_over(stage: Stage) -> None:
     """Processes that died in every state of their slots and rows are swept, orphans reclaimed."""
-    kept = tensor(1000, 5)
-    handle = memory.export(kept)
+    original = tensor(1000, 5)
+    handle = memory.export(original)
     mail = Mail()
-    things: list[object] = []  # what lives when its process dies
+    objects: list[object] = []  # objects that are alive when their process dies
 
     def hold_and_send() -> None:
-        things.append(memory.receive(handle))
+        objects.append(memory.receive(handle))
         for n in (5000, 700_000):
-            things.append(x := tensor(n, n % 251))
+            objects.append(x := tensor(n, n % 251))
             mail.send(x)
         memory.export(x)  # nobody ever reads this
-        things.append(tensor(65 * MIB, 1))
+        objects.append(tensor(65 * MIB, 1))
 
     def wide() -> None:
         tensor(65 * MIB, 1)
@@ -256,7 +256,7 @@ def taking_over(stage: Stage) -> None:
         stopped_at("slot.claimed", lambda: tensor(100, 1)),
     ]
     handle, n = next(mail.all())
-    held = np.frombuffer(memory.receive(handle), np.uint8, n)
+    array = np.frombuffer(memory.receive(handle), np.uint8, n)
 
     def end(_: int) -> None:
         for child in dead:
@@ -274,12 +274,12 @@ def taking_over(stage: Stage) -> None:
         assert reap(child) == -9
     mail.close()
     native.sweep(True)
-    assert has_tag(kept, 5)
-    assert has_tag(held, n % 251)
+    assert has_tag(original, 5)
+    assert has_tag(array, n % 251)
 
 
 def rescuing(stage: Stage) -> None:
-    """A hold arrives between a reclaimer's mark and its end: of a block, of an orphaned slot."""
+    """A hold arrives between a reclaimer's mark and its end, on a block and an orphaned slot."""
     mail = Mail()
     go = os.pipe()
 
@@ -292,28 +292,28 @@ def rescuing(stage: Stage) -> None:
         memory.trim()
 
     def owner() -> None:
-        things.append(x := tensor(3000, 3000 % 251))
+        objects.append(x := tensor(3000, 3000 % 251))
         mail.send(x)
 
     def heir() -> None:
         until(lambda: native.liveness(second[1], second[2]) == "dead", "the owner lives")
         native.sweep(True)
 
-    things: list[object] = []
+    objects: list[object] = []
     first = fork(reclaimer)
     second = stopped_at("", owner)
-    letters: list[tuple[bytes, int]] = []
-    until(lambda: bool(letters.extend(mail.all())) or len(letters) == 2, "no letters")
-    for letter, _ in letters:
-        # Acknowledged and dropped: nothing but the marks stands between these blocks and their end.
-        memory.receive(letter)
+    messages: list[tuple[bytes, int]] = []
+    until(lambda: bool(messages.extend(mail.all())) or len(messages) == 2, "no messages")
+    for handle, _ in messages:
+        # Acknowledged and dropped: only the marks keep these blocks.
+        memory.receive(handle)
     third = fork(lambda: native.arm_fault("orphan.marked:1:stop") or heir())
 
     def before(_: int) -> None:
         os.write(go[1], b"x")
-        until(lambda: stopped(first[0]), "no reclaimer")
+        until(lambda: is_stopped(first[0]), "no reclaimer")
         os.kill(second[0], signal.SIGKILL)
-        until(lambda: stopped(third[0]), "no heir")
+        until(lambda: is_stopped(third[0]), "no heir")
         os.write(go[1], b"x")
 
     def act() -> None:
@@ -321,8 +321,8 @@ def rescuing(stage: Stage) -> None:
         until(lambda: state_of(third[0]) in "TZX", "no heir")
         until(lambda: state_of(first[0]) in "TZX", "no reclaimer")
         os.read(go[0], 1)
-        for letter, n in letters:
-            x = np.frombuffer(memory.receive(letter), np.uint8, n)
+        for handle, n in messages:
+            x = np.frombuffer(memory.receive(handle), np.uint8, n)
             assert has_tag(x, n % 251)
 
     stage.victim(act, before)
@@ -336,7 +336,7 @@ def rescuing(stage: Stage) -> None:
 
 
 def state_of(pid: int) -> str:
-    """The kernel's letter for a process."""
+    """The kernel's state letter of a process."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(") ")[2][0]
@@ -390,13 +390,13 @@ def spoiled_reclaim(stage: Stage) -> None:
 def spoiled_orphan(stage: Stage) -> None:
     """A slot is held by the second scan, not by the first: it stays an orphan."""
     mail = Mail()
-    things: list[np.ndarray] = []
+    objects: list[np.ndarray] = []
 
-    def own() -> None:
-        things.append(x := tensor(5000, 1))
+    def hold_slot() -> None:
+        objects.append(x := tensor(5000, 1))
         native.acknowledge(mail.send(x))
 
-    owner = stopped_at("", own)
+    owner = stopped_at("", hold_slot)
 
     def act() -> None:
         os.kill(owner[0], signal.SIGKILL)
@@ -435,7 +435,7 @@ def expiring(stage: Stage) -> None:
 
 # ---- a guest in the domain of a program that is no relative
 def guest(stage: Stage, liveness: str = "locks") -> None:
-    """A tensor of an unrelated program is opened, let go, opened again, and inherited by a fork."""
+    """A tensor of an unrelated program is opened, closed, opened again, and inherited by a fork."""
     name = f"guest/{os.getpid()}"
     stranger = Actor({"SHMTENSOR_LIVENESS": liveness})
     try:
@@ -446,7 +446,7 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
                 t = memory.open(name, readonly=readonly)
                 assert (t == 7).all()
 
-                child = fork(lambda kept=t: int(kept.sum().item() != 7000))  # type: ignore[misc]
+                child = fork(lambda t=t: int(t.sum().item() != 7000))  # type: ignore[misc]
                 assert reap(child) in (0, -9)  # the fault may be the child's
                 memory.check()
                 del t
@@ -465,13 +465,13 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
 
 
 def guest_by_name(stage: Stage) -> None:
-    """The same where the rows name their processes, and the kernel locks none."""
+    """The same where rows name their processes and the kernel has no locks for them."""
     guest(stage, "process")
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
         spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
     )

@@ -1,4 +1,4 @@
-"""Scenes of what lies in shared blocks: channels, locks, groups; and of joining the domain."""
+"""Scenarios of objects in shared blocks: channels, locks, groups; and of joining the domain."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
 from shmtensor.trainer.progress_board import ProgressBoard
 
-from .scenes import state_of
-from .stage import PATIENCE, Stage, ended, fork, reap, until
+from .scenarios import state_of
+from .stage import PATIENCE, Stage, fork, has_ended, reap, until
 
 SOURCES = str(Path(native.__file__).resolve().parents[2])
 
@@ -31,135 +31,135 @@ def block(value: int) -> np.ndarray:
 
 
 def drained(channel: native.Channel) -> list[bytes]:
-    """All messages, those of dead readers included; what they carry is whole."""
-    got: list[bytes] = []
+    """All messages, including those of dead readers; checks that their blocks are intact."""
+    texts: list[bytes] = []
     end = time.monotonic() + PATIENCE
     while message := channel.get(0.05):
         data, blocks = bytes(message[0]).rstrip(), message[1]
-        for carried in blocks:
-            x = np.frombuffer(carried, np.int64)
+        for block in blocks:
+            x = np.frombuffer(block, np.int64)
             assert (x == int(data.split()[-1])).all(), data
-        got.append(data)
+        texts.append(data)
         assert time.monotonic() < end, "the channel never ends"
-    return got
+    return texts
 
 
 # ---- channel
 def channel(stage: Stage) -> None:
     """Puts, small and large, with blocks and without, over several segments; gets; more puts."""
-    road = native.Channel()
+    channel = native.Channel()
     log = os.pipe()
     os.set_blocking(log[0], False)
 
-    def put(i: int) -> None:
+    def put_one(i: int) -> None:
         x = block(i)
         data = b"v %d" % i
-        road.put(data + b" " * (2000 if i % 5 == 0 else 0), [x, x] if i % 3 == 0 else [], None)
+        channel.put(data + b" " * (2000 if i % 5 == 0 else 0), [x, x] if i % 3 == 0 else [], None)
         os.write(log[1], b"+%06d" % i)
 
     def act() -> None:
         for i in range(70):
-            put(i)
+            put_one(i)
         for _ in range(66):
-            message = road.get(0.0)
+            message = channel.get(0.0)
             assert message is not None
             os.write(log[1], b"-%06d" % int(bytes(message[0]).split()[1]))
         for i in range(70, 150):
-            put(i)
+            put_one(i)
 
     stage.victim(act)
-    road.put(b"mine 1", [block(1)], None)
-    done: dict[bytes, list[int]] = {b"+": [], b"-": []}
+    channel.put(b"mine 1", [block(1)], None)
+    entries: dict[bytes, list[int]] = {b"+": [], b"-": []}
     with contextlib.suppress(BlockingIOError):
         while entry := os.read(log[0], 7):
-            done[entry[:1]].append(int(entry[1:]))
-    rest = drained(road)
-    theirs = [int(data.split()[1]) for data in rest if data[:1] == b"v"]
-    assert b"mine 1" in rest
+            entries[entry[:1]].append(int(entry[1:]))
+    remaining = drained(channel)
+    theirs = [int(data.split()[1]) for data in remaining if data[:1] == b"v"]
+    assert b"mine 1" in remaining
     assert len(theirs) == len(set(theirs)), "a message came twice"
-    assert theirs == sorted(theirs) or stage.code == -9  # one given back comes late
-    # What was put is there, but for what the victim got; one more may have gone with it.
-    lost = set(done[b"+"]) - set(done[b"-"]) - set(theirs)
-    assert len(lost) <= (stage.code == -9), lost
-    assert not set(done[b"-"]) & set(theirs)
-    assert road.size() == 0
+    assert theirs == sorted(theirs) or stage.code == -9  # a returned message comes late
+    # Every message is there except those that the victim got; one more may be lost with it.
+    missing = set(entries[b"+"]) - set(entries[b"-"]) - set(theirs)
+    assert len(missing) <= (stage.code == -9), missing
+    assert not set(entries[b"-"]) & set(theirs)
+    assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
 def tending(stage: Stage) -> None:
-    """What dead writers and readers left half done is finished by whoever comes."""
-    road = native.Channel()
-    carried = block(7)
+    """The next process completes what dead writers and readers left half done."""
+    channel = native.Channel()
+    block_sent = block(7)
 
-    def dies(point: str, deed: Callable[[], object]) -> None:
+    def dies(point: str, function: Callable[[], object]) -> None:
         def run() -> None:
             native.arm_fault(point)
-            deed()
+            function()
 
         assert reap(fork(run)) == -9
 
     def write(text: bytes) -> None:
-        road.put(text, [carried], None)
+        channel.put(text, [block_sent], None)
 
     dies("channel.put.written", lambda: write(b"dead 7"))
     dies("channel.put.written", lambda: write(b"dead 7" + b" " * 3000))
     for text in (b"taken 7", b"back 7", b"large 7" + b" " * 3000, b"last 7"):
         write(text)
-    dies("channel.get.done", lambda: road.get(None))
-    dies("channel.get.claimed", lambda: road.get(None))
+    dies("channel.get.done", lambda: channel.get(None))
+    dies("channel.get.claimed", lambda: channel.get(None))
 
     log = os.pipe()
     os.set_blocking(log[0], False)
 
     def act() -> None:
-        while message := road.get(0.1):
+        while message := channel.get(0.1):
             os.write(log[1], bytes(message[0])[:4])
 
     stage.victim(act)
     write(b"after 7")
-    got = [data[:4] for data in drained(road)]
+    names = [data[:4] for data in drained(channel)]
     with contextlib.suppress(BlockingIOError):
         while entry := os.read(log[0], 4):
-            got.append(entry)
-    assert len(got) == len(set(got)), got
-    # A reader that was killed loses at most the message that it had, and only after DONE.
-    lost = {b"back", b"larg", b"last", b"afte"} ^ set(got)
-    assert len(lost) <= (stage.code == -9), got
-    assert road.size() == 0
+            names.append(entry)
+    assert len(names) == len(set(names)), names
+    # A killed reader loses at most the message that it had, and only after DONE.
+    missing = {b"back", b"larg", b"last", b"afte"} ^ set(names)
+    assert len(missing) <= (stage.code == -9), names
+    assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
 def bounded(stage: Stage) -> None:
-    """A bounded channel gives the room of the dead back."""
-    road = native.Channel(3)
+    """A bounded channel frees the room of dead writers."""
+    channel = native.Channel(3)
 
     def act() -> None:
         for i in range(3):
-            assert road.put(b"%d" % i, [], 5.0)
-        assert not road.put(b"3", [], 0.0)
-        assert road.get(1.0)
+            assert channel.put(b"%d" % i, [], 5.0)
+        assert not channel.put(b"3", [], 0.0)
+        assert channel.get(1.0)
 
     stage.victim(act)
-    drained(road)
+    drained(channel)
     for i in range(3):
-        assert road.put(b"%d" % i, [], PATIENCE)
-    assert not road.put(b"3", [], 0.0)
+        assert channel.put(b"%d" % i, [], PATIENCE)
+    assert not channel.put(b"3", [], 0.0)
 
 
 def tasks(stage: Stage) -> None:
-    """Messages are taken and said to be done while somebody waits for the last of them: the wait
-    ends, or names who took one and will not say so."""
-    road = native.Channel(joinable=True)
+    """Messages are taken and reported done while a process waits for the last one: the wait ends,
+    or names the process that took a message and died."""
+    channel = native.Channel(joinable=True)
     for i in range(3):
-        road.put(b"v %d" % i, [], None)
+        channel.put(b"v %d" % i, [], None)
 
     def wait() -> int:
         end = time.monotonic() + PATIENCE
-        while not road.join(0.05):
+        while not channel.join(0.05):
             try:
-                road.check_debtors()
+                channel.check_debtors()
             except PeerLostError:
                 return 3
             assert time.monotonic() < end, "join hangs"
@@ -169,92 +169,92 @@ def tasks(stage: Stage) -> None:
 
     def act() -> None:
         for _ in range(3):
-            assert road.get(0.0)
-            road.task_done()
+            assert channel.get(0.0)
+            channel.task_done()
 
     stage.victim(act)
-    rest = drained(road)
-    for _ in rest:  # what the dead one never took, or was given back
-        road.task_done()
+    remaining = drained(channel)
+    for _ in remaining:  # messages that the dead process never took, or that were returned
+        channel.task_done()
     code = reap(waiter)
     assert code in ((0, 3) if stage.code == -9 else (0,)), code
 
 
-def told(road: native.Channel) -> None:
-    """Whoever comes after the end is told, and nothing is left."""
-    for call in (lambda: road.get(PATIENCE), lambda: road.put(b"late", [], PATIENCE)):
+def assert_shut_down(channel: native.Channel) -> None:
+    """Calls after the shutdown raise, and nothing is left."""
+    for call in (lambda: channel.get(PATIENCE), lambda: channel.put(b"late", [], PATIENCE)):
         try:
             call()
         except ShutDown:
             continue
         raise AssertionError("nobody said that the end had come")
-    assert road.size() == 0
-    assert road.check() is None
+    assert channel.size() == 0
+    assert channel.check() is None
 
 
 def ending(stage: Stage) -> None:
-    """The end is said, first to the writers, then to all; what is left is given up."""
-    road = native.Channel()
+    """The channel is shut down, first for writers, then for all; remaining messages are dropped."""
+    channel = native.Channel()
 
     def act() -> None:
         for i in range(3):
-            road.put(b"v %d" % i, [block(i)], None)
-        road.shut_down(False)
-        assert road.get(0.0)
-        road.shut_down(True)
+            channel.put(b"v %d" % i, [block(i)], None)
+        channel.shut_down(False)
+        assert channel.get(0.0)
+        channel.shut_down(True)
 
     stage.victim(act)
-    road.shut_down(True)
-    told(road)
+    channel.shut_down(True)
+    assert_shut_down(channel)
 
 
 def refused(stage: Stage) -> None:
-    """The end is said while a writer has claimed its cell: it gives the cell up."""
-    road = native.Channel()
+    """The channel is shut down while a writer has claimed its cell: it releases the cell."""
+    channel = native.Channel()
 
     def act() -> None:
         with contextlib.suppress(ShutDown):
-            road.put(b"late", [block(1)], None)
+            channel.put(b"late", [block(1)], None)
             raise AssertionError("a message was put after the end")
 
     def before(victim: int) -> None:
         until(lambda: state_of(victim) in "TZ", "no victim")
-        road.shut_down(False)
+        channel.shut_down(False)
         os.kill(victim, signal.SIGCONT)
 
     stage.victim(act, before, "channel.put.writing:1:stop;")
-    told(road)
+    assert_shut_down(channel)
 
 
 def unsendable(stage: Stage) -> None:
-    """The pin of a message's second block is refused: the put fails, and its cell is given up."""
-    road = native.Channel()
+    """The pin of a message's second block is refused: the put fails and releases its cell."""
+    channel = native.Channel()
 
     def act() -> None:
         for size in (1, 3000):
             with contextlib.suppress(ValueError):
-                road.put(b"v 1" + b" " * size, [block(1), np.zeros(8)], None)
+                channel.put(b"v 1" + b" " * size, [block(1), np.zeros(8)], None)
                 raise AssertionError("private memory was sent")
-        road.put(b"v 2", [block(2)], None)
+        channel.put(b"v 2", [block(2)], None)
 
     stage.victim(act)
-    road.put(b"mine 3", [block(3)], None)
-    assert drained(road) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
-    assert road.size() == 0
-    assert road.check() is None
+    channel.put(b"mine 3", [block(3)], None)
+    assert drained(channel) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
+    assert channel.size() == 0
+    assert channel.check() is None
 
 
 def voided(stage: Stage) -> None:
-    """A channel is gone before its messages were read: their pins are void and free again."""
+    """A channel ends before its messages are read: their pins are void and free again."""
 
     def act() -> None:
-        kept = block(5)
-        road = native.Channel()
-        road.put(b"v 5", [kept], None)
-        del road
+        sent = block(5)
+        channel = native.Channel()
+        channel.put(b"v 5", [sent], None)
+        del channel
         memory.trim()
         assert memory.statistics().unread_messages == 0
-        assert (kept == 5).all()
+        assert (sent == 5).all()
         memory.check()
 
     stage.victim(act)
@@ -262,7 +262,7 @@ def voided(stage: Stage) -> None:
 
 # ---- locks
 def loose(stage: Stage) -> None:
-    """A semaphore that counts signals, which nobody owns: those of the dead stay as they are."""
+    """A semaphore counts signals that nobody owns: those of the dead stay."""
     semaphore = native.allocate(64, shared=True)
     native.semaphore_start(semaphore, 0, False)
 
@@ -272,16 +272,16 @@ def loose(stage: Stage) -> None:
         assert native.semaphore_acquire(semaphore, 0.0)
 
     stage.victim(act)
-    left = 0
+    nleaked = 0
     while native.semaphore_acquire(semaphore, 0.0):
-        left += 1
-    assert left <= (2 if stage.code == -9 else 0), left
+        nleaked += 1
+    assert nleaked <= (2 if stage.code == -9 else 0), nleaked
     native.semaphore_release(semaphore, 1)
     assert native.semaphore_acquire(semaphore, PATIENCE)
 
 
 def counting(stage: Stage) -> None:
-    """A rank that dies while it changes its shard leaves a word that says so."""
+    """A rank that dies while it changes its shard leaves a word that tells."""
     board = ProgressBoard.create(2)
     board.start(0)
 
@@ -293,83 +293,85 @@ def counting(stage: Stage) -> None:
     stage.victim(act)
     words = board.read()
     assert words in ([0, 0], [2, 0], [2, 2], [2, 3], [2, 4]), words
-    whole = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
-    assert board.whole_at() == whole
+    expected = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
+    assert board.whole_at() == expected
 
 
 def locks(stage: Stage) -> None:
-    """A lock, free and held and left by a dead holder; a semaphore; a condition."""
-    lock, left, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
-    semaphore, spent = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
+    """A lock that is free, held, and abandoned by a dead holder; a semaphore; a condition."""
+    lock, abandoned, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
+    semaphore, exhausted = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
     condition = native.allocate(native.CONDITION_NBYTES, shared=True)
     native.semaphore_start(semaphore, 2, False)
-    native.semaphore_start(spent, 1, True)
+    native.semaphore_start(exhausted, 1, True)
 
     def take_and_die() -> None:
-        native.lock_acquire(left, None, False)
-        native.semaphore_acquire(spent, None)
+        native.lock_acquire(abandoned, None, False)
+        native.semaphore_acquire(exhausted, None)
         os.kill(os.getpid(), 9)
 
     holder = fork(take_and_die)
     assert reap(holder) == -9
     native.lock_acquire(busy, None, False)
-    waiting = os.pipe()
+    wait_pipe = os.pipe()
 
     def wait_long() -> None:
         place = native.condition_enter(condition)
-        os.write(waiting[1], b"x")
+        os.write(wait_pipe[1], b"x")
         while native.condition_sleep(condition, place, 1.0) is False:
             place = native.condition_enter(condition)
 
     waiter = fork(wait_long)
-    os.read(waiting[0], 1)
+    os.read(wait_pipe[0], 1)
 
     def act() -> None:
         assert native.lock_acquire(lock, None, False)
         native.lock_release(lock, False)
         assert not native.lock_acquire(busy, 0.01, False)
         with contextlib.suppress(PeerLostError):
-            native.lock_acquire(left, 1.0, False)
-        assert native.lock_recover(left, 1.0, False)
-        native.lock_release(left, False)
+            native.lock_acquire(abandoned, 1.0, False)
+        assert native.lock_recover(abandoned, 1.0, False)
+        native.lock_release(abandoned, False)
         assert native.semaphore_acquire(semaphore, None)
         assert native.semaphore_acquire(semaphore, None)
         assert not native.semaphore_acquire(semaphore, 0.01)
         native.semaphore_release(semaphore, 2)
-        assert native.semaphore_acquire(spent, PATIENCE)
-        native.semaphore_release(spent, 1)
+        assert native.semaphore_acquire(exhausted, PATIENCE)
+        native.semaphore_release(exhausted, 1)
         place = native.condition_enter(condition)
         native.condition_sleep(condition, place, 0.001)
         native.condition_notify(condition, 1)
 
     stage.victim(act)
-    for each in (lock, left):
+    for each in (lock, abandoned):
         try:
             free = native.lock_acquire(each, PATIENCE, False)
-        except PeerLostError:  # the victim had it: it says so, and can be taken
-            assert stage.code == -9 or each is left
+        except (
+            PeerLostError
+        ):  # the victim had it: acquire reports the dead holder and takes the lock
+            assert stage.code == -9 or each is abandoned
             free = native.lock_recover(each, PATIENCE, False)
         assert free
         native.lock_release(each, False)
     native.lock_release(busy, False)
-    # What the dead held of a semaphore is back, and counts once.
-    for each, n in ((semaphore, 2), (spent, 1)):
+    # A dead process's permits are returned, and count once.
+    for each, n in ((semaphore, 2), (exhausted, 1)):
         assert all(native.semaphore_acquire(each, PATIENCE) for _ in range(n))
         assert not native.semaphore_acquire(each, 0.0)
-    # A killed waiter or notifier takes no notification away from the living.
+    # A killed waiter or notifier does not consume a notification.
     end = time.monotonic() + PATIENCE
-    while not ended(waiter[0]):
+    while not has_ended(waiter[0]):
         native.condition_notify(condition, 1)
         assert time.monotonic() < end, "the waiter of the condition hangs"
         time.sleep(0.002)
     assert reap(waiter) == 0
-    for fd in waiting:
+    for fd in wait_pipe:
         os.close(fd)
 
 
 # ---- group
 def group(stage: Stage) -> None:
-    """Two ranks meet, reduce small and large arrays, send and receive; the other is told."""
+    """Two ranks meet, reduce small and large arrays, send and receive; a survivor gets an error."""
     words = native.allocate(native.group_nbytes(2), shared=True)
     ready = os.pipe()
 
@@ -406,7 +408,7 @@ def group(stage: Stage) -> None:
 
 
 def entering(stage: Stage) -> None:
-    """A rank dies while it enters: the other waits to its timeout, or is told."""
+    """A rank dies while it enters: the other waits to its timeout, or gets an error."""
     words = native.allocate(native.group_nbytes(2), shared=True)
     timeout = PATIENCE if stage.specification == "?" else 0.2
 
@@ -423,7 +425,7 @@ def entering(stage: Stage) -> None:
 
 
 def giving_up(stage: Stage) -> None:
-    """A rank gives up at its timeout, and dies of it or not: whoever waits for it is told."""
+    """A rank gives up at its timeout, and may die there: ranks that wait for it get an error."""
     words = native.allocate(native.group_nbytes(2), shared=True)
     ready = os.pipe()
 
@@ -461,23 +463,23 @@ def newcomer(stage: Stage, domain: str) -> None:
     )
     environment = {**os.environ, "SHMTENSOR_DOMAIN": domain, "SHMTENSOR_FAULT": stage.specification}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     if stage.specification == "?":
-        assert done.returncode == 0, done.stderr
-        stage.counted = json.loads(done.stdout)
+        assert process.returncode == 0, process.stderr
+        stage.child_counts = json.loads(process.stdout)
     else:
-        assert done.returncode == -9, (done.returncode, done.stderr)
-        stage.counted = {stage.point: 1}
-    if domain == "new":  # the next newcomer takes away what was left
+        assert process.returncode == -9, (process.returncode, process.stderr)
+        stage.child_counts = {stage.point: 1}
+    if domain == "new":  # the next process that joins frees the leftovers
         environment["SHMTENSOR_FAULT"] = ""
         subprocess.run(command, env=environment, capture_output=True, check=True, timeout=PATIENCE)
         assert not [name for name in os.listdir("/dev/shm") if name.startswith("shmtensor-")]
 
 
 def making(stage: Stage) -> None:
-    """A process makes a domain of its own."""
+    """A process makes a new domain."""
     newcomer(stage, "new")
 
 
@@ -486,9 +488,9 @@ def joining(stage: Stage) -> None:
     newcomer(stage, memory.domain_environment())
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Stage], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         channel, tending, bounded, tasks, ending, refused, unsendable, voided, locks, loose,
         counting, group, entering, giving_up, making, joining,
     )
