@@ -154,8 +154,8 @@ def test_a_composite_computes_in_one_precision() -> None:
     a, b = made(40, 5), made(30, 5)
     expected = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
     with st.autocast("cpu"):
-        got = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
-    np.testing.assert_array_equal(got, expected)
+        actual = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_blocks_nest() -> None:
@@ -195,24 +195,24 @@ def test_decorated_functions() -> None:
 
 
 def test_threads_have_their_own() -> None:
-    found: list[Any] = []
-    entered, looked = threading.Event(), threading.Event()
+    results: list[Any] = []
+    is_entered, is_checked = threading.Event(), threading.Event()
 
     def other() -> None:
-        entered.wait(60)
-        found.append((x @ y).dtype)
+        is_entered.wait(60)
+        results.append((x @ y).dtype)
         with st.autocast("cpu", st.float16):
-            found.append((x @ y).dtype)
-        looked.set()
+            results.append((x @ y).dtype)
+        is_checked.set()
 
     thread = threading.Thread(target=other)
     thread.start()
     with st.autocast("cpu"):
-        entered.set()
-        assert looked.wait(60)
+        is_entered.set()
+        assert is_checked.wait(60)
         assert (x @ y).dtype is st.bfloat16
     thread.join()
-    assert found == [st.float32, st.float16]
+    assert results == [st.float32, st.float16]
 
 
 def test_gradients_are_those_of_the_weights() -> None:
@@ -252,10 +252,10 @@ def test_two_losses_share_a_cast() -> None:
     with st.autocast("cpu"):
         first, second = (x @ w).sum(), (y @ w).sum()
     first.backward()
-    alone = w.grad.clone()
+    first_grad = w.grad.clone()
     second.backward()
-    rest = np.repeat(y.sum(0).numpy()[:, None], 3, 1)
-    np.testing.assert_allclose((w.grad - alone).numpy(), rest, atol=0.1)
+    second_grad = np.repeat(y.sum(0).numpy()[:, None], 3, 1)
+    np.testing.assert_allclose((w.grad - first_grad).numpy(), second_grad, atol=0.1)
 
 
 def test_a_cast_is_forgotten_when_the_weight_changes() -> None:
@@ -281,18 +281,18 @@ def test_a_cast_is_forgotten_when_the_weight_changes() -> None:
 @pytest.mark.parametrize("reentrant", [False, True])
 def test_checkpoints_compute_again_as_before(reentrant: bool) -> None:
     w = made(3, 3).requires_grad_()
-    seen = []
+    log = []
 
     def part(a: Any) -> Any:
         out = a @ w
-        seen.append(out.dtype)
+        log.append(out.dtype)
         return out.tanh()
 
     data = x.clone().requires_grad_()
     with st.autocast("cpu"):
         out = checkpoint(part, data, use_reentrant=reentrant)
     out.float().sum().backward()
-    assert seen == [st.bfloat16] * 2
+    assert log == [st.bfloat16] * 2
     assert w.grad.dtype is st.float32
 
 
@@ -344,7 +344,13 @@ def test_every_op_says_what_autocast_does_with_it() -> None:
     assert [declared[n].autocast for n in ("mm", "prod", "cat", "mv", "add")] == [
         "lower", "full", "widest", "alone", "",
     ]  # fmt: skip
-    assert {made.autocast for made in declared.values()} == {"lower", "full", "widest", "alone", ""}
+    assert {result.autocast for result in declared.values()} == {
+        "lower",
+        "full",
+        "widest",
+        "alone",
+        "",
+    }
 
 
 # ---------------------------------------------------------------- what is set
@@ -404,7 +410,7 @@ def test_wrong_use() -> None:
 
 
 def test_custom_functions_compute_backward_as_forward() -> None:
-    seen: list[Any] = []
+    log: list[Any] = []
 
     class Product(st.autograd.Function):
         @staticmethod
@@ -417,7 +423,7 @@ def test_custom_functions_compute_backward_as_forward() -> None:
         @amp.custom_bwd(device_type="cpu")
         def backward(ctx: Any, g: Any) -> Any:
             a, b = ctx.saved_tensors
-            seen.append((g @ b.T).dtype)
+            log.append((g @ b.T).dtype)
             return (g @ b.T).float(), (a.T @ g).float()
 
     a, b = x.clone().requires_grad_(), y.clone().requires_grad_()
@@ -426,33 +432,33 @@ def test_custom_functions_compute_backward_as_forward() -> None:
     assert out.dtype is st.bfloat16
     out.float().sum().backward()
     Product.apply(a, b).sum().backward()
-    assert seen == [st.bfloat16, st.float32]
+    assert log == [st.bfloat16, st.float32]
 
 
 def test_custom_functions_may_ask_for_a_dtype() -> None:
-    seen: list[Any] = []
+    log: list[Any] = []
 
     class Product(st.autograd.Function):
         @staticmethod
         @amp.custom_fwd(device_type="cpu", cast_inputs=st.float32)
-        def forward(ctx: Any, a: Any, others: Any, word: str) -> Any:
-            seen.append((a.dtype, others["b"].dtype, others["n"].dtype, word))
-            return a @ others["b"]
+        def forward(ctx: Any, a: Any, extra: Any, word: str) -> Any:
+            log.append((a.dtype, extra["b"].dtype, extra["n"].dtype, word))
+            return a @ extra["b"]
 
         @staticmethod
         @amp.custom_bwd(device_type="cpu")
         def backward(ctx: Any, g: Any) -> Any:
-            seen.append(st.is_autocast_enabled("cpu"))
+            log.append(st.is_autocast_enabled("cpu"))
             return g, None, None
 
     a = x.bfloat16().requires_grad_()
-    others = {"b": y.bfloat16(), "n": st.tensor([1])}
+    operands = {"b": y.bfloat16(), "n": st.tensor([1])}
     with st.autocast("cpu"):
-        out = Product.apply(a, others, "as it is")
+        out = Product.apply(a, operands, "as it is")
     assert out.dtype is st.float32
     out.sum().backward()
-    assert seen == [(st.float32, st.float32, st.int64, "as it is"), False]
-    assert Product.apply(a, others, "").dtype is st.bfloat16  # outside it has no effect
+    assert log == [(st.float32, st.float32, st.int64, "as it is"), False]
+    assert Product.apply(a, operands, "").dtype is st.bfloat16  # outside it has no effect
     with pytest.raises(ValueError, match="custom_fwd: device_type must be a str"):
         amp.custom_fwd(device_type=3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="custom_bwd: device_type must be a str"):
@@ -470,14 +476,14 @@ def test_as_pytorch_has_it() -> None:
         m.manual_seed(0)
         a, b = m.ones(3, 3), m.ones(3)
         t, low = m.ones(2, 3, 3), m.ones(3, 3).to(m.bfloat16)
-        whole = m.tensor([0, 1, 2])
+        integers = m.tensor([0, 1, 2])
         with m.autocast("cpu"):
             outs = [
                 a @ a, a @ b, b @ b, a.mm(a), a.mv(b), b.dot(b), m.bmm(t, t), m.addmm(a, a, a),
                 m.nn.functional.linear(a, a), m.einsum("ij,jk", a, a), m.outer(b, b),
                 m.linalg.multi_dot([a, a]), m.linalg.matrix_power(a, 3), m.cov(a), m.kron(a, a),
                 m.tensordot(a, a, 1), a.softmax(1), low.softmax(1), low + a, low.prod(), low.sum(),
-                m.nn.functional.mse_loss(low, a), m.nn.functional.cross_entropy(low, whole),
+                m.nn.functional.mse_loss(low, a), m.nn.functional.cross_entropy(low, integers),
                 m.nn.functional.layer_norm(low, (3,)), m.cat([low, a]), m.stack([low, low]),
                 m.linalg.inv(m.eye(3).to(m.bfloat16)), m.fft.fft(low), m.nn.functional.gelu(low),
                 m.linalg.norm(low), m.trace(low), low @ a.double().float(), m.cdist(low, low),

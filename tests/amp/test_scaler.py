@@ -18,7 +18,7 @@ def weight(*values: float) -> Any:
 
 
 def test_a_step_is_that_without_scaling() -> None:
-    found = []
+    results = []
     for is_enabled in (True, False):
         st.manual_seed(1)
         model = nn.Linear(4, 3)
@@ -30,8 +30,8 @@ def test_a_step_is_that_without_scaling() -> None:
             scaler.scale(model(data).square().mean()).backward()
             scaler.step(optimizer)
             scaler.update()
-        found.append([p.detach().numpy().copy() for p in model.parameters()])
-    for scaled, plain in zip(*found):
+        results.append([p.detach().numpy().copy() for p in model.parameters()])
+    for scaled, plain in zip(*results):
         np.testing.assert_allclose(scaled, plain, rtol=1e-5)
 
 
@@ -116,9 +116,9 @@ def test_the_factor_grows_and_falls() -> None:
 def test_nested_outputs() -> None:
     scaler = GradScaler("cpu", init_scale=2.0)
     one = st.ones(1)
-    made = scaler.scale([one, (one, [one])])
-    assert made[0].item() == made[1][0].item() == made[1][1][0].item() == 2
-    assert isinstance(made[1], tuple)
+    result = scaler.scale([one, (one, [one])])
+    assert result[0].item() == result[1][0].item() == result[1][1][0].item() == 2
+    assert isinstance(result[1], tuple)
     assert [m.item() for m in scaler.scale(t for t in [one, one])] == [2, 2]
     assert GradScaler("cpu", enabled=False).scale(one) is one
     with pytest.raises(ValueError, match="iterable of tensors"):
@@ -201,8 +201,8 @@ def test_state() -> None:
     other.load_state_dict(state)
     assert other.state_dict() == state
     assert pickle.loads(pickle.dumps(other)).state_dict() == state
-    found = other.get_growth_factor(), other.get_backoff_factor(), other.get_growth_interval()
-    assert found == (3.0, 0.25, 5)
+    results = other.get_growth_factor(), other.get_backoff_factor(), other.get_growth_interval()
+    assert results == (3.0, 0.25, 5)
     with pytest.raises(RuntimeError, match="empty"):
         other.load_state_dict({})
     off = GradScaler("cpu", enabled=False)
@@ -217,7 +217,7 @@ def test_state() -> None:
 def test_as_pytorch_has_it() -> None:
     import torch
 
-    found = []
+    results = []
     for m in (st, torch):
         w = m.tensor([1.0, 2.0], requires_grad=True)
         optimizer = m.optim.SGD([w], 0.1)
@@ -227,6 +227,6 @@ def test_as_pytorch_has_it() -> None:
             scaler.scale((w * w * factor).sum()).backward()
             scaler.step(optimizer)
             scaler.update()
-        found.append((w.tolist(), scaler.state_dict()))
-    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
-    assert found[0][1] == found[1][1]
+        results.append((w.tolist(), scaler.state_dict()))
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-6)
+    assert results[0][1] == results[1][1]

@@ -16,10 +16,10 @@ def wrong_line(x: st.Tensor) -> st.Tensor:
     return x.sqrt()  # the line to be named
 
 
-def detected(**named: Any) -> autograd.detect_anomaly:
+def detected(**kwargs: Any) -> autograd.detect_anomaly:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return autograd.detect_anomaly(**named)
+        return autograd.detect_anomaly(**kwargs)
 
 
 def test_entering_it_warns() -> None:
@@ -39,12 +39,12 @@ def test_nan_names_the_forward_line() -> None:
 
 
 def test_it_holds_in_every_thread() -> None:
-    seen: list[bool] = []
+    log: list[bool] = []
     with detected():
-        thread = threading.Thread(target=lambda: seen.append(st.is_anomaly_enabled()))
+        thread = threading.Thread(target=lambda: log.append(st.is_anomaly_enabled()))
         thread.start()
         thread.join()
-    assert seen == [True]
+    assert log == [True]
     assert not st.is_anomaly_enabled()
 
 
@@ -99,9 +99,9 @@ def test_the_users_line_is_the_last_that_is_named() -> None:
     x = st.tensor([-1.0], requires_grad=True)
     with detected():
         y = wrong_line(x)
-        with pytest.warns(match="Error detected") as told, pytest.raises(RuntimeError):
+        with pytest.warns(match="Error detected") as records, pytest.raises(RuntimeError):
             y.backward()
-    assert str(told[0].message).rstrip().endswith("return x.sqrt()  # the line to be named")
+    assert str(records[0].message).rstrip().endswith("return x.sqrt()  # the line to be named")
 
 
 def test_what_induced_a_gradient_of_a_gradient_is_named() -> None:
@@ -110,11 +110,11 @@ def test_what_induced_a_gradient_of_a_gradient_is_named() -> None:
         y = (x * x + 1).sqrt()
         (g,) = autograd.grad(y.sum(), x, create_graph=True)
         with (
-            pytest.warns(match="Error detected|induced") as told,
+            pytest.warns(match="Error detected|induced") as records,
             pytest.raises(RuntimeError, match="returned nan"),
         ):
             (g.sqrt()).sum().backward()
-    texts = [str(w.message) for w in told]
+    texts = [str(w.message) for w in records]
     assert "Error detected in MulBackward0" in texts[0]
     assert "autograd.grad(y.sum(), x, create_graph=True)" in texts[0]
     assert "Previous calculation was induced by MulBackward0" in texts[1]

@@ -158,12 +158,12 @@ def test_gradients_of_two_leaves_are_never_one_array() -> None:
 
 def test_a_gradient_kept_by_a_hook_stays_as_it_was() -> None:
     x = leaf(1)
-    kept: list[Any] = []
+    gradients: list[Any] = []
     y = x * 2
-    y.register_hook(kept.append)
+    y.register_hook(gradients.append)
     (y + x).backward(st.ones(1, dtype=st.float64))
     x.grad.mul_(100)
-    assert kept[0].tolist() == [1]
+    assert gradients[0].tolist() == [1]
 
 
 class Doubled(autograd.Function):
@@ -189,7 +189,7 @@ def test_a_fresh_gradient_is_taken_over_without_a_copy() -> None:
     assert x.grad.data_ptr() == Doubled.address
 
 
-def test_home_receives_the_gradient() -> None:
+def test_the_grad_buffer_receives_the_gradient() -> None:
     x = leaf(1, 2)
     flat = np.full(5, 9.0)
     x.accumulate_grad.grad_buffer = native.GradientBuffer(flat[1:3])

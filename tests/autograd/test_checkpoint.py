@@ -48,7 +48,7 @@ def test_gradients_are_the_same_and_the_part_runs_twice(use_reentrant: bool) -> 
 
 @FLAVOURS
 def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
-    kept: list[int] = []
+    saved_bytes: list[int] = []
     x = data(1000)
 
     def part(x: st.Tensor) -> st.Tensor:
@@ -57,32 +57,34 @@ def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
     def nodes(node: Any) -> int:
         if node is None or not hasattr(node, "saved"):
             return 0
-        own = sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
-        return own + sum(nodes(n) for n, _ in node.next_functions)
+        node_bytes = (
+            sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
+        )
+        return node_bytes + sum(nodes(n) for n, _ in node.next_functions)
 
-    kept.append(nodes(part(x).grad_fn))
+    saved_bytes.append(nodes(part(x).grad_fn))
     y = checkpoint(part, x, use_reentrant=use_reentrant)
     if use_reentrant:
-        kept.append(nodes(y.grad_fn))
-        assert kept == [32_000, 8_000]  # its input
-    assert kept[0] == 32_000
+        saved_bytes.append(nodes(y.grad_fn))
+        assert saved_bytes == [32_000, 8_000]  # its input
+    assert saved_bytes[0] == 32_000
     y.sum().backward()
 
 
 @FLAVOURS
 def test_the_same_random_numbers_are_drawn(use_reentrant: bool) -> None:
     x = data(50)
-    drawn = []
+    samples = []
 
     def part(x: st.Tensor) -> st.Tensor:
         noise = st.rand(50, dtype=st.float64)
-        drawn.append(noise)
+        samples.append(noise)
         return (x * noise).exp()
 
     checkpoint(part, x, use_reentrant=use_reentrant).sum().backward()
-    assert st.equal(drawn[0], drawn[1])
+    assert st.equal(samples[0], samples[1])
     after = st.rand(3)
-    assert not st.equal(after, drawn[0][:3].float())
+    assert not st.equal(after, samples[0][:3].float())
 
 
 def test_keyword_arguments_nested_results_and_grad() -> None:
@@ -91,8 +93,8 @@ def test_keyword_arguments_nested_results_and_grad() -> None:
     def part(x: st.Tensor, *, w: st.Tensor) -> dict[str, Any]:
         return {"a": x * w, "b": [x.exp()]}
 
-    made = checkpoint(part, x, w=w, use_reentrant=False)
-    g = autograd.grad(made["a"].sum() + made["b"][0].sum(), (x, w))
+    result = checkpoint(part, x, w=w, use_reentrant=False)
+    g = autograd.grad(result["a"].sum() + result["b"][0].sum(), (x, w))
     assert st.equal(g[1], x.detach())
     assert st.allclose(g[0], w.detach() + x.detach().exp())
 
@@ -180,10 +182,10 @@ def test_debug_tells_what_both_runs_saved() -> None:
         runs.clear()
         with set_checkpoint_debug_enabled(enabled):
             y = checkpoint(part, x, use_reentrant=False, debug=debug)
-        told = (
+        pattern = (
             r"(?s)number.*original forward saved.*y\.sin.*recomputation saved\ntensor 0: \(3,\) f"
         )
-        with pytest.raises(CheckpointError, match=told):
+        with pytest.raises(CheckpointError, match=pattern):
             y.sum().backward()
     with set_checkpoint_debug_enabled(True), pytest.raises(ValueError, match="non-default context"):
         checkpoint(part, x, use_reentrant=False, context_fn=lambda: (nullcontext(), nullcontext()))
@@ -210,9 +212,9 @@ def test_sequential(use_reentrant: bool) -> None:
     x = st.randn(6, 4, requires_grad=True)
     y = checkpoint_sequential(model, 2, x, use_reentrant=use_reentrant)
     y.sum().backward()
-    got = [p.grad for p in model.parameters()]
+    actual = [p.grad for p in model.parameters()]
     model.zero_grad()
     model(x).sum().backward()
-    for g, p in zip(got, model.parameters()):
+    for g, p in zip(actual, model.parameters()):
         assert st.allclose(g, p.grad)
     assert door.checkpoint is checkpoint

@@ -23,7 +23,7 @@ class Far:
     def __init__(self, values: Any) -> None:
         self._values = np.asarray(values)
 
-    def __array__(self, *args: Any, **named: Any) -> Any:
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Far: NumPy cannot read this memory")
 
     def __getattr__(self, name: str) -> Any:
@@ -88,11 +88,11 @@ class Module:
 
 @pytest.fixture(autouse=True)
 def device() -> Iterator[devices.Device]:
-    made = devices.Device("far:0", Far, Module())
-    devices.register(made)
+    far_device = devices.Device("far:0", Far, Module())
+    devices.register(far_device)
     cast = rule_of("_to_copy").row  # its forward is native: the device has its own
     cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
-    yield made
+    yield far_device
     del devices.devices[Far], cast.overrides[Far]
 
 
@@ -147,11 +147,11 @@ CASES: list[tuple[str, Callable[..., Any]]] = [
 
 @pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
 def test_ops_run_on_the_device(name: str, call: Callable[..., Any]) -> None:
-    found = call(on_device(A), on_device(B)).array
+    result = call(on_device(A), on_device(B)).array
     expected = call(st.from_numpy(A), st.from_numpy(B))
-    assert isinstance(found, Far)
-    assert near(found).dtype == expected.dtype
-    np.testing.assert_allclose(near(found), expected.numpy(), rtol=1e-6)
+    assert isinstance(result, Far)
+    assert near(result).dtype == expected.dtype
+    np.testing.assert_allclose(near(result), expected.numpy(), rtol=1e-6)
 
 
 def test_in_place() -> None:

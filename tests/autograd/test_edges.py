@@ -35,19 +35,19 @@ def test_hooks_of_an_accumulating_node() -> None:
     x = leaf(1.0)
     y = x * 3
     accumulate = y.grad_fn.next_functions[0][0]
-    seen: list[Any] = []
+    log: list[Any] = []
     before = accumulate.register_prehook(lambda gs: (gs[0] * 2,))
-    after = accumulate.register_hook(lambda inputs, outputs: seen.append((inputs, outputs)))
+    after = accumulate.register_hook(lambda inputs, outputs: log.append((inputs, outputs)))
     y.backward()
     assert x.grad.tolist() == [6]
-    assert len(seen) == 1
-    assert seen[0][0] == ()
-    assert seen[0][1][0].tolist() == [6]
+    assert len(log) == 1
+    assert log[0][0] == ()
+    assert log[0][1][0].tolist() == [6]
     before.remove()
     after.remove()
     (x * 3).backward()
     assert x.grad.tolist() == [9]
-    assert len(seen) == 1
+    assert len(log) == 1
 
 
 def test_a_gradient_edge_stands_for_a_tensor() -> None:
@@ -142,21 +142,21 @@ def test_backward_of_separate_graphs_in_several_threads() -> None:
 
 
 def test_each_thread_begins_with_grad_mode_on() -> None:
-    found: list[bool] = []
+    modes: list[bool] = []
     with st.no_grad():
-        thread = threading.Thread(target=lambda: found.append(autograd.is_grad_enabled()))
+        thread = threading.Thread(target=lambda: modes.append(autograd.is_grad_enabled()))
         thread.start()
         thread.join()
-    assert found == [True]
+    assert modes == [True]
 
 
 def test_backward_to_the_edge_of_what_is_no_leaf() -> None:
     x = leaf(1.0)
     y = x * 2
-    seen: list[float] = []
-    y.register_hook(lambda g: seen.append(g.item()))
+    log: list[float] = []
+    y.register_hook(lambda g: log.append(g.item()))
     z = y * 3
     z.backward(inputs=(graph.get_gradient_edge(y),), retain_graph=True)
-    assert (seen, x.grad) == ([3], None)
+    assert (log, x.grad) == ([3], None)
     z.backward(inputs=graph.get_gradient_edge(x))
     assert x.grad.tolist() == [6]

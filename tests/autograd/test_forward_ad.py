@@ -22,8 +22,8 @@ def test_a_tangent_is_pushed_through() -> None:
     x, v = pair(2, 3)
     y, w = pair(3)
     with fwd.dual_level():
-        made = fwd.make_dual(x, v).sin() @ fwd.make_dual(y, w)
-        value, tangent = fwd.unpack_dual(made)
+        result = fwd.make_dual(x, v).sin() @ fwd.make_dual(y, w)
+        value, tangent = fwd.unpack_dual(result)
     expected = (np.cos(x.numpy()) * v.numpy()) @ y.numpy() + np.sin(x.numpy()) @ w.numpy()
     assert np.allclose(tangent.numpy(), expected)
     assert np.allclose(value.numpy(), np.sin(x.numpy()) @ y.numpy())
@@ -45,9 +45,9 @@ def test_complex_tangents() -> None:
     x = st.tensor([1 + 2j, 3 - 1j], dtype=st.complex128)
     v = st.tensor([1j, 2.0 + 0j], dtype=st.complex128)
     with fwd.dual_level():
-        made = fwd.unpack_dual(fwd.make_dual(x, v).exp()).tangent
+        result = fwd.unpack_dual(fwd.make_dual(x, v).exp()).tangent
         size = fwd.unpack_dual(fwd.make_dual(x, v).abs()).tangent
-    assert np.allclose(made.numpy(), np.exp(x.numpy()) * v.numpy())
+    assert np.allclose(result.numpy(), np.exp(x.numpy()) * v.numpy())
     z, dz = x.numpy(), v.numpy()
     assert np.allclose(size.numpy(), np.real(np.conj(z) * dz) / np.abs(z))
 
@@ -57,8 +57,8 @@ def test_forward_over_reverse_is_the_hessian_product() -> None:
     with fwd.dual_level():
         dual = fwd.make_dual(x, v)
         (g,) = autograd.grad((dual**3).sum(), dual, create_graph=True)
-        made = fwd.unpack_dual(g).tangent
-    assert np.allclose(made.numpy(), 6 * x.numpy() * v.numpy())
+        result = fwd.unpack_dual(g).tangent
+    assert np.allclose(result.numpy(), 6 * x.numpy() * v.numpy())
 
 
 def test_a_tangent_can_be_differentiated() -> None:

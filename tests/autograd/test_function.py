@@ -83,7 +83,7 @@ def test_several_inputs_and_outputs() -> None:
 
 
 def test_missing_gradients_stay_none_if_asked() -> None:
-    seen = []
+    log = []
 
     class Two(Function):
         @staticmethod
@@ -93,12 +93,12 @@ def test_missing_gradients_stay_none_if_asked() -> None:
 
         @staticmethod
         def backward(ctx: Any, g: Any, h: Any) -> Any:
-            seen.append(g)
+            log.append(g)
             return h * 2
 
     x = leaf(1)
     Two.apply(x)[1].sum().backward()
-    assert seen == [None]
+    assert log == [None]
     assert x.grad.tolist() == [2]
 
 

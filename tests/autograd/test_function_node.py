@@ -69,7 +69,7 @@ class Square(Function):
 
 
 def test_saved_inputs_are_the_same_objects() -> None:
-    seen = []
+    log = []
 
     class Product(Function):
         @staticmethod
@@ -81,14 +81,14 @@ def test_saved_inputs_are_the_same_objects() -> None:
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
             x, w, out = ctx.saved_tensors
-            seen.append((x, w, out))
+            log.append((x, w, out))
             return g * w, g * x
 
     x, w = leaf(1, 2) * 1, nn.Parameter(st.ones(2, dtype=st.float64))
     x.note = "mine"
     y = Product.apply(x, w)
     y.sum().backward()
-    (saved,) = seen
+    (saved,) = log
     assert saved[0] is x
     assert saved[0].note == "mine"
     assert saved[1] is w
@@ -110,12 +110,12 @@ def test_a_saved_input_that_is_gone_is_made_again() -> None:
 def test_an_input_that_gets_the_output_as_its_history_makes_no_cycle() -> None:
     x = leaf(3) * 1
     y = Square.apply(x)
-    watched = weakref.ref(y.grad_fn)
+    node_ref = weakref.ref(y.grad_fn)
     gc.disable()
     try:
         x.add_(y)
         del x, y
-        assert watched() is None
+        assert node_ref() is None
     finally:
         gc.enable()
 
@@ -159,7 +159,7 @@ def test_attributes_of_the_context_have_any_name() -> None:
 
 
 def test_outputs_that_are_no_tensors_have_no_gradient() -> None:
-    seen: list[Any] = []
+    log: list[Any] = []
 
     class Mixed(Function):
         @staticmethod
@@ -168,16 +168,16 @@ def test_outputs_that_are_no_tensors_have_no_gradient() -> None:
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            seen.extend(grads)
+            log.extend(grads)
             return grads[0] * 2
 
     x = leaf(1, 2)
-    y, *others = Mixed.apply(x)
-    assert [others[0], *others[2:]] == [3, "a", None]
+    y, *constants = Mixed.apply(x)
+    assert [constants[0], *constants[2:]] == [3, "a", None]
     y.sum().backward()
-    assert seen[0].tolist() == [1, 1]
-    assert seen[2].tolist() == [0, 0]
-    assert [seen[1], *seen[3:]] == [None] * 3
+    assert log[0].tolist() == [1, 1]
+    assert log[2].tolist() == [0, 0]
+    assert [log[1], *log[3:]] == [None] * 3
 
 
 def test_defaults_of_forward_are_inputs_of_setup_context() -> None:
@@ -195,8 +195,8 @@ def test_defaults_of_forward_are_inputs_of_setup_context() -> None:
             assert ctx.needs_input_grad == (True, False)
             return g * ctx.factor, None
 
-    for made, expected in ((Times.apply(x := leaf(1)), 3), (Times.apply(x, factor=4), 4)):
-        (g,) = autograd.grad(made, x)
+    for result, expected in ((Times.apply(x := leaf(1)), 3), (Times.apply(x, factor=4), 4)):
+        (g,) = autograd.grad(result, x)
         assert g.tolist() == [expected]
 
 
@@ -205,10 +205,10 @@ def test_an_input_that_is_returned_keeps_its_class() -> None:
         pass
 
     x = st.ones(2).as_subclass(Marked)
-    for given in (x, st.ones(2).as_subclass(Marked).requires_grad_()):
-        made = Same.apply(given)
-        assert type(made) is Marked
-        assert made is not given
+    for operand in (x, st.ones(2).as_subclass(Marked).requires_grad_()):
+        result = Same.apply(operand)
+        assert type(result) is Marked
+        assert result is not operand
     p = nn.Parameter(st.ones(2))
     assert type(Same.apply(p)) is st.Tensor
 
@@ -265,8 +265,8 @@ def test_forward_mode_runs_jvp() -> None:
         dual = fwd.make_dual(x, t)
         assert fwd.unpack_dual(Square.apply(dual)).tangent.tolist() == [600]
         # through ops before and after it: d/dx (5 x)^2 + x^2
-        made = Square.apply(dual * 5) + dual * dual
-        assert fwd.unpack_dual(made).tangent.tolist() == [200 * 15 * 5 + 6]
+        result = Square.apply(dual * 5) + dual * dual
+        assert fwd.unpack_dual(result).tangent.tolist() == [200 * 15 * 5 + 6]
     assert autograd.functional.jvp(lambda x: Square.apply(x).sin(), x, t)[1].item() == (
         pytest.approx(600 * st.cos(x * x).item())
     )
@@ -283,7 +283,7 @@ def test_a_tangent_is_differentiable() -> None:
 
 
 def test_jvp_gets_zeros_for_tensors_without_tangent() -> None:
-    seen: list[Any] = []
+    log: list[Any] = []
 
     class Product(Function):
         @staticmethod
@@ -293,7 +293,7 @@ def test_jvp_gets_zeros_for_tensors_without_tangent() -> None:
 
         @staticmethod
         def jvp(ctx: Any, t: Any, n: Any, u: Any) -> Any:
-            seen.append((n, u.tolist()))
+            log.append((n, u.tolist()))
             _, y = ctx.saved_tensors
             return t * y * 3, t
 
@@ -301,7 +301,7 @@ def test_jvp_gets_zeros_for_tensors_without_tangent() -> None:
     _, (first, second) = st.func.jvp(lambda x: Product.apply(x, 3, y), (x,), (st.ones(1),))
     assert first.tolist() == [15]
     assert second.tolist() == [1]
-    assert seen == [(None, [0])] * 2
+    assert log == [(None, [0])] * 2
     with pytest.raises(NotImplementedError, match="either the backward or vjp method"):
         Product.apply(x.requires_grad_(), 3, y)[0].backward()
 
@@ -338,10 +338,10 @@ def test_a_returned_input_without_gradient_is_detached() -> None:
             return g * 2, None
 
     x, y = leaf(1), leaf(5)
-    made, same = Pass.apply(x, y)
+    result, same = Pass.apply(x, y)
     assert not same.requires_grad
     assert same is not y
-    made.backward()
+    result.backward()
     with st.no_grad():
         assert not Same.apply(y).requires_grad
         assert Tail.apply(y).requires_grad  # a view is one as always
@@ -376,7 +376,7 @@ def test_a_named_tuple_of_outputs_becomes_a_tuple() -> None:
             return g * 2 + h * 3
 
     x = leaf(1)
-    made = Both.apply(x)
-    assert type(made) is tuple
-    sum(made).backward()
+    result = Both.apply(x)
+    assert type(result) is tuple
+    sum(result).backward()
     assert x.grad.tolist() == [5]

@@ -39,13 +39,13 @@ def differences(f: Callable[..., Any], xs: list[st.Tensor], k: int, eps: float =
 @pytest.mark.parametrize("strategy", ["reverse-mode", "forward-mode"])
 def test_jacobian_of_several(strategy: str) -> None:
     xs = [point(2, 3), point(3)]
-    made = F.jacobian(two, tuple(xs), strategy=strategy)
+    result = F.jacobian(two, tuple(xs), strategy=strategy)
     for i in range(2):
         for k in range(2):
             expected = differences(lambda *a, i=i: two(*a)[i], xs, k)
-            assert made[i][k].shape == expected.shape
-            assert np.allclose(made[i][k].numpy(), expected, atol=1e-6)
-            assert not made[i][k].requires_grad
+            assert result[i][k].shape == expected.shape
+            assert np.allclose(result[i][k].numpy(), expected, atol=1e-6)
+            assert not result[i][k].requires_grad
 
 
 def test_jacobian_of_one_is_a_tensor() -> None:
@@ -66,8 +66,8 @@ def test_hessian() -> None:
     a = RNG.standard_normal((3, 3))
     m = st.from_numpy(a)
     x = point(3)
-    made = F.hessian(lambda x: x @ m @ x, x)
-    assert np.allclose(made.numpy(), a + a.T)
+    result = F.hessian(lambda x: x @ m @ x, x)
+    assert np.allclose(result.numpy(), a + a.T)
     forward = F.hessian(lambda x: x @ m @ x, x, outer_jacobian_strategy="forward-mode")
     assert np.allclose(forward.numpy(), a + a.T)
     blocks = F.hessian(lambda x, y: (x * y * y).sum(), (x, point(3)))
@@ -98,9 +98,9 @@ def test_products_with_the_hessian() -> None:
     m = st.from_numpy(a)
     x, v = point(3), point(3)
     for product in (F.hvp, F.vhp):
-        value, made = product(lambda x: x @ m @ x, x, v)
+        value, result = product(lambda x: x @ m @ x, x, v)
         assert value.shape == ()
-        assert np.allclose(made.numpy(), (a + a.T) @ v.numpy())
+        assert np.allclose(result.numpy(), (a + a.T) @ v.numpy())
 
 
 def test_strict_refuses_what_does_not_depend() -> None:

@@ -52,14 +52,14 @@ def test_a_node_is_of_a_class_named_after_its_op() -> None:
 def test_a_node_that_was_looked_at_is_freed_with_its_graph() -> None:
     x = leaf(1)
     y = x
-    watched = []
+    node_refs = []
     for _ in range(3000):  # and without recursion
         y = y * 2
-        watched.append(weakref.ref(y.grad_fn))
+        node_refs.append(weakref.ref(y.grad_fn))
     gc.disable()
     try:
         del y
-        assert all(w() is None for w in watched)
+        assert all(w() is None for w in node_refs)
     finally:
         gc.enable()
 
@@ -99,15 +99,15 @@ def test_saved_values_of_several_outputs_and_of_lists() -> None:
 
 
 def test_a_saved_tensor_has_hooks_of_its_own() -> None:
-    x, seen = leaf(1, 2), []
+    x, log = leaf(1, 2), []
     y = x.sin()
     raw = y.grad_fn._raw_saved_self
-    raw.register_hooks(lambda t: seen.append("pack") or t.numpy(force=True), st.from_numpy)
+    raw.register_hooks(lambda t: log.append("pack") or t.numpy(force=True), st.from_numpy)
     with pytest.raises(RuntimeError, match="already been set"):
         raw.register_hooks(lambda t: t, lambda t: t)
     assert y.grad_fn._saved_self.tolist() == [1, 2]
     y.sum().backward()
-    assert seen == ["pack"]
+    assert log == ["pack"]
     assert x.grad.tolist() == x.detach().cos().tolist()
     w = leaf(1, 1) * 1
     product = (x * w).sum()
@@ -170,7 +170,7 @@ def test_the_node_of_a_function_has_what_its_context_has() -> None:
 
 
 def test_a_context_has_what_its_node_has() -> None:
-    seen = []
+    log = []
 
     class Seen(Function):
         @staticmethod
@@ -179,11 +179,11 @@ def test_a_context_has_what_its_node_has() -> None:
 
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
-            seen.extend([ctx.name(), ctx.next_functions[0][0].name()])
+            log.extend([ctx.name(), ctx.next_functions[0][0].name()])
             ctx.metadata["a"] = 1
             return g
 
     y = Seen.apply(leaf(1))
     y.sum().backward()
-    assert seen == ["SeenBackward", "AccumulateGrad"]
+    assert log == ["SeenBackward", "AccumulateGrad"]
     assert y.grad_fn.metadata == {"a": 1}

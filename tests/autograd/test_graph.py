@@ -37,18 +37,18 @@ def program(x: Any) -> Any:
 def test_graphs_are_freed_without_the_collector(no_collector: None) -> None:
     x = leaf(1, 2, 3)
     out = program(x)
-    watched = weakref.ref(out.grad_fn)
+    node_ref = weakref.ref(out.grad_fn)
     out.backward()
     del out
-    assert watched() is None
+    assert node_ref() is None
     assert gc.collect() == 0
 
 
 def test_graphs_that_never_ran_backward_are_freed_too(no_collector: None) -> None:
     out = program(leaf(1, 2, 3))
-    watched = weakref.ref(out.grad_fn)
+    node_ref = weakref.ref(out.grad_fn)
     del out
-    assert watched() is None
+    assert node_ref() is None
 
 
 def test_custom_functions_make_no_cycle(no_collector: None) -> None:
@@ -64,10 +64,10 @@ def test_custom_functions_make_no_cycle(no_collector: None) -> None:
             return g * ctx.saved_tensors[1]
 
     out = Exp.apply(leaf(1))
-    watched = weakref.ref(out.grad_fn)
+    node_ref = weakref.ref(out.grad_fn)
     out.sum().backward()
     del out
-    assert watched() is None
+    assert node_ref() is None
 
 
 def test_long_chains_run_backward() -> None:
@@ -87,13 +87,13 @@ def test_very_long_chains_are_freed() -> None:
 
 def test_hooks_see_and_replace_gradients() -> None:
     x = leaf(1, 2)
-    seen: list[Any] = []
+    log: list[Any] = []
     y = x * 3
-    y.register_hook(lambda g: seen.append(g.tolist()))
+    y.register_hook(lambda g: log.append(g.tolist()))
     handle = y.register_hook(lambda g: g * 10)
-    x.register_hook(lambda g: seen.append(g.tolist()))
+    x.register_hook(lambda g: log.append(g.tolist()))
     y.sum().backward()
-    assert seen == [[1, 1], [30, 30]]
+    assert log == [[1, 1], [30, 30]]
     assert x.grad.tolist() == [30, 30]
     handle.remove()
     handle.remove()
@@ -108,10 +108,10 @@ def test_a_hook_must_keep_the_shape() -> None:
 
 def test_post_accumulate_hooks_run_after_grad_is_there() -> None:
     x = leaf(1)
-    seen: list[Any] = []
-    x.register_post_accumulate_grad_hook(lambda t: seen.append(t.grad.tolist()))
+    log: list[Any] = []
+    x.register_post_accumulate_grad_hook(lambda t: log.append(t.grad.tolist()))
     (x * 2 + x).sum().backward()
-    assert seen == [[3]]
+    assert log == [[3]]
     with pytest.raises(RuntimeError, match="non-leaf"):
         (x * 1).register_post_accumulate_grad_hook(print)
 
@@ -119,11 +119,11 @@ def test_post_accumulate_hooks_run_after_grad_is_there() -> None:
 def test_node_hooks() -> None:
     x = leaf(1)
     y = x * 2
-    seen: list[Any] = []
+    log: list[Any] = []
     y.grad_fn.register_prehook(lambda gs: (gs[0] * 5,))
-    y.grad_fn.register_hook(lambda grads, gs: seen.append((grads[0].tolist(), gs[0].tolist())))
+    y.grad_fn.register_hook(lambda grads, gs: log.append((grads[0].tolist(), gs[0].tolist())))
     y.sum().backward()
-    assert seen == [([10], [5])]
+    assert log == [([10], [5])]
     assert x.grad.tolist() == [10]
 
 

@@ -29,17 +29,17 @@ def test_a_nodes_hook_does_not_change_what_is_retained(first: str) -> None:
 def test_a_tensors_hooks_run_before_those_of_its_accumulating_node(first: str) -> None:
     x = st.ones(3, requires_grad=True)
     node = x.view_as(x).grad_fn.next_functions[0][0]
-    seen: list[list[float]] = []
+    log: list[list[float]] = []
     if first == "node":
         node.register_prehook(lambda grads: (grads[0] * 3,))
-        node.register_hook(lambda _, grads: seen.append(grads[0].tolist()))
+        node.register_hook(lambda _, grads: log.append(grads[0].tolist()))
     x.register_hook(lambda g: g - 2)
     if first == "tensor":
         node.register_prehook(lambda grads: (grads[0] * 3,))
-        node.register_hook(lambda _, grads: seen.append(grads[0].tolist()))
+        node.register_hook(lambda _, grads: log.append(grads[0].tolist()))
     x.sum().backward()
     assert x.grad.tolist() == [-3] * 3
-    assert seen == [[-3] * 3]
+    assert log == [[-3] * 3]
 
 
 def test_grad_does_not_run_the_prehooks_of_the_nodes_it_asks_for() -> None:
@@ -89,12 +89,12 @@ def test_what_a_view_retains_follows_writes() -> None:
 
 
 def test_hooks_of_a_view_stay_with_what_it_was() -> None:
-    seen: list[str] = []
+    log: list[str] = []
     base = st.ones(1, requires_grad=True).clone()
     view = base[:]
-    view.register_hook(lambda g: seen.append("view"))
-    base.register_hook(lambda g: seen.append("base"))
+    view.register_hook(lambda g: log.append("view"))
+    base.register_hook(lambda g: log.append("base"))
     view.mul_(2)
-    view.register_hook(lambda g: seen.append("written"))
+    view.register_hook(lambda g: log.append("written"))
     view.sum().backward()
-    assert seen == ["written", "base"]
+    assert log == ["written", "base"]

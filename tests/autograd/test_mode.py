@@ -47,9 +47,9 @@ def test_a_decorated_generator_has_its_mode_only_while_it_runs() -> None:
     @st.no_grad()
     def numbers() -> Iterator[bool]:
         while True:
-            got = yield is_grad_enabled()
+            actual = yield is_grad_enabled()
             assert not is_grad_enabled()
-            assert got in (None, 5)
+            assert actual in (None, 5)
 
     running: Any = numbers()
     assert next(running) is False
@@ -115,9 +115,9 @@ def test_inference_tensors_stay_out_of_graphs() -> None:
 
 
 def test_each_thread_has_its_own_mode() -> None:
-    seen: list[bool] = []
+    log: list[bool] = []
     with st.no_grad():
-        thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))
+        thread = threading.Thread(target=lambda: log.append(is_grad_enabled()))
         thread.start()
         thread.join()
-    assert seen == [True]
+    assert log == [True]

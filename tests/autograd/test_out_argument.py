@@ -30,7 +30,7 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
     x = (st.arange(60_000) % 97 - 48).to(dtype)
     y = (st.arange(60_000) % 31 + 1).to(dtype)
     matrix, column = x.reshape(300, 200), y[:200]
-    for f, given in (
+    for f, operands in (
         (st.add, (x, y)),
         (st.add, (x, 3)),
         (st.mul, (x, 2.5)),
@@ -43,10 +43,10 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
         (st.add, (matrix.t(), matrix.t())),
         (st.add, (st.ones(()), st.ones(()))),
     ):
-        expected = f(*given)
+        expected = f(*operands)
         out = st.full(expected.shape, 7, dtype=expected.dtype)
         count = out._version
-        assert f(*given, out=out) is out
+        assert f(*operands, out=out) is out
         assert out.tolist() == expected.tolist()
         assert out._version == count + 1
     out = st.full((60_000,), 7.0)
@@ -60,26 +60,26 @@ def test_out_of_the_operands_form_is_written_by_the_kernel(dtype: st.dtype) -> N
 def test_nothing_is_copied_into_out_that_a_kernel_can_write() -> None:
     """A result elsewhere would leave its memory to the heap's cache."""
     x, out = st.ones(1 << 16), st.empty(1 << 16)
-    for f, given in (
+    for f, operands in (
         (st.add, (x, x)),
         (st.mul, (x, 2.0)),
         (st.floor, (x,)),
         (st.relu, (x,)),
         (st.exp, (x,)),
     ):
-        f(*given, out=out)
+        f(*operands, out=out)
         st.memory.trim()
         before = st.memory.statistics().cached_bytes
-        f(*given, out=out)
+        f(*operands, out=out)
         assert st.memory.statistics().cached_bytes - before < out.nbytes
-        assert out.tolist() == f(*given).tolist()
+        assert out.tolist() == f(*operands).tolist()
 
 
 def test_several_results() -> None:
     values, indices = st.empty(0), st.empty(0, dtype=st.int64)
-    made = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
-    assert made.values is values
-    assert made[1] is indices
+    result = st.sort(st.tensor([3.0, 1.0]), out=(values, indices))
+    assert result.values is values
+    assert result[1] is indices
     assert values.tolist() == [1, 3]
     with pytest.raises(TypeError, match="must be a tuple of 2 Tensors"):
         st.sort(st.ones(2), out=values)
@@ -135,15 +135,15 @@ def test_a_write_by_out_is_counted() -> None:
 
 
 def test_in_place_forms_refuse_a_higher_category() -> None:
-    whole = st.arange(3)
+    integers = st.arange(3)
     for write in (
-        lambda: whole.add_(1.5),
-        lambda: whole.addcmul_(st.ones(3), st.ones(3)),
-        lambda: whole.div_(2),
+        lambda: integers.add_(1.5),
+        lambda: integers.addcmul_(st.ones(3), st.ones(3)),
+        lambda: integers.div_(2),
     ):
         with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
             write()
-    assert whole.tolist() == [0, 1, 2]
+    assert integers.tolist() == [0, 1, 2]
     assert st.arange(3.0).eq_(st.ones(3)).tolist() == [0, 1, 0]
 
 

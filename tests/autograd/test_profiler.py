@@ -20,22 +20,22 @@ from shmtensor.autograd.profiler import (
 )
 
 
-def counts(measured: profile) -> dict[str, int]:
-    return {row.key: row.count for row in measured.key_averages()}
+def counts(prof: profile) -> dict[str, int]:
+    return {row.key: row.count for row in prof.key_averages()}
 
 
 def test_ops_of_both_directions_are_counted() -> None:
     x = st.full((3,), 0.3, requires_grad=True)
-    with profile() as measured:
+    with profile() as prof:
         for _ in range(3):
             x.erfinv().lgamma()
         x.erfinv().backward(st.ones(3))
     st.erfinv(x)
-    found = counts(measured)
-    assert found["erfinv"] == 4
-    assert found["lgamma"] == 3
-    assert found["ErfinvBackward0"] == 1
-    assert all(isinstance(e, FunctionEvent) for e in measured.function_events)
+    result = counts(prof)
+    assert result["erfinv"] == 4
+    assert result["lgamma"] == 3
+    assert result["ErfinvBackward0"] == 1
+    assert all(isinstance(e, FunctionEvent) for e in prof.function_events)
 
 
 def test_blocks_hold_the_time_of_what_they_call() -> None:
@@ -45,83 +45,83 @@ def test_blocks_hold_the_time_of_what_they_call() -> None:
             return x.erfinv()
 
     x = st.full((1000,), 0.3)
-    with profile() as measured:
+    with profile() as prof:
         mine(x)
         mine(x)
-    rows = {row.key: row for row in measured.key_averages()}
+    rows = {row.key: row for row in prof.key_averages()}
     assert rows["mine"].count == rows["inner"].count == rows["erfinv"].count == 2
     assert rows["mine"].cpu_time_total >= rows["inner"].cpu_time_total
     assert rows["inner"].cpu_time_total >= rows["erfinv"].cpu_time_total > 0
     assert rows["mine"].cpu_time == pytest.approx(rows["mine"].cpu_time_total / 2)
-    own = sum(row.self_cpu_time_total for row in rows.values())
-    assert own == pytest.approx(rows["mine"].cpu_time_total)
-    assert measured.self_cpu_time_total == pytest.approx(own)
-    assert isinstance(measured.total_average(), FunctionEventAvg)
+    self_time = sum(row.self_cpu_time_total for row in rows.values())
+    assert self_time == pytest.approx(rows["mine"].cpu_time_total)
+    assert prof.self_cpu_time_total == pytest.approx(self_time)
+    assert isinstance(prof.total_average(), FunctionEventAvg)
 
 
 def test_threads_that_start_inside_are_measured_too() -> None:
-    with profile() as measured:
+    with profile() as prof:
         thread = threading.Thread(target=lambda: st.full((3,), 0.3).erfinv())
         thread.start()
         thread.join()
-    (event,) = [e for e in measured.function_events if e.name == "erfinv"]
+    (event,) = [e for e in prof.function_events if e.name == "erfinv"]
     assert event.thread != threading.get_ident()
 
 
 def test_one_call_is_one_event() -> None:
     """Neither loops in generated code nor its second way, with operands sorted out, count."""
     x, y = st.ones(3), st.ones(3, dtype=st.float64)
-    with profile() as measured:
+    with profile() as prof:
         st.cat([x, x])
         x + y
         x.zero_()
-    assert counts(measured) == {"cat": 1, "add": 1, "copy_": 1}
+    assert counts(prof) == {"cat": 1, "add": 1, "copy_": 1}
 
 
 def test_what_computes_without_generated_code_is_found() -> None:
     x = st.ones(3, requires_grad=True)
     optimizer = st.optim.Adam([x], 0.1)
     x.sum().backward()
-    with profile() as measured:
+    with profile() as prof:
         y = st.tensor([1.0, 2.0])
         y[0] = 3.0
         y.detach()
         optimizer.step()
         optimizer.zero_grad()
-    found = counts(measured)
+    result = counts(prof)
     expected = {"tensor", "setitem", "detach", "Optimizer.step#Adam.step"}
-    assert expected | {"Optimizer.zero_grad#Adam.zero_grad"} <= set(found)
-    assert all(found[name] == 1 for name in expected)
+    assert expected | {"Optimizer.zero_grad#Adam.zero_grad"} <= set(result)
+    assert all(result[name] == 1 for name in expected)
 
 
 def test_a_thread_that_goes_on_is_measured_no_longer() -> None:
-    go, done = threading.Event(), threading.Event()
+    go, finish = threading.Event(), threading.Event()
 
     def work() -> None:
-        done.set()
+        finish.set()
         go.wait()
         st.full((3,), 0.3).erfinv()
 
     thread = threading.Thread(target=work)
-    with profile() as measured:
+    with profile() as prof:
         thread.start()
-        done.wait()
+        finish.wait()
     go.set()
     thread.join()
-    assert "erfinv" not in counts(measured)
+    assert "erfinv" not in counts(prof)
 
 
 def test_text_and_trace(tmp_path: Path) -> None:
-    with profile(use_cpu=True, record_shapes=True) as measured:
+    with profile(use_cpu=True, record_shapes=True) as prof:
         st.full((3,), 0.3).erfinv()
-    text = measured.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
+    text = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
     assert "erfinv" in text
     assert "# of Calls" in text
-    assert isinstance(measured.key_averages(), EventList)
-    assert "erfinv" in EventList(measured.function_events).table()
-    assert measured.table().count("\n") == len(measured.key_averages()) + 1
+    assert isinstance(prof.key_averages(), EventList)
+    assert "erfinv" in EventList(prof.function_events).table()
+    assert prof.table().count("\n") == len(prof.key_averages()) + 1
     path = tmp_path / "trace.json"
-    measured.export_chrome_trace(path)
+    prof.export_chrome_trace(path)
     events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
     assert "erfinv" in {e["name"] for e in events}
 
@@ -133,9 +133,9 @@ def test_a_profile_leaves_nothing_behind() -> None:
     assert threading.getprofile() is None
     with record_function("nobody looks"):
         st.ones(1)
-    with profile(enabled=False) as measured:
+    with profile(enabled=False) as prof:
         st.full((3,), 0.3).erfinv()
-    assert not measured.function_events
+    assert not prof.function_events
     with profile(), pytest.raises(RuntimeError, match="another profile is running"), profile():
         pass
     assert sys.getprofile() is None

@@ -127,7 +127,7 @@ def test_gradients_of_random_programs(block: int) -> None:
         h = 1e-6
         high = run(seed, [st.tensor(v + h * w) for v, w in zip(values, ways)]).item()
         low = run(seed, [st.tensor(v - h * w) for v, w in zip(values, ways)]).item()
-        found = sum((x.grad.numpy() * w).sum() for x, w in zip(leaves, ways) if x.grad is not None)
-        assert found == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-6), f"seed {seed}"
+        result = sum((x.grad.numpy() * w).sum() for x, w in zip(leaves, ways) if x.grad is not None)
+        assert result == pytest.approx((high - low) / (2 * h), rel=1e-5, abs=1e-6), f"seed {seed}"
         compared += 1
     assert compared > 20

@@ -18,17 +18,17 @@ def leaf(*values: float) -> st.Tensor:
 
 
 def test_pack_sees_what_is_saved_and_unpack_gives_it_back() -> None:
-    kept: list[Any] = []
+    saved: list[Any] = []
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
 
     def pack(tensor: st.Tensor) -> int:
         assert not autograd.is_grad_enabled()
-        kept.append(tensor.numpy().copy())
-        return len(kept) - 1
+        saved.append(tensor.numpy().copy())
+        return len(saved) - 1
 
-    with autograd.saved_tensors_hooks(pack, lambda i: st.from_numpy(kept[i])):
+    with autograd.saved_tensors_hooks(pack, lambda i: st.from_numpy(saved[i])):
         y = (x * w).exp()
-    assert len(kept) == 3  # mul keeps x and w, exp its result
+    assert len(saved) == 3  # mul keeps x and w, exp its result
     y.sum().backward()
     e = np.exp([3.0, 8.0])
     assert np.allclose(x.grad.numpy(), e * [3, 4])
@@ -77,11 +77,11 @@ def test_a_function_s_saves_go_through_the_hooks() -> None:
             return 2 * x * g
 
     x = leaf(3.0)
-    seen: list[Any] = []
-    with autograd.saved_tensors_hooks(lambda t: seen.append(t) or t * 2, lambda t: t):
+    log: list[Any] = []
+    with autograd.saved_tensors_hooks(lambda t: log.append(t) or t * 2, lambda t: t):
         y = Square.apply(x)
     y.backward()
-    assert len(seen) == 1
+    assert len(log) == 1
     assert x.grad.tolist() == [12]
 
 
@@ -159,14 +159,14 @@ def test_saved_tensors_may_be_written_where_that_is_allowed() -> None:
 
 def test_nothing_is_observed_once_the_blocks_have_ended() -> None:
     x = leaf(1.0)
-    seen: list[Any] = []
+    log: list[Any] = []
     with (
         pytest.raises(ZeroDivisionError),
-        autograd.saved_tensors_hooks(lambda t: seen.append(t) or t, lambda t: t),
+        autograd.saved_tensors_hooks(lambda t: log.append(t) or t, lambda t: t),
     ):
         raise ZeroDivisionError
     x.exp().backward()
-    assert not seen
+    assert not log
 
 
 def test_writes_to_saved_tensors_are_allowed_in_one_block_only() -> None:

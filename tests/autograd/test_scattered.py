@@ -40,18 +40,18 @@ def picked(w: Any, sparse: bool) -> Any:
     return (w.t().gather(1, index, sparse_grad=sparse) * st.tensor(FACTORS[:, 0])).sum()
 
 
-def both(f: Any, *rest: Any, **options: Any) -> tuple[Any, Any]:
+def both(f: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
     """The sparse gradient and the dense one."""
-    found = []
+    result = []
     for sparse in (True, False):
         w = table()
-        f(w, sparse, *rest, **options).backward()
-        found.append(w.grad)
-    return found[0], found[1]
+        f(w, sparse, *args, **options).backward()
+        result.append(w.grad)
+    return result[0], result[1]
 
 
 @pytest.mark.parametrize(
-    ("f", "options", "kept"),
+    ("f", "options", "n_rows"),
     [
         (looked_up, {}, 8),
         (looked_up, {"padding_idx": 1}, 5),
@@ -62,11 +62,11 @@ def both(f: Any, *rest: Any, **options: Any) -> tuple[Any, Any]:
         (of_bags, {"mode": "sum", "per_sample_weights": st.tensor(FACTORS[..., 0])}, 8),
     ],
 )
-def test_kept_rows_are_the_dense_gradient(f: Any, options: dict[str, Any], kept: int) -> None:
+def test_kept_rows_are_the_dense_gradient(f: Any, options: dict[str, Any], n_rows: int) -> None:
     sparse, dense = both(f, **options)
     assert isinstance(sparse, SparseTensor)
     assert not sparse.is_coalesced()
-    assert (sparse.sparse_dim(), sparse.dense_dim(), sparse._nnz()) == (1, 1, kept)
+    assert (sparse.sparse_dim(), sparse.dense_dim(), sparse._nnz()) == (1, 1, n_rows)
     np.testing.assert_allclose(sparse.to_dense().numpy(), dense.numpy(), rtol=1e-12, atol=1e-15)
 
 
@@ -99,10 +99,10 @@ def test_sparse_ones_are_put_behind_each_other_and_a_dense_one_makes_the_sum_den
     (looked_up(w, True) + (w * w).sum() + looked_up(w, True)).backward()
     assert not w.grad.is_sparse
     np.testing.assert_allclose(w.grad.numpy(), 5 * once + 2 * TABLE, rtol=1e-12)
-    kept = w.grad
+    n_rows = w.grad
     looked_up(w, True).backward()
-    assert w.grad is kept  # in place
-    np.testing.assert_allclose(kept.numpy(), 6 * once + 2 * TABLE, rtol=1e-12)
+    assert w.grad is n_rows  # in place
+    np.testing.assert_allclose(n_rows.numpy(), 6 * once + 2 * TABLE, rtol=1e-12)
 
 
 def test_what_was_looked_up_may_be_written_afterwards() -> None:
@@ -120,11 +120,11 @@ def test_grad_hooks_and_history() -> None:
     (g,) = st.autograd.grad(looked_up(w, True), [w])
     assert g.is_sparse
     assert w.grad is None
-    seen: list[Any] = []
-    w.register_hook(lambda g: seen.append(g) or g * 2)
-    w.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad))
+    log: list[Any] = []
+    w.register_hook(lambda g: log.append(g) or g * 2)
+    w.register_post_accumulate_grad_hook(lambda p: log.append(p.grad))
     looked_up(w, True).backward()
-    assert [x.is_sparse for x in seen] == [True, True]
+    assert [x.is_sparse for x in log] == [True, True]
     np.testing.assert_allclose(
         w.grad.to_dense().numpy(), 2 * both(looked_up)[1].numpy(), rtol=1e-12
     )
@@ -183,15 +183,15 @@ def test_bags_as_pytorchs() -> None:
 
     flat, offsets = INDEX.reshape(-1), np.array([0, 3, 3])
     for options in ({}, {"mode": "sum", "padding_idx": 2}, {"mode": "max"}, {"sparse": True}):
-        found = []
+        result = []
         for lib in (st, torch):
             m = lib.nn.EmbeddingBag.from_pretrained(lib.tensor(TABLE), freeze=False, **options)
             out = m(lib.tensor(flat), lib.tensor(offsets))
             (out**2).sum().backward()
             g = m.weight.grad
-            found.append((out.detach().numpy(), (g.to_dense() if g.is_sparse else g).numpy()))
+            result.append((out.detach().numpy(), (g.to_dense() if g.is_sparse else g).numpy()))
             assert g.is_sparse == bool(options.get("sparse"))
-        for ours, theirs in zip(*found, strict=True):
+        for ours, theirs in zip(*result, strict=True):
             np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     assert repr(nn.EmbeddingBag(5, 2, mode="sum")) == repr(torch.nn.EmbeddingBag(5, 2, mode="sum"))
     with pytest.raises(AssertionError, match="padding_idx"):

@@ -32,7 +32,7 @@ def run(policy: Any, x: Any, w: Any, function: Any = part, **options: Any) -> An
     return checkpoint(function, x, w, use_reentrant=False, context_fn=contexts)
 
 
-def always(context: Any, op: Any, *args: Any, **named: Any) -> bool:
+def always(context: Any, op: Any, *args: Any, **kwargs: Any) -> bool:
     return True
 
 
@@ -42,41 +42,41 @@ def always(context: Any, op: Any, *args: Any, **named: Any) -> bool:
 )
 def test_gradients_do_not_depend_on_the_policy(policy: Any) -> None:
     x, w = data()
-    found = autograd.grad(run(policy, x, w).sum(), (x, w))
+    result = autograd.grad(run(policy, x, w).sum(), (x, w))
     expected = autograd.grad(part(x, w).sum(), (x, w))
-    for a, b in zip(found, expected):
+    for a, b in zip(result, expected):
         assert st.allclose(a, b)
 
 
 def test_a_policy_is_asked_in_the_first_run() -> None:
-    asked: list[Any] = []
+    calls: list[Any] = []
 
-    def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **named: Any) -> Any:
+    def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> Any:
         assert not context.is_recompute
-        asked.append((op.event, tuple(context.op_output.shape), len(args)))
+        calls.append((op.event, tuple(context.op_output.shape), len(args)))
         is_product = op.event == "matmul"
         return CheckpointPolicy.MUST_SAVE if is_product else CheckpointPolicy.PREFER_RECOMPUTE
 
     x, w = data()
     y = run(policy, x, w)
-    assert [event for event, _, _ in asked] == ["matmul", "exp", "matmul", "sum", "mul"]
-    assert asked[0][1:] == ((3, 3), 2)
+    assert [event for event, _, _ in calls] == ["matmul", "exp", "matmul", "sum", "mul"]
+    assert calls[0][1:] == ((3, 3), 2)
     y.sum().backward()
-    assert len(asked) == 5
+    assert len(calls) == 5
 
 
 def test_what_is_kept_is_not_computed_again() -> None:
-    made: list[Any] = []
+    calls: list[Any] = []
 
     def product(x: Any, w: Any) -> Any:
-        made.append(x.exp())
-        return made[-1] * w
+        calls.append(x.exp())
+        return calls[-1] * w
 
     for policy, expected in (([st.exp], 7.0), ([], 1.0)):
         x, w = st.zeros(2, requires_grad=True), st.ones(2, requires_grad=True)
-        made.clear()
+        calls.clear()
         y = run(policy, x, w, product)
-        made[0].data.fill_(7)  # behind its back
+        calls[0].data.fill_(7)  # behind its back
         y.sum().backward()
         assert w.grad.tolist() == [expected] * 2
 
@@ -86,11 +86,11 @@ def test_only_what_is_kept_is_held() -> None:
     y = run([st.matmul], x, w, lambda x, w: (x @ w).exp().sin())
     exp = y.grad_fn.next_functions[0][0]
     product = exp.next_functions[0][0]
-    held = [
-        [packed.value.tensor is not None for packed in node.raw_saved if hasattr(packed, "unpack")]
+    keeps_tensor = [
+        [value.value.tensor is not None for value in node.raw_saved if hasattr(value, "unpack")]
         for node in (y.grad_fn, exp, product)
     ]
-    assert held == [[False], [False], [True, True]]
+    assert keeps_tensor == [[False], [False], [True, True]]
 
 
 def test_random_numbers_after_a_kept_op_are_the_same() -> None:
@@ -101,10 +101,10 @@ def test_random_numbers_after_a_kept_op_are_the_same() -> None:
     x, w = data()
     for policy in ([], [st.mul], always):
         st.manual_seed(3)
-        found = autograd.grad(run(policy, x, w, noisy).sum(), (x, w))
+        result = autograd.grad(run(policy, x, w, noisy).sum(), (x, w))
         st.manual_seed(3)
         expected = autograd.grad(noisy(x, w).sum(), (x, w))
-        for a, b in zip(found, expected):
+        for a, b in zip(result, expected):
             assert st.allclose(a, b)
 
 

@@ -44,9 +44,9 @@ def test_gradients_of_gradients() -> None:
     f = st.sin
     for slope in (np.cos, lambda v: -np.sin(v), lambda v: -np.cos(v), np.sin):
         f = grad(f)
-        made = f(x)
-        assert close(made, slope(0.7))
-        assert not made.requires_grad
+        result = f(x)
+        assert close(result, slope(0.7))
+        assert not result.requires_grad
 
 
 def test_arguments_and_aux() -> None:
@@ -73,8 +73,8 @@ def test_gradients_example_by_example() -> None:
     assert each.shape == (4, 2, 3)
     for i in range(4):
         assert close(each[i], grad(loss)(W, X[i], T[i]).numpy())
-    whole = grad(lambda w: vmap(loss, in_dims=(None, 0, 0))(w, X, T).sum())(W)
-    assert close(whole, each.sum(0))
+    expected = grad(lambda w: vmap(loss, in_dims=(None, 0, 0))(w, X, T).sum())(W)
+    assert close(expected, each.sum(0))
     curved = vmap(hessian(cube))(X)
     assert close(curved, np.stack([np.diag(6 * x) for x in X.numpy()]))
     twice = vmap(vmap(grad(lambda x: x.sin())))(X)
@@ -86,9 +86,9 @@ def test_a_graph_around() -> None:
     grad(cube)(x).sum().backward()
     assert close(x.grad, 6 * X[0].numpy())
     w = W.clone().requires_grad_()
-    made = grad(lambda x: (w @ x).sum() * (w @ x).sum())(X[0])
-    assert made.requires_grad
-    made.sum().backward()
+    result = grad(lambda x: (w @ x).sum() * (w @ x).sum())(X[0])
+    assert result.requires_grad
+    result.sum().backward()
     assert w.grad is not None
     with st.no_grad():
         assert close(grad(cube)(X), 3 * X.numpy() ** 2)
@@ -162,16 +162,16 @@ def test_modules_as_functions() -> None:
     model = net()
     mine = {k: v.detach() * 2 for k, v in model.named_parameters()}
     before = {k: v.detach().clone() for k, v in model.named_parameters()}
-    made = functional_call(model, mine, X)
+    result = functional_call(model, mine, X)
     h = np.tanh(X.numpy() @ mine["0.weight"].numpy().T + mine["0.bias"].numpy())
-    assert close(made, h @ mine["2.weight"].numpy().T + mine["2.bias"].numpy())
+    assert close(result, h @ mine["2.weight"].numpy().T + mine["2.bias"].numpy())
     assert all(v.detach().equal(before[k]) for k, v in model.named_parameters())
     each = vmap(
         grad(lambda p, x: functional_call(model, p, (x,)).square().sum()), in_dims=(None, 0)
     )(mine, X)
-    whole = grad(lambda p: functional_call(model, p, X).square().sum())(mine)
+    expected = grad(lambda p: functional_call(model, p, X).square().sum())(mine)
     for name, g in each.items():
-        assert close(g.sum(0), whole[name].numpy()), name
+        assert close(g.sum(0), expected[name].numpy()), name
     with pytest.raises(RuntimeError, match="missing names"):
         functional_call(model, {"0.weight": mine["0.weight"]}, X, strict=True)
     with pytest.raises(RuntimeError, match="unexpected names"):
@@ -186,9 +186,9 @@ def test_ensembles() -> None:
     assert buffers == {}
     assert parameters["0.weight"].shape == (3, 4, 3)
     assert parameters["0.weight"].requires_grad
-    made = vmap(lambda p, x: functional_call(models[0], p, x), in_dims=(0, None))(parameters, X)
+    result = vmap(lambda p, x: functional_call(models[0], p, x), in_dims=(0, None))(parameters, X)
     for i, model in enumerate(models):
-        assert close(made[i], model(X).detach())
+        assert close(result[i], model(X).detach())
     with pytest.raises(RuntimeError, match="at least one"):
         stack_module_state([])
     with pytest.raises(RuntimeError, match="same class"):
@@ -201,5 +201,5 @@ def test_tied_weights_change_together() -> None:
     tied = st.nn.Sequential(model[2], model[2])
     other = st.zeros(4, 4, dtype=st.float64)
     x = st.ones(1, 4, dtype=st.float64)
-    made = functional_call(tied, {"0.weight": other}, x)
-    assert close(made, model[2].bias.detach().numpy()[None])
+    result = functional_call(tied, {"0.weight": other}, x)
+    assert close(result, model[2].bias.detach().numpy()[None])

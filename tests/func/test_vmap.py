@@ -110,9 +110,9 @@ def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
 def same(ours: Any, expected: list[Any]) -> None:
     from shmtensor.func.pytree import flatten
 
-    found = flatten(ours)[0]
-    assert len(found) == len(expected)
-    for x, y in zip(found, expected, strict=True):
+    result = flatten(ours)[0]
+    assert len(result) == len(expected)
+    for x, y in zip(result, expected, strict=True):
         assert not isinstance(x, Batched)
         assert x.shape == y.shape
         assert x.dtype == y.dtype
@@ -172,10 +172,10 @@ def test_vmap_of_two_is_the_loop(name: str) -> None:
 
 
 def test_dimensions_in_and_out() -> None:
-    made = vmap(lambda x, y: x * y, in_dims=(1, None), out_dims=-1)(V, 2.0)
-    assert np.allclose(made.numpy(), 2 * V.numpy())
-    made = vmap(lambda d, y: d["a"] + y, in_dims=({"a": 0, "b": None}, 0))({"a": V, "b": W}, V)
-    assert np.allclose(made.numpy(), 2 * V.numpy())
+    result = vmap(lambda x, y: x * y, in_dims=(1, None), out_dims=-1)(V, 2.0)
+    assert np.allclose(result.numpy(), 2 * V.numpy())
+    result = vmap(lambda d, y: d["a"] + y, in_dims=({"a": 0, "b": None}, 0))({"a": V, "b": W}, V)
+    assert np.allclose(result.numpy(), 2 * V.numpy())
     a, b = vmap(lambda x: (x, x.sum()), out_dims=(1, 0))(V)
     assert a.shape == (5, 4)
     assert b.shape == (4,)
@@ -213,9 +213,9 @@ def test_chunks() -> None:
         sizes.append(x.level.size)
         return x.sin()
 
-    made = vmap(note, chunk_size=3)(V)
+    result = vmap(note, chunk_size=3)(V)
     assert sizes == [3, 1]
-    assert np.allclose(made.numpy(), np.sin(V.numpy()))
+    assert np.allclose(result.numpy(), np.sin(V.numpy()))
 
 
 def test_randomness() -> None:
@@ -280,7 +280,7 @@ def test_an_example_shows_one_shape() -> None:
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_a_loss_is_one_for_each_example(reduction: str) -> None:
     loss = st.nn.functional.mse_loss
-    got = vmap(lambda x: loss(x, X[0], reduction=reduction))(X)
+    actual = vmap(lambda x: loss(x, X[0], reduction=reduction))(X)
     np.testing.assert_allclose(
-        got.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
+        actual.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
     )

@@ -25,29 +25,31 @@ def buffer() -> native.GradientBuffer:
 
 
 class Leaf:
-    """A leaf with an array of its own, and the sums of a walk that came to it."""
+    """A leaf with its own array, and the sums of a backward."""
 
-    def __init__(self, gradient: Any, home: native.GradientBuffer | None = None) -> None:
+    def __init__(self, gradient: Any, grad_buffer: native.GradientBuffer | None = None) -> None:
         self.tensor = st.ones(*gradient.shape)
-        self.grad_buffer = home
+        self.grad_buffer = grad_buffer
         self.sums = {"leaf": gradient, "other": None}
 
-    def taken(self) -> Any:
+    def take_over(self) -> Any:
         return native.steal_gradient(
             self.sums, "leaf", weakref.ref(self.tensor), self.grad_buffer
         ).array
 
 
-def is_taken_over(make: Callable[[], Any], keeper: Callable[[Any], Any], home: Any = None) -> bool:
+def is_taken_over(
+    make: Callable[[], Any], keeper: Callable[[Any], Any], grad_buffer: Any = None
+) -> bool:
     """Whether a gradient becomes `.grad` without a copy while the keeper keeps it."""
-    leaf = Leaf(make(), home)
+    leaf = Leaf(make(), grad_buffer)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
-    kept = keeper(leaf.sums["leaf"])
-    g = leaf.taken()
+    reference = keeper(leaf.sums["leaf"])
+    g = leaf.take_over()
     assert leaf.sums == {"other": None}
     assert (g == 5).all()
-    del kept
+    del reference
     return bool(g.ctypes.data == address)
 
 
@@ -62,13 +64,13 @@ def test_a_gradient_that_something_sees_is_copied(keeper: Callable[[Any], Any]) 
     assert not is_taken_over(fresh, keeper)
 
 
-def test_a_gradient_born_at_home_stays_there(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_in_its_buffer_stays_there(buffer: native.GradientBuffer) -> None:
     for keeper in (lambda g: None, weakref.ref, np.copy):
         assert is_taken_over(buffer.take, keeper, buffer)
 
 
 @keepers
-def test_a_gradient_born_at_home_that_something_sees_is_copied(
+def test_a_gradient_in_its_buffer_that_something_sees_is_copied(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
     assert not is_taken_over(buffer.take, keeper, buffer)
@@ -79,16 +81,18 @@ def test_a_lease_that_somebody_has_makes_a_copy(buffer: native.GradientBuffer) -
     assert not is_taken_over(buffer.take, lambda g: g.base, buffer)
 
 
-@pytest.mark.parametrize("home", [None, "free", "lent"])
-def test_a_gradient_in_garbage_is_copied(home: str | None, buffer: native.GradientBuffer) -> None:
-    lent = buffer.take() if home == "lent" else None
+@pytest.mark.parametrize("grad_buffer", [None, "free", "lent"])
+def test_a_gradient_in_garbage_is_copied(
+    grad_buffer: str | None, buffer: native.GradientBuffer
+) -> None:
+    array = buffer.take() if grad_buffer == "lent" else None
     gc.disable()
     try:
-        taken_over = is_taken_over(fresh, in_cycle, buffer if home else None)
+        taken_over = is_taken_over(fresh, in_cycle, buffer if grad_buffer else None)
     finally:
         gc.enable()
     assert not taken_over
-    del lent
+    del array
 
 
 def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None:
@@ -97,7 +101,7 @@ def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None
     leaf = Leaf(g)
     leaf.sums["other"] = g
     del g
-    first = leaf.taken()
+    first = leaf.take_over()
     second = native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None).array
     assert first.ctypes.data != address
     assert second.ctypes.data == address
@@ -106,10 +110,10 @@ def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None
 
 def test_a_gradient_whose_memory_is_not_its_own_is_copied() -> None:
     leaf = Leaf(np.ones((2, *SHAPE), np.float32)[0])
-    assert leaf.taken().flags.owndata
+    assert leaf.take_over().flags.owndata
     other = native.GradientBuffer(np.ones(SHAPE, np.float32))
     leaf = Leaf(other.take())
-    assert leaf.taken().flags.owndata
+    assert leaf.take_over().flags.owndata
     assert is_free(other)
 
 
@@ -120,45 +124,47 @@ def test_a_read_only_gradient_is_copied(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(fresh, locked)
     leaf = Leaf(buffer.take(), buffer)
     locked(leaf.sums["leaf"])
-    assert leaf.taken().flags.writeable
+    assert leaf.take_over().flags.writeable
 
 
 def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer) -> None:
     leaf = Leaf(np.full(SHAPE, 5, np.float32), buffer)
-    g = leaf.taken()
+    g = leaf.take_over()
     assert buffer.owns(g)
     assert (g == 5).all()
 
 
-def test_a_gradient_is_not_brought_home_where_somebody_sees_it(
+def test_a_gradient_is_not_copied_to_a_referenced_buffer(
     buffer: native.GradientBuffer,
 ) -> None:
-    kept = buffer.take()
-    assert kept is not None
-    kept[...] = 1
+    reference = buffer.take()
+    assert reference is not None
+    reference[...] = 1
     assert is_taken_over(fresh, lambda g: None, buffer)
-    assert (kept == 1).all()
+    assert (reference == 1).all()
 
 
-@pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
-    kept = buffer.take()
-    leaf = Leaf(fresh(), buffer if home else None)
+@pytest.mark.parametrize("grad_buffer", [False, True])
+def test_a_gradient_has_the_strides_of_its_leaf(
+    grad_buffer: bool, buffer: native.GradientBuffer
+) -> None:
+    reference = buffer.take()
+    leaf = Leaf(fresh(), buffer if grad_buffer else None)
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    g = leaf.taken()
+    g = leaf.take_over()
     assert g.strides == (4, 16)
     leaf = Leaf(g, None)
     del g
     address = leaf.sums["leaf"].ctypes.data
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    assert leaf.taken().ctypes.data == address
-    assert kept is not None
+    assert leaf.take_over().ctypes.data == address
+    assert reference is not None
 
 
-def test_a_leaf_that_is_gone_gets_its_gradient() -> None:
+def test_a_freed_leaf_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
-    gone = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
+    dead_ref = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", dead_ref, None).shape == SHAPE
 
 
 def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
@@ -199,9 +205,9 @@ def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
 ) -> None:
     x = native.wrap(make())
     assert native.is_only_owner(x)
-    kept = keeper(x.array)
+    reference = keeper(x.array)
     assert not native.is_only_owner(x)
-    del kept
+    del reference
     assert native.is_only_owner(x)
 
 
@@ -220,10 +226,10 @@ def test_the_owner_of_the_memory_counts(kind: str, view: Callable[[Any], Any]) -
 
 
 def test_a_second_memoryview_counts() -> None:
-    seen = memoryview(block_of("block"))
-    x = native.wrap(np.frombuffer(seen[:32], np.float32))
+    view = memoryview(block_of("block"))
+    x = native.wrap(np.frombuffer(view[:32], np.float32))
     assert not native.is_only_owner(x)
-    del seen
+    del view
     assert native.is_only_owner(x)
 
 

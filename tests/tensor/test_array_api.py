@@ -61,15 +61,15 @@ def ours(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "args", "named"), CALLS, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CALLS)]
+    ("name", "args", "kwargs"), CALLS, ids=[f"{n}-{i}" for i, (n, _, _) in enumerate(CALLS)]
 )
-def test_function_is_numpys(name: str, args: Any, named: Any) -> None:
-    expected = np.asarray(getattr(np, name)(*args, **named))
-    made = getattr(xp, name)(*(ours(a) for a in args), **named)
-    assert made.shape == expected.shape
-    assert made.dtype == expected.dtype
+def test_function_is_numpys(name: str, args: Any, kwargs: Any) -> None:
+    expected = np.asarray(getattr(np, name)(*args, **kwargs))
+    result = getattr(xp, name)(*(ours(a) for a in args), **kwargs)
+    assert result.shape == expected.shape
+    assert result.dtype == expected.dtype
     if name != "empty_like":
-        assert np.allclose(made.numpy(), expected)
+        assert np.allclose(result.numpy(), expected)
 
 
 def test_creation() -> None:
@@ -156,9 +156,9 @@ def test_gradients_go_through() -> None:
 @pytest.mark.parametrize("name", ["sum", "prod", "cumulative_sum", "cumulative_prod"])
 def test_integers_are_added_up_in_64_bits_of_their_kind(name: str) -> None:
     reduce = getattr(xp, name)
-    for dtype, wanted in [("bool", "int64"), ("int8", "int64"), ("uint8", "uint64")]:
+    for dtype, expected in [("bool", "int64"), ("int8", "int64"), ("uint8", "uint64")]:
         x = xp.asarray([1, 1, 1], dtype=getattr(xp, dtype))
-        assert reduce(x).dtype == getattr(xp, wanted)
+        assert reduce(x).dtype == getattr(xp, expected)
     assert reduce(xp.asarray([200, 200]), dtype=xp.int16).dtype == xp.int16
     assert reduce(xp.asarray([2.0]), axis=0).dtype == xp.float32
     assert {"uint16", "uint32", "uint64"} <= set(xp.__array_namespace_info__().dtypes())
@@ -183,19 +183,19 @@ ODD: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "args", "named"), ODD)
+@pytest.mark.parametrize(("name", "args", "kwargs"), ODD)
 def test_axes_of_none_and_tensors_without_dimensions(
-    name: str, args: tuple[Any, ...], named: dict[str, Any]
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     with np.errstate(all="ignore"):
-        expected = np.asarray(getattr(np, name)(*args, **named))
-    made = getattr(xp, name)(*(ours(a) for a in args), **named)
-    assert made.shape == expected.shape
+        expected = np.asarray(getattr(np, name)(*args, **kwargs))
+    result = getattr(xp, name)(*(ours(a) for a in args), **kwargs)
+    assert result.shape == expected.shape
     kind = expected.dtype.kind
-    assert made.dtype.kind == kind
+    assert result.dtype.kind == kind
     if kind in "iu" or name in ("add", "maximum", "where"):
-        assert made.dtype == expected.dtype
-    np.testing.assert_allclose(made.numpy(), expected, rtol=1e-6)
+        assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result.numpy(), expected, rtol=1e-6)
 
 
 def test_can_cast_keeps_to_the_kinds_of_the_standard() -> None:

@@ -40,8 +40,8 @@ def test_other_ufuncs_run_on_the_arrays() -> None:
     assert np.add(out, 1, out=x) is x
     assert x.tolist() == [1, 3, 5]
     assert x._version == 1
-    whole, part = np.divmod(x, 2)
-    assert (whole.tolist(), part.tolist()) == ([0, 1, 2], [1, 1, 1])
+    quotient, part = np.divmod(x, 2)
+    assert (quotient.tolist(), part.tolist()) == ([0, 1, 2], [1, 1, 1])
     with pytest.raises(RuntimeError, match="Can't call numpy"):
         np.divmod(st.ones(2, requires_grad=True), 2)
 
@@ -73,9 +73,9 @@ def test_without_grad_mode_the_array_is_there() -> None:
 
 def test_the_buffer_is_the_array_s() -> None:
     x = st.arange(3, dtype=st.int32)
-    seen = memoryview(x)
-    assert (seen.format, seen.shape, seen.readonly) == ("i", (3,), False)
-    seen[0] = 7
+    view = memoryview(x)
+    assert (view.format, view.shape, view.readonly) == ("i", (3,), False)
+    view[0] = 7
     assert x.tolist() == [7, 1, 2]
     assert bytes(st.ones(1)) == np.float32(1).tobytes()
     assert memoryview(x.expand(2, 3)).readonly
@@ -129,10 +129,10 @@ def test_repr_round_trips() -> None:
         st.tensor([1.0, 2.0], dtype=st.float64),
         st.tensor([1.0], requires_grad=True),
     ):
-        made = eval(repr(x), scope)
-        assert made.dtype is x.dtype
-        assert made.requires_grad == x.requires_grad
-        assert np.array_equal(made.detach().numpy(), x.detach().numpy(), equal_nan=True)
+        result = eval(repr(x), scope)
+        assert result.dtype is x.dtype
+        assert result.requires_grad == x.requires_grad
+        assert np.array_equal(result.detach().numpy(), x.detach().numpy(), equal_nan=True)
 
 
 def test_dlpack_has_no_streams_on_the_host() -> None:
@@ -147,10 +147,10 @@ def test_dlpack_has_no_streams_on_the_host() -> None:
 def test_dlpack_capsules_are_taken_once(dtype: Any) -> None:
     x = st.ones(2).to(dtype)
     capsule = st.utils.dlpack.to_dlpack(x)
-    made = st.utils.dlpack.from_dlpack(capsule)
+    result = st.utils.dlpack.from_dlpack(capsule)
     x.fill_(3)
-    assert made.dtype is dtype
-    assert made.float().tolist() == [3, 3]
+    assert result.dtype is dtype
+    assert result.float().tolist() == [3, 3]
     with pytest.raises((BufferError, RuntimeError, ValueError)):
         st.from_dlpack(capsule)
     st.from_dlpack(x.__dlpack__(max_version=(1, 0))).fill_(4)
@@ -172,10 +172,10 @@ def test_memory_of_old_capsules_can_be_written(dtype: Any) -> None:
             return self.x.__dlpack_device__()
 
     x = st.ones(2, 3).to(dtype)
-    for given in (st.to_dlpack(x.t()), Old(x.t())):
-        made = st.from_dlpack(given)
-        assert (made.shape, made.stride()) == ((3, 2), (1, 3))
-        made[0, 1] = 0
+    for producer in (st.to_dlpack(x.t()), Old(x.t())):
+        result = st.from_dlpack(producer)
+        assert (result.shape, result.stride()) == ((3, 2), (1, 3))
+        result[0, 1] = 0
         assert x.float().tolist() == [[1, 1, 1], [0, 1, 1]]
         x.fill_(1)
-        del given, made
+        del producer, result

@@ -110,10 +110,10 @@ def flat(value: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", TABLE)
 def test_values_are_numpys_and_gradients_go_through(name: str) -> None:
-    for compute, given in CASES[name]:
-        numpys = flat(compute(*given))
-        x, *others = (st.tensor(a) for a in given)
-        ours = flat(compute(x, *others))
+    for compute, arrays in CASES[name]:
+        numpys = flat(compute(*arrays))
+        x, *operands = (st.tensor(a) for a in arrays)
+        ours = flat(compute(x, *operands))
         assert len(ours) == len(numpys)
         for mine, theirs in zip(ours, numpys, strict=True):
             assert isinstance(mine, st.Tensor)
@@ -121,8 +121,8 @@ def test_values_are_numpys_and_gradients_go_through(name: str) -> None:
             assert mine.dtype == np.asarray(theirs).dtype
             assert np.allclose(mine.numpy(), theirs, 1e-12, 1e-12)
         x.requires_grad_()
-        assert any(out.requires_grad for out in flat(compute(x, *others)))
-        assert gradcheck(lambda x: tuple(flat(compute(x, *others))), (x,), fast_mode=True)  # noqa: B023
+        assert any(out.requires_grad for out in flat(compute(x, *operands)))
+        assert gradcheck(lambda x: tuple(flat(compute(x, *operands))), (x,), fast_mode=True)  # noqa: B023
 
 
 def test_other_functions_run_on_the_arrays() -> None:
@@ -132,9 +132,9 @@ def test_other_functions_run_on_the_arrays() -> None:
     rows, columns = np.nonzero(x > 0)  # NumPy's form, not the method's
     assert (rows.tolist(), columns.tolist()) == tuple(p.tolist() for p in np.nonzero(X > 0))
     assert np.argsort(x, axis=0, kind="stable").tolist() == np.argsort(X, 0).tolist()
-    whole = st.arange(4)
-    assert np.mean(whole).item() == 1.5
-    assert np.var(whole, dtype="f4").dtype is st.float32
+    integers = st.arange(4)
+    assert np.mean(integers).item() == 1.5
+    assert np.var(integers, dtype="f4").dtype is st.float32
     low, vectors = np.linalg.eigh(st.tensor(S + S.T))
     assert isinstance(low, st.Tensor)
     assert isinstance(vectors, st.Tensor)
@@ -206,11 +206,11 @@ def test_odd_arguments_mean_what_they_mean_to_numpy(case: int) -> None:
     call, arrays = ODD[case]
     tensors = [st.tensor(a) for a in arrays]
     try:
-        wanted = np.asarray(call(*arrays))
+        expected = np.asarray(call(*arrays))
     except (ValueError, IndexError):
         with pytest.raises((ValueError, IndexError)):
             call(*tensors)
     else:
-        found = call(*tensors).numpy()
-        assert found.dtype == wanted.dtype
-        np.testing.assert_allclose(found, wanted)
+        result = call(*tensors).numpy()
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected)

@@ -214,10 +214,10 @@ def test_views_share_and_writes_count() -> None:
         st.ones(1, dtype=bf16).expand(3).add_(1)
     for piece in st.arange(4, dtype=bf16).split(2):
         piece.zero_()
-    whole = st.arange(4, dtype=bf16)
-    whole.chunk(2)[0].fill_(9)
-    assert whole.tolist() == [9, 9, 2, 3]
-    assert next(iter(whole.unbind())).fill_(5).item() == whole[0].item() == 5
+    base = st.arange(4, dtype=bf16)
+    base.chunk(2)[0].fill_(9)
+    assert base.tolist() == [9, 9, 2, 3]
+    assert next(iter(base.unbind())).fill_(5).item() == base[0].item() == 5
 
 
 def test_random_numbers() -> None:

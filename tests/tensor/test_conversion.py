@@ -95,10 +95,10 @@ def test_lists_may_mix_numbers_with_tensors_that_numpy_cannot_read(
 ) -> None:
     traced, brief = st.tensor(2.0, requires_grad=True), st.tensor(4.0, dtype=st.bfloat16)
     data = [traced, 1.0, brief] if first else [1.0, traced, brief]
-    made = st.tensor(data, dtype=dtype)
-    assert made.tolist() == ([2, 1, 4] if first else [1, 2, 4])
-    assert not made.requires_grad
-    assert dtype is None or made.dtype is dtype
+    result = st.tensor(data, dtype=dtype)
+    assert result.tolist() == ([2, 1, 4] if first else [1, 2, 4])
+    assert not result.requires_grad
+    assert dtype is None or result.dtype is dtype
     assert st.tensor([[1.0, 2.0], st.tensor([3.0, 4.0], requires_grad=True)]).shape == (2, 2)
 
 
@@ -189,9 +189,9 @@ def test_asarray_copies_only_when_it_may() -> None:
     assert st.asarray(x, copy=False) is x
     assert np.shares_memory(st.asarray(array, copy=False).numpy(), array)
     assert st.asarray(x, copy=True).data_ptr() != x.data_ptr()
-    for given in ([1], 1.5, (1, 2), range(3)):
+    for data in ([1], 1.5, (1, 2), range(3)):
         with pytest.raises(ValueError, match="can't alias arbitrary sequences"):
-            st.asarray(given, copy=False)
+            st.asarray(data, copy=False)
     with pytest.raises(RuntimeError, match="can't alias NumPy scalars"):
         st.asarray(np.float32(1), copy=False)
     for other in (x, array, st.to_dlpack(x)):

@@ -15,11 +15,11 @@ import shmtensor as st
 def test_deepcopy_keeps_what_is_shared() -> None:
     x = st.arange(12.0).reshape(3, 4)
     table: dict[str, Any] = {"whole": x, "row": x[1], "turned": x.t(), "part": x[1:, ::2]}
-    made = copy.deepcopy(table)
-    made["whole"].add_(100)
+    copied = copy.deepcopy(table)
+    copied["whole"].add_(100)
     for name, old in table.items():
-        assert made[name].tolist() == (old + 100).tolist(), name
-        assert made[name].stride() == old.stride(), name
+        assert copied[name].tolist() == (old + 100).tolist(), name
+        assert copied[name].stride() == old.stride(), name
     assert x[0, 0] == 0
     assert copy.deepcopy(x[1]).tolist() == [4, 5, 6, 7]
 
@@ -27,33 +27,33 @@ def test_deepcopy_keeps_what_is_shared() -> None:
 @pytest.mark.parametrize("dtype", [st.bfloat16, st.float16, st.bool, st.complex64, st.int8])
 def test_deepcopy_of_views_of_every_size_of_item(dtype: Any) -> None:
     x = st.tensor([[0, 1, 1], [1, 0, 1]]).to(dtype)
-    whole, part = copy.deepcopy([x, x[:, 1:]])
-    assert part.dtype is whole.dtype is dtype
-    whole.fill_(1)
+    full, part = copy.deepcopy([x, x[:, 1:]])
+    assert part.dtype is full.dtype is dtype
+    full.fill_(1)
     assert part.float().tolist() == [[1, 1], [1, 1]]
     assert x.float().tolist() == [[0, 1, 1], [1, 0, 1]]
 
 
 def test_deepcopy_of_a_stretched_tensor_stays_stretched() -> None:
-    made = copy.deepcopy(st.ones(1, 3).expand(2, 3))
-    assert made.stride() == (0, 1)
-    assert made.tolist() == [[1, 1, 1]] * 2
+    copied = copy.deepcopy(st.ones(1, 3).expand(2, 3))
+    assert copied.stride() == (0, 1)
+    assert copied.tolist() == [[1, 1, 1]] * 2
 
 
 def test_deepcopy_of_one_tensor_of_foreign_memory_in_steps() -> None:
     array = np.arange(12.0)[::2]
-    made = copy.deepcopy(st.from_numpy(array))
-    made.add_(1)
-    assert made.tolist() == [1, 3, 5, 7, 9, 11]
+    copied = copy.deepcopy(st.from_numpy(array))
+    copied.add_(1)
+    assert copied.tolist() == [1, 3, 5, 7, 9, 11]
     assert array[0] == 0
 
 
 def test_tied_parameters_stay_tied_and_models_stay_apart() -> None:
     model = st.nn.Sequential(st.nn.Linear(2, 2), st.nn.Linear(2, 2))
     model[1].weight = model[0].weight
-    made = copy.deepcopy(model)
-    assert made[1].weight is made[0].weight
-    made[0].weight.data.fill_(7)
+    copied = copy.deepcopy(model)
+    assert copied[1].weight is copied[0].weight
+    copied[0].weight.data.fill_(7)
     assert not (model[0].weight == 7).any()
 
 
@@ -63,10 +63,10 @@ def test_copy_of_a_subclass_keeps_its_attributes() -> None:
 
     x = st.ones(3).as_subclass(Tagged)
     x.tag = 5
-    made = copy.copy(x)
-    assert type(made) is Tagged
-    assert made.tag == 5
-    made.tag = 6
+    copied = copy.copy(x)
+    assert type(copied) is Tagged
+    assert copied.tag == 5
+    copied.tag = 6
     assert x.tag == 5
 
 
@@ -98,14 +98,14 @@ def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
 def test_values_survive_a_cast_that_keeps_the_layout() -> None:
     x = st.arange(24.0).reshape(2, 3, 4).permute(2, 0, 1)
     for dtype in (st.float64, st.int32, st.bool, st.complex64, st.bfloat16):
-        made = x.to(dtype)
-        assert made.stride() == x.stride()
-        assert made.tolist() == st.tensor(x.tolist()).to(dtype).tolist()
+        copied = x.to(dtype)
+        assert copied.stride() == x.stride()
+        assert copied.tolist() == st.tensor(x.tolist()).to(dtype).tolist()
 
 
 def test_nothing_has_the_strides_of_rows() -> None:
-    for made in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
-        assert made.stride()[-2:] == (3, 1)
+    for copied in (st.zeros(0, 3), st.ones(0, 3).to(st.int32), st.ones(2, 0, 3)):
+        assert copied.stride()[-2:] == (3, 1)
 
 
 VIEWS: dict[str, Any] = {
@@ -125,29 +125,29 @@ VIEWS: dict[str, Any] = {
 def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
     x = st.arange(12.0).view(3, 4)
     view = VIEWS[name](x)
-    made = pickle.loads(pickle.dumps(view))
-    assert made.tolist() == view.tolist()
-    assert (made.dtype, made.shape) == (view.dtype, view.shape)
-    assert made.stride() == view.stride()
-    assert made.storage_offset() == view.storage_offset()
-    whole, part = pickle.loads(pickle.dumps((x, view)))
-    whole.fill_(7)
+    copied = pickle.loads(pickle.dumps(view))
+    assert copied.tolist() == view.tolist()
+    assert (copied.dtype, copied.shape) == (view.dtype, view.shape)
+    assert copied.stride() == view.stride()
+    assert copied.storage_offset() == view.storage_offset()
+    full, part = pickle.loads(pickle.dumps((x, view)))
+    full.fill_(7)
     assert part.tolist() == VIEWS[name](st.full((3, 4), 7.0)).tolist()
     assert x[0, 1] == 1
 
 
 def test_pickle_of_a_stretched_tensor_cannot_be_written() -> None:
-    made = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
+    copied = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
     with pytest.raises(RuntimeError, match="cannot be written"):
-        made += 1
+        copied += 1
 
 
 def test_pickle_of_channels_last_and_bfloat16() -> None:
     x = st.arange(24.0).view(1, 2, 3, 4).bfloat16().to(memory_format=st.channels_last)
-    made = pickle.loads(pickle.dumps(x))
-    assert made.stride() == x.stride()
-    assert made.dtype is st.bfloat16
-    assert made.float().tolist() == x.float().tolist()
+    copied = pickle.loads(pickle.dumps(x))
+    assert copied.stride() == x.stride()
+    assert copied.dtype is st.bfloat16
+    assert copied.float().tolist() == x.float().tolist()
 
 
 def test_pickle_of_a_part_of_a_file_has_that_part_alone(tmp_path: Any) -> None:
@@ -161,13 +161,13 @@ def test_pickle_of_a_part_of_a_file_has_that_part_alone(tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "road", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
+    "copy_by", [copy.copy, copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))]
 )
-def test_frozen_parameters_stay_frozen(road: Any) -> None:
-    made = road(st.nn.Parameter(st.ones(2), requires_grad=False))
-    assert type(made) is st.nn.Parameter
-    assert not made.requires_grad
-    assert road(st.nn.Parameter(st.ones(2))).requires_grad
+def test_frozen_parameters_stay_frozen(copy_by: Any) -> None:
+    copied = copy_by(st.nn.Parameter(st.ones(2), requires_grad=False))
+    assert type(copied) is st.nn.Parameter
+    assert not copied.requires_grad
+    assert copy_by(st.nn.Parameter(st.ones(2))).requires_grad
 
 
 def test_formats_are_the_same_objects_after_a_copy() -> None:
@@ -180,7 +180,7 @@ def test_formats_are_the_same_objects_after_a_copy() -> None:
     "make", [lambda x: x.max(0), lambda x: st.linalg.qr(x), lambda x: x.sort()]
 )
 def test_named_results_are_pickled(make: Any) -> None:
-    found = make(st.tensor([[1.0, 2.0], [3.0, 4.0]]))
-    made = pickle.loads(pickle.dumps(found))
-    assert type(made) is type(found)
-    assert [t.tolist() for t in made] == [t.tolist() for t in found]
+    original = make(st.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    copied = pickle.loads(pickle.dumps(original))
+    assert type(copied) is type(original)
+    assert [t.tolist() for t in copied] == [t.tolist() for t in original]

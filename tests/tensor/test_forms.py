@@ -57,12 +57,12 @@ def test_questions() -> None:
 
 def test_detach() -> None:
     x = st.tensor(X, requires_grad=True)
-    shown = st.detach(x)
-    assert not shown.requires_grad
-    assert np.shares_memory(shown.numpy(), st.detach(x).numpy())
+    detached = st.detach(x)
+    assert not detached.requires_grad
+    assert np.shares_memory(detached.numpy(), st.detach(x).numpy())
     copied = st.detach_copy(x)
     assert not copied.requires_grad
-    assert not np.shares_memory(copied.numpy(), shown.numpy())
+    assert not np.shares_memory(copied.numpy(), detached.numpy())
     y = x * 2
     assert st.detach_(y) is y
     assert not y.requires_grad
@@ -73,10 +73,10 @@ def test_detach() -> None:
 @pytest.mark.parametrize("increasing", [False, True])
 def test_vander(n: int | None, increasing: bool) -> None:
     for v in (V, np.array([3, 1, 2])):
-        made = st.vander(st.tensor(v), n, increasing)
+        result = st.vander(st.tensor(v), n, increasing)
         expected = np.vander(v, n, increasing)
-        np.testing.assert_allclose(made.numpy(), expected)
-        assert made.dtype is (st.float64 if v is V else st.int64)
+        np.testing.assert_allclose(result.numpy(), expected)
+        assert result.dtype is (st.float64 if v is V else st.int64)
     x = st.tensor(V, requires_grad=True)
     if n == 5:
         assert autograd.gradcheck(lambda t: st.vander(t, n, increasing), x)
@@ -92,16 +92,16 @@ def test_vander_refuses() -> None:
 def test_copies_of_views() -> None:
     x = st.tensor(X, requires_grad=True)
     z = st.tensor(X[:, :2] + 1j)
-    made = [
+    result = [
         (st.slice_copy(x, 1, 1, 4, 2), X[:, 1:4:2]),
         (st.slice_copy(x, -2, None, 2), X[:2]),
         (st.split_copy(x, 3, 1)[1], X[:, 3:]),
         (st.view_as_real_copy(z)[..., 0], X[:, :2]),
         (st.view_as_complex_copy(st.tensor(X).reshape(3, 2, 2)), X[:, ::2] + 1j * X[:, 1::2]),
     ]
-    for got, expected in made:
-        np.testing.assert_array_equal(got.detach().numpy(), expected)
-    assert not np.shares_memory(made[0][0].detach().numpy(), x.detach().numpy())
+    for actual, expected in result:
+        np.testing.assert_array_equal(actual.detach().numpy(), expected)
+    assert not np.shares_memory(result[0][0].detach().numpy(), x.detach().numpy())
     assert autograd.gradcheck(lambda t: st.slice_copy(t, 1, 0, 3, 2), x)
     assert autograd.gradcheck(lambda t: st.split_copy(t, [1, 3], 1), x)
     with pytest.raises(RuntimeError, match="step must be positive: 0"):

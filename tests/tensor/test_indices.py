@@ -36,9 +36,9 @@ CASES = {
 def test_numbers_select_first(case):
     index, steps = CASES[case]
     expected = steps(X)
-    got = st.tensor(X)[index]
-    assert got.shape == expected.shape
-    assert np.array_equal(got, expected)
+    actual = st.tensor(X)[index]
+    assert actual.shape == expected.shape
+    assert np.array_equal(actual, expected)
 
     ours, theirs = st.tensor(X), X.copy()
     values = -np.arange(expected.size, dtype=np.float64).reshape(expected.shape)
@@ -56,8 +56,8 @@ def test_numbers_select_first(case):
 
 
 def test_tensors_of_no_dimension_are_numbers():
-    got = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
-    assert np.array_equal(got, X[0][:, [2, 1]])
+    actual = st.tensor(X)[st.tensor(0), :, st.tensor([2, 1])]
+    assert np.array_equal(actual, X[0][:, [2, 1]])
 
 
 @pytest.mark.parametrize(
@@ -96,22 +96,22 @@ def test_parts_without_arrays_are_as_numpy_has_them():
                 with pytest.raises(IndexError, match=re.escape(str(error))):
                     tensor[index]
                 continue
-            got = tensor[index].array
-            assert got.strides == expected.strides, index
-            assert got.flags.writeable
-            assert np.array_equal(got, expected), index
-            assert np.shares_memory(got, tensor.array) or got.size == 0, index
+            actual = tensor[index].array
+            assert actual.strides == expected.strides, index
+            assert actual.flags.writeable
+            assert np.array_equal(actual, expected), index
+            assert np.shares_memory(actual, tensor.array) or actual.size == 0, index
 
 
 def test_parts_without_arrays_meet_no_python(monkeypatch):
-    asked = []
-    monkeypatch.setattr(convert_index, "convert_part", asked.append)
+    calls = []
+    monkeypatch.setattr(convert_index, "convert_part", calls.append)
     x = st.tensor(X)
     for index in [(slice(None), 1), (0, 1), (..., 0), (None, slice(1, None)), (0, 0, 0, 0)]:
         assert x[index].shape == X[(*index, ...)[: len(index) + (... not in index)]].shape
         x[index] = 1.0
         assert (x[index] == 1).all()
-    assert asked == []
+    assert calls == []
     monkeypatch.undo()
     assert x[:, st.tensor(1)].shape == (2, 4, 5)
     assert x[st.tensor(1) : st.tensor(2), 0].shape == (1, 4, 5)

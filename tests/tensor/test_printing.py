@@ -76,13 +76,13 @@ def test_pytorch_prints_the_same() -> None:
         base = np.asarray(random.normal(size=shape))
         scaled = base * 10.0 ** random.integers(-6, 6, shape)
         holes = np.where(random.random(shape) < 0.3, np.nan, np.where(base > 1, np.inf, base))
-        whole = np.asarray(np.round(base * 50))
-        for values in (base, base * 1e-5, base * 1e9, scaled, whole, np.asarray(holes)):
+        integers = np.asarray(np.round(base * 50))
+        for values in (base, base * 1e-5, base * 1e9, scaled, integers, np.asarray(holes)):
             for name in ("float32", "float64", "float16", "bfloat16", "complex64", "complex128"):
                 with np.errstate(all="ignore"):
                     same_text(torch, values + 1j * base if name[0] == "c" else values, name)
         for name in ("int64", "int32", "uint8", "bool"):
-            same_text(torch, np.abs(whole).astype(name), name)
+            same_text(torch, np.abs(integers).astype(name), name)
 
 
 def same_text(torch: Any, values: Any, name: str) -> None:
@@ -90,8 +90,8 @@ def same_text(torch: Any, values: Any, name: str) -> None:
     ours = st.from_numpy(np.array(values)).to(getattr(st, name))
     text = repr(theirs).replace("torch.", "shmtensor.")
     if "dtype=" in text:  # with a longer name it may need a line of its own
-        text, shown = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
-        assert shown == text
+        text, printed = (re.sub(r",\s+dtype", ", dtype", t) for t in (text, repr(ours)))
+        assert printed == text
     else:
         assert repr(ours) == text
     if name == "float32":

@@ -71,9 +71,9 @@ def test_a_view_made_before_keeps_its_history() -> None:
     (row * st.tensor([1.0, 2.0, 3.0])).sum().backward()
     assert a.grad.tolist() == [[2, 4, 6], [0, 0, 0]]
     y = a * 1
-    rest = y[1:]
+    tail = y[1:]
     y.unsqueeze_(0)
-    rest.mul_(3)
+    tail.mul_(3)
     assert y.sum().item() == 3 + 36
     (g,) = st.autograd.grad(y.sum(), a)
     assert g.tolist() == [[1, 1, 1], [3, 3, 3]]
@@ -202,10 +202,10 @@ def test_resizing_follows_the_memory() -> None:
     part = x[1:2].resize_(3)
     part[2] = 9
     assert (part.tolist(), x.tolist(), part.storage_offset()) == ([1, 2, 9], [0, 1, 2, 9], 1)
-    grown = x[1:2].resize_(5)  # the memory is too small: a copy of it, from its start
-    assert grown[:3].tolist() == [1, 2, 9]
-    assert grown.storage_offset() == 1
-    grown.zero_()
+    resized = x[1:2].resize_(5)  # the memory is too small: a copy of it, from its start
+    assert resized[:3].tolist() == [1, 2, 9]
+    assert resized.storage_offset() == 1
+    resized.zero_()
     assert x.tolist() == [0, 1, 2, 9]
     assert x.resize_(0).resize_(2, 2).tolist() == [[0, 1], [2, 9]]
     assert x.view(st.int16).resize_(2).view(st.float32).tolist() == [0]

@@ -27,13 +27,13 @@ def test_shapes_are_sizes() -> None:
 
 def test_parts_and_sums_are_sizes() -> None:
     shape = st.zeros(2, 3, 4).shape
-    made = [shape[1:], shape[:], shape + (5,), (5,) + shape, shape * 2, 2 * shape, shape + shape]
+    result = [shape[1:], shape[:], shape + (5,), (5,) + shape, shape * 2, 2 * shape, shape + shape]
     plain = (2, 3, 4)
-    wanted: list[tuple[int, ...]] = [
+    expected: list[tuple[int, ...]] = [
         plain[1:], plain, (*plain, 5), (5, *plain), plain * 2, plain * 2, plain * 2
     ]  # fmt: skip
-    assert made == wanted
-    assert {type(m) for m in made} == {st.Size}
+    assert result == expected
+    assert {type(m) for m in result} == {st.Size}
     assert shape[-1] == 4
     assert shape * -1 == st.Size() == ()
     sizes = sum([shape, shape], ())
@@ -49,9 +49,9 @@ def test_numel_and_repr() -> None:
 
 
 def test_a_size_is_of_whole_numbers() -> None:
-    made = st.Size([np.int64(2), st.tensor(3), True])
-    assert made == (2, 3, 1)
-    assert [type(n) for n in made] == [int] * 3
+    result = st.Size([np.int64(2), st.tensor(3), True])
+    assert result == (2, 3, 1)
+    assert [type(n) for n in result] == [int] * 3
     wrong: list[Any] = [["a"], [1.5], 5, [2, None]]
     for items in wrong:
         with pytest.raises(TypeError):
@@ -63,9 +63,9 @@ def test_a_size_is_of_whole_numbers() -> None:
 @pytest.mark.parametrize("protocol", range(2, 6))
 def test_a_size_stays_one(protocol: int) -> None:
     shape = st.zeros(2, 3).shape
-    for made in (pickle.loads(pickle.dumps(shape, protocol)), copy.copy(shape)):
-        assert type(made) is st.Size
-        assert made == shape
+    for result in (pickle.loads(pickle.dumps(shape, protocol)), copy.copy(shape)):
+        assert type(result) is st.Size
+        assert result == shape
     assert json.dumps(shape) == "[2, 3]"
 
 

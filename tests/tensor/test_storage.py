@@ -14,19 +14,19 @@ import shmtensor as st
 
 def test_views_share_a_storage() -> None:
     x = st.arange(6, dtype=st.float32)
-    whole, part = x.untyped_storage(), x.view(2, 3)[1].untyped_storage()
-    assert whole == part
-    assert hash(whole) == hash(part)
-    assert whole.data_ptr() == x.data_ptr() == part.data_ptr()
-    assert len(whole) == whole.nbytes() == whole.size() == 24
-    assert whole.element_size() == 1
-    assert whole.is_shared() == x.is_shared()
-    assert whole.device == x.device
-    assert x.clone().untyped_storage() != whole
-    assert isinstance(whole, st.UntypedStorage)
-    assert st.is_storage(whole)
+    full, part = x.untyped_storage(), x.view(2, 3)[1].untyped_storage()
+    assert full == part
+    assert hash(full) == hash(part)
+    assert full.data_ptr() == x.data_ptr() == part.data_ptr()
+    assert len(full) == full.nbytes() == full.size() == 24
+    assert full.element_size() == 1
+    assert full.is_shared() == x.is_shared()
+    assert full.device == x.device
+    assert x.clone().untyped_storage() != full
+    assert isinstance(full, st.UntypedStorage)
+    assert st.is_storage(full)
     assert not st.is_storage(x)
-    assert "of 24 at" in repr(whole)
+    assert "of 24 at" in repr(full)
 
 
 def test_storage_of_numbers() -> None:
@@ -56,22 +56,22 @@ def test_a_storage_is_shared_or_says_how() -> None:
 
 def test_a_storage_is_copied_by_pickle() -> None:
     numbers = st.arange(3, dtype=st.int16).storage()
-    got = pickle.loads(pickle.dumps(numbers))
-    assert type(got) is st.TypedStorage
-    assert (got.tolist(), got.dtype) == ([0, 1, 2], st.int16)
-    got[0] = 9
+    actual = pickle.loads(pickle.dumps(numbers))
+    assert type(actual) is st.TypedStorage
+    assert (actual.tolist(), actual.dtype) == ([0, 1, 2], st.int16)
+    actual[0] = 9
     assert numbers[0] == 0
     assert copy.deepcopy(numbers).tolist() == [0, 1, 2]
 
 
 def test_a_storage_over_a_file(tmp_path: Path) -> None:
     file = tmp_path / "bytes"
-    written = st.UntypedStorage.from_file(file, shared=True, nbytes=6)
-    written[2] = 5
+    storage = st.UntypedStorage.from_file(file, shared=True, nbytes=6)
+    storage[2] = 5
     mine = st.UntypedStorage.from_file(str(file), nbytes=6)
     assert mine.tolist() == [0, 0, 5, 0, 0, 0]
     mine[0] = 1
-    assert written[0] == 0
+    assert storage[0] == 0
     with pytest.raises(ValueError, match="length"):
         st.UntypedStorage.from_file(file, nbytes=100)
     with pytest.raises(FileNotFoundError):

@@ -28,13 +28,13 @@ class Logged(st.Tensor):
 
 def test_results_keep_the_class() -> None:
     x, y = Marked(st.ones(2, 3)), st.ones(3)
-    for made in (
+    for result in (
         x + y, y + x, 2 * x, -x, st.add(y, x), x.sum(0), x[0], x.T, st.cat([y, x[0]]),
         x.reshape(6), x.double(), x.clone(), x.detach(), x.max(0).values,
         st.addmm(x, x, st.ones(3, 3)),
         x.add_(1),
     ):  # fmt: skip
-        assert type(made) is Marked
+        assert type(result) is Marked
     assert repr(Marked(st.ones(2))) == "Marked([1., 1.])"
 
 
@@ -55,9 +55,9 @@ def test_gradients_go_through() -> None:
 def test_torch_function_sees_every_op() -> None:
     Logged.calls = []
     x = Logged(st.ones(3))
-    made = (x * 2).sum() + 1
+    result = (x * 2).sum() + 1
     assert Logged.calls == ["mul", "sum", "add"]
-    assert type(made) is Logged
+    assert type(result) is Logged
     Logged.calls.clear()
     x.mul_(2)
     assert Logged.calls == ["mul_"]
@@ -95,18 +95,18 @@ def test_parameters_give_plain_tensors() -> None:
 def test_copies_and_pickles_keep_the_class() -> None:
     x = Marked(st.ones(2))
     x.label = "a"
-    for made in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
-        assert type(made) is Marked
-        assert made.tolist() == [1, 1]
+    for result in (copy.copy(x), copy.deepcopy(x), pickle.loads(pickle.dumps(x))):
+        assert type(result) is Marked
+        assert result.tolist() == [1, 1]
     assert copy.deepcopy(x).label == pickle.loads(pickle.dumps(x)).label == "a"
 
 
 def test_functions_of_others_are_refused_at_once() -> None:
     def stranger(*args: Any) -> Any:  # asks its operands first, as PyTorch's functions do
-        made = type(args[0]).__torch_function__(stranger, (type(args[0]),), args)
-        if made is NotImplemented:
+        result = type(args[0]).__torch_function__(stranger, (type(args[0]),), args)
+        if result is NotImplemented:
             raise TypeError("no implementation found")
-        return made
+        return result
 
     for x in (st.ones(2), st.ones(2).as_subclass(Marked)):
         with pytest.raises(TypeError, match="no implementation found"):
@@ -115,9 +115,9 @@ def test_functions_of_others_are_refused_at_once() -> None:
 
 
 def test_named_results_carry_the_functions_name() -> None:
-    shown = repr(st.max(st.tensor([[1.0, 2.0]]), 0))
+    printed = repr(st.max(st.tensor([[1.0, 2.0]]), 0))
     text = "return_types.max(\nvalues=tensor([1., 2.]),\nindices=tensor([0, 0]))"
-    assert shown == f"shmtensor.{text}"
+    assert printed == f"shmtensor.{text}"
 
 
 class Taker:

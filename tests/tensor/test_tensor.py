@@ -278,5 +278,5 @@ def test_what_a_tensor_says_of_itself() -> None:
     assert z.detach_() is z
     assert not z.requires_grad
     assert st.ones(3).map_(st.arange(3.0), lambda a, b: a + b).tolist() == [1, 2, 3]
-    drawn = st.zeros(1000).cauchy_(2.0, 0.5)
-    assert drawn.median().item() == pytest.approx(2, abs=0.3)
+    samples = st.zeros(1000).cauchy_(2.0, 0.5)
+    assert samples.median().item() == pytest.approx(2, abs=0.3)

@@ -30,8 +30,8 @@ def named(graph: Graph) -> list[tuple[str, str]]:
 
 def test_nodes_edges_shapes_and_names() -> None:
     w, b, x = weight(5, 4), weight(5), st.ones(3, 4)
-    found = viz.graph(F.linear(x, w, b).exp().sum(), {"w": w, "b": b})
-    assert [(n.kind, n.name, n.shape) for n in found.nodes] == [
+    drawing = viz.graph(F.linear(x, w, b).exp().sum(), {"w": w, "b": b})
+    assert [(n.kind, n.name, n.shape) for n in drawing.nodes] == [
         ("parameter", "w", (5, 4)),
         ("parameter", "b", (5,)),
         ("operation", "LinearBackward0", (3, 5)),
@@ -39,33 +39,35 @@ def test_nodes_edges_shapes_and_names() -> None:
         ("operation", "SumBackward0", ()),
         ("output", "output", ()),
     ]
-    assert found.nodes[0] == GraphNode("parameter", "w", (5, 4), w.dtype)
+    assert drawing.nodes[0] == GraphNode("parameter", "w", (5, 4), w.dtype)
     chain = ["LinearBackward0", "ExpBackward0", "SumBackward0", "output"]
-    assert named(found) == [
+    assert named(drawing) == [
         ("w", "LinearBackward0"),
         ("b", "LinearBackward0"),
         *pairwise(chain),
     ]
-    assert repr(found) == "Graph(6 nodes, 5 edges, 108 B kept for backward)"
+    assert repr(drawing) == "Graph(6 nodes, 5 edges, 108 B kept for backward)"
 
 
 def test_what_is_shared_is_there_once() -> None:
     w = weight(3)
     y = w.exp()
-    found = viz.graph([y * y, y.sum()])
-    assert [n.name for n in found.nodes if n.kind == "output"] == ["output 0", "output 1"]
-    assert [n.name for n in found.nodes].count("ExpBackward0") == 1
-    assert [n.name for n in found.nodes].count("leaf") == 1
-    assert len(found.edges) == 5  # y * y leads twice to the same node
+    drawing = viz.graph([y * y, y.sum()])
+    assert [n.name for n in drawing.nodes if n.kind == "output"] == ["output 0", "output 1"]
+    assert [n.name for n in drawing.nodes].count("ExpBackward0") == 1
+    assert [n.name for n in drawing.nodes].count("leaf") == 1
+    assert len(drawing.edges) == 5  # y * y leads twice to the same node
 
 
 def test_kept_bytes_are_those_of_operands_and_results_without_leaves() -> None:
     w, x = weight(5, 4), st.ones(3, 4)
-    found = viz.graph(F.linear(x, w).exp().square().sum())
-    kept = {n.name: n.kept_bytes for n in found.nodes}
-    assert kept["LinearBackward0"] == 3 * 4 * 4  # x; w is a leaf
-    assert kept["ExpBackward0"] == kept["SquareBackward0"] == 3 * 5 * 4  # the same array
-    assert found.kept_bytes == 3 * 4 * 4 + 3 * 5 * 4
+    drawing = viz.graph(F.linear(x, w).exp().square().sum())
+    kept_bytes = {n.name: n.kept_bytes for n in drawing.nodes}
+    assert kept_bytes["LinearBackward0"] == 3 * 4 * 4  # x; w is a leaf
+    assert (
+        kept_bytes["ExpBackward0"] == kept_bytes["SquareBackward0"] == 3 * 5 * 4
+    )  # the same array
+    assert drawing.kept_bytes == 3 * 4 * 4 + 3 * 5 * 4
 
 
 def test_a_graph_that_was_walked_keeps_nothing() -> None:
@@ -76,7 +78,7 @@ def test_a_graph_that_was_walked_keeps_nothing() -> None:
 
 
 def test_what_hooks_packed_is_counted_and_not_unpacked() -> None:
-    def unpack(packed: Any) -> Any:
+    def unpack(value: Any) -> Any:
         raise AssertionError("unpacked")
 
     with st.autograd.graph.saved_tensors_hooks(lambda x: (x.half(), 3), unpack):
@@ -110,16 +112,16 @@ def test_functions_of_users_have_their_class_name() -> None:
 def test_names_of_a_module() -> None:
     model = ResNet()
     loss = model(st.ones(2, 3, 8, 8)).sum()
-    wanted = {name for name, _ in model.named_parameters()}
+    expected = {name for name, _ in model.named_parameters()}
     for params in (model, dict(model.named_parameters()), model.named_parameters()):
-        found = viz.graph(loss, params)
-        assert {n.name for n in found.nodes if n.kind == "parameter"} == wanted
+        drawing = viz.graph(loss, params)
+        assert {n.name for n in drawing.nodes if n.kind == "parameter"} == expected
 
 
 def test_an_output_may_be_a_leaf() -> None:
-    found = viz.graph(weight(2))
-    assert [n.kind for n in found.nodes] == ["parameter", "output"]
-    assert found.edges == [(0, 1)]
+    drawing = viz.graph(weight(2))
+    assert [n.kind for n in drawing.nodes] == ["parameter", "output"]
+    assert drawing.edges == [(0, 1)]
 
 
 def test_leaves_that_are_gone_are_drawn() -> None:
@@ -133,32 +135,32 @@ STATEMENT = re.compile(rf"  (?:n\d+ -> n\d+|(?:node|n\d+) \[\w+={LABEL}.*\]|labe
 
 def test_dot_is_quoted_and_escaped() -> None:
     w = weight(2)
-    found = viz.graph(w.sum(), {'a "quoted" \\ <name>\nof two lines': w})
-    first, *statements, last = found.dot.splitlines()
+    drawing = viz.graph(w.sum(), {'a "quoted" \\ <name>\nof two lines': w})
+    first, *statements, last = drawing.dot.splitlines()
     assert (first, last) == ("digraph {", "}")
     for line in statements:
         assert STATEMENT.fullmatch(line) or line.startswith("  node [shape=box, "), line
-    assert r'label="a \"quoted\" \\ <name> of two lines\n(2,)"' in found.dot
-    assert found.dot.count(" -> ") == len(found.edges)
+    assert r'label="a \"quoted\" \\ <name> of two lines\n(2,)"' in drawing.dot
+    assert drawing.dot.count(" -> ") == len(drawing.edges)
 
 
 def test_svg_is_one_file_with_all_boxes_and_arrows(tmp_path: Path) -> None:
     model = ResNet()
-    found = viz.graph(model(st.ones(2, 3, 8, 8)).sum(), model)
-    root = ElementTree.fromstring(found.svg)
+    drawing = viz.graph(model(st.ones(2, 3, 8, 8)).sum(), model)
+    root = ElementTree.fromstring(drawing.svg)
     space = "{http://www.w3.org/2000/svg}"
     texts = [t.text for t in root.iter(f"{space}text")]
     assert all(name in texts for name, _ in model.named_parameters())
-    assert len(root.findall(f".//{space}title")) == len(found.nodes)
+    assert len(root.findall(f".//{space}title")) == len(drawing.nodes)
     arrows = [p for p in root.iter(f"{space}path") if p.get("marker-end") == "url(#head)"]
-    assert len(arrows) == len(found.edges)
-    assert "href" not in found.svg
-    assert found._repr_svg_() == found.svg
-    for name, text in (("a.svg", found.svg), ("a.dot", found.dot), ("a.GV", found.dot)):
-        found.save(tmp_path / name)
+    assert len(arrows) == len(drawing.edges)
+    assert "href" not in drawing.svg
+    assert drawing._repr_svg_() == drawing.svg
+    for name, text in (("a.svg", drawing.svg), ("a.dot", drawing.dot), ("a.GV", drawing.dot)):
+        drawing.save(tmp_path / name)
         assert (tmp_path / name).read_text(encoding="utf-8") == text
     with pytest.raises(ValueError, match=r"expected a name in \.svg, \.dot or \.gv: a\.png"):
-        found.save("a.png")
+        drawing.save("a.png")
 
 
 def test_names_are_escaped_in_svg() -> None:
@@ -174,9 +176,9 @@ def test_graphs_of_thousands_of_nodes() -> None:
     for _ in range(2000):
         h = (h @ w).tanh()
     began = time.process_time()
-    found = viz.graph(h.sum())
-    assert len(found.svg) > 100_000
-    assert len(found.nodes) == 4003
+    drawing = viz.graph(h.sum())
+    assert len(drawing.svg) > 100_000
+    assert len(drawing.nodes) == 4003
     assert time.process_time() - began < 30  # it takes one
 
 

@@ -13,18 +13,18 @@ def test_boxes_lie_apart_and_arrows_lead_down() -> None:
     n = 300
     boxes = [(random.uniform(40, 160), random.choice([30, 46, 62])) for _ in range(n)]
     edges = [(random.randrange(max(0, b - 20), b), b) for b in range(1, n) for _ in range(2)]
-    found = layout_graph(boxes, list(dict.fromkeys(edges)))
+    layout = layout_graph(boxes, list(dict.fromkeys(edges)))
     rows: dict[float, list[tuple[float, float]]] = {}
-    for (x, y), (width, height) in zip(found.centers, boxes, strict=True):
+    for (x, y), (width, height) in zip(layout.centers, boxes, strict=True):
         assert x - width / 2 >= -1e-6
-        assert x + width / 2 <= found.size[0] + 1e-6
-        assert height / 2 <= y <= found.size[1] - height / 2 + 1e-6
+        assert x + width / 2 <= layout.size[0] + 1e-6
+        assert height / 2 <= y <= layout.size[1] - height / 2 + 1e-6
         rows.setdefault(y, []).append((x - width / 2, x + width / 2))
     for row in rows.values():
         row.sort()
         for (_, right), (left, _) in pairwise(row):
             assert left - right >= GAP - 1e-6
-    for path in found.paths:
+    for path in layout.paths:
         heights = [y for _, y in path]
         assert heights == sorted(set(heights))
 
@@ -41,5 +41,5 @@ def test_a_crossing_that_need_not_be_is_undone() -> None:
 
 
 def test_nothing_is_a_drawing_too() -> None:
-    found = layout_graph([], [])
-    assert (found.centers, found.paths, found.size) == ([], [], (0.0, 0.0))
+    layout = layout_graph([], [])
+    assert (layout.centers, layout.paths, layout.size) == ([], [], (0.0, 0.0))

@@ -17,35 +17,35 @@ from .networks import ResNet
 F = nn.functional
 
 
-def row(found: Summary, name: str) -> SummaryRow:
-    return next(r for r in found.rows if r.name == name)
+def row(table: Summary, name: str) -> SummaryRow:
+    return next(r for r in table.rows if r.name == name)
 
 
 def test_a_residual_network() -> None:
-    found = viz.summary(ResNet(), st.ones(4, 3, 8, 8))
+    table = viz.summary(ResNet(), st.ones(4, 3, 8, 8))
     # multiply-adds: outputs times inputs in the window
     stem = 4 * 8 * 8 * 8 * (3 * 9)
     one = 2 * 4 * 8 * 8 * 8 * (8 * 9)
     two = 4 * 16 * 4 * 4 * (8 * 9 + 16 * 9 + 8)
     head = 4 * 10 * 16
-    assert found.total_mult_adds == stem + one + two + head
-    assert found.total_flops == 2 * found.total_mult_adds
-    assert row(found, "stem").flops == 2 * stem
-    assert row(found, "blocks").flops == 2 * (one + two)
-    assert row(found, "blocks.1").flops == 2 * two
-    assert row(found, "blocks.1.shortcut").flops == 2 * 4 * 16 * 4 * 4 * 8
+    assert table.total_mult_adds == stem + one + two + head
+    assert table.total_flops == 2 * table.total_mult_adds
+    assert row(table, "stem").flops == 2 * stem
+    assert row(table, "blocks").flops == 2 * (one + two)
+    assert row(table, "blocks.1").flops == 2 * two
+    assert row(table, "blocks.1.shortcut").flops == 2 * 4 * 16 * 4 * 4 * 8
     params = 3 * 8 * 9 + 2 * 8 * 8 * 9 + (8 * 16 * 9 + 16 * 16 * 9 + 8 * 16) + (16 * 10 + 10)
-    assert found.total_params == found.trainable_params == params
-    assert found.param_bytes == 4 * params
+    assert table.total_params == table.trainable_params == params
+    assert table.param_bytes == 4 * params
     # numbers in results: convolutions, relu and sums, the mean and the head
     large, small = 4 * 8 * 8 * 8, 4 * 16 * 4 * 4
-    assert row(found, "blocks.0").activation_bytes == 4 * 5 * large
-    assert row(found, "blocks.1").activation_bytes == 4 * 6 * small
-    assert found.activation_bytes == 4 * (7 * large + 6 * small + 4 * 16 + 4 * 10)
-    two_row = row(found, "blocks.1")
+    assert row(table, "blocks.0").activation_bytes == 4 * 5 * large
+    assert row(table, "blocks.1").activation_bytes == 4 * 6 * small
+    assert table.activation_bytes == 4 * (7 * large + 6 * small + 4 * 16 + 4 * 10)
+    two_row = row(table, "blocks.1")
     assert (two_row.input_shapes, two_row.output_shapes) == (((4, 8, 8, 8),), ((4, 16, 4, 4),))
     assert (two_row.kind, two_row.depth, two_row.calls) == ("Block", 2, 1)
-    assert [r.name for r in found.rows] == [name for name, _ in ResNet().named_modules()]
+    assert [r.name for r in table.rows] == [name for name, _ in ResNet().named_modules()]
 
 
 class Calls(nn.Module):
@@ -89,8 +89,8 @@ def test_recurrent_layers_count_their_products() -> None:
         state = (st.zeros(1, n, hidden), st.zeros(1, n, hidden))
         return st.lstm(x, state, weights, False, 1, 0.0, False, False, False)
 
-    counted = flops(run, (steps, n, inputs))
-    assert counted == 2 * steps * n * 4 * hidden * (inputs + hidden)
+    count = flops(run, (steps, n, inputs))
+    assert count == 2 * steps * n * 4 * hidden * (inputs + hidden)
 
 
 def test_a_recurrent_layer_in_one_op_counts_state_and_projection() -> None:
@@ -110,19 +110,19 @@ def test_what_is_shared_counts_once_and_what_runs_twice_twice() -> None:
         def forward(self, x: Any) -> Any:
             return self.other(self.one(self.one(x)))
 
-    found = viz.summary(Tied(), st.ones(2, 4))
-    assert found.total_params == row(found, "one").params == row(found, "other").params == 16
-    assert found.total_flops == 3 * 2 * 2 * 16
-    assert row(found, "one").calls == 2
-    assert "one (Linear) x 2" in str(found)
+    table = viz.summary(Tied(), st.ones(2, 4))
+    assert table.total_params == row(table, "one").params == row(table, "other").params == 16
+    assert table.total_flops == 3 * 2 * 2 * 16
+    assert row(table, "one").calls == 2
+    assert "one (Linear) x 2" in str(table)
 
 
 def test_frozen_parameters_are_not_trainable() -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.Linear(2, 1))
     model[0].requires_grad_(False)
-    found = viz.summary(model, st.ones(1, 3))
-    assert (found.total_params, found.trainable_params) == (11, 3)
-    assert "11 (3 trainable, 8 not), 44 B" in str(found)
+    table = viz.summary(model, st.ones(1, 3))
+    assert (table.total_params, table.trainable_params) == (11, 3)
+    assert "11 (3 trainable, 8 not), 44 B" in str(table)
 
 
 def test_views_and_writes_in_place_are_no_activations() -> None:
@@ -167,17 +167,17 @@ def test_modes_and_hooks_are_restored_also_after_an_error() -> None:
 
 
 def test_it_runs_once_in_evaluation_and_without_gradients() -> None:
-    seen = []
+    log = []
 
     class Asks(nn.Module):
         def forward(self, x: Any, scale: Any) -> Any:
-            seen.append((self.training, st.is_grad_enabled()))
+            log.append((self.training, st.is_grad_enabled()))
             return {"x": x * scale, "again": [x]}
 
-    found = viz.summary(Asks(), st.ones(2), 3)
-    assert seen == [(False, False)]
-    assert found.rows[0].input_shapes == ((2,),)
-    assert found.rows[0].output_shapes == ((2,), (2,))
+    table = viz.summary(Asks(), st.ones(2), 3)
+    assert log == [(False, False)]
+    assert table.rows[0].input_shapes == ((2,),)
+    assert table.rows[0].output_shapes == ((2,), (2,))
 
 
 def test_a_part_that_fails_and_is_caught_ends_there() -> None:
@@ -192,9 +192,9 @@ def test_a_part_that_fails_and_is_caught_ends_there() -> None:
             except RuntimeError:
                 return self.good(x)
 
-    found = viz.summary(Catches(), st.ones(1, 2))
-    assert row(found, "bad").flops == 0
-    assert row(found, "good").flops == found.total_flops == 8
+    table = viz.summary(Catches(), st.ones(1, 2))
+    assert row(table, "bad").flops == 0
+    assert row(table, "good").flops == table.total_flops == 8
 
 
 def test_only_a_module_has_layers() -> None:

@@ -1,4 +1,4 @@
-"""Gradients are born where they are wanted, and only while nobody else looks there."""
+"""Gradients are written to their grad buffer, unless something else refers to its memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from shmtensor.autograd.engine.grad_buffer import in_grad_buffer
 from shmtensor.nn.functional import linear
 
 Product = Callable[[Any, Any], Any]
-Keeper = Callable[[Any], Any]
+Reference = Callable[[Any], Any]
 
 PRODUCTS: dict[str, tuple[Product, tuple[int, ...], tuple[int, ...]]] = {
     "linear": (linear, (5, 4), (3, 4)),
@@ -27,7 +27,7 @@ PRODUCTS: dict[str, tuple[Product, tuple[int, ...], tuple[int, ...]]] = {
 
 
 def parameter(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """One with a home in a block of gradients, between two sevens."""
+    """A parameter with a grad buffer in a block of gradients, between two sevens."""
     rng = np.random.default_rng(0)
     p = nn.Parameter(st.tensor(rng.standard_normal(shape).astype(dtype)))
     block = bytearray(np.full(p.array.size + 2, 7, dtype).tobytes())
@@ -41,29 +41,29 @@ def operand(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     return st.tensor(np.random.default_rng(1).standard_normal(shape).astype(dtype))
 
 
-def own(p: Any) -> Any:
-    """The gradient of a parameter without a home, for the same numbers."""
+def plain_parameter(p: Any) -> Any:
+    """A parameter with the same values and no grad buffer."""
     return nn.Parameter(st.tensor(p.detach().numpy().copy()))
 
 
-def is_in(g: Any, home: Any) -> bool:
-    return bool(g.array.ctypes.data == home.address)
+def is_in_buffer(g: Any, grad_buffer: Any) -> bool:
+    return bool(g.array.ctypes.data == grad_buffer.address)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex64, np.float16])
-def test_gradient_is_born_at_home(name: str, dtype: Any) -> None:
+def test_gradient_is_written_to_the_grad_buffer(name: str, dtype: Any) -> None:
     product, x_shape, shape = PRODUCTS[name]
     p, x = parameter(shape, dtype), operand(x_shape, dtype)
-    born: list[bool] = []
-    p.register_hook(lambda g: born.append(is_in(g, p.accumulate_grad.grad_buffer)))
+    in_buffer: list[bool] = []
+    p.register_hook(lambda g: in_buffer.append(is_in_buffer(g, p.accumulate_grad.grad_buffer)))
     for _ in range(2):
         p.grad = None
         y = product(x, p)
         y.backward(st.ones_like(y))
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
-    assert born == [dtype is not np.float16] * 2  # 16 bits are computed in 32, and rounded
-    other = own(p)
+    assert in_buffer == [dtype is not np.float16] * 2  # 16 bits are computed in 32, and rounded
+    other = plain_parameter(p)
     y = product(x, other)
     y.backward(st.ones_like(y))
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
@@ -71,7 +71,7 @@ def test_gradient_is_born_at_home(name: str, dtype: Any) -> None:
     assert block[0] == block[-1] == 7
 
 
-KEEPERS: dict[str, Keeper] = {
+REFERENCES: dict[str, Reference] = {
     "tensor": lambda g: g,
     "view": lambda g: g[1:],
     "detached": lambda g: g.detach(),
@@ -80,24 +80,24 @@ KEEPERS: dict[str, Keeper] = {
     "memoryview": lambda g: memoryview(g.numpy()),
     "DLPack": lambda g: np.from_dlpack(g),
     "history": lambda g: (g * st.ones(3, 4).requires_grad_()).sum(),
-    "generator": lambda g: (each for each in [g]),
+    "generator": lambda g: (x for x in [g]),
     "method": lambda g: g.sum,
 }
 
 
-@pytest.mark.parametrize("keeper", KEEPERS.values(), ids=KEEPERS.keys())
-def test_a_kept_gradient_is_not_written_anew(keeper: Keeper) -> None:
+@pytest.mark.parametrize("make_reference", REFERENCES.values(), ids=REFERENCES.keys())
+def test_a_referenced_gradient_is_not_overwritten(make_reference: Reference) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
     array = np.ndarray((3, 4), np.float32, p.accumulate_grad.grad_buffer.memory, 4)
-    kept = keeper(p.grad)
+    references = make_reference(p.grad)
     p.grad = None
     linear(x * 2, p).sum().backward()
     assert not in_grad_buffer(p.accumulate_grad, p.grad.array)
     np.testing.assert_array_equal(array, before)
     np.testing.assert_array_equal(p.grad.numpy(), before * 2)
-    del kept
+    del references
     p.grad = None
     linear(x * 3, p).sum().backward()
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
@@ -119,9 +119,9 @@ def with_hook(y: Any) -> Any:
 
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
-def test_every_gradient_comes_home_and_is_added_to_there(use: Product) -> None:
+def test_every_gradient_is_accumulated_in_the_buffer(use: Product) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    other = own(p)
+    other = plain_parameter(p)
     for _ in range(3):
         p.grad = other.grad = None
         for n in (1, 2):
@@ -131,13 +131,13 @@ def test_every_gradient_comes_home_and_is_added_to_there(use: Product) -> None:
             np.testing.assert_allclose(p.grad.numpy(), other.grad.numpy(), rtol=1e-6)
 
 
-def test_a_gradient_stays_at_home_where_inputs_are_named() -> None:
+def test_a_gradient_stays_in_the_buffer_with_inputs() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward(inputs=[p])
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
-def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
+def test_a_gradient_filled_with_zeros_stays_in_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
@@ -147,23 +147,23 @@ def test_a_gradient_filled_with_zeros_stays_at_home() -> None:
     np.testing.assert_array_equal(p.grad.numpy(), before)
 
 
-def test_a_failed_backward_leaves_the_next_one_right() -> None:
+def test_a_backward_after_a_failed_one_is_right() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    seen: list[Any] = []
+    log: list[Any] = []
 
     def fail(g: Any) -> None:
-        seen.append(is_in(g, p.accumulate_grad.grad_buffer))
+        log.append(is_in_buffer(g, p.accumulate_grad.grad_buffer))
         raise ValueError("hook")
 
     handle = p.register_hook(fail)
     with pytest.raises(ValueError, match="hook") as info:
         linear(x, p).sum().backward()
     handle.remove()
-    assert seen == [True]
+    assert log == [True]
     assert p.grad is None
     assert p.accumulate_grad.grad_buffer.lent  # the traceback refers to the gradient
     linear(x, p).sum().backward()
-    other = own(p)
+    other = plain_parameter(p)
     linear(x, other).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
     del info
@@ -173,15 +173,15 @@ def test_a_failed_backward_leaves_the_next_one_right() -> None:
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
-def test_a_post_accumulate_hook_sees_the_gradient_at_home() -> None:
+def test_a_post_accumulate_hook_sees_the_gradient_in_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    seen: list[bool] = []
+    log: list[bool] = []
     p.register_post_accumulate_grad_hook(
-        lambda p: seen.append(in_grad_buffer(p.accumulate_grad, p.grad.array))
+        lambda p: log.append(in_grad_buffer(p.accumulate_grad, p.grad.array))
     )
     linear(x, p).sum().backward()
     linear(x, p).sum().backward()
-    assert seen == [True, True]
+    assert log == [True, True]
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
@@ -214,53 +214,53 @@ def test_gradients_in_several_threads_add_up() -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    other = own(p)
+    other = plain_parameter(p)
     (linear(x, other).sum() * 8).backward()
     np.testing.assert_allclose(p.grad.numpy(), other.grad.numpy(), rtol=1e-5)
 
 
 def test_a_gradient_that_a_hook_keeps_is_not_the_one_of_the_tensor() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    kept: list[Any] = []
-    handle = p.register_hook(kept.append)
+    references: list[Any] = []
+    handle = p.register_hook(references.append)
     linear(x, p).sum().backward()
     handle.remove()
-    before = kept[0].numpy().copy()
+    before = references[0].numpy().copy()
     p.grad.mul_(3)
-    np.testing.assert_array_equal(kept[0].numpy(), before)
+    np.testing.assert_array_equal(references[0].numpy(), before)
     np.testing.assert_array_equal(p.grad.numpy(), before * 3)
 
 
 def test_gradients_of_two_uses_are_added() -> None:
     p, x = parameter((4, 4)), operand((5, 4))
-    other = own(p)
-    for each in (p, other):
-        linear(linear(x, each), each).sum().backward()
+    other = plain_parameter(p)
+    for weight in (p, other):
+        linear(linear(x, weight), weight).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
-def test_backwards_add_up_at_home() -> None:
+def test_backwards_add_up_in_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    other = own(p)
-    for each in (p, other):
-        linear(x, each).sum().backward()
-        linear(x * 3, each).sum().backward()
+    other = plain_parameter(p)
+    for weight in (p, other):
+        linear(x, weight).sum().backward()
+        linear(x * 3, weight).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
-def test_grad_gives_memory_of_the_callers_own() -> None:
+def test_grad_returns_separate_memory() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     (g,) = st.autograd.grad(linear(x, p).sum(), p)
-    assert not is_in(g, p.accumulate_grad.grad_buffer)
+    assert not is_in_buffer(g, p.accumulate_grad.grad_buffer)
     assert p.grad is None
     linear(x, p).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), g.numpy())
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
 
-def test_a_graph_of_the_gradient_does_not_hold_the_home() -> None:
+def test_a_graph_of_the_gradient_does_not_use_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).square().sum().backward(create_graph=True)
-    assert not is_in(p.grad, p.accumulate_grad.grad_buffer)
+    assert not is_in_buffer(p.grad, p.accumulate_grad.grad_buffer)
