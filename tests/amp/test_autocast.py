@@ -1,4 +1,4 @@
-"""autocast: which ops compute in which precision, for whom, and what it costs when it is off."""
+"""autocast: the precision of each op, per thread, and the cost when it is off."""
 
 from __future__ import annotations
 
@@ -105,13 +105,13 @@ def test_products_compute_in_the_lower_precision(name: str, lower: Any) -> None:
 
 
 @pytest.mark.parametrize("name", FULL)
-def test_what_is_delicate_computes_in_float32(name: str) -> None:
+def test_sensitive_ops_compute_in_float32(name: str) -> None:
     with st.autocast("cpu"):
         assert FULL[name]().dtype is st.float32
 
 
 @pytest.mark.parametrize("name", AS_GIVEN)
-def test_the_others_compute_in_what_they_are_given(name: str) -> None:
+def test_the_other_ops_keep_their_inputs_dtype(name: str) -> None:
     expected = AS_GIVEN[name]().numpy()
     with st.autocast("cpu"):
         out = AS_GIVEN[name]()
@@ -335,7 +335,7 @@ assert st.linalg.inv(st.eye(3)).dtype is st.float32
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
 
 
-def test_every_op_says_what_autocast_does_with_it() -> None:
+def test_every_op_declares_its_autocast_kind() -> None:
     from shmtensor.autograd.dispatch.op_function import declare
     from shmtensor.ops import COMPOSITES, ROWS
 

@@ -1,4 +1,4 @@
-"""GradScaler: what it does with gradients, steps and its own factor."""
+"""GradScaler: gradients, steps and the scale."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_step_with_infinite_gradients_is_left_out(bad: float) -> None:
     assert w.tolist() == [0, 1]
 
 
-def test_a_sum_that_overflows_is_no_infinite_gradient() -> None:
+def test_an_overflowing_sum_is_not_an_infinite_gradient() -> None:
     w = weight(1.0, 1.0)
     optimizer = optim.SGD([w], 1e-38)
     scaler = GradScaler("cpu", init_scale=1.0)

@@ -104,7 +104,7 @@ def test_the_users_line_is_the_last_that_is_named() -> None:
     assert str(records[0].message).rstrip().endswith("return x.sqrt()  # the line to be named")
 
 
-def test_what_induced_a_gradient_of_a_gradient_is_named() -> None:
+def test_the_inducer_of_a_second_gradient_is_named() -> None:
     x = st.tensor([0.0], requires_grad=True)
     with detected():
         y = (x * x + 1).sqrt()

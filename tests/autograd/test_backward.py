@@ -1,4 +1,4 @@
-"""backward and grad: values, errors, and what they keep."""
+"""backward and grad: values, errors, and retained graphs."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_gradients_of_two_leaves_are_never_one_array() -> None:
     assert y.grad.tolist() == [1]
 
 
-def test_a_gradient_kept_by_a_hook_stays_as_it_was() -> None:
+def test_a_gradient_kept_by_a_hook_is_unchanged() -> None:
     x = leaf(1)
     gradients: list[Any] = []
     y = x * 2
@@ -202,7 +202,7 @@ def test_the_grad_buffer_receives_the_gradient() -> None:
     assert flat.tolist() == [9, 3, 3, 9, 9]
 
 
-def test_gradients_are_born_shared() -> None:
+def test_gradients_are_allocated_shared() -> None:
     x = st.ones(3).requires_grad_()
     (x * x).sum().backward()
     assert x.grad.is_shared()
@@ -240,7 +240,7 @@ def test_materialized_zeros_are_differentiable_as_the_others() -> None:
         assert zeros.requires_grad is create_graph
 
 
-def test_a_gradient_lies_in_memory_as_its_leaf() -> None:
+def test_a_gradient_has_the_strides_of_its_leaf() -> None:
     x = st.ones(2, 3, requires_grad=True)
     y = st.ones(3, 2).t().requires_grad_()
     for create_graph in (False, True):

@@ -1,4 +1,4 @@
-"""Checkpointing, both flavours."""
+"""Checkpointing, both variants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_gradients_are_the_same_and_the_part_runs_twice(use_reentrant: bool) -> 
 
 
 @FLAVOURS
-def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
+def test_a_checkpoint_saves_nothing(use_reentrant: bool) -> None:
     saved_bytes: list[int] = []
     x = data(1000)
 
@@ -169,7 +169,7 @@ def test_early_stop() -> None:
     assert len(ends) == 7
 
 
-def test_debug_tells_what_both_runs_saved() -> None:
+def test_debug_lists_the_saved_tensors_of_both_runs() -> None:
     runs = []
 
     def part(x: st.Tensor) -> st.Tensor:

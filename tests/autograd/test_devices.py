@@ -1,4 +1,4 @@
-"""A second device, whose arrays NumPy does not know: ops run there, mixed operands are refused."""
+"""A second device, whose arrays are not NumPy's: ops run there, mixed operands are errors."""
 
 from __future__ import annotations
 
@@ -191,6 +191,6 @@ def test_a_forward_of_the_devices_own() -> None:
         del row.overrides[Far]
 
 
-def test_what_is_not_there_yet_is_said() -> None:
+def test_missing_features_are_errors() -> None:
     with pytest.raises(NotImplementedError, match="out= on device far:0"):
         st.add(on_device(A), 1, out=on_device(A))

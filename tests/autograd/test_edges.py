@@ -1,4 +1,4 @@
-"""The graph as users see it: nodes, edges, hooks that reach across it."""
+"""The graph for users: nodes, edges, hooks on several tensors."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_each_thread_begins_with_grad_mode_on() -> None:
     assert modes == [True]
 
 
-def test_backward_to_the_edge_of_what_is_no_leaf() -> None:
+def test_backward_to_the_edge_of_a_non_leaf() -> None:
     x = leaf(1.0)
     y = x * 2
     log: list[float] = []

@@ -1,4 +1,4 @@
-"""Wrong use: PyTorch's exception class, the values, and what to do."""
+"""Wrong use: PyTorch's exception class, the values, and a hint."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_wrong_use_is_explained(
         wrong()
 
 
-def test_running_out_names_what_was_asked() -> None:
+def test_out_of_memory_names_the_request() -> None:
     before = st.ones(3)
     with pytest.raises(OutOfSharedMemory, match="40000000000000"):
         st.zeros(10**13)

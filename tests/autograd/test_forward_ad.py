@@ -30,7 +30,7 @@ def test_a_tangent_is_pushed_through() -> None:
     assert not value.requires_grad
 
 
-def test_what_is_no_dual_has_no_tangent() -> None:
+def test_a_plain_tensor_has_no_tangent() -> None:
     x, v = pair(3)
     with fwd.dual_level():
         assert fwd.unpack_dual(x) == fwd.UnpackedDualTensor(x, None)

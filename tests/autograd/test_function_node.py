@@ -1,4 +1,4 @@
-"""What one call of a Function leaves in the graph: saved tensors, views, jvp."""
+"""A Function's node in the graph: saved tensors, views, jvp."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_saved_inputs_are_the_same_objects() -> None:
     assert saved[2].grad_fn is y.grad_fn
 
 
-def test_a_saved_input_that_is_gone_is_made_again() -> None:
+def test_a_freed_saved_input_is_created_again() -> None:
     class Marked(st.Tensor):
         pass
 
@@ -158,7 +158,7 @@ def test_attributes_of_the_context_have_any_name() -> None:
 # ---------------------------------------------------------------- arguments and outputs
 
 
-def test_outputs_that_are_no_tensors_have_no_gradient() -> None:
+def test_non_tensor_outputs_have_no_gradient() -> None:
     log: list[Any] = []
 
     class Mixed(Function):
@@ -235,7 +235,7 @@ def test_a_view_without_gradient_is_written() -> None:
     assert base.tolist() == [1, 5]
 
 
-def test_a_view_is_written_by_a_function_of_one_output_only() -> None:
+def test_only_a_function_of_one_output_may_write_a_view() -> None:
     class Double(Function):
         @staticmethod
         def forward(ctx: Any, x: Any, several: bool) -> Any:
@@ -347,7 +347,7 @@ def test_a_returned_input_without_gradient_is_detached() -> None:
         assert Tail.apply(y).requires_grad  # a view is one as always
 
 
-def test_what_is_written_is_counted_and_returned() -> None:
+def test_writes_are_counted_and_returned() -> None:
     class Double(Function):
         @staticmethod
         def forward(ctx: Any, x: Any, returned: bool) -> Any:

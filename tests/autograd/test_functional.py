@@ -1,4 +1,4 @@
-"""Jacobians, Hessians, products: against finite differences and closed forms."""
+"""Jacobians, Hessians and their products, against finite differences and closed forms."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_products_with_the_hessian() -> None:
         assert np.allclose(result.numpy(), (a + a.T) @ v.numpy())
 
 
-def test_strict_refuses_what_does_not_depend() -> None:
+def test_strict_refuses_independent_outputs() -> None:
     x = point(3)
     assert F.vjp(lambda x: st.ones(3, dtype=st.float64), x, point(3))[1].tolist() == [0, 0, 0]
     with pytest.raises(RuntimeError, match="strict"):

@@ -1,4 +1,4 @@
-"""What users see of a node: class, saved values, calls."""
+"""grad_fn for users: class, saved values, calls."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_node_is_of_a_class_named_after_its_op() -> None:
     assert x.grad is not None
 
 
-def test_a_node_that_was_looked_at_is_freed_with_its_graph() -> None:
+def test_a_node_with_a_user_class_is_freed_with_its_graph() -> None:
     x = leaf(1)
     y = x
     node_refs = []
@@ -98,7 +98,7 @@ def test_saved_values_of_several_outputs_and_of_lists() -> None:
         _ = power.grad_fn._saved_self
 
 
-def test_a_saved_tensor_has_hooks_of_its_own() -> None:
+def test_a_saved_tensor_has_its_own_hooks() -> None:
     x, log = leaf(1, 2), []
     y = x.sin()
     raw = y.grad_fn._raw_saved_self
@@ -139,7 +139,7 @@ def test_a_node_can_be_called() -> None:
     assert first.grad_fn(st.ones(2, dtype=st.float64)).tolist() == [1, 1]
 
 
-def test_a_node_knows_what_its_gradients_look_like() -> None:
+def test_a_node_has_input_metadata() -> None:
     x = st.ones(2, 3, requires_grad=True)
     (kind,) = (x * 2).grad_fn._input_metadata
     assert (kind.shape, kind.dtype, str(kind.device)) == ((2, 3), st.float32, "cpu")
@@ -150,7 +150,7 @@ def test_a_node_knows_what_its_gradients_look_like() -> None:
     assert accumulate._input_metadata[0].shape == (2, 3)
 
 
-def test_the_node_of_a_function_has_what_its_context_has() -> None:
+def test_a_functions_node_has_the_contexts_attributes() -> None:
     x = leaf(1, 2)
     y = Scaled.apply(x, 3.0)
     node = y.grad_fn
@@ -169,7 +169,7 @@ def test_the_node_of_a_function_has_what_its_context_has() -> None:
         _ = node.nope
 
 
-def test_a_context_has_what_its_node_has() -> None:
+def test_a_context_has_the_nodes_attributes() -> None:
     log = []
 
     class Seen(Function):

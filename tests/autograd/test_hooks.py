@@ -1,4 +1,4 @@
-"""In which order hooks see a gradient."""
+"""The order of hooks."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_a_hook_of_an_output_that_gets_no_gradient_is_not_called() -> None:
     assert second.grad is None
 
 
-def test_what_a_view_retains_follows_writes() -> None:
+def test_retain_grad_of_a_view_follows_writes() -> None:
     x = st.ones(1, requires_grad=True)
     base = x.clone()
     base.retain_grad()
@@ -88,7 +88,7 @@ def test_what_a_view_retains_follows_writes() -> None:
     assert view.grad.tolist() == [1]
 
 
-def test_hooks_of_a_view_stay_with_what_it_was() -> None:
+def test_hooks_of_a_view_stay_with_its_old_node() -> None:
     log: list[str] = []
     base = st.ones(1, requires_grad=True).clone()
     view = base[:]

@@ -1,4 +1,4 @@
-"""Operands: PyTorch's promotion, and what else may stand beside a tensor."""
+"""Operands: PyTorch's promotion, arrays and numbers beside tensors."""
 
 from __future__ import annotations
 

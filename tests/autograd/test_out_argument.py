@@ -1,4 +1,4 @@
-"""`out=`: results in tensors that are there."""
+"""`out=`: results in existing tensors."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_out_is_resized_in_its_memory() -> None:
     assert x.tolist() == [3, 3, 3, 3, 1, 2]  # an empty slice has no place
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_unfit_operands_are_refused() -> None:
     x = st.ones(3)
     with pytest.raises(RuntimeError, match="can't be cast to the desired output type int64"):
         st.add(x, x, out=st.empty(3, dtype=st.int64))

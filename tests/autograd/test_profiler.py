@@ -1,4 +1,4 @@
-"""The profile of ops: what was called, how often, and whose time it was."""
+"""The profile of ops: names, counts and times."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_ops_of_both_directions_are_counted() -> None:
     assert all(isinstance(e, FunctionEvent) for e in prof.function_events)
 
 
-def test_blocks_hold_the_time_of_what_they_call() -> None:
+def test_blocks_include_the_time_of_their_calls() -> None:
     @record_function("mine")
     def mine(x: st.Tensor) -> st.Tensor:
         with record_function("inner"):
@@ -69,7 +69,7 @@ def test_threads_that_start_inside_are_measured_too() -> None:
 
 
 def test_one_call_is_one_event() -> None:
-    """Neither loops in generated code nor its second way, with operands sorted out, count."""
+    """The general path, which calls the op again, does not count twice."""
     x, y = st.ones(3), st.ones(3, dtype=st.float64)
     with profile() as prof:
         st.cat([x, x])
@@ -78,7 +78,7 @@ def test_one_call_is_one_event() -> None:
     assert counts(prof) == {"cat": 1, "add": 1, "copy_": 1}
 
 
-def test_what_computes_without_generated_code_is_found() -> None:
+def test_functions_without_an_op_are_profiled() -> None:
     x = st.ones(3, requires_grad=True)
     optimizer = st.optim.Adam([x], 0.1)
     x.sum().backward()

@@ -1,4 +1,4 @@
-"""Hooks on what is saved for backward."""
+"""Saved-tensor hooks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def leaf(*values: float) -> st.Tensor:
     return st.tensor(values, dtype=st.float64, requires_grad=True)
 
 
-def test_pack_sees_what_is_saved_and_unpack_gives_it_back() -> None:
+def test_pack_gets_the_saved_tensors_and_unpack_returns_them() -> None:
     saved: list[Any] = []
     x, w = leaf(1.0, 2.0), leaf(3.0, 4.0)
 
@@ -35,7 +35,7 @@ def test_pack_sees_what_is_saved_and_unpack_gives_it_back() -> None:
     assert np.allclose(w.grad.numpy(), e * [1, 2])
 
 
-def test_what_unpack_gives_is_what_backward_uses() -> None:
+def test_backward_uses_the_unpacked_tensors() -> None:
     x = leaf(1.0, 2.0)
     with autograd.saved_tensors_hooks(lambda t: t, lambda t: t * 10):
         y = x * x

@@ -62,7 +62,7 @@ def both(f: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
         (of_bags, {"mode": "sum", "per_sample_weights": st.tensor(FACTORS[..., 0])}, 8),
     ],
 )
-def test_kept_rows_are_the_dense_gradient(f: Any, options: dict[str, Any], n_rows: int) -> None:
+def test_sparse_rows_equal_the_dense_gradient(f: Any, options: dict[str, Any], n_rows: int) -> None:
     sparse, dense = both(f, **options)
     assert isinstance(sparse, SparseTensor)
     assert not sparse.is_coalesced()
@@ -88,7 +88,7 @@ def test_the_rest_of_the_graph_gets_dense_ones() -> None:
     np.testing.assert_allclose(w.grad.numpy(), 2 * both(looked_up)[1].numpy(), rtol=1e-12)
 
 
-def test_sparse_ones_are_put_behind_each_other_and_a_dense_one_makes_the_sum_dense() -> None:
+def test_sparse_gradients_are_concatenated_and_a_dense_one_makes_the_sum_dense() -> None:
     once = both(looked_up)[1].numpy()
     w = table()
     looked_up(w, True).backward()
@@ -105,7 +105,7 @@ def test_sparse_ones_are_put_behind_each_other_and_a_dense_one_makes_the_sum_den
     np.testing.assert_allclose(n_rows.numpy(), 6 * once + 2 * TABLE, rtol=1e-12)
 
 
-def test_what_was_looked_up_may_be_written_afterwards() -> None:
+def test_an_embedding_result_may_be_written() -> None:
     w, index = table(), st.tensor([3, 1])
     g = st.ones(2, 3, dtype=st.float64)
     F.embedding(index, w, sparse=True).backward(g)

@@ -48,7 +48,7 @@ def test_gradients_do_not_depend_on_the_policy(policy: Any) -> None:
         assert st.allclose(a, b)
 
 
-def test_a_policy_is_asked_in_the_first_run() -> None:
+def test_a_policy_is_called_in_the_first_run() -> None:
     calls: list[Any] = []
 
     def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> Any:
@@ -65,7 +65,7 @@ def test_a_policy_is_asked_in_the_first_run() -> None:
     assert len(calls) == 5
 
 
-def test_what_is_kept_is_not_computed_again() -> None:
+def test_kept_results_are_not_recomputed() -> None:
     calls: list[Any] = []
 
     def product(x: Any, w: Any) -> Any:
@@ -81,7 +81,7 @@ def test_what_is_kept_is_not_computed_again() -> None:
         assert w.grad.tolist() == [expected] * 2
 
 
-def test_only_what_is_kept_is_held() -> None:
+def test_only_kept_results_are_held() -> None:
     x, w = data()
     y = run([st.matmul], x, w, lambda x, w: (x @ w).exp().sin())
     exp = y.grad_fn.next_functions[0][0]

@@ -178,7 +178,7 @@ def test_retained_grad_follows_an_in_place_write() -> None:
     assert x.grad.tolist() == [30]
 
 
-def test_an_integer_tensor_keeps_no_history_of_what_is_written_into_it() -> None:
+def test_a_write_to_an_integer_tensor_has_no_history() -> None:
     x = st.zeros(2, dtype=st.int64)
     x.copy_(leaf(1, 2))
     x[0] = leaf(5)[0]
@@ -251,7 +251,7 @@ def test_a_view_made_without_recording_is_not_written_with_recording(mode: Any) 
     assert v.detach().tolist() == [[2], [3]]
 
 
-def test_a_view_made_without_recording_of_what_needs_no_grad_is_any_view() -> None:
+def test_a_view_made_under_no_grad_without_requires_grad_is_ordinary() -> None:
     x, w = st.ones(2), st.ones(2, requires_grad=True)
     with st.no_grad():
         v = x.view(2, 1)

@@ -1,4 +1,4 @@
-"""vmap is the loop over examples, stacked; at once where ops have rules."""
+"""vmap equals the stacked loop over examples, and runs ops with rules once."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def filled(x: Any) -> Any:
 
 
 def loop(function: Callable[..., Any], *batches: Any) -> list[Any]:
-    """What vmap must give, flat."""
+    """The expected result of vmap, flattened."""
     from shmtensor.func.pytree import flatten
 
     rows = [flatten(function(*row))[0] for row in zip(*batches, strict=True)]
@@ -194,7 +194,7 @@ def test_nested() -> None:
     assert np.allclose(with_rest.numpy(), X.numpy() + X.numpy().sum((1, 2))[:, None, None])
 
 
-def test_examples_one_by_one_where_numbers_are_asked_for() -> None:
+def test_examples_run_one_by_one_if_data_is_needed() -> None:
     calls = []
 
     def branch(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The array API namespace, held against NumPy's, which follows the same standard."""
+"""The array API namespace, compared with NumPy's, which follows the same standard."""
 
 from __future__ import annotations
 

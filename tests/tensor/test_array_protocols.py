@@ -1,4 +1,4 @@
-"""A tensor's memory in others' hands: NumPy's protocols, buffers, DLPack."""
+"""Sharing a tensor's memory with other libraries: NumPy's protocols, buffers, DLPack."""
 
 from __future__ import annotations
 

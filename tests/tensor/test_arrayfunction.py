@@ -202,7 +202,7 @@ ODD: list[tuple[Call, tuple[Any, ...]]] = [
 
 
 @pytest.mark.parametrize("case", range(len(ODD)))
-def test_odd_arguments_mean_what_they_mean_to_numpy(case: int) -> None:
+def test_unusual_arguments_have_numpys_meaning(case: int) -> None:
     call, arrays = ODD[case]
     tensors = [st.tensor(a) for a in arrays]
     try:

@@ -119,7 +119,7 @@ def test_negative_numbers_wrap_around_in_unsigned_dtypes() -> None:
         st.tensor([-256], dtype=st.uint8)
 
 
-def test_what_is_no_number_is_named() -> None:
+def test_a_non_number_is_named() -> None:
     with pytest.raises(RuntimeError, match="could not infer dtype of NoneType"):
         st.tensor([None])
 
@@ -199,7 +199,7 @@ def test_asarray_copies_only_when_it_may() -> None:
             st.asarray(other, dtype=st.float16, copy=False)
 
 
-def test_asarray_keeps_history_unless_told() -> None:
+def test_asarray_keeps_history_by_default() -> None:
     leaf = st.ones(2, requires_grad=True)
     computed = leaf * 2
     assert st.asarray(computed) is computed

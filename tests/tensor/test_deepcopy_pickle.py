@@ -1,4 +1,4 @@
-"""Copies of tensors as Python makes them, and new tensors laid out like others."""
+"""deepcopy and pickle of tensors, and new tensors with the strides of others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import shmtensor as st
 
 
-def test_deepcopy_keeps_what_is_shared() -> None:
+def test_deepcopy_keeps_sharing() -> None:
     x = st.arange(12.0).reshape(3, 4)
     table: dict[str, Any] = {"whole": x, "row": x[1], "turned": x.t(), "part": x[1:, ::2]}
     copied = copy.deepcopy(table)
@@ -34,7 +34,7 @@ def test_deepcopy_of_views_of_every_size_of_item(dtype: Any) -> None:
     assert x.float().tolist() == [[0, 1, 1], [1, 0, 1]]
 
 
-def test_deepcopy_of_a_stretched_tensor_stays_stretched() -> None:
+def test_deepcopy_of_an_expanded_tensor_stays_expanded() -> None:
     copied = copy.deepcopy(st.ones(1, 3).expand(2, 3))
     assert copied.stride() == (0, 1)
     assert copied.tolist() == [[1, 1, 1]] * 2
@@ -80,7 +80,7 @@ LIKE: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_what_is_like_a_tensor_lies_like_it(name: str) -> None:
+def test_like_functions_keep_the_strides(name: str) -> None:
     like = LIKE[name]
     x = st.ones(2, 3, 4, 5).to(memory_format=st.channels_last)
     assert like(x).stride() == x.stride() == (60, 1, 15, 3)
@@ -122,7 +122,7 @@ VIEWS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
+def test_pickle_keeps_strides_and_sharing(name: str) -> None:
     x = st.arange(12.0).view(3, 4)
     view = VIEWS[name](x)
     copied = pickle.loads(pickle.dumps(view))
@@ -136,7 +136,7 @@ def test_pickle_keeps_geometry_and_what_is_shared(name: str) -> None:
     assert x[0, 1] == 1
 
 
-def test_pickle_of_a_stretched_tensor_cannot_be_written() -> None:
+def test_a_pickled_expanded_tensor_is_read_only() -> None:
     copied = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
     with pytest.raises(RuntimeError, match="cannot be written"):
         copied += 1

@@ -1,4 +1,4 @@
-"""Devices: names, and clear words about what is not there."""
+"""Devices: names, and clear errors for missing ones."""
 
 from __future__ import annotations
 

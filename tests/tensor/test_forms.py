@@ -1,4 +1,4 @@
-"""What is a function as well as a method, and small functions of that kind."""
+"""Functions that are methods, too, and similar small functions."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_parts_without_arrays_are_as_numpy_has_them():
             assert np.shares_memory(actual, tensor.array) or actual.size == 0, index
 
 
-def test_parts_without_arrays_meet_no_python(monkeypatch):
+def test_an_index_without_arrays_calls_no_python(monkeypatch):
     calls = []
     monkeypatch.setattr(convert_index, "convert_part", calls.append)
     x = st.tensor(X)
@@ -132,7 +132,7 @@ def test_parts_without_arrays_have_gradients(index):
     assert np.array_equal(leaf.grad, expected)
 
 
-def test_assigned_values_are_stretched_and_refused_as_numpy_does():
+def test_assigned_values_are_broadcast_as_in_numpy():
     x = st.zeros(2, 3)
     x[:, 1] = st.tensor([[1.0, 2.0]])  # a leading 1 too much
     x[0, 1:] = 5

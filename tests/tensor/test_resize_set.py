@@ -89,7 +89,7 @@ def test_a_view_made_before_of_the_same_shape_is_not_taken_for_another() -> None
     assert a.grad.tolist() == [[2, 2], [6, 4]]
 
 
-def test_a_view_of_what_has_another_geometry_now_cannot_get_history() -> None:
+def test_a_view_of_a_reshaped_base_cannot_get_history() -> None:
     x = st.ones(2, 3)
     row = x[0]
     x.t_()

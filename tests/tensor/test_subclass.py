@@ -63,7 +63,7 @@ def test_torch_function_sees_every_op() -> None:
     assert Logged.calls == ["mul_"]
 
 
-def test_a_class_of_its_own_may_take_over() -> None:
+def test_a_class_may_override_ops() -> None:
     class Duck:
         @classmethod
         def __torch_function__(
@@ -128,7 +128,7 @@ class Taker:
         return func.__name__, len(args), kwargs
 
 
-def test_objects_that_are_no_tensors_take_over_rows_and_composites() -> None:
+def test_objects_that_are_not_tensors_override_rows_and_composites() -> None:
     x: Any = Taker()
     assert st.exp(x) == ("exp", 1, {})
     for name in ("std", "unique", "median", "flatten", "nonzero", "clamp", "max"):

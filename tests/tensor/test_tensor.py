@@ -124,7 +124,7 @@ def test_dlpack_shares_memory() -> None:
     assert y.tolist() == [0, 1, 2]
 
 
-def test_what_is_computed_is_shared_and_what_comes_from_outside_is_not() -> None:
+def test_results_are_shared_and_foreign_memory_is_not() -> None:
     outside = st.from_numpy(np.ones(3))
     assert not outside.is_shared()
     assert (outside * 2).is_shared()
@@ -263,7 +263,7 @@ def test_reversed_turns_every_dimension() -> None:
     assert reversed(st.tensor(3)).item() == 3
 
 
-def test_what_a_tensor_says_of_itself() -> None:
+def test_properties_of_a_tensor() -> None:
     x = st.ones(2, 3)
     assert (x.ndimension(), x.nelement(), x.get_device()) == (2, 6, -1)
     assert x.is_signed()

@@ -49,7 +49,7 @@ def test_nodes_edges_shapes_and_names() -> None:
     assert repr(drawing) == "Graph(6 nodes, 5 edges, 108 B kept for backward)"
 
 
-def test_what_is_shared_is_there_once() -> None:
+def test_shared_nodes_are_drawn_once() -> None:
     w = weight(3)
     y = w.exp()
     drawing = viz.graph([y * y, y.sum()])
@@ -77,7 +77,7 @@ def test_a_graph_that_was_walked_keeps_nothing() -> None:
     assert viz.graph(y).kept_bytes == 0
 
 
-def test_what_hooks_packed_is_counted_and_not_unpacked() -> None:
+def test_packed_values_are_counted_without_unpacking() -> None:
     def unpack(value: Any) -> Any:
         raise AssertionError("unpacked")
 
@@ -182,7 +182,7 @@ def test_graphs_of_thousands_of_nodes() -> None:
     assert time.process_time() - began < 30  # it takes one
 
 
-def test_errors_show_what_was_given() -> None:
+def test_errors_show_the_values() -> None:
     with pytest.raises(RuntimeError, match=r"has no graph: shape \(2,\), it does not require grad"):
         viz.graph(st.ones(2))
     with pytest.raises(TypeError, match="expected a tensor, or several: int"):

@@ -1,4 +1,4 @@
-"""viz.summary: numbers that were computed by hand, and a model that is afterwards as before."""
+"""viz.summary: numbers computed by hand, and a model that is restored afterwards."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_recurrent_layer_in_one_op_counts_state_and_projection() -> None:
     assert count([[st.ones(9, 12), cell, st.ones(12, 4), st.ones(12)]], None) == 9 * 12 * 4
 
 
-def test_what_is_shared_counts_once_and_what_runs_twice_twice() -> None:
+def test_shared_parameters_count_once_and_repeated_calls_twice() -> None:
     class Tied(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -125,7 +125,7 @@ def test_frozen_parameters_are_not_trainable() -> None:
     assert "11 (3 trainable, 8 not), 44 B" in str(table)
 
 
-def test_views_and_writes_in_place_are_no_activations() -> None:
+def test_views_and_in_place_writes_are_not_activations() -> None:
     model = Calls(lambda x: x.view(4).relu_().reshape(2, 2).T)
     assert viz.summary(model, st.ones(2, 2)).activation_bytes == 0
     assert viz.summary(Calls(lambda x: x + 1), st.ones(2, 2)).activation_bytes == 16
