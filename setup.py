@@ -72,6 +72,7 @@ class Build(build_ext):
         if SANITIZE:
             flags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
+        flags += shlex.split(os.environ.get("CXXFLAGS", ""))
         # One folder for every way to build: `make build`, an install, an editable install.
         # setuptools' own build_temp may be temporary.
         kind = SANITIZE or "release"

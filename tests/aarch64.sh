@@ -46,6 +46,8 @@ if [ ! -x "$python" ]; then
   chmod +x "$python"
 fi
 
+# Where nothing is run, warnings and errors are all that is asked for: in a third of the time.
+[ "$1" != --compile ] || export CXXFLAGS=-O1
 SHMTENSOR_STUBS=0 CXX="aarch64-linux-gnu-g++ -Werror -I$root/usr/include/python3.11 -I$root/usr/include" \
   "$python" setup.py -q build --build-lib "$out/lib"
 [ "$1" != --compile ] || exit 0

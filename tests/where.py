@@ -99,7 +99,7 @@ SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
         ("what a column of a row means", "shmtensor/ops/table/op_definition.py", "op"),
         ("the call of an op", "shmtensor/native/dispatch/op_function.cc", "call_op"),
         ("type promotion", "shmtensor/dtypes.py", "promote_types"),
-        ("`loss.backward()`", "shmtensor/autograd/engine/run_backward.py", "run_steps"),
+        ("`loss.backward()`", "shmtensor/autograd/engine/run_backward.py", "run_nodes"),
         ("broadcasting's gradient", "shmtensor/autograd/engine/sum_to_size.py", "sum_to_size"),
         ("what `.grad` becomes", "shmtensor/native/dispatch/gradients.cc", "steal_gradient"),
         ("`autograd.Function`", "shmtensor/autograd/function.py", "Function"),

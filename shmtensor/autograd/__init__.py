@@ -46,7 +46,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name != "profiler":  # imported when it is first asked for
+    if name != "profiler":  # imported on first access
         raise AttributeError(f"module 'shmtensor.autograd' has no attribute {name!r}")
     from importlib import import_module
 

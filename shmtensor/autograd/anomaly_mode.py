@@ -115,7 +115,7 @@ def note_of(node: Any, key: str) -> Any:
 
 
 def gradients(node: Any, g: Any, create_graph: bool) -> tuple[Any, ...]:
-    """The gradients of a node's inputs. Nodes created meanwhile note this node as their inducer.
+    """The gradients of a node's inputs. Nodes created in this call note this node as their inducer.
 
     Raises:
         RuntimeError: a gradient has a NaN.

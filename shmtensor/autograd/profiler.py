@@ -31,7 +31,7 @@ PYTHON_FUNCTIONS = {
     ("tensor/from_data.py", "from_numpy"): "from_numpy",
     ("tensor/tensor.py", "detach"): "detach",
     ("tensor/setitem.py", "setitem"): "setitem",
-    ("optim/optimizer.py", "hooked"): "Optimizer.step#{}.step",
+    ("optim/optimizer.py", "step_with_hooks"): "Optimizer.step#{}.step",
     ("optim/optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
     ("optim/flat/flat_optimizer.py", "zero_grad"): "Optimizer.zero_grad#{}.zero_grad",
 }

@@ -154,8 +154,8 @@ def test_a_composite_computes_in_one_precision() -> None:
     a, b = random_tensor(40, 5), random_tensor(30, 5)
     expected = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
     with st.autocast("cpu"):
-        got = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
-    np.testing.assert_array_equal(got, expected)
+        actual = st.cdist(a, b, compute_mode="use_mm_for_euclid_dist").numpy()
+    np.testing.assert_array_equal(actual, expected)
 
 
 def test_blocks_nest() -> None:
@@ -335,7 +335,7 @@ assert st.linalg.inv(st.eye(3)).dtype is st.float32
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=120)
 
 
-def test_every_op_says_what_autocast_does_with_it() -> None:
+def test_every_op_declares_its_autocast_kind() -> None:
     from shmtensor.autograd.dispatch.op_function import declare
     from shmtensor.ops import COMPOSITES, ROWS
 

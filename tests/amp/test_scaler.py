@@ -1,4 +1,4 @@
-"""GradScaler: what it does with gradients, steps and its own factor."""
+"""GradScaler: gradients, steps and the scale."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_gradients_of_two_leaves_are_never_one_array() -> None:
     assert y.grad.tolist() == [1]
 
 
-def test_a_gradient_kept_by_a_hook_stays_as_it_was() -> None:
+def test_a_gradient_kept_by_a_hook_is_unchanged() -> None:
     x = leaf(1)
     gradients: list[Any] = []
     y = x * 2

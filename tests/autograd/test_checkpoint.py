@@ -1,4 +1,4 @@
-"""Checkpointing, both flavours."""
+"""Checkpointing, both variants."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_gradients_are_the_same_and_the_part_runs_twice(use_reentrant: bool) -> 
 
 
 @FLAVOURS
-def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
+def test_a_checkpoint_saves_nothing(use_reentrant: bool) -> None:
     counts: list[int] = []
     x = data(1000)
 
@@ -57,7 +57,9 @@ def test_nothing_of_the_part_is_kept(use_reentrant: bool) -> None:
     def nodes(node: Any) -> int:
         if node is None or not hasattr(node, "saved"):
             return 0
-        nbytes = sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
+        nbytes = (
+            sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
+        )
         return nbytes + sum(nodes(n) for n, _ in node.next_functions)
 
     counts.append(nodes(part(x).grad_fn))

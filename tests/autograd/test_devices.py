@@ -1,4 +1,4 @@
-"""A second device, whose arrays NumPy does not know: ops run there, mixed operands are refused."""
+"""A second device, whose arrays are not NumPy's: ops run there, mixed operands are errors."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def test_rare_arguments_in_every_form() -> None:
     assert st.add(x, y, **{"".join(["al", "pha"]): 3}).tolist() == [5, 5, 5]
 
 
-def test_a_pullback_that_names_what_the_op_does_not_have() -> None:
+def test_a_pullback_with_an_unknown_argument() -> None:
     from shmtensor.ops.table import op_definition as module
 
     @op(method=False, function=False, name="only_here")

@@ -1,4 +1,4 @@
-"""The graph as users see it: nodes, edges, hooks that reach across it."""
+"""The graph for users: nodes, edges, hooks on several tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wrong use: PyTorch's exception class, the values, and what to do."""
+"""Wrong use: PyTorch's exception class, the values, and a hint."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def test_several_inputs_and_outputs() -> None:
     assert b.tolist() == [2]
 
 
-def test_missing_gradients_stay_none_if_asked() -> None:
+def test_missing_gradients_stay_none_without_materialize() -> None:
     gradients = []
 
     class Two(Function):
@@ -240,7 +240,7 @@ def test_a_function_may_call_scipy() -> None:
     assert st.autograd.gradcheck(Airy.apply, (x,))
 
 
-def test_context_set_up_apart_from_forward() -> None:
+def test_setup_context() -> None:
     class Scaled(Function):
         @staticmethod
         def forward(x: st.Tensor, y: st.Tensor, factor: float) -> st.Tensor:

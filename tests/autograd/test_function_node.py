@@ -235,7 +235,7 @@ def test_a_view_without_gradient_is_written() -> None:
     assert base.tolist() == [1, 5]
 
 
-def test_a_view_is_written_by_a_function_of_one_output_only() -> None:
+def test_only_a_function_of_one_output_may_write_a_view() -> None:
     class Double(Function):
         @staticmethod
         def forward(ctx: Any, x: Any, several: bool) -> Any:
@@ -347,7 +347,7 @@ def test_a_returned_input_without_gradient_is_detached() -> None:
         assert Tail.apply(y).requires_grad  # a view stays a view
 
 
-def test_what_is_written_is_counted_and_returned() -> None:
+def test_writes_are_counted_and_returned() -> None:
     class Double(Function):
         @staticmethod
         def forward(ctx: Any, x: Any, returned: bool) -> Any:

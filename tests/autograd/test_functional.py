@@ -1,4 +1,4 @@
-"""Jacobians, Hessians, products: against finite differences and closed forms."""
+"""Jacobians, Hessians and their products, against finite differences and closed forms."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def test_a_node_is_of_a_class_named_after_its_op() -> None:
     assert x.grad is not None
 
 
-def test_a_node_that_was_looked_at_is_freed_with_its_graph() -> None:
+def test_a_node_with_a_user_class_is_freed_with_its_graph() -> None:
     x = leaf(1)
     y = x
     refs = []
@@ -139,7 +139,7 @@ def test_a_node_can_be_called() -> None:
     assert first.grad_fn(st.ones(2, dtype=st.float64)).tolist() == [1, 1]
 
 
-def test_a_node_knows_what_its_gradients_look_like() -> None:
+def test_a_node_has_input_metadata() -> None:
     x = st.ones(2, 3, requires_grad=True)
     (kind,) = (x * 2).grad_fn._input_metadata
     assert (kind.shape, kind.dtype, str(kind.device)) == ((2, 3), st.float32, "cpu")

@@ -1,4 +1,4 @@
-"""gradcheck finds wrong gradients, and passes right ones."""
+"""gradcheck finds wrong gradients, and accepts right ones."""
 
 from __future__ import annotations
 

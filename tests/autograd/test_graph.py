@@ -1,4 +1,4 @@
-"""The graph: hooks, names, and that it is freed at once."""
+"""The graph: hooks, names, and immediate freeing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order hooks see a gradient."""
+"""The order of hooks."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ def test_ops_of_both_directions_are_counted() -> None:
     assert all(isinstance(e, FunctionEvent) for e in prof.function_events)
 
 
-def test_blocks_hold_the_time_of_what_they_call() -> None:
+def test_blocks_include_the_time_of_their_calls() -> None:
     @record_function("mine")
     def mine(x: st.Tensor) -> st.Tensor:
         with record_function("inner"):

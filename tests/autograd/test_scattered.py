@@ -62,7 +62,7 @@ def both(f: Any, *args: Any, **options: Any) -> tuple[Any, Any]:
         (of_bags, {"mode": "sum", "per_sample_weights": st.tensor(FACTORS[..., 0])}, 8),
     ],
 )
-def test_kept_rows_are_the_dense_gradient(f: Any, options: dict[str, Any], n_rows: int) -> None:
+def test_sparse_rows_equal_the_dense_gradient(f: Any, options: dict[str, Any], n_rows: int) -> None:
     sparse, dense = both(f, **options)
     assert isinstance(sparse, SparseTensor)
     assert not sparse.is_coalesced()

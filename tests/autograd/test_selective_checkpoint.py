@@ -48,7 +48,7 @@ def test_gradients_do_not_depend_on_the_policy(policy: Any) -> None:
         assert st.allclose(a, b)
 
 
-def test_a_policy_is_asked_in_the_first_run() -> None:
+def test_a_policy_is_called_in_the_first_run() -> None:
     calls: list[Any] = []
 
     def policy(context: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> Any:

@@ -178,7 +178,7 @@ def test_retained_grad_follows_an_in_place_write() -> None:
     assert x.grad.tolist() == [30]
 
 
-def test_an_integer_tensor_keeps_no_history_of_what_is_written_into_it() -> None:
+def test_a_write_to_an_integer_tensor_has_no_history() -> None:
     x = st.zeros(2, dtype=st.int64)
     x.copy_(leaf(1, 2))
     x[0] = leaf(5)[0]

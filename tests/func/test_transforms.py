@@ -1,4 +1,4 @@
-"""grad, vjp, jvp and Jacobians: against each other, closed forms, and a graph around them."""
+"""grad, vjp, jvp and Jacobians, against each other and closed forms, and inside a graph."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def test_nested() -> None:
     assert np.allclose(with_rest.numpy(), X.numpy() + X.numpy().sum((1, 2))[:, None, None])
 
 
-def test_examples_one_by_one_where_numbers_are_asked_for() -> None:
+def test_examples_run_one_by_one_if_data_is_needed() -> None:
     calls = []
 
     def branch(x: Any) -> Any:

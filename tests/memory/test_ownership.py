@@ -27,9 +27,9 @@ def buffer() -> native.GradientBuffer:
 class Leaf:
     """A leaf with its own array, and the gradient sums of a backward that reached it."""
 
-    def __init__(self, gradient: Any, home: native.GradientBuffer | None = None) -> None:
+    def __init__(self, gradient: Any, grad_buffer: native.GradientBuffer | None = None) -> None:
         self.tensor = st.ones(*gradient.shape)
-        self.grad_buffer = home
+        self.grad_buffer = grad_buffer
         self.sums = {"leaf": gradient, "other": None}
 
     def steal(self) -> Any:
@@ -38,9 +38,11 @@ class Leaf:
         ).array
 
 
-def is_taken_over(make: Callable[[], Any], keeper: Callable[[Any], Any], home: Any = None) -> bool:
+def is_taken_over(
+    make: Callable[[], Any], keeper: Callable[[Any], Any], grad_buffer: Any = None
+) -> bool:
     """Whether a gradient becomes `.grad` without a copy while the keeper holds it."""
-    leaf = Leaf(make(), home)
+    leaf = Leaf(make(), grad_buffer)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
     holder = keeper(leaf.sums["leaf"])
@@ -79,12 +81,14 @@ def test_an_outstanding_lease_makes_a_copy(buffer: native.GradientBuffer) -> Non
     assert not is_taken_over(buffer.take, lambda g: g.base, buffer)
 
 
-@pytest.mark.parametrize("home", [None, "free", "lent"])
-def test_a_gradient_in_garbage_is_copied(home: str | None, buffer: native.GradientBuffer) -> None:
-    borrowed = buffer.take() if home == "lent" else None
+@pytest.mark.parametrize("grad_buffer", [None, "free", "lent"])
+def test_a_gradient_in_garbage_is_copied(
+    grad_buffer: str | None, buffer: native.GradientBuffer
+) -> None:
+    borrowed = buffer.take() if grad_buffer == "lent" else None
     gc.disable()
     try:
-        taken_over = is_taken_over(fresh, in_cycle, buffer if home else None)
+        taken_over = is_taken_over(fresh, in_cycle, buffer if grad_buffer else None)
     finally:
         gc.enable()
     assert not taken_over
@@ -140,10 +144,12 @@ def test_a_gradient_is_not_moved_into_a_referenced_buffer(
     assert (gradient == 1).all()
 
 
-@pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_gets_the_layout_of_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
+@pytest.mark.parametrize("grad_buffer", [False, True])
+def test_a_gradient_gets_the_layout_of_its_leaf(
+    grad_buffer: bool, buffer: native.GradientBuffer
+) -> None:
     gradient = buffer.take()
-    leaf = Leaf(fresh(), buffer if home else None)
+    leaf = Leaf(fresh(), buffer if grad_buffer else None)
     leaf.tensor = st.ones(*SHAPE[::-1]).T
     g = leaf.steal()
     assert g.strides == (4, 16)

@@ -34,7 +34,7 @@ def test_deepcopy_of_views_of_every_size_of_item(dtype: Any) -> None:
     assert x.float().tolist() == [[0, 1, 1], [1, 0, 1]]
 
 
-def test_deepcopy_of_a_stretched_tensor_stays_stretched() -> None:
+def test_deepcopy_of_an_expanded_tensor_stays_expanded() -> None:
     clone = copy.deepcopy(st.ones(1, 3).expand(2, 3))
     assert clone.stride() == (0, 1)
     assert clone.tolist() == [[1, 1, 1]] * 2
@@ -136,7 +136,7 @@ def test_pickle_keeps_geometry_and_aliases(name: str) -> None:
     assert x[0, 1] == 1
 
 
-def test_pickle_of_a_stretched_tensor_cannot_be_written() -> None:
+def test_a_pickled_expanded_tensor_is_read_only() -> None:
     clone = pickle.loads(pickle.dumps(st.ones(1, 3).expand(2, 3)))
     with pytest.raises(RuntimeError, match="cannot be written"):
         clone += 1

@@ -99,8 +99,8 @@ def test_copies_of_views() -> None:
         (st.view_as_real_copy(z)[..., 0], X[:, :2]),
         (st.view_as_complex_copy(st.tensor(X).reshape(3, 2, 2)), X[:, ::2] + 1j * X[:, 1::2]),
     ]
-    for got, expected in pairs:
-        np.testing.assert_array_equal(got.detach().numpy(), expected)
+    for actual, expected in pairs:
+        np.testing.assert_array_equal(actual.detach().numpy(), expected)
     assert not np.shares_memory(pairs[0][0].detach().numpy(), x.detach().numpy())
     assert autograd.gradcheck(lambda t: st.slice_copy(t, 1, 0, 3, 2), x)
     assert autograd.gradcheck(lambda t: st.split_copy(t, [1, 3], 1), x)

@@ -36,9 +36,9 @@ CASES = {
 def test_numbers_select_first(case):
     index, steps = CASES[case]
     expected = steps(X)
-    got = st.tensor(X)[index]
-    assert got.shape == expected.shape
-    assert np.array_equal(got, expected)
+    actual = st.tensor(X)[index]
+    assert actual.shape == expected.shape
+    assert np.array_equal(actual, expected)
 
     ours, theirs = st.tensor(X), X.copy()
     values = -np.arange(expected.size, dtype=np.float64).reshape(expected.shape)
@@ -98,11 +98,11 @@ def test_parts_without_arrays_are_as_numpy_has_them():
                 with pytest.raises(IndexError, match=re.escape(str(error))):
                     tensor[index]
                 continue
-            got = tensor[index].array
-            assert got.strides == expected.strides, index
-            assert got.flags.writeable
-            assert np.array_equal(got, expected), index
-            assert np.shares_memory(got, tensor.array) or got.size == 0, index
+            actual = tensor[index].array
+            assert actual.strides == expected.strides, index
+            assert actual.flags.writeable
+            assert np.array_equal(actual, expected), index
+            assert np.shares_memory(actual, tensor.array) or actual.size == 0, index
 
 
 def test_parts_without_arrays_use_no_python(monkeypatch):
@@ -134,7 +134,7 @@ def test_parts_without_arrays_have_gradients(index):
     assert np.array_equal(leaf.grad, expected)
 
 
-def test_assigned_values_are_stretched_and_refused_as_numpy_does():
+def test_assigned_values_are_broadcast_as_in_numpy():
     x = st.zeros(2, 3)
     x[:, 1] = st.tensor([[1.0, 2.0]])  # one leading 1 too many
     x[0, 1:] = 5

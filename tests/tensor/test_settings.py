@@ -1,4 +1,4 @@
-"""Switches and old names."""
+"""Global settings and old names."""
 
 from __future__ import annotations
 

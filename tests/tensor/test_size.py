@@ -1,4 +1,4 @@
-"""Size: the tuple that shapes are."""
+"""Size: the tuple of a shape."""
 
 from __future__ import annotations
 

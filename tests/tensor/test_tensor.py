@@ -124,7 +124,7 @@ def test_dlpack_shares_memory() -> None:
     assert y.tolist() == [0, 1, 2]
 
 
-def test_what_is_computed_is_shared_and_what_comes_from_outside_is_not() -> None:
+def test_results_are_shared_and_foreign_memory_is_not() -> None:
     outside = st.from_numpy(np.ones(3))
     assert not outside.is_shared()
     assert (outside * 2).is_shared()

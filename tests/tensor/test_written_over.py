@@ -1,4 +1,4 @@
-"""Gradients of what was written over, and of medians; indices with several `...`."""
+"""Gradients after in-place writes, and of medians; indices with several `...`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_cast_reduction_has_a_gradient() -> None:
     assert x.grad.tolist() == [4, 3]
 
 
-def test_from_dlpack_copies_if_asked() -> None:
+def test_from_dlpack_copies_on_request() -> None:
     x = st.ones(3)
     same, other = st.from_dlpack(x, device="cpu"), st.from_dlpack(x, copy=True)
     x.zero_()

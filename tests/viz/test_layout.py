@@ -1,4 +1,4 @@
-"""A layered drawing: arrows lead down, boxes lie apart, few edges cross."""
+"""A layered drawing: arrows point down, boxes do not overlap, few edges cross."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def test_a_box_is_directly_above_its_highest_successor() -> None:
     assert assign_ranks(6, [(0, 1), (1, 2), (2, 3), (4, 3), (5, 1), (5, 3)]) == [0, 1, 2, 3, 2, 0]
 
 
-def test_a_crossing_that_need_not_be_is_undone() -> None:
+def test_an_avoidable_crossing_is_removed() -> None:
     up, down = [[], [], [1], [0]], [[3], [2], [], []]
     assert crossings([[0, 1], [2, 3]], down) == 1
     assert crossings(reduce_crossings([[0, 1], [2, 3]], up, down), down) == 0
 
 
-def test_nothing_is_a_drawing_too() -> None:
+def test_an_empty_graph_is_a_drawing() -> None:
     layout = layout_graph([], [])
     assert (layout.centers, layout.paths, layout.size) == ([], [], (0.0, 0.0))

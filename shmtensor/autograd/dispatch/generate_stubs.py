@@ -102,8 +102,7 @@ def public_functions(variant: str) -> list[tuple[str, list[str], str]]:
         for public in (name, *row.aliases):
             entries.append((public, parameters, result_type(row)))
             if row.inplace:
-                parameters = row_parameters(row, "method")
-                entries.append((f"{public}_", parameters, "Tensor"))
+                entries.append((f"{public}_", row_parameters(row, "method"), "Tensor"))
     for name, composite in COMPOSITES.items():
         if not (composite.method if variant == "method" else composite.function):
             continue

@@ -11,7 +11,7 @@ So there is one history, the root's, and a view holds no reference that its root
 cycle.
 
 A view whose rule is None cannot be recorded again: it was made under `no_grad`, is one of several
-outputs, or comes out of a custom Function. Then the reason stands in place of the attributes.
+outputs, or comes out of a custom Function. Then the reason replaces the attributes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PyMethodDef functions[] = {
     {"mark", method(mark), METH_FASTCALL,
      "mark(tensor, parent, row, attributes): makes it a view of parent, if it shares parent's memory."},
     {"rewrite", method(static_cast<PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t)>(rewrite)), METH_FASTCALL,
-     "rewrite(tensor, row, edges, *saved): gives a tensor written in place its new node."},
+     "rewrite(tensor, row, edges, *saved): sets the new node of a tensor written in place."},
     {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},
     {"plain_class", plain_class, METH_NOARGS, "plain_class(): the class of all Tensors made here."},
     {"set_observer", set_observer, METH_O, "set_observer(f or None): f(node) is called with each new node."},

@@ -1,4 +1,4 @@
-// Size: the tuple that a tensor's shape is, as torch.Size: it knows its product, and its parts and sums are Sizes, too.
+// Size: a tensor's shape, as torch.Size: a tuple with numel(), whose slices and sums are Sizes, too.
 #include "kernels/arguments.h"
 #include "dispatch/autograd_node.h"
 
@@ -13,7 +13,7 @@ PyObject* start_size(Py_ssize_t n) {
 #if PY_VERSION_HEX >= 0x030e0000
   reinterpret_cast<PyTupleObject*>(size)->ob_hash = -1;  // not hashed yet
 #endif
-  PyObject_GC_UnTrack(size);  // ints are all that it holds
+  PyObject_GC_UnTrack(size);  // it holds only ints
   return size;
 }
 
@@ -28,10 +28,10 @@ PyObject* as_size(PyObject* tuple) {
   return size;
 }
 
-PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* named) {
+PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"", nullptr};
   PyObject* iterable = nullptr;
-  if (!PyArg_ParseTupleAndKeywords(args, named, "|O:Size", const_cast<char**>(names), &iterable)) return nullptr;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Size", const_cast<char**>(names), &iterable)) return nullptr;
   Ref items(iterable ? PySequence_Tuple(iterable) : PyTuple_New(0));
   if (!items) return nullptr;
   const Py_ssize_t n = PyTuple_GET_SIZE(items.get());

@@ -183,7 +183,7 @@ def test_transposes_of_few_dimensions() -> None:
     assert scalar.H is scalar
     assert scalar.mH is scalar
     for wrong in (lambda: st.ones(2).mT, lambda: st.ones(2).H, lambda: st.ones(2, 2, 2).H):
-        with pytest.raises(RuntimeError, match="only of"):
+        with pytest.raises(RuntimeError, match="only for"):
             wrong()
     assert st.ones(2, 3, 4).mH.shape == (2, 4, 3)
     assert st.tensor(True).flip(0).item() is True

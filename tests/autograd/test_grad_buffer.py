@@ -16,7 +16,7 @@ from shmtensor.autograd.engine.grad_buffer import in_grad_buffer
 from shmtensor.nn.functional import linear
 
 Product = Callable[[Any, Any], Any]
-Keeper = Callable[[Any], Any]
+Reference = Callable[[Any], Any]
 
 PRODUCTS: dict[str, tuple[Product, tuple[int, ...], tuple[int, ...]]] = {
     "linear": (linear, (5, 4), (3, 4)),
@@ -46,8 +46,8 @@ def clone_grad(p: Any) -> Any:
     return nn.Parameter(st.tensor(p.detach().numpy().copy()))
 
 
-def is_in(g: Any, home: Any) -> bool:
-    return bool(g.array.ctypes.data == home.address)
+def is_in_buffer(g: Any, grad_buffer: Any) -> bool:
+    return bool(g.array.ctypes.data == grad_buffer.address)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
@@ -55,14 +55,14 @@ def is_in(g: Any, home: Any) -> bool:
 def test_gradient_is_computed_in_its_buffer(name: str, dtype: Any) -> None:
     product, x_shape, shape = PRODUCTS[name]
     p, x = parameter(shape, dtype), operand(x_shape, dtype)
-    is_in_buffer: list[bool] = []
-    p.register_hook(lambda g: is_in_buffer.append(is_in(g, p.accumulate_grad.grad_buffer)))
+    in_buffer: list[bool] = []
+    p.register_hook(lambda g: in_buffer.append(is_in_buffer(g, p.accumulate_grad.grad_buffer)))
     for _ in range(2):
         p.grad = None
         y = product(x, p)
         y.backward(st.ones_like(y))
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
-    assert is_in_buffer == [dtype is not np.float16] * 2  # 16 bits are computed in 32, and rounded
+    assert in_buffer == [dtype is not np.float16] * 2  # 16 bits are computed in 32, and rounded
     other = clone_grad(p)
     y = product(x, other)
     y.backward(st.ones_like(y))
@@ -71,7 +71,7 @@ def test_gradient_is_computed_in_its_buffer(name: str, dtype: Any) -> None:
     assert block[0] == block[-1] == 7
 
 
-KEEPERS: dict[str, Keeper] = {
+REFERENCES: dict[str, Reference] = {
     "tensor": lambda g: g,
     "view": lambda g: g[1:],
     "detached": lambda g: g.detach(),
@@ -80,18 +80,18 @@ KEEPERS: dict[str, Keeper] = {
     "memoryview": lambda g: memoryview(g.numpy()),
     "DLPack": lambda g: np.from_dlpack(g),
     "history": lambda g: (g * st.ones(3, 4).requires_grad_()).sum(),
-    "generator": lambda g: (each for each in [g]),
+    "generator": lambda g: (x for x in [g]),
     "method": lambda g: g.sum,
 }
 
 
-@pytest.mark.parametrize("keeper", KEEPERS.values(), ids=KEEPERS.keys())
-def test_a_referenced_gradient_is_not_overwritten(keeper: Keeper) -> None:
+@pytest.mark.parametrize("make_reference", REFERENCES.values(), ids=REFERENCES.keys())
+def test_a_referenced_gradient_is_not_overwritten(make_reference: Reference) -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).sum().backward()
     before = p.grad.numpy().copy()
     array = np.ndarray((3, 4), np.float32, p.accumulate_grad.grad_buffer.memory, 4)
-    holder = keeper(p.grad)
+    holder = make_reference(p.grad)
     p.grad = None
     linear(x * 2, p).sum().backward()
     assert not in_grad_buffer(p.accumulate_grad, p.grad.array)
@@ -149,17 +149,17 @@ def test_a_gradient_filled_with_zeros_stays_in_its_buffer() -> None:
 
 def test_a_backward_after_a_failed_one_is_right() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    is_in_buffer: list[Any] = []
+    in_buffer: list[Any] = []
 
     def fail(g: Any) -> None:
-        is_in_buffer.append(is_in(g, p.accumulate_grad.grad_buffer))
+        in_buffer.append(is_in_buffer(g, p.accumulate_grad.grad_buffer))
         raise ValueError("hook")
 
     handle = p.register_hook(fail)
     with pytest.raises(ValueError, match="hook") as info:
         linear(x, p).sum().backward()
     handle.remove()
-    assert is_in_buffer == [True]
+    assert in_buffer == [True]
     assert p.grad is None
     assert p.accumulate_grad.grad_buffer.lent  # the traceback refers to the gradient
     linear(x, p).sum().backward()
@@ -175,13 +175,13 @@ def test_a_backward_after_a_failed_one_is_right() -> None:
 
 def test_a_post_accumulate_hook_sees_the_gradient_in_its_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
-    is_in_buffer: list[bool] = []
+    in_buffer: list[bool] = []
     p.register_post_accumulate_grad_hook(
-        lambda p: is_in_buffer.append(in_grad_buffer(p.accumulate_grad, p.grad.array))
+        lambda p: in_buffer.append(in_grad_buffer(p.accumulate_grad, p.grad.array))
     )
     linear(x, p).sum().backward()
     linear(x, p).sum().backward()
-    assert is_in_buffer == [True, True]
+    assert in_buffer == [True, True]
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
@@ -234,8 +234,8 @@ def test_a_gradient_that_a_hook_keeps_is_not_the_one_of_the_tensor() -> None:
 def test_gradients_of_two_uses_are_added() -> None:
     p, x = parameter((4, 4)), operand((5, 4))
     other = clone_grad(p)
-    for each in (p, other):
-        linear(linear(x, each), each).sum().backward()
+    for weight in (p, other):
+        linear(linear(x, weight), weight).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
@@ -243,9 +243,9 @@ def test_gradients_of_two_uses_are_added() -> None:
 def test_backwards_accumulate_in_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     other = clone_grad(p)
-    for each in (p, other):
-        linear(x, each).sum().backward()
-        linear(x * 3, each).sum().backward()
+    for weight in (p, other):
+        linear(x, weight).sum().backward()
+        linear(x * 3, weight).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), other.grad.numpy())
     assert in_grad_buffer(p.accumulate_grad, p.grad.array)
 
@@ -253,7 +253,7 @@ def test_backwards_accumulate_in_the_buffer() -> None:
 def test_grad_returns_separate_memory() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     (g,) = st.autograd.grad(linear(x, p).sum(), p)
-    assert not is_in(g, p.accumulate_grad.grad_buffer)
+    assert not is_in_buffer(g, p.accumulate_grad.grad_buffer)
     assert p.grad is None
     linear(x, p).sum().backward()
     np.testing.assert_array_equal(p.grad.numpy(), g.numpy())
@@ -263,4 +263,4 @@ def test_grad_returns_separate_memory() -> None:
 def test_a_graph_of_the_gradient_does_not_hold_the_buffer() -> None:
     p, x = parameter((3, 4)), operand((5, 4))
     linear(x, p).square().sum().backward(create_graph=True)
-    assert not is_in(p.grad, p.accumulate_grad.grad_buffer)
+    assert not is_in_buffer(p.grad, p.accumulate_grad.grad_buffer)
