@@ -1,4 +1,4 @@
-"""Gradients of what was written over, and of medians; indices with several `...`."""
+"""Gradients of overwritten values, and of medians; indices with several `...`."""
 
 from __future__ import annotations
 

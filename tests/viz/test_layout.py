@@ -1,4 +1,4 @@
-"""A layered drawing: arrows lead down, boxes lie apart, few edges cross."""
+"""A layered drawing: arrows lead down, boxes do not overlap, few edges cross."""
 
 from __future__ import annotations
 
