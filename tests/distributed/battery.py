@@ -56,7 +56,7 @@ TILE, PIECE = (
     1 << 13,
     1 << 18,
 )  # bytes: kTile of native/ipc/process_group/reduce_ranks.cc, kPiece of collectives.cc
-FREE_ORDER = False  # whether the backend reduces in an order of its own: set by test_nccl_gpu.py
+FREE_ORDER = False  # whether the backend reduces in another order: set by test_nccl_gpu.py
 Array = Any
 Case = tuple[str, str, str, int, ReduceOp, int]
 

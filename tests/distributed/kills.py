@@ -152,11 +152,10 @@ def waited(thread: int) -> float:
 
 
 class Watch:
-    """How late this thread learns of the end of a process, by a thread that notes the end.
+    """Measures how late this thread learns of the end of a process; another thread notes the end.
 
-    One that raises or is stopped is there still and says when, in `moment`; a killed one has ended
-    when it is gone (its pidfd is readable), and here that may be seen too late by what the noting
-    thread waits for a CPU itself.
+    A process that raises or is stopped still runs and writes the time to `moment`. A killed one has
+    ended when its pidfd is readable; the noting thread may see that late by its own wait for a CPU.
     """
 
     def __init__(self, ending: str, pidfd: int, moment: Any = None) -> None:

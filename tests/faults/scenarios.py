@@ -100,7 +100,7 @@ def receiver(stage: Stage) -> None:
     handles = [memory.export(x) for x in arrays]
 
     def act() -> None:
-        arrays.clear()  # what was inherited
+        arrays.clear()  # inherited blocks
         blocks = [memory.receive(h) for h in handles]
         blocks += [memory.receive(h) for h in handles]
         del blocks
@@ -118,7 +118,7 @@ def receiver(stage: Stage) -> None:
 
 # ---- fork, exit
 def forking(stage: Stage) -> None:
-    """A process with blocks of its own and of others forks; its child forks once more."""
+    """A process with its own blocks and another one's forks; its child forks once more."""
     original = tensor(1000, 5)
     huge = tensor(17 * MIB, 6)
     handle = memory.export(original)

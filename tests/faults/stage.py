@@ -82,7 +82,7 @@ def until(true: Callable[[], bool], goal: str) -> None:
 
 
 class Witness:
-    """A survivor in a process of its own that answers one byte at a time."""
+    """A survivor in another process that answers one byte at a time."""
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()

@@ -65,7 +65,7 @@ def small_address_space(gigabytes: int) -> None:
         memory.allocate(10)
     with pytest.raises(DomainError, match="domain: cannot"), memory.shared_numpy():
         np.ones(3)
-    assert np.ones(3).sum() == 3  # NumPy itself goes on
+    assert np.ones(3).sum() == 3  # NumPy itself still works
 
 
 def test_too_little_address_space_is_an_error() -> None:

@@ -33,7 +33,7 @@ def many_live_tensors(n: int) -> None:
     data = b"".join([memory.export(x) for x in tensors])
 
     def receiver() -> int:
-        tensors.clear()  # what was inherited
+        tensors.clear()  # inherited blocks
         arrays = [
             np.frombuffer(memory.receive(data[i : i + 72]), np.int32, 4)
             for i in range(0, len(data), 72)

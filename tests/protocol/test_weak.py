@@ -21,7 +21,7 @@ def fenced(has_fence: bool) -> list[Step]:
 
 
 def validate(word: str) -> list[Step]:
-    """The loop of `validate`, as often as one reclaimer can make it turn: LIVE stands, DYING is
+    """The loop of `validate`, as often as one reclaimer can make it turn: LIVE is valid, DYING is
     rescued, FREE is stale."""
     return [
         load("w", word, "acquire"),

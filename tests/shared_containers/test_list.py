@@ -38,7 +38,7 @@ elements = some.recursive(
 
 
 def types_of(x: Any) -> Any:
-    """The types in a nested value, so that 1, 1.0 and True are told apart."""
+    """The types in a nested value, to distinguish 1, 1.0 and True."""
     if isinstance(x, dict):
         return [(types_of(k), types_of(v)) for k, v in x.items()]
     if isinstance(x, (list, tuple)):

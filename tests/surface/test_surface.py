@@ -97,7 +97,7 @@ def test_the_page_of_what_is_kept_is_true() -> None:
 
 def test_the_page_of_what_is_kept_has_every_differentiable_row() -> None:
     listed = {line.split(" | ")[0].strip("| ") for line in kept.PAGE.read_text().splitlines()}
-    # its pullbacks say that there is none
+    # their pullbacks raise: these rows have no gradient
     refusing = {"_unique", "_unique2", "_unique_consecutive", "_unique_consecutive_values"}
     names = {row.name for row in surface.ROWS.values() if row.pullbacks and row.samples}
     assert names - refusing <= listed

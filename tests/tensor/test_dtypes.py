@@ -24,7 +24,7 @@ def test_spellings(spelling: object) -> None:
 
 
 def test_pythons_classes_are_of_double_precision() -> None:
-    """As in PyTorch: `dtype=float` is float64, whatever the default, which new numbers get."""
+    """As in PyTorch: `dtype=float` is float64 for any default dtype, which new floats get."""
     assert st.zeros(1, dtype=float).dtype is st.float64
     assert st.ones(1).to(float).dtype is st.float64
     assert st.zeros(1, dtype=complex).dtype is st.complex128

@@ -127,7 +127,7 @@ def objects() -> Any:
 
 
 def groups() -> Any:
-    """Subgroups: across nodes, inside one, of one rank; work that goes on by itself."""
+    """Subgroups: across nodes, inside one, of one rank; asynchronous work."""
     rank = dist.get_rank()
     results = []
     for ranks in ([0, 2], [0, 1], [1, 2, 3], [3]):
@@ -246,7 +246,7 @@ def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
     dist.barrier()
-    if rank == 1:  # goes on whatever happens to the others
+    if rank == 1:  # continues whatever happens to the others
         wake = subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         wake.wait()

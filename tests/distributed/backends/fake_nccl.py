@@ -77,7 +77,7 @@ def group_end() -> None:
 
 
 class Messages:
-    """Sends and receives that go on together: a file for each."""
+    """Sends and receives of one group, which proceed together: a file for each."""
 
     def __init__(self, comm: NcclCommunicator, calls: list[Any]) -> None:
         self.comm = comm

@@ -187,7 +187,7 @@ def test_nodes_are_neighbours_that_can_share_memory() -> None:
     assert find_nodes([a, a, b, b]) == [[0, 1], [2, 3]]
     assert find_nodes([a, b, a]) == [[0], [1], [2]]  # a sum in rank order passes through each rank
     busy, family = rank_of("a", "x"), rank_of("a", "y")
-    assert find_nodes([a, busy, a]) == [[0], [1, 2]]  # it has tensors of its own already
+    assert find_nodes([a, busy, a]) == [[0], [1, 2]]  # it has tensors already
     assert find_nodes([family, family, a, busy]) == [[0, 1, 2], [3]]
     assert subgroup_nodes([[0, 1], [2, 3]], [1, 2, 3]) == [[0], [1, 2]]
     assert subgroup_nodes([[0, 1], [2, 3]], [3]) == [[0]]

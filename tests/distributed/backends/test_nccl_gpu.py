@@ -37,7 +37,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def loosely(function: Any, *arguments: Any) -> Any:
-    """NCCL adds in an order of its own."""
+    """NCCL adds in another order."""
     battery.FREE_ORDER = True
     return function(*arguments)
 

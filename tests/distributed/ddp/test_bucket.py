@@ -73,7 +73,7 @@ def pointer(x: Any) -> int:
 
 
 def are_views(model: Any) -> bool:
-    """Whether every gradient is a view of what is reduced."""
+    """Whether every gradient is a view of the reduced memory."""
     return all(
         in_grad_buffer(p.accumulate_grad, p.grad.array)
         and pointer(p.grad) == pointer(bucket.gradient_block) + at * p.array.itemsize
@@ -210,7 +210,7 @@ def test_ranks_reduce_the_same_wherever_their_gradients_lie() -> None:
 
 
 def grouped() -> None:
-    """Weights and biases in groups of their own, as for weight decay: two blocks."""
+    """Weights and biases in separate groups, as for weight decay: two blocks."""
     want = averages()
     model = make()
     if dist.get_rank() == 1:

@@ -1,5 +1,5 @@
-"""Launchers of one run on several nodes, all of this machine: each has a domain of its own, so that
-its ranks share memory among themselves only.
+"""Launchers of one run on several nodes, all of this machine: each has a separate domain, so that
+its ranks share memory only among themselves.
 """
 
 from __future__ import annotations
@@ -189,7 +189,7 @@ def test_a_port_in_use_is_an_error_at_once(begin: Any) -> None:
 
 
 def test_nodes_come_and_go(begin: Any) -> None:
-    """MIN:MAX: one begins alone; another joins, all begin anew; it dies, the first goes on."""
+    """MIN:MAX: one begins alone; another joins and all restart; it dies and the first continues."""
     port = free_port()
     body = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
         rank, dist.get_world_size())) and time.sleep(100)"""
