@@ -189,7 +189,7 @@ def linalg_qr(ops, A, mode="reduced"):
     Args:
         A: (..., m, n)
         mode: "reduced": Q (..., m, k), R (..., k, n), k the smaller; "complete": Q (..., m, m);
-            "r": R alone, Q is empty, and there are no gradients.
+            "r": only R, Q is empty, and there are no gradients.
     """
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(

@@ -158,7 +158,7 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     if not all(shape[2:]):
         raise RuntimeError(f"grid_sample: the images must not be empty: {shape}")
     if mode == "bicubic" and n != 2:
-        raise RuntimeError(f"grid_sample: bicubic is for images (N, C, H, W) alone: {shape}")
+        raise RuntimeError(f"grid_sample: bicubic is only for images (N, C, H, W): {shape}")
     corners, inner = bool(align_corners), shape[2:]
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):

@@ -287,8 +287,8 @@ def check_mode(input: Any, mode: str, align_corners: Any, antialias: bool) -> No
         )
     if align_corners is not None and mode not in WEIGHTS:
         raise ValueError(
-            f"interpolate: align_corners is for linear, bilinear, bicubic and trilinear alone: "
+            f"interpolate: align_corners is only for linear, bilinear, bicubic and trilinear: "
             f"mode={mode!r}"
         )
     if antialias and mode not in ANTIALIASED_WEIGHTS:
-        raise ValueError(f"interpolate: antialias is for bilinear and bicubic alone: mode={mode!r}")
+        raise ValueError(f"interpolate: antialias is only for bilinear and bicubic: mode={mode!r}")

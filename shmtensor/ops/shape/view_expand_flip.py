@@ -228,7 +228,7 @@ def expand(xp, x, /, size: sizes):
     n_new = len(size) - x.ndim
     shape = tuple(x.shape[i - n_new] if s == -1 and i >= n_new else s for i, s in enumerate(size))
     if n_new < 0 or -1 in shape:
-        raise RuntimeError(f"expand: no way to stretch {x.shape} to {tuple(size)}")
+        raise RuntimeError(f"expand: cannot expand {x.shape} to {tuple(size)}")
     return xp.broadcast_to(x, shape)
 
 
