@@ -1,4 +1,4 @@
-"""Random bits by counting: Philox 4x32-10. One seed gives the same bits on any number of threads.
+"""Counter-based random bits: Philox 4x32-10. One seed gives the same bits on any number of threads.
 
 Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). The functions here
 are the reference; the native kernels `uniform_`, `normal_` and `dropout` give the same numbers.

@@ -420,6 +420,6 @@ repeat.pullback(x=lambda ops, g, x_shape, repeats: repeat_backward(ops, g, x_sha
 
 @composite
 def tile(ops, input, *dims):
-    """`repeat`, where missing numbers in front count as 1."""
+    """`repeat`; missing leading numbers are 1."""
     dims = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
     return ops.repeat(input, (1,) * (input.ndim - len(dims)) + dims)
