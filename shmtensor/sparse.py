@@ -47,7 +47,7 @@ class SparseTensor(sparse_grad.SparseGradient):
         super().__init__(indices, values, native.Size(shape))
         self.ordered = is_coalesced
 
-    # ------------------------------------------------------------ what it is
+    # ------------------------------------------------------------ properties
 
     @property
     def dtype(self) -> dtypes.Dtype:

@@ -52,7 +52,7 @@ def broadcast_shapes(ops, *shapes):
         sizes = ((s,) if isinstance(s, int) else tuple(s) for s in shapes)
         return native.Size(np.broadcast_shapes(*sizes))
     except ValueError:
-        raise RuntimeError(f"broadcast_shapes: they do not fit together: {shapes}") from None
+        raise RuntimeError(f"broadcast_shapes: the shapes cannot be broadcast: {shapes}") from None
 
 
 @composite(method=False)
@@ -92,7 +92,7 @@ def constant_pad_nd(ops, input, pad, value=0):
         length = input.shape[dim] - start - max(-after, 0)
         if length < 0:
             raise RuntimeError(
-                f"constant_pad_nd: more is cut off than there is: {(before, after)} of dimension "
+                f"constant_pad_nd: negative padding exceeds the size: {(before, after)} of dim "
                 f"{dim} of {tuple(input.shape)}"
             )
         input = ops.narrow(input, dim, start, length)

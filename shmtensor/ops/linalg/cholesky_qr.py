@@ -30,12 +30,12 @@ def as_1x1(ops: Any, v: Any) -> Any:
 
 
 def tril_half_diagonal(ops: Any, x: Any) -> Any:
-    """The lower triangles, with half of the diagonal (of which the real part counts)."""
+    """The lower triangles, with half of the diagonal's real part."""
     diagonal = ops.diagonal(x, 0, -2, -1)
     real = ops.real(diagonal) if x.dtype.kind == "c" else diagonal
-    imaginary = ops.diag_embed(diagonal - real * 0.5) if x.dtype.kind == "c" else None
+    excess = ops.diag_embed(diagonal - real * 0.5) if x.dtype.kind == "c" else None
     lower = ops.tril(x)
-    return lower - (ops.diag_embed(real * 0.5) if imaginary is None else imaginary)
+    return lower - (ops.diag_embed(real * 0.5) if excess is None else excess)
 
 
 def solve_right(ops: Any, x: Any, y: Any) -> Any:
@@ -189,7 +189,7 @@ def linalg_qr(ops, A, mode="reduced"):
     Args:
         A: (..., m, n)
         mode: "reduced": Q (..., m, k), R (..., k, n), k the smaller; "complete": Q (..., m, m);
-            "r": R alone, Q is empty, and there are no gradients.
+            "r": only R, Q is empty, and there are no gradients.
     """
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(

@@ -180,7 +180,7 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
             (..., m, k) and (..., k, n), k the smaller.
     """
     if driver is not None:
-        raise RuntimeError(f"linalg.svd: driver= is supported on CUDA alone: {driver!r}")
+        raise RuntimeError(f"linalg.svd: driver= is only supported on CUDA: {driver!r}")
     check_floating("linalg.svd", A)
     needs_square = full_matrices and A.shape[-2] != A.shape[-1]
     u, s, vh = ops._linalg_svd(A) if needs_square else ops._svd(A)

@@ -351,7 +351,7 @@ matrix_exp.pullback(x=lambda ops, g, x: matrix_exp_backward(ops, g, x))
 
 @composite
 def matrix_power(ops, input, n):
-    """Square matrices to the power of a whole number, by squaring; negative ones of the inverse."""
+    """Square matrices to an integer power, by squaring; negative powers of the inverse."""
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise RuntimeError(f"matrix_power: square matrices are needed: {tuple(input.shape)}")
     if n < 0:

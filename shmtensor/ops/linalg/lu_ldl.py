@@ -111,7 +111,7 @@ def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
 
 @composite(method=False, function=False)
 def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    """(P, L, U) of what `lu_factor` gives."""
+    """(P, L, U) from the results of `lu_factor`."""
     if data_of(LU_pivots).dtype != np.int32:
         raise RuntimeError(
             f"lu_unpack: LU_pivots is expected to be a contiguous tensor of int32 dtype: "

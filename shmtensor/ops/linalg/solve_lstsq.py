@@ -373,5 +373,5 @@ declare_linalg("matrix_exp", "matrix_exp", "The exponential of square matrices."
 
 @composite(method=False, function=False)
 def linalg_matrix_power(ops, A, n):
-    """Square matrices to the power of a whole number; negative ones of the inverse."""
+    """Square matrices to an integer power; negative powers of the inverse."""
     return ops.matrix_power(A, n)

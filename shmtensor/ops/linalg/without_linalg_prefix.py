@@ -49,7 +49,7 @@ def lu_solve(ops, b, LU_data, LU_pivots):
 
 @composite(method=False)
 def lu_unpack(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=True):
-    """(P, L, U) of what `lu` gives; what is not unpacked is empty."""
+    """(P, L, U) from the results of `lu`; those that are not unpacked are empty."""
     return ops.linalg_lu_unpacked(LU_data, LU_pivots, unpack_data, unpack_pivots)
 
 

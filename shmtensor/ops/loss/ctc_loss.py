@@ -99,7 +99,7 @@ def _ctc_loss_backward(
     blank,
     zero_infinity,
 ):
-    """The probabilities less those that the alignments give each class, times the sample's x."""
+    """The probabilities minus each class's share of the alignments, times the sample's x."""
     out = xp.zeros(logp.shape, logp.dtype)
     for i, labels in enumerate(labels_of(xp, targets, target_lengths, logp.shape[2])):
         if zero_infinity and loss[i] == math.inf:

@@ -145,7 +145,7 @@ def triplet_margin_with_distance_loss(
         raise ValueError(f"{name}: margin must be greater than 0: {margin}")
     if not anchor.ndim == positive.ndim == negative.ndim:
         raise RuntimeError(
-            f"{name}: anchor, positive and negative must have as many dimensions: "
+            f"{name}: anchor, positive and negative must have equal numbers of dimensions: "
             f"{tuple(anchor.shape)}, {tuple(positive.shape)}, {tuple(negative.shape)}"
         )
     distance = distance_function or pairwise(ops)
@@ -198,7 +198,7 @@ def linear_cross_entropy(
     inner = (*shape[:-1], *weight_shape[:-1])
     if ignore_index is not None and tuple(target.shape) == inner:
         raise RuntimeError(
-            f"{name}: ignore_index goes with class indices, not probabilities: {ignore_index}"
+            f"{name}: ignore_index needs class indices, not probabilities: {ignore_index}"
         )
     flat = ops.reshape(linear_weight, (-1, weight_shape[-1]))
     bias = None if linear_bias is None else ops.reshape(linear_bias, (-1,))

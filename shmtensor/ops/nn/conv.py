@@ -290,7 +290,7 @@ def resolve_padding(
             f"{name}: padding='same' is not supported for strided convolutions: stride={stride}"
         )
     total = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:], strict=True)]
-    if any(t % 2 for t in total):  # the odd element goes behind
+    if any(t % 2 for t in total):  # the odd element is at the end
         x = ops.constant_pad_nd(x, [v for t in reversed(total) for v in (0, t % 2)])
     return x, tuple(t // 2 for t in total)
 

@@ -19,7 +19,7 @@ def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[An
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
-                f"embedding_bag: offsets go with vectors alone: input has {tuple(input.shape)}"
+                f"embedding_bag: offsets need a 1-d input: input has {tuple(input.shape)}"
             )
         return np.repeat(np.arange(input.shape[0]), input.shape[1]), input.shape[0]
     if input.ndim != 1:
@@ -55,7 +55,7 @@ def _embedding_bag(
             )
         if mode != "sum":
             raise NotImplementedError(
-                f"embedding_bag: per_sample_weights goes with mode='sum' alone: {mode!r}"
+                f"embedding_bag: per_sample_weights needs mode='sum': {mode!r}"
             )
         if sample_weights.dtype != weight.dtype:
             raise RuntimeError(

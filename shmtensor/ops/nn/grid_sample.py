@@ -61,35 +61,35 @@ def sizes_column(inner: tuple[int, ...], dtype: Any) -> Any:
 def unnormalize(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
     """A grid (N, *out, n) of points from [-1, 1] in elements: (N, n, P), in the order of inner."""
     n = len(inner)
-    at = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
-    sizes = sizes_column(inner, at.dtype)
+    points = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
+    sizes = sizes_column(inner, points.dtype)
     if align_corners:
-        return ops.mul(ops.add(at, 1), (sizes - 1) / 2)
-    return ops.div(ops.sub(ops.mul(ops.add(at, 1), sizes), 1), 2)
+        return ops.mul(ops.add(points, 1), (sizes - 1) / 2)
+    return ops.div(ops.sub(ops.mul(ops.add(points, 1), sizes), 1), 2)
 
 
-def reflect(ops: Any, at: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
+def reflect(ops: Any, points: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
     """Points reflected at the centres of the corner elements, or at the images' edges."""
-    sizes = np.asarray(sizes_column(inner, at.dtype))
+    sizes = np.asarray(sizes_column(inner, points.dtype))
     low = 0.0 if align_corners else -0.5
     span = sizes - 1 if align_corners else sizes
-    distance = ops.abs(ops.sub(at, low))
+    distance = ops.abs(ops.sub(points, low))
     periods = ops.floor(ops.div(distance, np.maximum(span, 1)))  # constant, without a gradient
     offset = ops.sub(distance, ops.mul(periods, span))
     reflected = ops.sub(span, offset)
     mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, reflected), low)
-    return ops.mul(mirrored, (span > 0).astype(at.dtype))
+    return ops.mul(mirrored, (span > 0).astype(points.dtype))
 
 
 def apply_padding_mode(
-    ops: Any, at: Any, inner: tuple[int, ...], padding_mode: str, align_corners: bool
+    ops: Any, points: Any, inner: tuple[int, ...], padding_mode: str, align_corners: bool
 ) -> Any:
     """Points mapped into the images by the padding mode."""
     if padding_mode == "zeros":
-        return at
+        return points
     if padding_mode == "reflection":
-        at = reflect(ops, at, inner, align_corners)
-    return ops.clamp(at, 0.0, sizes_column(inner, at.dtype) - 1)
+        points = reflect(ops, points, inner, align_corners)
+    return ops.clamp(points, 0.0, sizes_column(inner, points.dtype) - 1)
 
 
 def cubic_weights(ops: Any, t: Any) -> list[Any]:
@@ -112,16 +112,16 @@ def multiply_weights(ops: Any, parts: list[Any], n: int) -> Any:
 
 
 def sample_images(
-    ops: Any, flat: Any, at: Any, inner: tuple[int, ...], mode: str, outside: int
+    ops: Any, flat: Any, points: Any, inner: tuple[int, ...], mode: str, outside: int
 ) -> Any:
     """Images (N, C, M) read at points (N, n, P): (N, C, P)."""
     if mode == "nearest":
-        places = ops._sample_indices(ops.round(at), inner, 1, outside)
-        ones = ops.pow(ops.narrow(at, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
+        places = ops._sample_indices(ops.round(points), inner, 1, outside)
+        ones = ops.pow(ops.narrow(points, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
         return ops._weighted_gather(flat, ones, places)
-    low = ops.floor(at)
-    part = ops.sub(at, low)
-    parts = cubic_weights(ops, part) if mode == "bicubic" else [ops.rsub(part, 1), part]
+    low = ops.floor(points)
+    fraction = ops.sub(points, low)
+    parts = cubic_weights(ops, fraction) if mode == "bicubic" else [ops.rsub(fraction, 1), fraction]
     places = ops._sample_indices(low, inner, len(parts), outside)
     return ops._weighted_gather(flat, multiply_weights(ops, parts, len(inner)), places)
 
@@ -158,20 +158,22 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     if not all(shape[2:]):
         raise RuntimeError(f"grid_sample: the images must not be empty: {shape}")
     if mode == "bicubic" and n != 2:
-        raise RuntimeError(f"grid_sample: bicubic is for images (N, C, H, W) alone: {shape}")
+        raise RuntimeError(f"grid_sample: bicubic is only for images (N, C, H, W): {shape}")
     corners, inner = bool(align_corners), shape[2:]
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):
         history = ops.add(ops.sum(input), ops.sum(grid))  # so that their gradients are 0
         return ops.add(ops.zeros(out, dtype=input.dtype), history)
-    at = unnormalize(ops, grid, inner, corners)
+    points = unnormalize(ops, grid, inner, corners)
     outside = "zeros"
     if mode != "bicubic":
-        at = apply_padding_mode(ops, at, inner, padding_mode, corners)
+        points = apply_padding_mode(ops, points, inner, padding_mode, corners)
     elif padding_mode != "zeros":  # the neighbours are mapped into the image, not the point
         outside = "border" if padding_mode == "border" else "centres" if corners else "edges"
     flat = ops.reshape(input, (*shape[:2], -1))
-    return ops.reshape(sample_images(ops, flat, at, inner, mode, OUTSIDE_MODES.index(outside)), out)
+    return ops.reshape(
+        sample_images(ops, flat, points, inner, mode, OUTSIDE_MODES.index(outside)), out
+    )
 
 
 @composite(method=False, autocast="full")

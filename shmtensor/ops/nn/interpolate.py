@@ -82,10 +82,10 @@ def linear_weights(
     n: int, out: int, scale: float, align_corners: bool, dtype: Any
 ) -> IndicesAndWeights:
     """The two neighbours."""
-    at = np.maximum(positions(n, out, scale, align_corners, dtype), 0)
-    low = np.minimum(at.astype(np.int64), n - 1)
-    part = np.minimum(np.maximum(at - low, 0), 1)
-    return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - part, part], 1)
+    position = np.maximum(positions(n, out, scale, align_corners, dtype), 0)
+    low = np.minimum(position.astype(np.int64), n - 1)
+    fraction = np.minimum(np.maximum(position - low, 0), 1)
+    return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - fraction, fraction], 1)
 
 
 def cubic_kernel(t: Any) -> Any:
@@ -100,11 +100,11 @@ def cubic_weights(
     n: int, out: int, scale: float, align_corners: bool, dtype: Any
 ) -> IndicesAndWeights:
     """The four neighbours."""
-    at = positions(n, out, scale, align_corners, dtype)
-    low = np.floor(at)
+    position = positions(n, out, scale, align_corners, dtype)
+    low = np.floor(position)
     near = low[:, None] + np.arange(-1, 3)
     places = np.clip(near.astype(np.int64), 0, n - 1)
-    return places, cubic_kernel(at[:, None] - near)
+    return places, cubic_kernel(position[:, None] - near)
 
 
 def antialiased_weights(
@@ -287,8 +287,8 @@ def check_mode(input: Any, mode: str, align_corners: Any, antialias: bool) -> No
         )
     if align_corners is not None and mode not in WEIGHTS:
         raise ValueError(
-            f"interpolate: align_corners is for linear, bilinear, bicubic and trilinear alone: "
+            f"interpolate: align_corners is only for linear, bilinear, bicubic and trilinear: "
             f"mode={mode!r}"
         )
     if antialias and mode not in ANTIALIASED_WEIGHTS:
-        raise ValueError(f"interpolate: antialias is for bilinear and bicubic alone: mode={mode!r}")
+        raise ValueError(f"interpolate: antialias is only for bilinear and bicubic: mode={mode!r}")

@@ -177,7 +177,9 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     """
     end = tuple(normalized_shape)
     if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
-        raise RuntimeError(f"layer_norm: the shape does not end so: {tuple(input.shape)}, {end}")
+        raise RuntimeError(
+            f"layer_norm: input's shape must end with normalized_shape: {tuple(input.shape)}, {end}"
+        )
     check_parameter_dtypes("layer_norm", input, weight, bias)
     if input.dtype.itemsize == 2:
         wide = [upcast_half(ops, v) for v in (input, weight, bias)]

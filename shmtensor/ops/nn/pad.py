@@ -48,7 +48,9 @@ def check_padding(mode: str, n: int, before: int, after: int, shape: tuple[int, 
             f"({before}, {after}), input has {shape}"
         )
     if n + before + after < 1 or not n:
-        raise RuntimeError(f"pad: nothing is left of a size of {n}: ({before}, {after}), {shape}")
+        raise RuntimeError(
+            f"pad: the padded size would be empty: size {n}: ({before}, {after}), {shape}"
+        )
 
 
 @composite(method=False, function=False)
@@ -77,7 +79,7 @@ def pad(ops, input, pad, mode="constant", value=None):
         )
     if len(pad) not in (2, 4, 6) or input.ndim - len(pad) // 2 not in (1, 2):
         raise NotImplementedError(
-            f"pad: {mode} padding needs 2, 4 or 6 numbers, for half as many dimensions behind "
+            f"pad: {mode} padding needs 2, 4 or 6 numbers, for half as many dimensions after "
             f"(N, C) or (C,): {tuple(pad)}, {tuple(input.shape)}"
         )
     shape, original = tuple(input.shape), input

@@ -96,7 +96,7 @@ def rnn_layer_gradients(
     x, h, w, c, b, w_hr = unpack_operands(kind, xs)
     states = previous_states(ops, h, out, sizes, reverse)
     if isinstance(g_out, np.ndarray):
-        if out.dtype in HALVES:  # computed in float32, as forward was; the gates are kept in it
+        if out.dtype in HALVES:  # computed in float32, as forward was; the gates are saved in it
             half_tensors = (g_out, g_cells, h, c, w, w_hr, out, cells)
             g_out, g_cells, h, c, w, w_hr, out, cells = (upcast_half(ops, x) for x in half_tensors)
             states = upcast_half(ops, states)
@@ -134,14 +134,14 @@ def derivatives(
 ) -> tuple[Any, Any]:
     """The local derivatives of all steps, and the output gate of an LSTM.
 
-    LSTM: of c by h; of the sums of i, f and g by c; of the sum of o by h; of the previous c by c.
-    GRU: of n's sum by h; of r's sum by n's; of z's sum by h; of the state's part of n's sum by n's
-    sum; of the previous h by h. Others: of the sum by h.
+    LSTM: of h by c; of c by the sums of i, f and g; of h by the sum of o; of c by the previous c.
+    GRU: of h by n's sum; of n's sum by r's; of h by z's sum; of n's sum by the state's part in it;
+    of h by the previous h. Others: of h by the sum.
     """
     if kind == "tanh":
         return (1 - out * out,), None
     if kind == "relu":
-        return (1 - ops._to_copy(out <= 0, out.dtype),), None  # of NaN 1, as the kernel has it
+        return (1 - ops._to_copy(out <= 0, out.dtype),), None  # 1 for NaN, as in the kernel
     state_gates = ops.linear(states, w, b)
     if kind == "lstm":
         i, f, g, o = ops.chunk(x + state_gates, 4, -1)
@@ -172,18 +172,18 @@ def rnn_layer_backward(
         g, *parts = (v[t] for v in step_values)
         total = d = g + ops.narrow(g_h, 0, 0, size)
         if kind == "lstm":
-            to_c, *to_gates, to_o, forget = parts
+            h_by_c, *c_by_gates, h_by_o, c_by_previous = parts
             d = d if w_hr is None else ops.matmul(d, w_hr)
-            cell = ops.narrow(g_c, 0, 0, size) + g_cell_steps[t] + d * to_c
-            g_x = g_back = ops.cat([*(cell * v for v in to_gates), d * to_o], -1)
-            g_c = replace_rows(ops, g_c, cell * forget)
+            cell = ops.narrow(g_c, 0, 0, size) + g_cell_steps[t] + d * h_by_c
+            g_x = g_back = ops.cat([*(cell * v for v in c_by_gates), d * h_by_o], -1)
+            g_c = replace_rows(ops, g_c, cell * c_by_previous)
             direct = 0
         elif kind == "gru":
-            to_n, to_r, to_z, share, forget = parts
-            n = d * to_n
-            g_x = ops.cat([n * to_r, d * to_z, n], -1)
-            g_back = ops.cat([n * to_r, d * to_z, n * share], -1)
-            direct = d * forget
+            h_by_n, n_by_r, h_by_z, n_by_state, h_by_previous = parts
+            n = d * h_by_n
+            g_x = ops.cat([n * n_by_r, d * h_by_z, n], -1)
+            g_back = ops.cat([n * n_by_r, d * h_by_z, n * n_by_state], -1)
+            direct = d * h_by_previous
         else:
             g_x = g_back = d * parts[0]
             direct = 0

@@ -129,7 +129,7 @@ def log_softmax(ops, input, dim=None, dtype=None):
 
 
 def default_dim(input: Any) -> int:
-    """The dimension that PyTorch takes when none is given."""
+    """PyTorch's default dimension."""
     return 0 if input.ndim in (0, 1, 3) else 1
 
 

@@ -83,14 +83,14 @@ _weighted_gather_backward_weights.pullback(
 )
 
 
-def pad_index(xp: Any, at: Any, n: int, frame: int) -> Any:
+def pad_index(xp: Any, index: Any, n: int, frame: int) -> Any:
     """Integer indices mapped into [0, n) by the padding mode."""
     if PADDING_MODES[frame] == "zeros":
-        return at
+        return index
     if PADDING_MODES[frame] == "border" or n == 1:
-        return xp.clip(at, 0, n - 1)
+        return xp.clip(index, 0, n - 1)
     is_edge = PADDING_MODES[frame] == "edges"
-    position = xp.where(at >= 0, at, -at - is_edge)
+    position = xp.where(index >= 0, index, -index - is_edge)
     span = n if is_edge else n - 1
     return xp.where(position // span % 2 == 0, position % span, n - 1 - position % span)
 

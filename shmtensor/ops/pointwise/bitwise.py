@@ -72,7 +72,7 @@ def hash_tensor(xp, x, /, dim=None, keepdim=False, *, mode=0):
     if mode != 0:
         raise RuntimeError(f"hash_tensor: no such mode: {mode}, 0 is needed")
     if dim is None and not x.size:
-        raise RuntimeError(f"hash_tensor: of no elements a dim is needed: shape {x.shape}")
+        raise RuntimeError(f"hash_tensor: a dim is needed for an empty tensor: shape {x.shape}")
     wide = x.astype(xp.int64 if x.dtype.kind in "iub" else xp.float64)
     bits = wide.view(xp.uint64)
     return xp.bitwise_xor.reduce(bits, axes(x, dim), keepdims=keepdim)

@@ -231,7 +231,7 @@ def limit_bound(dtype: Any, bound: Any) -> Any:
 
 @functools.cache
 def limits(dtype: Any) -> tuple[int, int]:
-    """The smallest and the largest whole number of a dtype."""
+    """The smallest and the largest number of an integer dtype."""
     info = np.iinfo(dtype)
     return info.min, info.max
 

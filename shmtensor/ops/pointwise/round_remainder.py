@@ -31,13 +31,13 @@ def rounding_kernel(ufunc: Any) -> Any:
 
 @op(numpy=rounding_kernel(np.floor), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def floor(xp, x, /):
-    """The largest whole number that is not above each element."""
+    """The largest integer not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
 @op(numpy=rounding_kernel(np.ceil), out=True, inplace=True, samples=UNARY, layout="pointwise")
 def ceil(xp, x, /):
-    """The smallest whole number that is not below each element."""
+    """The smallest integer not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 

@@ -1,4 +1,4 @@
-"""Random bits by counting: Philox 4x32-10. One seed gives the same bits on any number of threads.
+"""Counter-based random bits: Philox 4x32-10. One seed gives the same bits on any number of threads.
 
 Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). The functions here
 are the reference; the native kernels `uniform_`, `normal_` and `dropout` give the same numbers.
@@ -13,7 +13,7 @@ normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) of
            u = number 2 k, v = number 2 k + 1:
            r = sqrt(-2 log(u + 2**-24)) (float64: 2**-53), t = 2 pi v
 integers : number e is its word, or for ranges of 2**32 or more its two words, modulo the range
-shuffled : of 0 to n - 1 place i changes with place i + ((w * (n - i)) >> 32), i going up, w word i
+permuted : of 0 to n - 1, for i = 0, 1, ...: swap elements i and i + ((w * (n - i)) >> 32), w word i
            (n above 2**20: word i of 64 bits, and >> 64); Durstenfeld: Algorithm 235 (1964)
 ```
 """

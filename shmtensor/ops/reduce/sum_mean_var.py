@@ -192,7 +192,7 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     if not x.size and not reduced_size(x.shape, dim):
         is_full = dim is None or dim == () or dim == []
         kind = RuntimeError if is_full and not name.startswith("arg") else IndexError
-        raise kind(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
+        raise kind(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
     return axes(check_ordered(name, x), dim)
 
 

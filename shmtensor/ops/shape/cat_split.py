@@ -198,7 +198,7 @@ _split_with_sizes.pullback(x=lambda ops, g, dim: ops.cat(g, dim))
 
 @composite
 def split(ops, tensor, split_size_or_sections, dim=0):
-    """Parts of one size (the last may be smaller), or of the sizes given, along a dimension.
+    """Parts of one size (the last may be smaller), or of several sizes, along a dimension.
     Copies: none.
     """
     if not tensor.ndim:

@@ -232,7 +232,7 @@ def expand(xp, x, /, size: sizes):
     n_new = len(size) - x.ndim
     shape = tuple(x.shape[i - n_new] if s == -1 and i >= n_new else s for i, s in enumerate(size))
     if n_new < 0 or -1 in shape:
-        raise RuntimeError(f"expand: no way to stretch {x.shape} to {tuple(size)}")
+        raise RuntimeError(f"expand: cannot expand {x.shape} to {tuple(size)}")
     return xp.broadcast_to(x, shape)
 
 
@@ -424,6 +424,6 @@ repeat.pullback(x=lambda ops, g, x_shape, repeats: repeat_backward(ops, g, x_sha
 
 @composite
 def tile(ops, input, *dims):
-    """`repeat`, where missing numbers in front count as 1."""
+    """`repeat`; missing leading numbers are 1."""
     dims = tuple(dims[0]) if len(dims) == 1 and not isinstance(dims[0], int) else dims
     return ops.repeat(input, (1,) * (input.ndim - len(dims)) + dims)

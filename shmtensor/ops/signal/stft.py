@@ -53,7 +53,7 @@ def istft(
     length=None,
     return_complex=False,
 ):
-    """The signal whose `stft` this is, by overlapping and adding; length: of the signal.
+    """The inverse of `stft`, by overlap-add; length: of the signal.
 
     Raises: RuntimeError, the windows leave gaps.
     """

@@ -83,7 +83,7 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
-        raise IndexError(f"{name}: nothing to choose from: shape {x.shape}, dim={dim}")
+        raise IndexError(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
     if name == "max":
         return x.max(dim, keepdims=keepdim), x.argmax(dim, keepdims=keepdim)
     return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
@@ -170,7 +170,7 @@ def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
-        raise IndexError(f"median: nothing to choose from: shape {x.shape}, dim={dim}")
+        raise IndexError(f"median: no elements to reduce: shape {x.shape}, dim={dim}")
     order = xp.argsort(x, dim, kind="stable")
     nans = (x != x).sum(dim, keepdims=True)
     n = x.shape[dim]
@@ -204,7 +204,7 @@ def mode(xp, x, /, dim=-1, keepdim=False):
         return x.copy(), np.zeros((), np.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
-        raise IndexError(f"mode: nothing to choose from: shape {x.shape}, dim={dim}")
+        raise IndexError(f"mode: no elements to reduce: shape {x.shape}, dim={dim}")
     rows = xp.moveaxis(x, dim, -1)
     order = xp.argsort(rows, -1, kind="stable")
     values = xp.take_along_axis(rows, order, -1)

@@ -135,7 +135,7 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
     vmap="alone",
 )
 def clone(xp, x, /):
-    """The same values in memory of their own. Copies: one."""
+    """The same values in new memory. Copies: one."""
     return x.copy("K")
 
 

@@ -25,7 +25,7 @@ Shape = tuple[int, ...]
 
 
 def axis(x: Any, dim: int) -> int:
-    """A dimension counted from the front; a 0-d tensor counts as one of one dimension.
+    """A dimension counted from the front; a 0-d tensor counts as having one.
 
     Raises:
         IndexError: the tensor has no such dimension.

@@ -32,7 +32,7 @@ def floating_kernel(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Ca
         with np.errstate(all="ignore"):
             return plain(np, x, *arguments)
 
-    kernel_or_plain.half = kernel  # type: ignore[attr-defined]  # asked first with 16-bit floats
+    kernel_or_plain.half = kernel  # type: ignore[attr-defined]  # tried first with 16-bit floats
     return kernel_or_plain
 
 

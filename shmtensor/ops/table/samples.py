@@ -29,7 +29,7 @@ class Sample:
 
     def __repr__(self) -> str:
         return (
-            f"Draw({self.shape}, {self.kind!r}, {self.low}, {self.high}, {self.unique}, "
+            f"Sample({self.shape}, {self.kind!r}, {self.low}, {self.high}, {self.unique}, "
             f"{self.ascending})"
         )
 

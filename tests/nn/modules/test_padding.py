@@ -42,7 +42,7 @@ def test_negative_padding_cuts_off() -> None:
     x = st.arange(6.0).reshape(1, 6)
     assert nn.ZeroPad1d((-1, 1))(x).tolist() == [[1, 2, 3, 4, 5, 0]]
     assert nn.ReplicationPad1d((-2, 1))(x).tolist() == [[2, 3, 4, 5, 5]]
-    with pytest.raises(RuntimeError, match=r"more is cut off than there is: \(-9, -9\)"):
+    with pytest.raises(RuntimeError, match=r"negative padding exceeds the size: \(-9, -9\)"):
         nn.ZeroPad1d(-9)(x)
 
 

@@ -296,9 +296,9 @@ def test_wrong_sizes_are_refused() -> None:
         F.interpolate(x)
     with pytest.raises(NotImplementedError, match="needs 3 dimensions"):
         F.interpolate(x, 3, mode="linear")
-    with pytest.raises(ValueError, match="align_corners is for"):
+    with pytest.raises(ValueError, match="align_corners is only for"):
         F.interpolate(x, 3, align_corners=True)
-    with pytest.raises(ValueError, match="antialias is for"):
+    with pytest.raises(ValueError, match="antialias is only for"):
         F.interpolate(x, 3, antialias=True)
     with pytest.raises(NotImplementedError, match="no such mode"):
         F.interpolate(x, 3, mode="cubic")
