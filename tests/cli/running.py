@@ -1,4 +1,4 @@
-"""A program with a domain of its own, to be looked at; it ends with its input."""
+"""A program with its own domain, which tests observe; it ends when its input ends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def hold(queue: Any, ready: Any) -> None:
     from shmtensor import native
 
     native.set_role("worker 0")
-    kept = [queue.get(), queue.get()]
-    ready.put(len(kept))
+    tensors = [queue.get(), queue.get()]
+    ready.put(len(tensors))
     time.sleep(LONG)
 
 

@@ -1,4 +1,4 @@
-"""`doctor` names what is wrong with a machine, and what to do; a problem is exit code 1."""
+"""`doctor` names the problems of a machine and their remedies; a problem is exit code 1."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def examined(limits: str = "pass") -> tuple[int, list[dict[str, str]]]:
     """Exit code and findings of a doctor under limits."""
     code = f"import resource, sys; {limits}; from shmtensor.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "doctor", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.stderr == ""
-    return done.returncode, json.loads(done.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.stderr == ""
+    return completed.returncode, json.loads(completed.stdout)
 
 
-def named(findings: list[dict[str, str]], name: str) -> dict[str, str]:
-    (found,) = [f for f in findings if f["name"] == name]
-    return found
+def finding_of(findings: list[dict[str, str]], name: str) -> dict[str, str]:
+    (finding,) = [f for f in findings if f["name"] == name]
+    return finding
 
 
 def test_it_looks_at_everything_and_says_how_it_went() -> None:
@@ -62,8 +62,8 @@ def test_a_problem_is_exit_code_1(limit: str, value: int, name: str, remedy: str
         f"resource.setrlimit(resource.{limit}, ({value}, resource.getrlimit(resource.{limit})[1]))"
     )
     assert code == 1
-    assert named(findings, name)["status"] == PROBLEM
-    assert remedy in named(findings, name)["remedy"]
+    assert finding_of(findings, name)["status"] == PROBLEM
+    assert remedy in finding_of(findings, name)["remedy"]
 
 
 class Machine(MachineFiles):
@@ -124,10 +124,10 @@ def test_settings_are_judged(tmp_path: Path, check: Any, file: str, text: str, s
 
 
 def test_what_a_killed_mpirun_left_is_named(tmp_path: Path) -> None:
-    left = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
-    left.parent.mkdir(parents=True)
-    left.write_bytes(b"x")
-    os.utime(left, (time.time() - 100,) * 2)
+    segment = tmp_path / "dev" / "shm" / "sm_segment.host.1000.1.0"
+    segment.parent.mkdir(parents=True)
+    segment.write_bytes(b"x")
+    os.utime(segment, (time.time() - 100,) * 2)
     finding = checks.leftovers(MachineFiles(str(tmp_path)))
     assert (finding.status, finding.remedy[-24:]) == (WARNING, "rm /dev/shm/sm_segment.*")
     assert "1 name sm_segment.* of Open MPI, killed" in finding.found
@@ -159,7 +159,7 @@ def test_an_odd_machine_hides_no_other_finding(tmp_path: Path) -> None:
 
 def test_the_page_fits_80_columns() -> None:
     command = [sys.executable, "-m", "shmtensor", "doctor"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.stderr == ""
-    assert all(len(line) <= 80 or "/" in line for line in done.stdout.splitlines())
-    assert "13 checks:" in done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.stderr == ""
+    assert all(len(line) <= 80 or "/" in line for line in completed.stdout.splitlines())
+    assert "13 checks:" in completed.stdout

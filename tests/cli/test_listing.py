@@ -15,27 +15,29 @@ LS = [sys.executable, "-m", "shmtensor", "ls"]
 
 
 def listed(*more: str) -> str:
-    done = subprocess.run([*LS, *more], capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run(
+        [*LS, *more], capture_output=True, text=True, timeout=LONG, check=False
+    )
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_it_finds_every_domain(watched: Program) -> None:
-    found = {domain["domain"]: domain for domain in json.loads(listed("--json"))}
-    assert native.domain_id().hex() in found  # of the process that runs the tests
-    processes = {p["pid"]: p for p in found[watched.id]["processes"]}
+    domains = {domain["domain"]: domain for domain in json.loads(listed("--json"))}
+    assert native.domain_id().hex() in domains  # of the process that runs the tests
+    processes = {p["pid"]: p for p in domains[watched.id]["processes"]}
     assert set(processes) == {watched.pid, watched.child}
     assert processes[watched.child]["parent"] == watched.pid
     assert processes[watched.child]["role"] == "worker 0"
     assert "running.py" in processes[watched.pid]["command"]
-    assert found[watched.id]["committed_bytes"] > 0
-    assert os.getpid() in [p["pid"] for p in found[native.domain_id().hex()]["processes"]]
+    assert domains[watched.id]["committed_bytes"] > 0
+    assert os.getpid() in [p["pid"] for p in domains[native.domain_id().hex()]["processes"]]
 
 
 def test_named_tensors_stand_with_their_domain(watched: Program) -> None:
     name = f"cli-test-{watched.pid}"
-    found = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
-    assert found[watched.id] == [
+    names = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
+    assert names[watched.id] == [
         {"name": name, "pid": watched.pid, "dtype": "float32", "shape": [5, 2], "nbytes": 40}
     ]
     assert f"{watched.pid:9d}  name {name!r}: float32 (5, 2), 40 B" in listed().splitlines()

@@ -1,4 +1,4 @@
-"""Whatever the file holds: an error or figures, never a crash, and looking takes no memory."""
+"""Any file gives an error or figures, never a crash; a survey commits no memory."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ def test_what_is_no_domain_is_refused() -> None:
 
 def test_it_sees_its_own_process(control: int) -> None:
     x = st.ones(10)
-    seen = native.survey(control)
-    assert seen["id"] == native.domain_id()
+    survey = native.survey(control)
+    assert survey["id"] == native.domain_id()
     row, incarnation = native.row()
-    own = next(r for r in seen["rows"] if r["row"] == row)
-    assert own["pid"] == os.getpid()
-    assert own["incarnation"] == incarnation
-    assert own["alive"]
-    before = own["sent"], own["unread_messages"]
+    process_row = next(r for r in survey["rows"] if r["row"] == row)
+    assert process_row["pid"] == os.getpid()
+    assert process_row["incarnation"] == incarnation
+    assert process_row["alive"]
+    before = process_row["sent"], process_row["unread_messages"]
     handle = native.export(x.numpy())
-    own = next(r for r in native.survey(control)["rows"] if r["row"] == row)
-    assert (own["sent"] - before[0], own["unread_messages"] - before[1]) == (1, 1)
+    process_row = next(r for r in native.survey(control)["rows"] if r["row"] == row)
+    assert (process_row["sent"] - before[0], process_row["unread_messages"] - before[1]) == (1, 1)
     native.acknowledge(handle)
-    own = next(r for r in native.survey(control)["rows"] if r["row"] == row)
-    assert (own["sent"] - before[0], own["unread_messages"]) == (1, before[1])
+    process_row = next(r for r in native.survey(control)["rows"] if r["row"] == row)
+    assert (process_row["sent"] - before[0], process_row["unread_messages"]) == (1, before[1])
 
 
 def test_damaged_files_never_crash(control: int) -> None:
     st.ones(10)
     good = os.pread(control, HEAD, 0)
-    whole = os.fstat(control).st_size
+    size = os.fstat(control).st_size
     random = np.random.default_rng(7)
     for share in (1e-5, 1e-3, 0.1, 1.0):
         for _ in range(4):
@@ -65,11 +65,11 @@ def test_damaged_files_never_crash(control: int) -> None:
             bad[places] = random.integers(0, 256, int(places.sum()))
             descriptor = os.memfd_create("damaged")
             os.pwrite(descriptor, bad.tobytes(), 0)
-            os.ftruncate(descriptor, whole)
-            seen = native.survey(descriptor)
-            for channel in seen["channels"]:
+            os.ftruncate(descriptor, size)
+            survey = native.survey(descriptor)
+            for channel in survey["channels"]:
                 native.survey_channel(
-                    descriptor, descriptor, seen["slots"], channel["slot"], channel["offset"]
+                    descriptor, descriptor, survey["slots"], channel["slot"], channel["offset"]
                 )
             assert os.fstat(descriptor).st_blocks * 512 < 64 << 20
             os.close(descriptor)

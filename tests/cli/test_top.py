@@ -1,4 +1,4 @@
-"""`top` shows what is so, in 80 columns, and is not noticed by whom it looks at."""
+"""`top` shows the state of a domain in 80 columns, and the domain does not notice it."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ TOP = [sys.executable, "-m", "shmtensor", "top"]
 
 def once(program: Program, *more: str) -> str:
     command = [*TOP, str(program.pid), "--once", *more]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def until(look: Any, seconds: float = LONG) -> Any:
-    """What `look` returns once it is true."""
+    """Calls `look` until its result is true; returns the result."""
     end = time.monotonic() + seconds
-    while not (found := look()):
+    while not (result := look()):
         assert time.monotonic() < end, "it did not happen in time"
         time.sleep(0.02)
-    return found
+    return result
 
 
 def test_it_shows_who_has_what(watched: Program) -> None:
-    seen = json.loads(once(watched, "--json"))
-    assert seen["domain"] == watched.id
-    rows = {p["role"]: p for p in seen["processes"]}
+    snapshot = json.loads(once(watched, "--json"))
+    assert snapshot["domain"] == watched.id
+    rows = {p["role"]: p for p in snapshot["processes"]}
     assert set(rows) == {"main", "worker 0"}
     assert rows["main"]["pid"] == watched.pid
     assert rows["worker 0"]["pid"] == watched.child
     assert all(p["state"] == "live" for p in rows.values())
-    assert rows["main"]["slots"] == seen["slots_used"] >= 1
-    assert rows["main"]["committed_bytes"] == seen["committed_bytes"] > 9 * 4000
+    assert rows["main"]["slots"] == snapshot["slots_used"] >= 1
+    assert rows["main"]["committed_bytes"] == snapshot["committed_bytes"] > 9 * 4000
     assert rows["worker 0"]["held_blocks"] >= 2
     assert rows["main"]["held_blocks"] == 0
-    held = rows["worker 0"]["held_of"]
-    assert held == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
+    holds = rows["worker 0"]["held_of"]
+    assert holds == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
     assert rows["main"]["held_of"] == []
-    (queue,) = [q for q in seen["queues"] if q["maxsize"] == 10]
+    (queue,) = [q for q in snapshot["queues"] if q["maxsize"] == 10]
     assert (queue["ready"], queue["over"], queue["writing"], queue["reading"]) == (7, 2, 0, 0)
     assert queue["bytes"] > 7 * 4000
-    assert seen["unclaimed_messages"] == 1
-    (lost,) = seen["oldest_unclaimed"]
-    assert lost["row"] == rows["main"]["row"]
-    assert lost["bytes"] >= 2000
+    assert snapshot["unclaimed_messages"] == 1
+    (unclaimed,) = snapshot["oldest_unclaimed"]
+    assert unclaimed["row"] == rows["main"]["row"]
+    assert unclaimed["bytes"] >= 2000
     assert rows["main"]["unread_messages"] >= 8
 
 
@@ -83,34 +83,34 @@ def test_the_page_says_the_same_in_80_columns(watched: Program) -> None:
 def test_looking_leaves_no_trace(watched: Program) -> None:
     before = watched.ask()
     descriptors = os.listdir(f"/proc/{watched.pid}/fd")
-    found = choose(str(watched.pid))
-    snapshots = [survey_domain(found) for _ in range(20)]
+    domain = choose(str(watched.pid))
+    snapshots = [survey_domain(domain) for _ in range(20)]
     assert len({len(s.processes) for s in snapshots}) == 1
     assert watched.ask() == before == [2, 2]
     assert os.listdir(f"/proc/{watched.pid}/fd") == descriptors
 
 
 def test_rates_are_those_between_two_looks(program: Program) -> None:
-    found = choose(program.id[:10])
-    before = survey_domain(found)
+    domain = choose(program.id[:10])
+    before = survey_domain(domain)
     assert before.processes[0].rate is None
     for _ in range(5):
         program.ask("put")
-    now = survey_domain(found, before)
-    passed = max(now.time - before.time, 1e-3)  # as with_rates has it
+    now = survey_domain(domain, before)
+    elapsed = max(now.time - before.time, 1e-3)  # as with_rates has it
     main_row = next(p for p in now.processes if p.pid == program.pid)
     queue = next(q for q in now.queues if q.maxsize == 10)
-    assert main_row.rate == pytest.approx(5 / passed)
-    assert queue.rate == pytest.approx(5 / passed)
+    assert main_row.rate == pytest.approx(5 / elapsed)
+    assert queue.rate == pytest.approx(5 / elapsed)
     assert queue.ready == 7
 
 
 def test_the_dead_are_shown_as_dead(program: Program) -> None:
     os.kill(program.child, signal.SIGKILL)
-    found = choose(program.id)
+    domain = choose(program.id)
 
     def state() -> bool:
-        return [p.state for p in survey_domain(found).processes if p.pid == program.child] == [
+        return [p.state for p in survey_domain(domain).processes if p.pid == program.child] == [
             "dead"
         ]
 

@@ -56,33 +56,33 @@ LIMIT = 48 << 20  # bytes
 
 
 class Fault(Exception):
-    """What a rank raises of itself."""
+    """The exception that a victim raises."""
 
 
 @contextmanager
 def memory_group() -> Iterator[str]:
     """A memory cgroup with a limit; "" where none can be made."""
     for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
-        made = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
+        path = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
         if not (CGROUPS / root / "cgroup.procs").exists():
             continue
         try:
-            made.mkdir()
+            path.mkdir()
         except OSError:
             continue
         try:
             try:
-                (made / name).write_text(str(LIMIT))
-                usable = os.access(made / "cgroup.procs", os.W_OK)
+                (path / name).write_text(str(LIMIT))
+                usable = os.access(path / "cgroup.procs", os.W_OK)
             except OSError:
                 usable = False
             if usable:
-                yield str(made)
+                yield str(path)
                 return
         finally:
             for _ in range(200):  # its last process is still on its way out
                 try:
-                    made.rmdir()
+                    path.rmdir()
                     break
                 except OSError:
                     time.sleep(0.01)
@@ -96,10 +96,10 @@ def call_at_random(rng: random.Random) -> None:
 
 def exceed(cgroup: str, moment: Any) -> None:
     Path(cgroup, "cgroup.procs").write_text(str(os.getpid()))
-    held = []
+    blocks = []
     while True:
         moment[0] = time.monotonic()
-        held.append(b"x" * (4 << 20))
+        blocks.append(b"x" * (4 << 20))
 
 
 def arrange(
@@ -115,12 +115,12 @@ def arrange(
         if way == "exception":
             moment[0] = time.monotonic()
             raise Fault("by itself")
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20), resource.RLIM_INFINITY))
-        held = []
+        nbytes = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (nbytes + (64 << 20), resource.RLIM_INFINITY))
+        blocks = []
         try:
             while True:
-                held.append(b"x" * (16 << 20))
+                blocks.append(b"x" * (16 << 20))
         except MemoryError:
             moment[0] = time.monotonic()
             raise
@@ -161,33 +161,33 @@ class Watch:
 
     def __init__(self, way: str, pidfd: int, moment: Any = None) -> None:
         self.way, self.pidfd, self.moment = way, pidfd, moment
-        self.own = threading.get_native_id()
+        self.thread_id = threading.get_native_id()
         self.end = self.waited_then = 0.0
         self.thread = threading.Thread(target=self.note, daemon=True)
         self.thread.start()
 
     def note(self) -> None:
-        own = threading.get_native_id()
+        thread_id = threading.get_native_id()
         if self.way in ("exception", "limit", "stop"):
             while not self.moment[0]:
                 time.sleep(2e-3)
             end = float(self.moment[0])
         else:
-            before = waited(own)
+            before = waited(thread_id)
             select.select([self.pidfd], [], [])
-            end = time.monotonic() - (waited(own) - before)
+            end = time.monotonic() - (waited(thread_id) - before)
         os.close(self.pidfd)
-        self.waited_then = waited(self.own)
+        self.waited_then = waited(self.thread_id)
         self.end = end
 
     def call(self) -> None:
-        """A call begins that will not return if the process ends: earlier nobody can know."""
-        self.called, self.before = time.monotonic(), waited(self.own)
+        """A call begins that will not return if the process ends; earlier no rank can notice it."""
+        self.called, self.before = time.monotonic(), waited(self.thread_id)
 
     def learnt(self) -> tuple[float, float]:
         """Seconds from the end, or from the last call if that came later, until now, less the
         time for which this thread had no CPU; and that time."""
-        now, idle = time.monotonic(), waited(self.own)
+        now, idle = time.monotonic(), waited(self.thread_id)
         self.thread.join(20)
         assert self.end, "the end was not noted"
         idle -= max(self.waited_then, self.before)
@@ -197,15 +197,15 @@ class Watch:
 def endure(
     seed: int, victim: int, way: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
-    """Random collectives until the victim is missed: what the error said, and how late."""
+    """Random collectives until the victim's death raises: the error, and its delay."""
     rank, n = dist.get_rank(), dist.get_world_size()
     mates = node_of(victim, node or n, n)
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
     pidfd = os.pidfd_open(pids[victim])
-    dist.barrier()  # before anybody may end: who is reaped already has no pidfd
-    gone = mates if way == "node" else [victim]
-    first = rank == min(set(range(n)) - set(gone))  # of the survivors
+    dist.barrier()  # before any rank may end: a process that is reaped has no pidfd
+    dead = mates if way == "node" else [victim]
+    first = rank == min(set(range(n)) - set(dead))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
     for _ in range(5):
         call_at_random(rng)
@@ -256,33 +256,38 @@ def one_round(
         arguments = (seed, victim, way, after, cgroup, moment, node)
         outcomes = run(endure, ranks, *arguments, node=node)
     mates = node_of(victim, node or ranks, ranks)
-    gone = mates if way == "node" else [victim]
+    dead = mates if way == "node" else [victim]
     late = idle = 0.0
     for outcome in outcomes:
-        if outcome.rank in gone:
-            ended = {"exception": Fault, "limit": MemoryError}.get(way)
-            if ended is None:
+        if outcome.rank in dead:
+            error_type = {"exception": Fault, "limit": MemoryError}.get(way)
+            if error_type is None:
                 assert outcome.exitcode == -signal.SIGKILL, (seed, way, outcome)
             else:
-                assert isinstance(outcome.error, ended), (seed, way, outcome)
+                assert isinstance(outcome.error, error_type), (seed, way, outcome)
             continue
         assert outcome.error is None, (seed, way, outcome)
         said = outcome.value
-        named = [
-            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename} for r in gone
+        expected_errors = [
+            {"name": f"rank {r}", "pid": said["pids"][r], "host": os.uname().nodename} for r in dead
         ]
         causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
         why = causes.get(way, ["SIGKILL"])
-        if way == "stop" and len(mates) == 1:  # whether it is stopped or late nobody can know
-            named, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
-        elif way not in causes and (len(mates) == 1 or way == "node"):  # nobody may have seen more
+        if way == "stop" and len(mates) == 1:  # no rank can tell whether it is stopped or late
+            expected_errors, why = (
+                [dict.fromkeys(("name", "pid", "host"))],
+                [f"rank {victim} has not come"],
+            )
+        elif way not in causes and (
+            len(mates) == 1 or way == "node"
+        ):  # no other rank may know more
             why = [*why, "ended"]
-        assert said["who"] in named, (seed, way, outcome)
+        assert said["who"] in expected_errors, (seed, way, outcome)
         assert any(each in said["text"] for each in why), (seed, way, outcome)
         late = max(late, said["late"])
         idle = max(idle, said["idle"])
-    bound = SOON + (STOPPED if way == "stop" else 0.0)
-    assert late < bound, (seed, way, f"known after {late:.3f} s", outcomes)
+    limit = SOON + (STOPPED if way == "stop" else 0.0)
+    assert late < limit, (seed, way, f"known after {late:.3f} s", outcomes)
     return way, late, idle
 
 
@@ -291,7 +296,7 @@ def nothing() -> Iterator[str]:
     yield ""
 
 
-def held() -> tuple[int, int, int]:
+def held_counts() -> tuple[int, int, int]:
     """Blocks, descriptors and names that this process has."""
     now = memory.statistics()
     blocks = now.private_blocks + now.shared_blocks + now.held_blocks
@@ -306,14 +311,14 @@ def main() -> int:
     parser.add_argument("--nodes", action="store_true", help="two nodes, with TCP between them")
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    one_round(options.seed, nodes=options.nodes)  # what lasts for the process is there now
-    before = held()
-    found: dict[str, list[tuple[float, float]]] = {}
+    one_round(options.seed, nodes=options.nodes)  # creates what lasts for the process
+    before = held_counts()
+    delays: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
         way, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
-        found.setdefault(way, []).append((late, idle))
-    after = held()
-    for way, times in sorted(found.items()):
+        delays.setdefault(way, []).append((late, idle))
+    after = held_counts()
+    for way, times in sorted(delays.items()):
         late = sorted(late for late, _ in times)
         print(
             f"{way}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "

@@ -28,8 +28,8 @@ SECRET = "6b" * 16
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def node_of(rank: int, node: int, ranks: int) -> list[int]:
@@ -77,7 +77,7 @@ def live(
         abort_groups(error)
         try:
             answers.put((rank, None, error))
-        except TypeError:  # it holds what cannot be pickled
+        except TypeError:  # it has an object that cannot be pickled
             answers.put((rank, None, type(error)(str(error))))
     finally:
         dist.destroy_process_group()
@@ -120,10 +120,10 @@ def run(
                 rank, outcomes[rank].value, outcomes[rank].error = answers.get(True, 0.05)
                 missing.discard(rank)
             except queue.Empty:
-                # The exit code first: what a rank said before it ended is in the queue by then.
-                gone = {r for r in missing if processes[r].exitcode is not None}
-                if gone and answers.empty():
-                    missing -= gone
+                # The exit code first: then the result of a rank that has ended is in the queue.
+                dead = {r for r in missing if processes[r].exitcode is not None}
+                if dead and answers.empty():
+                    missing -= dead
         for process in processes:
             process.join(10)
             assert process.exitcode is not None, f"{process.name} hangs"
@@ -141,7 +141,7 @@ def run(
 
 
 def values(outcomes: list[Outcome]) -> list[Any]:
-    """What the ranks returned; raises what one raised."""
+    """The ranks' return values; raises the error of one that raised."""
     for outcome in outcomes:
         if outcome.error is not None:
             raise outcome.error

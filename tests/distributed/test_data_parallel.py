@@ -26,12 +26,12 @@ def test_output_and_gradients_are_those_of_the_module(devices: Any) -> None:
     x = st.tensor(np.random.default_rng(0).standard_normal((7, 3)))
     out = DataParallel(model, devices)(x)
     out.square().sum().backward()
-    got = np.array(model.weight.grad.numpy())
+    gradient = np.array(model.weight.grad.numpy())
     model.zero_grad()
     want = model(x)
     want.square().sum().backward()
     np.testing.assert_allclose(out.detach().numpy(), want.detach().numpy(), rtol=1e-12)
-    np.testing.assert_allclose(got, model.weight.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(gradient, model.weight.grad.numpy(), rtol=1e-12)
     again = data_parallel(model, x, devices)
     np.testing.assert_allclose(again.detach().numpy(), want.detach().numpy(), rtol=1e-12)
 
@@ -41,10 +41,10 @@ def test_nested_inputs_are_cut_and_joined() -> None:
     parts = scatter((x, {"y": [y], "n": 5}), [0, 1])
     assert [part[1]["n"] for part in parts] == [5, 5]
     assert parts[1][0].tolist() == [[4.0, 5.0]]
-    joined = gather([{"a": (x, None), "b": st.tensor(1.0)}] * 2)
-    assert joined["a"][0].shape == (6, 2)
-    assert joined["a"][1] is None
-    assert joined["b"].tolist() == [1.0, 1.0]
+    gathered = gather([{"a": (x, None), "b": st.tensor(1.0)}] * 2)
+    assert gathered["a"][0].shape == (6, 2)
+    assert gathered["a"][1] is None
+    assert gathered["b"].tolist() == [1.0, 1.0]
     model = nn.ReLU()
     assert replicate(model, [0, 1]) == [model, model]
 
@@ -60,9 +60,9 @@ def test_named_tuples_and_kinds_of_dictionaries_stay_what_they_are() -> None:
     assert [type(each) for each in halves[1]] == [Pair, OrderedDict]
     assert halves[1][0].x.tolist() == [2.0, 3.0]
     assert halves[0][0].n == 5
-    joined = gather([Pair(x, x), Pair(x, x)])
-    assert isinstance(joined, Pair)
-    assert joined.n.shape == (8,)
+    gathered = gather([Pair(x, x), Pair(x, x)])
+    assert isinstance(gathered, Pair)
+    assert gathered.n.shape == (8,)
 
 
 def test_subclasses_say_how_the_batch_is_cut_and_joined() -> None:

@@ -33,14 +33,14 @@ def grid() -> dict[str, Any]:
 
 
 def test_groups_lie_along_the_lines() -> None:
-    found = values(run(grid, 4))
-    assert [f["coordinate"] for f in found] == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert [f["local"] for f in found] == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert [f["sums"] for f in found] == [[1, 2], [1, 4], [5, 2], [5, 4]]
-    assert [f["part"][0] for f in found] == [[0, 1], [0, 1], [2, 3], [2, 3]]
-    assert all(f["part"][1:] == [("shard",), True] for f in found)
-    assert [f["sizes"] for f in found] == [[4, 2, 2, (2, 2), rank] for rank in range(4)]
-    assert all(f["all"] == [[0, 1], [2, 3]] and f["groups"] == [2, 2] for f in found)
+    results = values(run(grid, 4))
+    assert [f["coordinate"] for f in results] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert [f["local"] for f in results] == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert [f["sums"] for f in results] == [[1, 2], [1, 4], [5, 2], [5, 4]]
+    assert [f["part"][0] for f in results] == [[0, 1], [0, 1], [2, 3], [2, 3]]
+    assert all(f["part"][1:] == [("shard",), True] for f in results)
+    assert [f["sizes"] for f in results] == [[4, 2, 2, (2, 2), rank] for rank in range(4)]
+    assert all(f["all"] == [[0, 1], [2, 3]] and f["groups"] == [2, 2] for f in results)
 
 
 def outside() -> Any:
@@ -78,16 +78,16 @@ def test_gradients_are_averaged_along_the_mesh_that_is_given() -> None:
 def over_groups() -> list[Any]:
     rank = dist.get_rank()
     line = dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("all",))
-    alone, _ = dist.new_subgroups(1)
-    grid = dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu", [[0], [1]])
+    single, _ = dist.new_subgroups(1)
+    grid = dist.DeviceMesh.from_group([dist.group.WORLD, single], "cpu", [[0], [1]])
     assert grid.get_coordinate() == [rank, 0]
-    assert grid.get_group(1) is alone
+    assert grid.get_group(1) is single
     assert grid == dist.init_device_mesh("cpu", (2, 1)) != dist.init_device_mesh("cpu", (1, 2))
     assert len({grid, dist.init_device_mesh("cpu", (2, 1))}) == 1
     with pytest.raises(ValueError, match=r"dimension 0 of \[1, 0\] is not the group"):
         dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", [1, 0])
     with pytest.raises(ValueError, match="2 groups need a mesh"):
-        dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu")
+        dist.DeviceMesh.from_group([dist.group.WORLD, single], "cpu")
     return [line["all"].size(), line.mesh.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""What engines of all backends refuse, and that they are left once."""
+"""Errors of the engines of all backends; an engine is left once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parts of batches are views, cover everything once, and what is private is moved and counted."""
+"""Parts of batches are views and cover the batch once; private tensors are moved and counted."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Pair = namedtuple("Pair", "x y")
 def test_parts_cover_the_batch_once(n: int, ranks: int) -> None:
     x = st.arange(float(n))
     parts = [part_of((x, {"again": x}), rank, ranks) for rank in range(ranks)]
-    joined = np.concatenate([part[0][0].numpy() for part in parts])
-    np.testing.assert_array_equal(joined, x.numpy())
+    gathered = np.concatenate([part[0][0].numpy() for part in parts])
+    np.testing.assert_array_equal(gathered, x.numpy())
     assert sum(size for _, size, _ in parts) == n
     assert {total for _, _, total in parts} == {n}
-    for (a, named), _, _ in parts:
+    for (a, mapping), _, _ in parts:
         assert np.shares_memory(a.numpy(), x.numpy()) or not a.numel()
-        np.testing.assert_array_equal(named["again"].numpy(), a.numpy())
+        np.testing.assert_array_equal(mapping["again"].numpy(), a.numpy())
 
 
 def test_nests_and_sizes() -> None:

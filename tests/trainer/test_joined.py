@@ -46,12 +46,12 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
         str(tmp_path / "train.py"),
         str(tmp_path),
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+    assert completed.returncode == 0, completed.stderr
     reference = make_trainer(1)
     reference.fit(make_data(), epochs=3)
     for rank in range(2):
-        found = np.load(tmp_path / f"{rank}.npz")
-        for name, want in zip(found.files, weights(reference), strict=True):
-            np.testing.assert_allclose(found[name], want, rtol=1e-9, atol=1e-12)
+        arrays = np.load(tmp_path / f"{rank}.npz")
+        for name, want in zip(arrays.files, weights(reference), strict=True):
+            np.testing.assert_allclose(arrays[name], want, rtol=1e-9, atol=1e-12)
     assert (tmp_path / "run.ckpt").exists()

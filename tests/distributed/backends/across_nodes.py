@@ -1,4 +1,4 @@
-"""What each rank of `mpirun -n 4` does in test_mpi.py, and each process of test_tcp.py.
+"""The ranks' functions of `mpirun -n 4` in test_mpi.py, and of each process in test_tcp.py.
 
 python -m tests.distributed.backends.across_nodes CASES [name=value]
 
@@ -52,7 +52,7 @@ def whole() -> Any:
 def bits() -> Any:
     """Sums whose bits depend on the order; in chunks, in both directions of the chain."""
     rank = dist.get_rank()
-    found = []
+    results = []
     for dtype, op in [("float32", "SUM"), ("float32", "AVG"), ("bfloat16", "SUM")]:
         x = np.random.default_rng(rank).standard_normal(1_200_003).astype("f4")
         y = st.tensor(x).to(getattr(st, dtype))
@@ -64,12 +64,12 @@ def bits() -> Any:
         ]
         dist.all_reduce(y, dist.ReduceOp[op])
         want = reduce_arrays(parts, dist.ReduceOp[op])
-        found.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
-    return found
+        results.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
+    return results
 
 
 def messages() -> Any:
-    """Point to point, inside a node and between two; who sends first; what does not fit."""
+    """Point to point, within a node and between two; either side first; misfitting messages."""
     rank, n = dist.get_rank(), dist.get_world_size()
     for size in (0, 3, LARGE):
         works = []
@@ -83,12 +83,12 @@ def messages() -> Any:
             assert box.tolist() == [float(10 * p + rank)] * size, (rank, p, box)
     dist.barrier()
     if rank == 0:
-        got = st.zeros(2)
-        sources = sorted(dist.recv(got) for _ in range(n - 1))
+        received = st.zeros(2)
+        sources = sorted(dist.recv(received) for _ in range(n - 1))
         assert sources == list(range(1, n)), sources
     else:
         dist.send(st.ones(2), 0)
-    for peer in (1, 3):  # a neighbour, and one on the other node
+    for peer in (1, 3):  # a rank of the same node, and one on the other node
         if rank in (0, peer):
             sides = r"float32 \(3,\).*float64 \(5,\)|float64 \(5,\).*float32 \(3,\)"
             with pytest.raises(CollectiveMismatch, match=sides):
@@ -127,9 +127,9 @@ def objects() -> Any:
 
 
 def groups() -> Any:
-    """Subgroups: across nodes, inside one, of one rank; work that goes on by itself."""
+    """Subgroups: across nodes, inside one, of one rank; asynchronous work."""
     rank = dist.get_rank()
-    found = []
+    results = []
     for ranks in ([0, 2], [0, 1], [1, 2, 3], [3]):
         group: Any = dist.new_group(ranks)
         if rank in ranks:
@@ -138,13 +138,13 @@ def groups() -> Any:
                 work = dist.all_reduce(x, group=group, async_op=True)
                 work.wait()
                 assert x.tolist() == [float(sum(r + 1 for r in ranks))] * n, (ranks, x)
-            found.append(ranks)
+            results.append(ranks)
     x = st.full((LARGE,), float(rank))
     works = [dist.all_reduce(x, dist.ReduceOp.MAX, async_op=True) for _ in range(5)]
     for work in works:
         work.wait()
     assert float(x[-1].item()) == dist.get_world_size() - 1
-    return found
+    return results
 
 
 def differ() -> Any:
@@ -172,7 +172,7 @@ def shards() -> str:
 
 
 def late() -> Any:
-    """Who does not come is named at the timeout, on all ranks."""
+    """A rank that does not come is named at the timeout, on all ranks."""
     if dist.get_rank() == 3:
         time.sleep(2.0)
     group: Any = dist.GroupMember.WORLD
@@ -218,7 +218,7 @@ def node(victims: str = "2,3", seed: str = "0") -> Any:
 
 
 def alone() -> Any:
-    """A rank dies while its neighbour is in no call: who waits for it on another node learns it."""
+    """A rank dies while its node's other rank is in no call: a rank on another node notices it."""
     rank = dist.get_rank()
     pair: Any = dist.new_group([0, 3])
     pids: list[Any] = [None] * dist.get_world_size()
@@ -244,7 +244,7 @@ def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
     dist.barrier()
-    if rank == 1:  # goes on whatever becomes of the others
+    if rank == 1:  # runs on, whatever happens to the others
         wake = subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         wake.wait()

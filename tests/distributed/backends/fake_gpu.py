@@ -1,4 +1,4 @@
-"""Memory, streams and events of a GPU that is not there, for the stand-in of CuPy (fake_nccl.py).
+"""Memory, streams and events of a simulated GPU, for the stand-in of CuPy (fake_nccl.py).
 
 Device memory is memory of this process; given up it is overwritten, and known as dead. A stream
 does its work in order, as far as it can, when somebody looks (`Event.done`), or at once (`eager`).
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-DEAD = 0xDB  # what memory that was given up is overwritten with
+DEAD = 0xDB  # overwrites freed memory
 Array = Any
 violations: list[str] = []
 
@@ -59,16 +59,16 @@ def alloc_pinned_memory(nbytes: int) -> Any:
         def __del__(self) -> None:
             alive.pop(ctypes.addressof(self), None)
 
-    made = Pinned()
-    alive[ctypes.addressof(made)] = nbytes, "pinned"
-    return made
+    memory = Pinned()
+    alive[ctypes.addressof(memory)] = nbytes, "pinned"
+    return memory
 
 
 def look(address: int, nbytes: int, kind: str) -> Array:
     """The bytes there, which have to be alive, and of this kind."""
-    for first, (size, own) in list(alive.items()):
+    for first, (size, block) in list(alive.items()):
         if first <= address and address + nbytes <= first + size:
-            demand(own == kind, f"{own} memory, not {kind}: {address:#x}")
+            demand(block == kind, f"{block} memory, not {kind}: {address:#x}")
             return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
     raise Violation(f"no {kind} memory is alive at {address:#x}, {nbytes} bytes")
 

@@ -77,7 +77,7 @@ def group_end() -> None:
 
 
 class Messages:
-    """Sends and receives that go on together: a file for each."""
+    """Sends and receives of one NCCL group: a file for each."""
 
     def __init__(self, comm: NcclCommunicator, calls: list[Any]) -> None:
         self.comm = comm
@@ -102,10 +102,10 @@ class Messages:
         look(at, nbytes, "device")
         if sends:  # when the other has it
             return not (self.comm.folder / name).exists()
-        if (found := self.comm.read(name)) is None:
+        if (data := self.comm.read(name)) is None:
             return False
-        demand(found[0] == nbytes, f"{name}: {found[0]} bytes sent, {nbytes} expected")
-        look(at, nbytes, "device")[:] = np.frombuffer(found[1], np.uint8)
+        demand(data[0] == nbytes, f"{name}: {data[0]} bytes sent, {nbytes} expected")
+        look(at, nbytes, "device")[:] = np.frombuffer(data[1], np.uint8)
         (self.comm.folder / name).unlink()
         return True
 
@@ -154,7 +154,7 @@ class NcclCommunicator:
         self.under_way += 1
 
         def step() -> bool:
-            if self.is_aborted:  # it ends, without a word, and with whatever is there
+            if self.is_aborted:  # it ends silently, with half-written data
                 return True
             if not work():
                 return False
@@ -182,10 +182,10 @@ class NcclCommunicator:
 
         def work() -> bool:
             nonlocal has_begun
-            own = look(*data, "device")
+            buffer = look(*data, "device")
             if not has_begun:
                 has_begun = True
-                self.write(f"call.{number}.{self.rank}", call, own)
+                self.write(f"call.{number}.{self.rank}", call, buffer)
             for p in range(self.world):
                 if parts[p] is None:
                     parts[p] = self.read(f"call.{number}.{p}")
@@ -193,7 +193,7 @@ class NcclCommunicator:
                 return False
             for p, (theirs, _) in enumerate(parts):  # type: ignore[misc]
                 demand(theirs == call, f"call {number}: {call} here, {theirs} on rank {p}")
-            # all others have done what was before
+            # all other ranks have finished the earlier operations
             (self.folder / f"call.{number - 1}.{self.rank}").unlink(missing_ok=True)
             finish([np.frombuffer(part[1], np.uint8) for part in parts])  # type: ignore[index]
             return True
@@ -238,8 +238,8 @@ class NcclCommunicator:
         nbytes, join, call = self.reduced("reduceScatter", count, kind, op)
 
         def finish(parts: list[Array]) -> None:
-            own = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
-            look(recv, nbytes, "device")[:] = join([each[own] for each in parts])
+            part = slice(self.rank * nbytes, (self.rank + 1) * nbytes)
+            look(recv, nbytes, "device")[:] = join([each[part] for each in parts])
 
         self.together(call, stream, (send, nbytes * self.world), finish)
 
@@ -285,17 +285,17 @@ class NcclCommunicator:
 
 
 @contextlib.contextmanager
-def installed(folder: str, **others: Any) -> Iterator[None]:
+def installed(folder: str, **options: Any) -> Iterator[None]:
     """`import cupy` gives this, in this process.
 
     Args:
         folder: where ranks exchange files; the same on all ranks.
-        others: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
+        options: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
             CuPy has none).
     """
-    has_nccl = others.pop("nccl", True)
+    has_nccl = options.pop("nccl", True)
     before = dict(settings)
-    settings.update(folder=folder, **others)
+    settings.update(folder=folder, **options)
     nccl = types.SimpleNamespace(
         available=has_nccl,
         NcclCommunicator=NcclCommunicator,
@@ -324,7 +324,7 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
     )
-    kept = sys.modules.get("cupy")
+    previous = sys.modules.get("cupy")
     sys.modules["cupy"] = module
     try:
         yield
@@ -334,5 +334,5 @@ def installed(folder: str, **others: Any) -> Iterator[None]:
         settings.clear()
         settings.update(before)
         del sys.modules["cupy"]
-        if kept is not None:
-            sys.modules["cupy"] = kept
+        if previous is not None:
+            sys.modules["cupy"] = previous

@@ -1,4 +1,4 @@
-"""What each rank does in test_nccl.py, with a stand-in for CuPy, and in test_nccl_gpu.py."""
+"""The ranks' functions of test_nccl.py, with a stand-in for CuPy, and of test_nccl_gpu.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Op = ReduceOp
 
 
 def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
-    """In a rank: the default group goes by nccl; by a stand-in, if there is a folder for it."""
+    """In a rank: the default group uses nccl, or a stand-in if there is a folder for it."""
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
     world: Any = dist.GroupMember.WORLD
     if folder is None:
@@ -73,12 +73,12 @@ def reductions() -> int:
 
 
 def messages() -> Any:
-    """Everybody to everybody, whoever begins, with collectives under way, and what does not fit."""
+    """All pairs, either side first, with collectives under way; and messages that do not fit."""
     rank, n = dist.get_rank(), dist.get_world_size()
-    others = [p for p in range(n) if p != rank]
+    peers = [p for p in range(n) if p != rank]
     for size in (0, 3, LARGE):
-        boxes = {p: st.zeros(size) for p in others}
-        works: list[Any] = [dist.isend(st.full((size,), float(10 * rank + p)), p) for p in others]
+        boxes = {p: st.zeros(size) for p in peers}
+        works: list[Any] = [dist.isend(st.full((size,), float(10 * rank + p)), p) for p in peers]
         sums = [st.full((size + 1,), float(rank)) for _ in range(3)]
         for x in sums:
             works.append(dist.all_reduce(x, async_op=True))
@@ -90,8 +90,8 @@ def messages() -> Any:
         assert all(x.tolist() == [float(sum(range(n)))] * (size + 1) for x in sums)
     dist.barrier()
     if rank == 0:
-        got = st.zeros(2)
-        assert sorted(dist.recv(got) for _ in others) == others
+        received = st.zeros(2)
+        assert sorted(dist.recv(received) for _ in peers) == peers
     else:
         dist.send(st.ones(2), 0)
     if rank < 2:
@@ -110,7 +110,7 @@ def messages() -> Any:
 
 
 def objects() -> Any:
-    """Objects, lists of different sizes, sparse sums: what stands on the collectives."""
+    """Objects, lists of different sizes, sparse sums: built on the collectives."""
     rank, n = dist.get_rank(), dist.get_world_size()
     gathered: list[Any] = [None] * n
     dist.all_gather_object(gathered, {"rank": rank, "x": st.full((LARGE,), float(rank))})
@@ -153,7 +153,7 @@ def groups() -> Any:
     """Groups of some ranks, of shm beside nccl, from several threads."""
     rank, n = dist.get_rank(), dist.get_world_size()
     assert dist.get_backend() == "nccl"
-    found = []
+    results = []
     for backend in (None, "shm", "nccl"):
         for ranks in ([0, 1], [n - 1], list(range(n))):
             group: Any = dist.new_group(ranks, backend=backend)
@@ -164,12 +164,12 @@ def groups() -> Any:
             for size in (3, LARGE):
                 x, y = st.full((size,), rank + 1.0), st.full((size,), rank + 1.0)
                 works += [dist.all_reduce(x, group=group, async_op=True)]
-                found.append((x, float(sum(r + 1 for r in ranks))))
+                results.append((x, float(sum(r + 1 for r in ranks))))
                 works += [dist.all_reduce(y, Op.MAX, async_op=True)] if len(ranks) == n else []
             for work in works:
                 work.wait()
-    assert all(bool((x == want).all()) for x, want in found)
-    return len(found)
+    assert all(bool((x == want).all()) for x, want in results)
+    return len(results)
 
 
 def halves() -> Any:
@@ -187,9 +187,9 @@ def halves() -> Any:
 
 def bits() -> Any:
     """Sums whose bits depend on the order."""
-    found = b""
+    results = b""
     for size in (5, LARGE, 5 * LARGE):
         x = st.tensor(sample(dist.get_rank(), "float32", (size,)))
         dist.all_reduce(x)
-        found += x.numpy().tobytes()
-    return hashlib.sha256(found).hexdigest()
+        results += x.numpy().tobytes()
+    return hashlib.sha256(results).hexdigest()

@@ -22,17 +22,19 @@ from shmtensor.distributed.backends.mpi.liveness_across_nodes import (
 SECRET = b"s" * 16
 
 
-def meet(
-    told: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+def connect_and_accept(
+    infos: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
 ) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
-    """What rank 1 gets from rank 0, and rank 0 from rank 1."""
-    got: list[dict[int, socket.socket]] = []
+    """The connections of rank 1 to rank 0, and of rank 0 from rank 1."""
+    accepted: list[dict[int, socket.socket]] = []
     deadline = time.monotonic() + patience
-    thread = threading.Thread(target=lambda: got.append(accept(0, {1}, listener, SECRET, deadline)))
+    thread = threading.Thread(
+        target=lambda: accepted.append(accept(0, {1}, listener, SECRET, deadline))
+    )
     thread.start()
-    made = connect(1, [0], told, secret, deadline)
+    connected = connect(1, [0], infos, secret, deadline)
     thread.join()
-    return made, got[0]
+    return connected, accepted[0]
 
 
 def close(*links: dict[int, socket.socket]) -> None:
@@ -54,14 +56,18 @@ def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
 
 
 def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> None:
-    made, got = meet(place(listener, "127.77.77.77"), listener, SECRET)  # nobody is there
-    assert (list(made), list(got)) == ([0], [1])
-    close(made, got)
+    connected, accepted = connect_and_accept(
+        place(listener, "127.77.77.77"), listener, SECRET
+    )  # no listener there
+    assert (list(connected), list(accepted)) == ([0], [1])
+    close(connected, accepted)
 
 
 def test_strangers_are_not_let_in(listener: socket.socket) -> None:
-    made, got = meet(place(listener), listener, b"another secret..", patience=0.5)
-    assert (made, got) == ({}, {})
+    connected, accepted = connect_and_accept(
+        place(listener), listener, b"another secret..", patience=0.5
+    )
+    assert (connected, accepted) == ({}, {})
 
 
 def test_a_stranger_does_not_keep_others_out(
@@ -71,39 +77,39 @@ def test_a_stranger_does_not_keep_others_out(
     with socket.create_connection(listener.getsockname()) as silent:
         with socket.create_connection(listener.getsockname()) as talking:
             talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
-            made, got = meet(place(listener), listener, SECRET)
-            assert (list(made), list(got)) == ([0], [1])
+            connected, accepted = connect_and_accept(place(listener), listener, SECRET)
+            assert (list(connected), list(accepted)) == ([0], [1])
             assert silent.recv(1) == b""
-    close(made, got)
+    close(connected, accepted)
 
 
 def test_an_end_is_seen_once_others_had_time_to_say_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
     pairs = [socket.socketpair() for _ in range(3)]
-    seen = Watch({r + 4: own for r, (own, _) in enumerate(pairs)}, [])
-    assert seen.dead_ranks() == []
+    watcher = Watch({r + 4: end_here for r, (end_here, _) in enumerate(pairs)}, [])
+    assert watcher.dead_ranks() == []
     pairs[2][1].close()
-    assert seen.dead_ranks() == []  # a neighbour may know more
+    assert watcher.dead_ranks() == []  # others have time to send the cause
     pairs[1][1].close()
     end = time.monotonic() + 10
-    while not (gone := seen.dead_ranks()) and time.monotonic() < end:
+    while not (dead := watcher.dead_ranks()) and time.monotonic() < end:
         time.sleep(0.01)
-    assert gone == [5, 6]
-    assert seen.dead_ranks() == [5, 6]
-    seen.close()
+    assert dead == [5, 6]
+    assert watcher.dead_ranks() == [5, 6]
+    watcher.close()
     pairs[0][1].close()
 
 
 def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
     here, there = socket.socketpair()
-    seen = Watch({1: here}, [])
+    watcher = Watch({1: here}, [])
     wait, go = os.pipe()
     if not (pid := os.fork()):
         os.close(go)
         os.read(wait, 1)
         os._exit(0)
     os.close(wait)
-    seen.close()  # as when this process ends; the child is there still
+    watcher.close()  # as when this process ends; the child is there still
     there.settimeout(10)
     assert there.recv(1) == b""
     os.close(go)

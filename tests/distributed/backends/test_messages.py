@@ -17,7 +17,7 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 
 class Comm:
-    """Hands the letters that it is given to whoever asks."""
+    """An mpi4py communicator that delivers the given messages."""
 
     def __init__(self) -> None:
         self.letters: list[tuple[int, Any]] = []
@@ -34,7 +34,7 @@ class Comm:
         is_there = bool(self.letters)
         if is_there:
             status.source = self.letters[0][0]
-        time.sleep(1e-3)  # in which others may look, if they are let
+        time.sleep(1e-3)  # other threads may probe now, if the lock lets them
         return is_there
 
     def Recv(self, out: Any, source: int, tag: int) -> None:
@@ -86,14 +86,14 @@ def test_who_left_is_no_bad_news(comm: Comm) -> None:
     assert (one.failure, one.leavers) == (None, {2: 5})
 
 
-@pytest.mark.parametrize("come", [2, 1, 0], ids=["all", "left", "none"])
+@pytest.mark.parametrize("n_barriers", [2, 1, 0], ids=["all", "left", "none"])
 def test_mpi_ends_only_if_all_have_come_twice(
-    comm: Comm, monkeypatch: pytest.MonkeyPatch, come: int
+    comm: Comm, monkeypatch: pytest.MonkeyPatch, n_barriers: int
 ) -> None:
-    ended, met = [], iter([True] * come + [False] * 2)
+    finalized, is_complete = [], iter([True] * n_barriers + [False] * 2)
 
     def Ibarrier() -> Any:
-        done = next(met)
+        done = next(is_complete)
         return SimpleNamespace(Test=lambda: done)
 
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
@@ -101,21 +101,21 @@ def test_mpi_ends_only_if_all_have_come_twice(
     monkeypatch.setattr(wire, "PATIENCE", 0.02)
     Wire(comm, 0, range(3)).set_failure("lost", 2, "rank 2 died")
     module = SimpleNamespace(
-        Is_finalized=lambda: False, Finalize=lambda: ended.append(1), Exception=OSError
+        Is_finalized=lambda: False, Finalize=lambda: finalized.append(1), Exception=OSError
     )
     wire.finalize(module)
-    assert len(ended) == (come == 2)
+    assert len(finalized) == (n_barriers == 2)
 
 
 def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> None:
-    one, failed = Wire(comm, 0, range(3)), []
+    one, errors = Wire(comm, 0, range(3)), []
 
     def look() -> None:
         for _ in range(20):
             try:
                 one.receive_news()
             except BaseException as error:
-                failed.append(error)
+                errors.append(error)
 
     threads = [threading.Thread(target=look) for _ in range(4)]
     for thread in threads:
@@ -127,16 +127,16 @@ def test_threads_that_look_at_once_do_not_wait_for_one_letter(comm: Comm) -> Non
     for thread in threads:
         thread.join()
     one.receive_news()
-    assert not failed
+    assert not errors
     assert one.leavers == {1: 8, 2: 9}
 
 
 def test_who_is_gone_without_a_word_is_named(comm: Comm, monkeypatch: pytest.MonkeyPatch) -> None:
     """A group of the ranks 7, 8 and 9 of all; 8 has left before its connection ended."""
-    seen = SimpleNamespace(
+    watch = SimpleNamespace(
         dead_ranks=lambda: [8, 9], processes=[(100 + r, f"host{r}") for r in range(10)]
     )
-    monkeypatch.setattr(Base, "watch", seen)
+    monkeypatch.setattr(Base, "watch", watch)
     one = Wire(comm, 0, [7, 8, 9])
     one.leavers[1] = 3
     one.receive_news()

@@ -31,7 +31,7 @@ needs_mpi = pytest.mark.skipif(
 def across(
     *cases: str, ranks: int = 4, node: int = 2, breaks: bool = False, kills: bool = False
 ) -> dict[int, list[dict[str, Any]]]:
-    """What each rank said of the cases, which may break the group, even kill or stop ranks."""
+    """The ranks' results of the cases, which may break the group, or kill or stop ranks."""
     assert MPIRUN is not None
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
     flags = ["-n", str(ranks)]
@@ -48,20 +48,20 @@ def across(
         "SHMTENSOR_RANKS_PER_NODE": str(node),
     }
     program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    done = subprocess.run(
+    completed = subprocess.run(
         [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
     )
     said: dict[int, list[dict[str, Any]]] = {}
-    for line in done.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         if line.startswith("{"):
             record = json.loads(line)
             said.setdefault(record["rank"], []).append(record)
-    assert said, (done.returncode, done.stdout, done.stderr)
+    assert said, (completed.returncode, completed.stdout, completed.stderr)
     return said
 
 
 def values(said: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
-    """What each case returned, on all ranks."""
+    """The values of each case, on all ranks."""
     assert sorted(said) == list(range(ranks))
     for records in said.values():
         for record in records:
@@ -73,7 +73,7 @@ CONTRACT = ["contract", "bits", "messages", "objects", "groups", "differ", "shar
 
 
 def check_contract(said: dict[int, list[dict[str, Any]]]) -> None:
-    """What the ranks of two nodes have to say of these cases."""
+    """The results of these cases on the ranks of two nodes."""
     contract, bits, messages, objects, groups, differ, shards = values(said)
     assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
     assert bits == [[True, True, True]] * 4

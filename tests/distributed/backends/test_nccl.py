@@ -42,14 +42,14 @@ def test_cases(tmp_path: Path, case: Any, ranks: int, eager: bool) -> None:
 
 
 def test_a_mismatch_names_both_sides_on_every_rank(tmp_path: Path) -> None:
-    told = values(on_gpus(str(tmp_path), 2, gpus.differ))
-    sides = [[text.partition(": ")[2] for text in each] for each in told]  # each names its call
+    messages = values(on_gpus(str(tmp_path), 2, gpus.differ))
+    sides = [[text.partition(": ")[2] for text in each] for each in messages]  # each names its call
     assert sides[0] == sides[1]
-    assert "barrier()" in told[0][0]
-    assert "float32 (40000,)" in told[0][1]
-    assert "int16 (8,)" in told[0][2]
-    assert "MAX" in told[0][3]
-    assert "root 1" in told[0][4]
+    assert "barrier()" in messages[0][0]
+    assert "float32 (40000,)" in messages[0][1]
+    assert "int16 (8,)" in messages[0][2]
+    assert "MAX" in messages[0][3]
+    assert "root 1" in messages[0][4]
 
 
 def test_groups_side_by_side(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_a_death_at_a_random_moment_is_named_by_all(tmp_path: Path, seed: int, r
 
 
 def lost(call: Any) -> tuple[str, int, bool]:
-    """Who was missed, after the death of one that all had agreed with; whether NCCL is over."""
+    """The error after a rank died in a collective that all had begun; whether NCCL is aborted."""
     with pytest.raises(PeerLostError) as caught:
         call()
     with pytest.raises(PeerLostError):  # and the group stays broken
@@ -256,20 +256,20 @@ def test_a_forked_child_is_no_member(tmp_path: Path) -> None:
     assert said == [f"all_reduce: this process was forked from rank {r}: no member" for r in (0, 1)]
 
 
-# ---------------------------------------------------------------- what is missing
+# ---------------------------------------------------------------- missing packages and GPUs
 def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert not dist.is_nccl_available()
     with pytest.raises(RuntimeError, match=r'needs CuPy.*pip install "shmtensor\[cuda12\]"'):
         cuda.find_cupy()
-    for options, told in (
+    for options, message in (
         ({"nccl": False}, "pip install nvidia-nccl-cu12"),
         ({"version": 2804}, "2.10 or newer: this is 2804"),
         ({"devices": 0}, "CuPy finds none"),
     ):
         with fakenccl.installed(str(tmp_path), **options):
             assert not dist.is_nccl_available()
-            with pytest.raises(RuntimeError, match=told):
+            with pytest.raises(RuntimeError, match=message):
                 cuda.find_cupy()
     with fakenccl.installed(str(tmp_path)):
         assert dist.is_nccl_available()
@@ -313,7 +313,7 @@ def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"1": {"nccl": False}, "0": {}}, "rank 1: RuntimeError: the backend nccl needs NCCL"),
         ({"same": True}, r"ranks [0, 1] of 2 have the same, 0000:07:00.0"),
@@ -322,11 +322,11 @@ def test_the_default_group_begins_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_what_one_rank_lacks_is_an_error_on_all(
-    tmp_path: Path, options: dict[str, Any], told: str
+    tmp_path: Path, options: dict[str, Any], message: str
 ) -> None:
     said = begun(tmp_path, "lacking", **options)
     assert said[0] == said[1]
-    assert told in said[0]
+    assert message in said[0]
 
 
 def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             cuda.find_device(sys.modules["cupy"], 0)
 
 
-# ---------------------------------------------------------------- the stand-in has teeth
+# ---------------------------------------------------------------- the stand-in finds errors
 def wrong_use(cupy: Any, nccl: Any, what: str) -> None:
     with cupy.cuda.Device(0):
         comm = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)

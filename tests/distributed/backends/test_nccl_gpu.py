@@ -23,11 +23,15 @@ print(find_cupy()[0].cuda.runtime.getDeviceCount())
 
 
 def count_gpus() -> tuple[int, str]:
-    """How many there are, or what is missing; asked in another process: CUDA survives no fork."""
-    # Elsewhere: here `-c` would find the sources before what is installed.
-    done = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
-    said = (done.stdout if done.returncode == 0 else done.stderr).strip().splitlines()
-    return (int(said[-1]), "") if done.returncode == 0 else (0, said[-1])
+    """The number of GPUs, or what is missing. Runs in another process: CUDA survives no fork."""
+    # In another folder: here `-c` would find the sources before the installed package.
+    completed = subprocess.run(
+        [sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/"
+    )
+    said = (
+        (completed.stdout if completed.returncode == 0 else completed.stderr).strip().splitlines()
+    )
+    return (int(said[-1]), "") if completed.returncode == 0 else (0, said[-1])
 
 
 RANKS, WHY = count_gpus()

@@ -72,9 +72,9 @@ def premultiplied() -> list[Any]:
     x = st.tensor([1.0, 2.0])
     dist.all_reduce(x, dist.PremulSum(rank + 0.5))
     y = st.full((3,), rank + 1, dtype=st.int64)
-    kept = y.clone()
+    original = y.clone()
     dist.reduce(y, 0, dist.PremulSum(2))
-    assert rank == 0 or bool((y == kept).all())
+    assert rank == 0 or bool((y == original).all())
     with pytest.raises(ValueError, match="the factor is missing"):
         dist.all_reduce(x, ReduceOp.PREMUL_SUM)
     return [x.tolist(), y.tolist()]
@@ -95,11 +95,11 @@ def uneven() -> None:
         want = [sample(p * 10 + rank, "float32", (n, 2)) for p, n in enumerate(takes)]
         outputs = [st.empty(n, 2) for n in takes]
         dist.all_to_all(outputs, [st.tensor(x) for x in mine])
-        for got, each in zip(outputs, want, strict=True):
-            assert_array_equal(got.numpy(), each)
-        joined = st.empty(sum(takes), 2)
-        dist.all_to_all_single(joined, st.tensor(np.concatenate(mine)), takes, sends)
-        assert_array_equal(joined.numpy(), np.concatenate(want))
+        for result, each in zip(outputs, want, strict=True):
+            assert_array_equal(result.numpy(), each)
+        result_single = st.empty(sum(takes), 2)
+        dist.all_to_all_single(result_single, st.tensor(np.concatenate(mine)), takes, sends)
+        assert_array_equal(result_single.numpy(), np.concatenate(want))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -120,11 +120,11 @@ def test_same_bits_on_all_ranks_in_every_run() -> None:
 
 
 def in_the_middle() -> bool:
-    whole = [sample(r, "float64", (200, 200)) for r in range(2)]
-    x = st.tensor(whole[dist.get_rank()])
+    samples = [sample(r, "float64", (200, 200)) for r in range(2)]
+    x = st.tensor(samples[dist.get_rank()])
     dist.all_reduce(x[1:-1])
-    assert_array_equal(x.numpy()[1:-1], reduce_arrays(whole)[1:-1])
-    return bool((x.numpy()[0] == whole[dist.get_rank()][0]).all())
+    assert_array_equal(x.numpy()[1:-1], reduce_arrays(samples)[1:-1])
+    return bool((x.numpy()[0] == samples[dist.get_rank()][0]).all())
 
 
 def test_a_part_of_a_block_leaves_the_rest_alone() -> None:

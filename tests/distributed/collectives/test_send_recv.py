@@ -1,4 +1,4 @@
-"""Point to point: in any order that does not wait in a circle, and what does not fit is said."""
+"""Point to point: any order without a circle works; messages that do not fit are an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..run_ranks import run, values
 
 def messages() -> list[float]:
     rank = dist.get_rank()
-    got = []
+    received = []
     for n in (0, 3, 9_000):
         x = st.full((n,), float(rank + 7))
         if rank == 0:
@@ -29,8 +29,8 @@ def messages() -> list[float]:
             assert work.wait()
             assert work.is_completed()
             x = y
-        got.append(float(x.sum()))
-    return got
+        received.append(float(x.sum()))
+    return received
 
 
 def test_send_and_receive() -> None:
@@ -49,16 +49,16 @@ def test_a_message_that_does_not_fit_is_an_error_on_both_sides() -> None:
 
 
 def ring() -> list[list[float]]:
-    """Everybody begins with isend: nobody waits for anybody."""
+    """All ranks begin with isend: none waits for another."""
     rank, n = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % n, (rank - 1) % n
-    works, got = [], []
+    works, received = [], []
     for k in range(4):
         works.append(dist.isend(st.full((20_000,), float(10 * k + rank)), after, tag=k))
     for k in range(4):
         x = st.empty(20_000)
         works.append(dist.irecv(x, before, tag=k))
-        got.append(x)
+        received.append(x)
     for work in works:
         assert work.wait()
     y = st.empty(5)
@@ -72,14 +72,14 @@ def ring() -> list[list[float]]:
         dist.batch_isend_irecv([])
     with pytest.raises(ValueError, match="neither isend nor irecv"):
         dist.P2POp(dist.send, y, before)
-    return [[float(x[-1]) for x in got], [float(y[0])]]
+    return [[float(x[-1]) for x in received], [float(y[0])]]
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_a_ring_in_which_everybody_sends_first(ranks: int) -> None:
-    for rank, (got, last) in enumerate(values(run(ring, ranks))):
+    for rank, (received, last) in enumerate(values(run(ring, ranks))):
         before = (rank - 1) % ranks
-        assert got == [10.0 * k + before for k in range(4)]
+        assert received == [10.0 * k + before for k in range(4)]
         assert last == [float(before)]
 
 
@@ -89,7 +89,7 @@ def first_come() -> list[int]:
         dist.send(np.array([rank, rank * rank]), 0)
         dist.barrier()
         return []
-    got = []
+    received = []
     for k in range(n - 1):
         x = np.zeros(2, np.int64)
         if k == 0:
@@ -99,9 +99,9 @@ def first_come() -> list[int]:
         else:
             source = dist.recv(x)
         assert x.tolist() == [source, source * source]
-        got.append(source)
+        received.append(source)
     dist.barrier()
-    return sorted(got)
+    return sorted(received)
 
 
 def test_receive_from_any_rank() -> None:

@@ -15,7 +15,7 @@ from shmtensor.errors import CollectiveMismatch
 from ..run_ranks import run, values
 
 
-def made(rank: int, rows: int, dtype: str) -> Any:
+def sparse_sample(rank: int, rows: int, dtype: str) -> Any:
     """(rows, 9, 2) with `7 * rank` kept elements, some at the same place."""
     rng = np.random.default_rng(rank)
     places = np.stack([rng.integers(0, rows, 7 * rank), rng.integers(0, 9, 7 * rank)])
@@ -24,7 +24,7 @@ def made(rank: int, rows: int, dtype: str) -> Any:
 
 
 def reduced(rows: int, dtype: str, op: Any, async_op: bool) -> Any:
-    x = made(dist.get_rank(), rows, dtype)
+    x = sparse_sample(dist.get_rank(), rows, dtype)
     work = dist.all_reduce(x, op, async_op=async_op)
     assert (work is not None) == async_op
     if work is not None:
@@ -41,13 +41,15 @@ def reduced(rows: int, dtype: str, op: Any, async_op: bool) -> Any:
     ],
 )
 def test_sparse_is_as_dense(rows: int, dtype: str, op: Any, async_op: bool) -> None:
-    want = sum(made(rank, rows, dtype).to_dense().numpy() for rank in range(3))
+    want = sum(sparse_sample(rank, rows, dtype).to_dense().numpy() for rank in range(3))
     if op is dist.ReduceOp.AVG:
         want = want / 3
-    for ordered, got in values(run(reduced, 3, rows, dtype, op, async_op, start_method="fork")):
-        assert ordered
-        assert got.dtype == dtype
-        np.testing.assert_allclose(got, want, rtol=1e-14)
+    for is_coalesced, result in values(
+        run(reduced, 3, rows, dtype, op, async_op, start_method="fork")
+    ):
+        assert is_coalesced
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, want, rtol=1e-14)
 
 
 def large() -> Any:
@@ -61,12 +63,12 @@ def large() -> Any:
 def test_many_elements() -> None:
     want = np.full(30_001, 2.0)
     want[[0, -1]] = 1
-    for got in values(run(large, 2, start_method="fork")):
-        assert np.array_equal(got, want)
+    for result in values(run(large, 2, start_method="fork")):
+        assert np.array_equal(result, want)
 
 
 def different() -> None:
-    x = made(2, 4 + dist.get_rank(), "float32")
+    x = sparse_sample(2, 4 + dist.get_rank(), "float32")
     with pytest.raises(CollectiveMismatch, match=r"rank 1 has .*5, 9, 2"):
         dist.all_reduce(x)
     with pytest.raises(ValueError, match="SUM and AVG only"):

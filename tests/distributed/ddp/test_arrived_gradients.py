@@ -18,7 +18,7 @@ from ..run_ranks import run, values
 
 
 class Twice(nn.Module):
-    """The same layers in two segments, and one that nobody uses."""
+    """The same layers in two segments, and an unused one."""
 
     def __init__(self, reentrant: bool | None) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Twice(nn.Module):
         return checkpoint(layers, x, use_reentrant=self.reentrant)
 
 
-def given(rank: int, step: int) -> Any:
+def rank_input(rank: int, step: int) -> Any:
     numbers = np.sin(np.arange(8.0) + 3 * rank + step).reshape(2, 4)
     return st.tensor(numbers).requires_grad_()
 
@@ -54,16 +54,16 @@ def gradients(reentrant: bool | None, *options: str) -> list[list[Any]]:
     out = []
     for step in range(3):
         model.zero_grad()
-        wrapped(given(dist.get_rank(), step)).sum().backward()
+        wrapped(rank_input(dist.get_rank(), step)).sum().backward()
         out.append([None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()])
     return out
 
 
 def of_the_union(step: int) -> list[Any]:
-    """What one process gets: the mean over two ranks."""
+    """The result of one process: the mean over two ranks."""
     model = Twice(None)
     for rank in range(2):
-        (model(given(rank, step)).sum() / 2).backward()
+        (model(rank_input(rank, step)).sum() / 2).backward()
     return [None if p.grad is None else p.grad.numpy() for p in model.parameters()]
 
 
@@ -71,8 +71,8 @@ def of_the_union(step: int) -> list[Any]:
 def test_a_static_graph_waits_for_the_last_part_of_a_gradient(reentrant: bool | None) -> None:
     ranks = values(run(gradients, 2, reentrant, "static_graph"))
     for step in range(3):
-        for found in (rank[step] for rank in ranks):
-            for g, expected in zip(found, of_the_union(step), strict=True):
+        for result in (rank[step] for rank in ranks):
+            for g, expected in zip(result, of_the_union(step), strict=True):
                 if expected is None:
                     assert g is None or not g.any()
                 else:
@@ -86,14 +86,16 @@ def repeated(*options: str) -> str:
 
 
 def test_elsewhere_a_gradient_in_parts_is_refused() -> None:
-    for told in values(run(repeated, 2)):
-        assert re.search(r"the gradient of [ab]\.\w+ came 2 times in one backward", told)
-    for told in values(run(repeated, 2, "find_unused_parameters")):
-        assert re.search(r"the gradient of [ab]\.\w+ was considered unused: .*static_graph", told)
+    for message in values(run(repeated, 2)):
+        assert re.search(r"the gradient of [ab]\.\w+ came 2 times in one backward", message)
+    for message in values(run(repeated, 2, "find_unused_parameters")):
+        assert re.search(
+            r"the gradient of [ab]\.\w+ was considered unused: .*static_graph", message
+        )
 
 
 def backward_twice() -> list[float]:
-    """Two backwards of one forward are two: the second adds what is this rank's own."""
+    """Two backwards of one forward: the second adds this rank's own gradient."""
     model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
     model.module.weight.data = st.ones(1, 1)
     loss = model(st.full((1, 1), 1.0 + dist.get_rank())).sum()

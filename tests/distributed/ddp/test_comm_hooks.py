@@ -43,17 +43,17 @@ def gradients(ranks: int, steps: int, dtype: str = "float32") -> Any:
 
 
 def by_hook(hook: Any, state: Any, dtype: str, q: Any = None) -> list[Any]:
-    """What the hook makes of this rank's gradients, step by step."""
+    """The hook's results for this rank's gradients, step by step."""
     state = state() if callable(state) else state
     if q is not None:
         state.q_memory_dict[0, 0] = q
     steps = gradients(dist.get_world_size(), 3, dtype)[dist.get_rank()]
     parameters = [nn.Parameter(st.zeros(*shape)) for shape in SHAPES]
-    found = []
+    results = []
     for g in steps:
         bucket = GradBucket(0, st.tensor(g), parameters, True)
-        found.append(np.array(hook(state, bucket).wait().array))
-    return found
+        results.append(np.array(hook(state, bucket).wait().array))
+    return results
 
 
 def orthonormal(x: Any) -> Any:
@@ -64,7 +64,7 @@ def batched_by_numpy(steps: Any, q: Any, feeds_back: bool, stays: bool) -> list[
     """The algorithm over the gradients (ranks, steps, n) of all ranks at once."""
     ranks = len(steps)
     error = np.zeros((ranks, SIDE, SIDE))
-    found, first = [], q
+    results, first = [], q
     for at in range(steps.shape[1]):
         m = np.zeros((ranks, SIDE * SIDE))
         m[:, :SIZE] = steps[:, at]
@@ -73,13 +73,13 @@ def batched_by_numpy(steps: Any, q: Any, feeds_back: bool, stays: bool) -> list[
         q = (m.transpose(0, 2, 1) @ p).mean(0)
         if feeds_back:
             error = m - p @ q.T
-        found.append((p @ q.T).reshape(-1)[:SIZE])
-    return found
+        results.append((p @ q.T).reshape(-1)[:SIZE])
+    return results
 
 
 def power(**options: Any) -> PowerSGDState:
-    named = {"matrix_approximation_rank": 2, "start_powerSGD_iter": 0, **options}
-    return PowerSGDState(None, **named)
+    hyperparameters = {"matrix_approximation_rank": 2, "start_powerSGD_iter": 0, **options}
+    return PowerSGDState(None, **hyperparameters)
 
 
 @pytest.mark.parametrize("feeds_back", [True, False])
@@ -96,9 +96,9 @@ def test_batched_power_is_the_algorithm_on_all_ranks_gradients(feeds_back: bool)
     )
     q = np.random.default_rng(0).standard_normal((SIDE, 2))
     want = batched_by_numpy(gradients(3, 3, "float64"), q, feeds_back, True)
-    for got in results:
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
-        np.testing.assert_array_equal(got, results[0])
+    for result in results:
+        np.testing.assert_allclose(result, want, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(result, results[0])
 
 
 def test_power_begins_with_whole_averages() -> None:
@@ -106,32 +106,32 @@ def test_power_begins_with_whole_averages() -> None:
     state = power(start_powerSGD_iter=2, matrix_approximation_rank=1)
     results = values(run(by_hook, 2, powerSGD_hook, state, "float64", start_method="fork"))
     means = gradients(2, 3, "float64").mean(0)
-    for got in results:
-        np.testing.assert_allclose(got[:2], means[:2], rtol=1e-12)
-        assert np.linalg.matrix_rank(got[2][:120].reshape(12, 10)) == 1
-        np.testing.assert_allclose(got[2][120:], means[2][120:], rtol=1e-12)  # the bias is whole
+    for result in results:
+        np.testing.assert_allclose(result[:2], means[:2], rtol=1e-12)
+        assert np.linalg.matrix_rank(result[2][:120].reshape(12, 10)) == 1
+        np.testing.assert_allclose(result[2][120:], means[2][120:], rtol=1e-12)  # the bias is whole
 
 
 def stats(dtype: str) -> Any:
     state = power()
     state.process_group = dist.group.WORLD
     by_hook(powerSGD_hook, state, dtype)
-    kept = pickle.loads(pickle.dumps(state))
-    return state.compression_stats(), kept.process_group, sorted(kept.q_memory_dict)
+    unpickled = pickle.loads(pickle.dumps(state))
+    return state.compression_stats(), unpickled.process_group, sorted(unpickled.q_memory_dict)
 
 
 def test_power_says_how_much_it_saved_and_is_pickled_without_its_group() -> None:
     for dtype in ("float32", "float16"):
-        told, group, keys = values(run(stats, 2, dtype, start_method="fork"))[1]
-        sent = (12 + 10) * 2 + 7
-        assert told == (SIZE / sent, 3 * SIZE, 3 * sent)
+        statistics, group, keys = values(run(stats, 2, dtype, start_method="fork"))[1]
+        n_sent = (12 + 10) * 2 + 7
+        assert statistics == (SIZE / n_sent, 3 * SIZE, 3 * n_sent)
         assert group is None
         assert keys == [(0, 0)]
     assert power().compression_stats() == (0.0, 0, 0)
 
 
 def by_bytes(steps: Any, length: int) -> Any:
-    """The mean of what each rank's numbers are after 8 bits."""
+    """The mean of the ranks' numbers, quantized to 8 bits."""
     total = np.zeros(steps.shape[1:], np.float32)
     for g in steps:
         x = np.zeros((-(-g.size // length), length), np.float32)
@@ -154,26 +154,26 @@ def per_32(group: Any, bucket: GradBucket) -> Any:
 def test_quantization_is_the_mean_of_8_bit_numbers(hook: Any, length: int) -> None:
     results = values(run(by_hook, 3, hook, None, "float32", start_method="fork"))
     steps = gradients(3, 3)
-    for got in results:
+    for result in results:
         for at in range(3):
-            np.testing.assert_array_equal(got[at], by_bytes(steps[:, at], length))
-            np.testing.assert_allclose(got[at], steps[:, at].mean(0), atol=0.02)
+            np.testing.assert_array_equal(result[at], by_bytes(steps[:, at], length))
+            np.testing.assert_allclose(result[at], steps[:, at].mean(0), atol=0.02)
 
 
 def strange() -> list[Any]:
     """Zeros; numbers far below one; one that is not finite on one rank."""
-    found = []
+    results = []
     for x in (np.zeros(5), np.full(5, 1e-9), np.array([1.0, np.inf * dist.get_rank(), 0, 0, 0])):
         bucket = GradBucket(0, st.tensor(np.nan_to_num(x, nan=0.0, posinf=np.inf)), [], True)
-        found.append(np.array(quantization_pertensor_hook(None, bucket).wait().array))
-    return found
+        results.append(np.array(quantization_pertensor_hook(None, bucket).wait().array))
+    return results
 
 
 def test_quantization_of_strange_numbers() -> None:
     for zeros, tiny, infinite in values(run(strange, 2, start_method="fork")):
         assert (zeros == 0).all()
         np.testing.assert_allclose(tiny, 1e-9, rtol=0.01)
-        assert np.isnan(infinite).all()  # never a number that looks sound
+        assert np.isnan(infinite).all()  # never a finite number
 
 
 @pytest.mark.torch
@@ -184,18 +184,18 @@ def test_hooks_are_those_of_pytorch(tmp_path: Path) -> None:
     np.savez(tmp_path / "gradients.npz", g=gradients(2, 3), q=q, q_each=q_each)
     command = [sys.executable, "-m", "tests.distributed.ddp.torch_comm_hooks", str(tmp_path)]
     root = Path(__file__).resolve().parents[3]
-    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     want = np.load(tmp_path / "results.npz")
     for name, hook, first in (
         ("batched", batched_powerSGD_hook, q),
         ("each", powerSGD_hook, q_each),
     ):
-        got = values(run(by_hook, 1, hook, power(), "float32", first, start_method="fork"))[0]
-        np.testing.assert_allclose(got, want[name], rtol=1e-3, atol=1e-5)
+        result = values(run(by_hook, 1, hook, power(), "float32", first, start_method="fork"))[0]
+        np.testing.assert_allclose(result, want[name], rtol=1e-3, atol=1e-5)
     for name, hook in (("tensor", quantization_pertensor_hook), ("channel", per_32)):
-        got = values(run(by_hook, 2, hook, None, "float32", start_method="fork"))[0]
-        np.testing.assert_allclose(got[0], want[name], rtol=1e-5, atol=1e-6)
+        result = values(run(by_hook, 2, hook, None, "float32", start_method="fork"))[0]
+        np.testing.assert_allclose(result[0], want[name], rtol=1e-5, atol=1e-6)
 
 
 def post_local(gives_subgroup: bool, reduces: bool) -> list[Any]:
@@ -205,13 +205,13 @@ def post_local(gives_subgroup: bool, reduces: bool) -> list[Any]:
     state = PostLocalSGDState(None, subgroup, 1, post_local_gradient_allreduce=reduces)
     model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False).double())
     model.register_comm_hook(state, post_localSGD_hook)
-    found = []
+    results = []
     for step in range(3):
         model.zero_grad()
         model(st.full((1, 1), float(rank + 10 * step), dtype=st.float64)).sum().backward()
-        found.append(float(model.module.weight.grad.item()))
+        results.append(float(model.module.weight.grad.item()))
     assert state.iter == 1
-    return found
+    return results
 
 
 def test_post_local_averages_over_all_then_over_the_subgroup() -> None:
@@ -236,7 +236,7 @@ def test_hooks_by_name() -> None:
     want = [[1.5] * 3] * 2
     assert len(hooks.DDPCommHookType) == 10
     for name in ("ALLREDUCE", "QUANTIZE_PER_CHANNEL", "BATCHED_POWER_SGD_RANK2"):
-        for got in values(run(registered, 2, name, start_method="fork")):
-            np.testing.assert_allclose(got, want, rtol=1e-2)
-    alone = values(run(registered, 2, "NOOP", start_method="fork"))
-    assert [each[0][0] for each in alone] == [1, 2]
+        for result in values(run(registered, 2, name, start_method="fork")):
+            np.testing.assert_allclose(result, want, rtol=1e-2)
+    unreduced = values(run(registered, 2, "NOOP", start_method="fork"))
+    assert [each[0][0] for each in unreduced] == [1, 2]

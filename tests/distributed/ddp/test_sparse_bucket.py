@@ -23,7 +23,7 @@ TARGETS = np.random.default_rng(2).normal(size=(N, 3))
 
 
 class Words(nn.Module):
-    """Two tables, of which the second is looked up only where `both`; a layer above them."""
+    """Two tables, the second used only if `both`; and a layer above them."""
 
     def __init__(self, seed: int, sparse: bool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def train(options: dict[str, Any], hook: Any = None, kind: str = "SGD") -> tuple
     return first, [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def alone(kind: str = "SGD") -> tuple[Any, Any]:
+def train_alone(kind: str = "SGD") -> tuple[Any, Any]:
     model = Words(0, False).double()
     optimizer = getattr(optim, kind)(model.parameters(), lr=0.1)
     first: Any = None
@@ -98,12 +98,12 @@ def alone(kind: str = "SGD") -> tuple[Any, Any]:
     ],
 )
 def test_ranks_train_like_one_process(ranks: int, options: Any, hook: Any, kind: str) -> None:
-    found = values(run(train, ranks, options, hook, kind))
-    for ours, theirs in zip(found[0], alone(kind), strict=True):
+    results = values(run(train, ranks, options, hook, kind))
+    for ours, theirs in zip(results[0], train_alone(kind), strict=True):
         for x, y in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
-    for other in found[1:]:  # the same bits
-        for ours, theirs in zip(found[0], other, strict=True):
+    for other in results[1:]:  # the same bits
+        for ours, theirs in zip(results[0], other, strict=True):
             for x, y in zip(ours, theirs, strict=True):
                 assert np.array_equal(x, y)
 
@@ -114,16 +114,16 @@ def accumulate() -> list[Any]:
     x, y = part(rank, ranks)
     with wrapped.no_sync():
         loss(wrapped(x), y).backward()
-        own = wrapped.module.bags.weight.grad._nnz()
-        assert own == x.numel()  # nothing of the others
+        nnz = wrapped.module.bags.weight.grad._nnz()
+        assert nnz == x.numel()  # nothing of the others
     loss(wrapped(x), y).backward()
     return rows(wrapped.module)
 
 
 def test_no_sync_adds_up_and_the_next_backward_averages() -> None:
-    expected = alone()[0]
-    for found in values(run(accumulate, 3)):
-        for x, y in zip(found, expected, strict=True):
+    expected = train_alone()[0]
+    for results in values(run(accumulate, 3)):
+        for x, y in zip(results, expected, strict=True):
             np.testing.assert_allclose(x, 2 * y, rtol=1e-9, atol=1e-12)
 
 
@@ -165,12 +165,12 @@ def uneven() -> list[Any]:
 def test_ranks_with_different_numbers_of_batches() -> None:
     model = Words(0, False).double()
     optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then what rank 1 still has
+    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then the second one of rank 1
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
-    for found in values(run(uneven, 2)):
-        for x, p in zip(found, model.parameters(), strict=True):
+    for results in values(run(uneven, 2)):
+        for x, p in zip(results, model.parameters(), strict=True):
             np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -186,8 +186,8 @@ def in_backward() -> list[Any]:
 
 
 def test_an_optimizer_in_backward() -> None:
-    for found in values(run(in_backward, 2)):
-        for x, y in zip(found, alone()[1], strict=True):
+    for results in values(run(in_backward, 2)):
+        for x, y in zip(results, train_alone()[1], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
@@ -218,6 +218,6 @@ def test_gradients_of_another_kind_than_announced() -> None:
     for outcome in run(tied, 2, True):
         assert isinstance(outcome.error, RuntimeError)
         assert "Expected a sparse gradient" in str(outcome.error)
-    for found in values(run(looked_up_by_hand, 2)):
-        for x, y in zip(found, alone()[0], strict=True):
+    for results in values(run(looked_up_by_hand, 2)):
+        for x, y in zip(results, train_alone()[0], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)

@@ -1,4 +1,4 @@
-"""The flight recorder: what a rank has called is known to those who are left."""
+"""The flight recorder: the surviving ranks know the calls of a dead one."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ def three_calls() -> Any:
 def test_all_ranks_steps_are_known_to_each() -> None:
     for rank, dumped in enumerate(values(run(three_calls, 2))):
         assert (dumped["rank"], dumped["group"], len(dumped["ranks"])) == (rank, [0, 1], 2)
-        own = dumped["ranks"][rank]
-        assert own.pop(0)["call"] == "barrier()"  # the group's first
-        assert [step["call"] for step in own] == [
+        steps = dumped["ranks"][rank]
+        assert steps.pop(0)["call"] == "barrier()"  # the group's first
+        assert [step["call"] for step in steps] == [
             "all_reduce(float32 (4,), SUM)",
             "broadcast(float32 (2, 3), root 0)",
             "all_reduce(float32 (65536,), MAX)",
             "barrier()",
         ]
-        assert [step["number"] for step in own] == [2, 3, 4, 5]
-        assert {step["state"] for step in own} == {"done"}
-        assert [step["nbytes"] for step in own] == [16, 24, 1 << 18, 0]
-        assert all(step["began"] <= step["ended"] <= dumped["time"] + 1 for step in own)
+        assert [step["number"] for step in steps] == [2, 3, 4, 5]
+        assert {step["state"] for step in steps} == {"done"}
+        assert [step["nbytes"] for step in steps] == [16, 24, 1 << 18, 0]
+        assert all(step["began"] <= step["ended"] <= dumped["time"] + 1 for step in steps)
         other = dumped["ranks"][1 - rank][1:]  # it may not have noted yet that the barrier is over
-        assert [step["call"] for step in other] == [step["call"] for step in own]
+        assert [step["call"] for step in other] == [step["call"] for step in steps]
 
 
 def messages_and_one_that_nobody_takes() -> Any:
@@ -72,22 +72,22 @@ def messages_and_one_that_nobody_takes() -> Any:
 
 def test_messages_leave_steps_and_the_last_64_are_kept() -> None:
     sender, receiver = values(run(messages_and_one_that_nobody_takes, 2))
-    sent, got = sender["messages"][0], receiver["messages"][1]
-    assert [step["number"] for step in sent] == list(range(71 - 63, 72))
-    assert [step["number"] for step in got] == list(range(72 - 63, 73))
-    assert sent[0]["call"] == "send(float32 (3,), to rank 1, tag 7)"
-    assert sent[-1]["call"] == "send(float32 (2, 2), to rank 1, tag 5)"
-    assert [step["state"] for step in sent] == ["done"] * 63 + ["called"]
-    assert sent[-1]["ended"] is None
-    calls = [step["call"] for step in got[-4:]]
+    sends, receives = sender["messages"][0], receiver["messages"][1]
+    assert [step["number"] for step in sends] == list(range(71 - 63, 72))
+    assert [step["number"] for step in receives] == list(range(72 - 63, 73))
+    assert sends[0]["call"] == "send(float32 (3,), to rank 1, tag 7)"
+    assert sends[-1]["call"] == "send(float32 (2, 2), to rank 1, tag 5)"
+    assert [step["state"] for step in sends] == ["done"] * 63 + ["called"]
+    assert sends[-1]["ended"] is None
+    calls = [step["call"] for step in receives[-4:]]
     assert calls == [
         "recv(float32 (3,), from rank 0, tag 68)",
         "recv(from any rank)",
         "recv(float32 (3,), from rank 0, tag 69)",
         "recv(float32 (2, 2), from rank 0, tag 5)",
     ]
-    assert {step["state"] for step in got} == {"done"}
-    assert {step["nbytes"] for step in got} == {0, 12, 16}
+    assert {step["state"] for step in receives} == {"done"}
+    assert {step["nbytes"] for step in receives} == {0, 12, 16}
     said = flight_recorder.analyse(sender)
     assert "rank 0: waits in send(float32 (2, 2), to rank 1, tag 5) since" in said
     assert "rank 1: waits in" not in flight_recorder.analyse(receiver)
@@ -113,7 +113,7 @@ def one_dies(folder: str) -> Any:
         dist.barrier()
     with pytest.raises(PeerLostError) as later:
         dist.barrier()
-    abort_groups(later.value)  # what a program does that ends by it
+    abort_groups(later.value)  # as a program does that ends by this error
     assert Path(f"{folder}/dump-0").exists()
     return str(caught.value), str(later.value), str(flight_recorder.write_dump())
 
@@ -128,8 +128,8 @@ def test_the_dead_ones_trail_is_in_the_error_and_in_the_dump(tmp_path: Path) -> 
     assert "rank 1: has completed #2 all_reduce(float32 (4,), SUM) since" in said
     assert "behind: rank 1: never came to #3 barrier()" in said
     command = [sys.executable, "-m", "shmtensor.distributed.group.flight_recorder", path]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert shown.startswith(f"{path}: as rank 0 saw it\nrank 0: waits in #3")
+    output = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert output.startswith(f"{path}: as rank 0 saw it\nrank 0: waits in #3")
 
 
 def one_is_late() -> str:
@@ -149,9 +149,9 @@ def test_a_timeout_says_where_the_late_one_was() -> None:
 
 def one_raises(folder: str) -> str:
     os.environ[flight_recorder.VARIABLE] = f"{folder}/none/dump-"
-    with redirect_stderr(StringIO()) as told:
+    with redirect_stderr(StringIO()) as stderr:
         abort_groups(ValueError("by itself"))
-    return told.getvalue()
+    return stderr.getvalue()
 
 
 def test_a_dump_that_cannot_be_written_says_so(tmp_path: Path) -> None:
@@ -171,8 +171,8 @@ def test_what_the_analysis_says() -> None:
         dumped = {"rank": 0, "time": 2.0, "group": [], "ranks": list(ranks)}
         return flight_recorder.analyse(dumped).splitlines()[-1]
 
-    done, waits = rank((1, "done", "a()")), rank((2, "called", "b()"))
-    assert said(done, done) == "nobody is behind"
-    assert said(done, waits, []) == "behind: rank 0, rank 2: never came to #2 b()"
+    completed, waits = rank((1, "done", "a()")), rank((2, "called", "b()"))
+    assert said(completed, completed) == "nobody is behind"
+    assert said(completed, waits, []) == "behind: rank 0, rank 2: never came to #2 b()"
     assert said(waits, rank((2, "called", "c()"))).startswith("differ: #2")
-    assert said(done, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"
+    assert said(completed, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"

@@ -1,4 +1,4 @@
-"""Joining, by launcher's block or by name; groups of some ranks; and what is refused."""
+"""Joining, by the launcher's block or by name; groups of some ranks; and wrong arguments."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_ranks_find_each_other_by_name(start_method: str) -> None:
     ]
     for process in processes:
         process.start()
-    found = [answers.get(timeout=30) for _ in processes]
+    results = [answers.get(timeout=30) for _ in processes]
     for process in processes:
         process.join()
     answers.close()
-    assert found == [6.0] * 3
+    assert results == [6.0] * 3
 
 
 def test_missing_ranks_end_in_a_timeout() -> None:
@@ -130,9 +130,9 @@ def test_disagreement_about_members_is_a_mismatch() -> None:
 
 
 def cut_up() -> list[Any]:
-    own, groups = dist.new_subgroups(2)
+    subgroup, groups = dist.new_subgroups(2)
     x = st.full((2,), float(dist.get_rank()))
-    dist.all_reduce(x, group=own)
+    dist.all_reduce(x, group=subgroup)
     other, _ = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])
     y = st.full((2,), float(dist.get_rank()))
     dist.all_reduce(y, group=other)
@@ -145,8 +145,8 @@ def cut_up() -> list[Any]:
 
 
 def test_subgroups() -> None:
-    got = values(run(cut_up, 4))
-    assert got == [
+    results = values(run(cut_up, 4))
+    assert results == [
         [2, 1.0, 3.0, False],
         [2, 1.0, 3.0, False],
         [2, 5.0, 3.0, True],
@@ -202,9 +202,9 @@ def test_who_comes_and_says_nothing_does_not_end_the_meeting() -> None:
 
 
 def told_of_groups() -> list[Any]:
-    made = dist.new_group([0, 1], group_desc="pair")
-    alone, _ = dist.new_subgroups(1, group_desc="alone")
-    assert alone is not None
+    pair = dist.new_group([0, 1], group_desc="pair")
+    single, _ = dist.new_subgroups(1, group_desc="alone")
+    assert single is not None
     assert dist.group.WORLD is distributed_c10d._get_default_group()
     with pytest.raises(ValueError, match="this process has a default group"):
         dist.init_process_group("gloo")
@@ -213,10 +213,10 @@ def told_of_groups() -> list[Any]:
     with pytest.raises(ValueError, match="ascending order"):
         dist.new_group([1, 0], sort_ranks=False)
     world = dist.group.WORLD
-    descriptions = [world.group_desc, made.group_desc, alone.group_desc]
+    descriptions = [world.group_desc, pair.group_desc, single.group_desc]
     assert world.bound_device_id is None
-    assert made.group_name != world.group_name
-    return [*descriptions, made.group_name, dist.new_group([1, 0]).ranks]
+    assert pair.group_name != world.group_name
+    return [*descriptions, pair.group_name, dist.new_group([1, 0]).ranks]
 
 
 def test_what_scripts_ask_of_groups_by_pytorchs_names() -> None:

@@ -181,7 +181,7 @@ def test_a_rank_that_left_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("wait", ["barrier", "recv", "find_sender"])
 def test_a_wait_looks_who_has_left_before_it_sleeps(wait: str) -> None:
-    """News of a leaving that came before the wait wakes nobody: without the look it sleeps."""
+    """A rank that leaves before the wait wakes no waiter: without the check it would sleep."""
     slept = []
     for _ in range(5):  # a page fault may sleep, too
         words = native.allocate(native.group_nbytes(2), shared=True)

@@ -40,14 +40,14 @@ TRAINED = """
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Any:
-    """Starts a launcher; what is left at the end is ended."""
-    begun: list[subprocess.Popen[str]] = []
+    """Starts launchers, and ends those that still run at the end."""
+    processes: list[subprocess.Popen[str]] = []
     env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
 
@@ -58,18 +58,18 @@ def begin(tmp_path: Path) -> Any:
         text = textwrap.dedent(TRAINED).replace("{}", what)
         path.write_text(text.replace("{before}", before))
         inside = ["ip", "netns", "exec", space] if space else []
-        made = subprocess.Popen(
+        process = subprocess.Popen(
             [*inside, *RUN, *arguments, str(path)],
             env={**env, **more},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        begun.append(made)
-        return made
+        processes.append(process)
+        return process
 
     yield start
-    for each in begun:
+    for each in processes:
         if each.poll() is None:
             each.kill()
         each.communicate()
@@ -93,10 +93,10 @@ def elastic(port: int, nodes: str = "1:2", *more: str) -> list[str]:
 
 
 def ends(*launchers: subprocess.Popen[str]) -> list[tuple[int, list[str], str]]:
-    told = [each.communicate(timeout=120) for each in launchers]
+    outputs = [each.communicate(timeout=120) for each in launchers]
     return [
         (each.returncode, sorted(out.splitlines()), err)
-        for each, (out, err) in zip(launchers, told, strict=True)
+        for each, (out, err) in zip(launchers, outputs, strict=True)
     ]
 
 
@@ -163,33 +163,33 @@ def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim
 
 def test_a_node_rank_given_twice_is_told_to_all(begin: Any) -> None:
     port = free_port()
-    begun = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
-    for code, out, err in ends(*begun):
+    launchers = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
+    for code, out, err in ends(*launchers):
         assert (code, out) == (1, [])
         assert "--node-rank is given twice: [0, 1, 1] on [" in err
 
 
 def test_addresses_of_version_6(begin: Any) -> None:
     try:
-        with socket.create_server(("::1", 0), family=socket.AF_INET6) as found:
-            port = found.getsockname()[1]
+        with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+            port = server.getsockname()[1]
     except OSError as error:
         pytest.skip(f"this machine has no IPv6: {error}")
-    told = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:5] for _, out, _ in told for line in out] == ["3.0 0"] * 2
+    outputs = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
+    assert [code for code, _, _ in outputs] == [0, 0], outputs
+    assert [line[:5] for _, out, _ in outputs for line in out] == ["3.0 0"] * 2
 
 
 def test_a_port_that_is_taken_is_told_at_once(begin: Any) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
         ((code, out, err),) = ends(begin("", *static(port, 0)))
     assert (code, out) == (2, [])
     assert f"cannot listen at 127.0.0.1:{port}: Address already in use" in err
 
 
 def test_nodes_come_and_go(begin: Any) -> None:
-    """MIN:MAX: one begins alone; another joins, all begin anew; it dies, the first goes on."""
+    """MIN:MAX: one begins alone; another joins, all restart; it dies, the first continues."""
     port = free_port()
     what = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
         rank, dist.get_world_size())) and time.sleep(100)"""
@@ -289,11 +289,11 @@ def spaces() -> Any:
 
 def test_hosts_with_addresses_of_their_own(begin: Any, spaces: Any) -> None:
     names, _ = spaces
-    told = ends(
+    outputs = ends(
         *(begin("", *static(29500, i, 2, HOST), space=name) for i, name in enumerate(names))
     )
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:6] for _, out, _ in told for line in out] == ["10.0 0"] * 4
+    assert [code for code, _, _ in outputs] == [0, 0], outputs
+    assert [line[:6] for _, out, _ in outputs for line in out] == ["10.0 0"] * 4
 
 
 def test_a_host_that_no_longer_answers_has_died(begin: Any, spaces: Any) -> None:

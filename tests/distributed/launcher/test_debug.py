@@ -49,7 +49,7 @@ def test_a_rank_of_the_launcher_is_debugged_at_the_terminal(tmp_path: Path) -> N
         preexec_fn=take_terminal,
     )
     os.close(theirs)
-    told = b""
+    output = b""
     try:
         os.write(mine, b"p secret, turn\nc\n")
         while select.select([mine], [], [], 60)[0]:
@@ -59,15 +59,15 @@ def test_a_rank_of_the_launcher_is_debugged_at_the_terminal(tmp_path: Path) -> N
                 break
             if not part:
                 break
-            told += part
-        assert process.wait(60) == 0, told
+            output += part
+        assert process.wait(60) == 0, output
     finally:
         process.terminate()  # the launcher ends its ranks
         process.wait()
         os.close(mine)
-    assert b"(101, 1)" in told, told
-    assert b"went on 0" in told
-    assert b"went on 1" in told
+    assert b"(101, 1)" in output, output
+    assert b"went on 0" in output
+    assert b"went on 1" in output
 
 
 def alone(commands: bytes) -> Any:
@@ -89,8 +89,8 @@ def alone(commands: bytes) -> Any:
 
 
 def test_the_debugger_is_in_the_frame_that_called(capfd: pytest.CaptureFixture[str]) -> None:
-    got = values(run(alone, 2, b"seen.append('changed')\nc\n", start_method="fork"))
-    assert got == [["begin", "changed"], ["begin"]]
+    result = values(run(alone, 2, b"seen.append('changed')\nc\n", start_method="fork"))
+    assert result == [["begin", "changed"], ["begin"]]
     assert "(Pdb)" in capfd.readouterr().out
 
 

@@ -36,30 +36,30 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-def launch(*arguments: str, **named: Any) -> subprocess.CompletedProcess[str]:
+def launch(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **named
+        [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **kwargs
     )
 
 
 def still_there(mark: str) -> list[str]:
-    found = []
+    names = []
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"MARK={mark}\0".encode() in path.read_bytes():
                 state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z":
-                    found.append(path.parent.name)
+                    names.append(path.parent.name)
         except OSError:  # gone, or not ours
             continue
-    return found
+    return names
 
 
 def assert_nothing_stays(mark: str) -> None:
     end = time.monotonic() + 5
-    while (left := still_there(mark)) and time.monotonic() < end:
+    while (names := still_there(mark)) and time.monotonic() < end:
         time.sleep(0.02)
-    assert not left
+    assert not names
 
 
 def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
@@ -79,10 +79,10 @@ def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
         dist.destroy_process_group()
         """,
     )
-    done = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "3.0 3 3 ['--lr', '1']\n"
-    assert done.stderr == ""
+    completed = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout == "3.0 3 3 ['--lr', '1']\n"
+    assert completed.stderr == ""
 
 
 def test_module_form(tmp_path: Path) -> None:
@@ -92,8 +92,8 @@ def test_module_form(tmp_path: Path) -> None:
         "import os\nif os.environ['RANK'] == '1': print(__spec__.name)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    done = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stdout) == (0, "work.train\n"), done.stderr
+    completed = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
+    assert (completed.returncode, completed.stdout) == (0, "work.train\n"), completed.stderr
 
 
 WAITING = """
@@ -125,16 +125,16 @@ WAITING = """
 def test_first_failure_is_told_once(tmp_path: Path, end: str, code: int, texts: list[str]) -> None:
     begin = time.monotonic()
     mark = f"{os.getpid()}-{code}"
-    done = launch(
+    completed = launch(
         "--nproc-per-node",
         "3",
         script(tmp_path, WAITING.format(end)),
         env={**os.environ, "MARK": mark},
     )
-    assert done.returncode == code, done.stderr
-    assert all(text in done.stderr for text in texts), done.stderr
-    assert done.stderr.count("Traceback") == (code == 1), done.stderr
-    assert "runpy" not in done.stderr
+    assert completed.returncode == code, completed.stderr
+    assert all(text in completed.stderr for text in texts), completed.stderr
+    assert completed.stderr.count("Traceback") == (code == 1), completed.stderr
+    assert "runpy" not in completed.stderr
     assert time.monotonic() - begin < 30
     assert_nothing_stays(mark)
 
@@ -157,11 +157,11 @@ def test_an_exception_is_told_before_the_rank_winds_down(tmp_path: Path) -> None
             raise
         """,
     )
-    done = launch("--nproc-per-node", "2", name)
-    assert "rank 1 gave up: it raised ValueError: no such luck" in done.stdout
-    assert done.returncode == 1
-    assert "rank 1 (pid" in done.stderr, done.stderr  # not rank 0, which ended before
-    assert done.stderr.count("Traceback") == 1, done.stderr
+    completed = launch("--nproc-per-node", "2", name)
+    assert "rank 1 gave up: it raised ValueError: no such luck" in completed.stdout
+    assert completed.returncode == 1
+    assert "rank 1 (pid" in completed.stderr, completed.stderr  # not rank 0, which ended before
+    assert completed.stderr.count("Traceback") == 1, completed.stderr
 
 
 def test_restarts(tmp_path: Path) -> None:
@@ -180,9 +180,9 @@ def test_restarts(tmp_path: Path) -> None:
             print("attempt", n)
         """,
     )
-    done = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
-    assert (done.returncode, done.stdout) == (0, "attempt 2\n"), done.stderr
-    assert "restart 2 of 2" in done.stderr
+    completed = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
+    assert (completed.returncode, completed.stdout) == (0, "attempt 2\n"), completed.stderr
+    assert "restart 2 of 2" in completed.stderr
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -231,9 +231,9 @@ def test_bad_arguments_are_told() -> None:
         (["-t", "x", "x.py"], "is neither 0 to 3 nor rank:what,...: 'x'"),
         (["-r", "0:1,2", "x.py"], "is neither 0 to 3 nor rank:what,...: '0:1,2'"),
     ]:
-        done = launch(*arguments)
-        assert done.returncode == 2
-        assert text in done.stderr
+        completed = launch(*arguments)
+        assert completed.returncode == 2
+        assert text in completed.stderr
 
 
 def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
@@ -246,11 +246,11 @@ def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
             print("free")
         """,
     )
-    with socket.socket() as taken:
+    with socket.socket() as server:
         with suppress(OSError):  # torchrun's port, taken by us or by others
-            taken.bind(("127.0.0.1", 29500))
-        done = launch("--nproc-per-node", "2", name)
-    assert (done.returncode, done.stdout) == (0, "free\n"), done.stderr
+            server.bind(("127.0.0.1", 29500))
+        completed = launch("--nproc-per-node", "2", name)
+    assert (completed.returncode, completed.stdout) == (0, "free\n"), completed.stderr
 
 
 def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
@@ -266,20 +266,20 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
         print("err", rank, file=sys.stderr)
         """,
     )
-    done = launch(
+    completed = launch(
         "--nproc-per-node", "2", "--log-dir", str(tmp_path / "logs"), "--rdzv-id", "job",
         "-r", "2", "--tee", "0:1,1:0", "--role", "trainer", "--numa-binding", "cpu",
         "--duplicate-stdout-filters", "out 0,x,,y",
         "--virtual-local-rank", "--local-ranks-filter", "0,1", "--start-method", "spawn", name,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     share = max(1, len(os.sched_getaffinity(0)) // 2)
     folder = tmp_path / "logs" / "job" / "attempt_0"
     assert (folder / "0" / "stdout.log").read_text() == f"out 0 0 trainer {share} 32\n"
     assert (folder / "1" / "stderr.log").read_text() == "err 1\n"
     assert (folder / "filtered_stdout.log").read_text() == f"[0]: out 0 0 trainer {share} 32\n"
-    assert done.stderr == ""
-    assert sorted(done.stdout.splitlines()) == sorted(
+    assert completed.stderr == ""
+    assert sorted(completed.stdout.splitlines()) == sorted(
         [f"[0]: out 0 0 trainer {share} 32", f"out 1 0 trainer {share} 32"]
     )
 
@@ -287,10 +287,10 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
 def test_virtual_local_ranks_see_a_gpu_each() -> None:
     shows = ["sh", "-c", "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES"]
     env = {name: each for name, each in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    for given, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
-        done = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
-                      env={**env, **given})  # fmt: skip
-        assert sorted(done.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
+    for variables, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
+        completed = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
+                      env={**env, **variables})  # fmt: skip
+        assert sorted(completed.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
 
 
 def test_a_rank_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -311,9 +311,9 @@ def test_the_grace_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_program_that_is_not_python(tmp_path: Path) -> None:
-    done = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
+    completed = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
                   "sh", "-c", "echo $RANK of $WORLD_SIZE")  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "1 of 2\n"), done.stderr
+    assert (completed.returncode, completed.stdout) == (0, "1 of 2\n"), completed.stderr
 
 
 def test_shares_of_cpus() -> None:
@@ -323,9 +323,9 @@ def test_shares_of_cpus() -> None:
     assert [share([0, 1, 2, 3, 4], at, 2) for at in range(2)] == [[0, 1], [2, 3, 4]]
     assert share([4, 7], 3, 5) == [7]
     assert cpus_of(None, 0, 2) == []
-    own = os.sched_getaffinity(0)
+    allowed = os.sched_getaffinity(0)
     for kind in ("node", "socket", "exclusive", "core-complex", "cpu"):
-        assert set(cpus_of(kind, 1, 2)) <= own
+        assert set(cpus_of(kind, 1, 2)) <= allowed
         assert cpus_of(kind, 1, 2)
 
 
@@ -348,15 +348,15 @@ def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     command = ["--log-dir", str(logs), "--rdzv-id", "it"]
     for form in ([name], ["--no-python", sys.executable, name]):
-        done = launch(*command, *form)
-        assert done.returncode == 1
-        # the script prints its own traceback; the launcher tells who failed, and why
-        told = done.stderr[done.stderr.index("shmtensor.run: rank 0") :]
-        assert "KeyError: 'rank 0 has no 7'" in told
-        found = json.loads((logs / "it" / "attempt_0" / "0" / "error.json").read_text())
-        assert found["message"]["message"] == "KeyError: 'rank 0 has no 7'"
-        assert "raise KeyError" in found["message"]["extraInfo"]["py_callstack"]
-        assert int(found["message"]["extraInfo"]["timestamp"]) > 1e9
+        completed = launch(*command, *form)
+        assert completed.returncode == 1
+        # the script prints its own traceback; the launcher reports the failed rank and the cause
+        report = completed.stderr[completed.stderr.index("shmtensor.run: rank 0") :]
+        assert "KeyError: 'rank 0 has no 7'" in report
+        record = json.loads((logs / "it" / "attempt_0" / "0" / "error.json").read_text())
+        assert record["message"]["message"] == "KeyError: 'rank 0 has no 7'"
+        assert "raise KeyError" in record["message"]["extraInfo"]["py_callstack"]
+        assert int(record["message"]["extraInfo"]["timestamp"]) > 1e9
         (logs / "it" / "attempt_0" / "0" / "error.json").unlink()
     assert launch(*command, name, "good").returncode == 0
     assert not list(logs.rglob("error.json"))
@@ -364,15 +364,15 @@ def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
 
 def test_handlers_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TORCHELASTIC_ERROR_FILE", raising=False)
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     class Mine(ErrorHandler):
         def initialize(self) -> None:
-            seen.append("begins")
+            calls.append("begins")
 
         def record_exception(self, e: BaseException) -> None:
             super().record_exception(e)  # there is no file, and no launcher
-            seen.append(e)
+            calls.append(e)
 
     def fail(code: Any) -> int:
         if code == 9:
@@ -383,11 +383,11 @@ def test_handlers_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (wrapped(9), wrapped(SystemExit(0)), wrapped.__name__) == (9, None, "fail")
     with pytest.raises(SystemExit):
         wrapped(SystemExit(3))
-    assert seen == ["begins"] * 3
+    assert calls == ["begins"] * 3
     error = ValueError("so")
     with pytest.raises(ValueError, match="so"):
         wrapped(error)
-    assert seen[3:] == ["begins", error]
+    assert calls[3:] == ["begins", error]
     assert type(get_error_handler()) is ErrorHandler
 
 

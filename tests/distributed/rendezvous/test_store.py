@@ -1,4 +1,4 @@
-"""Stores: one battery for all of them, and what each has of its own."""
+"""Stores: one battery for all of them, and tests of each."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def store(request: Any, tmp_path: Path) -> Iterator[dist.Store]:
     if request.param == "file":
         yield dist.FileStore(str(tmp_path / "store"), 2)
     elif request.param == "tcp":
-        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as made:
-            yield made
+        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as tcp_store:
+            yield tcp_store
     elif request.param == "prefix":
         yield dist.PrefixStore("run", dist.HashStore())
     else:
@@ -132,8 +132,8 @@ def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first = dist.FileStore(str(path))
     first.set("a", "1")
-    whole = path.read_bytes()
-    path.write_bytes(whole + whole[:-3])
+    content = path.read_bytes()
+    path.write_bytes(content + content[:-3])
     assert first.get("a") == b"1"
     second = dist.FileStore(str(path))
     second.set("b", "2")
