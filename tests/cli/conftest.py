@@ -11,7 +11,7 @@ from .running import Program, running
 
 
 @pytest.fixture(scope="package")
-def watched() -> Iterator[Program]:
+def shared_program() -> Iterator[Program]:
     with running(dict(os.environ)) as instance:
         yield instance
 

@@ -44,13 +44,13 @@ def until(look: Any, seconds: float = LONG) -> Any:
     return result
 
 
-def test_it_shows_who_has_what(watched: Program) -> None:
-    snapshot = json.loads(once(watched, "--json"))
-    assert snapshot["domain"] == watched.id
+def test_it_shows_who_has_what(shared_program: Program) -> None:
+    snapshot = json.loads(once(shared_program, "--json"))
+    assert snapshot["domain"] == shared_program.id
     rows = {p["role"]: p for p in snapshot["processes"]}
     assert set(rows) == {"main", "worker 0"}
-    assert rows["main"]["pid"] == watched.pid
-    assert rows["worker 0"]["pid"] == watched.child
+    assert rows["main"]["pid"] == shared_program.pid
+    assert rows["worker 0"]["pid"] == shared_program.child
     assert all(p["state"] == "live" for p in rows.values())
     assert rows["main"]["slots"] == snapshot["slots_used"] >= 1
     assert rows["main"]["committed_bytes"] == snapshot["committed_bytes"] > 9 * 4000
@@ -69,25 +69,25 @@ def test_it_shows_who_has_what(watched: Program) -> None:
     assert rows["main"]["unread_messages"] >= 8
 
 
-def test_the_page_says_the_same_in_80_columns(watched: Program) -> None:
-    page = once(watched)
+def test_the_page_says_the_same_in_80_columns(shared_program: Program) -> None:
+    page = once(shared_program)
     assert all(len(line) <= 80 for line in page.splitlines())
-    assert f"domain {watched.id[:8]}   2 processes" in page
+    assert f"domain {shared_program.id[:8]}   2 processes" in page
     assert "never claimed: 1 handle by other transports" in page
-    assert str(watched.child) in page
+    assert str(shared_program.child) in page
     assert "worker 0" in page
     mine, other = (line.split()[0] for line in page.splitlines() if line.endswith(("main", "r 0")))
     assert f"{mine:>9}  {other}: " in page.split("ARE HELD BY")[1]
 
 
-def test_looking_leaves_no_trace(watched: Program) -> None:
-    before = watched.ask()
-    descriptors = os.listdir(f"/proc/{watched.pid}/fd")
-    domain = choose(str(watched.pid))
+def test_looking_leaves_no_trace(shared_program: Program) -> None:
+    before = shared_program.ask()
+    descriptors = os.listdir(f"/proc/{shared_program.pid}/fd")
+    domain = choose(str(shared_program.pid))
     snapshots = [survey_domain(domain) for _ in range(20)]
     assert len({len(s.processes) for s in snapshots}) == 1
-    assert watched.ask() == before == [2, 2]
-    assert os.listdir(f"/proc/{watched.pid}/fd") == descriptors
+    assert shared_program.ask() == before == [2, 2]
+    assert os.listdir(f"/proc/{shared_program.pid}/fd") == descriptors
 
 
 def test_rates_are_those_between_two_looks(program: Program) -> None:
@@ -117,7 +117,9 @@ def test_the_dead_are_shown_as_dead(program: Program) -> None:
     until(state)
 
 
-def test_no_such_domain_is_said(watched: Program, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_such_domain_is_said(
+    shared_program: Program, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(NoDomain, match="no such domain or member: none-such"):
         choose("none-such")
     assert main(["top", "none-such"]) == 1
@@ -180,8 +182,10 @@ class Terminal:
 
 
 @pytest.mark.parametrize("how", ["q", "SIGINT", "SIGTERM"])
-def test_live_it_redraws_in_place_until_it_is_told_to_end(watched: Program, how: str) -> None:
-    with Terminal(watched.pid) as terminal:
+def test_live_it_redraws_in_place_until_it_is_told_to_end(
+    shared_program: Program, how: str
+) -> None:
+    with Terminal(shared_program.pid) as terminal:
         terminal.shows("q ends", times=3)
         if how == "q":
             os.write(terminal.screen, b"q")
@@ -207,15 +211,15 @@ def test_it_ends_with_the_domain(program: Program) -> None:
         assert terminal.text.count("\x1b[?25h\x1b[?1049l") == 1
 
 
-def test_without_a_terminal_json_is_a_line_for_each_look(watched: Program) -> None:
-    command = [*TOP, watched.id, "--json", "--interval", "0.05"]
+def test_without_a_terminal_json_is_a_line_for_each_look(shared_program: Program) -> None:
+    command = [*TOP, shared_program.id, "--json", "--interval", "0.05"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         looks = [json.loads(process.stdout.readline()) for _ in range(3)]
         process.send_signal(signal.SIGINT)
         process.stdout.read()
         assert process.wait(LONG) == 0
-    assert [look["domain"] for look in looks] == [watched.id] * 3
+    assert [look["domain"] for look in looks] == [shared_program.id] * 3
     assert looks[0]["processes"][0]["rate"] is None
     assert looks[2]["processes"][0]["rate"] is not None
 
