@@ -1,4 +1,4 @@
-"""Running programs: one for all tests that only read, a new one for each test that changes it."""
+"""Running programs: one for all tests that only observe, and one for each test that changes it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .running import Program, running
 
 @pytest.fixture(scope="package")
 def shared_program() -> Iterator[Program]:
-    with running(dict(os.environ)) as running_program:
-        yield running_program
+    with running(dict(os.environ)) as instance:
+        yield instance
 
 
 @pytest.fixture
 def program() -> Iterator[Program]:
-    with running(dict(os.environ)) as running_program:
-        yield running_program
+    with running(dict(os.environ)) as instance:
+        yield instance

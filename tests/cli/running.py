@@ -1,4 +1,4 @@
-"""A program with a separate domain, to be inspected; it ends with its input."""
+"""A program with its own domain, which tests observe; it ends when its input ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`doctor` names a machine's problems and their remedies; a problem is exit code 1."""
+"""`doctor` names the problems of a machine and their remedies; a problem is exit code 1."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def examined(limits: str = "pass") -> tuple[int, list[dict[str, str]]]:
     """Exit code and findings of a doctor under limits."""
     code = f"import resource, sys; {limits}; from shmtensor.cli import main; sys.exit(main())"
     command = [sys.executable, "-c", code, "doctor", "--json"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert process.stderr == ""
-    return process.returncode, json.loads(process.stdout)
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.stderr == ""
+    return completed.returncode, json.loads(completed.stdout)
 
 
 def finding_of(findings: list[dict[str, str]], name: str) -> dict[str, str]:
@@ -159,7 +159,7 @@ def test_an_odd_machine_hides_no_other_finding(tmp_path: Path) -> None:
 
 def test_the_page_fits_80_columns() -> None:
     command = [sys.executable, "-m", "shmtensor", "doctor"]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert process.stderr == ""
-    assert all(len(line) <= 80 or "/" in line for line in process.stdout.splitlines())
-    assert "13 checks:" in process.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.stderr == ""
+    assert all(len(line) <= 80 or "/" in line for line in completed.stdout.splitlines())
+    assert "13 checks:" in completed.stdout

@@ -15,11 +15,11 @@ LS = [sys.executable, "-m", "shmtensor", "ls"]
 
 
 def listed(*options: str) -> str:
-    process = subprocess.run(
+    completed = subprocess.run(
         [*LS, *options], capture_output=True, text=True, timeout=LONG, check=False
     )
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def test_it_finds_every_domain(shared_program: Program) -> None:
@@ -36,8 +36,8 @@ def test_it_finds_every_domain(shared_program: Program) -> None:
 
 def test_named_tensors_stand_with_their_domain(shared_program: Program) -> None:
     name = f"cli-test-{shared_program.pid}"
-    domains = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
-    assert domains[shared_program.id] == [
+    names = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
+    assert names[shared_program.id] == [
         {"name": name, "pid": shared_program.pid, "dtype": "float32", "shape": [5, 2], "nbytes": 40}
     ]
     assert f"{shared_program.pid:9d}  name {name!r}: float32 (5, 2), 40 B" in listed().splitlines()

@@ -1,4 +1,4 @@
-"""Any file contents give an error or figures, never a crash, and a survey takes no memory."""
+"""Any file gives an error or figures, never a crash; a survey commits no memory."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def test_it_sees_its_own_process(control: int) -> None:
     survey = native.survey(control)
     assert survey["id"] == native.domain_id()
     row, incarnation = native.row()
-    entry = next(r for r in survey["rows"] if r["row"] == row)
-    assert entry["pid"] == os.getpid()
-    assert entry["incarnation"] == incarnation
-    assert entry["alive"]
-    before = entry["sent"], entry["unread_messages"]
+    process_row = next(r for r in survey["rows"] if r["row"] == row)
+    assert process_row["pid"] == os.getpid()
+    assert process_row["incarnation"] == incarnation
+    assert process_row["alive"]
+    before = process_row["sent"], process_row["unread_messages"]
     handle = native.export(x.numpy())
-    entry = next(r for r in native.survey(control)["rows"] if r["row"] == row)
-    assert (entry["sent"] - before[0], entry["unread_messages"] - before[1]) == (1, 1)
+    process_row = next(r for r in native.survey(control)["rows"] if r["row"] == row)
+    assert (process_row["sent"] - before[0], process_row["unread_messages"] - before[1]) == (1, 1)
     native.acknowledge(handle)
-    entry = next(r for r in native.survey(control)["rows"] if r["row"] == row)
-    assert (entry["sent"] - before[0], entry["unread_messages"]) == (1, before[1])
+    process_row = next(r for r in native.survey(control)["rows"] if r["row"] == row)
+    assert (process_row["sent"] - before[0], process_row["unread_messages"]) == (1, before[1])
 
 
 def test_damaged_files_never_crash(control: int) -> None:

@@ -1,4 +1,4 @@
-"""`top` shows the current state in 80 columns and does not disturb the domain."""
+"""`top` shows the state of a domain in 80 columns, and the domain does not notice it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ TOP = [sys.executable, "-m", "shmtensor", "top"]
 
 def run_once(program: Program, *options: str) -> str:
     command = [*TOP, str(program.pid), "--once", *options]
-    process = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
-    assert process.returncode == 0, process.stderr
-    return process.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return completed.stdout
 
 
 def until(read: Any, seconds: float = LONG) -> Any:
-    """What `read` returns once it is true."""
+    """Calls `look` until its result is true; returns the result."""
     end = time.monotonic() + seconds
     while not (result := read()):
         assert time.monotonic() < end, "it did not happen in time"
@@ -56,16 +56,16 @@ def test_it_shows_the_blocks_of_each_process(shared_program: Program) -> None:
     assert rows["main"]["committed_bytes"] == snapshot["committed_bytes"] > 9 * 4000
     assert rows["worker 0"]["held_blocks"] >= 2
     assert rows["main"]["held_blocks"] == 0
-    holdings = rows["worker 0"]["held_of"]
-    assert holdings == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
+    holds = rows["worker 0"]["held_of"]
+    assert holds == [{"row": rows["main"]["row"], "blocks": rows["worker 0"]["held_blocks"]}]
     assert rows["main"]["held_of"] == []
     (queue,) = [q for q in snapshot["queues"] if q["maxsize"] == 10]
     assert (queue["ready"], queue["over"], queue["writing"], queue["reading"]) == (7, 2, 0, 0)
     assert queue["bytes"] > 7 * 4000
     assert snapshot["unclaimed_messages"] == 1
-    (message,) = snapshot["oldest_unclaimed"]
-    assert message["row"] == rows["main"]["row"]
-    assert message["bytes"] >= 2000
+    (unclaimed,) = snapshot["oldest_unclaimed"]
+    assert unclaimed["row"] == rows["main"]["row"]
+    assert unclaimed["bytes"] >= 2000
     assert rows["main"]["unread_messages"] >= 8
 
 
@@ -97,11 +97,11 @@ def test_rates_are_those_between_two_looks(program: Program) -> None:
     for _ in range(5):
         program.ask("put")
     now = survey_domain(domain, before)
-    seconds = max(now.time - before.time, 1e-3)  # as in with_rates
+    elapsed = max(now.time - before.time, 1e-3)  # as in with_rates
     main_row = next(p for p in now.processes if p.pid == program.pid)
     queue = next(q for q in now.queues if q.maxsize == 10)
-    assert main_row.rate == pytest.approx(5 / seconds)
-    assert queue.rate == pytest.approx(5 / seconds)
+    assert main_row.rate == pytest.approx(5 / elapsed)
+    assert queue.rate == pytest.approx(5 / elapsed)
     assert queue.ready == 7
 
 
@@ -182,7 +182,9 @@ class Terminal:
 
 
 @pytest.mark.parametrize("quit_by", ["q", "SIGINT", "SIGTERM"])
-def test_live_it_redraws_in_place_until_the_end(shared_program: Program, quit_by: str) -> None:
+def test_live_it_redraws_in_place_until_the_end(
+    shared_program: Program, quit_by: str
+) -> None:
     with Terminal(shared_program.pid) as terminal:
         terminal.shows("q ends", times=3)
         if quit_by == "q":

@@ -87,11 +87,11 @@ def is_defined(op: ReduceOp, dtype: str) -> bool:
 
 
 def thresholds(name: str, item: int, n: int, across_nodes: bool = False) -> list[int]:
-    """Sizes in bytes of a rank's tensor at which the implementation changes its algorithm."""
+    """Sizes of a rank's tensor in bytes at which the path of the data changes."""
     contract = CONTRACTS[name]
     inline = call.INLINE if across_nodes else native.GROUP_INLINE
     sizes = [inline]
-    if contract.takes[1] != "tensor" and n > 1:  # the threshold applies to all data of a rank
+    if contract.takes[1] != "tensor" and n > 1:  # the size of all inputs of a rank decides
         sizes.insert(0, inline // n)
     if across_nodes:
         return [*sizes, native.GROUP_INLINE, large_collectives.CHUNK]
@@ -122,8 +122,8 @@ def laid_out(x: Array, layout: str) -> Any:
     return st.tensor(x)
 
 
-def same(got: Any, want: Array, slack: float) -> None:
-    array = np.asarray(got.array if isinstance(got, st.Tensor) else got)
+def same(result: Any, want: Array, slack: float) -> None:
+    array = np.asarray(result.array if isinstance(result, st.Tensor) else result)
     assert array.dtype == want.dtype, (array.dtype, want.dtype)
     if not slack:
         np.testing.assert_array_equal(array, want)
@@ -152,7 +152,7 @@ def check(
         getattr(dist, name)()
         return
     takes, form = contract.takes
-    gives, output_form = contract.gives
+    gives, gives_form = contract.gives
     shape = (size, 3)
     if form == "list":
         inputs: list[Any] = [[sample(r * n + k, dtype, shape) for k in range(n)] for r in range(n)]
@@ -175,8 +175,8 @@ def check(
     def tensor(x: Array) -> Any:
         return laid_out(x, layout)
 
-    tensors = [tensor(x) for x in inputs[rank]] if form == "list" else tensor(inputs[rank])
-    arguments: dict[str, Any] = {takes: tensors}
+    rank_input = [tensor(x) for x in inputs[rank]] if form == "list" else tensor(inputs[rank])
+    arguments: dict[str, Any] = {takes: rank_input}
     if contract.root:
         arguments[contract.root] = root
         is_root = rank == root
@@ -185,11 +185,11 @@ def check(
     if contract.reduces:
         arguments["op"] = join
     if gives != takes:
-        blank = np.zeros((size * n, 3) if output_form == "wide" else shape, as_dtype(dtype))
-        out: Any = [tensor(blank) for _ in range(n)] if output_form == "list" else tensor(blank)
-        arguments[gives] = None if output_form == "list" and contract.root and want is None else out
+        blank = np.zeros((size * n, 3) if gives_form == "wide" else shape, as_dtype(dtype))
+        out: Any = [tensor(blank) for _ in range(n)] if gives_form == "list" else tensor(blank)
+        arguments[gives] = None if gives_form == "list" and contract.root and want is None else out
     else:
-        out = tensors
+        out = rank_input
     work = getattr(dist, name)(**arguments, async_op=(size + len(name)) % 2 == 0)
     if work is not None:
         assert work.wait()
@@ -197,9 +197,9 @@ def check(
     if want is None:
         if gives == takes:
             same(out, inputs[rank], 0.0)
-    elif output_form == "list":
-        for got, each in zip(out, want, strict=True):
-            same(got, each, slack)
+    elif gives_form == "list":
+        for result, each in zip(out, want, strict=True):
+            same(result, each, slack)
     else:
         same(out, want, slack)
 
@@ -328,12 +328,12 @@ def main() -> int:
     for i in range(options.kills):
         late.append(kill_one(options.seed * 1000 + i, KILLED[i % len(KILLED)]))
     after = memory.statistics()
-    nblocks = after.private_blocks + after.shared_blocks + after.held_blocks
-    nblocks -= before.private_blocks + before.shared_blocks + before.held_blocks
+    blocks = after.private_blocks + after.shared_blocks + after.held_blocks
+    blocks -= before.private_blocks + before.shared_blocks + before.held_blocks
     if late:
         print(
             f"{len(late)} kills: noticed after {sorted(late)[len(late) // 2]:.3f} s (median), "
-            f"{max(late):.3f} s at most, starting included; {nblocks} blocks more than before"
+            f"{max(late):.3f} s at most, starting included; {blocks} blocks more than before"
         )
     return 0
 

@@ -56,33 +56,33 @@ LIMIT = 48 << 20  # bytes
 
 
 class Fault(Exception):
-    """The exception that a rank raises by itself."""
+    """The exception that a victim raises."""
 
 
 @contextmanager
 def memory_group() -> Iterator[str]:
     """A memory cgroup with a limit; "" if none can be created."""
     for root, name in (("memory", "memory.limit_in_bytes"), ("", "memory.max")):
-        folder = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
+        path = CGROUPS / root / f"shmtensor-{os.getpid()}-{random.randrange(1 << 30)}"
         if not (CGROUPS / root / "cgroup.procs").exists():
             continue
         try:
-            folder.mkdir()
+            path.mkdir()
         except OSError:
             continue
         try:
             try:
-                (folder / name).write_text(str(LIMIT))
-                usable = os.access(folder / "cgroup.procs", os.W_OK)
+                (path / name).write_text(str(LIMIT))
+                usable = os.access(path / "cgroup.procs", os.W_OK)
             except OSError:
                 usable = False
             if usable:
-                yield str(folder)
+                yield str(path)
                 return
         finally:
             for _ in range(200):  # its last process may still be exiting
                 try:
-                    folder.rmdir()
+                    path.rmdir()
                     break
                 except OSError:
                     time.sleep(0.01)
@@ -180,7 +180,7 @@ class Watch:
         self.end = end
 
     def call(self) -> None:
-        """Notes the start of a call that fails if the process ends: earlier nobody can know."""
+        """A call begins that will not return if the process ends; earlier no rank can notice it."""
         self.call_time, self.before = time.monotonic(), waited(self.thread_id)
 
     def learnt(self) -> tuple[float, float]:
@@ -196,15 +196,15 @@ class Watch:
 def endure(
     seed: int, victim: int, ending: str, after: float, cgroup: str, moment: Any, node: int
 ) -> dict[str, Any]:
-    """Runs random collectives until the victim is missed; returns the error and its delay."""
+    """Random collectives until the victim's death raises: the error, and its delay."""
     rank, n = dist.get_rank(), dist.get_world_size()
     mates = node_of(victim, node or n, n)
     pids: list[Any] = [None] * n
     dist.all_gather_object(pids, os.getpid())
     pidfd = os.pidfd_open(pids[victim])
-    dist.barrier()  # before any rank may end: a reaped process has no pidfd
-    victims = mates if ending == "node" else [victim]
-    first = rank == min(set(range(n)) - set(victims))  # of the survivors
+    dist.barrier()  # before any rank may end: a process that is reaped has no pidfd
+    dead = mates if ending == "node" else [victim]
+    first = rank == min(set(range(n)) - set(dead))  # of the survivors
     rng = random.Random(seed)  # the same calls on all ranks
     for _ in range(5):
         call_at_random(rng)
@@ -255,10 +255,10 @@ def one_round(
         arguments = (seed, victim, ending, after, cgroup, moment, node)
         outcomes = run(endure, ranks, *arguments, node=node)
     mates = node_of(victim, node or ranks, ranks)
-    victims = mates if ending == "node" else [victim]
+    dead = mates if ending == "node" else [victim]
     late = idle = 0.0
     for outcome in outcomes:
-        if outcome.rank in victims:
+        if outcome.rank in dead:
             error_type = {"exception": Fault, "limit": MemoryError}.get(ending)
             if error_type is None:
                 assert outcome.exitcode == -signal.SIGKILL, (seed, ending, outcome)
@@ -267,19 +267,22 @@ def one_round(
             continue
         assert outcome.error is None, (seed, ending, outcome)
         report = outcome.value
-        peers = [
+        expected_errors = [
             {"name": f"rank {r}", "pid": report["pids"][r], "host": os.uname().nodename}
-            for r in victims
+            for r in dead
         ]
         causes = {"stop": ["is stopped"], "exception": ["rank"], "limit": ["rank"]}
         why = causes.get(ending, ["SIGKILL"])
-        if ending == "stop" and len(mates) == 1:  # nobody can know whether it is stopped or late
-            peers, why = [dict.fromkeys(("name", "pid", "host"))], [f"rank {victim} has not come"]
+        if ending == "stop" and len(mates) == 1:  # no rank can tell whether it is stopped or late
+            expected_errors, why = (
+                [dict.fromkeys(("name", "pid", "host"))],
+                [f"rank {victim} has not come"],
+            )
         elif ending not in causes and (
             len(mates) == 1 or ending == "node"
-        ):  # the reason may be unknown
+        ):  # no other rank may know more
             why = [*why, "ended"]
-        assert report["who"] in peers, (seed, ending, outcome)
+        assert report["who"] in expected_errors, (seed, ending, outcome)
         assert any(each in report["text"] for each in why), (seed, ending, outcome)
         late = max(late, report["late"])
         idle = max(idle, report["idle"])
@@ -293,7 +296,7 @@ def no_group() -> Iterator[str]:
     yield ""
 
 
-def count_resources() -> tuple[int, int, int]:
+def held_counts() -> tuple[int, int, int]:
     """Blocks, descriptors and names that this process has."""
     now = memory.statistics()
     blocks = now.private_blocks + now.shared_blocks + now.held_blocks
@@ -308,14 +311,14 @@ def main() -> int:
     parser.add_argument("--nodes", action="store_true", help="two nodes, with TCP between them")
     options = parser.parse_args()
     print(f"{options.rounds} rounds, seed {options.seed}", flush=True)
-    one_round(options.seed, nodes=options.nodes)  # objects of process lifetime exist now
-    before = count_resources()
-    times_by_ending: dict[str, list[tuple[float, float]]] = {}
+    one_round(options.seed, nodes=options.nodes)  # creates what lasts for the process
+    before = held_counts()
+    delays: dict[str, list[tuple[float, float]]] = {}
     for i in range(options.rounds):
         ending, late, idle = one_round(options.seed * 1000 + i, options.way, 0, options.nodes)
-        times_by_ending.setdefault(ending, []).append((late, idle))
-    after = count_resources()
-    for ending, times in sorted(times_by_ending.items()):
+        delays.setdefault(ending, []).append((late, idle))
+    after = held_counts()
+    for ending, times in sorted(delays.items()):
         late = sorted(late for late, _ in times)
         print(
             f"{ending}: {len(late)} times, known after {late[len(late) // 2]:.3f} s (median), "

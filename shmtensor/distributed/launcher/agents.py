@@ -58,7 +58,7 @@ class NodePlacement:
 def parse_nnodes(text: str) -> tuple[int, int]:
     """The minimum and maximum of `--nnodes`: N, or MIN:MAX.
 
-    >>> counts_of("1:4")
+    >>> parse_nnodes("1:4")
     (1, 4)
     """
     low, _, high = text.partition(":")

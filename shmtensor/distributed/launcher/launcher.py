@@ -232,9 +232,8 @@ def watch_ranks(
             first = min(failed, key=lambda r: (r.is_secondary(), r.exitcode is None))
             deadline = deadline or time.monotonic() + WIND_DOWN
             is_late = time.monotonic() >= deadline
-            is_consequence = (
-                agents is not None and first.is_secondary()
-            )  # of a failure on another node
+            # a failure on another node may be the cause
+            is_consequence = agents is not None and first.is_secondary()
             if is_late or (first.exitcode is not None and not is_consequence):
                 failure = Failure(
                     first.rank, first.process.pid, first.exitcode or 1, first.read_record()

@@ -33,15 +33,15 @@ def drift(averager: Any, steps: int) -> list[float]:
     p = nn.Parameter(st.zeros(3, dtype=st.float64))
     idle = nn.Parameter(st.full((2,), float(dist.get_rank()), dtype=st.float64))  # has no gradient
     p.grad = st.ones(3, dtype=st.float64)
-    weights = []
+    losses = []
     for _ in range(steps):
         with st.no_grad():
             p += 1.0 + dist.get_rank()
         averager.average_parameters([p, idle])
         assert p[0] == p[2]
-        weights.append(p[0].item())
+        losses.append(p[0].item())
     assert idle.tolist() == [float(dist.get_rank())] * 2
-    return weights
+    return losses
 
 
 def periodic() -> Any:
@@ -77,15 +77,15 @@ def test_hierarchical_averager() -> None:
 def post_local(resumes: bool) -> list[list[float]]:
     """Post-local SGD: gradients averaged in step 0, models every 2nd step from step 1 on."""
     rank = dist.get_rank()
-    singleton, _ = dist.new_subgroups(1)
+    subgroup, _ = dist.new_subgroups(1)
     model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False).double())
     with st.no_grad():
         model.module.weight.fill_(0)
-    model.register_comm_hook(PostLocalSGDState(None, singleton, 1), post_localSGD_hook)
+    model.register_comm_hook(PostLocalSGDState(None, subgroup, 1), post_localSGD_hook)
     optimizer = PostLocalSGDOptimizer(
         optim.SGD(model.parameters(), lr=1.0, momentum=0.5), PeriodicModelAverager(2, 1)
     )
-    weights = []
+    parameters = []
     for step in range(5):
         if resumes and step == 3:  # as from a checkpoint
             saved = optimizer.state_dict()
@@ -98,8 +98,8 @@ def post_local(resumes: bool) -> list[list[float]]:
         optimizer.zero_grad()
         model(st.full((1, 1), rank + 1.0, dtype=st.float64)).sum().backward()
         optimizer.step()
-        weights.append(model.module.weight.item())
-    return weights
+        parameters.append(model.module.weight.item())
+    return parameters
 
 
 def test_post_local_sgd() -> None:

@@ -1,4 +1,4 @@
-"""What each rank of `mpirun -n 4` does in test_mpi.py, and each process of test_tcp.py.
+"""The ranks' functions of `mpirun -n 4` in test_mpi.py, and of each process in test_tcp.py.
 
 python -m tests.distributed.backends.across_nodes CASES [name=value]
 
@@ -52,7 +52,7 @@ def run_every_case() -> Any:
 def bits() -> Any:
     """Sums whose bits depend on the order; in chunks, in both directions of the chain."""
     rank = dist.get_rank()
-    is_equal = []
+    results = []
     for dtype, op in [("float32", "SUM"), ("float32", "AVG"), ("bfloat16", "SUM")]:
         x = np.random.default_rng(rank).standard_normal(1_200_003).astype("f4")
         y = st.tensor(x).to(getattr(st, dtype))
@@ -64,12 +64,12 @@ def bits() -> Any:
         ]
         dist.all_reduce(y, dist.ReduceOp[op])
         want = reduce_arrays(parts, dist.ReduceOp[op])
-        is_equal.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
-    return is_equal
+        results.append(bool(np.array_equal(y.array.view("u1"), want.view("u1"))))
+    return results
 
 
 def messages() -> Any:
-    """Point to point inside a node and between two; order of sends; messages that do not fit."""
+    """Point to point, within a node and between two; either side first; misfitting messages."""
     rank, n = dist.get_rank(), dist.get_world_size()
     for size in (0, 3, LARGE):
         works = []
@@ -83,12 +83,12 @@ def messages() -> Any:
             assert box.tolist() == [float(10 * p + rank)] * size, (rank, p, box)
     dist.barrier()
     if rank == 0:
-        buffer = st.zeros(2)
-        sources = sorted(dist.recv(buffer) for _ in range(n - 1))
+        received = st.zeros(2)
+        sources = sorted(dist.recv(received) for _ in range(n - 1))
         assert sources == list(range(1, n)), sources
     else:
         dist.send(st.ones(2), 0)
-    for peer in (1, 3):  # a neighbour, and one on the other node
+    for peer in (1, 3):  # a rank of the same node, and one on the other node
         if rank in (0, peer):
             sides = r"float32 \(3,\).*float64 \(5,\)|float64 \(5,\).*float32 \(3,\)"
             with pytest.raises(CollectiveMismatch, match=sides):
@@ -172,7 +172,7 @@ def shards() -> str:
 
 
 def late() -> Any:
-    """At the timeout every rank names the rank that did not come."""
+    """A rank that does not come is named at the timeout, on all ranks."""
     if dist.get_rank() == 3:
         time.sleep(2.0)
     group: Any = dist.GroupMember.WORLD
@@ -220,7 +220,7 @@ def node(victims: str = "2,3", seed: str = "0") -> Any:
 
 
 def check_deaths() -> Any:
-    """A rank dies while its neighbour is in no call; a rank that waits elsewhere learns of it."""
+    """A rank dies while its node's other rank is in no call: a rank on another node notices it."""
     rank = dist.get_rank()
     pair: Any = dist.new_group([0, 3])
     pids: list[Any] = [None] * dist.get_world_size()
@@ -246,7 +246,7 @@ def stop() -> Any:
     """A stopped rank is noticed at the timeout."""
     rank = dist.get_rank()
     dist.barrier()
-    if rank == 1:  # continues whatever happens to the others
+    if rank == 1:  # runs on, whatever happens to the others
         wake = subprocess.Popen(["sh", "-c", f"sleep 3; kill -CONT {os.getpid()}"])
         os.kill(os.getpid(), signal.SIGSTOP)
         wake.wait()

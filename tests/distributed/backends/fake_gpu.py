@@ -1,7 +1,7 @@
-"""Memory, streams and events of a simulated GPU, for the stand-in for CuPy (fake_nccl.py).
+"""Memory, streams and events of a simulated GPU, for the stand-in of CuPy (fake_nccl.py).
 
-Device memory is memory of this process; freed memory is overwritten and marked dead. A stream does
-its work in order, as far as it can, when an event is queried (`Event.done`), or at once (`eager`).
+Device memory is memory of this process; given up it is overwritten, and known as dead. A stream
+does its work in order, as far as it can, when somebody looks (`Event.done`), or at once (`eager`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-DEAD = 0xDB  # freed memory is overwritten with this
+DEAD = 0xDB  # overwrites freed memory
 Array = Any
 violations: list[str] = []
 
@@ -59,16 +59,16 @@ def alloc_pinned_memory(nbytes: int) -> Any:
         def __del__(self) -> None:
             alive.pop(ctypes.addressof(self), None)
 
-    pinned = Pinned()
-    alive[ctypes.addressof(pinned)] = nbytes, "pinned"
-    return pinned
+    memory = Pinned()
+    alive[ctypes.addressof(memory)] = nbytes, "pinned"
+    return memory
 
 
 def view(address: int, nbytes: int, kind: str) -> Array:
     """The bytes at an address, which must be alive and of this kind."""
-    for first, (size, actual_kind) in list(alive.items()):
+    for first, (size, block) in list(alive.items()):
         if first <= address and address + nbytes <= first + size:
-            demand(actual_kind == kind, f"{actual_kind} memory, not {kind}: {address:#x}")
+            demand(block == kind, f"{block} memory, not {kind}: {address:#x}")
             return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), np.uint8)
     raise Violation(f"no {kind} memory is alive at {address:#x}, {nbytes} bytes")
 

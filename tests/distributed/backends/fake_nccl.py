@@ -77,7 +77,7 @@ def group_end() -> None:
 
 
 class Messages:
-    """Sends and receives of one group, which proceed together: a file for each."""
+    """Sends and receives of one NCCL group: a file for each."""
 
     def __init__(self, comm: NcclCommunicator, calls: list[Any]) -> None:
         self.comm = comm
@@ -102,10 +102,10 @@ class Messages:
         view(at, nbytes, "device")
         if sends:  # done once the receiver has read it
             return not (self.comm.folder / name).exists()
-        if (message := self.comm.read(name)) is None:
+        if (data := self.comm.read(name)) is None:
             return False
-        demand(message[0] == nbytes, f"{name}: {message[0]} bytes sent, {nbytes} expected")
-        view(at, nbytes, "device")[:] = np.frombuffer(message[1], np.uint8)
+        demand(data[0] == nbytes, f"{name}: {data[0]} bytes sent, {nbytes} expected")
+        view(at, nbytes, "device")[:] = np.frombuffer(data[1], np.uint8)
         (self.comm.folder / name).unlink()
         return True
 
@@ -154,7 +154,7 @@ class NcclCommunicator:
         self.under_way += 1
 
         def step() -> bool:
-            if self.is_aborted:  # other ranks get no message and keep whatever data is there
+            if self.is_aborted:  # it ends silently, with half-written data
                 return True
             if not work():
                 return False
@@ -193,7 +193,7 @@ class NcclCommunicator:
                 return False
             for p, (theirs, _) in enumerate(parts):  # type: ignore[misc]
                 demand(theirs == call, f"call {number}: {call} here, {theirs} on rank {p}")
-            # all other ranks have completed the earlier calls
+            # all other ranks have finished the earlier operations
             (self.folder / f"call.{number - 1}.{self.rank}").unlink(missing_ok=True)
             finish([np.frombuffer(part[1], np.uint8) for part in parts])  # type: ignore[index]
             return True
@@ -290,7 +290,7 @@ def installed(folder: str, **options: Any) -> Iterator[None]:
 
     Args:
         folder: where ranks exchange files; the same on all ranks.
-        others: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
+        options: `eager`, `devices` (how many), `same` (one GPU for all), `version`, `nccl` (False:
             CuPy has none).
     """
     has_nccl = options.pop("nccl", True)
@@ -324,7 +324,7 @@ def installed(folder: str, **options: Any) -> Iterator[None]:
         alloc=alloc,
         alloc_pinned_memory=alloc_pinned_memory,
     )
-    original = sys.modules.get("cupy")
+    previous = sys.modules.get("cupy")
     sys.modules["cupy"] = module
     try:
         yield
@@ -334,5 +334,5 @@ def installed(folder: str, **options: Any) -> Iterator[None]:
         settings.clear()
         settings.update(before)
         del sys.modules["cupy"]
-        if original is not None:
-            sys.modules["cupy"] = original
+        if previous is not None:
+            sys.modules["cupy"] = previous

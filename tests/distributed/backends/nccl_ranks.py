@@ -1,4 +1,4 @@
-"""What each rank does in test_nccl.py, with a stand-in for CuPy, and in test_nccl_gpu.py."""
+"""The ranks' functions of test_nccl.py, with a stand-in for CuPy, and of test_nccl_gpu.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Op = ReduceOp
 
 
 def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
-    """In a rank: the default group uses nccl, or the stand-in if a folder for it is given."""
+    """In a rank: the default group uses nccl, or a stand-in if there is a folder for it."""
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
     world: Any = dist.GroupMember.WORLD
     if folder is None:
@@ -73,7 +73,7 @@ def reductions() -> int:
 
 
 def messages() -> Any:
-    """Every rank sends to every rank, with collectives in flight; then messages that do not fit."""
+    """All pairs, either side first, with collectives under way; and messages that do not fit."""
     rank, n = dist.get_rank(), dist.get_world_size()
     peers = [p for p in range(n) if p != rank]
     for size in (0, 3, LARGE):
@@ -90,8 +90,8 @@ def messages() -> Any:
         assert all(x.tolist() == [float(sum(range(n)))] * (size + 1) for x in sums)
     dist.barrier()
     if rank == 0:
-        buffer = st.zeros(2)
-        assert sorted(dist.recv(buffer) for _ in peers) == peers
+        received = st.zeros(2)
+        assert sorted(dist.recv(received) for _ in peers) == peers
     else:
         dist.send(st.ones(2), 0)
     if rank < 2:
@@ -110,7 +110,7 @@ def messages() -> Any:
 
 
 def objects() -> Any:
-    """Objects, lists of different sizes, sparse sums: what is built on the collectives."""
+    """Objects, lists of different sizes, sparse sums: built on the collectives."""
     rank, n = dist.get_rank(), dist.get_world_size()
     gathered: list[Any] = [None] * n
     dist.all_gather_object(gathered, {"rank": rank, "x": st.full((LARGE,), float(rank))})
@@ -187,9 +187,9 @@ def halves() -> Any:
 
 def bits() -> Any:
     """Sums whose bits depend on the order."""
-    data = b""
+    results = b""
     for size in (5, LARGE, 5 * LARGE):
         x = st.tensor(sample(dist.get_rank(), "float32", (size,)))
         dist.all_reduce(x)
-        data += x.numpy().tobytes()
-    return hashlib.sha256(data).hexdigest()
+        results += x.numpy().tobytes()
+    return hashlib.sha256(results).hexdigest()

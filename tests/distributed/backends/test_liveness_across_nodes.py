@@ -22,17 +22,17 @@ from shmtensor.distributed.backends.mpi.liveness_across_nodes import (
 SECRET = b"s" * 16
 
 
-def meet(
-    addresses: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+def connect_and_accept(
+    infos: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
 ) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
-    """What rank 1 gets from rank 0, and rank 0 from rank 1."""
+    """The connections of rank 1 to rank 0, and of rank 0 from rank 1."""
     accepted: list[dict[int, socket.socket]] = []
     deadline = time.monotonic() + patience
     thread = threading.Thread(
         target=lambda: accepted.append(accept(0, {1}, listener, SECRET, deadline))
     )
     thread.start()
-    connected = connect(1, [0], addresses, secret, deadline)
+    connected = connect(1, [0], infos, secret, deadline)
     thread.join()
     return connected, accepted[0]
 
@@ -56,13 +56,17 @@ def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
 
 
 def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> None:
-    connected, accepted = meet(place(listener, "127.77.77.77"), listener, SECRET)  # nobody is there
+    connected, accepted = connect_and_accept(
+        place(listener, "127.77.77.77"), listener, SECRET
+    )  # no listener there
     assert (list(connected), list(accepted)) == ([0], [1])
     close(connected, accepted)
 
 
 def test_strangers_are_refused(listener: socket.socket) -> None:
-    connected, accepted = meet(place(listener), listener, b"another secret..", patience=0.5)
+    connected, accepted = connect_and_accept(
+        place(listener), listener, b"another secret..", patience=0.5
+    )
     assert (connected, accepted) == ({}, {})
 
 
@@ -73,7 +77,7 @@ def test_a_stranger_does_not_block_ranks(
     with socket.create_connection(listener.getsockname()) as silent:
         with socket.create_connection(listener.getsockname()) as talking:
             talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
-            connected, accepted = meet(place(listener), listener, SECRET)
+            connected, accepted = connect_and_accept(place(listener), listener, SECRET)
             assert (list(connected), list(accepted)) == ([0], [1])
             assert silent.recv(1) == b""
     close(connected, accepted)
@@ -82,30 +86,30 @@ def test_a_stranger_does_not_block_ranks(
 def test_an_end_is_reported_after_a_delay_for_news(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "NEWS_FIRST", 0.05)
     pairs = [socket.socketpair() for _ in range(3)]
-    monitor = Watch({r + 4: local for r, (local, _) in enumerate(pairs)}, [])
-    assert monitor.dead_ranks() == []
+    watcher = Watch({r + 4: end_here for r, (end_here, _) in enumerate(pairs)}, [])
+    assert watcher.dead_ranks() == []
     pairs[2][1].close()
-    assert monitor.dead_ranks() == []  # a neighbour may still say why
+    assert watcher.dead_ranks() == []  # others have time to send the cause
     pairs[1][1].close()
     end = time.monotonic() + 10
-    while not (missing := monitor.dead_ranks()) and time.monotonic() < end:
+    while not (dead := watcher.dead_ranks()) and time.monotonic() < end:
         time.sleep(0.01)
-    assert missing == [5, 6]
-    assert monitor.dead_ranks() == [5, 6]
-    monitor.close()
+    assert dead == [5, 6]
+    assert watcher.dead_ranks() == [5, 6]
+    watcher.close()
     pairs[0][1].close()
 
 
 def test_a_forked_child_does_not_keep_a_connection_alive() -> None:
     here, peer = socket.socketpair()
-    watch = Watch({1: here}, [])
+    watcher = Watch({1: here}, [])
     wait, go = os.pipe()
     if not (pid := os.fork()):
         os.close(go)
         os.read(wait, 1)
         os._exit(0)
     os.close(wait)
-    watch.close()  # as when this process ends; the child still runs
+    watcher.close()  # as when this process ends; the child still runs
     peer.settimeout(10)
     assert peer.recv(1) == b""
     os.close(go)

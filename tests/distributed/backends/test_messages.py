@@ -17,7 +17,7 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError
 
 
 class Comm:
-    """Delivers its messages to any receiver."""
+    """An mpi4py communicator that delivers the given messages."""
 
     def __init__(self) -> None:
         self.messages: list[tuple[int, Any]] = []
@@ -34,7 +34,7 @@ class Comm:
         is_there = bool(self.messages)
         if is_there:
             status.source = self.messages[0][0]
-        time.sleep(1e-3)  # other threads may poll meanwhile if no lock stops them
+        time.sleep(1e-3)  # other threads may probe now, if the lock lets them
         return is_there
 
     def Recv(self, out: Any, source: int, tag: int) -> None:
@@ -86,14 +86,14 @@ def test_a_departure_is_not_bad_news(comm: Comm) -> None:
     assert (one.failure, one.leavers) == (None, {2: 5})
 
 
-@pytest.mark.parametrize("arrivals", [2, 1, 0], ids=["all", "left", "none"])
+@pytest.mark.parametrize("n_barriers", [2, 1, 0], ids=["all", "left", "none"])
 def test_mpi_ends_only_if_all_have_come_twice(
-    comm: Comm, monkeypatch: pytest.MonkeyPatch, arrivals: int
+    comm: Comm, monkeypatch: pytest.MonkeyPatch, n_barriers: int
 ) -> None:
-    finalized, states = [], iter([True] * arrivals + [False] * 2)
+    finalized, is_complete = [], iter([True] * n_barriers + [False] * 2)
 
     def Ibarrier() -> Any:
-        is_done = next(states)
+        is_done = next(is_complete)
         return SimpleNamespace(Test=lambda: is_done)
 
     monkeypatch.setattr(comm, "Ibarrier", Ibarrier, raising=False)
@@ -104,7 +104,7 @@ def test_mpi_ends_only_if_all_have_come_twice(
         Is_finalized=lambda: False, Finalize=lambda: finalized.append(1), Exception=OSError
     )
     wire.finalize(module)
-    assert len(finalized) == (arrivals == 2)
+    assert len(finalized) == (n_barriers == 2)
 
 
 def test_threads_that_poll_at_once_do_not_wait_for_one_message(comm: Comm) -> None:

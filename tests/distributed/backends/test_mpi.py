@@ -31,7 +31,7 @@ needs_mpi = pytest.mark.skipif(
 def across(
     *cases: str, ranks: int = 4, node: int = 2, breaks: bool = False, kills: bool = False
 ) -> dict[int, list[dict[str, Any]]]:
-    """Each rank's records of the cases, which may break the group, kill or stop ranks."""
+    """The ranks' results of the cases, which may break the group, or kill or stop ranks."""
     assert MPIRUN is not None
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
     flags = ["-n", str(ranks)]
@@ -48,20 +48,20 @@ def across(
         "SHMTENSOR_RANKS_PER_NODE": str(node),
     }
     program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    process = subprocess.run(
+    completed = subprocess.run(
         [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
     )
     records_by_rank: dict[int, list[dict[str, Any]]] = {}
-    for line in process.stdout.splitlines():
+    for line in completed.stdout.splitlines():
         if line.startswith("{"):
             record = json.loads(line)
             records_by_rank.setdefault(record["rank"], []).append(record)
-    assert records_by_rank, (process.returncode, process.stdout, process.stderr)
+    assert records_by_rank, (completed.returncode, completed.stdout, completed.stderr)
     return records_by_rank
 
 
 def values(records_by_rank: dict[int, list[dict[str, Any]]], ranks: int = 4) -> list[list[Any]]:
-    """What each case returned, on all ranks."""
+    """The values of each case, on all ranks."""
     assert sorted(records_by_rank) == list(range(ranks))
     for records in records_by_rank.values():
         for record in records:
@@ -78,7 +78,7 @@ CONTRACT = ["contract", "bits", "messages", "objects", "groups", "differ", "shar
 
 
 def check_contract(records_by_rank: dict[int, list[dict[str, Any]]]) -> None:
-    """Checks the records of two nodes' ranks."""
+    """The results of these cases on the ranks of two nodes."""
     contract, bits, messages, objects, groups, differ, shards = values(records_by_rank)
     assert contract == [[4 * len(CONTRACTS) - 3, [[0, 1], [2, 3]]]] * 4  # a barrier has one size
     assert bits == [[True, True, True]] * 4

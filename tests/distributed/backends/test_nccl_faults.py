@@ -35,7 +35,7 @@ def test_a_death_at_a_random_moment_is_named_by_all(tmp_path: Path, seed: int, r
 
 
 def expect_loss(call: Any) -> tuple[str, int, bool]:
-    """The rank and pid in the error after a connected rank died; whether NCCL was aborted."""
+    """The error after a rank died in a collective that all had begun; whether NCCL is aborted."""
     with pytest.raises(PeerLostError) as caught:
         call()
     with pytest.raises(PeerLostError):  # and the group stays broken
@@ -258,7 +258,7 @@ def test_a_forked_child_is_not_a_member(tmp_path: Path) -> None:
     ]
 
 
-# ---------------------------------------------------------------- what is missing
+# ---------------------------------------------------------------- missing packages and GPUs
 def test_missing_libraries_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     assert not dist.is_nccl_available()
@@ -337,7 +337,7 @@ def test_more_ranks_than_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
             cuda.find_device(sys.modules["cupy"], 0)
 
 
-# ---------------------------------------------------------------- the stand-in has teeth
+# ---------------------------------------------------------------- the stand-in finds errors
 def wrong_use(cupy: Any, nccl: Any, mistake: str) -> None:
     with cupy.cuda.Device(0):
         comm = nccl.NcclCommunicator(1, nccl.get_unique_id(), 0)

@@ -23,11 +23,15 @@ print(find_cupy()[0].cuda.runtime.getDeviceCount())
 
 
 def count_gpus() -> tuple[int, str]:
-    """The number of GPUs, or what is missing. In another process: CUDA does not survive forks."""
-    # In another folder: here `-c` would import the sources instead of the installed package.
-    process = subprocess.run([sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/")
-    lines = (process.stdout if process.returncode == 0 else process.stderr).strip().splitlines()
-    return (int(lines[-1]), "") if process.returncode == 0 else (0, lines[-1])
+    """The number of GPUs, or what is missing. Runs in another process: CUDA survives no fork."""
+    # In another folder: here `-c` would find the sources before the installed package.
+    completed = subprocess.run(
+        [sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/"
+    )
+    lines = (
+        (completed.stdout if completed.returncode == 0 else completed.stderr).strip().splitlines()
+    )
+    return (int(lines[-1]), "") if completed.returncode == 0 else (0, lines[-1])
 
 
 RANKS, WHY = count_gpus()

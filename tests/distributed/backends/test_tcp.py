@@ -37,7 +37,7 @@ SPAN = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "MASTER
 
 
 def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[str, Any]]]:
-    """Each rank's records of the cases."""
+    """The ranks' results of the cases."""
     port, program = free_port(), [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
     processes = []
     for rank in range(ranks):
@@ -76,7 +76,7 @@ def test_the_contract_holds_across_two_nodes() -> None:
 
 @pytest.mark.parametrize("ending", ["kill", "point", "exception", "limit", "node", "stop"])
 def test_every_end_of_a_rank_is_named_by_all_within_a_second(ending: str) -> None:
-    """Each round checks its own bound, less the time without a CPU (kills.py)."""
+    """Each round checks its own bound, without the time that a rank had no CPU: kills.py."""
     rounds = [one_round(seed, ending, ranks, nodes=True) for seed, ranks in enumerate((2, 3, 4))]
     late = sorted(seconds for _, seconds, _ in rounds)
     assert late[1] < SOON + (STOPPED if ending == "stop" else 0.0)
@@ -142,14 +142,16 @@ def until_done(request: Any, *ends: Connections) -> None:
 def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
     a, b = pair
     early = [np.zeros(2, np.uint8) for _ in range(2)]
-    receives = [b.Irecv(x, 0, 7) for x in early]
+    requests = [b.Irecv(x, 0, 7) for x in early]
     messages = [(9, (1,)), (7, (2, 3)), (9, (4,)), (7, (5, 6)), (9, (7,)), (7, (8, 9)), (9, (10,))]
     for tag, x in messages:
         a.Isend(bytes_of(*x), 1, tag)
-    for each in receives:
+    for each in requests:
         until_done(each, b)
     assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
-    end = time.monotonic() + 20  # until all have arrived: any of them can be received first
+    end = (
+        time.monotonic() + 20
+    )  # until all have come, so that they can be received in another order
     while len(b._links[0].unexpected[9]) < 4 and time.monotonic() < end:
         b.progress()
     for want in (1, 4, 7, 10):
@@ -164,9 +166,9 @@ def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
 def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
     xs = [np.random.default_rng(r).integers(0, 256, 30_000_000, np.uint8) for r in range(2)]
     outs = [np.zeros_like(x) for x in xs]
-    works = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
-    works += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
-    for each in works:
+    requests = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
+    requests += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
+    for each in requests:
         until_done(each, *pair)
     assert np.array_equal(outs[0], xs[1])
     assert np.array_equal(outs[1], xs[0])
@@ -174,12 +176,12 @@ def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
 
 def test_a_message_is_taken_when_somebody_asks(pair: Any) -> None:
     a, b = pair
-    send = a.Issend(bytes_of(5), 1, 3)
+    request = a.Issend(bytes_of(5), 1, 3)
     for _ in range(20):
         a.progress(), b.progress()
-    assert not send.Test()
+    assert not request.Test()
     b.Irecv(np.zeros(1, np.uint8), 0, 3)
-    until_done(send, a, b)
+    until_done(request, a, b)
 
 
 def test_last_messages_arrive_although_earlier_ones_are_unread(pair: Any) -> None:
@@ -270,17 +272,17 @@ def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_peer_with_another_key_is_refused() -> None:
-    connected: list[dict[int, Any]] = []
+    links: list[dict[int, Any]] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        addresses = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
+        infos = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
         end = time.monotonic() + 0.5
         other = threading.Thread(
-            target=lambda: connected.append(connect(1, [0], addresses, b"other", end))
+            target=lambda: links.append(connect(1, [0], infos, b"other", end))
         )
         other.start()
         assert accept(0, {1}, listener, b"the key", end) == {}
         other.join()
-    assert connected == [{}]
+    assert links == [{}]
 
 
 @pytest.mark.parametrize("dead", [0, 1], ids=["accepts", "connects"])
@@ -291,8 +293,8 @@ def test_a_rank_that_dies_before_it_connects_is_missed_at_the_timeout(
     monkeypatch.setenv("SHMTENSOR_SECRET", SECRET)
     monkeypatch.delenv("SHMTENSOR_ROUND", raising=False)
     store = HashStore()
-    place = {"world": 2, "pid": 5, "host": "there", "port": free_port(), "key": "00" * 16}
-    published = json.dumps({**place, "addresses": ["127.0.0.1"]})
+    dead_rank = {"world": 2, "pid": 5, "host": "there", "port": free_port(), "key": "00" * 16}
+    published = json.dumps({**dead_rank, "addresses": ["127.0.0.1"]})
     PrefixStore("world/0/0", store).set(str(dead), published)
     with pytest.raises(CollectiveTimeout, match=rf"has no connection to ranks \[{dead}\]"):
         world_engine(1 - dead, 2, 0.5, None, store, 0)

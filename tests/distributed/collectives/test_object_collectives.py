@@ -121,18 +121,18 @@ def test_roots_that_do_not_fit_are_refused() -> None:
 
 def to_one_another() -> list[Any]:
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    objects: list[Any] = [None, None]
+    received: list[Any] = [None, None]
     if rank == 0:
         x = st.zeros(20_000)
         dist.send_object_list([x, "to you"], 1)
         dist.barrier()
         return [float(x[0])]
     if rank == 1:
-        assert dist.recv_object_list(objects) == 0
-        objects[0].add_(5)
-        objects = [objects[1]]
+        assert dist.recv_object_list(received) == 0
+        received[0].add_(5)
+        received = [received[1]]
     dist.barrier()
-    return objects if ranks > 1 else []
+    return received if ranks > 1 else []
 
 
 def test_objects_from_one_rank_to_another() -> None:
@@ -144,19 +144,19 @@ def test_objects_from_one_rank_to_another() -> None:
 def many(sizes: list[int]) -> list[list[int]]:
     """Every rank to every rank, with messages of very different sizes, and empty ones."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
-    lengths = []
+    received = []
     for size in sizes:
         part = [b""]
         dist.scatter_object_list(part, [bytes(r * size) for r in range(ranks)], src=ranks - 1)
         gathered: list[Any] = [None] * ranks
         dist.all_gather_object(gathered, bytes(rank * size))
         assert [len(each) for each in gathered] == [r * size for r in range(ranks)]
-        lengths.append(len(part[0]))
-    return lengths
+        received.append(len(part[0]))
+    return received
 
 
 @pytest.mark.parametrize("ranks", [1, 3])
 def test_objects_of_any_size(ranks: int) -> None:
     sizes = [0, 10, 40_000]
-    for rank, lengths in enumerate(values(run(many, ranks, sizes))):
-        assert lengths == [rank * size for size in sizes]
+    for rank, received in enumerate(values(run(many, ranks, sizes))):
+        assert received == [rank * size for size in sizes]

@@ -95,11 +95,11 @@ def uneven() -> None:
         want = [sample(p * 10 + rank, "float32", (n, 2)) for p, n in enumerate(takes)]
         outputs = [st.empty(n, 2) for n in takes]
         dist.all_to_all(outputs, [st.tensor(x) for x in mine])
-        for got, each in zip(outputs, want, strict=True):
-            assert_array_equal(got.numpy(), each)
-        output = st.empty(sum(takes), 2)
-        dist.all_to_all_single(output, st.tensor(np.concatenate(mine)), takes, sends)
-        assert_array_equal(output.numpy(), np.concatenate(want))
+        for result, each in zip(outputs, want, strict=True):
+            assert_array_equal(result.numpy(), each)
+        result_single = st.empty(sum(takes), 2)
+        dist.all_to_all_single(result_single, st.tensor(np.concatenate(mine)), takes, sends)
+        assert_array_equal(result_single.numpy(), np.concatenate(want))
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
@@ -120,11 +120,11 @@ def test_same_bits_on_all_ranks_in_every_run() -> None:
 
 
 def in_the_middle() -> bool:
-    full = [sample(r, "float64", (200, 200)) for r in range(2)]
-    x = st.tensor(full[dist.get_rank()])
+    samples = [sample(r, "float64", (200, 200)) for r in range(2)]
+    x = st.tensor(samples[dist.get_rank()])
     dist.all_reduce(x[1:-1])
-    assert_array_equal(x.numpy()[1:-1], reduce_arrays(full)[1:-1])
-    return bool((x.numpy()[0] == full[dist.get_rank()][0]).all())
+    assert_array_equal(x.numpy()[1:-1], reduce_arrays(samples)[1:-1])
+    return bool((x.numpy()[0] == samples[dist.get_rank()][0]).all())
 
 
 def test_a_part_of_a_block_leaves_the_remainder_unchanged() -> None:

@@ -1,4 +1,4 @@
-"""Point to point: any order without a circular wait; a message that does not fit is an error."""
+"""Point to point: any order without a circle works; messages that do not fit are an error."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..run_ranks import run, values
 
 def messages() -> list[float]:
     rank = dist.get_rank()
-    sums = []
+    received = []
     for n in (0, 3, 9_000):
         x = st.full((n,), float(rank + 7))
         if rank == 0:
@@ -29,8 +29,8 @@ def messages() -> list[float]:
             assert work.wait()
             assert work.is_completed()
             x = y
-        sums.append(float(x.sum()))
-    return sums
+        received.append(float(x.sum()))
+    return received
 
 
 def test_send_and_receive() -> None:
@@ -49,7 +49,7 @@ def test_a_message_that_does_not_fit_is_an_error_on_both_sides() -> None:
 
 
 def ring() -> list[list[float]]:
-    """Every rank begins with isend, so no rank waits for another."""
+    """All ranks begin with isend: none waits for another."""
     rank, n = dist.get_rank(), dist.get_world_size()
     after, before = (rank + 1) % n, (rank - 1) % n
     works, received = [], []
@@ -89,7 +89,7 @@ def first_come() -> list[int]:
         dist.send(np.array([rank, rank * rank]), 0)
         dist.barrier()
         return []
-    sources = []
+    received = []
     for k in range(n - 1):
         x = np.zeros(2, np.int64)
         if k == 0:
@@ -99,9 +99,9 @@ def first_come() -> list[int]:
         else:
             source = dist.recv(x)
         assert x.tolist() == [source, source * source]
-        sources.append(source)
+        received.append(source)
     dist.barrier()
-    return sorted(sources)
+    return sorted(received)
 
 
 def test_receive_from_any_rank() -> None:

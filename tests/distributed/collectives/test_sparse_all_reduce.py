@@ -44,10 +44,12 @@ def test_sparse_is_as_dense(rows: int, dtype: str, op: Any, async_op: bool) -> N
     want = sum(sparse_sample(rank, rows, dtype).to_dense().numpy() for rank in range(3))
     if op is dist.ReduceOp.AVG:
         want = want / 3
-    for is_in_order, got in values(run(reduced, 3, rows, dtype, op, async_op, start_method="fork")):
-        assert is_in_order
-        assert got.dtype == dtype
-        np.testing.assert_allclose(got, want, rtol=1e-14)
+    for is_coalesced, result in values(
+        run(reduced, 3, rows, dtype, op, async_op, start_method="fork")
+    ):
+        assert is_coalesced
+        assert result.dtype == dtype
+        np.testing.assert_allclose(result, want, rtol=1e-14)
 
 
 def large() -> Any:
@@ -61,8 +63,8 @@ def large() -> Any:
 def test_many_elements() -> None:
     want = np.full(30_001, 2.0)
     want[[0, -1]] = 1
-    for got in values(run(large, 2, start_method="fork")):
-        assert np.array_equal(got, want)
+    for result in values(run(large, 2, start_method="fork")):
+        assert np.array_equal(result, want)
 
 
 def different() -> None:

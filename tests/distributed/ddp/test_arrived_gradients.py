@@ -18,7 +18,7 @@ from ..run_ranks import run, values
 
 
 class Twice(nn.Module):
-    """The same layers in two segments, and one that nobody uses."""
+    """The same layers in two segments, and an unused one."""
 
     def __init__(self, reentrant: bool | None) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Twice(nn.Module):
         return checkpoint(layers, x, use_reentrant=self.reentrant)
 
 
-def batch(rank: int, step: int) -> Any:
+def rank_input(rank: int, step: int) -> Any:
     numbers = np.sin(np.arange(8.0) + 3 * rank + step).reshape(2, 4)
     return st.tensor(numbers).requires_grad_()
 
@@ -54,16 +54,16 @@ def gradients(reentrant: bool | None, *options: str) -> list[list[Any]]:
     out = []
     for step in range(3):
         model.zero_grad()
-        wrapped(batch(dist.get_rank(), step)).sum().backward()
+        wrapped(rank_input(dist.get_rank(), step)).sum().backward()
         out.append([None if p.grad is None else p.grad.numpy().copy() for p in model.parameters()])
     return out
 
 
 def of_the_union(step: int) -> list[Any]:
-    """What one process gets: the mean over two ranks."""
+    """The result of one process: the mean over two ranks."""
     model = Twice(None)
     for rank in range(2):
-        (model(batch(rank, step)).sum() / 2).backward()
+        (model(rank_input(rank, step)).sum() / 2).backward()
     return [None if p.grad is None else p.grad.numpy() for p in model.parameters()]
 
 
@@ -95,7 +95,7 @@ def test_elsewhere_a_gradient_in_parts_is_refused() -> None:
 
 
 def backward_twice() -> list[float]:
-    """Two backwards of one forward: the second adds this rank's local gradient."""
+    """Two backwards of one forward: the second adds this rank's own gradient."""
     model = DistributedDataParallel(nn.Linear(1, 1, bias=False))
     model.module.weight.data = st.ones(1, 1)
     loss = model(st.full((1, 1), 1.0 + dist.get_rank())).sum()

@@ -1,4 +1,4 @@
-"""Gradients are views of the reduced memory: computed, averaged and read in place."""
+"""Gradients are written, averaged and read in the same memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gradients(model: Any) -> list[Any]:
 
 
 def averages(gaps: bool = True) -> list[Any]:
-    """The expected result: the average of both ranks' local gradients."""
+    """The expected result on every rank: the average of both ranks' gradients."""
     model = make(gaps)
     parts = []
     for rank in range(dist.get_world_size()):
@@ -73,7 +73,7 @@ def pointer(x: Any) -> int:
 
 
 def are_views(model: Any) -> bool:
-    """Whether every gradient is a view of the reduced memory."""
+    """Whether every gradient is a view of the reduced array."""
     return all(
         in_grad_buffer(p.accumulate_grad, p.grad.array)
         and pointer(p.grad) == pointer(bucket.gradient_block) + at * p.array.itemsize
@@ -90,11 +90,11 @@ def views(optimizer: str, cap: float | None) -> None:
     model = DistributedDataParallel(inner, gradient_as_bucket_view=True, bucket_cap_mb=cap)
     if optimizer == "after":
         step = optim.SGD(model.parameters(), lr=0.0)
-    is_in_buffer: list[bool] = []
+    in_buffers: list[bool] = []
     for p in model.parameters():
         if p.ndim == 2:
             p.register_hook(
-                lambda g, p=p: is_in_buffer.append(
+                lambda g, p=p: in_buffers.append(
                     pointer(g) == p.accumulate_grad.grad_buffer.address
                 )
             )
@@ -106,7 +106,7 @@ def views(optimizer: str, cap: float | None) -> None:
         assert are_views(model)
         if step is not None:
             step.step()
-    assert is_in_buffer == [True] * 6
+    assert in_buffers == [True] * 6
     assert n_copied(model) == before
 
 
@@ -231,10 +231,10 @@ def test_neighbours_in_two_blocks_are_not_one_array() -> None:
     bucket = Bucket([nn.Parameter(st.zeros(16)) for _ in range(2)])
     block: Any = native.allocate(128)
     first, second = (GradientBuffer(np.ndarray(16, np.float32, block, at)) for at in (0, 64))
-    view = bucket.block_over([first, second])
-    assert view is not None
-    assert view.size == 32
-    assert pointer(view) == first.address
+    joined_block = bucket.block_over([first, second])
+    assert joined_block is not None
+    assert joined_block.size == 32
+    assert pointer(joined_block) == first.address
     elsewhere = np.lib.stride_tricks.as_strided(np.frombuffer(block, np.float32)[16:])
     other = GradientBuffer(elsewhere)  # the same address, but another owner
     assert other.address == second.address
@@ -292,7 +292,7 @@ def test_a_forked_child_has_separate_gradients() -> None:
         blocks = [
             np.frombuffer(bucket.grad_buffers[0].memory, np.uint8) for bucket in model._buckets
         ]
-        originals = [block.copy() for block in blocks]
+        copies = [block.copy() for block in blocks]
         model.zero_grad()
         pid = os.fork()
         if pid == 0:
@@ -304,7 +304,7 @@ def test_a_forked_child_has_separate_gradients() -> None:
             finally:
                 os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-        for block, before in zip(blocks, originals, strict=True):
+        for block, before in zip(blocks, copies, strict=True):
             np.testing.assert_array_equal(block, before)
     finally:
         dist.destroy_process_group()

@@ -78,8 +78,8 @@ def batched_by_numpy(steps: Any, q: Any, feeds_back: bool, stays: bool) -> list[
 
 
 def power(**options: Any) -> PowerSGDState:
-    settings = {"matrix_approximation_rank": 2, "start_powerSGD_iter": 0, **options}
-    return PowerSGDState(None, **settings)
+    hyperparameters = {"matrix_approximation_rank": 2, "start_powerSGD_iter": 0, **options}
+    return PowerSGDState(None, **hyperparameters)
 
 
 @pytest.mark.parametrize("feeds_back", [True, False])
@@ -96,9 +96,9 @@ def test_batched_power_is_the_algorithm_on_all_ranks_gradients(feeds_back: bool)
     )
     q = np.random.default_rng(0).standard_normal((SIDE, 2))
     want = batched_by_numpy(gradients(3, 3, "float64"), q, feeds_back, True)
-    for got in results:
-        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
-        np.testing.assert_array_equal(got, results[0])
+    for result in results:
+        np.testing.assert_allclose(result, want, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(result, results[0])
 
 
 def test_power_begins_with_uncompressed_averages() -> None:
@@ -116,22 +116,22 @@ def stats(dtype: str) -> Any:
     state = power()
     state.process_group = dist.group.WORLD
     by_hook(powerSGD_hook, state, dtype)
-    restored = pickle.loads(pickle.dumps(state))
-    return state.compression_stats(), restored.process_group, sorted(restored.q_memory_dict)
+    unpickled = pickle.loads(pickle.dumps(state))
+    return state.compression_stats(), unpickled.process_group, sorted(unpickled.q_memory_dict)
 
 
 def test_power_says_how_much_it_saved_and_is_pickled_without_its_group() -> None:
     for dtype in ("float32", "float16"):
         statistics, group, keys = values(run(stats, 2, dtype, start_method="fork"))[1]
-        nelements = (12 + 10) * 2 + 7
-        assert statistics == (SIZE / nelements, 3 * SIZE, 3 * nelements)
+        n_sent = (12 + 10) * 2 + 7
+        assert statistics == (SIZE / n_sent, 3 * SIZE, 3 * n_sent)
         assert group is None
         assert keys == [(0, 0)]
     assert power().compression_stats() == (0.0, 0, 0)
 
 
 def by_bytes(steps: Any, length: int) -> Any:
-    """The mean of the ranks' gradients after quantization to 8 bits."""
+    """The mean of the ranks' numbers, quantized to 8 bits."""
     total = np.zeros(steps.shape[1:], np.float32)
     for g in steps:
         x = np.zeros((-(-g.size // length), length), np.float32)
@@ -173,7 +173,7 @@ def test_quantization_of_strange_numbers() -> None:
     for zeros, tiny, infinite in values(run(strange, 2, start_method="fork")):
         assert (zeros == 0).all()
         np.testing.assert_allclose(tiny, 1e-9, rtol=0.01)
-        assert np.isnan(infinite).all()  # never a plausible number
+        assert np.isnan(infinite).all()  # never a finite number
 
 
 @pytest.mark.torch
@@ -184,18 +184,18 @@ def test_hooks_are_those_of_pytorch(tmp_path: Path) -> None:
     np.savez(tmp_path / "gradients.npz", g=gradients(2, 3), q=q, q_each=q_each)
     command = [sys.executable, "-m", "tests.distributed.ddp.torch_comm_hooks", str(tmp_path)]
     root = Path(__file__).resolve().parents[3]
-    process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-    assert process.returncode == 0, process.stderr
+    completed = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     want = np.load(tmp_path / "results.npz")
     for name, hook, first in (
         ("batched", batched_powerSGD_hook, q),
         ("each", powerSGD_hook, q_each),
     ):
-        got = values(run(by_hook, 1, hook, power(), "float32", first, start_method="fork"))[0]
-        np.testing.assert_allclose(got, want[name], rtol=1e-3, atol=1e-5)
+        result = values(run(by_hook, 1, hook, power(), "float32", first, start_method="fork"))[0]
+        np.testing.assert_allclose(result, want[name], rtol=1e-3, atol=1e-5)
     for name, hook in (("tensor", quantization_pertensor_hook), ("channel", per_32)):
-        got = values(run(by_hook, 2, hook, None, "float32", start_method="fork"))[0]
-        np.testing.assert_allclose(got[0], want[name], rtol=1e-5, atol=1e-6)
+        result = values(run(by_hook, 2, hook, None, "float32", start_method="fork"))[0]
+        np.testing.assert_allclose(result[0], want[name], rtol=1e-5, atol=1e-6)
 
 
 def post_local(gives_subgroup: bool, reduces: bool) -> list[Any]:
@@ -205,13 +205,13 @@ def post_local(gives_subgroup: bool, reduces: bool) -> list[Any]:
     state = PostLocalSGDState(None, subgroup, 1, post_local_gradient_allreduce=reduces)
     model = nn.parallel.DistributedDataParallel(nn.Linear(1, 1, bias=False).double())
     model.register_comm_hook(state, post_localSGD_hook)
-    gradients = []
+    results = []
     for step in range(3):
         model.zero_grad()
         model(st.full((1, 1), float(rank + 10 * step), dtype=st.float64)).sum().backward()
-        gradients.append(float(model.module.weight.grad.item()))
+        results.append(float(model.module.weight.grad.item()))
     assert state.iter == 1
-    return gradients
+    return results
 
 
 def test_post_local_averages_over_all_then_over_the_subgroup() -> None:
@@ -236,7 +236,7 @@ def test_hooks_by_name() -> None:
     want = [[1.5] * 3] * 2
     assert len(hooks.DDPCommHookType) == 10
     for name in ("ALLREDUCE", "QUANTIZE_PER_CHANNEL", "BATCHED_POWER_SGD_RANK2"):
-        for got in values(run(registered, 2, name, start_method="fork")):
-            np.testing.assert_allclose(got, want, rtol=1e-2)
-    results = values(run(registered, 2, "NOOP", start_method="fork"))
-    assert [each[0][0] for each in results] == [1, 2]
+        for result in values(run(registered, 2, name, start_method="fork")):
+            np.testing.assert_allclose(result, want, rtol=1e-2)
+    unreduced = values(run(registered, 2, "NOOP", start_method="fork"))
+    assert [each[0][0] for each in unreduced] == [1, 2]

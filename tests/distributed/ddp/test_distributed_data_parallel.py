@@ -50,7 +50,7 @@ def train(steps: int, cap: float | None, before: bool) -> list[Any]:
     return [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def train_locally(steps: int) -> list[Any]:
+def train_alone(steps: int) -> list[Any]:
     x, y = data()
     model = make_model(0)
     optimizer = optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
@@ -66,9 +66,9 @@ def train_locally(steps: int) -> list[Any]:
 def test_ranks_train_like_one_process(cap: float | None, before: bool) -> None:
     results = values(run(train, 2, 5, cap, before))
     for parameters in results:
-        for got, want, first in zip(parameters, train_locally(5), results[0], strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-10)
-            np.testing.assert_array_equal(got, first)
+        for result, want, first in zip(parameters, train_alone(5), results[0], strict=True):
+            np.testing.assert_allclose(result, want, rtol=1e-10)
+            np.testing.assert_array_equal(result, first)
 
 
 @pytest.mark.parametrize("start_method", START_METHODS)
@@ -187,9 +187,9 @@ def test_gradients_are_those_of_the_union_and_the_same_bits_in_every_run(ranks: 
     first = values(run(gradients, ranks, options))
     second = values(run(gradients, ranks, OPTIONS[(ranks + 1) % len(OPTIONS)]))
     for each in [*first, *second]:
-        for got, want, bits in zip(each, union(), first[0], strict=True):
-            np.testing.assert_allclose(got, want, rtol=1e-10, atol=1e-14)
-            np.testing.assert_array_equal(got, bits)
+        for result, want, bits in zip(each, union(), first[0], strict=True):
+            np.testing.assert_allclose(result, want, rtol=1e-10, atol=1e-14)
+            np.testing.assert_array_equal(result, bits)
 
 
 def full_rank() -> Any:
@@ -212,32 +212,32 @@ def full_rank() -> Any:
 def test_communication_hooks(hook: Any, state: Any, precision: float) -> None:
     results = values(run(gradients, 2, {}, hook, state, start_method="fork"))
     for each in results:
-        for got, want, bits in zip(each, union(), results[0], strict=True):
-            np.testing.assert_allclose(got, want, rtol=precision, atol=precision / 10)
-            np.testing.assert_array_equal(got, bits)
+        for result, want, bits in zip(each, union(), results[0], strict=True):
+            np.testing.assert_allclose(result, want, rtol=precision, atol=precision / 10)
+            np.testing.assert_array_equal(result, bits)
 
 
 def looking() -> list[Any]:
-    calls: list[Any] = []
+    buckets: list[Any] = []
 
     def hook(state: Any, bucket: dist.GradBucket) -> dist.Future:
         shapes = [tuple(g.shape) for g in bucket.gradients()]
         assert shapes == [tuple(p.shape) for p in bucket.parameters()]
-        calls.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
+        buckets.append((state, bucket.index(), bucket.buffer().numel(), bucket.is_last()))
         return hooks.allreduce_hook(None, bucket)
 
     gradients({"bucket_cap_mb": 1e-4}, hook, "mine")
-    return calls
+    return buckets
 
 
 def test_a_hook_sees_buckets() -> None:
-    for calls in values(run(looking, 2)):
-        n = len(calls) // 2  # of each of the two steps
+    for buckets in values(run(looking, 2)):
+        n = len(buckets) // 2  # of each of the two steps
         assert n > 1
-        assert [index for _, index, _, _ in calls] == [*range(n)] * 2
-        assert sum(n for _, _, n, _ in calls) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
-        assert [last for *_, last in calls] == [*[False] * (n - 1), True] * 2
-        assert {state for state, *_ in calls} == {"mine"}
+        assert [index for _, index, _, _ in buckets] == [*range(n)] * 2
+        assert sum(n for _, _, n, _ in buckets) == 2 * (5 * 7 + 7 + 7 * 3 + 3)
+        assert [last for *_, last in buckets] == [*[False] * (n - 1), True] * 2
+        assert {state for state, *_ in buckets} == {"mine"}
 
 
 def answered_wrongly() -> None:
@@ -276,22 +276,22 @@ def in_grad_buffers(before: bool) -> list[bool]:
     early = optim.Adam(model.parameters()) if before else None
     wrapped = DistributedDataParallel(model)
     optimizer = early or optim.Adam(model.parameters())
-    is_in_buffer = []
+    in_block = []
     for _ in range(3):
         optimizer.zero_grad()
         wrapped(st.ones(2, 9)).sum().backward()
-        is_in_buffer += [
+        in_block += [
             p.accumulate_grad.grad_buffer.owns(p.grad.array) for p in model.parameters()
         ]
-        is_in_buffer.append(wrapped._buckets[0].gradient_block is not None)
+        in_block.append(wrapped._buckets[0].gradient_block is not None)
         optimizer.step()
-    return is_in_buffer
+    return in_block
 
 
 @pytest.mark.parametrize("before", [False, True])
 def test_gradients_are_reduced_in_their_buffers(before: bool) -> None:
-    for is_in_buffer in values(run(in_grad_buffers, 2, before)):
-        assert all(is_in_buffer), is_in_buffer
+    for in_block in values(run(in_grad_buffers, 2, before)):
+        assert all(in_block), in_block
 
 
 # ---------------------------------------------------------------- parameters that take no part
@@ -302,8 +302,8 @@ class Branches(nn.Module):
         super().__init__()
         self.parts = nn.ModuleList([nn.Linear(3, 3) for _ in range(4)])
 
-    def forward(self, x: Any, indices: list[int]) -> Any:
-        for i in indices:
+    def forward(self, x: Any, branches: list[int]) -> Any:
+        for i in branches:
             x = self.parts[i](x)
         return {"out": x}
 
@@ -312,10 +312,10 @@ def unused() -> list[Any]:
     rank = dist.get_rank()
     st.manual_seed(0)
     model = DistributedDataParallel(Branches().double(), find_unused_parameters=True)
-    indices = [[0, 1], [0, 2]][rank]  # 3 on no rank
+    branches = [[0, 1], [0, 2]][rank]  # 3 on no rank
     for _ in range(2):
         model.zero_grad()
-        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
+        model(st.ones(2, 3, dtype=st.float64), branches)["out"].sum().backward()
     return [None if p.grad is None else np.array(p.grad.numpy()) for p in model.parameters()]
 
 
@@ -323,10 +323,10 @@ def test_parameters_without_use_on_some_or_all_ranks() -> None:
     zero, one = values(run(unused, 2))
     assert [g is None for g in zero] == [False] * 6 + [True] * 2
     total = [np.zeros(1)] * 6
-    for indices in ([0, 1], [0, 2]):
+    for branches in ([0, 1], [0, 2]):
         st.manual_seed(0)
         model = Branches().double()
-        model(st.ones(2, 3, dtype=st.float64), indices)["out"].sum().backward()
+        model(st.ones(2, 3, dtype=st.float64), branches)["out"].sum().backward()
         gradients = [0 if p.grad is None else p.grad.numpy() / 2 for p in model.parameters()]
         total = [x + y for x, y in zip(total, gradients[:6], strict=True)]
     for a, b, want in zip(zero[:6], one[:6], total, strict=True):
@@ -362,8 +362,8 @@ def delayed() -> list[Any]:
 def test_delayed_parameters() -> None:
     want = [g for g in union() if g.ndim == 2]
     for each in values(run(delayed, 2)):
-        for got, g in zip(each, want, strict=True):
-            np.testing.assert_allclose(got, g, rtol=1e-10)
+        for result, g in zip(each, want, strict=True):
+            np.testing.assert_allclose(result, g, rtol=1e-10)
 
 
 def in_half() -> list[Any]:
@@ -372,13 +372,13 @@ def in_half() -> list[Any]:
 
 def test_reduction_in_another_precision() -> None:
     for each in values(run(in_half, 2)):
-        for got, want in zip(each, union(), strict=True):
-            np.testing.assert_allclose(got, want, rtol=2e-2, atol=1e-3)
-            assert (got != want).any()
+        for result, want in zip(each, union(), strict=True):
+            np.testing.assert_allclose(result, want, rtol=2e-2, atol=1e-3)
+            assert (result != want).any()
 
 
 class Watching(nn.Module):
-    """Its one weight has two names; `dtypes` are those of forward's arguments."""
+    """One weight under two names; `dtypes` are those of forward's arguments."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -388,8 +388,8 @@ class Watching(nn.Module):
         self.dtypes: list[Any] = []
 
     def forward(self, x: Any, options: Any) -> Any:
-        inputs = (x, options["mask"], options["shift"], self.again.weight, self.scale)
-        self.dtypes = [each.dtype for each in inputs]
+        args = (x, options["mask"], options["shift"], self.again.weight, self.scale)
+        self.dtypes = [each.dtype for each in args]
         return self.again(self.first(x) * self.scale) * options["mask"] + options["shift"]
 
 
@@ -420,24 +420,24 @@ def test_layers_compute_in_another_precision(unused: bool) -> None:
     options = {"mask": st.arange(4), "shift": st.ones(4)}
     (model(st.randn(8, 4).double(), options).sum() / 2).backward()
     for dtypes, is_unchanged, grads in results:
-        brief, integral = str(st.bfloat16), str(st.int64)
-        assert dtypes == [brief, integral, brief, brief, brief, brief]
+        brief, long = str(st.bfloat16), str(st.int64)
+        assert dtypes == [brief, long, brief, brief, brief, brief]
         assert is_unchanged
         assert [g.dtype for g in grads] == [np.float64, np.float32]
-        for gradient, p in zip(grads, model.parameters(), strict=True):
-            np.testing.assert_allclose(gradient, p.grad.numpy(), rtol=0.05, atol=0.05)
+        for result, p in zip(grads, model.parameters(), strict=True):
+            np.testing.assert_allclose(result, p.grad.numpy(), rtol=0.05, atol=0.05)
     for first, second in zip(results[0][2], results[1][2], strict=True):
         np.testing.assert_array_equal(first, second)
 
 
 def buffers() -> list[float]:
     model = nn.Linear(2, 2)
-    model.register_buffer("seen", st.full((3,), float(dist.get_rank() + 1)))
+    model.register_buffer("offset", st.full((3,), float(dist.get_rank() + 1)))
     wrapped = DistributedDataParallel(model)
-    model.seen.add_(dist.get_rank())
-    before = float(model.seen[0])
+    model.offset.add_(dist.get_rank())
+    before = float(model.offset[0])
     wrapped(st.ones(1, 2)).sum().backward()
-    return [before, float(model.seen[0])]
+    return [before, float(model.offset[0])]
 
 
 def test_buffers_are_those_of_rank_0() -> None:
@@ -472,12 +472,12 @@ def uneven(by_all: bool, kind: str) -> list[Any]:
 def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> None:
     # steps of all three, of two, of one
     want = -(2 + 2 / 3 + 1 / 3) if by_all else -4.0
-    for got in values(run(uneven, 3, by_all, kind)):
-        np.testing.assert_allclose(got, [want], rtol=1e-5)
+    for result in values(run(uneven, 3, by_all, kind)):
+        np.testing.assert_allclose(result, [want], rtol=1e-5)
 
 
 def uneven_without_join(ending: str) -> int:
-    """Rank 0 has one batch, rank 1 three; nobody joins."""
+    """Rank 0 has one batch, rank 1 three; no rank joins."""
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
     for _ in range(1 + 2 * rank):
@@ -500,15 +500,15 @@ def test_uneven_batches_without_join_are_an_error_and_not_a_hang(ending: str, me
 def drop_wrapped_model() -> int:
     rank = dist.get_rank()
     wrapped = DistributedDataParallel(nn.Linear(1, 1))
-    count = 0
+    n_steps = 0
     with (
         pytest.raises(RuntimeError, match="no more inputs"),
         wrapped.join(throw_on_early_termination=True),
     ):
         for _ in range(1 + rank * 3):
             wrapped(st.ones(1, 1)).sum().backward()
-            count += 1
-    return count
+            n_steps += 1
+    return n_steps
 
 
 def test_early_termination_is_thrown_on_all_ranks() -> None:
@@ -573,8 +573,8 @@ def fused(options: dict[str, Any], schedule: str, is_fused: bool) -> list[Any]:
 )
 def test_an_optimizer_in_backward_is_one_after_it(options: Any, schedule: str) -> None:
     want = values(run(fused, 2, options, schedule, False, start_method="fork"))
-    got = values(run(fused, 2, options, schedule, True, start_method="fork"))
-    for ours, theirs in zip(got, want, strict=True):
+    result = values(run(fused, 2, options, schedule, True, start_method="fork"))
+    for ours, theirs in zip(result, want, strict=True):
         for a, b in zip(ours, theirs, strict=True):
             np.testing.assert_array_equal(a, b)
 

@@ -23,7 +23,7 @@ TARGETS = np.random.default_rng(2).normal(size=(N, 3))
 
 
 class Words(nn.Module):
-    """Two tables and a layer above them; the second table is used only if `both`."""
+    """Two tables, the second used only if `both`; and a layer above them."""
 
     def __init__(self, seed: int, sparse: bool) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ def train(options: dict[str, Any], hook: Any = None, kind: str = "SGD") -> tuple
     return first, [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
-def train_locally(kind: str = "SGD") -> tuple[Any, Any]:
+def train_alone(kind: str = "SGD") -> tuple[Any, Any]:
     model = Words(0, False).double()
     optimizer = getattr(optim, kind)(model.parameters(), lr=0.1)
     first: Any = None
@@ -99,7 +99,7 @@ def train_locally(kind: str = "SGD") -> tuple[Any, Any]:
 )
 def test_ranks_train_like_one_process(ranks: int, options: Any, hook: Any, kind: str) -> None:
     results = values(run(train, ranks, options, hook, kind))
-    for ours, theirs in zip(results[0], train_locally(kind), strict=True):
+    for ours, theirs in zip(results[0], train_alone(kind), strict=True):
         for x, y in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
     for other in results[1:]:  # the same bits
@@ -121,9 +121,9 @@ def accumulate() -> list[Any]:
 
 
 def test_no_sync_adds_up_and_the_next_backward_averages() -> None:
-    expected = train_locally()[0]
-    for gradients in values(run(accumulate, 3)):
-        for x, y in zip(gradients, expected, strict=True):
+    expected = train_alone()[0]
+    for results in values(run(accumulate, 3)):
+        for x, y in zip(results, expected, strict=True):
             np.testing.assert_allclose(x, 2 * y, rtol=1e-9, atol=1e-12)
 
 
@@ -165,12 +165,12 @@ def uneven() -> list[Any]:
 def test_ranks_with_different_numbers_of_batches() -> None:
     model = Words(0, False).double()
     optimizer = optim.SGD(model.parameters(), lr=0.1)
-    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then the remaining ones of rank 1
+    for x, y in (part(0, 1), part(1, 2)):  # both ranks' batches, then the second one of rank 1
         optimizer.zero_grad()
         loss(model(x), y).backward()
         optimizer.step()
-    for parameters in values(run(uneven, 2)):
-        for x, p in zip(parameters, model.parameters(), strict=True):
+    for results in values(run(uneven, 2)):
+        for x, p in zip(results, model.parameters(), strict=True):
             np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 
@@ -186,8 +186,8 @@ def in_backward() -> list[Any]:
 
 
 def test_an_optimizer_in_backward() -> None:
-    for parameters in values(run(in_backward, 2)):
-        for x, y in zip(parameters, train_locally()[1], strict=True):
+    for results in values(run(in_backward, 2)):
+        for x, y in zip(results, train_alone()[1], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
@@ -218,6 +218,6 @@ def test_unannounced_sparse_gradients() -> None:
     for outcome in run(tied, 2, True):
         assert isinstance(outcome.error, RuntimeError)
         assert "Expected a sparse gradient" in str(outcome.error)
-    for parameters in values(run(looked_up_by_hand, 2)):
-        for x, y in zip(parameters, train_locally()[0], strict=True):
+    for results in values(run(looked_up_by_hand, 2)):
+        for x, y in zip(results, train_alone()[0], strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)

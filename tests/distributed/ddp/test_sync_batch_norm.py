@@ -28,13 +28,13 @@ def on_a_part() -> list[Any]:
     x, g = (each[CUTS[rank] : CUTS[rank + 1]] for each in data())
     layer = SyncBatchNorm(4, dtype=st.float64)
     layer.weight.data.mul_(2)
-    leaf = st.tensor(x, requires_grad=True)
-    out = layer(leaf)
+    input = st.tensor(x, requires_grad=True)
+    out = layer(input)
     out.backward(st.tensor(g))
     dist.all_reduce(layer.weight.grad)
     statistics = [layer.running_mean, layer.running_var]
     return [
-        np.array(each.detach().numpy()) for each in (out, leaf.grad, layer.weight.grad, *statistics)
+        np.array(each.detach().numpy()) for each in (out, input.grad, layer.weight.grad, *statistics)
     ] + [int(layer.num_batches_tracked)]
 
 
@@ -42,13 +42,13 @@ def test_ranks_normalise_as_one_batch() -> None:
     x, g = data()
     mean, var = st.zeros(4, dtype=st.float64), st.ones(4, dtype=st.float64)
     weight = st.full((4,), 2.0, dtype=st.float64, requires_grad=True)
-    leaf = st.tensor(x, requires_grad=True)
-    out = F.batch_norm(leaf, mean, var, weight, st.zeros(4, dtype=st.float64), True)
+    input = st.tensor(x, requires_grad=True)
+    out = F.batch_norm(input, mean, var, weight, st.zeros(4, dtype=st.float64), True)
     out.backward(st.tensor(g))
     for rank, result in enumerate(values(run(on_a_part, 3))):
         part = slice(CUTS[rank], CUTS[rank + 1])
         np.testing.assert_allclose(result[0], out.detach().numpy()[part], rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(result[1], leaf.grad.numpy()[part], rtol=1e-8, atol=1e-11)
+        np.testing.assert_allclose(result[1], input.grad.numpy()[part], rtol=1e-8, atol=1e-11)
         np.testing.assert_allclose(result[2], weight.grad.numpy(), rtol=1e-9)
         np.testing.assert_allclose(result[3], mean.numpy(), rtol=1e-9)
         np.testing.assert_allclose(result[4], var.numpy(), rtol=1e-9)

@@ -39,29 +39,29 @@ def split() -> tuple[list[Any], int, dict[str, Any] | None]:
     optimizer.consolidate_state_dict(to=0)
     box = [optimizer.state_dict() if dist.get_rank() == 0 else None]
     dist.broadcast_object_list(box)
-    # another optimizer continues from this state
+    # another optimizer continues from there
     restored = dist.ZeroRedundancyOptimizer(model.parameters(), optim.Adam, lr=0.1)
     restored.load_state_dict(box[0])
-    nelements = sum(p.numel() for part in restored.optim.param_groups for p in part["params"])
+    size = sum(p.numel() for part in restored.optim.param_groups for p in part["params"])
     parameters = steps(model, restored, 3)
-    return parameters, nelements, box[0] if dist.get_rank() == 0 else None
+    return parameters, size, box[0] if dist.get_rank() == 0 else None
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
 def test_steps_are_those_of_one_optimizer(ranks: int) -> None:
     model = make()
-    optimizer = optim.Adam(model.parameters(), lr=0.1)
-    steps(model, optimizer, 2)
-    state = optimizer.state_dict()
-    want = steps(model, optimizer, 3)
+    single = optim.Adam(model.parameters(), lr=0.1)
+    steps(model, single, 2)
+    state = single.state_dict()
+    want = steps(model, single, 3)
     results = values(run(split, ranks))
     for parameters, _, _ in results:
-        for got, each in zip(parameters, want, strict=True):
-            np.testing.assert_allclose(got, each, rtol=1e-12)
-    sizes = [nelements for _, nelements, _ in results]
+        for result, each in zip(parameters, want, strict=True):
+            np.testing.assert_allclose(result, each, rtol=1e-12)
+    sizes = [size for _, size, _ in results]
     assert sum(sizes) == sum(p.numel() for p in model.parameters())
     assert max(sizes) < sum(sizes)
-    full = results[0][2]
-    assert full is not None
-    assert set(full["state"]) == set(state["state"])
-    assert len(full["param_groups"][0]["params"]) == 6
+    full_state = results[0][2]
+    assert full_state is not None
+    assert set(full_state["state"]) == set(state["state"])
+    assert len(full_state["param_groups"][0]["params"]) == 6

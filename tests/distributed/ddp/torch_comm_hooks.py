@@ -21,7 +21,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import quantization_hooks as qu
 
 
 class Bucket:
-    """The bucket interface that PyTorch's hooks use."""
+    """The methods of a bucket that PyTorch's hooks call."""
 
     def __init__(self, flat: Any, shapes: list[tuple[int, ...]]) -> None:
         self.flat, self.shapes = flat, shapes
@@ -76,16 +76,16 @@ def by_power(hook: Any, q: Any, gradients: Any, shapes: list[tuple[int, ...]]) -
     p = torch.empty(rows, 2, dtype=q.dtype)
     state.q_memory_dict[0] = q if is_batched else q.reshape(-1)
     state.p_memory_dict[0] = p if is_batched else p.reshape(-1)
-    outputs = []
+    results = []
     for g in gradients:
         out = hook(state, Bucket(torch.from_numpy(g.copy()).clone(), shapes)).wait()
-        outputs.append(out.numpy().copy())
-    return np.array(outputs)
+        results.append(out.numpy().copy())
+    return np.array(results)
 
 
 def by_bytes(gradients: Any, length: int) -> Any:
     """The mean of all ranks' gradients, each through PyTorch's quantization."""
-    parts = []
+    results = []
     for g in gradients:
         x = torch.zeros(-(-g.size // length), length)
         x.view(-1)[: g.size] = torch.from_numpy(g.copy())
@@ -98,18 +98,18 @@ def by_bytes(gradients: Any, length: int) -> Any:
         else:
             q = quantization._quantize_per_channel_backend(x, scale, zero)
             y = quantization._dequantize_per_channel_backend(q, scale, zero)
-        parts.append(y.reshape(-1)[: g.size])
-    return ((parts[0] + parts[1]) / 2).numpy()
+        results.append(y.reshape(-1)[: g.size])
+    return ((results[0] + results[1]) / 2).numpy()
 
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
-    inputs = np.load(folder / "gradients.npz")
-    g, shapes = inputs["g"], [(12, 10), (7,)]
+    gradients = np.load(folder / "gradients.npz")
+    g, shapes = gradients["g"], [(12, 10), (7,)]
     np.savez(
         folder / "results.npz",
-        batched=by_power(power.batched_powerSGD_hook, inputs["q"], g[0], shapes),
-        each=by_power(power.powerSGD_hook, inputs["q_each"], g[0], shapes),
+        batched=by_power(power.batched_powerSGD_hook, gradients["q"], g[0], shapes),
+        each=by_power(power.powerSGD_hook, gradients["q_each"], g[0], shapes),
         tensor=by_bytes(g[:, 0], g.shape[-1]),
         channel=by_bytes(g[:, 0], 32),
     )

@@ -54,10 +54,10 @@ class Alone:
 def test_a_registered_backend_carries_the_collectives(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Backend, "backend_list", list(Backend.backend_list))
     monkeypatch.setattr(Backend, "makers", {})
-    calls: list[Any] = []
+    engines: list[Any] = []
 
     def make(store: Any, rank: int, size: int, timeout: float) -> Alone:
-        calls.append((rank, size, timeout))
+        engines.append((rank, size, timeout))
         return Alone()
 
     Backend.register_backend("mine", make)
@@ -68,6 +68,6 @@ def test_a_registered_backend_carries_the_collectives(monkeypatch: pytest.Monkey
         dist.barrier()
         world: Any = dist.GroupMember.WORLD
         assert world.native.calls == ["all_reduce", "barrier"]
-        assert calls == [(0, 1, 5.0)]
+        assert engines == [(0, 1, 5.0)]
     finally:
         dist.destroy_process_group()

@@ -83,7 +83,7 @@ def test_an_exception_on_a_rank_ends_the_waits_of_the_others() -> None:
 
 
 def live_without_net(rank: int, handle: bytes, queue: Any) -> None:
-    """A rank raises an uncaught exception; it exits only after its child has ended."""
+    """A rank with an uncaught exception, whose exit takes as long as its child."""
     set_default_group(join_group(native.receive(handle, False), rank, 2, 60.0, f"rank {rank}"))
     if rank == 1:
         context: Any = mp.get_context("fork")
@@ -155,7 +155,7 @@ def wait_for_stopped_rank() -> str:
         with pytest.raises(PeerLostError, match=r"rank 1 \(pid \d+\) is stopped") as caught:
             dist.all_reduce(st.zeros(3))
         assert (caught.value.name, caught.value.pid) == ("rank 1", pids[1])
-        dist.get_rank() == 0 or time.sleep(0.5)  # until the last rank has looked
+        dist.get_rank() == 0 or time.sleep(0.5)  # until the last rank has checked
     finally:
         os.kill(pids[1], signal.SIGCONT)
     return "told"

@@ -1,4 +1,4 @@
-"""The flight recorder: the surviving ranks know what a dead rank has called."""
+"""The flight recorder: the surviving ranks know the calls of a dead one."""
 
 from __future__ import annotations
 
@@ -171,10 +171,9 @@ def test_what_the_analysis_says() -> None:
         dumped = {"rank": 0, "time": 2.0, "group": [], "ranks": list(ranks)}
         return flight_recorder.analyse(dumped).splitlines()[-1]
 
-    returned, waits = rank((1, "done", "a()")), rank((2, "called", "b()"))
-    assert analyse(returned, returned) == "nobody is behind"
-    assert analyse(returned, waits, []) == "behind: rank 0, rank 2: never came to #2 b()"
+    completed, waits = rank((1, "done", "a()")), rank((2, "called", "b()"))
+    assert analyse(completed, completed) == "nobody is behind"
+    assert analyse(completed, waits, []) == "behind: rank 0, rank 2: never came to #2 b()"
     assert analyse(waits, rank((2, "called", "c()"))).startswith("differ: #2")
-    assert (
-        analyse(returned, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"
+    assert (completed, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"
     )

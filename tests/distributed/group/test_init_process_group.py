@@ -1,4 +1,4 @@
-"""Joining by the launcher's block or by name; subgroups; and what is refused."""
+"""Joining, by the launcher's block or by name; groups of some ranks; and wrong arguments."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def test_ranks_find_each_other_by_name(start_method: str) -> None:
     ]
     for process in processes:
         process.start()
-    sums = [queue.get(timeout=30) for _ in processes]
+    results = [queue.get(timeout=30) for _ in processes]
     for process in processes:
         process.join()
     queue.close()
-    assert sums == [6.0] * 3
+    assert results == [6.0] * 3
 
 
 def test_missing_ranks_end_in_a_timeout() -> None:
@@ -203,8 +203,8 @@ def test_a_silent_stranger_does_not_end_the_rendezvous() -> None:
 
 def told_of_groups() -> list[Any]:
     pair = dist.new_group([0, 1], group_desc="pair")
-    singleton, _ = dist.new_subgroups(1, group_desc="alone")
-    assert singleton is not None
+    single, _ = dist.new_subgroups(1, group_desc="alone")
+    assert single is not None
     assert dist.group.WORLD is distributed_c10d._get_default_group()
     with pytest.raises(ValueError, match="this process has a default group"):
         dist.init_process_group("gloo")
@@ -213,7 +213,7 @@ def told_of_groups() -> list[Any]:
     with pytest.raises(ValueError, match="ascending order"):
         dist.new_group([1, 0], sort_ranks=False)
     world = dist.group.WORLD
-    descriptions = [world.group_desc, pair.group_desc, singleton.group_desc]
+    descriptions = [world.group_desc, pair.group_desc, single.group_desc]
     assert world.bound_device_id is None
     assert pair.group_name != world.group_name
     return [*descriptions, pair.group_name, dist.new_group([1, 0]).ranks]

@@ -181,7 +181,7 @@ def test_a_rank_that_left_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("wait", ["barrier", "recv", "find_sender"])
 def test_a_wait_checks_for_departures_before_it_sleeps(wait: str) -> None:
-    """A departure before the wait wakes nobody: a wait that does not look first would sleep."""
+    """A rank that leaves before the wait wakes no waiter: without the check it would sleep."""
     slept = []
     for _ in range(5):  # a page fault may sleep, too
         words = native.allocate(native.group_nbytes(2), shared=True)

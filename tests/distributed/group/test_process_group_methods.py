@@ -1,4 +1,4 @@
-"""A group's own methods do what the functions do, and return a Work."""
+"""A group's methods do the same as the functions, and return a Work."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def by_methods() -> list[list[float]]:
     group = dist.group.WORLD
     assert group is not None
     rank = group.rank()
-    summed, large, broadcast, reduced = (st.full((2,), rank + 1.0) for _ in range(4))
+    summed, large, broadcasted, reduced = (st.full((2,), rank + 1.0) for _ in range(4))
     works = [
         group.allreduce([summed]),
         group.allreduce(large, dist.ReduceOp.MAX),
-        group.broadcast([broadcast], 1),
+        group.broadcast([broadcasted], 1),
         group.reduce(reduced, 1),
     ]
     outputs = [st.zeros(2), st.zeros(2)]
@@ -31,18 +31,18 @@ def by_methods() -> list[list[float]]:
         assert work.wait()
         assert work.is_success()
     message = st.full((2,), 7.0 if rank == 0 else 0.0)
-    transfer = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
-    assert transfer.wait()
-    tensors = [summed, large, broadcast, reduced, *outputs, message]
+    message_work = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
+    assert message_work.wait()
+    tensors = [summed, large, broadcasted, reduced, *outputs, message]
     return [[float(v) for v in x.numpy()] for x in tensors]
 
 
 def test_methods_do_what_the_functions_do() -> None:
     first, second = values(run(by_methods, 2))
     both = [[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]]
-    lists = [[3.0, 3.0], [6.0, 6.0], [7.0, 7.0]]
-    assert first == [*both, [1.0, 1.0], *lists]
-    assert second == [*both, [3.0, 3.0], *lists]
+    expected = [[3.0, 3.0], [6.0, 6.0], [7.0, 7.0]]
+    assert first == [*both, [1.0, 1.0], *expected]
+    assert second == [*both, [3.0, 3.0], *expected]
 
 
 def in_a_part() -> float:

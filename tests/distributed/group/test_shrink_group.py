@@ -22,9 +22,9 @@ def survive() -> Any:
     x = st.ones(50_000)
     with pytest.raises(PeerLostError) as caught:
         dist.all_reduce(x)
-    lost_rank = int(caught.value.name.removeprefix("rank "))
+    dead = int(caught.value.name.removeprefix("rank "))
     before = dist.get_rank()
-    group = dist.shrink_group([lost_rank])
+    group = dist.shrink_group([dead])
     assert group is dist.group.WORLD
     assert dist.get_pg_count() == 1
     rank = dist.get_rank()
@@ -48,14 +48,14 @@ def leave() -> Any:
     rank = dist.get_rank()
     part = dist.new_group([0, 1, 2])
     assert dist.get_pg_count() == 2
-    smaller: Any = None
+    group: Any = None
     if rank != 1:
-        smaller = dist.shrink_group([1], part, dist.SHRINK_ABORT)
-        assert dist.get_process_group_ranks(smaller) == [0, 2]
-        assert dist.get_rank(smaller) == (0 if rank == 0 else 1)
+        group = dist.shrink_group([1], part, dist.SHRINK_ABORT)
+        assert dist.get_process_group_ranks(group) == [0, 2]
+        assert dist.get_rank(group) == (0 if rank == 0 else 1)
         assert dist.get_pg_count() == 2
         x = st.tensor([1.0 + rank])
-        dist.all_reduce(x, group=smaller)
+        dist.all_reduce(x, group=group)
         assert x.item() == 4
     dist.barrier()  # the world is unchanged
     if rank == 1:

@@ -1,4 +1,4 @@
-"""async_op: Work in the order of the calls, its errors, and its state after a fork."""
+"""async_op: Work in the order of the calls, its errors, and forks."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from ..run_ranks import die, run, values
 
 def test_a_future_has_a_result_or_an_error() -> None:
     future = dist.Future()
-    values: list[Any] = []
+    results: list[Any] = []
     following = future.then(lambda f: f.value() + 1)
-    future.add_done_callback(lambda f: values.append(f.value()))
+    future.add_done_callback(lambda f: results.append(f.value()))
     assert not future.done()
     with pytest.raises(RuntimeError, match="no result yet"):
         future.value()
     with pytest.raises(TimeoutError, match="no result after"):
         future.wait(0.01)
     future.set_result(1)
-    future.add_done_callback(lambda f: values.append(f.value() * 10))
-    assert (future.wait(), following.wait(), values) == (1, 2, [1, 10])
+    future.add_done_callback(lambda f: results.append(f.value() * 10))
+    assert (future.wait(), following.wait(), results) == (1, 2, [1, 10])
     with pytest.raises(RuntimeError, match="a result already"):
         future.set_result(2)
-    broken = dist.Future()
-    after = broken.then(lambda f: f.value())
-    broken.set_exception(LookupError("x"))
+    failing = dist.Future()
+    after = failing.then(lambda f: f.value())
+    failing.set_exception(LookupError("x"))
     assert isinstance(after.exception(), LookupError)
     with pytest.raises(LookupError):
-        broken.wait()
+        failing.wait()
 
 
 def test_a_lane_keeps_the_order_and_its_thread_ends_before_a_fork() -> None:
@@ -73,8 +73,8 @@ def many_at_once() -> list[float]:
 
 
 def test_work_is_done_in_the_order_asked_for() -> None:
-    for numbers in values(run(many_at_once, 2)):
-        assert numbers == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
+    for results in values(run(many_at_once, 2)):
+        assert results == [7.0, 40_001.0, 11.0, 80_001.0, 1.0]
 
 
 def everything_async() -> None:

@@ -47,7 +47,7 @@ class Engine(MpiMember):
             self.gather_calls("barrier", None, timeout)
 
     def broadcast(self, x: Array, root: int, timeout: float) -> None:
-        """x of `root` into everybody's."""
+        """Copies x of `root` into everybody's x."""
         with self.calling("broadcast"):
             is_small = x.nbytes <= INLINE
             data = x if is_small and self.rank == root else None
@@ -58,7 +58,7 @@ class Engine(MpiMember):
                 x[...] = array_of_call(table[root], x.dtype, x.shape)
 
     def all_reduce(self, x: Array, number: int, timeout: float) -> None:
-        """The reduction of all into everybody's x."""
+        """Writes the reduction of all ranks into everybody's x."""
         op = check_op("all_reduce", x, number)
         with self.calling("all_reduce"):
             is_small = x.nbytes <= INLINE
@@ -78,7 +78,7 @@ class Engine(MpiMember):
                 large_collectives.round_into(work, x)
 
     def reduce(self, x: Array, number: int, root: int, timeout: float) -> None:
-        """The reduction of all into x of `root`."""
+        """Writes the reduction of all ranks into x of `root`."""
         op = check_op("reduce", x, number)
         with self.calling("reduce"):
             is_small = x.nbytes <= INLINE
@@ -103,7 +103,7 @@ class Engine(MpiMember):
                 large_collectives.round_into(work, x)
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
-        """Everybody's x into everybody's list."""
+        """Copies everybody's x into everybody's list."""
         check_list("all_gather", outs, x, self.world)
         with self.calling("all_gather"):
             is_small = x.nbytes <= INLINE
@@ -115,7 +115,7 @@ class Engine(MpiMember):
                 large_collectives.all_gather(self, outs, x, timeout)
 
     def gather(self, x: Array, outs: Sequence[Array], root: int, timeout: float) -> None:
-        """Everybody's x into the list of `root`."""
+        """Copies everybody's x into the list of `root`."""
         if self.rank == root:
             check_list("gather", outs, x, self.world)
         with self.calling("gather"):
@@ -128,7 +128,7 @@ class Engine(MpiMember):
                     out[...] = array_of_call(row, x.dtype, x.shape)
 
     def scatter(self, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
-        """The r-th of the root's list into rank r's `out`."""
+        """Copies the r-th of the root's list into rank r's `out`."""
         if self.rank == root:
             check_list("scatter", xs, out, self.world)
         with self.calling("scatter"):
@@ -143,7 +143,7 @@ class Engine(MpiMember):
                 out[...] = all_parts[self.rank]
 
     def reduce_scatter(self, out: Array, x: Array, number: int, timeout: float) -> None:
-        """The r-th part of the reduction of all into rank r's `out`."""
+        """Writes the r-th part of the reduction of all ranks into rank r's `out`."""
         op = check_op("reduce_scatter", x, number)
         check_pair("reduce_scatter", out, x, out.nbytes * self.world, self.world)
         with self.calling("reduce_scatter"):
@@ -159,7 +159,7 @@ class Engine(MpiMember):
                 large_collectives.reduce_scatter(self, out, x, plain_op(op), timeout)
 
     def all_to_all(self, out: Array, x: Array, timeout: float) -> None:
-        """Everybody's r-th part into rank r's `out`, in rank order."""
+        """Copies everybody's r-th part into rank r's `out`, in rank order."""
         check_pair("all_to_all", out, x, out.nbytes, self.world)
         with self.calling("all_to_all"):
             is_small = x.nbytes <= INLINE

@@ -49,7 +49,7 @@ class Engine(NcclMember):
             pass
 
     def broadcast(self, x: Array, root: int, timeout: float) -> None:
-        """x of `root` into everybody's."""
+        """Copies x of `root` into everybody's x."""
         with self.collective("broadcast", x, timeout, root=root) as end:
             if not x.nbytes:
                 return
@@ -63,7 +63,7 @@ class Engine(NcclMember):
                     staging.copy_to_host(at, x)
 
     def all_reduce(self, x: Array, number: int, timeout: float) -> None:
-        """The reduction of all into everybody's x."""
+        """Writes the reduction of all ranks into everybody's x."""
         op = check_op("all_reduce", x, number)
         with self.collective("all_reduce", x, timeout, number) as end:
             numbers = number_of(x.dtype, op)
@@ -78,7 +78,7 @@ class Engine(NcclMember):
                     staging.copy_to_host(at, x)
 
     def reduce(self, x: Array, number: int, root: int, timeout: float) -> None:
-        """The reduction of all into x of `root`."""
+        """Writes the reduction of all ranks into x of `root`."""
         op = check_op("reduce", x, number)
         with self.collective("reduce", x, timeout, number, root) as end:
             numbers = number_of(x.dtype, op)
@@ -94,7 +94,7 @@ class Engine(NcclMember):
                         staging.copy_to_host(at, x)
 
     def reduce_scatter(self, out: Array, x: Array, number: int, timeout: float) -> None:
-        """The r-th part of the reduction of all into rank r's `out`."""
+        """Writes the r-th part of the reduction of all ranks into rank r's `out`."""
         op = check_op("reduce_scatter", x, number)
         check_pair("reduce_scatter", out, x, out.nbytes * self.world, self.world)
         with self.collective("reduce_scatter", x, timeout, number) as end:
@@ -110,7 +110,7 @@ class Engine(NcclMember):
                     staging.copy_to_host(at + self.rank * out.nbytes, out)
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
-        """Everybody's x into everybody's list."""
+        """Copies everybody's x into everybody's list."""
         check_list("all_gather", outs, x, self.world)
         with self.collective("all_gather", x, timeout) as end:
             if not x.nbytes:
@@ -124,7 +124,7 @@ class Engine(NcclMember):
                     staging.copy_to_host(at + p * x.nbytes, out)
 
     def gather(self, x: Array, outs: Sequence[Array], root: int, timeout: float) -> None:
-        """Everybody's x into the list of `root`."""
+        """Copies everybody's x into the list of `root`."""
         if self.rank == root:
             check_list("gather", outs, x, self.world)
         with self.collective("gather", x, timeout, root=root) as end:
@@ -134,7 +134,7 @@ class Engine(NcclMember):
             self.exchange_parts("gather", x, parts, list(outs), receives, end)
 
     def scatter(self, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
-        """The r-th of the root's list into rank r's `out`."""
+        """Copies the r-th of the root's list into rank r's `out`."""
         if self.rank == root:
             check_list("scatter", xs, out, self.world)
         with self.collective("scatter", out, timeout, root=root) as end:
@@ -146,7 +146,7 @@ class Engine(NcclMember):
             self.exchange_parts("scatter", source, parts, outs, receives, end)
 
     def all_to_all(self, out: Array, x: Array, timeout: float) -> None:
-        """Everybody's r-th part into rank r's `out`, in rank order."""
+        """Copies everybody's r-th part into rank r's `out`, in rank order."""
         check_pair("all_to_all", out, x, out.nbytes, self.world)
         with self.collective("all_to_all", x, timeout) as end:
             n = x.nbytes // self.world
