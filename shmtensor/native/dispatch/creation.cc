@@ -50,7 +50,7 @@ constexpr npy_intp kSmall = 1 << 14;  // elements that one thread fills; NumPy a
 // Repeats the same eight bytes.
 void fill(PyArrayObject* out, uint64_t word) {
   char* to = PyArray_BYTES(out);
-  const auto run = moves().fill;
+  const auto run = memory_kernels().fill;
   ranges(PyArray_NBYTES(out), kSlice,
          [=](int64_t start, int64_t stop) { run(to + start, stop - start, word); });
 }
@@ -119,7 +119,7 @@ PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   {
     Gate open;
     if (!open) return nullptr;
-    out = Ref(fresh(1, &size, type));
+    out = Ref(new_array(1, &size, type));
   }
   for (npy_intp i = 0; out && i < size; ++i) {
     const double v = start + static_cast<double>(i) * step;

@@ -20,7 +20,7 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (part || PyErr_Occurred()) return part;
   }
   if (PyArray_CheckExact(args[0]) && (PyTuple_CheckExact(index) || PyArray_CheckExact(index))) {
-    Ref out = picked(x, index);
+    Ref out = advanced_getitem(x, index);
     if (out || PyErr_Occurred()) return out.release();
   }
   PyObject* result = PyObject_GetItem(args[0], index);

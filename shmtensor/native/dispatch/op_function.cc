@@ -44,7 +44,7 @@ PyObject* as_arrays(PyObject* result) {
 bool needs_no_policy(PyObject* p) {
   if (PyArray_CheckExact(p)) {
     PyArrayObject* a = reinterpret_cast<PyArrayObject*>(p);
-    return PyArray_TYPE(a) < NPY_HALF && in_rows(a);
+    return PyArray_TYPE(a) < NPY_HALF && suggests_contiguous(a);
   }
   if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return true;
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);

@@ -1,9 +1,9 @@
-// bfloat16 as a dtype that NumPy stores, moves, casts and prints. Arithmetic is not here: NumPy,
-// told that float32 holds every bfloat16, computes `x + y` of two such arrays as float32.
+// bfloat16 as a NumPy dtype that can be stored, copied, cast and printed. It has no arithmetic loops: NumPy casts
+// bfloat16 safely to float32, and so computes `x + y` of two such arrays in float32.
 //
-// Its kind is "f", as every test of ours for a floating dtype asks. Its type number differs from
-// float16's, so that the two are never equal, though an array interface would spell both "<f2"
-// (docs/design/bfloat16.md says where we take care).
+// Its kind is "f", which our checks for floating-point dtypes expect. Its type number differs from float16's, so that
+// the two are never equal, though an array interface would name both "<f2" (docs/design/bfloat16.md says where this
+// matters).
 #include <cmath>
 #include <complex>
 #include <cstring>
@@ -33,9 +33,9 @@ PyTypeObject scalar_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 float value_of(PyObject* self) { return to_float(reinterpret_cast<Scalar*>(self)->value); }
 
 PyObject* scalar_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject* given = nullptr;
-  if (!PyArg_ParseTuple(args, "|O:bfloat16", &given)) return nullptr;
-  const double value = given ? PyFloat_AsDouble(given) : 0;
+  PyObject* argument = nullptr;
+  if (!PyArg_ParseTuple(args, "|O:bfloat16", &argument)) return nullptr;
+  const double value = argument ? PyFloat_AsDouble(argument) : 0;
   if (value == -1 && PyErr_Occurred()) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
   if (self) reinterpret_cast<Scalar*>(self)->value = from_float(static_cast<float>(value));
@@ -80,7 +80,7 @@ bool ready_scalar() {
   scalar_numbers.nb_int = scalar_int;
   scalar_numbers.nb_bool = scalar_bool;
   scalar_type.tp_name = "shmtensor.native._core.bfloat16";
-  scalar_type.tp_doc = "One number of 8 bits exponent and 8 bits precision; NumPy's name for an element.";
+  scalar_type.tp_doc = "A bfloat16 scalar: 8 bits of exponent, 8 bits of precision.";
   scalar_type.tp_basicsize = sizeof(Scalar);
   scalar_type.tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE;
   scalar_type.tp_base = &PyGenericArrType_Type;
@@ -94,7 +94,7 @@ bool ready_scalar() {
   return PyType_Ready(&scalar_type) == 0;
 }
 
-// ---------------------------------------------------------------- what NumPy asks of a dtype
+// ---------------------------------------------------------------- NumPy's dtype functions
 
 PyObject* getitem(void* data, void*) {
   Bfloat16 x;
@@ -164,7 +164,7 @@ int fill(void* data, npy_intp n, void*) {
 }
 
 template <bool Largest>
-int place(void* data, npy_intp n, npy_intp* out, void*) {
+int argminmax(void* data, npy_intp n, npy_intp* out, void*) {
   const auto* x = static_cast<const Bfloat16*>(data);
   npy_intp best = 0;
   for (npy_intp i = 1; i < n; ++i) {
@@ -186,7 +186,7 @@ void cast_from(void* from, void* to, npy_intp n, void*, void*) {
   for (npy_intp at = 0; at < n; at += 256) {
     const npy_intp count = n - at < 256 ? n - at : 256;
     for (npy_intp i = 0; i < count; ++i) block[i] = static_cast<float>(x[at + i]);
-    kernels_of_halves().narrow[1](block, out + at, count);
+    half_kernels().narrow[1](block, out + at, count);
   }
 }
 
@@ -212,11 +212,11 @@ void cast_to<bool>(void* from, void* to, npy_intp n, void*, void*) {
 }
 
 void from_single(void* from, void* to, npy_intp n, void*, void*) {
-  kernels_of_halves().narrow[1](static_cast<const float*>(from), static_cast<uint16_t*>(to), n);
+  half_kernels().narrow[1](static_cast<const float*>(from), static_cast<uint16_t*>(to), n);
 }
 
 void to_single(void* from, void* to, npy_intp n, void*, void*) {
-  kernels_of_halves().widen[1](static_cast<const uint16_t*>(from), static_cast<float*>(to), n);
+  half_kernels().widen[1](static_cast<const uint16_t*>(from), static_cast<float*>(to), n);
 }
 
 template <class T>
@@ -274,8 +274,8 @@ bool register_dtype() {
   functions.compare = reinterpret_cast<PyArray_CompareFunc*>(compare);
   functions.nonzero = reinterpret_cast<PyArray_NonzeroFunc*>(nonzero);
   functions.fill = reinterpret_cast<PyArray_FillFunc*>(fill);
-  functions.argmax = reinterpret_cast<PyArray_ArgFunc*>(place<true>);
-  functions.argmin = reinterpret_cast<PyArray_ArgFunc*>(place<false>);
+  functions.argmax = reinterpret_cast<PyArray_ArgFunc*>(argminmax<true>);
+  functions.argmin = reinterpret_cast<PyArray_ArgFunc*>(argminmax<false>);
   Py_SET_TYPE(&prototype, &PyArrayDescr_Type);
   prototype.typeobj = &scalar_type;
   prototype.kind = 'V';  // see Note [The kind]
@@ -288,29 +288,29 @@ bool register_dtype() {
   prototype.hash = -1;
   const int number = PyArray_RegisterDataType(&prototype);
   if (number < 0) return false;
-  PyArray_Descr* own = PyArray_DescrFromType(number);
+  PyArray_Descr* dtype = PyArray_DescrFromType(number);
   for (const Cast& c : casts) {
     PyArray_Descr* other = PyArray_DescrFromType(c.type);
-    const bool done = PyArray_RegisterCastFunc(other, number, c.from) == 0 &&
-                      PyArray_RegisterCastFunc(own, c.type, c.to) == 0;
+    const bool ok = PyArray_RegisterCastFunc(other, number, c.from) == 0 &&
+                      PyArray_RegisterCastFunc(dtype, c.type, c.to) == 0;
     Py_DECREF(other);
-    if (!done) return false;
+    if (!ok) return false;
   }
   for (int wider : {NPY_FLOAT, NPY_DOUBLE, NPY_LONGDOUBLE, NPY_CFLOAT, NPY_CDOUBLE, NPY_CLONGDOUBLE}) {
-    if (PyArray_RegisterCanCast(own, wider, NPY_NOSCALAR) < 0) return false;
+    if (PyArray_RegisterCanCast(dtype, wider, NPY_NOSCALAR) < 0) return false;
   }
   // Note [The kind]
-  // NumPy takes a user's dtype of kind "f" and two bytes for float16's equal when it first looks at a
-  // cast, and would compute with its float16. So it looks while the kind is another; what it found
-  // stays. From then on the kind is "f".
+  // When NumPy resolves a cast for the first time, it considers a user dtype of kind "f" and two bytes equal to
+  // float16, and would compute in float16. So we let it resolve all casts while the kind is "V"; it caches the results.
+  // Then the kind becomes "f".
   for (const Cast& c : casts) {
     PyArray_Descr* other = PyArray_DescrFromType(c.type);
-    PyArray_CanCastTypeTo(own, other, NPY_SAFE_CASTING);
-    PyArray_CanCastTypeTo(other, own, NPY_SAFE_CASTING);
+    PyArray_CanCastTypeTo(dtype, other, NPY_SAFE_CASTING);
+    PyArray_CanCastTypeTo(other, dtype, NPY_SAFE_CASTING);
     Py_DECREF(other);
   }
-  PyArray_CanCastTypeTo(own, own, NPY_NO_CASTING);
-  own->kind = 'f';
+  PyArray_CanCastTypeTo(dtype, dtype, NPY_NO_CASTING);
+  dtype->kind = 'f';
   bfloat16_num = number;
   return true;
 }
@@ -322,9 +322,9 @@ int add_bfloat16(PyObject* module) {
   PyObject* dtype = reinterpret_cast<PyObject*>(PyArray_DescrFromType(bfloat16_num));
   if (!dtype || PyDict_SetItemString(scalar_type.tp_dict, "dtype", dtype) < 0) return -1;
   if (PyModule_AddObjectRef(module, "bfloat16", reinterpret_cast<PyObject*>(&scalar_type)) < 0) return -1;
-  const int done = PyModule_AddObjectRef(module, "bfloat16_dtype", dtype);
+  const int ok = PyModule_AddObjectRef(module, "bfloat16_dtype", dtype);
   Py_DECREF(dtype);
-  return done;
+  return ok;
 }
 
 }  // namespace shmtensor

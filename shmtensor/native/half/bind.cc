@@ -1,4 +1,4 @@
-// The Python face of half/.
+// The Python bindings of half/.
 #include "kernels/arguments.h"
 #include "half/half.h"
 
@@ -10,7 +10,7 @@ PyCFunction fast() {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F));
 }
 
-// recast(x, dtype): a copy, with the axes in the same order. recast(x, out): into an array of that shape.
+// recast(x, dtype): a copy with the same order of axes in memory. recast(x, out): into an array of x's shape.
 PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("recast", n, 2, 2) < 0) return nullptr;
   PyArrayObject* x = array_argument("recast", "x", args[0]);
@@ -23,14 +23,14 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return Py_NewRef(args[1]);
   }
   if (!PyArray_DescrCheck(args[1]))
-    return raise("TypeError", "recast: a dtype or an array is needed: %s", Py_TYPE(args[1])->tp_name);
+    return raise("TypeError", "recast: expected a dtype or an array: %s", Py_TYPE(args[1])->tp_name);
   auto* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
-  const int from = PyArray_TYPE(x), to = dtype->type_num;
-  if (is_half(from) && to == NPY_FLOAT) return widened(x);
-  if (from == NPY_FLOAT && is_half(to)) return narrowed(x, to);
-  if (is_half(from) && is_half(to) && from != to) {
-    Ref wide(widened(x));
-    return wide ? narrowed(wide.array(), to) : nullptr;
+  const int from_type = PyArray_TYPE(x), to_type = dtype->type_num;
+  if (is_half(from_type) && to_type == NPY_FLOAT) return widen_array(x);
+  if (from_type == NPY_FLOAT && is_half(to_type)) return narrow_array(x, to_type);
+  if (is_half(from_type) && is_half(to_type) && from_type != to_type) {
+    Ref wide(widen_array(x));
+    return wide ? narrow_array(wide.array(), to_type) : nullptr;
   }
   Py_INCREF(dtype);
   Ref out(PyArray_NewLikeArray(x, NPY_KEEPORDER, dtype, 0));
@@ -38,45 +38,45 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// DLPack's own layout (dlpack.h): what stands before the dtype of a tensor in a capsule.
-struct DltensorHead {
+// DLPack's layout (dlpack.h) up to the dtype of the tensor in a capsule.
+struct DltensorPrefix {
   void* data;
   int32_t device[2];
   int32_t ndim;
   uint8_t code, bits;
   uint16_t lanes;
 };
-struct VersionedHead {
+struct VersionedPrefix {
   uint32_t version[2];
   void* context;
   void* deleter;
   uint64_t flags;
-  DltensorHead tensor;
+  DltensorPrefix tensor;
 };
 
-// retype(capsule, code, other): the tensor's type code becomes `other` if it is `code` of 16 bits. NumPy knows no
-// bfloat16 there (code 4): it gives and takes the bits as unsigned integers (code 1).
+// retype(capsule, code, new_code): replaces the tensor's type code if it is `code` with 16 bits. NumPy's DLPack does
+// not support bfloat16 (code 4); it exchanges the bits as unsigned integers (code 1).
 PyObject* retype(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("retype", n, 3, 3) < 0) return nullptr;
-  const long code = PyLong_AsLong(args[1]), other = PyLong_AsLong(args[2]);
+  const long code = PyLong_AsLong(args[1]), new_code = PyLong_AsLong(args[2]);
   if (PyErr_Occurred()) return nullptr;
-  DltensorHead* head;
+  DltensorPrefix* dltensor;
   if (PyCapsule_IsValid(args[0], "dltensor_versioned")) {
-    head = &static_cast<VersionedHead*>(PyCapsule_GetPointer(args[0], "dltensor_versioned"))->tensor;
+    dltensor = &static_cast<VersionedPrefix*>(PyCapsule_GetPointer(args[0], "dltensor_versioned"))->tensor;
   } else if (PyCapsule_IsValid(args[0], "dltensor")) {
-    head = static_cast<DltensorHead*>(PyCapsule_GetPointer(args[0], "dltensor"));
+    dltensor = static_cast<DltensorPrefix*>(PyCapsule_GetPointer(args[0], "dltensor"));
   } else {
-    return raise("TypeError", "retype: not a fresh DLPack capsule: %s", Py_TYPE(args[0])->tp_name);
+    return raise("TypeError", "retype: not an unused DLPack capsule: %s", Py_TYPE(args[0])->tp_name);
   }
-  if (head->code != code || head->bits != 16 || head->lanes != 1) Py_RETURN_FALSE;
-  head->code = static_cast<uint8_t>(other);
+  if (dltensor->code != code || dltensor->bits != 16 || dltensor->lanes != 1) Py_RETURN_FALSE;
+  dltensor->code = static_cast<uint8_t>(new_code);
   Py_RETURN_TRUE;
 }
 
 PyMethodDef methods[] = {
-    {"recast", fast<recast>(), METH_FASTCALL, "recast(x, dtype or out, /): a copy of another dtype, or into an array of another."},
+    {"recast", fast<recast>(), METH_FASTCALL, "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."},
     {"retype", fast<retype>(), METH_FASTCALL,
-     "retype(capsule, code, other, /) -> bool: a 16-bit DLPack tensor's type code, replaced."},
+     "retype(capsule, code, new_code, /) -> bool: replaces the type code of a 16-bit DLPack tensor."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,4 +1,4 @@
-// Arrays of 16-bit floats to float32 and back, on the pool.
+// Casts arrays of 16-bit floats to float32 and back, on the thread pool.
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
@@ -12,8 +12,8 @@ constexpr int64_t kUnlock = 8192;
 
 int format_of(int type) { return type == NPY_HALF ? 0 : 1; }
 
-// Do both lie without gaps, with the same axes from the widest step to the narrowest?
-bool parallel_layout(PyArrayObject* a, PyArrayObject* b) {
+// Do both arrays have the same strides, in elements?
+bool same_layout(PyArrayObject* a, PyArrayObject* b) {
   const npy_intp m = PyArray_ITEMSIZE(a), n = PyArray_ITEMSIZE(b);
   for (int i = 0; i < PyArray_NDIM(a); ++i) {
     if (PyArray_DIM(a, i) > 1 && PyArray_STRIDE(a, i) / m != PyArray_STRIDE(b, i) / n) return false;
@@ -22,25 +22,25 @@ bool parallel_layout(PyArrayObject* a, PyArrayObject* b) {
   return true;
 }
 
-Ref like(PyArrayObject* x, int type) {
+Ref new_array_like(PyArrayObject* x, int type) {
   return Ref(PyArray_NewLikeArray(x, NPY_KEEPORDER, PyArray_DescrFromType(type), 0));
 }
 
-bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
+bool is_plain_array(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
 }  // namespace
 
-PyObject* widened(PyArrayObject* x) {
-  Ref out = like(x, NPY_FLOAT);
+PyObject* widen_array(PyArrayObject* x) {
+  Ref out = new_array_like(x, NPY_FLOAT);
   if (!out) return nullptr;
   Ref dense;
-  if (!plain(x) || !parallel_layout(out.array(), x)) {  // gaps, or stretched: packed first
+  if (!is_plain_array(x) || !same_layout(out.array(), x)) {  // gaps, or broadcast: copy to dense memory first
     dense = Ref(PyArray_NewLikeArray(out.array(), NPY_KEEPORDER, PyArray_DescrFromType(PyArray_TYPE(x)), 0));
     if (!dense || PyArray_CopyInto(dense.array(), x) < 0) return nullptr;
     x = dense.array();
   }
   const int64_t n = PyArray_SIZE(x);
-  const auto kernel = kernels_of_halves().widen[format_of(PyArray_TYPE(x))];
+  const auto kernel = half_kernels().widen[format_of(PyArray_TYPE(x))];
   const auto* from = data<uint16_t>(x);
   auto* to = data<float>(out);
   Unlocked unlocked(n > kUnlock);
@@ -51,18 +51,18 @@ PyObject* widened(PyArrayObject* x) {
 int narrow_into(PyArrayObject* x, PyArrayObject* out) {
   Ref dense;
   PyArrayObject* target = out;
-  if (!plain(out) || !plain(x) || !parallel_layout(x, out)) {
-    dense = like(x, PyArray_TYPE(out));
+  if (!is_plain_array(out) || !is_plain_array(x) || !same_layout(x, out)) {
+    dense = new_array_like(x, PyArray_TYPE(out));
     if (!dense) return -1;
     target = dense.array();
-    if (!plain(x) || !parallel_layout(x, target)) {  // gaps in x
-      Ref packed = like(x, NPY_FLOAT);
-      if (!packed || PyArray_CopyInto(packed.array(), x) < 0) return -1;
-      return narrow_into(packed.array(), out);
+    if (!is_plain_array(x) || !same_layout(x, target)) {  // gaps in x
+      Ref contiguous_x = new_array_like(x, NPY_FLOAT);
+      if (!contiguous_x || PyArray_CopyInto(contiguous_x.array(), x) < 0) return -1;
+      return narrow_into(contiguous_x.array(), out);
     }
   }
   const int64_t n = PyArray_SIZE(x);
-  const auto kernel = kernels_of_halves().narrow[format_of(PyArray_TYPE(out))];
+  const auto kernel = half_kernels().narrow[format_of(PyArray_TYPE(out))];
   const auto* from = data<float>(x);
   auto* to = data<uint16_t>(target);
   {
@@ -72,8 +72,8 @@ int narrow_into(PyArrayObject* x, PyArrayObject* out) {
   return target == out ? 0 : PyArray_CopyInto(out, target);
 }
 
-PyObject* narrowed(PyArrayObject* x, int type) {
-  Ref out = like(x, type);
+PyObject* narrow_array(PyArrayObject* x, int type) {
+  Ref out = new_array_like(x, type);
   return out && narrow_into(x, out.array()) == 0 ? out.release() : nullptr;
 }
 

@@ -11,7 +11,7 @@
 namespace shmtensor {
 namespace {
 
-bool holds_half(PyObject* p) {
+bool contains_half(PyObject* p) {
   if (is_half_array(p)) return true;
   if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return false;
   const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
@@ -21,50 +21,50 @@ bool holds_half(PyObject* p) {
   return false;
 }
 
-// One call: what was widened, and what its float32 results become.
+// One call: the arrays that were cast to float32, and the dtype of its results.
 struct Call {
-  int type = 0;  // the 16-bit dtype of the results; 0: they stay as they are
-  bool decided = false;
+  int type = 0;  // the 16-bit dtype of the results; 0: they stay float32
+  bool is_decided = false;
   std::vector<std::pair<PyObject*, Ref>> pairs;  // a 16-bit array (borrowed), its float32 copy
 
-  // The first floating array says what the results are: a float32 one keeps them wide.
-  void see(PyArrayObject* a) {
+  // The first floating-point array decides the dtype of the results: float32 keeps them float32.
+  void note_dtype(PyArrayObject* a) {
     const int t = PyArray_TYPE(a);
-    if (decided || !(PyTypeNum_ISFLOAT(t) || is_half(t))) return;
-    decided = true;
+    if (is_decided || !(PyTypeNum_ISFLOAT(t) || is_half(t))) return;
+    is_decided = true;
     if (is_half(t)) type = t;
   }
 
-  // A borrowed reference to the copy; the same array is widened once.
-  PyObject* wide(PyObject* p) {
+  // A borrowed reference to the float32 copy; the same array is cast once.
+  PyObject* widened_copy(PyObject* p) {
     for (auto& pair : pairs) {
       if (pair.first == p) return pair.second.get();
     }
-    Ref made(widened(as_array(p)));
-    if (!made) return nullptr;
-    pairs.emplace_back(p, std::move(made));
+    Ref copy(widen_array(as_array(p)));
+    if (!copy) return nullptr;
+    pairs.emplace_back(p, std::move(copy));
     return pairs.back().second.get();
   }
 
-  // An argument as the kernel gets it: a new reference.
+  // The argument that the kernel gets: a new reference.
   PyObject* argument(PyObject* p) {
-    if (PyArray_CheckExact(p)) see(as_array(p));
+    if (PyArray_CheckExact(p)) note_dtype(as_array(p));
     if (is_half_array(p)) {
-      PyObject* copy = wide(p);
+      PyObject* copy = widened_copy(p);
       return copy ? Py_NewRef(copy) : nullptr;
     }
     if (PyArray_DescrCheck(p)) {
       auto* dtype = reinterpret_cast<PyArray_Descr*>(p);
-      if (is_half(dtype->type_num)) {  // the result's dtype was asked for
-        decided = true;
+      if (is_half(dtype->type_num)) {  // the caller chose the result's dtype
+        is_decided = true;
         type = dtype->type_num;
         return reinterpret_cast<PyObject*>(PyArray_DescrFromType(NPY_FLOAT));
       }
-      decided = true;
+      is_decided = true;
       type = 0;
       return Py_NewRef(p);
     }
-    if ((!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) || !holds_half(p)) return Py_NewRef(p);
+    if ((!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) || !contains_half(p)) return Py_NewRef(p);
     const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
     Ref list(PyList_New(n));
     for (Py_ssize_t i = 0; list && i < n; ++i) {
@@ -76,27 +76,28 @@ struct Call {
     return list.release();
   }
 
-  // A result, rounded. Steals the reference. A kernel that wrote into a copy wrote into the array.
-  PyObject* result(PyObject* r, bool round) {
+  // Rounds a result. Steals the reference. If the result is the copy of an argument, it is written back to the
+  // argument.
+  PyObject* result(PyObject* result_object, bool round) {
     for (auto& pair : pairs) {
-      if (pair.second.get() != r) continue;
-      Py_DECREF(r);
-      PyArrayObject* own = as_array(pair.first);
-      if (PyArray_ISWRITEABLE(own) && narrow_into(pair.second.array(), own) < 0) return nullptr;
+      if (pair.second.get() != result_object) continue;
+      Py_DECREF(result_object);
+      PyArrayObject* array = as_array(pair.first);
+      if (PyArray_ISWRITEABLE(array) && narrow_into(pair.second.array(), array) < 0) return nullptr;
       return Py_NewRef(pair.first);
     }
-    if (PyTuple_CheckExact(r) || PyList_CheckExact(r)) return r;
-    if (!round || !type) return r;
-    if (PyArray_IsScalar(r, Float)) {  // NumPy's scalar for a 0-d result
-      PyObject* array = PyArray_FromScalar(r, nullptr);
-      Py_DECREF(r);
+    if (PyTuple_CheckExact(result_object) || PyList_CheckExact(result_object)) return result_object;
+    if (!round || !type) return result_object;
+    if (PyArray_IsScalar(result_object, Float)) {  // NumPy's scalar for a 0-d result
+      PyObject* array = PyArray_FromScalar(result_object, nullptr);
+      Py_DECREF(result_object);
       if (!array) return nullptr;
-      r = array;
+      result_object = array;
     }
-    if (!PyArray_Check(r) || PyArray_TYPE(as_array(r)) != NPY_FLOAT) return r;
-    PyObject* made = narrowed(as_array(r), type);
-    Py_DECREF(r);
-    return made;
+    if (!PyArray_Check(result_object) || PyArray_TYPE(as_array(result_object)) != NPY_FLOAT) return result_object;
+    PyObject* copy = narrow_array(as_array(result_object), type);
+    Py_DECREF(result_object);
+    return copy;
   }
 };
 
@@ -104,7 +105,7 @@ struct Call {
 
 bool holds_halves(PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < n; ++i)
-    if (holds_half(args[i])) return true;
+    if (contains_half(args[i])) return true;
   return false;
 }
 
@@ -116,40 +117,40 @@ PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* 
     Py_DECREF(out);
     first = nullptr;
   }
-  PyObject* direct = run_direct(first ? first : kernel, args, n);
-  if (direct || PyErr_Occurred()) return direct;
+  PyObject* half_result = run_half_kernel(first ? first : kernel, args, n);
+  if (half_result || PyErr_Occurred()) return half_result;
   Call call;
-  std::vector<Ref> given;
-  given.reserve(static_cast<size_t>(n));
-  if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) {  // outputs that cannot be written
+  std::vector<Ref> call_args;
+  call_args.reserve(static_cast<size_t>(n));
+  if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) {  // read-only outputs
     for (Py_ssize_t i = reinterpret_cast<PyUFuncObject*>(kernel)->nin; i < n; ++i) {
       if (!PyArray_Check(args[i]) || PyArray_ISWRITEABLE(as_array(args[i]))) continue;
-      PyErr_SetString(PyExc_ValueError, "output array is read-only");  // as NumPy has it, for other dtypes
+      PyErr_SetString(PyExc_ValueError, "output array is read-only");  // NumPy's message for other dtypes
       return nullptr;
     }
   }
   for (Py_ssize_t i = 0; i < n; ++i) {
-    given.emplace_back(call.argument(args[i]));
-    if (!given.back()) return nullptr;
+    call_args.emplace_back(call.argument(args[i]));
+    if (!call_args.back()) return nullptr;
   }
   std::vector<PyObject*> stack(static_cast<size_t>(n) + 1);
-  for (Py_ssize_t i = 0; i < n; ++i) stack[static_cast<size_t>(i) + 1] = given[static_cast<size_t>(i)].get();
-  PyObject* r = PyObject_Vectorcall(kernel, stack.data() + 1,
-                                    static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
-  if (!r) return nullptr;
-  if (!PyTuple_CheckExact(r) && !PyList_CheckExact(r)) return call.result(r, true);
-  const Py_ssize_t count = PySequence_Fast_GET_SIZE(r);
-  PyObject* all = PyTuple_New(count);
-  for (Py_ssize_t i = 0; all && i < count; ++i) {
-    PyObject* one = call.result(Py_NewRef(PySequence_Fast_GET_ITEM(r, i)), i < widening.outputs);
-    if (!one) {
-      Py_CLEAR(all);
+  for (Py_ssize_t i = 0; i < n; ++i) stack[static_cast<size_t>(i) + 1] = call_args[static_cast<size_t>(i)].get();
+  PyObject* output = PyObject_Vectorcall(kernel, stack.data() + 1,
+                                         static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  if (!output) return nullptr;
+  if (!PyTuple_CheckExact(output) && !PyList_CheckExact(output)) return call.result(output, true);
+  const Py_ssize_t count = PySequence_Fast_GET_SIZE(output);
+  PyObject* results = PyTuple_New(count);
+  for (Py_ssize_t i = 0; results && i < count; ++i) {
+    PyObject* item = call.result(Py_NewRef(PySequence_Fast_GET_ITEM(output, i)), i < widening.outputs);
+    if (!item) {
+      Py_CLEAR(results);
       break;
     }
-    PyTuple_SET_ITEM(all, i, one);
+    PyTuple_SET_ITEM(results, i, item);
   }
-  Py_DECREF(r);
-  return all;
+  Py_DECREF(output);
+  return results;
 }
 
 // ---------------------------------------------------------------- InFloat32
@@ -162,10 +163,10 @@ struct InFloat32 {
   PyObject* kernel;
 };
 
-PyObject* in_float32_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+PyObject* in_float32_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   PyObject* kernel = reinterpret_cast<InFloat32*>(self)->kernel;
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (names || !holds_halves(args, n)) return PyObject_Vectorcall(kernel, args, flags, names);
+  if (kwnames || !holds_halves(args, n)) return PyObject_Vectorcall(kernel, args, flags, kwnames);
   return run_wide(Widening{1, nullptr}, kernel, args, n);
 }
 
@@ -188,11 +189,11 @@ void in_float32_dealloc(PyObject* self) {
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(InFloat32, vectorcall), READONLY, nullptr},
-    {"kernel", T_OBJECT_EX, offsetof(InFloat32, kernel), READONLY, "what computes"},
+    {"kernel", T_OBJECT_EX, offsetof(InFloat32, kernel), READONLY, "the wrapped kernel"},
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("InFloat32(kernel): with 16-bit floats it computes in float32 and rounds once.")},
+    {Py_tp_doc, const_cast<char*>("InFloat32(kernel): computes 16-bit floats in float32 and rounds the result once.")},
     {Py_tp_new, reinterpret_cast<void*>(in_float32_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(in_float32_dealloc)},

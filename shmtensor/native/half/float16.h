@@ -1,4 +1,4 @@
-// NumPy's float16 where the compiler has none: g++ 11, and g++ 12 for aarch64.
+// A float16 type for compilers without one: g++ 11, and g++ 12 for aarch64.
 #pragma once
 
 #include <stdint.h>
@@ -12,16 +12,16 @@ struct Float16 {
   uint16_t bits;
 
   Float16() = default;
-  explicit Float16(float value) : bits(rounded(value)) {}
+  explicit Float16(float value) : bits(round_bits(value)) {}
 
   operator float() const {
-    uint32_t sign = (bits & 0x8000u) << 16, rest = bits & 0x7fffu, out;
-    if (rest >= 0x7c00u) {
-      out = sign | 0x7f800000u | (rest & 0x3ffu) << 13;
-    } else if (rest >= 0x400u) {
-      out = sign | ((rest << 13) + 0x38000000u);
+    uint32_t sign = (bits & 0x8000u) << 16, magnitude = bits & 0x7fffu, out;
+    if (magnitude >= 0x7c00u) {
+      out = sign | 0x7f800000u | (magnitude & 0x3ffu) << 13;
+    } else if (magnitude >= 0x400u) {
+      out = sign | ((magnitude << 13) + 0x38000000u);
     } else {
-      float value = static_cast<float>(rest) * 0x1p-24f;
+      float value = static_cast<float>(magnitude) * 0x1p-24f;
       return sign ? -value : value;
     }
     float value;
@@ -30,7 +30,7 @@ struct Float16 {
   }
 
  private:
-  static uint16_t rounded(float value) {
+  static uint16_t round_bits(float value) {
     uint32_t x;
     memcpy(&x, &value, 4);
     uint16_t sign = x >> 16 & 0x8000u;

@@ -1,10 +1,10 @@
-// The two 16-bit floats: NumPy has float16 and no bfloat16. Both are stored in 16 bits and computed
-// with in float32 (docs/design/bfloat16.md).
+// The two 16-bit floats: NumPy has float16 but no bfloat16. Both are stored in 16 bits and computed in float32
+// (docs/design/bfloat16.md).
 //
-//   bfloat16_dtype.cc    bfloat16 as a dtype of NumPy's: storage, casts, scalars; no arithmetic
-//   cast.cc  arrays of either to float32 and back
-//   half_kernels.cc   ufuncs and sums that take them tile by tile
-//   compute_in_float32.cc     a kernel's call with 16-bit arrays, carried out in float32
+//   bfloat16_dtype.cc      bfloat16 as a NumPy dtype: storage, casts, scalars; no arithmetic
+//   cast.cc                casts arrays of both to float32 and back
+//   half_kernels.cc        ufuncs and sums that process them tile by tile
+//   compute_in_float32.cc  calls a kernel with float32 copies of 16-bit arrays
 #pragma once
 
 #include "half/bfloat16.h"
@@ -23,26 +23,26 @@ inline bool is_half_array(PyObject* p) {
 
 int add_bfloat16(PyObject* module);  // registers the dtype; 0, or -1 with an exception set
 
-// A float32 copy with the axes in the same order.
-PyObject* widened(PyArrayObject* x);
+// A float32 copy with the same order of axes in memory.
+PyObject* widen_array(PyArrayObject* x);
 // A copy of a float32 array as `type`, rounded to nearest, ties to even.
-PyObject* narrowed(PyArrayObject* x, int type);
-// The same into an array of 16-bit floats of that shape; 0, or -1 with an exception set.
+PyObject* narrow_array(PyArrayObject* x, int type);
+// Rounds x into an array of 16-bit floats of the same shape; 0, or -1 with an exception set.
 int narrow_into(PyArrayObject* x, PyArrayObject* out);
 
 // Note [Computing in float32]
-// The kernel of a row whose column `halves` is empty never sees a 16-bit array: each is widened, float32
-// results are rounded once. Other kernels (views, copies, indexing) get the 16-bit elements as they are.
+// The kernel of an op whose column `halves` is empty never gets a 16-bit array: each is cast to float32, and float32
+// results are rounded once. Other kernels (views, copies, indexing) get the 16-bit arrays unchanged.
 struct Widening {
-  Py_ssize_t outputs;  // results that are rounded: what is kept for pullbacks besides stays wide
-  PyObject* first;     // asked first, with the 16-bit arrays; or null
+  Py_ssize_t outputs;  // results that are rounded; further results, saved for backward, stay float32
+  PyObject* first;     // a kernel that is tried first, with the 16-bit arrays; or null
 };
-bool holds_halves(PyObject* const* args, Py_ssize_t n);  // a few comparisons where no array is 16 bits wide
-// The call tile by tile, without copies in float32; nullptr without an exception: not one for that.
-PyObject* run_direct(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
-// The call. args[-1] may be overwritten.
+bool holds_halves(PyObject* const* args, Py_ssize_t n);  // a few comparisons if there is no 16-bit array
+// Computes a call tile by tile, without float32 copies; nullptr without an exception if there is no kernel for it.
+PyObject* run_half_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n);
+// Calls the kernel in float32. args[-1] may be overwritten.
 PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 
-int add_in_float32(PyObject* module);  // InFloat32(kernel): the kernel as one that is called so
+int add_in_float32(PyObject* module);  // InFloat32(kernel): a callable that runs the kernel by run_wide
 
 }  // namespace shmtensor

@@ -1,53 +1,53 @@
 // Arithmetic and sums of 16-bit floats in registers. Included inside a level's namespace, after
 // half_conversion.simd.h and vector_float64.simd.h.
 //
-// Two vectors of float32 at a time, of as many bits as one vector of 16-bit floats. Those of bfloat16
-// are the even and the odd ones, each the upper half of a 32-bit word once the other is masked or
-// shifted away, so that nothing moves between lanes; those of float16 lie one after the other.
+// One vector of 16-bit floats is computed as two vectors of float32. For bfloat16 these are the even and the odd
+// elements, each the upper half of a 32-bit word after the other is masked or shifted out, so that nothing moves
+// between lanes; for float16 they are consecutive.
 
 template <bool kBfloat>
-struct Couple;
+struct FloatPair;
 
 template <>
-struct Couple<true> {
+struct FloatPair<true> {
   typedef uint32_t Words __attribute__((vector_size(kWidth)));
   typedef uint32_t Loose __attribute__((vector_size(kWidth), aligned(1), may_alias));
   V<float> first, second;
 
-  static INLINE Couple from(const uint16_t* x) {
+  static INLINE FloatPair widen(const uint16_t* x) {
     const Words w = *reinterpret_cast<const Loose*>(x);
     return {(V<float>)(w << 16), (V<float>)(w & 0xffff0000u)};
   }
-  // To nearest, ties to even; a NaN stays one, with its sign.
+  // Rounds to nearest, ties to even; a NaN stays a NaN with its sign.
   static INLINE Words rounded(V<float> x) {
     const Words b = (Words)x;
     return x == x ? b + 0x7fffu + (b >> 16 & 1u) : b | 0x400000u;
   }
-  INLINE void put(uint16_t* out) const {
+  INLINE void store_narrow(uint16_t* out) const {
     *reinterpret_cast<Loose*>(out) = rounded(first) >> 16 | (rounded(second) & 0xffff0000u);
   }
-  static constexpr int64_t place(int64_t i) { return 2 * i; }  // of lane i of `first`
-  static constexpr int64_t other(int64_t i) { return 2 * i + 1; }
+  static constexpr int64_t first_index(int64_t i) { return 2 * i; }  // the index of lane i of `first`
+  static constexpr int64_t second_index(int64_t i) { return 2 * i + 1; }
 };
 
 template <>
-struct Couple<false> {
+struct FloatPair<false> {
   static constexpr int kL = kLanes<float>;
   V<float> first, second;
 
-  static INLINE Couple from(const uint16_t* x) {
+  static INLINE FloatPair widen(const uint16_t* x) {
     alignas(64) float wide[2 * kL];
     for (int i = 0; i < 2 * kL; i += kHalves) widen_block(x + i, wide + i);
     return {load(wide), load(wide + kL)};
   }
-  INLINE void put(uint16_t* out) const {
+  INLINE void store_narrow(uint16_t* out) const {
     alignas(64) float wide[2 * kL];
     store<float>(wide, first);
     store<float>(wide + kL, second);
     for (int i = 0; i < 2 * kL; i += kHalves) narrow_block(wide + i, out + i);
   }
-  static constexpr int64_t place(int64_t i) { return i / kL * 2 * kL + i % kL; }
-  static constexpr int64_t other(int64_t i) { return place(i) + kL; }
+  static constexpr int64_t first_index(int64_t i) { return i / kL * 2 * kL + i % kL; }
+  static constexpr int64_t second_index(int64_t i) { return first_index(i) + kL; }
 };
 
 struct HalfSum {
@@ -63,7 +63,7 @@ struct HalfQuotient {
   static INLINE V<float> of(V<float> a, V<float> b) { return a / b; }
 };
 
-// The greater one; a NaN on the left stays. With 0 on the right: relu.
+// The maximum; a NaN on the left stays. With 0 on the right: relu.
 struct HalfBound {
   static INLINE V<float> of(V<float> a, V<float> b) { return a <= b ? b : a; }
 };
@@ -76,47 +76,46 @@ struct HalfLesser {
   static INLINE V<float> of(V<float> a, V<float> b) { return (a <= b) | (a != a) ? a : b; }
 };
 struct HalfSigned {
-  static INLINE V<float> of(V<float> a, V<float> b) { return with_sign_of(a, b); }
+  static INLINE V<float> of(V<float> a, V<float> b) { return copy_sign_of(a, b); }
 };
 
-// The nearest whole number, ties to even; from 2^23 on all are whole.
-INLINE V<float> whole_nearest(V<float> x) {
+// The nearest integer, ties to even; from 2^23 on all floats are integers.
+INLINE V<float> round_to_integer(V<float> x) {
   const V<float> size = absolute<float>(x), n = (size + 8388608.0f) - 8388608.0f;
-  return size < all(8388608.0f) ? with_sign_of(n, x) : x;
+  return size < splat(8388608.0f) ? copy_sign_of(n, x) : x;
 }
 struct HalfRound {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    return whole_nearest(x);
+    return round_to_integer(x);
   }
 };
 
-// Without the fraction, by way of whole numbers; kStep is what is added where that is above (floor) or
-// below x (ceil).
+// Truncates through int32; kStep is added if the result is above x (floor, -1) or below x (ceil, 1).
 template <int kStep>
-INLINE V<float> whole_beside(V<float> x) {
+INLINE V<float> round_by(V<float> x) {
   typedef Vec<float>::bits I;
-  const I small = absolute<float>(x) < all(8388608.0f);
+  const I small = absolute<float>(x) < splat(8388608.0f);
   const V<float> c = (V<float>)((I)x & small), n = __builtin_convertvector(__builtin_convertvector(c, I), V<float>);
-  const V<float> moved = kStep < 0 ? (n > c ? n - 1.0f : n) : kStep > 0 ? (n < c ? n + 1.0f : n) : n;
-  return small ? with_sign_of(moved, x) : x;
+  const V<float> adjusted = kStep < 0 ? (n > c ? n - 1.0f : n) : kStep > 0 ? (n < c ? n + 1.0f : n) : n;
+  return small ? copy_sign_of(adjusted, x) : x;
 }
 struct HalfFloor {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    return whole_beside<-1>(x);
+    return round_by<-1>(x);
   }
 };
 struct HalfCeil {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    return whole_beside<1>(x);
+    return round_by<1>(x);
   }
 };
 struct HalfTrunc {
   template <class T>
   static INLINE V<float> at(V<float> x, const T*) {
-    return whole_beside<0>(x);
+    return round_by<0>(x);
   }
 };
 struct HalfFraction {
@@ -144,66 +143,66 @@ struct HalfInverseRoot {
   }
 };
 
-// out = Op(x, p), in place, too.
+// out = Op(x, p); may run in place.
 template <bool kBfloat, class Op>
 void half_unary(const uint16_t* x, uint16_t* out, int64_t n, const float* p) {
-  using C = Couple<kBfloat>;
+  using C = FloatPair<kBfloat>;
   constexpr int64_t kStep = 2 * kLanes<float>;
-  const float q[3] = {p[0], p[1], p[2]};  // out could be p, for all the compiler knows
+  const float q[3] = {p[0], p[1], p[2]};  // a copy: the compiler must assume that out aliases p
   const auto block = [&q](const uint16_t* from, uint16_t* to) INLINE_LAMBDA {
-    const C v = C::from(from);
-    C{Op::template at<float>(v.first, q), Op::template at<float>(v.second, q)}.put(to);
+    const C v = C::widen(from);
+    C{Op::template at<float>(v.first, q), Op::template at<float>(v.second, q)}.store_narrow(to);
   };
   int64_t i = 0;
   for (; i + kStep <= n; i += kStep) block(x + i, out + i);
   if (i == n) return;
-  uint16_t rest[kStep] = {};
-  __builtin_memcpy(rest, x + i, static_cast<size_t>(n - i) * 2);
-  block(rest, rest);
-  __builtin_memcpy(out + i, rest, static_cast<size_t>(n - i) * 2);
+  uint16_t tail[kStep] = {};
+  __builtin_memcpy(tail, x + i, static_cast<size_t>(n - i) * 2);
+  block(tail, tail);
+  __builtin_memcpy(out + i, tail, static_cast<size_t>(n - i) * 2);
 }
 
-// out = Op(x, y); a nullptr stands for its number. In place, too.
+// out = Op(x, y); a nullptr operand is replaced by its number. May run in place.
 template <bool kBfloat, class Op>
 void half_binary(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n) {
-  using C = Couple<kBfloat>;
+  using C = FloatPair<kBfloat>;
   constexpr int64_t kStep = 2 * kLanes<float>;
-  const V<float> a = all(numbers[0]), b = all(numbers[1]);
+  const V<float> a = splat(numbers[0]), b = splat(numbers[1]);
   const auto block = [](C p, C q, uint16_t* to) INLINE_LAMBDA {
-    C{Op::of(p.first, q.first), Op::of(p.second, q.second)}.put(to);
+    C{Op::of(p.first, q.first), Op::of(p.second, q.second)}.store_narrow(to);
   };
   const auto run = [&](const uint16_t* p, const uint16_t* q, uint16_t* to, int64_t count) INLINE_LAMBDA {
     if (p && q) {
-      for (int64_t i = 0; i < count; i += kStep) block(C::from(p + i), C::from(q + i), to + i);
+      for (int64_t i = 0; i < count; i += kStep) block(C::widen(p + i), C::widen(q + i), to + i);
     } else if (p) {
-      for (int64_t i = 0; i < count; i += kStep) block(C::from(p + i), C{b, b}, to + i);
+      for (int64_t i = 0; i < count; i += kStep) block(C::widen(p + i), C{b, b}, to + i);
     } else {
-      for (int64_t i = 0; i < count; i += kStep) block(C{a, a}, C::from(q + i), to + i);
+      for (int64_t i = 0; i < count; i += kStep) block(C{a, a}, C::widen(q + i), to + i);
     }
   };
-  const int64_t whole = n / kStep * kStep, rest = n - whole;
-  run(x, y, out, whole);
-  if (rest == 0) return;
+  const int64_t full = n / kStep * kStep, tail = n - full;
+  run(x, y, out, full);
+  if (tail == 0) return;
   uint16_t p[kStep] = {}, q[kStep] = {};
-  if (x) __builtin_memcpy(p, x + whole, static_cast<size_t>(rest) * 2);
-  if (y) __builtin_memcpy(q, y + whole, static_cast<size_t>(rest) * 2);
+  if (x) __builtin_memcpy(p, x + full, static_cast<size_t>(tail) * 2);
+  if (y) __builtin_memcpy(q, y + full, static_cast<size_t>(tail) * 2);
   run(x ? p : nullptr, y ? q : nullptr, p, kStep);
-  __builtin_memcpy(out + whole, p, static_cast<size_t>(rest) * 2);
+  __builtin_memcpy(out + full, p, static_cast<size_t>(tail) * 2);
 }
 
-// 64 chains of at most 32 terms, joined two by two, then double: the same on every level.
+// 64 accumulators of at most 32 terms, added pairwise, then in double: the same result at every level.
 template <bool kBfloat>
 double half_sum(const uint16_t* x, int64_t n) {
-  using C = Couple<kBfloat>;
+  using C = FloatPair<kBfloat>;
   constexpr int kL = kLanes<float>, kV = 32 / kL;
   double total = 0;
   while (n > 0) {
     const int64_t m = n < 2048 ? n : 2048;
     V<float> t[2][kV];
-    for (int j = 0; j < kV; ++j) t[0][j] = t[1][j] = all(0.0f);
+    for (int j = 0; j < kV; ++j) t[0][j] = t[1][j] = splat(0.0f);
     const auto add = [&t](const uint16_t* from) INLINE_LAMBDA {
       for (int j = 0; j < kV; ++j) {
-        const C c = C::from(from + 2 * j * kL);
+        const C c = C::widen(from + 2 * j * kL);
         t[0][j] += c.first;
         t[1][j] += c.second;
       }
@@ -211,17 +210,16 @@ double half_sum(const uint16_t* x, int64_t n) {
     int64_t i = 0;
     for (; i + 64 <= m; i += 64) add(x + i);
     if (i < m) {
-      uint16_t rest[64] = {};
-      __builtin_memcpy(rest, x + i, static_cast<size_t>(m - i) * 2);
-      add(rest);
+      uint16_t tail[64] = {};
+      __builtin_memcpy(tail, x + i, static_cast<size_t>(m - i) * 2);
+      add(tail);
     }
-    // What an element's lane is differs by format and level where float16 lies in two vectors: by
-    // place, then.
+    // The lane of an element depends on format and level, so the accumulators are ordered by element index.
     float chains[64];
     for (int j = 0; j < kV; ++j) {
       for (int l = 0; l < kL; ++l) {
-        chains[C::place(j * kL + l)] = t[0][j][l];
-        chains[C::other(j * kL + l)] = t[1][j][l];
+        chains[C::first_index(j * kL + l)] = t[0][j][l];
+        chains[C::second_index(j * kL + l)] = t[1][j][l];
       }
     }
     for (int k = 32; k; k /= 2) {
@@ -234,43 +232,42 @@ double half_sum(const uint16_t* x, int64_t n) {
   return total;
 }
 
-// acc[c] += the sums of the columns of m rows of `width`, `stride` apart, one row after the other;
-// at most kHalfColumns of them.
+// acc[c] += the sum of column c of m rows, `stride` apart, added row by row; width is at most kHalfColumns.
 template <bool kBfloat>
 void half_sum_columns(const uint16_t* x, float* acc, int64_t m, int64_t width, int64_t stride) {
-  using C = Couple<kBfloat>;
+  using C = FloatPair<kBfloat>;
   constexpr int kL = kLanes<float>;
-  constexpr int64_t kStep = 2 * kL, kTogether = 8;
+  constexpr int64_t kStep = 2 * kL, kRowsAtOnce = 8;
   float sums[2][kHalfColumns / 2 + kL];
-  const int64_t whole = width / kStep * kStep, rest = width - whole;
+  const int64_t full = width / kStep * kStep, tail = width - full;
   const int64_t half = (width + kStep - 1) / kStep * kL;
   for (int64_t i = 0; i < half; ++i) {
-    sums[0][i] = C::place(i) < width ? acc[C::place(i)] : 0;
-    sums[1][i] = C::other(i) < width ? acc[C::other(i)] : 0;
+    sums[0][i] = C::first_index(i) < width ? acc[C::first_index(i)] : 0;
+    sums[1][i] = C::second_index(i) < width ? acc[C::second_index(i)] : 0;
   }
-  for (int64_t k = 0; k < m; k += kTogether) {
-    const int64_t rows = m - k < kTogether ? m - k : kTogether;
+  for (int64_t k = 0; k < m; k += kRowsAtOnce) {
+    const int64_t rows = m - k < kRowsAtOnce ? m - k : kRowsAtOnce;
     const uint16_t* from = x + k * stride;
     const auto add = [&](const uint16_t* at, int64_t step, int64_t c) INLINE_LAMBDA {
       V<float> s = load(sums[0] + c / 2), t = load(sums[1] + c / 2);
       for (int64_t r = 0; r < rows; ++r) {
-        const C v = C::from(at + r * step);
+        const C v = C::widen(at + r * step);
         s += v.first;
         t += v.second;
       }
       store<float>(sums[0] + c / 2, s);
       store<float>(sums[1] + c / 2, t);
     };
-    for (int64_t c = 0; c < whole; c += kStep) add(from + c, stride, c);
-    if (rest == 0) continue;
-    uint16_t few[kTogether * kStep] = {};
+    for (int64_t c = 0; c < full; c += kStep) add(from + c, stride, c);
+    if (tail == 0) continue;
+    uint16_t padded_rows[kRowsAtOnce * kStep] = {};
     for (int64_t r = 0; r < rows; ++r)
-      __builtin_memcpy(few + r * kStep, from + r * stride + whole, static_cast<size_t>(rest) * 2);
-    add(few, kStep, whole);
+      __builtin_memcpy(padded_rows + r * kStep, from + r * stride + full, static_cast<size_t>(tail) * 2);
+    add(padded_rows, kStep, full);
   }
   for (int64_t i = 0; i < half; ++i) {
-    if (C::place(i) < width) acc[C::place(i)] = sums[0][i];
-    if (C::other(i) < width) acc[C::other(i)] = sums[1][i];
+    if (C::first_index(i) < width) acc[C::first_index(i)] = sums[0][i];
+    if (C::second_index(i) < width) acc[C::second_index(i)] = sums[1][i];
   }
 }
 

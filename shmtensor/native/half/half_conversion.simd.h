@@ -1,5 +1,5 @@
-// 16-bit floats to float32 and back, by bits. Included inside a level's namespace; no std:: here
-// (cpu_capability.h). Plain loops: the compiler makes vectors of them; float16 has instructions from avx2 on.
+// Converts 16-bit floats to float32 and back by their bits. Included inside a level's namespace; uses no std::
+// (cpu_capability.h). Plain loops, which the compiler vectorises; float16 has instructions from avx2 on.
 
 // The upper half of a float32 is a bfloat16.
 inline void widen_bfloat16(const uint16_t* x, float* out, int64_t n) {
@@ -7,11 +7,11 @@ inline void widen_bfloat16(const uint16_t* x, float* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) bits[i] = static_cast<uint32_t>(x[i]) << 16;
 }
 
-// To nearest, ties to even; a NaN stays one, with its sign.
 inline void change_bits(const uint16_t* x, uint16_t* out, int64_t n, uint16_t keep, uint16_t flip) {
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<uint16_t>((x[i] & keep) ^ flip);
 }
 
+// Rounds to nearest, ties to even; a NaN stays a NaN with its sign.
 inline void narrow_bfloat16(const float* x, uint16_t* out, int64_t n) {
   const auto* bits = reinterpret_cast<const uint32_t*>(x);
   for (int64_t i = 0; i < n; ++i) {
@@ -42,12 +42,12 @@ INLINE void narrow_block(const float* x, uint16_t* out) {
 constexpr int kHalves = 8;
 #else
 INLINE void widen_block(const uint16_t* x, float* out) {
-  const uint32_t sign = (*x & 0x8000u) << 16, rest = *x & 0x7fffu;
-  uint32_t bits = sign | ((rest << 13) + 0x38000000u);
-  if (rest >= 0x7c00u) bits += 0x38000000u;
-  if (rest > 0x7c00u) bits |= 0x400000u;
-  if (rest < 0x400u) {  // subnormal
-    const float value = static_cast<float>(rest) * 0x1p-24f;
+  const uint32_t sign = (*x & 0x8000u) << 16, magnitude = *x & 0x7fffu;
+  uint32_t bits = sign | ((magnitude << 13) + 0x38000000u);
+  if (magnitude >= 0x7c00u) bits += 0x38000000u;
+  if (magnitude > 0x7c00u) bits |= 0x400000u;
+  if (magnitude < 0x400u) {  // subnormal
+    const float value = static_cast<float>(magnitude) * 0x1p-24f;
     __builtin_memcpy(&bits, &value, 4);
     bits |= sign;
   }
@@ -81,10 +81,10 @@ inline void widen_float16(const uint16_t* x, float* out, int64_t n) {
   int64_t i = 0;
   for (; i + kHalves <= n; i += kHalves) widen_block(x + i, out + i);
   if (i == n) return;
-  uint16_t rest[kHalves] = {};
+  uint16_t tail[kHalves] = {};
   float wide[kHalves];
-  __builtin_memcpy(rest, x + i, static_cast<size_t>(n - i) * 2);
-  widen_block(rest, wide);
+  __builtin_memcpy(tail, x + i, static_cast<size_t>(n - i) * 2);
+  widen_block(tail, wide);
   __builtin_memcpy(out + i, wide, static_cast<size_t>(n - i) * 4);
 }
 
@@ -92,9 +92,9 @@ inline void narrow_float16(const float* x, uint16_t* out, int64_t n) {
   int64_t i = 0;
   for (; i + kHalves <= n; i += kHalves) narrow_block(x + i, out + i);
   if (i == n) return;
-  float rest[kHalves] = {};
+  float tail[kHalves] = {};
   uint16_t narrow[kHalves];
-  __builtin_memcpy(rest, x + i, static_cast<size_t>(n - i) * 4);
-  narrow_block(rest, narrow);
+  __builtin_memcpy(tail, x + i, static_cast<size_t>(n - i) * 4);
+  narrow_block(tail, narrow);
   __builtin_memcpy(out + i, narrow, static_cast<size_t>(n - i) * 2);
 }

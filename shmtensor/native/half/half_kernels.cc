@@ -1,6 +1,6 @@
-// Kernels that take 16-bit floats tile by tile: widened in the first-level cache, computed in float32,
-// rounded, so that memory sees 16 bits alone. For what is plain: arrays of one dtype and shape in C
-// order; the rest is done by compute_in_float32.cc.
+// Kernels that process 16-bit floats tile by tile: cast to float32 in the first-level cache, computed, rounded, so that
+// only 16 bits per element go through memory. They take C-contiguous arrays of one dtype and shape;
+// compute_in_float32.cc computes other calls.
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -18,14 +18,14 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kTile = 2048;  // elements: three tiles of float32 fill half of the first cache
+constexpr int64_t kTile = 2048;  // elements: three tiles of float32 fill half of the first-level cache
 constexpr int64_t kGrain = 32768;
 constexpr int64_t kUnlocked = 8192;
 
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// A Python number as float32 has it; false: leave it to the caller.
-bool number(PyObject* p, float* out) {
+// A Python number as float32; false if it is not a number or not exact.
+bool parse_float(PyObject* p, float* out) {
   if (PyFloat_CheckExact(p)) {
     *out = static_cast<float>(PyFloat_AS_DOUBLE(p));
     return true;
@@ -37,16 +37,16 @@ bool number(PyObject* p, float* out) {
   return !overflow && v >= -(1 << 24) && v <= (1 << 24);
 }
 
-bool plain(PyArrayObject* a, PyArrayObject* lead) {
-  return PyArray_TYPE(a) == PyArray_TYPE(lead) && PyArray_ISCARRAY_RO(a) &&
-         PyArray_SAMESHAPE(a, lead);
+bool matches_layout(PyArrayObject* a, PyArrayObject* first_array) {
+  return PyArray_TYPE(a) == PyArray_TYPE(first_array) && PyArray_ISCARRAY_RO(a) &&
+         PyArray_SAMESHAPE(a, first_array);
 }
 
 constexpr uint16_t kSign = 0x8000;  // of both formats
 
-// What changes the sign alone does so in 16 bits: `keep` of them stay, `flip` are turned.
+// Ops that only change the sign work on the 16 bits: out = (x & keep) ^ flip.
 struct SignChange {
-  uint16_t keep, flip;
+  uint16_t keepdim, flip;
 };
 
 const SignChange* sign_change(PyObject* ufunc) {
@@ -56,19 +56,19 @@ const SignChange* sign_change(PyObject* ufunc) {
   return strcmp(name, "negative") ? nullptr : &negative;
 }
 
-// The number of a kernel that needs no tiles; -1: there is none. relu is bounded by the number 0 on its
-// right; a square is a product of two that are one.
-int pair_of(const PyUFuncObject* u) {
+// The index of a binary kernel that needs no tiles, or -1. relu is the maximum with the number 0; square is the product
+// of x with itself.
+int half_binary_of(const PyUFuncObject* u) {
   static const char* const names[] = {"add",  "subtract", "multiply", "divide",
                                       "relu", "maximum",  "minimum",  "copysign"};
   if (u->nin == 1 && !strcmp(u->name, "square")) return kTimes;
-  for (int i = 0; i < kHalfPairs; ++i) {
+  for (int i = 0; i < kHalfBinaries; ++i) {
     if (!strcmp(u->name, names[i]) && u->nin == (i == kNoLess ? 1 : 2)) return i;
   }
   return -1;
 }
 
-int single_of(const PyUFuncObject* u) {
+int half_unary_of(const PyUFuncObject* u) {
   static const char* const names[] = {"sqrt", "reciprocal", "", "floor", "ceil", "trunc", "rint", "frac"};
   for (int i = kHalfRoot; i < kHalfUnaries; ++i) {
     if (!strcmp(u->name, names[i - kHalfRoot]) && u->nin == 1) return i;
@@ -76,72 +76,73 @@ int single_of(const PyUFuncObject* u) {
   return -1;
 }
 
-// A ufunc of one or two inputs, its result fresh or in place.
+// Runs a ufunc of one or two inputs, into a new array or in place.
 PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t n) {
   int result;
-  const Loop* l = loop_of_floats(ufunc, &result);
-  if (!l || l->whole || l->nin > 2 || (n != l->nin && n != l->nin + 1)) return nullptr;
-  PyArrayObject* lead = nullptr;
-  for (int i = 0; i < l->nin && !lead; ++i) lead = is_half_array(args[i]) ? as_array(args[i]) : nullptr;
-  if (!lead) return nullptr;
-  const int type = PyArray_TYPE(lead);
+  const Loop* l = float32_loop(ufunc, &result);
+  if (!l || l->runs_on_caller || l->nin > 2 || (n != l->nin && n != l->nin + 1)) return nullptr;
+  PyArrayObject* first_array = nullptr;
+  for (int i = 0; i < l->nin && !first_array; ++i) first_array = is_half_array(args[i]) ? as_array(args[i]) : nullptr;
+  if (!first_array) return nullptr;
+  const int type = PyArray_TYPE(first_array);
   const uint16_t* in[2] = {};
   float numbers[2] = {};
   for (int i = 0; i < l->nin; ++i) {
     if (!PyArray_CheckExact(args[i])) {
-      if (!number(args[i], &numbers[i])) return nullptr;
-    } else if (plain(as_array(args[i]), lead)) {
+      if (!parse_float(args[i], &numbers[i])) return nullptr;
+    } else if (matches_layout(as_array(args[i]), first_array)) {
       in[i] = data<uint16_t>(as_array(args[i]));
     } else {
       return nullptr;
     }
   }
   const bool rounds = result == NPY_FLOAT;
-  const int64_t size = PyArray_SIZE(lead);
+  const int64_t size = PyArray_SIZE(first_array);
   Ref out;
   if (n > l->nin && args[l->nin] != Py_None) {
     PyObject* o = args[l->nin];
-    if (!rounds || !PyArray_CheckExact(o) || !plain(as_array(o), lead) || !PyArray_ISWRITEABLE(as_array(o)))
+    if (!rounds || !PyArray_CheckExact(o) || !matches_layout(as_array(o), first_array) ||
+        !PyArray_ISWRITEABLE(as_array(o)))
       return nullptr;
     for (int i = 0; i < l->nin; ++i) {  // a tile is read before it is written
-      const int64_t away = in[i] ? data<uint16_t>(as_array(o)) - in[i] : size;
-      if (away && away < size && away > -size) return nullptr;
+      const int64_t distance = in[i] ? data<uint16_t>(as_array(o)) - in[i] : size;
+      if (distance && distance < size && distance > -size) return nullptr;
     }
     out = Ref(Py_NewRef(o));
   } else {
-    out = Ref(fresh(PyArray_NDIM(lead), PyArray_DIMS(lead), rounds ? type : result));
+    out = Ref(new_array(PyArray_NDIM(first_array), PyArray_DIMS(first_array), rounds ? type : result));
     if (!out) return nullptr;
   }
   Unlocked unlocked(size > kUnlocked);
   if (const SignChange* change = l->nin == 1 && in[0] ? sign_change(ufunc) : nullptr) {
     ranges(size, 4 * kGrain, [&](int64_t at, int64_t stop) {
-      kernels_of_halves().change_bits(in[0] + at, data<uint16_t>(out) + at, stop - at, change->keep, change->flip);
+      half_kernels().change_bits(in[0] + at, data<uint16_t>(out) + at, stop - at, change->keepdim, change->flip);
     });
     return out.release();
   }
   const auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
-  if (const int which = rounds ? single_of(u) : -1; which >= 0 && in[0]) {
-    const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].unary[which];
+  if (const int which = rounds ? half_unary_of(u) : -1; which >= 0 && in[0]) {
+    const auto run = half_kernels().arithmetic[type != NPY_HALF].unary[which];
     const float none[3] = {};
     ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
       run(in[0] + at, data<uint16_t>(out) + at, stop - at, none);
     });
     return out.release();
   }
-  if (const int which = rounds ? pair_of(u) : -1; which >= 0) {
+  if (const int which = rounds ? half_binary_of(u) : -1; which >= 0) {
     if (which == kTimes && l->nin == 1) in[1] = in[0];
-    const auto run = kernels_of_halves().arithmetic[type != NPY_HALF].binary[which];
+    const auto run = half_kernels().arithmetic[type != NPY_HALF].binary[which];
     ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
       run(in[0] ? in[0] + at : nullptr, in[1] ? in[1] + at : nullptr, numbers, data<uint16_t>(out) + at, stop - at);
     });
     return out.release();
   }
-  const auto widen = kernels_of_halves().widen[type != NPY_HALF];
-  const auto narrow = kernels_of_halves().narrow[type != NPY_HALF];
+  const auto widen = half_kernels().widen[type != NPY_HALF];
+  const auto narrow = half_kernels().narrow[type != NPY_HALF];
   ranges(size, kGrain, [&](int64_t at, int64_t stop) {
     float tiles[3][kTile];
     for (; at < stop; at += kTile) {
-      const npy_intp count = least(kTile, stop - at);
+      const npy_intp count = min(kTile, stop - at);
       char* operands[3];
       npy_intp steps[3];
       for (int i = 0; i < l->nin; ++i) {
@@ -158,28 +159,28 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
   return out.release();
 }
 
-// out[o] = the sum of x[o, :]: several short rows to a tile, long rows in pieces.
+// out[o] = the sum of x[o, :]: several short rows per tile, long rows in pieces.
 void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int format) {
-  const auto sum_of = kernels_of_halves().arithmetic[format].sum;
-  constexpr int64_t kShort = 128;
-  if (m < kShort) {
-    const int64_t together = kTile / m;
+  const auto sum_of = half_kernels().arithmetic[format].sum;
+  constexpr int64_t kShortRow = 128;
+  if (m < kShortRow) {
+    const int64_t rows_per_tile = kTile / m;
     ranges(outer, (kGrain + m - 1) / m, [&](int64_t o, int64_t stop) {
       float tile[kTile];
-      for (; o < stop; o += together) {
-        const int64_t rows = least(together, stop - o);
-        kernels_of_halves().widen[format](x + o * m, tile, rows * m);
+      for (; o < stop; o += rows_per_tile) {
+        const int64_t rows = min(rows_per_tile, stop - o);
+        half_kernels().widen[format](x + o * m, tile, rows * m);
         kernels<float>().sum_rows(tile, out + o, rows, m);
       }
     });
     return;
   }
-  const int64_t pieces = (m + 2 * kGrain - 1) / (2 * kGrain), each = (m + pieces - 1) / pieces;
+  const int64_t pieces = (m + 2 * kGrain - 1) / (2 * kGrain), candidate = (m + pieces - 1) / pieces;
   std::vector<double> parts(static_cast<size_t>(outer * pieces));
-  ranges(outer * pieces, 1 + kGrain / each, [&](int64_t i, int64_t stop) {
+  ranges(outer * pieces, 1 + kGrain / candidate, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
-      const int64_t start = i % pieces * each;
-      parts[static_cast<size_t>(i)] = sum_of(x + i / pieces * m + start, least(each, m - start));
+      const int64_t start = i % pieces * candidate;
+      parts[static_cast<size_t>(i)] = sum_of(x + i / pieces * m + start, min(candidate, m - start));
     }
   });
   for (int64_t o = 0; o < outer; ++o) {
@@ -192,16 +193,16 @@ void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int forma
 // parts[o, piece, c] = sums of `chain` rows of x[o, :, c].
 void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int64_t inner,
                  int64_t chain, int format) {
-  const int64_t width = least(inner, kHalfColumns);
+  const int64_t width = min(inner, kHalfColumns);
   const int64_t strips = (inner + width - 1) / width, pieces = (m + chain - 1) / chain;
   ranges(outer * pieces * strips, 1 + kGrain / (chain * width), [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
       const int64_t c = i % strips * width, piece = i / strips % pieces, o = i / strips / pieces;
-      const int64_t n = least(width, inner - c), end = least((piece + 1) * chain, m);
+      const int64_t n = min(width, inner - c), end = min((piece + 1) * chain, m);
       float* to = parts + (o * pieces + piece) * inner + c;
       for (int64_t k = 0; k < n; ++k) to[k] = 0;
-      kernels_of_halves().arithmetic[format].sum_columns(x + (o * m + piece * chain) * inner + c, to,
-                                                         end - piece * chain, n, inner);
+      half_kernels().arithmetic[format].sum_columns(x + (o * m + piece * chain) * inner + c, to,
+                                                    end - piece * chain, n, inner);
     }
   });
 }
@@ -210,55 +211,56 @@ void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int6
 PyObject* sum_halves(PyObject* const* args, Py_ssize_t n) {
   if (n < 1 || n > 3 || !is_half_array(args[0]) || !PyArray_SIZE(as_array(args[0]))) return nullptr;
   PyArrayObject* x = as_array(args[0]);
-  const int keep = n > 2 ? PyObject_IsTrue(args[2]) : 0, type = PyArray_TYPE(x);
-  Reduced r;
-  if (keep < 0 || !reduced_argument("sum", x, n > 1 ? args[1] : Py_None, keep, &r, Stretched::Once)) return nullptr;
-  const int64_t chain = least(r.m, 512), pieces = r.inner == 1 ? 1 : (r.m + chain - 1) / chain;
+  const int keepdim = n > 2 ? PyObject_IsTrue(args[2]) : 0, type = PyArray_TYPE(x);
+  ReducedLayout r;
+  PyObject* dim = n > 1 ? args[1] : Py_None;
+  if (keepdim < 0 || !reduced_argument("sum", x, dim, keepdim, &r, ExpandedDims::Once)) return nullptr;
+  const int64_t chain = min(r.m, 512), pieces = r.inner == 1 ? 1 : (r.m + chain - 1) / chain;
   const npy_intp dims[3] = {r.outer, pieces, r.inner};
-  Ref wide(fresh(3, dims, NPY_FLOAT));
-  Ref out(wide ? fresh(r.nd, r.dims, type) : nullptr);
+  Ref wide_sums(new_array(3, dims, NPY_FLOAT));
+  Ref out(wide_sums ? new_array(r.nd, r.dims, type) : nullptr);
   if (!out) return nullptr;
   const int format = type != NPY_HALF;
   {
     Unlocked unlocked(r.outer * r.m * r.inner > kUnlocked);
     if (r.inner == 1) {
-      sum_rows(data<uint16_t>(r.x), data<float>(wide), r.outer, r.m, format);
+      sum_rows(data<uint16_t>(r.x), data<float>(wide_sums), r.outer, r.m, format);
     } else {
-      sum_columns(data<uint16_t>(r.x), data<float>(wide), r.outer, r.m, r.inner, chain, format);
+      sum_columns(data<uint16_t>(r.x), data<float>(wide_sums), r.outer, r.m, r.inner, chain, format);
     }
   }
   if (pieces > 1) {
-    Ref middle(PyLong_FromLong(1));
-    PyObject* given[2] = {wide.get(), middle.get()};
-    wide = Ref(middle ? sum(nullptr, given, 2) : nullptr);
-    if (!wide) return nullptr;
+    Ref axis(PyLong_FromLong(1));
+    PyObject* sum_args[2] = {wide_sums.get(), axis.get()};
+    wide_sums = Ref(axis ? sum(nullptr, sum_args, 2) : nullptr);
+    if (!wide_sums) return nullptr;
   }
-  r.multiply(data<float>(wide), r.outer * r.inner);
-  kernels_of_halves().narrow[format](data<float>(wide), data<uint16_t>(out), r.outer * r.inner);
-  return r.put_back(std::move(out));
+  r.multiply(data<float>(wide_sums), r.outer * r.inner);
+  half_kernels().narrow[format](data<float>(wide_sums), data<uint16_t>(out), r.outer * r.inner);
+  return r.restore(std::move(out));
 }
 
 }  // namespace
 
 namespace {
 
-// Does the function take 16-bit floats itself? Where it does not after all, it answers None.
+// Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
   using Function = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
   static constexpr Function functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
                                            softshrink, threshold, clamp};
   if (!PyCFunction_CheckExact(kernel)) return false;
-  const auto called = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
-  if (called == reinterpret_cast<void (*)()>(rsqrt)) return true;
-  for (const Function each : functions) {
-    if (called == reinterpret_cast<void (*)()>(each)) return true;
+  const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
+  if (function == reinterpret_cast<void (*)()>(rsqrt)) return true;
+  for (const Function candidate : functions) {
+    if (function == reinterpret_cast<void (*)()>(candidate)) return true;
   }
   return false;
 }
 
 }  // namespace
 
-PyObject* run_direct(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+PyObject* run_half_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   if (takes_halves(kernel)) {
     PyObject* out = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n), nullptr);
     if (out != Py_None) return out;

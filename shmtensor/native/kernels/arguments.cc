@@ -4,13 +4,13 @@
 namespace shmtensor {
 namespace {
 
-// The first byte an array touches, and the one after the last; false if it has no element.
+// The first byte of an array's elements and the one after the last; false if the array is empty.
 bool extent(PyArrayObject* a, const char** start, const char** stop) {
   *start = *stop = PyArray_BYTES(a);
   for (int i = 0; i < PyArray_NDIM(a); ++i) {
-    npy_intp n = PyArray_DIM(a, i), reach = (n - 1) * PyArray_STRIDE(a, i);
+    npy_intp n = PyArray_DIM(a, i), span = (n - 1) * PyArray_STRIDE(a, i);
     if (n == 0) return false;
-    (reach < 0 ? *start : *stop) += reach;
+    (span < 0 ? *start : *stop) += span;
   }
   *stop += PyArray_ITEMSIZE(a);
   return true;
@@ -18,8 +18,8 @@ bool extent(PyArrayObject* a, const char** start, const char** stop) {
 
 }  // namespace
 
-Turned turned(PyArrayObject* a) {
-  Turned t;
+DenseView dense_view(PyArrayObject* a) {
+  DenseView t;
   const int nd = PyArray_NDIM(a);
   npy_intp order[NPY_MAXDIMS];
   if (nd > 1 && !PyArray_IS_C_CONTIGUOUS(a)) {
@@ -33,7 +33,7 @@ Turned turned(PyArrayObject* a) {
     t.array = Ref(PyArray_Transpose(a, &axes));
     if (!t.array || PyArray_IS_C_CONTIGUOUS(t.array.array())) {
       t.nd_ = nd;
-      for (int i = 0; i < nd; ++i) t.back_[order[i]] = i;
+      for (int i = 0; i < nd; ++i) t.inverse_[order[i]] = i;
       return t;
     }
   }
@@ -42,10 +42,10 @@ Turned turned(PyArrayObject* a) {
   return t;
 }
 
-Ref Turned::back(Ref out) const {
+Ref DenseView::restore(Ref out) const {
   if (!out || !nd_) return out;
   npy_intp order[NPY_MAXDIMS];
-  for (int i = 0; i < nd_; ++i) order[i] = back_[i];
+  for (int i = 0; i < nd_; ++i) order[i] = inverse_[i];
   PyArray_Dims axes = {order, nd_};
   return Ref(PyArray_Transpose(out.array(), &axes));
 }
@@ -116,19 +116,19 @@ int dim_argument(const char* where, PyObject* dim, int nd) {
   return -1;
 }
 
-PyObject* left_to_caller() {
+PyObject* fall_back() {
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) return nullptr;
   PyErr_Clear();
   Py_RETURN_NONE;
 }
 
-int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most) {
-  if (given >= least && given <= most) return 0;
-  if (least == most) {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, given, least);
+int count_arguments(const char* where, Py_ssize_t n, Py_ssize_t min, Py_ssize_t max) {
+  if (n >= min && n <= max) return 0;
+  if (min == max) {
+    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, min);
   } else {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, given,
-          least, most);
+    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n,
+          min, max);
   }
   return -1;
 }

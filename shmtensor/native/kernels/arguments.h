@@ -1,5 +1,4 @@
-// Small things that every kernel's Python face needs: fresh arrays, contiguous views, shapes as
-// text.
+// What the Python bindings of all kernels use: references, new and contiguous arrays, argument checks, shapes as text.
 #pragma once
 
 #include <string>
@@ -35,11 +34,10 @@ class Ref {
   PyObject* p_ = nullptr;
 };
 
-// Releases the GIL while it lives, if the work is worth it (a switch costs about 50 ns, more when
-// contended).
+// Releases the GIL for its lifetime, if the work is worth it (a switch costs about 50 ns, more when contended).
 class Unlocked {
  public:
-  explicit Unlocked(bool worth) : state_(worth ? PyEval_SaveThread() : nullptr) {}
+  explicit Unlocked(bool worthwhile) : state_(worthwhile ? PyEval_SaveThread() : nullptr) {}
   ~Unlocked() {
     if (state_) PyEval_RestoreThread(state_);
   }
@@ -61,14 +59,13 @@ T* data(const Ref& a) {
   return data<T>(a.array());
 }
 
-// A fresh C-contiguous array of a built-in dtype, not zeroed; NumPy allocates it, from the heap if
-// the gate is open.
-inline PyObject* fresh(int nd, const npy_intp* dims, int type) {
+// An uninitialised C-contiguous array of a built-in dtype; NumPy allocates it, from the heap if the gate is open.
+inline PyObject* new_array(int nd, const npy_intp* dims, int type) {
   return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr,
                               nullptr, 0, nullptr);
 }
 
-// The array itself if it is C-contiguous, aligned and in native byte order, else such a copy.
+// The array itself if it is C-contiguous, aligned and in native byte order, else a copy that is.
 inline Ref contiguous(PyArrayObject* a) {
   if (PyArray_ISCARRAY_RO(a)) {
     Py_INCREF(a);
@@ -84,53 +81,51 @@ inline Ref contiguous_as(PyArrayObject* a, int type) {
       PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
 }
 
-// A view of an array with its axes in the order of memory, and what brings results back: functions of
-// single elements keep the order of their operand. Without a dense order it is the array itself.
-struct Turned {
+// A view of an array with its axes permuted to C order, if the array is dense in some order of its axes, else the
+// array itself. restore() permutes a result back: pointwise functions keep the memory order of their operand.
+struct DenseView {
   Ref array;
-  Ref back(Ref out) const;
+  Ref restore(Ref out) const;
 
  private:
-  friend Turned turned(PyArrayObject* a);
-  int nd_ = 0;  // 0: nothing to bring back
-  npy_intp back_[NPY_MAXDIMS];
+  friend DenseView dense_view(PyArrayObject* a);
+  int nd_ = 0;  // 0: not permuted
+  npy_intp inverse_[NPY_MAXDIMS];
 };
-Turned turned(PyArrayObject* a);
+DenseView dense_view(PyArrayObject* a);
 
-// May the two have an element in common? Compares the spans of memory they touch.
+// May the two share memory? Compares the address ranges of their elements.
 bool overlap(PyArrayObject* a, PyArrayObject* b);
 
 std::string shape_text(PyArrayObject* a);  // "(3, 4)"
 std::string dtype_text(PyArrayObject* a);  // "float32"
 
-// An ndarray argument of any subclass, or nullptr with TypeError: "<where>: <name> is not an array:
-// <type>".
+// An ndarray argument of any subclass, or nullptr with TypeError: "<where>: <name> is not an array: <type>".
 PyArrayObject* array_argument(const char* where, const char* name, PyObject* p);
 
-// The dtype a floating kernel computes in, and the one of its result: float32 and float64 as they
-// are, float16 by way of float32, bool and integers become float32. False with TypeError for the
-// others (complex, long double, ...).
+// The dtype in which a floating-point kernel computes, and the dtype of its result: float32 and float64 stay, float16
+// is computed in float32, bool and integers become float32. False with NotImplementedError for the others (complex,
+// long double, ...).
 struct Floating {
   int compute, result;
 };
 bool floating(const char* where, PyArrayObject* x, Floating* out);
 
-// The kernel's result in the dtype that was promised. Takes the reference; nullptr passes.
+// Casts the kernel's result to its result dtype. Steals the reference; nullptr stays nullptr.
 PyObject* finish(Ref out, const Floating& f);
 
-// Both arrays have one shape, else ValueError: "<where>: shapes differ: <a> (3, 4), <b> (4, 3)".
+// True if both arrays have one shape, else false with RuntimeError: "<where>: shapes differ: <a> (3, 4), <b> (4, 3)".
 bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
                 PyArrayObject* b);
 
-// dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has the one dimension 0, as in
-// PyTorch.
+// dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has one dimension, 0, as in PyTorch.
 int dim_argument(const char* where, PyObject* dim, int nd);
 
-// None in place of an exception about wrong arguments: the caller's plain form says it better. Out of
-// memory stays.
-PyObject* left_to_caller();
+// Replaces an exception about wrong arguments by None: the caller then computes without the kernel, or raises a better
+// message. A MemoryError stays.
+PyObject* fall_back();
 
-// n arguments at least, `most` at most; -1 with TypeError.
-int count_arguments(const char* where, Py_ssize_t given, Py_ssize_t least, Py_ssize_t most);
+// 0 if n is in [min, max], else -1 with TypeError.
+int count_arguments(const char* where, Py_ssize_t n, Py_ssize_t min, Py_ssize_t max);
 
 }  // namespace shmtensor

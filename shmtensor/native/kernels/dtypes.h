@@ -8,7 +8,7 @@
 
 namespace shmtensor {
 
-// Calls f with a value of the type whose numbers are such; false for float16, complex and the rest.
+// Calls f with a value of the C++ type of a dtype; false for float16, complex and other dtypes.
 template <class F>
 bool with_type(int type, F&& f) {
   switch (type) {
@@ -50,7 +50,7 @@ bool with_type(int type, F&& f) {
   }
 }
 
-// Calls f with an unsigned integer of that many bytes, for what only moves elements.
+// Calls f with an unsigned integer of that many bytes, for kernels that only copy elements.
 template <class F>
 bool with_size(npy_intp nbytes, F&& f) {
   switch (nbytes) {
@@ -71,12 +71,12 @@ bool with_size(npy_intp nbytes, F&& f) {
   }
 }
 
-// Are elements of that dtype bytes that can be copied: numbers, those of 16 bits among them?
+// Can elements of this dtype be copied as bytes? Numbers can, 16-bit floats included; objects cannot.
 inline bool is_bytes(int type) {
   return type < NPY_OBJECT || type == NPY_HALF || type == bfloat16_num;
 }
 
-// May elements be read and written as they lie, whatever the strides?
+// Is the array aligned and in native byte order? Its strides may be any.
 inline bool is_plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
 }  // namespace shmtensor

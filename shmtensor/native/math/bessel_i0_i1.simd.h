@@ -1,8 +1,8 @@
 // The modified Bessel functions of the first kind, of order 0 and 1. Included inside a level's
 // namespace, after vector_float64.simd.h.
 //
-// e^-x I0(x) and e^-x I1(x) / x up to 8, and beyond it e^-x I(x) sqrt(x) in 1 / x, as Cephes divides
-// them; interpolated at Chebyshev points, computed with 50 digits.
+// e^-x I0(x) and e^-x I1(x) / x up to 8, and above e^-x I(x) sqrt(x) in 1 / x, the same split as in Cephes;
+// interpolated at Chebyshev points, computed with 50 digits.
 
 constexpr double kBesselNear0Fine[] = {
     -1.1852342482684723e-09, 4.470516727511741e-09, -7.723094556846333e-09,
@@ -68,23 +68,23 @@ constexpr double kBesselFar1Short[] = {
 template <bool kFine, int kOrder>
 INLINE V<double> bessel_scaled(V<double> x) {
   const V<double> size = absolute<double>(x);
-  const Longs far = size > all(8.0);
-  const V<double> u = (pick(far, all(8.0), size) - 4.0) * 0.25;
+  const Longs far = size > splat(8.0);
+  const V<double> u = (select(far, splat(8.0), size) - 4.0) * 0.25;
   V<double> y;
   if constexpr (kOrder == 0) {
     y = polynomial<kFine>(kBesselNear0Fine, kBesselNear0Short, u);
   } else {
     y = x * polynomial<kFine>(kBesselNear1Fine, kBesselNear1Short, u);
   }
-  if (somewhere(far)) {
-    const V<double> t = 1.0 / pick(far, size, all(8.0)), v = t * 16.0 - 1.0;
+  if (any_lane(far)) {
+    const V<double> t = 1.0 / select(far, size, splat(8.0)), v = t * 16.0 - 1.0;
     V<double> p;
     if constexpr (kOrder == 0) {
       p = polynomial<kFine>(kBesselFar0Fine, kBesselFar0Short, v);
     } else {
-      p = with_sign_of(polynomial<kFine>(kBesselFar1Fine, kBesselFar1Short, v), x);
+      p = copy_sign_of(polynomial<kFine>(kBesselFar1Fine, kBesselFar1Short, v), x);
     }
-    y = pick(far, p * root(t), y);
+    y = select(far, p * root(t), y);
   }
   return x == x ? y : x;
 }
@@ -101,12 +101,12 @@ template <int kOrder>
 struct Bessel {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    // Near the end of the range e^|x| in two factors: it passes the end before the product does.
-    const V<double> size = absolute<double>(x), end = all(720.0);
-    const Longs large = size > all(700.0);
+    // Near the end of the range e^|x| is split into two factors, since it overflows before the product does.
+    const V<double> size = absolute<double>(x), end = splat(720.0);
+    const Longs large = size > splat(700.0);
     const V<double> c = size < end ? size : end;
-    const V<double> e = exp_of<kFine>(pick(large, 0.5 * c, c));
-    const V<double> y = bessel_scaled<kFine, kOrder>(x) * e * pick(large, e, all(1.0));
-    return size == all(__builtin_inf()) ? (kOrder ? x : size) : y;
+    const V<double> e = exp_of<kFine>(select(large, 0.5 * c, c));
+    const V<double> y = bessel_scaled<kFine, kOrder>(x) * e * select(large, e, splat(1.0));
+    return size == splat(__builtin_inf()) ? (kOrder ? x : size) : y;
   }
 };

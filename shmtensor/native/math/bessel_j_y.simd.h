@@ -1,12 +1,11 @@
-// The Bessel functions of order 0 and 1 that oscillate. Included inside a level's namespace, after
+// The Bessel functions J and Y of order 0 and 1. Included inside a level's namespace, after
 // vector_float64.simd.h and sin_cos.simd.h.
 //
-// Cut at 5 as Moshier's Cephes library cuts them (j0.c, j1.c), with polynomials of our own,
-// interpolated at Chebyshev points, computed with 50 digits. Up to 5, in x^2: J over its zeros there
-// (relative error 1.4e-16), and of Y what is beside 2 / pi log(x) J (absolute error 3e-17). Beyond, in
-// 25 / x^2: the modulus' P and Q of Hankel's J + i Y = sqrt(2 / (pi x)) (P + i Q) e^(i (x - (2 n + 1)
-// pi / 4)) (1e-16). The turn by pi / 4 is taken from sine and cosine of x itself, so that nothing of x
-// is rounded away.
+// Split at 5 as in Moshier's Cephes library (j0.c, j1.c), with new polynomials, interpolated at Chebyshev points,
+// computed with 50 digits. Up to 5, in x^2: J divided by its zeros there (relative error 1.4e-16), and Y minus
+// 2 / pi log(x) J (absolute error 3e-17). Above, in 25 / x^2: P and Q of Hankel's
+// J + i Y = sqrt(2 / (pi x)) (P + i Q) e^(i (x - (2 n + 1) pi / 4)) (1e-16). The rotation by pi / 4 is computed from
+// sine and cosine of x, so that x is not rounded.
 
 constexpr double kNearJ0[] = {
     -8.054811002301296e-20, 5.7152125146489154e-18, -3.5218733165113774e-16, 1.867152710743494e-14,
@@ -54,8 +53,8 @@ constexpr double kFarQ1[] = {
     2.1597707688877427e-07, -1.4739855907826784e-06, 1.5796188355944475e-05,
     -0.00037296992436824624, 0.07460948663481604};
 
-// x^2 less the square of a zero of J: the zero in two pieces.
-INLINE V<double> from_zero(V<double> x, double high, double low) {
+// x^2 minus the square of a zero of J; the zero is high + low.
+INLINE V<double> squared_distance_from_zero(V<double> x, double high, double low) {
   return ((x - high) - low) * (x + high);
 }
 
@@ -64,10 +63,10 @@ template <int kOrder>
 INLINE V<double> first_kind_near(V<double> x) {
   const V<double> u = x * x * 0.08 - 1.0;
   if constexpr (kOrder == 0) {
-    return from_zero(x, 2.404825557695773, -1.176691651530894e-16) *
-           from_zero(x, 5.520078110286311, 8.088597146146722e-17) * polynomial(kNearJ0, u);
+    return squared_distance_from_zero(x, 2.404825557695773, -1.176691651530894e-16) *
+           squared_distance_from_zero(x, 5.520078110286311, 8.088597146146722e-17) * polynomial(kNearJ0, u);
   } else {
-    return from_zero(x, 3.8317059702075125, -1.5269184090088067e-16) * x * polynomial(kNearJ1, u);
+    return squared_distance_from_zero(x, 3.8317059702075125, -1.5269184090088067e-16) * x * polynomial(kNearJ1, u);
   }
 }
 
@@ -89,25 +88,25 @@ INLINE V<double> oscillating_far(V<double> x) {
   const V<double> p = kOrder ? polynomial(kFarP1, u) : polynomial(kFarP0, u);
   const V<double> q = t * (kOrder ? polynomial(kFarQ1, u) : polynomial(kFarQ0, u));
   const V<double> s = Sin::at<true>(x), c = Cos::at<true>(x);
-  const V<double> sum = s + c, difference = s - c;  // of the turned angle, times the root of 2:
+  const V<double> sum = s + c, difference = s - c;  // of the rotated angle, times sqrt(2)
   const V<double> cosine = kOrder ? difference : sum, sine = kOrder ? -sum : difference;
-  const V<double> turned = kSecond ? p * sine + q * cosine : p * cosine - q * sine;
-  return turned * root(0.31830988618379067154 / x);
+  const V<double> rotated = kSecond ? p * sine + q * cosine : p * cosine - q * sine;
+  return rotated * root(0.31830988618379067154 / x);
 }
 
 template <int kOrder, bool kSecond>
 INLINE V<double> oscillating(V<double> x) {
-  const Longs far = x > all(5.0);
+  const Longs far = x > splat(5.0);
   V<double> y = {};
-  if (somewhere(~far)) {
-    const V<double> v = pick(far, all(1.0), x);
+  if (any_lane(~far)) {
+    const V<double> v = select(far, splat(1.0), x);
     y = kSecond ? second_kind_near<kOrder>(v) : first_kind_near<kOrder>(v);
   }
-  const V<double> end = all(__builtin_inf());
-  const Longs usual = far & (x < end);
-  if (somewhere(usual))
-    y = pick(usual, oscillating_far<kOrder, kSecond>(pick(usual, x, all(5.0))), y);
-  return x == end ? all(0.0) : y;
+  const V<double> end = splat(__builtin_inf());
+  const Longs regular = far & (x < end);
+  if (any_lane(regular))
+    y = select(regular, oscillating_far<kOrder, kSecond>(select(regular, x, splat(5.0))), y);
+  return x == end ? splat(0.0) : y;
 }
 
 template <int kOrder>
@@ -116,7 +115,7 @@ struct BesselFirst {
   static INLINE V<double> at(V<double> x) {
     const V<double> y = oscillating<kOrder, false>(absolute<double>(x));
     if constexpr (kOrder == 0) return y;
-    return x < all(0.0) ? -y : x == all(0.0) ? x : y;
+    return x < splat(0.0) ? -y : x == splat(0.0) ? x : y;
   }
 };
 
@@ -126,7 +125,7 @@ struct BesselSecond {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> y = oscillating<kOrder, true>(x);
-    return x == all(0.0) ? all(-__builtin_inf()) : x < all(0.0) ? all(__builtin_nan("")) : y;
+    return x == splat(0.0) ? splat(-__builtin_inf()) : x < splat(0.0) ? splat(__builtin_nan("")) : y;
   }
 };
 
@@ -135,6 +134,6 @@ struct SphericalBessel {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> y = Sin::at<kFine>(x) / x;
-    return x == all(0.0) ? all(1.0) : absolute<double>(x) == all(__builtin_inf()) ? all(0.0) : y;
+    return x == splat(0.0) ? splat(1.0) : absolute<double>(x) == splat(__builtin_inf()) ? splat(0.0) : y;
   }
 };

@@ -1,10 +1,9 @@
 // The modified Bessel functions of the second kind, of order 0 and 1. Included inside a level's
 // namespace, after vector_float64.simd.h.
 //
-// Cut at 2 as Moshier's Cephes library cuts them (k0.c, k1.c), with polynomials of our own,
-// interpolated at Chebyshev points, computed with 50 digits. Up to 2, in x^2: K0 + log(x / 2) I0 and
-// I0, (K1 - 1 / x - log(x / 2) I1) / x and I1 / x (errors below 2e-17). Beyond, in 1 / x: e^x K(x)
-// sqrt(x) (relative error 4.5e-17).
+// Split at 2 as in Moshier's Cephes library (k0.c, k1.c), with new polynomials, interpolated at Chebyshev points,
+// computed with 50 digits. Up to 2, in x^2: K0 + log(x / 2) I0 and I0, (K1 - 1 / x - log(x / 2) I1) / x and I1 / x
+// (errors below 2e-17). Above, in 1 / x: e^x K(x) sqrt(x) (relative error 4.5e-17).
 
 constexpr double kNearK0[] = {
     3.518611978846953e-14, 5.4525646625978115e-12, 6.623013277190278e-10, 6.093361894172149e-08,
@@ -37,34 +36,34 @@ constexpr double kFarK1[] = {
     -8.961206568008175e-06, 3.2843866443823695e-05, -0.0001395902196146278, 0.0007357241548745106,
     -0.005566729880073309, 0.1033497377538656, 1.363151890371342};
 
-// kScaled: times e^x. NaN below 0.
+// kScaled: multiplied by e^x. NaN below 0.
 template <int kOrder, bool kScaled>
 struct BesselDecaying {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const Longs far = x > all(2.0);
+    const Longs far = x > splat(2.0);
     V<double> y = {};
-    if (somewhere(~far)) {
-      const V<double> v = pick(far, all(1.0), x), u = v * v * 0.5 - 1.0;
+    if (any_lane(~far)) {
+      const V<double> v = select(far, splat(1.0), x), u = v * v * 0.5 - 1.0;
       const V<double> l = log_all<kFine>(v) - 0.69314718055994530942;
       if constexpr (kOrder == 0) {
         y = polynomial(kNearK0, u) - l * polynomial(kNearI0, u);
       } else {
         y = 1.0 / v + v * (l * polynomial(kNearI1, u) + polynomial(kNearK1, u));
       }
-      if (kScaled) y = y * exp_of<kFine>(v < all(2.0) ? v : all(2.0));
+      if (kScaled) y = y * exp_of<kFine>(v < splat(2.0) ? v : splat(2.0));
     }
-    if (somewhere(far)) {
-      const V<double> v = pick(far, x, all(2.0)), t = 1.0 / v, u = 4.0 * t - 1.0;
+    if (any_lane(far)) {
+      const V<double> v = select(far, x, splat(2.0)), t = 1.0 / v, u = 4.0 * t - 1.0;
       V<double> w = root(t) * (kOrder ? polynomial(kFarK1, u) : polynomial(kFarK0, u));
       if (!kScaled) {
         V<double> n;
-        const V<double> rest = exp_rest<kFine>(-(v < all(750.0) ? v : all(750.0)), V<double>{}, &n);
-        w = scaled(w + w * rest, n);
+        const V<double> fraction = exp_minus_one_scaled<kFine>(-(v < splat(750.0) ? v : splat(750.0)), V<double>{}, &n);
+        w = scale_by_power_of_two(w + w * fraction, n);
       }
-      y = pick(far, w, y);
+      y = select(far, w, y);
     }
-    y = x == all(0.0) ? all(__builtin_inf()) : y;
-    return x == x ? x < all(0.0) ? all(__builtin_nan("")) : y : x;
+    y = x == splat(0.0) ? splat(__builtin_inf()) : y;
+    return x == x ? x < splat(0.0) ? splat(__builtin_nan("")) : y : x;
   }
 };

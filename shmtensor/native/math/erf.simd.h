@@ -2,8 +2,8 @@
 // vector_float64.simd.h and normal_tail.simd.h.
 //
 // The polynomials interpolate at Chebyshev points, computed with 50 digits: erf(x) / x - 1 in x^2 up
-// to 1; e^(x^2) erfc(x) (x + 2) in 1 / (x + 2) from 1/2 on; the inverse over x in w = -log(1 - x^2) up
-// to 6.25, beyond in its root (the variables of Giles, Approximating the erfinv function, 2011).
+// to 1; e^(x^2) erfc(x) (x + 2) in 1 / (x + 2) from 1/2 on; erfinv(x) / x in w = -log(1 - x^2) up
+// to 6.25, above in sqrt(w) (the variables of Giles, Approximating the erfinv function, 2011).
 
 constexpr double kErfNearFine[] = {
     -7.798543850549947e-10, 1.3721520406351094e-08, -1.6208829856810202e-07,
@@ -59,35 +59,35 @@ constexpr double kInvFarFine[] = {
     6.891263413987485e-06, -2.7640591703326662e-05, 9.78019801390767e-05, -0.0002482488260303903,
     -0.00024061923103277453, 1.1112932209525201, 4.950934853078874};
 
-// erf(x) for |x| <= 1, less x.
+// erf(x) - x for |x| <= 1.
 template <bool kFine>
 INLINE V<double> erf_excess(V<double> x) {
   return x * polynomial<kFine>(kErfNearFine, kErfNearShort, x * x);
 }
 
-// erfc(x) for x >= 1/2. What squaring x loses goes into the exponential, and kCarries
-// carries what the last roundings lose.
-template <bool kFine, bool kCarries = kFine && kFuses>
+// erfc(x) for x >= 1/2. The rounding error of x^2 is corrected in the exponential; with kCompensates the last rounding
+// errors are corrected, too.
+template <bool kFine, bool kCompensates = kFine && kFuses>
 INLINE V<double> erfc_far(V<double> x) {
   constexpr double kEnd = kFine ? 28 : 11, kLow = 1 / (kEnd + 2), kHigh = 0.4;
   constexpr double kMiddle = (kHigh + kLow) / 2, kScale = 2 / (kHigh - kLow);
-  const V<double> a = x < all(kEnd) ? x : all(kEnd);
+  const V<double> a = x < splat(kEnd) ? x : splat(kEnd);
   const V<double> head = (V<double>)((Longs)a & ~0xffffffffLL);
   V<double> n;
-  const V<double> rest = exp_rest<kFine>(-head * head, (head - a) * (a + head), &n);
+  const V<double> fraction = exp_minus_one_scaled<kFine>(-head * head, (head - a) * (a + head), &n);
   const V<double> sum = a + 2.0, t = inverse<kFine>(sum);
-  if constexpr (!kCarries) {
+  if constexpr (!kCompensates) {
     const V<double> p = polynomial<kFine>(kErfcFarFine, kErfcFarShort, (t - kMiddle) * kScale);
-    return scaled((1.0 + rest) * (t * p), n);
+    return scale_by_power_of_two((1.0 + fraction) * (t * p), n);
   } else {
     constexpr int kDegree = sizeof(kErfcFarFine) / sizeof(double) - 1;
-    const V<double> missed = t * (fused(-t, sum, all(1.0)) - t * (a - (sum - 2.0)));
-    const V<double> u = (t - kMiddle) * kScale + missed * kScale;
-    const V<double> q = leading<kDegree>(kErfcFarFine, u);
-    const V<double> last = all(kErfcFarFine[kDegree]), product = u * q, p = last + product;
-    const V<double> p_lost = (last - p) + product + fused(u, q, -product);
-    const V<double> w = t * p, w_lost = fused(t, p, -w) + t * p_lost + missed * p;
-    return scaled(w + fused(rest, w, w_lost * (1.0 + rest)), n);
+    const V<double> t_error = t * (fused(-t, sum, splat(1.0)) - t * (a - (sum - 2.0)));
+    const V<double> u = (t - kMiddle) * kScale + t_error * kScale;
+    const V<double> q = leading_polynomial<kDegree>(kErfcFarFine, u);
+    const V<double> last = splat(kErfcFarFine[kDegree]), product = u * q, p = last + product;
+    const V<double> p_error = (last - p) + product + fused(u, q, -product);
+    const V<double> w = t * p, w_error = fused(t, p, -w) + t * p_error + t_error * p;
+    return scale_by_power_of_two(w + fused(fraction, w, w_error * (1.0 + fraction)), n);
   }
 }
 
@@ -95,18 +95,17 @@ struct Erf {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> size = absolute<double>(x);
-    const Longs far = size >= all(1.0);
-    const V<double> near = x + erf_excess<kFine>(pick(far, all(0.0), x));
-    if (!somewhere(far)) return near;
-    return pick(far, with_sign_of(1.0 - erfc_far<kFine, false>(size), x), near);
+    const Longs far = size >= splat(1.0);
+    const V<double> near = x + erf_excess<kFine>(select(far, splat(0.0), x));
+    if (!any_lane(far)) return near;
+    return select(far, copy_sign_of(1.0 - erfc_far<kFine, false>(size), x), near);
   }
 };
 
-// erf of float32 in its own precision, below 1 unit in the last place: beyond 1 by way of the normal
-// distribution's tail.
-INLINE V<float> erf_brief(V<float> x) {
+// erf of float32, computed in float32, below 1 unit in the last place; above 1 by the normal distribution's tail.
+INLINE V<float> erf_float32(V<float> x) {
   const V<float> square = x * x;
-  V<float> r = all(static_cast<float>(kErfNearShort[0]));
+  V<float> r = splat(static_cast<float>(kErfNearShort[0]));
 #pragma GCC unroll 16
   for (unsigned i = 1; i < sizeof(kErfNearShort) / sizeof(double); ++i)
     r = r * square + static_cast<float>(kErfNearShort[i]);
@@ -114,18 +113,18 @@ INLINE V<float> erf_brief(V<float> x) {
   normal_tail<1>(&z, &ratio, &bell);
   const V<float> far = 1.0f - 2.0f * ratio * bell;
   const V<float> size = absolute<float>(x);
-  return size > all(1.0f) ? (x < all(0.0f) ? -far : far) : x + x * r;  // NaN is not above
+  return size > splat(1.0f) ? (x < splat(0.0f) ? -far : far) : x + x * r;  // a NaN takes the second branch
 }
 
 struct Erfc {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> size = absolute<double>(x);
-    const Longs far = size >= all(0.5);
-    const V<double> v = pick(far, all(0.0), x), excess = erf_excess<kFine>(v);
-    const V<double> near = pick(v < all(0.25), 1.0 - (v + excess), 0.5 - (excess + (v - 0.5)));
-    const V<double> tail = erfc_far<kFine>(pick(far, size, all(1.0)));
-    return x == x ? pick(far, pick(x < all(0.0), 2.0 - tail, tail), near) : x;
+    const Longs far = size >= splat(0.5);
+    const V<double> v = select(far, splat(0.0), x), excess = erf_excess<kFine>(v);
+    const V<double> near = select(v < splat(0.25), 1.0 - (v + excess), 0.5 - (excess + (v - 0.5)));
+    const V<double> tail = erfc_far<kFine>(select(far, size, splat(1.0)));
+    return x == x ? select(far, select(x < splat(0.0), 2.0 - tail, tail), near) : x;
   }
 };
 
@@ -133,19 +132,19 @@ struct ErfInv {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> size = absolute<double>(x);
-    const Longs inside = size < all(1.0);
-    const V<double> v = pick(inside, size, all(0.5));
+    const Longs in_domain = size < splat(1.0);
+    const V<double> v = select(in_domain, size, splat(0.5));
     const V<double> w = -log_of<kFine>((1.0 - v) * (1.0 + v));
-    const V<double> near = w < all(6.25) ? w : all(6.25);
+    const V<double> near = w < splat(6.25) ? w : splat(6.25);
     V<double> p = polynomial<kFine>(kInvNearFine, kInvNearShort, near * 0.32 - 1.0);
-    if (__builtin_expect(somewhere(w > all(6.25)), 0)) {
-      const V<double> s = root(w), m = s < all(4.0) ? s : all(4.0);
+    if (__builtin_expect(any_lane(w > splat(6.25)), 0)) {
+      const V<double> s = root(w), m = s < splat(4.0) ? s : splat(4.0);
       V<double> far =
           polynomial<kFine>(kInvMiddleFine, kInvMiddleShort, (m - 3.25) * (1 / 0.75));
-      if (kFine) far = pick(s > all(4.0), polynomial(kInvFarFine, (s - 5.1) * (1 / 1.1)), far);
-      p = pick(w > all(6.25), far, p);
+      if (kFine) far = select(s > splat(4.0), polynomial(kInvFarFine, (s - 5.1) * (1 / 1.1)), far);
+      p = select(w > splat(6.25), far, p);
     }
-    const V<double> end = pick(size == all(1.0), all(__builtin_inf()), all(__builtin_nan("")));
-    return x * pick(inside, p, end);
+    const V<double> end = select(size == splat(1.0), splat(__builtin_inf()), splat(__builtin_nan("")));
+    return x * select(in_domain, p, end);
   }
 };

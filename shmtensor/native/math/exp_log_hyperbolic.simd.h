@@ -1,16 +1,16 @@
-// Exponentials, logarithms and hyperbolic functions, with their inverses. Included inside a level's
-// namespace, after tan_asin_acos_atan.simd.h. The logarithm of 1 + x puts back what the sum lost, and the hyperbolic
-// functions are made of it and of e^x - 1, so that nothing is lost next to 0.
+// Exponentials, logarithms, hyperbolic functions and their inverses. Included inside a level's namespace, after
+// tan_asin_acos_atan.simd.h. log(1 + x) corrects the rounding error of 1 + x, and the hyperbolic functions use it and
+// e^x - 1, so that they are accurate near 0.
 
 constexpr double kLeastNormal = 2.2250738585072014e-308, kMostFinite = 1.7976931348623157e308;
 
-// Between the bounds; NaN stays.
-INLINE V<double> within(V<double> x, double low, double high) {
-  const V<double> y = x > all(high) ? all(high) : x;
-  return y < all(low) ? all(low) : y;
+// Clamps x to [low, high]; NaN stays.
+INLINE V<double> clamp_to(V<double> x, double low, double high) {
+  const V<double> y = x > splat(high) ? splat(high) : x;
+  return y < splat(low) ? splat(low) : y;
 }
 
-// 2^n for whole |n| <= 1022.
+// 2^n for integers |n| <= 1022.
 INLINE V<double> power_of_two(V<double> n) {
   return (V<double>)(((Bits)(n + 6755399441055744.0) - 0x4338000000000000ULL + 1023) << 52);
 }
@@ -18,48 +18,48 @@ INLINE V<double> power_of_two(V<double> n) {
 struct Exp {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    return exp_of<kFine>(within(x, -760.0, 760.0));
+    return exp_of<kFine>(clamp_to(x, -760.0, 760.0));
   }
 };
 
 struct Exp2 {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const V<double> y = within(x, -1090.0, 1090.0), n = nearest(y);
-    V<double> more;
-    const V<double> rest = exp_rest<kFine>((y - n) * 0.69314718055994530942, V<double>{}, &more);
-    return scaled(1.0 + rest, n + more);
+    const V<double> y = clamp_to(x, -1090.0, 1090.0), n = nearest(y);
+    V<double> m;
+    const V<double> fraction = exp_minus_one_scaled<kFine>((y - n) * 0.69314718055994530942, V<double>{}, &m);
+    return scale_by_power_of_two(1.0 + fraction, n + m);
   }
 };
 
-// e^y - 1 for -40 <= y <= 760, and (e^y) / 2, where y is large.
+// e^y - 1 for -40 <= y <= 760; *half is e^y / 2, which does not overflow.
 template <bool kFine>
-INLINE V<double> exp_less_one(V<double> y, V<double>* half) {
+INLINE V<double> expm1_and_half(V<double> y, V<double>* half) {
   V<double> n;
-  const V<double> rest = exp_rest<kFine>(y, V<double>{}, &n), two = power_of_two(n);
-  *half = scaled(1.0 + rest, n - 1.0);
-  return two * rest + (two - 1.0);
+  const V<double> fraction = exp_minus_one_scaled<kFine>(y, V<double>{}, &n), two = power_of_two(n);
+  *half = scale_by_power_of_two(1.0 + fraction, n - 1.0);
+  return two * fraction + (two - 1.0);
 }
 
-constexpr double kOneIsNothing = 40.0;  // beside e to this power
+constexpr double kOneNegligibleBesideExp = 40.0;  // above, e^x - 1 rounds to e^x
 
 struct Expm1 {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const V<double> y = within(x, -kOneIsNothing, 760.0);
+    const V<double> y = clamp_to(x, -kOneNegligibleBesideExp, 760.0);
     V<double> half;
-    const V<double> less = exp_less_one<kFine>(y, &half);
-    return x == all(0.0) ? x : pick(y > all(kOneIsNothing), 2.0 * half, less);
+    const V<double> expm1 = expm1_and_half<kFine>(y, &half);
+    return x == splat(0.0) ? x : select(y > splat(kOneNegligibleBesideExp), 2.0 * half, expm1);
   }
 };
 
 struct Sinh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const V<double> y = within(absolute<double>(x), 0.0, 760.0);
+    const V<double> y = clamp_to(absolute<double>(x), 0.0, 760.0);
     V<double> half;
-    const V<double> less = exp_less_one<kFine>(y, &half);
-    return with_sign_of(pick(y > all(kOneIsNothing), half, 0.5 * (less + less / (less + 1.0))), x);
+    const V<double> expm1 = expm1_and_half<kFine>(y, &half);
+    return copy_sign_of(select(y > splat(kOneNegligibleBesideExp), half, 0.5 * (expm1 + expm1 / (expm1 + 1.0))), x);
   }
 };
 
@@ -67,8 +67,9 @@ struct Tanh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     V<double> half;
-    const V<double> less = exp_less_one<kFine>(within(2.0 * absolute<double>(x), 0.0, kOneIsNothing), &half);
-    return with_sign_of(less / (less + 2.0), x);
+    const V<double> y = clamp_to(2.0 * absolute<double>(x), 0.0, kOneNegligibleBesideExp);
+    const V<double> expm1 = expm1_and_half<kFine>(y, &half);
+    return copy_sign_of(expm1 / (expm1 + 2.0), x);
   }
 };
 
@@ -76,20 +77,20 @@ struct Cosh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     V<double> n;
-    const V<double> rest = exp_rest<kFine>(within(absolute<double>(x), 0.0, 760.0), V<double>{}, &n);
-    const V<double> half = scaled(1.0 + rest, n - 1.0);
+    const V<double> fraction = exp_minus_one_scaled<kFine>(clamp_to(absolute<double>(x), 0.0, 760.0), V<double>{}, &n);
+    const V<double> half = scale_by_power_of_two(1.0 + fraction, n - 1.0);
     return half + 0.25 / half;
   }
 };
 
-// log(u + lost), plus `more` times log 2, of normal u: `lost` is below its last place.
+// log(u + error) + extra * log 2 for normal u; `error` is below u's last place.
 template <bool kFine>
-INLINE V<double> log_and(V<double> u, V<double> lost, V<double> more = V<double>{}) {
-  return log_of<kFine>(u, more) + (kFine ? lost / u : u < all(2.0) ? lost : V<double>{});
+INLINE V<double> log_compensated(V<double> u, V<double> error, V<double> extra = V<double>{}) {
+  return log_of<kFine>(u, extra) + (kFine ? error / u : u < splat(2.0) ? error : V<double>{});
 }
 
-// What 1 + t lost of t.
-INLINE V<double> lost_of(V<double> t, V<double> u) {
+// The rounding error of u = 1 + t.
+INLINE V<double> sum_error(V<double> t, V<double> u) {
   const V<double> back = u - 1.0;
   return (1.0 - (u - back)) + (t - back);
 }
@@ -97,9 +98,9 @@ INLINE V<double> lost_of(V<double> t, V<double> u) {
 struct Log1p {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const V<double> u = 1.0 + x, y = log_and<kFine>(u, lost_of(x, u));
-    const Longs usual = (x > all(-1.0)) & (x <= all(kMostFinite));
-    return lanes_by(~usual, x == all(0.0) ? x : y, [&](int i) INLINE_LAMBDA { return __builtin_log1p(x[i]); });
+    const V<double> u = 1.0 + x, y = log_compensated<kFine>(u, sum_error(x, u));
+    const Longs regular = (x > splat(-1.0)) & (x <= splat(kMostFinite));
+    return replace_lanes(~regular, x == splat(0.0) ? x : y, [&](int i) INLINE_LAMBDA { return __builtin_log1p(x[i]); });
   }
 };
 
@@ -110,21 +111,21 @@ struct Log {
   }
 };
 
-// x = m 2^e: the logarithm of m, which is in [sqrt(1/2), sqrt 2), of normal x; nothing where it is 1.
+// x = m 2^e for normal x, with m in [sqrt(1/2), sqrt 2): returns log m, which is 0 for m = 1.
 template <bool kFine>
-INLINE V<double> log_of_part(V<double> x, V<double>* e) {
-  const Bits moved = (Bits)x - 0x3fe6a09e667f3bcdULL;
-  *e = (V<double>)((moved >> 52 ^ 0x800) + 0x4330000000000000ULL) - (4503599627370496.0 + 2048.0);
-  return log_of<kFine>((V<double>)((moved & 0x000fffffffffffffULL) + 0x3fe6a09e667f3bcdULL));
+INLINE V<double> log_of_mantissa(V<double> x, V<double>* e) {
+  const Bits shifted = (Bits)x - 0x3fe6a09e667f3bcdULL;
+  *e = (V<double>)((shifted >> 52 ^ 0x800) + 0x4330000000000000ULL) - (4503599627370496.0 + 2048.0);
+  return log_of<kFine>((V<double>)((shifted & 0x000fffffffffffffULL) + 0x3fe6a09e667f3bcdULL));
 }
 
 struct Log2 {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     V<double> e;
-    const V<double> part = log_of_part<kFine>(x, &e), y = part * 1.4426950408889634074 + e;
-    const Longs usual = (x >= all(kLeastNormal)) & (x <= all(kMostFinite));
-    return lanes_by(~usual, y, [&](int i) INLINE_LAMBDA { return __builtin_log2(x[i]); });
+    const V<double> log_mantissa = log_of_mantissa<kFine>(x, &e), y = log_mantissa * 1.4426950408889634074 + e;
+    const Longs regular = (x >= splat(kLeastNormal)) & (x <= splat(kMostFinite));
+    return replace_lanes(~regular, y, [&](int i) INLINE_LAMBDA { return __builtin_log2(x[i]); });
   }
 };
 
@@ -132,25 +133,25 @@ struct Log10 {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     V<double> e;
-    const V<double> part = log_of_part<kFine>(x, &e);
-    const V<double> low = part * 4.34294481903251816668e-01 + e * 3.69423907715893078616e-13;
+    const V<double> log_mantissa = log_of_mantissa<kFine>(x, &e);
+    const V<double> low = log_mantissa * 4.34294481903251816668e-01 + e * 3.69423907715893078616e-13;
     const V<double> y = e * 3.01029995663611771306e-01 + low;
-    const Longs usual = (x >= all(kLeastNormal)) & (x <= all(kMostFinite));
-    return lanes_by(~usual, y, [&](int i) INLINE_LAMBDA { return __builtin_log10(x[i]); });
+    const Longs regular = (x >= splat(kLeastNormal)) & (x <= splat(kMostFinite));
+    return replace_lanes(~regular, y, [&](int i) INLINE_LAMBDA { return __builtin_log10(x[i]); });
   }
 };
 
-constexpr double kSquareIsAll = 268435456.0;  // beyond it 1 is nothing beside the square
+constexpr double kOneNegligibleBesideSquare = 268435456.0;  // above, x^2 + 1 rounds to x^2
 
 struct Asinh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> a = absolute<double>(x), t = a + a * a / (1.0 + root(a * a + 1.0)), sum = 1.0 + t;
-    const Longs far = a > all(kSquareIsAll);
-    const V<double> u = pick(far, a, sum), lost = pick(far, V<double>{}, lost_of(t, sum));
-    const V<double> y = log_and<kFine>(u, lost, pick(far, all(1.0), V<double>{}));
-    return lanes_by(~(a <= all(kMostFinite)), with_sign_of(y, x),
-                    [&](int i) INLINE_LAMBDA { return __builtin_asinh(x[i]); });
+    const Longs far = a > splat(kOneNegligibleBesideSquare);
+    const V<double> u = select(far, a, sum), error = select(far, V<double>{}, sum_error(t, sum));
+    const V<double> y = log_compensated<kFine>(u, error, select(far, splat(1.0), V<double>{}));
+    return replace_lanes(~(a <= splat(kMostFinite)), copy_sign_of(y, x),
+                         [&](int i) INLINE_LAMBDA { return __builtin_asinh(x[i]); });
   }
 };
 
@@ -158,11 +159,11 @@ struct Acosh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> d = x - 1.0, t = d + root(d * (d + 2.0)), sum = 1.0 + t;
-    const Longs far = x > all(kSquareIsAll);
-    const V<double> u = pick(far, x, sum), lost = pick(far, V<double>{}, lost_of(t, sum));
-    const V<double> y = log_and<kFine>(u, lost, pick(far, all(1.0), V<double>{}));
-    const Longs usual = (x >= all(1.0)) & (x <= all(kMostFinite));
-    return lanes_by(~usual, y, [&](int i) INLINE_LAMBDA { return __builtin_acosh(x[i]); });
+    const Longs far = x > splat(kOneNegligibleBesideSquare);
+    const V<double> u = select(far, x, sum), error = select(far, V<double>{}, sum_error(t, sum));
+    const V<double> y = log_compensated<kFine>(u, error, select(far, splat(1.0), V<double>{}));
+    const Longs regular = (x >= splat(1.0)) & (x <= splat(kMostFinite));
+    return replace_lanes(~regular, y, [&](int i) INLINE_LAMBDA { return __builtin_acosh(x[i]); });
   }
 };
 
@@ -170,19 +171,19 @@ struct Atanh {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> a = absolute<double>(x), t = 2.0 * a / (1.0 - a), u = 1.0 + t;
-    const V<double> y = 0.5 * log_and<kFine>(u, lost_of(t, u));
-    return lanes_by(~(a < all(1.0)), with_sign_of(y, x),
-                    [&](int i) INLINE_LAMBDA { return __builtin_atanh(x[i]); });
+    const V<double> y = 0.5 * log_compensated<kFine>(u, sum_error(t, u));
+    return replace_lanes(~(a < splat(1.0)), copy_sign_of(y, x),
+                         [&](int i) INLINE_LAMBDA { return __builtin_atanh(x[i]); });
   }
 };
 
-// Of float32 alone: by e^(y log x) the logarithm's error counts as often as y log x is large.
+// For float32 only: in e^(y log x) the error of the logarithm is multiplied by y log x.
 struct Power {
   template <bool kFine>
   static INLINE V<double> at(V<double> x, V<double> y) {
-    const V<double> out = exp_of<false>(within(y * log_of<true>(x), -760.0, 760.0));
-    const Longs finite = (x <= all(kMostFinite)) & (absolute<double>(y) <= all(kMostFinite));
-    return lanes_by(~(finite & (x > all(0.0))), out,
-                    [&](int i) INLINE_LAMBDA { return __builtin_pow(x[i], y[i]); });
+    const V<double> out = exp_of<false>(clamp_to(y * log_of<true>(x), -760.0, 760.0));
+    const Longs finite = (x <= splat(kMostFinite)) & (absolute<double>(y) <= splat(kMostFinite));
+    return replace_lanes(~(finite & (x > splat(0.0))), out,
+                         [&](int i) INLINE_LAMBDA { return __builtin_pow(x[i], y[i]); });
   }
 };

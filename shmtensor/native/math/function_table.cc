@@ -1,4 +1,4 @@
-// The level of function_table.h that this CPU runs.
+// Chooses the functions of function_table.h for this CPU's instruction-set level.
 #include "math/function_table.h"
 
 #include "simd/cpu_capability.h"
@@ -9,13 +9,13 @@ namespace shmtensor {
   namespace name {                                       \
   const Functions<float>& functions_of(float);           \
   const Functions<double>& functions_of(double);         \
-  const WholeFunctions<int8_t>& functions_of(int8_t);    \
-  const WholeFunctions<uint8_t>& functions_of(uint8_t);  \
-  const WholeFunctions<int16_t>& functions_of(int16_t);  \
-  const WholeFunctions<int32_t>& functions_of(int32_t);  \
-  const WholeFunctions<int64_t>& functions_of(int64_t);  \
-  const Truths<float>& truths_of(float);                 \
-  const Truths<double>& truths_of(double);               \
+  const IntegerFunctions<int8_t>& functions_of(int8_t);    \
+  const IntegerFunctions<uint8_t>& functions_of(uint8_t);  \
+  const IntegerFunctions<int16_t>& functions_of(int16_t);  \
+  const IntegerFunctions<int32_t>& functions_of(int32_t);  \
+  const IntegerFunctions<int64_t>& functions_of(int64_t);  \
+  const LogicalFunctions<float>& logical_functions_of(float);                 \
+  const LogicalFunctions<double>& logical_functions_of(double);               \
   MatrixProduct<float> product_of(float);                 \
   MatrixProduct<double> product_of(double);               \
   MatrixProduct<uint8_t> product_of(uint8_t);             \
@@ -31,7 +31,7 @@ LEVEL(avx512)
 namespace {
 
 template <class T>
-const auto& of_level() {
+const auto& functions_at_level() {
   switch (isa_level()) {
     case Level::Avx512:
       return avx512::functions_of(T());
@@ -46,34 +46,34 @@ const auto& of_level() {
 
 template <class T>
 const Functions<T>& functions() {
-  return of_level<T>();
+  return functions_at_level<T>();
 }
 template const Functions<float>& functions<float>();
 template const Functions<double>& functions<double>();
 
 template <class T>
-const WholeFunctions<T>& whole_functions() {
-  return of_level<T>();
+const IntegerFunctions<T>& integer_functions() {
+  return functions_at_level<T>();
 }
-template const WholeFunctions<int8_t>& whole_functions<int8_t>();
-template const WholeFunctions<uint8_t>& whole_functions<uint8_t>();
-template const WholeFunctions<int16_t>& whole_functions<int16_t>();
-template const WholeFunctions<int32_t>& whole_functions<int32_t>();
-template const WholeFunctions<int64_t>& whole_functions<int64_t>();
+template const IntegerFunctions<int8_t>& integer_functions<int8_t>();
+template const IntegerFunctions<uint8_t>& integer_functions<uint8_t>();
+template const IntegerFunctions<int16_t>& integer_functions<int16_t>();
+template const IntegerFunctions<int32_t>& integer_functions<int32_t>();
+template const IntegerFunctions<int64_t>& integer_functions<int64_t>();
 
 template <class T>
-const Truths<T>& truths() {
+const LogicalFunctions<T>& logical_functions() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::truths_of(T());
+      return avx512::logical_functions_of(T());
     case Level::Avx2:
-      return avx2::truths_of(T());
+      return avx2::logical_functions_of(T());
     default:
-      return generic::truths_of(T());
+      return generic::logical_functions_of(T());
   }
 }
-template const Truths<float>& truths<float>();
-template const Truths<double>& truths<double>();
+template const LogicalFunctions<float>& logical_functions<float>();
+template const LogicalFunctions<double>& logical_functions<double>();
 
 template <class T>
 MatrixProduct<T> matrix_products() {

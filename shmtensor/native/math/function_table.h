@@ -1,5 +1,5 @@
-// Functions of one or two numbers, once per instruction-set level; function_table.cc chooses the level and
-// makes the ufunc loops of them.
+// Functions of one or two numbers, compiled once per instruction-set level; function_table.cc chooses the level, and
+// ufunc/loops.cc wraps them as ufunc loops.
 #pragma once
 
 #include <stdint.h>
@@ -7,21 +7,21 @@
 namespace shmtensor {
 
 enum Unary {
-  kErrorFunction,
-  kErrorComplement,
-  kErrorInverse,
-  kLogGamma,
+  kErf,
+  kErfc,
+  kErfinv,
+  kLgamma,
   kDigamma,
   kI0,
   kI1,
   kI0e,
   kI1e,
   kSinc,
-  kSine,
-  kCosine,
-  kFraction,
+  kSin,
+  kCos,
+  kFrac,
   kSignOf,
-  kPositivePart,
+  kRelu,
   kJ0,
   kJ1,
   kY0,
@@ -31,10 +31,10 @@ enum Unary {
   kK0e,
   kK1e,
   kSphericalJ0,
-  kErfcScaled,
-  kNormal,
-  kLogNormal,
-  kNormalQuantile,
+  kErfcx,
+  kNdtr,
+  kLogNdtr,
+  kNdtri,
   kTrigamma,
   kExp,
   kExp2,
@@ -43,10 +43,10 @@ enum Unary {
   kLog2,
   kLog10,
   kLog1p,
-  kTangent,
-  kArcsine,
-  kArccosine,
-  kArctangent,
+  kTan,
+  kArcsin,
+  kArccos,
+  kArctan,
   kSinh,
   kCosh,
   kTanh,
@@ -63,41 +63,40 @@ enum Binary {
   kLogAddExp,
   kLogAddExp2,
   kNextAfter,
-  kLeak,
+  kPrelu,
   kTruncDivide,
-  kGammaLower,
-  kGammaUpper,
+  kGammainc,
+  kGammaincc,
   kCopySign,
-  kArctangent2,
+  kArctan2,
   kPower,
   kBinaries
 };
 
-// nullptr: NumPy's loop is as good.
+// nullptr: NumPy's loop is as fast.
 template <class T>
 struct Functions {
   void (*unary[kUnaries])(const T* x, T* out, int64_t n);
   void (*binary[kBinaries])(const T* x, const T* y, T* out, int64_t n);
 };
 
-enum Whole { kWholeFmod, kWholeRemainder, kWholeFloorDivide, kWholeTruncDivide, kWholes };
+enum IntegerBinary { kIntegerFmod, kIntegerRemainder, kIntegerFloorDivide, kIntegerTruncDivide, kIntegerBinaries };
 
-// Of whole numbers: int8, uint8, int16, int32, int64.
+// For integers: int8, uint8, int16, int32, int64.
 template <class T>
-struct WholeFunctions {
-  void (*binary[kWholes])(const T* x, const T* y, T* out, int64_t n);
+struct IntegerFunctions {
+  void (*binary[kIntegerBinaries])(const T* x, const T* y, T* out, int64_t n);
 };
 
-// What is not 0 counts as true. By the dtype of the operands: float and double, of which NumPy's are not
-// vectors.
+// Nonzero is true. For float and double, whose NumPy loops are not vectorised.
 enum Logical { kAnd, kOr, kXor, kLogicals };
 template <class T>
-struct Truths {
+struct LogicalFunctions {
   void (*binary[kLogicals])(const T* x, const T* y, uint8_t* out, int64_t n);
   void (*negation)(const T* x, uint8_t* out, int64_t n);
 };
 template <class T>
-const Truths<T>& truths();
+const LogicalFunctions<T>& logical_functions();
 
 // c (+)= a b of small matrices: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>
@@ -109,6 +108,6 @@ const Functions<T>& functions();
 template <class T>
 MatrixProduct<T> matrix_products();  // float, double, uint8, uint16, uint32, uint64
 template <class T>
-const WholeFunctions<T>& whole_functions();
+const IntegerFunctions<T>& integer_functions();
 
 }  // namespace shmtensor

@@ -1,6 +1,5 @@
-// One instruction-set level of function_table.h. Included by function_table.simd.cc, function_table.simd.cc,
-// function_table.simd.cc, each of which defines SHMTENSOR_LEVEL first. No inline code of the standard
-// library (cpu_capability.h).
+// One instruction-set level of function_table.h. function_table.simd.cc includes it; setup.py compiles that once per
+// level, with SHMTENSOR_LEVEL defined. It uses no inline code of the standard library (cpu_capability.h).
 #include <stdint.h>
 
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -41,24 +40,24 @@ namespace SHMTENSOR_LEVEL {
 #include "math/ndtr.simd.h"
 #include "math/gammainc.simd.h"
 
-INLINE void rounded(float* p, V<double> v) {
-  *reinterpret_cast<LooseFew*>(p) = __builtin_convertvector(v, Few);
+INLINE void store_rounded(float* p, V<double> v) {
+  *reinterpret_cast<LooseHalfWidthFloats*>(p) = __builtin_convertvector(v, HalfWidthFloats);
 }
-INLINE void rounded(double* p, V<double> v) { store(p, v); }
+INLINE void store_rounded(double* p, V<double> v) { store(p, v); }
 
 template <class T>
-constexpr bool kIsFine = sizeof(T) == 8;
+constexpr bool kIsDouble = sizeof(T) == 8;
 
 template <class F, class T>
 void unary(const T* x, T* out, int64_t n) {
   constexpr int kL = kLanes<double>;
   int64_t i = 0;
-  for (; i + kL <= n; i += kL) rounded(out + i, F::template at<kIsFine<T>>(widened(x + i)));
+  for (; i + kL <= n; i += kL) store_rounded(out + i, F::template at<kIsDouble<T>>(load_as_double(x + i)));
   if (i == n) return;
-  T rest[kL];
-  for (int k = 0; k < kL; ++k) rest[k] = i + k < n ? x[i + k] : T(1);
-  rounded(rest, F::template at<kIsFine<T>>(widened(rest)));
-  for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
+  T tail[kL];
+  for (int k = 0; k < kL; ++k) tail[k] = i + k < n ? x[i + k] : T(1);
+  store_rounded(tail, F::template at<kIsDouble<T>>(load_as_double(tail)));
+  for (int k = 0; i + k < n; ++k) out[i + k] = tail[k];
 }
 
 template <class F, class T>
@@ -66,45 +65,45 @@ void binary(const T* x, const T* y, T* out, int64_t n) {
   constexpr int kL = kLanes<double>;
   int64_t i = 0;
   for (; i + kL <= n; i += kL)
-    rounded(out + i, F::template at<kIsFine<T>>(widened(x + i), widened(y + i)));
+    store_rounded(out + i, F::template at<kIsDouble<T>>(load_as_double(x + i), load_as_double(y + i)));
   if (i == n) return;
-  T rest[kL], other[kL];
+  T tail[kL], tail_y[kL];
   for (int k = 0; k < kL; ++k) {
-    rest[k] = i + k < n ? x[i + k] : T(1);
-    other[k] = i + k < n ? y[i + k] : T(1);
+    tail[k] = i + k < n ? x[i + k] : T(1);
+    tail_y[k] = i + k < n ? y[i + k] : T(1);
   }
-  rounded(rest, F::template at<kIsFine<T>>(widened(rest), widened(other)));
-  for (int k = 0; i + k < n; ++k) out[i + k] = rest[k];
+  store_rounded(tail, F::template at<kIsDouble<T>>(load_as_double(tail), load_as_double(tail_y)));
+  for (int k = 0; i + k < n; ++k) out[i + k] = tail[k];
 }
 
 template <class F>
-INLINE void brief(const float* x, float* out, int64_t n, F f) {
+INLINE void map_float32(const float* x, float* out, int64_t n, F f) {
   constexpr int64_t kL = kLanes<float>;
   int64_t i = 0;
   for (; i + kL <= n; i += kL) store<float>(out + i, f(load(x + i)));
   if (i < n) store_part(out + i, f(load_part(x + i, n - i, 0.0f)), n - i);
 }
 
-void error_functions(const float* x, float* out, int64_t n) { brief(x, out, n, erf_brief); }
-void error_functions(const double* x, double* out, int64_t n) { unary<Erf>(x, out, n); }
+void erf_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, erf_float32); }
+void erf_loop(const double* x, double* out, int64_t n) { unary<Erf>(x, out, n); }
 #if defined(__FMA__)
-void error_complements(const float* x, float* out, int64_t n) { brief(x, out, n, erfc_brief); }
-void error_inverses(const float* x, float* out, int64_t n) { brief(x, out, n, erfinv_brief); }
-#else  // without it nothing that rounding loses is known
-void error_complements(const float* x, float* out, int64_t n) { unary<Erfc>(x, out, n); }
-void error_inverses(const float* x, float* out, int64_t n) { unary<ErfInv>(x, out, n); }
+void erfc_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, erfc_float32); }
+void erfinv_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, erfinv_float32); }
+#else  // without FMA the rounding errors are unknown
+void erfc_loop(const float* x, float* out, int64_t n) { unary<Erfc>(x, out, n); }
+void erfinv_loop(const float* x, float* out, int64_t n) { unary<ErfInv>(x, out, n); }
 #endif
-void error_complements(const double* x, double* out, int64_t n) { unary<Erfc>(x, out, n); }
-void error_inverses(const double* x, double* out, int64_t n) { unary<ErfInv>(x, out, n); }
+void erfc_loop(const double* x, double* out, int64_t n) { unary<Erfc>(x, out, n); }
+void erfinv_loop(const double* x, double* out, int64_t n) { unary<ErfInv>(x, out, n); }
 
-void powers_of_two(const float* x, float* out, int64_t n) { brief(x, out, n, exp2_brief); }
-void powers_of_two(const double* x, double* out, int64_t n) { unary<Exp2>(x, out, n); }
-void logs_2(const float* x, float* out, int64_t n) { brief(x, out, n, log2_brief); }
-void logs_2(const double* x, double* out, int64_t n) { unary<Log2>(x, out, n); }
-void logs_10(const float* x, float* out, int64_t n) { brief(x, out, n, log10_brief); }
-void logs_10(const double* x, double* out, int64_t n) { unary<Log10>(x, out, n); }
-void logs_of_one_and(const float* x, float* out, int64_t n) { brief(x, out, n, log1p_brief); }
-void logs_of_one_and(const double* x, double* out, int64_t n) { unary<Log1p>(x, out, n); }
+void exp2_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, exp2_float32); }
+void exp2_loop(const double* x, double* out, int64_t n) { unary<Exp2>(x, out, n); }
+void log2_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, log2_float32); }
+void log2_loop(const double* x, double* out, int64_t n) { unary<Log2>(x, out, n); }
+void log10_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, log10_float32); }
+void log10_loop(const double* x, double* out, int64_t n) { unary<Log10>(x, out, n); }
+void log1p_loop(const float* x, float* out, int64_t n) { map_float32(x, out, n, log1p_float32); }
+void log1p_loop(const double* x, double* out, int64_t n) { unary<Log1p>(x, out, n); }
 
 template <class T, bool kTwo>
 void log_add(const T* x, const T* y, T* out, int64_t n) {
@@ -116,15 +115,15 @@ void log_add(const T* x, const T* y, T* out, int64_t n) {
                n - i);
 }
 
-INLINE float cut(float x) { return __builtin_truncf(x); }
-INLINE double cut(double x) { return __builtin_trunc(x); }
+INLINE float trunc_scalar(float x) { return __builtin_truncf(x); }
+INLINE double trunc_scalar(double x) { return __builtin_trunc(x); }
 
 template <class T>
 void fraction(const T* x, T* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - cut(x[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] - trunc_scalar(x[i]);
 }
 
-// 0 of NaN, as in PyTorch.
+// The sign of NaN is 0, as in PyTorch.
 template <class T>
 void sign(const T* x, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = static_cast<T>((x[i] > 0) - (x[i] < 0));
@@ -136,18 +135,18 @@ void positive_part(const T* x, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] <= 0 ? T(0) : x[i];
 }
 
-// The neighbour of x towards y: its bits, counted up or down.
+// The neighbour of x towards y: increments or decrements its bits.
 template <class T>
 void next_after(const T* x, const T* y, T* out, int64_t n) {
   using Word = typename Vec<T>::bits;
   constexpr int64_t kL = kLanes<T>;
-  const V<T> zero = all(T(0));
+  const V<T> zero = splat(T(0));
   const auto next = [zero](V<T> a, V<T> b) __attribute__((always_inline)) {
-    const Word bits = (Word)a & ((a < zero) | (a > zero));  // of 0 and NaN nothing is counted
-    const Word away = (a < b) == (a > zero);                // -1 where the size grows
-    const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}) , least = sign | 1;
-    const V<T> moved = a == zero ? (V<T>)least : (V<T>)(bits - (away | 1));
-    return a == b ? b : ((a == a) & (b == b)) ? moved : a + b;
+    const Word bits = (Word)a & ((a < zero) | (a > zero));  // 0 for zero and NaN
+    const Word grows = (a < b) == (a > zero);                // -1 where the magnitude grows
+    const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}) , smallest = sign | 1;
+    const V<T> neighbour = a == zero ? (V<T>)smallest : (V<T>)(bits - (grows | 1));
+    return a == b ? b : ((a == a) & (b == b)) ? neighbour : a + b;
   };
   int64_t i = 0;
   for (; i + kL <= n; i += kL) store<T>(out + i, next(load(x + i), load(y + i)));
@@ -157,60 +156,62 @@ void next_after(const T* x, const T* y, T* out, int64_t n) {
 
 // x where it is positive, y * x elsewhere.
 template <class T>
-void leak(const T* x, const T* y, T* out, int64_t n) {
+void prelu(const T* x, const T* y, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] > 0 ? x[i] : y[i] * x[i];
 }
 
 template <class T>
-void divide_and_cut(const T* x, const T* y, T* out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = cut(x[i] / y[i]);
+void trunc_divide(const T* x, const T* y, T* out, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) out[i] = trunc_scalar(x[i] / y[i]);
 }
 
 template <class T>
 void copy_sign(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
   int64_t i = 0;
-  for (; i + kL <= n; i += kL) store<T>(out + i, with_sign_of(load(x + i), load(y + i)));
+  for (; i + kL <= n; i += kL) store<T>(out + i, copy_sign_of(load(x + i), load(y + i)));
   if (i < n)
-    store_part(out + i, with_sign_of(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+    store_part(out + i, copy_sign_of(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
-// Of these NumPy has vectors for AVX-512 alone, of some of float32 for AVX2 besides.
+// NumPy vectorises these for AVX-512 only, and some float32 functions for AVX2, too.
 template <class T>
-using OfOne = void (*)(const T*, T*, int64_t);
+using UnaryKernel = void (*)(const T*, T*, int64_t);
 template <class T>
-constexpr OfOne<T> own(OfOne<T> f) {
+constexpr UnaryKernel<T> unless_avx512(UnaryKernel<T> f) {
   return kWidth < 64 ? f : nullptr;
 }
 template <class F, class T>
-constexpr auto kOwn = kWidth < 64 ? unary<F, T> : nullptr;
+constexpr auto kUnlessAvx512 = kWidth < 64 ? unary<F, T> : nullptr;
 template <class F, class T>
-constexpr auto kOwnOfTwo = kWidth < 64 ? binary<F, T> : nullptr;
+constexpr auto kBinaryUnlessAvx512 = kWidth < 64 ? binary<F, T> : nullptr;
 
 template <class T>
 constexpr Functions<T> function_table = {
-    {error_functions, error_complements, error_inverses, unary<LogGamma, T>, unary<Digamma, T>,
+    {erf_loop, erfc_loop, erfinv_loop, unary<LogGamma, T>, unary<Digamma, T>,
      unary<Bessel<0>, T>, unary<Bessel<1>, T>, unary<BesselScaled<0>, T>, unary<BesselScaled<1>, T>,
      unary<Sinc, T>,
-     kIsFine<T> ? unary<Sin, T> : nullptr,  // kernel_table.h has those of float32
-     kIsFine<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>,
+     kIsDouble<T> ? unary<Sin, T> : nullptr,  // kernel_table.h has those of float32
+     kIsDouble<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>,
      unary<BesselFirst<0>, T>, unary<BesselFirst<1>, T>, unary<BesselSecond<0>, T>,
      unary<BesselSecond<1>, T>, unary<BesselDecaying<0, false>, T>,
      unary<BesselDecaying<1, false>, T>, unary<BesselDecaying<0, true>, T>,
      unary<BesselDecaying<1, true>, T>, unary<SphericalBessel, T>, unary<ErfcScaled, T>,
      unary<NormalDistribution, T>, unary<LogNormalDistribution, T>, unary<NormalQuantile, T>,
      unary<Trigamma, T>,
-     kIsFine<T> ? kOwn<Exp, T> : nullptr, own<T>(powers_of_two), kOwn<Expm1, T>,
-     kIsFine<T> ? kOwn<Log, T> : nullptr, own<T>(logs_2), own<T>(logs_10), own<T>(logs_of_one_and),
-     kOwn<Tan, T>, kOwn<Asin, T>, kOwn<Acos, T>, kOwn<Atan, T>, kOwn<Sinh, T>, kOwn<Cosh, T>, kIsFine<T> ? kOwn<Tanh, T> : nullptr,
-     kOwn<Asinh, T>, kOwn<Acosh, T>, kOwn<Atanh, T>},
-    {kFuses || !kIsFine<T> ? binary<Fmod, T> : nullptr,
-     kFuses || !kIsFine<T> ? binary<Remainder, T> : nullptr,
-     kFuses || !kIsFine<T> ? binary<FloorDivide, T> : nullptr,
-     kFuses || !kIsFine<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
-     next_after<T>, leak<T>, divide_and_cut<T>, binary<IncompleteGamma<false>, T>,
-     binary<IncompleteGamma<true>, T>, copy_sign<T>, kOwnOfTwo<Atan2, T>,
-     kIsFine<T> ? nullptr : kOwnOfTwo<Power, T>},
+     kIsDouble<T> ? kUnlessAvx512<Exp, T> : nullptr, unless_avx512<T>(exp2_loop), kUnlessAvx512<Expm1, T>,
+     kIsDouble<T> ? kUnlessAvx512<Log, T> : nullptr, unless_avx512<T>(log2_loop), unless_avx512<T>(log10_loop),
+     unless_avx512<T>(log1p_loop), kUnlessAvx512<Tan, T>, kUnlessAvx512<Asin, T>, kUnlessAvx512<Acos, T>,
+     kUnlessAvx512<Atan, T>, kUnlessAvx512<Sinh, T>, kUnlessAvx512<Cosh, T>,
+     kIsDouble<T> ? kUnlessAvx512<Tanh, T> : nullptr,
+     kUnlessAvx512<Asinh, T>, kUnlessAvx512<Acosh, T>, kUnlessAvx512<Atanh, T>},
+    {kFuses || !kIsDouble<T> ? binary<Fmod, T> : nullptr,
+     kFuses || !kIsDouble<T> ? binary<Remainder, T> : nullptr,
+     kFuses || !kIsDouble<T> ? binary<FloorDivide, T> : nullptr,
+     kFuses || !kIsDouble<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
+     next_after<T>, prelu<T>, trunc_divide<T>, binary<IncompleteGamma<false>, T>,
+     binary<IncompleteGamma<true>, T>, copy_sign<T>, kBinaryUnlessAvx512<Atan2, T>,
+     kIsDouble<T> ? nullptr : kBinaryUnlessAvx512<Power, T>},
 };
 
 template <Logical kWhich, class T>
@@ -225,17 +226,17 @@ void is_zero(const T* __restrict x, uint8_t* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] == 0;
 }
 template <class T>
-constexpr Truths<T> truth_table = {{logical<kAnd, T>, logical<kOr, T>, logical<kXor, T>}, is_zero<T>};
-const Truths<float>& truths_of(float) { return truth_table<float>; }
-const Truths<double>& truths_of(double) { return truth_table<double>; }
+constexpr LogicalFunctions<T> logical_table = {{logical<kAnd, T>, logical<kOr, T>, logical<kXor, T>}, is_zero<T>};
+const LogicalFunctions<float>& logical_functions_of(float) { return logical_table<float>; }
+const LogicalFunctions<double>& logical_functions_of(double) { return logical_table<double>; }
 
 const Functions<float>& functions_of(float) { return function_table<float>; }
 const Functions<double>& functions_of(double) { return function_table<double>; }
-const WholeFunctions<int8_t>& functions_of(int8_t) { return whole_table<int8_t>; }
-const WholeFunctions<uint8_t>& functions_of(uint8_t) { return whole_table<uint8_t>; }
-const WholeFunctions<int16_t>& functions_of(int16_t) { return whole_table<int16_t>; }
-const WholeFunctions<int32_t>& functions_of(int32_t) { return whole_table<int32_t>; }
-const WholeFunctions<int64_t>& functions_of(int64_t) { return whole_table<int64_t>; }
+const IntegerFunctions<int8_t>& functions_of(int8_t) { return integer_table<int8_t>; }
+const IntegerFunctions<uint8_t>& functions_of(uint8_t) { return integer_table<uint8_t>; }
+const IntegerFunctions<int16_t>& functions_of(int16_t) { return integer_table<int16_t>; }
+const IntegerFunctions<int32_t>& functions_of(int32_t) { return integer_table<int32_t>; }
+const IntegerFunctions<int64_t>& functions_of(int64_t) { return integer_table<int64_t>; }
 MatrixProduct<float> product_of(float) { return matrix_product<float>; }
 MatrixProduct<double> product_of(double) { return matrix_product<double>; }
 MatrixProduct<uint8_t> product_of(uint8_t) { return matrix_product<uint8_t>; }

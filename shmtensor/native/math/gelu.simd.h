@@ -3,32 +3,32 @@
 
 // x P(X <= x) is max(x, 0) - |x| P(X > |x|): nothing cancels, and at -inf the limit is 0.
 template <int K>
-INLINE void gelu_some(const float* x, float* out) {
-  V<float> z[K], ratio[K], bell[K];
+INLINE void gelu_vectors(const float* x, float* out) {
+  V<float> z[K], ratio[K], density[K];
 #pragma GCC unroll 4
   for (int k = 0; k < K; ++k) z[k] = tail_argument(load(x + k * kLanes<float>));
-  normal_tail<K>(z, ratio, bell);
+  normal_tail<K>(z, ratio, density);
 #pragma GCC unroll 4
   for (int k = 0; k < K; ++k) {
     const V<float> v = load(x + k * kLanes<float>);
     store<float>(out + k * kLanes<float>,
-                 (v < all(0.0f) ? all(0.0f) : v) - ratio[k] * z[k] * bell[k]);
+                 (v < splat(0.0f) ? splat(0.0f) : v) - ratio[k] * z[k] * density[k]);
   }
 }
 
 // g times P(X <= x) + x density(x), which is 1 + w or -w with w = z density(z) - P(X > z).
 template <int K>
-INLINE void gelu_slope_some(const float* g, const float* x, float* gx) {
-  V<float> z[K], ratio[K], bell[K];
+INLINE void gelu_backward_vectors(const float* g, const float* x, float* gx) {
+  V<float> z[K], ratio[K], density[K];
 #pragma GCC unroll 4
   for (int k = 0; k < K; ++k) z[k] = tail_argument(load(x + k * kLanes<float>));
-  normal_tail<K>(z, ratio, bell);
+  normal_tail<K>(z, ratio, density);
 #pragma GCC unroll 4
   for (int k = 0; k < K; ++k) {
     const V<float> v = load(x + k * kLanes<float>);
-    const V<float> w = (z[k] * 0.39894228f - ratio[k]) * bell[k];
-    const V<float> slope = v < all(0.0f) ? -w : 1.0f + w;
-    store<float>(gx + k * kLanes<float>, load(g + k * kLanes<float>) * (v == v ? slope : v));
+    const V<float> w = (z[k] * 0.39894228f - ratio[k]) * density[k];
+    const V<float> derivative = v < splat(0.0f) ? -w : 1.0f + w;
+    store<float>(gx + k * kLanes<float>, load(g + k * kLanes<float>) * (v == v ? derivative : v));
   }
 }
 
@@ -88,17 +88,17 @@ constexpr float kNear = 5.4f;
 INLINE V<float> near_tail(V<float> z) {
   const V<float> m = z * (64.0f / 11) + 12582912.0f;
   const V<float> s = z - (m - 12582912.0f) * (11.0f / 64);
-  const auto looked_up = [&](int power) INLINE_LAMBDA {
+  const auto lookup = [&](int power) INLINE_LAMBDA {
     return (V<float>)_mm512_permutex2var_ps(_mm512_load_ps(kNormalTail[power]), (__m512i)m,
                                             _mm512_load_ps(kNormalTail[power] + 16));
   };
-  V<float> p = looked_up(0);
+  V<float> p = lookup(0);
 #pragma GCC unroll 6
-  for (int i = 1; i < 7; ++i) p = p * s + looked_up(i);
+  for (int i = 1; i < 7; ++i) p = p * s + lookup(i);
   return p;
 }
 
-// gelu of four vectors, by the table; false, if an element is too far out for it.
+// gelu of four vectors, by the table; false if an element is out of its range.
 INLINE bool gelu_near(const float* x, float* out) {
   V<float> v[4], z[4];
 #pragma GCC unroll 4
@@ -124,54 +124,54 @@ void gelu(const float* x, float* out, int64_t n) {
 #if defined(__AVX512F__)
   for (; i + 4 * kL <= n; i += 4 * kL) {
     if (gelu_near(x + i, out + i)) continue;
-    gelu_some<2>(x + i, out + i);
-    gelu_some<2>(x + i + 2 * kL, out + i + 2 * kL);
+    gelu_vectors<2>(x + i, out + i);
+    gelu_vectors<2>(x + i + 2 * kL, out + i + 2 * kL);
   }
 #endif
-  for (; i + 2 * kL <= n; i += 2 * kL) gelu_some<2>(x + i, out + i);
+  for (; i + 2 * kL <= n; i += 2 * kL) gelu_vectors<2>(x + i, out + i);
   for (; i < n; i += kL) {
-    float some[kL] = {};
+    float padded[kL] = {};
     const int64_t m = n - i < kL ? n - i : kL;
-    store<float>(some, load_part(x + i, m, 0.0f));
-    gelu_some<1>(some, some);
-    store_part(out + i, load(some), m);
+    store<float>(padded, load_part(x + i, m, 0.0f));
+    gelu_vectors<1>(padded, padded);
+    store_part(out + i, load(padded), m);
   }
 }
 
 void gelu_backward(const float* g, const float* x, float* gx, int64_t n) {
   constexpr int64_t kL = kLanes<float>;
   int64_t i = 0;
-  for (; i + 2 * kL <= n; i += 2 * kL) gelu_slope_some<2>(g + i, x + i, gx + i);
+  for (; i + 2 * kL <= n; i += 2 * kL) gelu_backward_vectors<2>(g + i, x + i, gx + i);
   for (; i < n; i += kL) {
-    float some[kL] = {}, slopes[kL];
+    float padded[kL] = {}, gradients[kL];
     const int64_t m = n - i < kL ? n - i : kL;
-    store<float>(some, load_part(x + i, m, 0.0f));
-    store<float>(slopes, load_part(g + i, m, 0.0f));
-    gelu_slope_some<1>(slopes, some, slopes);
-    store_part(gx + i, load(slopes), m);
+    store<float>(padded, load_part(x + i, m, 0.0f));
+    store<float>(gradients, load_part(g + i, m, 0.0f));
+    gelu_backward_vectors<1>(gradients, padded, gradients);
+    store_part(gx + i, load(gradients), m);
   }
 }
 
 // The normal distribution function, and e^(-x^2/2).
-INLINE void normal_distribution(V<double> x, V<double>* cdf, V<double>* bell) {
+INLINE void normal_distribution(V<double> x, V<double>* cdf, V<double>* density) {
   *cdf = 0.5 * Erfc::at<true>(-0.70710678118654752440 * x);
-  *bell = exp_nonpositive(-0.5 * x * x);
+  *density = exp_nonpositive(-0.5 * x * x);
 }
 
 // At -inf the limit is 0, not the NaN of -inf * 0.
 void gelu(const double* x, double* out, int64_t n) {
   map1(x, out, n, [](V<double> v) INLINE_LAMBDA {
-    V<double> cdf, bell;
-    normal_distribution(v, &cdf, &bell);
-    return cdf == all(0.0) ? all(0.0) : v * cdf;
+    V<double> cdf, density;
+    normal_distribution(v, &cdf, &density);
+    return cdf == splat(0.0) ? splat(0.0) : v * cdf;
   });
 }
 
 void gelu_backward(const double* g, const double* x, double* gx, int64_t n) {
   map2(g, x, gx, n, [](V<double> a, V<double> v) INLINE_LAMBDA {
-    V<double> cdf, bell;
-    normal_distribution(v, &cdf, &bell);
-    V<double> slope = bell == all(0.0) ? all(0.0) : v * bell * 0.39894228040143267794;
-    return a * (cdf + slope);
+    V<double> cdf, density;
+    normal_distribution(v, &cdf, &density);
+    V<double> derivative = density == splat(0.0) ? splat(0.0) : v * density * 0.39894228040143267794;
+    return a * (cdf + derivative);
   });
 }

@@ -1,9 +1,9 @@
 // The gamma function's logarithm and its derivative. Included inside a level's namespace, after vector_float64.simd.h
 // and sin_cos.simd.h.
 //
-// log(gamma) is 0 at 1 and 2; (log gamma(2 + f)) / f and (log gamma(1 + f)) / f are interpolated at
-// Chebyshev points for |f| <= 1/2, with 50 digits. Up to 8 the logarithm of a product is added, beyond
-// Stirling's series (the coefficients of Sun's fdlibm, e_lgamma_r.c) takes over.
+// log(gamma) is 0 at 1 and 2; (log gamma(2 + f)) / f and (log gamma(1 + f)) / f are interpolated at Chebyshev points
+// for |f| <= 1/2, with 50 digits. Up to 8 the logarithm of a product is added; above, Stirling's series (the
+// coefficients of Sun's fdlibm, e_lgamma_r.c) is used.
 
 constexpr double kGammaTwoFine[] = {
     2.7880013392491846e-07, -5.812501250599261e-07, 9.199898075671394e-07,
@@ -38,19 +38,19 @@ INLINE V<double> log_gamma(V<double> x) {
   constexpr double kStirling[] = {-1.63092934096575273989e-03, 8.36339918996282139126e-04,
                                   -5.95187557450339963135e-04, 7.93650558643019558500e-04,
                                   -2.77777777728775536470e-03, 8.33333333333329678849e-02};
-  const Longs large = x >= all(8.0);
-  const V<double> low = pick(large, all(8.0), x), n = nearest(low), f = low - n;
-  const Longs one = n <= all(1.0);
+  const Longs large = x >= splat(8.0);
+  const V<double> low = select(large, splat(8.0), x), n = nearest(low), f = low - n;
+  const Longs one = n <= splat(1.0);
   V<double> near = f * polynomial<kFine>(kGammaTwoFine, kGammaTwoShort, f);
-  if (somewhere(one)) near = pick(one, f * polynomial<kFine>(kGammaOneFine, kGammaOneShort, f), near);
-  V<double> product = all(1.0);
+  if (any_lane(one)) near = select(one, f * polynomial<kFine>(kGammaOneFine, kGammaOneShort, f), near);
+  V<double> product = splat(1.0);
 #pragma GCC unroll 8
-  for (int j = 2; j < 8; ++j) product *= pick(n > all(double(j)), f + double(j), all(1.0));
-  const V<double> l = log_all<kFine>(pick(large, x, pick(n == all(0.0), x, product)));
-  const V<double> z = 1.0 / pick(large, x, all(8.0));
+  for (int j = 2; j < 8; ++j) product *= select(n > splat(double(j)), f + double(j), splat(1.0));
+  const V<double> l = log_all<kFine>(select(large, x, select(n == splat(0.0), x, product)));
+  const V<double> z = 1.0 / select(large, x, splat(8.0));
   const V<double> far = (x - 0.5) * (l - 1.0) +
                         (z * polynomial(kStirling, z * z) + 4.18938533204672725052e-01);
-  return pick(large, far, near + pick(n == all(0.0), -l, l));
+  return select(large, far, near + select(n == splat(0.0), -l, l));
 }
 
 struct LogGamma {
@@ -58,68 +58,68 @@ struct LogGamma {
   static INLINE V<double> at(V<double> x) {
     const V<double> size = absolute<double>(x);
     V<double> y = log_gamma<kFine>(size);
-    if (somewhere(x < all(0.0))) {  // reflected; whole numbers are poles
-      const V<double> r = size - whole_or_itself(size), s = absolute<double>(sine_of_half_turns(r));
-      const V<double> turned =
+    if (any_lane(x < splat(0.0))) {  // by reflection; integers are poles
+      const V<double> r = size - nearest_even_integer(size), s = absolute<double>(sine_of_half_turns(r));
+      const V<double> reflected =
           -(log_all<kFine>(s * 0.31830988618379067154) + log_all<kFine>(size)) - y;
-      y = pick(x < all(0.0), pick(s == all(0.0), all(__builtin_inf()), turned), y);
+      y = select(x < splat(0.0), select(s == splat(0.0), splat(__builtin_inf()), reflected), y);
     }
-    return size == all(__builtin_inf()) ? size : y;
+    return size == splat(__builtin_inf()) ? size : y;
   }
 };
 
-// Raised to at least 10 by the recurrence, whose terms are summed as one quotient; there Stirling's
-// series. 1 - x for negative x, by reflection.
+// The recurrence raises x to at least 10, and sums its terms as one quotient; there the asymptotic series. For negative
+// x by reflection to 1 - x.
 struct Digamma {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    // Bernoulli's numbers over 2 k
+    // Bernoulli numbers divided by 2 k
     constexpr double kSeries[] = {3617.0 / 8160, -1.0 / 12,  691.0 / 32760, -1.0 / 132,
                                   1.0 / 240,     -1.0 / 252, 1.0 / 120,     -1.0 / 12};
-    const Longs low = x < all(0.0);
-    V<double> y = pick(low, 1.0 - x, x), above = all(0.0), below = all(1.0);
+    const Longs low = x < splat(0.0);
+    V<double> y = select(low, 1.0 - x, x), above = splat(0.0), below = splat(1.0);
 #pragma GCC unroll 10
     for (int k = 0; k < 10; ++k) {
-      const Longs small = y < all(10.0);
-      above = pick(small, above * y + below, above);
-      below = pick(small, below * y, below);
-      y = pick(small, y + 1.0, y);
+      const Longs small = y < splat(10.0);
+      above = select(small, above * y + below, above);
+      below = select(small, below * y, below);
+      y = select(small, y + 1.0, y);
     }
     const V<double> v = 1.0 / y, z = v * v;
     V<double> total = log_all<kFine>(y) - 0.5 * v + z * polynomial(kSeries, z) - above / below;
-    if (somewhere(low)) {
-      const V<double> r = x - whole_or_itself(x);
+    if (any_lane(low)) {
+      const V<double> r = x - nearest_even_integer(x);
       const V<double> s = sine_of_half_turns(r), c = cosine_of_half_turns(r);
-      const V<double> turned = total - 3.14159265358979323846 * c / s;
-      total = pick(low, pick(s == all(0.0), all(__builtin_nan("")), turned), total);
+      const V<double> reflected = total - 3.14159265358979323846 * c / s;
+      total = select(low, select(s == splat(0.0), splat(__builtin_nan("")), reflected), total);
     }
-    return x == all(0.0) ? with_sign_of(all(__builtin_inf()), -x) : total;
+    return x == splat(0.0) ? copy_sign_of(splat(__builtin_inf()), -x) : total;
   }
 };
 
-// The derivative of digamma: raised to at least 10 as digamma is, there the asymptotic series; below 1/4
-// by reflection. Infinite at its poles.
+// The derivative of digamma: the recurrence raises x to at least 10, there the asymptotic series; below 1/4 by
+// reflection. Infinite at its poles.
 struct Trigamma {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    // Bernoulli's numbers
+    // Bernoulli numbers
     constexpr double kSeries[] = {-3617.0 / 510, 7.0 / 6,    -691.0 / 2730, 5.0 / 66,
                                   -1.0 / 30,     1.0 / 42,   -1.0 / 30,     1.0 / 6};
-    const Longs low = x < all(0.25);
-    V<double> y = pick(low, 1.0 - x, x), above = all(0.0), below = all(1.0);
+    const Longs low = x < splat(0.25);
+    V<double> y = select(low, 1.0 - x, x), above = splat(0.0), below = splat(1.0);
 #pragma GCC unroll 10
     for (int k = 0; k < 10; ++k) {
-      const Longs small = y < all(10.0);
+      const Longs small = y < splat(10.0);
       const V<double> square = y * y;
-      above = pick(small, above * square + below, above);
-      below = pick(small, below * square, below);
-      y = pick(small, y + 1.0, y);
+      above = select(small, above * square + below, above);
+      below = select(small, below * square, below);
+      y = select(small, y + 1.0, y);
     }
     const V<double> v = 1.0 / y, z = v * v;
     V<double> total = v + (0.5 * z + v * z * polynomial(kSeries, z)) + above / below;
-    if (somewhere(low)) {
-      const V<double> s = 3.14159265358979323846 / sine_of_half_turns(x - whole_or_itself(x));
-      total = pick(low, s * s - total, total);
+    if (any_lane(low)) {
+      const V<double> s = 3.14159265358979323846 / sine_of_half_turns(x - nearest_even_integer(x));
+      total = select(low, s * s - total, total);
     }
     return total;
   }

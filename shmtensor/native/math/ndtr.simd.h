@@ -1,5 +1,5 @@
-// The normal distribution far out: its distribution function, that one's logarithm and inverse, and
-// e^(x^2) erfc(x). Included inside a level's namespace, after erf.simd.h.
+// The normal distribution function with accurate tails, its logarithm and its inverse, and e^(x^2) erfc(x). Included
+// inside a level's namespace, after erf.simd.h.
 //
 // e^(x^2) erfc(x) (x + 2) in 1 / (x + 2) for all x >= 0, interpolated at Chebyshev points, computed
 // with 50 digits: relative error 6e-17. The inverse is Wichura's (1988, algorithm AS 241, PPND16).
@@ -24,28 +24,28 @@ struct ErfcScaled {
   static INLINE V<double> at(V<double> x) {
     const V<double> size = absolute<double>(x);
     V<double> y = scaled_complement(size);
-    const Longs low = x < all(0.0);
-    if (somewhere(low)) {  // 2 e^(x^2) less that, with what squaring x loses
-      const V<double> a = size < all(27.0) ? size : all(27.0);
+    const Longs low = x < splat(0.0);
+    if (any_lane(low)) {  // 2 e^(x^2) - y, with the rounding error of x^2
+      const V<double> a = size < splat(27.0) ? size : splat(27.0);
       const V<double> head = (V<double>)((Longs)a & ~0xffffffffLL);
       V<double> n;
-      const V<double> rest = exp_rest<kFine>(head * head, (a - head) * (a + head), &n);
-      y = pick(low, scaled(2.0 + 2.0 * rest, n) - y, y);
+      const V<double> fraction = exp_minus_one_scaled<kFine>(head * head, (a - head) * (a + head), &n);
+      y = select(low, scale_by_power_of_two(2.0 + 2.0 * fraction, n) - y, y);
     }
     return x == x ? y : x;
   }
 };
 
-// P(X > x). What dividing x by the root of 2 loses counts far out, by the logarithm's slope there:
+// P(X > x). In the tail the rounding error of x / sqrt(2) matters; it is corrected by the derivative of the logarithm,
 // 2 / (sqrt(pi) e^(z^2) erfc(z)), about z + sqrt(z^2 + 4 / pi).
 template <bool kFine>
 INLINE V<double> normal_above(V<double> x) {
   constexpr double kRatio = 0.70710678118654752440, kRest = -4.833646656726457e-17;
   const V<double> z = x * kRatio, y = 0.5 * Erfc::at<kFine>(z);
   if constexpr (!kFine || !kFuses) return y;
-  const V<double> lost = fused(x, all(kRatio), -z) + x * kRest;
-  const V<double> corrected = y - y * lost * (z + root(z * z + 1.27323954473516268615));
-  return (z > all(0.0)) & (z < all(28.0)) ? corrected : y;
+  const V<double> error = fused(x, splat(kRatio), -z) + x * kRest;
+  const V<double> corrected = y - y * error * (z + root(z * z + 1.27323954473516268615));
+  return (z > splat(0.0)) & (z < splat(28.0)) ? corrected : y;
 }
 
 struct NormalDistribution {
@@ -58,15 +58,15 @@ struct NormalDistribution {
 struct LogNormalDistribution {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    const Longs low = x < all(-1.0);
+    const Longs low = x < splat(-1.0);
     V<double> y = {};
-    if (somewhere(~low)) {
-      const V<double> e = -normal_above<kFine>(pick(low, V<double>{}, x)), w = 1.0 + e;
+    if (any_lane(~low)) {
+      const V<double> e = -normal_above<kFine>(select(low, V<double>{}, x)), w = 1.0 + e;
       y = log_of<kFine>(w) - ((w - 1.0) - e) / w;
     }
-    if (somewhere(low)) {
-      const V<double> v = pick(low, x * -0.70710678118654752440, all(1.0)), square = 0.5 * x * x;
-      y = pick(low, log_all<kFine>(0.5 * scaled_complement(v)) - square, y);
+    if (any_lane(low)) {
+      const V<double> v = select(low, x * -0.70710678118654752440, splat(1.0)), square = 0.5 * x * x;
+      y = select(low, log_all<kFine>(0.5 * scaled_complement(v)) - square, y);
     }
     return x == x ? y : x;
   }
@@ -102,19 +102,19 @@ struct NormalQuantile {
   static INLINE V<double> at(V<double> p) {
     const V<double> q = p - 0.5, middle = 0.180625 - q * q;
     V<double> y = q * polynomial(kQuantileMiddle, middle) / polynomial(kQuantileMiddleBelow, middle);
-    const Longs outer = absolute<double>(q) > all(0.425);
-    if (somewhere(outer)) {
-      const V<double> least = p < all(0.5) ? p : 1.0 - p;
-      const V<double> r = root(-log_all<kFine>(pick(outer, least, all(0.05)))), t = r - 1.6;
+    const Longs outer = absolute<double>(q) > splat(0.425);
+    if (any_lane(outer)) {
+      const V<double> smaller_tail = p < splat(0.5) ? p : 1.0 - p;
+      const V<double> r = root(-log_all<kFine>(select(outer, smaller_tail, splat(0.05)))), t = r - 1.6;
       V<double> z = polynomial(kQuantileTail, t) / polynomial(kQuantileTailBelow, t);
-      const Longs far = r > all(5.0);
-      if (__builtin_expect(somewhere(far), 0)) {
+      const Longs far = r > splat(5.0);
+      if (__builtin_expect(any_lane(far), 0)) {
         const V<double> u = r - 5.0;
-        z = pick(far, polynomial(kQuantileFar, u) / polynomial(kQuantileFarBelow, u), z);
+        z = select(far, polynomial(kQuantileFar, u) / polynomial(kQuantileFarBelow, u), z);
       }
-      y = pick(outer, with_sign_of(z, q), y);
+      y = select(outer, copy_sign_of(z, q), y);
     }
-    y = (p == all(0.0)) | (p == all(1.0)) ? with_sign_of(all(__builtin_inf()), q) : y;
-    return (p >= all(0.0)) & (p <= all(1.0)) ? y : all(__builtin_nan(""));
+    y = (p == splat(0.0)) | (p == splat(1.0)) ? copy_sign_of(splat(__builtin_inf()), q) : y;
+    return (p >= splat(0.0)) & (p <= splat(1.0)) ? y : splat(__builtin_nan(""));
   }
 };

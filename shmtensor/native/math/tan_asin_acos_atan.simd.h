@@ -1,11 +1,11 @@
-// Tangent, and the angles: inverse sine, cosine and tangent. Included inside a level's namespace, after
-// sin_cos.simd.h. The rational functions are those of Moshier's Cephes library (atan.c) and Sun's fdlibm
-// (e_asin.c); the brief polynomials interpolate between the zeros of a Chebyshev polynomial (3e-12).
+// Tangent, and inverse sine, cosine and tangent. Included inside a level's namespace, after sin_cos.simd.h. The
+// rational functions are those of Moshier's Cephes library (atan.c) and Sun's fdlibm (e_asin.c); the short polynomials
+// for float32 interpolate at Chebyshev points (3e-12).
 
-// libm's result in the lanes of the mask, which are rare.
+// Replaces the rare lanes of the mask by libm's result f(lane).
 template <class F>
-INLINE V<double> lanes_by(Longs rare, V<double> y, F f) {
-  if (__builtin_expect(somewhere(rare), 0)) {
+INLINE V<double> replace_lanes(Longs rare, V<double> y, F f) {
+  if (__builtin_expect(any_lane(rare), 0)) {
     for (int i = 0; i < kLanes<double>; ++i) y[i] = rare[i] ? f(i) : y[i];
   }
   return y;
@@ -15,7 +15,7 @@ struct Tan {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     V<double> y, tail;
-    const Longs odd = ((Longs)quarters(x, &y, &tail) & 1) != 0;
+    const Longs is_odd = ((Longs)reduce_by_half_pi(x, &y, &tail) & 1) != 0;
     V<double> sine, cosine;
     if constexpr (kFine) {
       sine = sine_near(y, tail), cosine = cosine_near(y, tail);
@@ -25,16 +25,16 @@ struct Tan {
       const V<double> z = y * y;
       sine = y + y * z * polynomial(kSine, z), cosine = 1.0 + z * polynomial(kCosine, z);
     }
-    const V<double> t = pick(odd, -cosine, sine) / pick(odd, sine, cosine);
-    return lanes_by(~(absolute<double>(x) <= all(kFarWave)), x == all(0.0) ? x : t,
-                    [&](int i) INLINE_LAMBDA { return __builtin_tan(x[i]); });
+    const V<double> t = select(is_odd, -cosine, sine) / select(is_odd, sine, cosine);
+    return replace_lanes(~(absolute<double>(x) <= splat(kFarWave)), x == splat(0.0) ? x : t,
+                         [&](int i) INLINE_LAMBDA { return __builtin_tan(x[i]); });
   }
 };
 
 constexpr double kQuarterTurn = 1.57079632679489661923, kQuarterLost = 6.12323399573676603587e-17;
 
-// The angle whose tangent is b / c, for b >= 0 and c > 0 or the other way round: about pi / 2, about
-// pi / 4 or about 0, so that one division gives a small tangent.
+// atan(b / c) for b >= 0 and c > 0 or vice versa: relative to pi / 2, pi / 4 or 0, so that one division gives a small
+// tangent.
 template <bool kFine>
 INLINE V<double> angle_of(V<double> b, V<double> c) {
   constexpr double kAbove[] = {-8.750608600031904122785e-1, -1.615753718733365076637e1,
@@ -48,7 +48,7 @@ INLINE V<double> angle_of(V<double> b, V<double> c) {
                                -0.333333333314387792};
   const Longs steep = b > 2.41421356237309504880 * c;
   const Longs middle = ~steep & (b > (kFine ? 0.66 : 0.41421356237309504880) * c);
-  const V<double> q = pick(steep, -c, pick(middle, b - c, b)) / pick(steep, b, pick(middle, b + c, c));
+  const V<double> q = select(steep, -c, select(middle, b - c, b)) / select(steep, b, select(middle, b + c, c));
   const V<double> z = q * q;
   V<double> w;
   if constexpr (kFine) {
@@ -56,14 +56,15 @@ INLINE V<double> angle_of(V<double> b, V<double> c) {
   } else {
     w = q + q * (z * polynomial(kBrief, z));
   }
-  const V<double> turned = pick(steep, all(1.0), pick(middle, all(0.5), V<double>{}));  // quarters of a turn
-  return turned * kQuarterTurn + (w + turned * kQuarterLost);
+  // in units of pi / 2
+  const V<double> quarter_turns = select(steep, splat(1.0), select(middle, splat(0.5), V<double>{}));
+  return quarter_turns * kQuarterTurn + (w + quarter_turns * kQuarterLost);
 }
 
 struct Atan {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
-    return with_sign_of(angle_of<kFine>(absolute<double>(x), all(1.0)), x);
+    return copy_sign_of(angle_of<kFine>(absolute<double>(x), splat(1.0)), x);
   }
 };
 
@@ -71,19 +72,19 @@ struct Atan {
 struct Atan2 {
   template <bool kFine>
   static INLINE V<double> at(V<double> y, V<double> x) {
-    const V<double> b = absolute<double>(y), c = absolute<double>(x), most = b > c ? b : c;
+    const V<double> b = absolute<double>(y), c = absolute<double>(x), larger = b > c ? b : c;
     const V<double> near = angle_of<kFine>(b, c);
-    const Longs left = (Longs)((Bits)x >> 63) != 0;
-    const V<double> angle = pick(left, (3.14159265358979323846 - near) + 1.2246467991473531772e-16, near);
-    const Longs usual = (c > V<double>{}) & (most <= all(8e307)) & (b == b);
-    return lanes_by(~usual, with_sign_of(angle, y),
-                    [&](int i) INLINE_LAMBDA { return __builtin_atan2(y[i], x[i]); });
+    const Longs is_left = (Longs)((Bits)x >> 63) != 0;
+    const V<double> angle = select(is_left, (3.14159265358979323846 - near) + 1.2246467991473531772e-16, near);
+    const Longs regular = (c > V<double>{}) & (larger <= splat(8e307)) & (b == b);
+    return replace_lanes(~regular, copy_sign_of(angle, y),
+                         [&](int i) INLINE_LAMBDA { return __builtin_atan2(y[i], x[i]); });
   }
 };
 
 // asin(x) / x - 1 for z = x x <= 1 / 4.
 template <bool kFine>
-INLINE V<double> more_than_sine(V<double> z) {
+INLINE V<double> asin_excess(V<double> z) {
   constexpr double kAbove[] = {3.47933107596021167570e-05, 7.91534994289814532176e-04,
                                -4.00555345006794114027e-02, 2.01212532134862925881e-01,
                                -3.25565818622400915405e-01, 1.66666666666666657415e-01};
@@ -99,15 +100,15 @@ INLINE V<double> more_than_sine(V<double> z) {
   }
 }
 
-// Beyond one half by the root of (1 - |x|) / 2, the sine of half the other angle.
+// For |x| > 1/2 by sqrt((1 - |x|) / 2), the sine of half the complementary angle.
 struct Asin {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> a = absolute<double>(x), half = (1.0 - a) * 0.5;
-    const Longs far = a > all(0.5);
-    const V<double> s = pick(far, root(half), a), r = more_than_sine<kFine>(pick(far, half, a * a));
+    const Longs far = a > splat(0.5);
+    const V<double> s = select(far, root(half), a), r = asin_excess<kFine>(select(far, half, a * a));
     const V<double> angle = s + s * r;
-    return with_sign_of(pick(far, kQuarterTurn - (2.0 * angle - kQuarterLost), angle), x);
+    return copy_sign_of(select(far, kQuarterTurn - (2.0 * angle - kQuarterLost), angle), x);
   }
 };
 
@@ -115,10 +116,10 @@ struct Acos {
   template <bool kFine>
   static INLINE V<double> at(V<double> x) {
     const V<double> a = absolute<double>(x), half = (1.0 - a) * 0.5;
-    const Longs far = a > all(0.5);
-    const V<double> s = pick(far, root(half), x), r = more_than_sine<kFine>(pick(far, half, a * a));
+    const Longs far = a > splat(0.5);
+    const V<double> s = select(far, root(half), x), r = asin_excess<kFine>(select(far, half, a * a));
     const V<double> twice = 2.0 * (s + s * r);
-    const V<double> outer = x < all(0.0) ? 2.0 * kQuarterTurn - (twice - 2.0 * kQuarterLost) : twice;
-    return pick(far, outer, kQuarterTurn - (x - (kQuarterLost - x * r)));
+    const V<double> outer = x < splat(0.0) ? 2.0 * kQuarterTurn - (twice - 2.0 * kQuarterLost) : twice;
+    return select(far, outer, kQuarterTurn - (x - (kQuarterLost - x * r)));
   }
 };

@@ -1,4 +1,4 @@
-// Choosing the instruction-set level, once.
+// Chooses the instruction-set level, once per process.
 #include "simd/cpu_capability.h"
 
 #include <cstdlib>
@@ -10,33 +10,33 @@ namespace shmtensor {
 
 #define LEVEL(name)                                                                    \
   namespace name {                                                                     \
-  const Folds<float>& folds_of(float);                                                 \
-  const Folds<double>& folds_of(double);                                               \
-  const Folds<int8_t>& folds_of(int8_t);                                               \
-  const Folds<uint8_t>& folds_of(uint8_t);                                             \
-  const Folds<int16_t>& folds_of(int16_t);                                             \
-  const Folds<uint16_t>& folds_of(uint16_t);                                           \
-  const Folds<int32_t>& folds_of(int32_t);                                             \
-  const Folds<uint32_t>& folds_of(uint32_t);                                           \
-  const Folds<int64_t>& folds_of(int64_t);                                             \
-  const Folds<uint64_t>& folds_of(uint64_t);                                           \
-  const Tallies<float>& tallies_of(float);                                           \
-  const Tallies<double>& tallies_of(double);                                         \
-  const Tallies<int8_t>& tallies_of(int8_t);                                         \
-  const Tallies<uint8_t>& tallies_of(uint8_t);                                       \
-  const Tallies<int16_t>& tallies_of(int16_t);                                       \
-  const Tallies<uint16_t>& tallies_of(uint16_t);                                     \
-  const Tallies<int32_t>& tallies_of(int32_t);                                       \
-  const Tallies<uint32_t>& tallies_of(uint32_t);                                     \
-  const Tallies<int64_t>& tallies_of(int64_t);                                       \
-  const Tallies<uint64_t>& tallies_of(uint64_t);                                     \
-  const Elementary& functions_of();                                                  \
-  const Moments<float>& moments_of(float);                                             \
-  const Moments<double>& moments_of(double);                                           \
-  const Halves& halves_of();                                                           \
-  const Moves& moves_of();                                                             \
-  const Kernels<float>& floats();                                                      \
-  const Kernels<double>& doubles();                                                    \
+  const MinMaxKernels<float>& minmax_kernels_of(float);                                                 \
+  const MinMaxKernels<double>& minmax_kernels_of(double);                                               \
+  const MinMaxKernels<int8_t>& minmax_kernels_of(int8_t);                                               \
+  const MinMaxKernels<uint8_t>& minmax_kernels_of(uint8_t);                                             \
+  const MinMaxKernels<int16_t>& minmax_kernels_of(int16_t);                                             \
+  const MinMaxKernels<uint16_t>& minmax_kernels_of(uint16_t);                                           \
+  const MinMaxKernels<int32_t>& minmax_kernels_of(int32_t);                                             \
+  const MinMaxKernels<uint32_t>& minmax_kernels_of(uint32_t);                                           \
+  const MinMaxKernels<int64_t>& minmax_kernels_of(int64_t);                                             \
+  const MinMaxKernels<uint64_t>& minmax_kernels_of(uint64_t);                                           \
+  const ReduceKernels<float>& reduce_kernels_of(float);                                           \
+  const ReduceKernels<double>& reduce_kernels_of(double);                                         \
+  const ReduceKernels<int8_t>& reduce_kernels_of(int8_t);                                         \
+  const ReduceKernels<uint8_t>& reduce_kernels_of(uint8_t);                                       \
+  const ReduceKernels<int16_t>& reduce_kernels_of(int16_t);                                       \
+  const ReduceKernels<uint16_t>& reduce_kernels_of(uint16_t);                                     \
+  const ReduceKernels<int32_t>& reduce_kernels_of(int32_t);                                       \
+  const ReduceKernels<uint32_t>& reduce_kernels_of(uint32_t);                                     \
+  const ReduceKernels<int64_t>& reduce_kernels_of(int64_t);                                       \
+  const ReduceKernels<uint64_t>& reduce_kernels_of(uint64_t);                                     \
+  const ElementaryKernels& functions_of();                                                  \
+  const MomentKernels<float>& moment_kernels_of(float);                                             \
+  const MomentKernels<double>& moment_kernels_of(double);                                           \
+  const HalfKernels& half_kernels_of();                                                           \
+  const MemoryKernels& memory_kernels_of();                                                             \
+  const Kernels<float>& float_kernels();                                                      \
+  const Kernels<double>& double_kernels();                                                    \
   void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
   }
 LEVEL(generic)
@@ -61,13 +61,13 @@ Level detect() {
     }
   }
 #endif
-  const char* asked = getenv("SHMTENSOR_ISA");
-  if (!asked) return best;
-  // The names that the x86-64 levels had before are understood as well.
-  Level wanted = Level::Avx512;
-  if (!strcmp(asked, "generic") || !strcmp(asked, "base")) wanted = Level::Generic;
-  if (!strcmp(asked, "avx2") || !strcmp(asked, "v3")) wanted = Level::Avx2;
-  return wanted < best ? wanted : best;
+  const char* requested = getenv("SHMTENSOR_ISA");
+  if (!requested) return best;
+  // The earlier names of the levels are accepted as well.
+  Level level = Level::Avx512;
+  if (!strcmp(requested, "generic") || !strcmp(requested, "base")) level = Level::Generic;
+  if (!strcmp(requested, "avx2") || !strcmp(requested, "v3")) level = Level::Avx2;
+  return level < best ? level : best;
 }
 
 }  // namespace
@@ -92,11 +92,11 @@ template <>
 const Kernels<float>& kernels<float>() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::floats();
+      return avx512::float_kernels();
     case Level::Avx2:
-      return avx2::floats();
+      return avx2::float_kernels();
     default:
-      return generic::floats();
+      return generic::float_kernels();
   }
 }
 
@@ -104,73 +104,73 @@ template <>
 const Kernels<double>& kernels<double>() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::doubles();
+      return avx512::double_kernels();
     case Level::Avx2:
-      return avx2::doubles();
+      return avx2::double_kernels();
     default:
-      return generic::doubles();
+      return generic::double_kernels();
   }
 }
 
 template <class T>
-const Folds<T>& folds() {
+const MinMaxKernels<T>& folds() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::folds_of(T());
+      return avx512::minmax_kernels_of(T());
     case Level::Avx2:
-      return avx2::folds_of(T());
+      return avx2::minmax_kernels_of(T());
     default:
-      return generic::folds_of(T());
+      return generic::minmax_kernels_of(T());
   }
 }
-template const Folds<float>& folds<float>();
-template const Folds<double>& folds<double>();
-template const Folds<int8_t>& folds<int8_t>();
-template const Folds<uint8_t>& folds<uint8_t>();
-template const Folds<int16_t>& folds<int16_t>();
-template const Folds<uint16_t>& folds<uint16_t>();
-template const Folds<int32_t>& folds<int32_t>();
-template const Folds<uint32_t>& folds<uint32_t>();
-template const Folds<int64_t>& folds<int64_t>();
-template const Folds<uint64_t>& folds<uint64_t>();
+template const MinMaxKernels<float>& folds<float>();
+template const MinMaxKernels<double>& folds<double>();
+template const MinMaxKernels<int8_t>& folds<int8_t>();
+template const MinMaxKernels<uint8_t>& folds<uint8_t>();
+template const MinMaxKernels<int16_t>& folds<int16_t>();
+template const MinMaxKernels<uint16_t>& folds<uint16_t>();
+template const MinMaxKernels<int32_t>& folds<int32_t>();
+template const MinMaxKernels<uint32_t>& folds<uint32_t>();
+template const MinMaxKernels<int64_t>& folds<int64_t>();
+template const MinMaxKernels<uint64_t>& folds<uint64_t>();
 
 template <class T>
-const Tallies<T>& tallies() {
+const ReduceKernels<T>& reduce_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::tallies_of(T());
+      return avx512::reduce_kernels_of(T());
     case Level::Avx2:
-      return avx2::tallies_of(T());
+      return avx2::reduce_kernels_of(T());
     default:
-      return generic::tallies_of(T());
+      return generic::reduce_kernels_of(T());
   }
 }
-template const Tallies<float>& tallies<float>();
-template const Tallies<double>& tallies<double>();
-template const Tallies<int8_t>& tallies<int8_t>();
-template const Tallies<uint8_t>& tallies<uint8_t>();
-template const Tallies<int16_t>& tallies<int16_t>();
-template const Tallies<uint16_t>& tallies<uint16_t>();
-template const Tallies<int32_t>& tallies<int32_t>();
-template const Tallies<uint32_t>& tallies<uint32_t>();
-template const Tallies<int64_t>& tallies<int64_t>();
-template const Tallies<uint64_t>& tallies<uint64_t>();
+template const ReduceKernels<float>& reduce_kernels<float>();
+template const ReduceKernels<double>& reduce_kernels<double>();
+template const ReduceKernels<int8_t>& reduce_kernels<int8_t>();
+template const ReduceKernels<uint8_t>& reduce_kernels<uint8_t>();
+template const ReduceKernels<int16_t>& reduce_kernels<int16_t>();
+template const ReduceKernels<uint16_t>& reduce_kernels<uint16_t>();
+template const ReduceKernels<int32_t>& reduce_kernels<int32_t>();
+template const ReduceKernels<uint32_t>& reduce_kernels<uint32_t>();
+template const ReduceKernels<int64_t>& reduce_kernels<int64_t>();
+template const ReduceKernels<uint64_t>& reduce_kernels<uint64_t>();
 
 template <class T>
-const Moments<T>& moments() {
+const MomentKernels<T>& moment_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::moments_of(T());
+      return avx512::moment_kernels_of(T());
     case Level::Avx2:
-      return avx2::moments_of(T());
+      return avx2::moment_kernels_of(T());
     default:
-      return generic::moments_of(T());
+      return generic::moment_kernels_of(T());
   }
 }
-template const Moments<float>& moments<float>();
-template const Moments<double>& moments<double>();
+template const MomentKernels<float>& moment_kernels<float>();
+template const MomentKernels<double>& moment_kernels<double>();
 
-const Elementary& elementary() {
+const ElementaryKernels& elementary_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
       return avx512::functions_of();
@@ -181,25 +181,25 @@ const Elementary& elementary() {
   }
 }
 
-const Halves& kernels_of_halves() {
+const HalfKernels& half_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::halves_of();
+      return avx512::half_kernels_of();
     case Level::Avx2:
-      return avx2::halves_of();
+      return avx2::half_kernels_of();
     default:
-      return generic::halves_of();
+      return generic::half_kernels_of();
   }
 }
 
-const Moves& moves() {
+const MemoryKernels& memory_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::moves_of();
+      return avx512::memory_kernels_of();
     case Level::Avx2:
-      return avx2::moves_of();
+      return avx2::memory_kernels_of();
     default:
-      return generic::moves_of();
+      return generic::memory_kernels_of();
   }
 }
 

@@ -1,9 +1,8 @@
-// The kernels of all folders, once per instruction-set level, and which level this CPU runs.
+// The instruction-set level of this CPU.
 //
-// kernel_table.simd.cc, kernel_table.simd.cc and kernel_table.simd.cc include the same kernel headers in namespaces of their own;
-// setup.py gives avx2 and avx512 their -march on x86-64 (elsewhere the generic level is NEON and the only
-// one). Those files use no inline code of the standard library: the linker keeps one copy of it,
-// and might keep the AVX-512 one.
+// setup.py compiles each *.simd.cc once per level, in the namespace SHMTENSOR_LEVEL, with -march for avx2 and avx512 on
+// x86-64 (elsewhere only the generic level is used). These files use no inline code of the standard library: the linker
+// keeps one copy of it, which might be the AVX-512 one.
 #pragma once
 
 #include <stdint.h>
@@ -12,7 +11,7 @@ namespace shmtensor {
 
 enum class Level { Generic, Avx2, Avx512 };
 
-// The best level that CPU and compiler have; SHMTENSOR_ISA (generic, avx2, avx512) can only lower it.
+// The best level that the CPU supports; SHMTENSOR_ISA (generic, avx2, avx512) can only lower it.
 Level isa_level();
 const char* isa_name();
 

@@ -1,8 +1,7 @@
-// What each instruction-set level offers: serial kernels on contiguous memory, as a table of
-// functions.
+// The kernels of each instruction-set level: serial functions on contiguous memory, in tables.
 //
-// The Python faces (relu_sigmoid_gelu.cc, softmax_cross_entropy.cc, adam_sgd.cc, ...) check arguments, cut the work into
-// slices for the pool and call these. T is float or double.
+// The callers (relu_sigmoid_gelu.cc, softmax_cross_entropy.cc, adam_sgd.cc, ...) parse arguments, divide the work into
+// slices for the thread pool and call these. T is float or double.
 #pragma once
 
 #include <stdint.h>
@@ -14,7 +13,7 @@ struct AdamRule {
   T beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
   T step_size;            // lr / (1 - beta1^step)
   T inverse_correction2;  // 1 / sqrt(1 - beta2^step)
-  T shrink;               // 1 - lr * weight_decay where the decay is decoupled, else 1
+  T shrink;               // 1 - lr * weight_decay if the decay is decoupled, else 1
   bool maximize;
 };
 
@@ -27,8 +26,8 @@ struct SgdRule {
 // Optimizers whose rules are in update_rules.simd.h.
 enum Update { kAdadelta, kAdagrad, kAdamax, kAsgd, kNAdam, kRAdam, kRMSprop, kRprop, kUpdates };
 
-// Functions of one number with up to three parameters: silu, softplus, ...
-enum Curve {
+// Activations with up to three parameters.
+enum Activation {
   kSilu,
   kSoftplus,
   kLogSigmoid,
@@ -42,34 +41,34 @@ enum Curve {
   kSoftShrink,
   kThreshold,
   kNumbers,
-  kCurves
+  kActivations
 };
-constexpr int kSlopes = kThreshold + 1;  // those before erf have kernels of their slopes, too
+constexpr int kActivationsWithBackward = kThreshold + 1;  // the activations with a backward kernel
 
-// Losses of two numbers: squared_error, ...
-enum Measure {
-  kSquared,
-  kAbsolute,
-  kBent,
-  kEntropy,
-  kLogit,
+// Pointwise losses.
+enum PointwiseLoss {
+  kMse,
+  kL1,
+  kHuber,
+  kBce,
+  kBceWithLogits,
   kSoftMargin,
-  kDivergence,
-  kLogDivergence,
-  kPoisson,
-  kGated,  // no loss, but of the same form: glu's x times the logistic function of y
-  kMeasures
+  kKlDiv,
+  kKlDivLogTarget,
+  kPoissonNll,
+  kGlu,  // no loss, but of the same form: x * sigmoid(y)
+  kPointwiseLosses
 };
 
-// p: two parameters, and what slopes are multiplied by.
+// p: two parameters, and the factor of the derivatives.
 template <class T>
-struct MeasureKernels {
+struct PointwiseLossKernels {
   void (*value)(const T* x, const T* y, T* out, int64_t n, const T* p);
-  void (*slopes[2])(const T* x, const T* y, T* out, int64_t n, const T* p);  // by x, by y
+  void (*derivatives[2])(const T* x, const T* y, T* out, int64_t n, const T* p);  // by x, by y
 };
 
-// How differences are put together: those that are not 0 counted, their sizes added, their squares
-// added under a root, the largest taken.
+// The metrics of cdist: the number of nonzero differences (p = 0), the sum of absolute differences (1), the root of the
+// sum of squares (2), the maximum (infinity).
 enum class Metric { Count, Sum, Squares, Largest };
 
 template <class T>
@@ -88,9 +87,9 @@ struct Kernels {
                   uint64_t seed, uint64_t counter);
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
-  void (*curves[kCurves])(const T* x, T* out, int64_t n, const T* p);
-  void (*slopes[kSlopes])(const T* g, const T* x, T* gx, int64_t n, const T* p);
-  MeasureKernels<T> measures[kMeasures];
+  void (*activations[kActivations])(const T* x, T* out, int64_t n, const T* p);
+  void (*activation_backward[kActivationsWithBackward])(const T* g, const T* x, T* gx, int64_t n, const T* p);
+  PointwiseLossKernels<T> losses[kPointwiseLosses];
   void (*multiply)(const T* g, T* out, int64_t n);  // out *= g
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
   void (*addcdiv)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
@@ -98,9 +97,9 @@ struct Kernels {
   void (*lerp_each)(const T* x, const T* end, const T* weight, T* out, int64_t n);
   void (*add_scaled)(const T* x, const T* y, T* out, int64_t n, T value);
   void (*cube)(const T* x, T* out, int64_t n);
-  void (*keep)(const T* x, const uint8_t* mask, T* out, int64_t n, T scale);
-  void (*cut_off)(const T* x, int64_t* out, int64_t n);  // towards 0
-  // Distances of m numbers from each of n columns, by metric.
+  void (*masked_scale)(const T* x, const uint8_t* mask, T* out, int64_t n, T scale);
+  void (*truncate_to_int64)(const T* x, int64_t* out, int64_t n);  // towards 0
+  // Distances of a point of m coordinates from n columns, by metric.
   void (*distances[4])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 
   // Rows of m.
@@ -108,29 +107,28 @@ struct Kernels {
   void (*log_softmax)(const T* x, T* out, int64_t rows, int64_t m);
   void (*softmax_backward)(const T* g, const T* out, T* gx, int64_t rows, int64_t m);
   void (*log_softmax_backward)(const T* g, const T* out, T* gx, int64_t rows, int64_t m);
-  // m rows of `width` columns, `stride` elements apart, normalised down the columns.
+  // m rows of `width` columns, `stride` elements apart, normalised along the columns.
   void (*softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   void (*log_softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
                                    int64_t stride);
   void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
                                        int64_t stride);
-  void (*log_sum_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
+  void (*logsumexp_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   // One row of cross entropy: probabilities, and -log of the target's.
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
   void (*scale)(const T* x, T* out, int64_t n, T factor);
 
-  // Sums: of n, of n of which each is the second after the one before, of short rows, and of each column (added to
-  // acc).
+  // Sums: of n elements, of n elements 2 apart, of short rows, and of each column (added to acc).
   double (*sum)(const T* x, int64_t n);
-  double (*sum_seconds)(const T* x, int64_t n);
+  double (*sum_every_second)(const T* x, int64_t n);
   void (*sum_rows)(const T* x, T* out, int64_t rows, int64_t m);
   void (*sum_columns)(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
 
-  // Products of complex numbers: of n, and of each column (joined to re and im).
-  void (*complex_product)(const T* x, int64_t n, double* out);
-  void (*complex_product_columns)(const T* x, double* re, double* im, int64_t m, int64_t width,
-                                  int64_t stride);
+  // Products of complex numbers: of n, and of each column (re and im are multiplied by it).
+  void (*complex_prod)(const T* x, int64_t n, double* out);
+  void (*complex_prod_columns)(const T* x, double* re, double* im, int64_t m, int64_t width,
+                               int64_t stride);
 
   // Updates in place.
   void (*adam)(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& rule);
@@ -139,23 +137,23 @@ struct Kernels {
                             double weight_decay, bool maximize);
 };
 
-// For every type of number: 1, 2, 4 and 8 bytes wide integers, float and double.
+// For every numeric type: integers of 1, 2, 4 and 8 bytes, float and double.
 template <class T>
-struct Folds {
+struct MinMaxKernels {
   // out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
-  void (*choose)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out,
-                 int64_t n);
-  // [0] the smallest, [1] the largest; a NaN is both.
-  T (*extreme[2])(const T* x, int64_t m);
-  void (*extreme_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
-  void (*place_columns[2])(const T* x, T* acc, int32_t* places, int64_t m, int64_t width,
-                           int64_t stride, int32_t first);
+  void (*where)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out,
+                int64_t n);
+  // [0] minimum, [1] maximum; a NaN is both.
+  T (*minmax[2])(const T* x, int64_t m);
+  void (*minmax_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
+  void (*argminmax_columns[2])(const T* x, T* acc, int32_t* rows, int64_t m, int64_t width,
+                               int64_t stride, int32_t first);
   int64_t (*find)(const T* x, int64_t m, T value);
-  void (*bound)(const T* x, T* out, int64_t n, T low, T high);
+  void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
 };
 
-// What sums, products and counts are made in: float and double as double, whole numbers as int64,
-// whose bits are those of uint64_t.
+// The accumulator type of sums, products and counts: double for float and double, uint64_t for integers (the same bits
+// as int64).
 template <class T>
 struct Widened {
   typedef uint64_t type;
@@ -171,37 +169,37 @@ struct Widened<double> {
 template <class T>
 using WideOf = typename Widened<T>::type;
 
-// [0] sums, [1] products, [2] how many are not 0; of n, and of each column, joined to acc.
+// [0] sum, [1] product, [2] number of nonzero elements; of n elements, and of each column, combined with acc.
 template <class T>
-struct Tallies {
+struct ReduceKernels {
   WideOf<T> (*rows[3])(const T* x, int64_t n);
   void (*columns[3])(const T* x, WideOf<T>* acc, int64_t m, int64_t width, int64_t stride);
 };
 
-// Sums of distances [0] and of squared ones [1], for var and norm.
+// Sums of absolute [0] and squared [1] distances from a center, for var and norm.
 template <class T>
-struct Moments {
+struct MomentKernels {
   double (*rows[2])(const T* x, int64_t n, T point);
   void (*columns[2])(const T* x, const T* points, T* acc, int64_t m, int64_t width,
                      int64_t stride);
 };
 
-// Elementary functions of float32, and running sums.
-struct Elementary {
+// Elementary functions of float32, and cumulative sums.
+struct ElementaryKernels {
   void (*exp)(const float* x, float* out, int64_t n);
   void (*log)(const float* x, float* out, int64_t n);
   void (*sin)(const float* x, float* out, int64_t n);
   void (*cos)(const float* x, float* out, int64_t n);
   // total + x[0], total + x[0] + x[1], ...
-  void (*running_sums)(const float* x, float* out, int64_t n, double total);
+  void (*cumsum)(const float* x, float* out, int64_t n, double total);
 };
 
-// Of one 16-bit format, without a copy in float32.
+// Kernels of one 16-bit format, without a float32 copy.
 constexpr int64_t kHalfColumns = 2048;
-enum HalfPair { kPlus, kMinus, kTimes, kOver, kNoLess, kGreater, kLesser, kSigned, kHalfPairs };
-// Besides those curves that take no exponential (nullptr: the others).
+enum HalfBinary { kPlus, kMinus, kTimes, kOver, kNoLess, kGreater, kLesser, kSigned, kHalfBinaries };
+// In addition to the activations without exponentials (the others are nullptr).
 enum HalfUnary {
-  kHalfRoot = kCurves,
+  kHalfRoot = kActivations,
   kHalfInverse,
   kHalfInverseRoot,
   kHalfFloor,
@@ -212,8 +210,8 @@ enum HalfUnary {
   kHalfUnaries
 };
 struct HalfArithmetic {
-  // A nullptr stands for its number. In place, too.
-  void (*binary[kHalfPairs])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
+  // If x or y is nullptr, the operand is the number. May run in place.
+  void (*binary[kHalfBinaries])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);
   void (*unary[kHalfUnaries])(const uint16_t* x, uint16_t* out, int64_t n, const float* p);
   double (*sum)(const uint16_t* x, int64_t n);
   // acc[c] += the sum of column c of m rows, at most kHalfColumns wide.
@@ -221,37 +219,36 @@ struct HalfArithmetic {
 };
 
 // 16-bit floats and float32: [0] float16, [1] bfloat16.
-struct Halves {
+struct HalfKernels {
   void (*widen[2])(const uint16_t* x, float* out, int64_t n);
   void (*narrow[2])(const float* x, uint16_t* out, int64_t n);
-  // Bits of either format: `keep` of them stay, `flip` are turned.
-  void (*change_bits)(const uint16_t* x, uint16_t* out, int64_t n, uint16_t keep, uint16_t flip);
+  // out = (x & keep) ^ flip, for both formats.
+  void (*change_bits)(const uint16_t* x, uint16_t* out, int64_t n, uint16_t masked_scale, uint16_t flip);
   HalfArithmetic arithmetic[2];
 };
 
-// Runs of bytes, `n` of them.
-struct Moves {
+// Runs of n bytes or elements.
+struct MemoryKernels {
   void (*copy)(char* to, const char* from, int64_t n);
-  void (*fill)(char* to, int64_t n, uint64_t word);  // eight bytes again and again
+  void (*fill)(char* to, int64_t n, uint64_t word);  // repeats eight bytes
   // to[i] = last[-i] of n elements, of 1, 2, 4 and 8 bytes
   void (*reverse[4])(char* to, const char* last, int64_t n);
 };
 
-// Random bits: Philox 4x32-10, 64 words for each block of 16 counters, the four outputs of a
-// counter side by side.
+// Random bits: Philox 4x32-10, 64 words for each block of 16 counters; the four words of a counter are adjacent.
 using PhiloxBlocks = void (*)(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter);
 
 template <class T>
 const Kernels<T>& kernels();
 template <class T>
-const Folds<T>& folds();
+const MinMaxKernels<T>& folds();
 template <class T>
-const Tallies<T>& tallies();
+const ReduceKernels<T>& reduce_kernels();
 template <class T>
-const Moments<T>& moments();
-const Elementary& elementary();
-const Halves& kernels_of_halves();
-const Moves& moves();
+const MomentKernels<T>& moment_kernels();
+const ElementaryKernels& elementary_kernels();
+const HalfKernels& half_kernels();
+const MemoryKernels& memory_kernels();
 PhiloxBlocks philox();
 
 }  // namespace shmtensor

@@ -1,6 +1,6 @@
 // One instruction-set level: the kernel headers in the namespace SHMTENSOR_LEVEL, and its tables.
 //
-// Included by kernel_table.simd.cc, kernel_table.simd.cc, kernel_table.simd.cc, each of which defines SHMTENSOR_LEVEL first.
+// kernel_table.simd.cc includes it; setup.py compiles that once per level, with SHMTENSOR_LEVEL defined.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -67,17 +67,21 @@ constexpr Kernels<T> table = {
     dropout<T>,
     rsqrt,
     clamp<T>,
-    {curve<T, Silu>, curve<T, Softplus>, curve<T, LogSigmoid>, curve<T, Mish>,
-     curve<T, LeakyRelu>, curve<T, Elu>, curve<T, HardTanh>, curve<T, HardSigmoid>,
-     curve<T, HardSwish>, curve<T, HardShrink>, curve<T, SoftShrink>, curve<T, Threshold>,
-     curve<T, Numbers>},
-    {slope<T, SiluSlope>, slope<T, SoftplusSlope>, slope<T, LogSigmoidSlope>, slope<T, MishSlope>,
-     slope<T, LeakyReluSlope>, slope<T, EluSlope>, slope<T, HardTanhSlope>,
-     slope<T, HardSigmoidSlope>, slope<T, HardSwishSlope>, slope<T, ShrinkSlope>,
-     slope<T, ShrinkSlope>, slope<T, ThresholdSlope>},
-    {measured<T, Squared>, measured<T, Absolute>, measured<T, Bent>, measured<T, Entropy>,
-     measured<T, Logit>, measured<T, SoftMargin>, measured<T, Divergence>,
-     measured<T, LogDivergence>, measured<T, Poisson>, measured<T, Gated>},
+    {activation<T, Silu>, activation<T, Softplus>, activation<T, LogSigmoid>, activation<T, Mish>,
+     activation<T, LeakyRelu>, activation<T, Elu>, activation<T, HardTanh>, activation<T, HardSigmoid>,
+     activation<T, HardSwish>, activation<T, HardShrink>, activation<T, SoftShrink>, activation<T, Threshold>,
+     activation<T, Numbers>},
+    {activation_backward<T, SiluBackward>, activation_backward<T, SoftplusBackward>,
+     activation_backward<T, LogSigmoidBackward>, activation_backward<T, MishBackward>,
+     activation_backward<T, LeakyReluBackward>, activation_backward<T, EluBackward>,
+     activation_backward<T, HardTanhBackward>, activation_backward<T, HardSigmoidBackward>,
+     activation_backward<T, HardSwishBackward>, activation_backward<T, ShrinkBackward>,
+     activation_backward<T, ShrinkBackward>, activation_backward<T, ThresholdBackward>},
+    {pointwise_loss_kernels<T, MseLoss>, pointwise_loss_kernels<T, L1Loss>, pointwise_loss_kernels<T, HuberLoss>,
+     pointwise_loss_kernels<T, BceLoss>, pointwise_loss_kernels<T, BceWithLogitsLoss>,
+     pointwise_loss_kernels<T, SoftMarginLoss>, pointwise_loss_kernels<T, KlDivLoss>,
+     pointwise_loss_kernels<T, KlDivLogTargetLoss>, pointwise_loss_kernels<T, PoissonNllLoss>,
+     pointwise_loss_kernels<T, Glu>},
     multiply<T>,
     addcmul<T>,
     addcdiv<T>,
@@ -85,8 +89,8 @@ constexpr Kernels<T> table = {
     lerp_each<T>,
     add_scaled<T>,
     cube<T>,
-    keep<T>,
-    cut_off<T>,
+    masked_scale<T>,
+    truncate_to_int64<T>,
     {distances<T, Metric::Count>, distances<T, Metric::Sum>, distances<T, Metric::Squares>,
      distances<T, Metric::Largest>},
     softmax<T>,
@@ -97,15 +101,15 @@ constexpr Kernels<T> table = {
     log_softmax_columns<T>,
     softmax_backward_columns<T>,
     log_softmax_backward_columns<T>,
-    log_sum_columns<T>,
+    logsumexp_columns<T>,
     cross_entropy_row<T>,
     scale<T>,
     sum<T, 1>,
     sum<T, 2>,
     sum_rows<T>,
     sum_columns<T>,
-    complex_product<T>,
-    complex_product_columns<T>,
+    complex_prod<T>,
+    complex_prod_columns<T>,
     adam<T>,
     sgd<T>,
     {update<T, AdadeltaRule<T>>, update<T, AdagradRule<T>>, update<T, AdamaxRule<T>>,
@@ -114,55 +118,56 @@ constexpr Kernels<T> table = {
 };
 
 template <class T>
-constexpr Folds<T> folds = {
-    choose<T>,
-    {extreme<T, false>, extreme<T, true>},
-    {extreme_columns<T, false>, extreme_columns<T, true>},
-    {place_columns<T, false>, place_columns<T, true>},
+constexpr MinMaxKernels<T> folds = {
+    where<T>,
+    {minmax<T, false>, minmax<T, true>},
+    {minmax_columns<T, false>, minmax_columns<T, true>},
+    {argminmax_columns<T, false>, argminmax_columns<T, true>},
     find<T>,
-    bound<T>,
+    clamp_any<T>,
 };
 
 template <class T>
-constexpr Moments<T> moments = {{distant<T, 1>, distant<T, 2>},
-                                {distant_columns<T, 1>, distant_columns<T, 2>}};
+constexpr MomentKernels<T> moment_kernels = {{moment<T, 1>, moment<T, 2>},
+                                             {moment_columns<T, 1>, moment_columns<T, 2>}};
 
 template <class T>
-constexpr Tallies<T> tallies = {
-    {add_up<T>, product<T>, count<T>},
-    {add_up_columns<T>, product_columns<T>, count_columns<T>},
+constexpr ReduceKernels<T> reduce_kernels = {
+    {sum_wide<T>, prod<T>, count<T>},
+    {sum_wide_columns<T>, prod_columns<T>, count_columns<T>},
 };
 
-#define FOLDS(T)                                      \
-  const Folds<T>& folds_of(T) { return folds<T>; } \
-  const Tallies<T>& tallies_of(T) { return tallies<T>; }
-FOLDS(float)
-FOLDS(double)
-FOLDS(int8_t)
-FOLDS(uint8_t)
-FOLDS(int16_t)
-FOLDS(uint16_t)
-FOLDS(int32_t)
-FOLDS(uint32_t)
-FOLDS(int64_t)
-FOLDS(uint64_t)
-#undef FOLDS
-const Moments<float>& moments_of(float) { return moments<float>; }
-const Moments<double>& moments_of(double) { return moments<double>; }
+#define TABLES(T)                                      \
+  const MinMaxKernels<T>& minmax_kernels_of(T) { return folds<T>; } \
+  const ReduceKernels<T>& reduce_kernels_of(T) { return reduce_kernels<T>; }
+TABLES(float)
+TABLES(double)
+TABLES(int8_t)
+TABLES(uint8_t)
+TABLES(int16_t)
+TABLES(uint16_t)
+TABLES(int32_t)
+TABLES(uint32_t)
+TABLES(int64_t)
+TABLES(uint64_t)
+#undef TABLES
+const MomentKernels<float>& moment_kernels_of(float) { return moment_kernels<float>; }
+const MomentKernels<double>& moment_kernels_of(double) { return moment_kernels<double>; }
 
-constexpr Elementary functions = {exp_floats, log_floats, waves<0>, waves<1>, running_sums};
-const Elementary& functions_of() { return functions; }
-constexpr Halves halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits,
-                           {half_arithmetic<false>, half_arithmetic<true>}};
-const Halves& halves_of() { return halves; }
+constexpr ElementaryKernels functions = {exp_floats, log_floats, sin_cos_floats<0>, sin_cos_floats<1>, cumsum};
+const ElementaryKernels& functions_of() { return functions; }
+constexpr HalfKernels halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits,
+                                {half_arithmetic<false>, half_arithmetic<true>}};
+const HalfKernels& half_kernels_of() { return halves; }
 
-constexpr Moves moves = {copy_run, fill_run,
-                         {reverse_run<uint8_t>, reverse_run<uint16_t>, reverse_run<uint32_t>,
-                          reverse_run<uint64_t>}};
-const Moves& moves_of() { return moves; }
+constexpr MemoryKernels memory_kernels = {copy_bytes, fill_bytes,
+                                          {reverse_elements<uint8_t>, reverse_elements<uint16_t>,
+                                           reverse_elements<uint32_t>,
+                                           reverse_elements<uint64_t>}};
+const MemoryKernels& memory_kernels_of() { return memory_kernels; }
 
-const Kernels<float>& floats() { return table<float>; }
-const Kernels<double>& doubles() { return table<double>; }
+const Kernels<float>& float_kernels() { return table<float>; }
+const Kernels<double>& double_kernels() { return table<double>; }
 void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {
   philox_blocks(words, blocks, seed, counter);
 }

@@ -1,5 +1,5 @@
-// Vectors of this level's width, and exp on them. Included inside the level's namespace; no std::
-// here (cpu_capability.h).
+// Vectors of this level's width, and exp on them. Included inside the level's namespace; uses no std::
+// (cpu_capability.h).
 
 #if defined(__AVX512F__)
 constexpr int kWidth = 64;
@@ -41,7 +41,7 @@ INLINE void store(T* p, V<T> v) {
   *reinterpret_cast<typename Vec<T>::loose*>(p) = v;
 }
 
-// The first n lanes from memory, the others `fill`; nothing past them is touched.
+// Loads the first n lanes from memory and fills the others with `fill`; reads no memory beyond them.
 #if defined(__AVX512F__)
 INLINE V<float> load_part(const float* p, int64_t n, float fill) {
   return (V<float>)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1),
@@ -94,14 +94,14 @@ INLINE void store_part(T* p, V<T> v, int64_t n) {
 
 // The first n lanes of v, the others `fill`.
 template <class T>
-INLINE V<T> keep_part(V<T> v, int64_t n, T fill) {
+INLINE V<T> fill_tail(V<T> v, int64_t n, T fill) {
   T lanes[kLanes<T>];
   for (int i = 0; i < kLanes<T>; ++i) lanes[i] = static_cast<T>(i);
   return load(lanes) < static_cast<T>(n) ? v : V<T>{} + fill;
 }
 
 template <class T>
-INLINE V<T> all(T x) {
+INLINE V<T> splat(T x) {
   V<T> zero = {};
   return zero + x;
 }
@@ -135,16 +135,16 @@ INLINE V<T> absolute(V<T> x) {
 }
 
 // e^x for x <= 0, to 1 unit in the last place; below the smallest normal number 0; NaN stays NaN.
-// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor series; 2^n made in the exponent's bits.
+// x = n ln 2 + r with |r| <= ln 2 / 2; e^r by its Taylor series; 2^n by setting the exponent's bits.
 INLINE V<float> exp_nonpositive(V<float> x) {
-  const V<float> low = all(-87.3365f);
+  const V<float> low = splat(-87.3365f);
   V<float> c = x < low ? low : x;
   V<float> shifted =
       c * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the integer part is in the low bits
   V<float> n = shifted - 12582912.0f;
   V<float> r = c - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  V<float> p = all(1.0f / 5040);
+  V<float> p = splat(1.0f / 5040);
   p = p * r + 1.0f / 720;
   p = p * r + 1.0f / 120;
   p = p * r + 1.0f / 24;
@@ -155,17 +155,17 @@ INLINE V<float> exp_nonpositive(V<float> x) {
   typedef Vec<float>::bits I;
   I exponent = ((I)shifted - 0x4B400000 + 127) << 23;
   V<float> y = p * (V<float>)exponent;
-  return x < low ? all(0.0f) : y;
+  return x < low ? splat(0.0f) : y;
 }
 
 INLINE V<double> exp_nonpositive(V<double> x) {
-  const V<double> low = all(-708.39);
+  const V<double> low = splat(-708.39);
   V<double> c = x < low ? low : x;
   V<double> shifted = c * 1.4426950408889634 + 6755399441055744.0;
   V<double> n = shifted - 6755399441055744.0;
   V<double> r = c - n * 6.93147180369123816490e-01;
   r = r - n * 1.90821492927058770002e-10;
-  V<double> p = all(1.0 / 6227020800.0);
+  V<double> p = splat(1.0 / 6227020800.0);
   p = p * r + 1.0 / 479001600.0;
   p = p * r + 1.0 / 39916800.0;
   p = p * r + 1.0 / 3628800.0;
@@ -182,23 +182,23 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   typedef Vec<double>::bits I;
   I exponent = ((I)shifted - 0x4338000000000000LL + 1023) << 52;
   V<double> y = p * (V<double>)exponent;
-  return x < low ? all(0.0) : y;
+  return x < low ? splat(0.0) : y;
 }
 
-// e^x - 1 for x <= 0: near 0 a series of its own, where 1 would swallow the digits.
+// e^x - 1 for x <= 0; near 0 by a series, since e^x - 1 cancels.
 template <class T>
 INLINE V<T> exp_minus_one(V<T> x) {
   constexpr int kTerms = sizeof(T) == 4 ? 8 : 14;
-  V<T> s = all(T(1));
+  V<T> s = splat(T(1));
 #pragma GCC unroll 16
   for (int k = kTerms; k > 1; --k) s = s * x * T(1.0 / k) + T(1);
-  return x > all(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
+  return x > splat(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
 }
 
 // The sum of z^k / (2 k + 1) from k = 0 to n.
 template <class T, int n>
 INLINE V<T> odd_series(V<T> z) {
-  V<T> s = all(T(1.0 / (2 * n + 1)));
+  V<T> s = splat(T(1.0 / (2 * n + 1)));
 #pragma GCC unroll 32
   for (int k = n - 1; k >= 0; --k) s = s * z + T(1.0 / (2 * k + 1));
   return s;
@@ -211,8 +211,8 @@ INLINE V<T> log_one_plus(V<T> e) {
   return T(2) * s * odd_series<T, sizeof(T) == 4 ? 7 : 16>(s * s);
 }
 
-// 1 / x to 2^-14 at least, where x and it are normal.
-INLINE V<float> reciprocal_start(V<float> x) {
+// 1 / x with relative error 2^-14 or less, if x and 1 / x are normal.
+INLINE V<float> reciprocal_estimate(V<float> x) {
 #if defined(__AVX512F__)
   return (V<float>)_mm512_rcp14_ps((__m512)x);
 #else
@@ -220,8 +220,8 @@ INLINE V<float> reciprocal_start(V<float> x) {
 #endif
 }
 
-// 1 / x for normal x whose reciprocal is normal: an estimate and a step of Newton's, to 2 units in the
-// last place, where there is one; no division, which would keep the multipliers waiting.
+// 1 / x for normal x whose reciprocal is normal: if the CPU has an estimate, by one Newton step, to 2 units in the last
+// place, since a division would stall the multipliers.
 INLINE V<float> reciprocal(V<float> x) {
 #if defined(__AVX512F__)
   const V<float> y = (V<float>)_mm512_rcp14_ps((__m512)x);
@@ -231,7 +231,7 @@ INLINE V<float> reciprocal(V<float> x) {
 #endif
 }
 
-// x * y - rounded, exactly, where the CPU multiplies and adds in one; else 0.
+// x * y - rounded, exactly, if the CPU has FMA; else 0.
 INLINE V<float> product_error(V<float> x, V<float> y, V<float> rounded) {
 #if defined(__AVX512F__)
   return (V<float>)_mm512_fmsub_ps((__m512)x, (__m512)y, (__m512)rounded);
@@ -243,14 +243,14 @@ INLINE V<float> product_error(V<float> x, V<float> y, V<float> rounded) {
 #endif
 }
 
-// x * 2^n for whole n <= 127; below the smallest normal power 0 or a denormal number.
+// x * 2^n for integers n <= 127; below the smallest normal power the result is 0 or denormal.
 INLINE V<float> times_power_of_two(V<float> x, V<float> n) {
 #if defined(__AVX512F__)
   return (V<float>)_mm512_scalef_ps((__m512)x, (__m512)n);
 #else
   typedef Vec<float>::bits I;
   const I exponent = ((I)(n + 12582912.0f) - 0x4B400000 + 127) << 23;
-  return n < all(-126.0f) ? all(0.0f) : x * (V<float>)exponent;
+  return n < splat(-126.0f) ? splat(0.0f) : x * (V<float>)exponent;
 #endif
 }
 

@@ -1,4 +1,4 @@
-// Memory that a thread uses again and again: fresh pages would cost more than the work on them.
+// Scratch memory that each thread reuses: mapping new pages would cost more than the work on them.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@ namespace shmtensor {
 class Scratch {
  public:
   ~Scratch() { free(memory_); }
-  // At least n elements at a cache line; what they hold is left over from before.
+  // Uninitialised memory for at least n elements, aligned to a cache line; valid until the next call.
   template <class T>
-  T* take(int64_t n) {
+  T* get(int64_t n) {
     const size_t nbytes = (static_cast<size_t>(n) * sizeof(T) + 63) / 64 * 64;
     if (nbytes > size_) {
       free(memory_);

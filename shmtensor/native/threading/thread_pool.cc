@@ -1,32 +1,31 @@
-// The thread pool's words, workers and fork handlers; thread_pool.h has the picture.
+// The thread pool's state, workers and fork handlers; thread_pool.h has the diagram.
 //
 // Note [Memory order of the pool]
-// `gate` carries the job: the caller writes the job's fields, then stores the open gate (release);
-// a worker enters by a compare-exchange (acquire) and so sees them. `left` is incremented with
-// release and read with acquire: the caller sees all that the slices wrote. A worker touches the
-// fields only between entering and leaving, and the caller changes them only when every worker that
-// entered has left. `bell` and `sleepers` are sequentially consistent: either the worker sees the
-// new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu` is a hint and
-// carries nothing: relaxed.
+// `gate` publishes the job: the caller writes the job's fields, then stores the open gate (release); a worker enters by
+// a compare-exchange (acquire) and so sees them. `finished` is incremented with release and read with acquire: the
+// caller sees all that the slices wrote. A worker reads the fields only between entering and finishing, and the caller
+// changes them only when every worker that entered has finished. `bell` and `sleepers` are sequentially consistent:
+// either the worker sees the new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu` is
+// a hint that publishes nothing: relaxed.
 //
 // Note [A worker on the caller's CPU]
-// The kernel likes to wake a thread beside the one that wakes it, and where CPUs are few the worker
-// then waits for the caller to finish: two threads take the time of one. So a worker notes the CPU
-// it runs on, and a caller that finds itself on that CPU first forbids it to the worker. The mask
-// stays until the next such meeting: threads seldom move, so that the two system calls are rare.
+// The kernel tends to wake a thread on the CPU of the thread that wakes it. With few CPUs the worker then waits for the
+// caller to finish: two threads take the time of one. So a worker records the CPU it runs on, and a caller that runs on
+// that CPU first removes it from the worker's affinity mask. The mask stays until the next conflict: threads seldom
+// migrate, so the two system calls are rare.
 //
 // Note [Where the last job ended]
-// Slices are dealt in one run per thread, and a thread takes from the others' runs when its own is
-// done: in one job after the other a thread meets the same part of memory, which its own caches hold
-// and no other CPU has written. Every second job goes through the runs backwards: it begins where the
-// last one ended, with what is still in the cache. Neither changes what a slice computes.
+// Each thread gets one run of slices, and takes slices from other runs when its run is empty: in consecutive jobs a
+// thread works on the same part of memory, which is in its caches and which no other CPU has written. Every second job
+// processes the runs backwards: it starts where the last job ended, with data that is still in the cache. Neither
+// changes what a slice computes.
 //
-// Note [How long a worker looks for work]
-// To wake a thread that sleeps takes 20 to 60 us where the CPU was halted with it: as long as a
-// product with a matrix of a million elements. Spinning is paid by others. So a worker spins for
-// kSpin, and for kSpinLong if its last wait was shorter than that: between the operations of a
-// program that computes it is there, and one idle spell costs at most kSpinLong, however long it is.
-// (Yielding meanwhile was tried: where others compute, too, it is as good as sleeping.)
+// Note [How long a worker spins]
+// Waking a sleeping thread takes 20 to 60 us if its CPU was halted: as long as a product with a matrix of a million
+// elements. Spinning costs other processes CPU time. So a worker spins for kSpin, and for kSpinLong if its last wait
+// was shorter than that: between the operations of a computation it is ready at once, and an idle period costs at most
+// kSpinLong, however long it is. (Yielding while spinning was tried: if other processes compute, it is as slow as
+// sleeping.)
 #include "threading/thread_pool.h"
 
 #include <linux/futex.h>
@@ -47,17 +46,17 @@ namespace shmtensor {
 namespace {
 
 constexpr int kMaxThreads = 256;
-constexpr int64_t kSpin = 30'000;  // ns a worker looks for the next job before it sleeps
-constexpr int64_t kSpinLong = 200'000;  // and where jobs follow each other that fast
+constexpr int64_t kSpin = 30'000;  // ns a worker spins for the next job before it sleeps
+constexpr int64_t kSpinLong = 200'000;  // the same, if the previous wait was shorter than this
 constexpr uint32_t kClosed = 1u << 31;
 
 struct Worker {
   pthread_t thread;
   std::atomic<int> tid;
-  std::atomic<int> cpu;  // where it last ran; -1 before it did
+  std::atomic<int> cpu;  // where it last ran; -1: unknown
 };
 
-// The slices of one thread: [next, stop), the others take from it when they have none left.
+// The slices [next, stop) of one thread; the others take from it when their runs are empty.
 struct alignas(64) Run {
   std::atomic<int64_t> next{0};
   int64_t stop = 0;
@@ -68,22 +67,22 @@ struct Pool {
   std::atomic<uint32_t> sleepers{0};
   std::atomic<bool> stop{false};
   alignas(64) std::atomic<uint32_t> gate{kClosed};  // closed bit, number of workers that entered
-  alignas(64) std::atomic<uint32_t> left{0};
-  std::atomic<uint32_t> waiting{0};  // the caller sleeps on `left`
+  alignas(64) std::atomic<uint32_t> finished{0};
+  std::atomic<uint32_t> waiting{0};  // the caller sleeps on `finished`
   Run runs[kMaxThreads];
   Slice slice = nullptr;
   void* context = nullptr;
   int64_t n = 0;
   int parts = 1;           // runs of this job
   bool backwards = false;  // Note [Where the last job ended]
-  alignas(64) std::atomic<int> busy{0};  // one caller at a time; the fork handler takes it, too
+  alignas(64) std::atomic<int> busy{0};  // the lock of the caller; the fork handler takes it, too
   Worker workers[kMaxThreads];
   int started = 0;
   int threads = 0;
 };
 
 Pool pool;
-thread_local bool inside = false;  // this thread runs a slice: nested calls are inline
+thread_local bool in_slice = false;  // this thread runs a slice: nested calls run inline
 
 int64_t now() {
   timespec t;
@@ -91,7 +90,7 @@ int64_t now() {
   return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
 }
 
-void relax() {
+void cpu_pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
 #else
@@ -114,7 +113,7 @@ bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value) {
   for (;;) {
     for (int i = 0; i < 64; ++i) {
       if (word.load(std::memory_order_acquire) != value) return true;
-      relax();
+      cpu_pause();
     }
     int64_t t = now();
     if (end == 0) end = t + kSpin;
@@ -122,32 +121,32 @@ bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value) {
   }
 }
 
-// Waits until the bell is no longer `seen`, awake at first: Note [How long a worker looks for work].
-// Returns whether it took less than kSpinLong; `often`: the wait before did.
-bool await_bell(uint32_t seen, bool often, Worker* worker) {
+// Waits until the bell differs from last_bell; spins first: Note [How long a worker spins].
+// Returns whether it took less than kSpinLong; was_busy: the previous wait did.
+bool wait_for_bell(uint32_t last_bell, bool was_busy, Worker* worker) {
   const int64_t start = now();
-  for (int64_t waited = 0; waited < (often ? kSpinLong : kSpin); waited = now() - start) {
+  for (int64_t elapsed = 0; elapsed < (was_busy ? kSpinLong : kSpin); elapsed = now() - start) {
     for (int i = 0; i < 64; ++i) {
-      if (pool.bell.load(std::memory_order_acquire) != seen) return waited < kSpinLong;
-      relax();
+      if (pool.bell.load(std::memory_order_acquire) != last_bell) return elapsed < kSpinLong;
+      cpu_pause();
     }
     worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
   }
   pool.sleepers.fetch_add(1);
-  while (pool.bell.load() == seen) futex_wait(&pool.bell, seen);
+  while (pool.bell.load() == last_bell) futex_wait(&pool.bell, last_bell);
   pool.sleepers.fetch_sub(1);
   return now() - start < kSpinLong;
 }
 
-// Slices of run `own` first, then of the others.
-void claim(int own) {
+// Runs slices of run first_run, then of the other runs.
+void run_slices(int first_run) {
   const Slice slice = pool.slice;
   void* const context = pool.context;
   const int64_t last = pool.n - 1;
   const int parts = pool.parts;
   const bool backwards = pool.backwards;
   for (int k = 0; k < parts; ++k) {
-    Run& run = pool.runs[(own + k) % parts];
+    Run& run = pool.runs[(first_run + k) % parts];
     for (;;) {
       const int64_t i = run.next.fetch_add(1, std::memory_order_relaxed);
       if (i >= run.stop) break;
@@ -156,7 +155,7 @@ void claim(int own) {
   }
 }
 
-bool enter() {
+bool enter_gate() {
   uint32_t gate = pool.gate.load(std::memory_order_relaxed);
   while (!(gate & kClosed)) {
     if (pool.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
@@ -164,56 +163,56 @@ bool enter() {
   return false;
 }
 
-void* work(void* argument) {
+void* worker_main(void* argument) {
   auto* worker = static_cast<Worker*>(argument);
   worker->tid.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
   pthread_setname_np(pthread_self(), "shmtensor");
-  inside = true;
-  uint32_t seen = pool.bell.load() - 1;  // look at the job for which this worker was started
-  bool often = false;
+  in_slice = true;
+  uint32_t last_bell = pool.bell.load() - 1;  // so that it runs the job for which this worker was started
+  bool was_busy = false;
   for (;;) {
     worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
-    if (pool.bell.load() == seen) often = await_bell(seen, often, worker);
-    seen = pool.bell.load();
+    if (pool.bell.load() == last_bell) was_busy = wait_for_bell(last_bell, was_busy, worker);
+    last_bell = pool.bell.load();
     if (pool.stop.load()) return nullptr;
-    if (!enter()) continue;
-    claim(static_cast<int>(worker - pool.workers) + 1);
-    pool.left.fetch_add(1);
-    if (pool.waiting.load()) futex_wake(&pool.left, 1);
+    if (!enter_gate()) continue;
+    run_slices(static_cast<int>(worker - pool.workers) + 1);
+    pool.finished.fetch_add(1);
+    if (pool.waiting.load()) futex_wake(&pool.finished, 1);
   }
 }
 
-// The CPUs this thread may use, without one of them; false if none is left or nobody can tell.
-bool others(int cpu, cpu_set_t* set) {
+// The CPUs this thread may use, except one; false if there is no other or on error.
+bool allowed_cpus_except(int cpu, cpu_set_t* set) {
   CPU_ZERO(set);
   if (cpu < 0 || cpu >= CPU_SETSIZE || sched_getaffinity(0, sizeof *set, set) != 0) return false;
   CPU_CLR(cpu, set);
   return CPU_COUNT(set) > 0;
 }
 
-// Called by the holder of `busy`, before the bell: Note [A worker on the caller's CPU].
-void make_way(int n) {
-  const int here = sched_getcpu();
+// Called with `busy` locked, before the bell: Note [A worker on the caller's CPU].
+void move_workers_off_cpu(int n) {
+  const int current_cpu = sched_getcpu();
   cpu_set_t set;
-  bool known = false;
+  bool has_mask = false;
   for (int i = 0; i < n; ++i) {
     Worker& worker = pool.workers[i];
-    if (worker.cpu.load(std::memory_order_relaxed) != here) continue;
-    if (!known && !others(here, &set)) return;
-    known = true;
+    if (worker.cpu.load(std::memory_order_relaxed) != current_cpu) continue;
+    if (!has_mask && !allowed_cpus_except(current_cpu, &set)) return;
+    has_mask = true;
     const int tid = worker.tid.load(std::memory_order_acquire);
     if (tid) sched_setaffinity(tid, sizeof set, &set);
     worker.cpu.store(-1, std::memory_order_relaxed);
   }
 }
 
-// Called by the holder of `busy`, before the gate opens. Fewer workers than asked for is no error.
+// Called with `busy` locked, before the gate opens. Starting fewer workers than n is no error.
 void start_workers(int n) {
   if (pool.started >= n) return;
   cpu_set_t set;
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
-  if (others(sched_getcpu(), &set)) pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
+  if (allowed_cpus_except(sched_getcpu(), &set)) pthread_attr_setaffinity_np(&attributes, sizeof set, &set);
   sigset_t all, old;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);  // signals belong to Python's threads
@@ -221,15 +220,15 @@ void start_workers(int n) {
     Worker& worker = pool.workers[pool.started];
     worker.tid.store(0);
     worker.cpu.store(-1, std::memory_order_relaxed);
-    if (pthread_create(&worker.thread, &attributes, work, &worker) != 0) break;
+    if (pthread_create(&worker.thread, &attributes, worker_main, &worker) != 0) break;
     ++pool.started;
   }
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   pthread_attr_destroy(&attributes);
 }
 
-// Called by the holder of `busy`. pthread_join returns a moment before the kernel has taken the
-// thread out of /proc/self/stat, where Python counts threads after a fork: wait for that as well.
+// Called with `busy` locked. pthread_join returns shortly before the kernel removes the thread from /proc/self/stat,
+// where Python counts threads after a fork: wait for that as well.
 void stop_workers() {
   if (pool.started == 0) return;
   pool.stop.store(true);
@@ -238,7 +237,7 @@ void stop_workers() {
   for (int i = 0; i < pool.started; ++i) {
     pthread_join(pool.workers[i].thread, nullptr);
     int tid = pool.workers[i].tid.load(std::memory_order_acquire);
-    for (int tries = 0; tries < 10'000; ++tries) {
+    for (int attempt = 0; attempt < 10'000; ++attempt) {
       if (syscall(SYS_tgkill, getpid(), tid, 0) != 0 && errno == ESRCH) break;
       sched_yield();
     }
@@ -247,20 +246,20 @@ void stop_workers() {
   pool.stop.store(false);
 }
 
-void take_busy() {
+void acquire_busy() {
   while (pool.busy.exchange(1, std::memory_order_acquire)) sched_yield();
 }
 
 void release_busy() { pool.busy.store(0, std::memory_order_release); }
 
 void before_fork() {
-  if (inside) return;  // a slice that forks: its child may only exec
-  take_busy();
+  if (in_slice) return;  // a slice that forks: its child may only exec
+  acquire_busy();
   stop_workers();
 }
 
 void after_fork() {
-  if (!inside) release_busy();
+  if (!in_slice) release_busy();
 }
 
 int cgroup_cpus() {
@@ -300,56 +299,56 @@ int pool_threads() {
 }
 
 void pool_set_threads(int n) {
-  take_busy();
+  acquire_busy();
   stop_workers();
   pool.threads = n < kMaxThreads ? n : kMaxThreads;
   release_busy();
 }
 
-// What the environment says holds for each of them: whoever wrote it knows how many there are.
+// A number of threads from the environment applies to each process unchanged.
 void pool_share(long n) {
-  const bool told = environment_threads("SHMTENSOR_NUM_THREADS") > 0 ||
+  const bool is_set = environment_threads("SHMTENSOR_NUM_THREADS") > 0 ||
                     environment_threads("OMP_NUM_THREADS") > 0;
-  const long share = pool_default_threads() / (told ? 1 : n);
+  const long share = pool_default_threads() / (is_set ? 1 : n);
   pool_set_threads(share < 1 ? 1 : static_cast<int>(share));
 }
 
 void pool_run(Slice slice, void* context, int64_t n) {
   int threads = pool_threads();
-  if (n < 2 || threads < 2 || inside || pool.busy.exchange(1, std::memory_order_acquire)) {
+  if (n < 2 || threads < 2 || in_slice || pool.busy.exchange(1, std::memory_order_acquire)) {
     for (int64_t i = 0; i < n; ++i) slice(context, i);
     return;
   }
-  inside = true;
-  int helpers = static_cast<int>(n < threads ? n - 1 : threads - 1);
+  in_slice = true;
+  int worker_count = static_cast<int>(n < threads ? n - 1 : threads - 1);
   pool.slice = slice;
   pool.context = context;
   pool.n = n;
-  pool.parts = helpers + 1;
+  pool.parts = worker_count + 1;
   pool.backwards = !pool.backwards;
-  for (int64_t k = 0; k <= helpers; ++k) {
+  for (int64_t k = 0; k <= worker_count; ++k) {
     // Backwards the same thread counts the same slices from the other end.
-    const int64_t at = pool.backwards ? helpers - k : k;
-    pool.runs[k].next.store(n * at / (helpers + 1), std::memory_order_relaxed);
-    pool.runs[k].stop = n * (at + 1) / (helpers + 1);
+    const int64_t at = pool.backwards ? worker_count - k : k;
+    pool.runs[k].next.store(n * at / (worker_count + 1), std::memory_order_relaxed);
+    pool.runs[k].stop = n * (at + 1) / (worker_count + 1);
   }
-  pool.left.store(0, std::memory_order_relaxed);
+  pool.finished.store(0, std::memory_order_relaxed);
   pool.waiting.store(0, std::memory_order_relaxed);
-  make_way(helpers < pool.started ? helpers : pool.started);
+  move_workers_off_cpu(worker_count < pool.started ? worker_count : pool.started);
   pool.gate.store(0, std::memory_order_release);
   pool.bell.fetch_add(1);
-  if (pool.started < helpers) start_workers(helpers);
-  if (pool.sleepers.load()) futex_wake(&pool.bell, helpers);
-  claim(0);
-  uint32_t entered = pool.gate.fetch_or(kClosed, std::memory_order_acq_rel);
-  uint32_t left;
-  while ((left = pool.left.load(std::memory_order_acquire)) != entered) {
-    if (spin_while_equal(pool.left, left)) continue;
+  if (pool.started < worker_count) start_workers(worker_count);
+  if (pool.sleepers.load()) futex_wake(&pool.bell, worker_count);
+  run_slices(0);
+  uint32_t entered_count = pool.gate.fetch_or(kClosed, std::memory_order_acq_rel);
+  uint32_t finished;
+  while ((finished = pool.finished.load(std::memory_order_acquire)) != entered_count) {
+    if (spin_while_equal(pool.finished, finished)) continue;
     pool.waiting.store(1);
-    if (pool.left.load() == left) futex_wait(&pool.left, left);
+    if (pool.finished.load() == finished) futex_wait(&pool.finished, finished);
     pool.waiting.store(0);
   }
-  inside = false;
+  in_slice = false;
   release_busy();
 }
 

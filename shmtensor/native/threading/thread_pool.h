@@ -1,17 +1,17 @@
-// The thread pool: slices of one job at a time, shared between the caller and sleeping workers.
+// The thread pool: runs the slices of one job at a time on the caller and on workers.
 //
 //   caller                                   worker
 //   ------                                   ------
-//   take `busy` (or run inline)              seen = bell; spin a while, then futex sleep on bell
-//   write the job, open the gate, ring  -->  enter the gate (refused once it is closed)
-//   claim slices until none is left          claim slices until none is left
-//   close the gate: E workers got in         leave
-//   wait until those E have left
+//   lock `busy` (or run inline)              last_bell = bell; spin, then futex sleep on bell
+//   write the job, open the gate, ring  -->  enter the gate (fails once it is closed)
+//   run slices until none is left            run slices until none is left
+//   close the gate: E workers entered        increment `finished`
+//   wait until `finished` is E
 //
 // The caller never waits for a worker that has not entered, so a descheduled worker costs nothing.
-// Slices depend on the problem alone, never on the number of threads: results have the same bits.
+// Slices depend on the problem alone, not on the number of threads, and so do the results.
 // Workers run no Python and hold no lock while idle. Before a fork they are stopped and joined
-// (pthread_atfork), so a child inherits no half-held state and Python counts one thread.
+// (pthread_atfork), so a child inherits no inconsistent state and Python counts one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ namespace shmtensor {
 
 using Slice = void (*)(void* context, int64_t index);
 
-// Runs slice(context, i) for each i in [0, n), in any order, on any thread; returns when all are
-// done. A call from inside a slice, or while another thread's job runs, is done inline.
+// Runs slice(context, i) for each i in [0, n), in any order, on any thread; returns when all have finished. A call from
+// a slice, or while another thread's job runs, runs inline.
 void pool_run(Slice slice, void* context, int64_t n);
 
 int pool_threads();            // the caller included
 void pool_set_threads(int n);  // workers are stopped; they start again on demand
-void pool_share(long n);       // this process is one of n that work at once
+void pool_share(long n);       // this process is one of n that compute at once
 int pool_default_threads();    // SHMTENSOR_NUM_THREADS, OMP_NUM_THREADS, else the CPUs we may use
 
 // Registers the fork handlers; called once, at import.

@@ -1,4 +1,4 @@
-// The level of broadcast_loops.h that this CPU runs, and its kernels by NumPy's names.
+// Chooses the kernels of broadcast_loops.h for this CPU's instruction-set level, by NumPy's names.
 #include "ufunc/broadcast_loops.h"
 
 #include <cstring>
@@ -10,10 +10,10 @@ namespace shmtensor {
 
 #define LEVEL(name)                    \
   namespace name {                     \
-  const RowKernel* rows_of(float);     \
-  const RowKernel* rows_of(double);    \
-  const RowKernel* rows_of(uint32_t);  \
-  const RowKernel* rows_of(uint64_t);  \
+  const RowKernel* row_kernels_of(float);     \
+  const RowKernel* row_kernels_of(double);    \
+  const RowKernel* row_kernels_of(uint32_t);  \
+  const RowKernel* row_kernels_of(uint64_t);  \
   }
 LEVEL(generic)
 LEVEL(avx2)
@@ -21,24 +21,24 @@ LEVEL(avx512)
 #undef LEVEL
 
 template <class T>
-RowKernel row_kernel(Rowwise which) {
+RowKernel row_kernel(RowOp which) {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::rows_of(T())[which];
+      return avx512::row_kernels_of(T())[which];
     case Level::Avx2:
-      return avx2::rows_of(T())[which];
+      return avx2::row_kernels_of(T())[which];
     default:
-      return generic::rows_of(T())[which];
+      return generic::row_kernels_of(T())[which];
   }
 }
 
 RowKernel named_row_kernel(const char* name, int type) {
-  static constexpr const char* kNames[kRowwise] = {
+  static constexpr const char* kNames[kRowOps] = {
       "add",       "subtract", "multiply",   "divide",  "equal",
       "not_equal", "less",     "less_equal", "greater", "greater_equal"};
-  for (int i = 0; i < kRowwise; ++i) {
+  for (int i = 0; i < kRowOps; ++i) {
     if (strcmp(name, kNames[i])) continue;
-    const Rowwise which = static_cast<Rowwise>(i);
+    const RowOp which = static_cast<RowOp>(i);
     switch (type) {
       case NPY_FLOAT:
         return row_kernel<float>(which);

@@ -1,41 +1,41 @@
-// Arithmetic and comparison of rows of which one operand's is a single number, or is the same for all:
-// what broadcasting makes of (n, m) beside (n, 1) or (m,). Once per instruction-set level.
+// Arithmetic and comparison of rows where one operand is a scalar per row or the same row for all, as in broadcasting
+// (n, m) with (n, 1) or (m,). Compiled once per instruction-set level.
 //
-// NumPy's loops take up to 200 ns a call, as long as a thousand numbers need: here one call is many rows.
+// A call of NumPy's loop costs up to 200 ns, as much as a thousand elements; here one call computes many rows.
 #pragma once
 
 #include <stdint.h>
 
 namespace shmtensor {
 
-enum Rowwise {
+enum RowOp {
   kSumRows,
   kDifferenceRows,
   kProductRows,
-  kQuotientRows,  // of floating numbers only
+  kQuotientRows,  // floating-point only
   kEqualRows,
   kUnequalRows,
   kLessRows,
   kLessEqualRows,
   kGreaterRows,
   kGreaterEqualRows,
-  kRowwise
+  kRowOps
 };
 
-// One operand: where it is, bytes from row to row, and whether its elements lie side by side or are one.
+// One operand: its data, bytes from row to row, and whether a row is contiguous elements or a scalar.
 struct RowOperand {
-  const char* at;
+  const char* data;
   int64_t row;
-  bool wide;
+  bool is_vector;
 };
 
-// `rows` rows of n results each, that lie side by side.
+// Computes `rows` rows of n contiguous results each.
 using RowKernel = void (*)(RowOperand x, RowOperand y, char* out, int64_t out_row, int64_t rows,
                            int64_t n);
 
-// nullptr: there is none. T: float, double, uint32_t, uint64_t (whole numbers wrap; those are not compared).
+// T: float, double, uint32_t, uint64_t (integers wrap, and have no comparisons). nullptr: no kernel.
 template <class T>
-RowKernel row_kernel(Rowwise which);
+RowKernel row_kernel(RowOp which);
 
 // By a ufunc's name and the NumPy type of its inputs.
 RowKernel named_row_kernel(const char* name, int type);

@@ -1,6 +1,5 @@
-// One instruction-set level of broadcast_loops.h. Included by broadcast_loops.simd.cc, broadcast_loops.simd.cc,
-// broadcast_loops.simd.cc, each of which defines SHMTENSOR_LEVEL first. No inline code of the standard library
-// (cpu_capability.h).
+// One instruction-set level of broadcast_loops.h. broadcast_loops.simd.cc includes it; setup.py compiles that once per
+// level, with SHMTENSOR_LEVEL defined. It uses no inline code of the standard library (cpu_capability.h).
 #include <stdint.h>
 
 #include "ufunc/broadcast_loops.h"
@@ -8,50 +7,50 @@
 namespace shmtensor {
 namespace SHMTENSOR_LEVEL {
 
-// Each reads its operands before it writes the element, so that a result may be written over one.
+// An element's operands are read before it is written, so that the result may be one of the operands.
 template <class F, class T, class R>
-void by_rows(RowOperand x, RowOperand y, char* to, int64_t out_row, int64_t rows, int64_t n) {
-  for (; rows > 0; --rows, x.at += x.row, y.at += y.row, to += out_row) {
-    const T* a = reinterpret_cast<const T*>(x.at);
-    const T* b = reinterpret_cast<const T*>(y.at);
+void apply_rows(RowOperand x, RowOperand y, char* to, int64_t out_row, int64_t rows, int64_t n) {
+  for (; rows > 0; --rows, x.data += x.row, y.data += y.row, to += out_row) {
+    const T* a = reinterpret_cast<const T*>(x.data);
+    const T* b = reinterpret_cast<const T*>(y.data);
     R* out = reinterpret_cast<R*>(to);
-    if (x.wide && y.wide) {
+    if (x.is_vector && y.is_vector) {
 #pragma GCC ivdep
       for (int64_t i = 0; i < n; ++i) out[i] = F::of(a[i], b[i]);
-    } else if (x.wide) {
-      const T number = *b;
+    } else if (x.is_vector) {
+      const T scalar = *b;
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) out[i] = F::of(a[i], number);
-    } else if (y.wide) {
-      const T number = *a;
+      for (int64_t i = 0; i < n; ++i) out[i] = F::of(a[i], scalar);
+    } else if (y.is_vector) {
+      const T scalar = *a;
 #pragma GCC ivdep
-      for (int64_t i = 0; i < n; ++i) out[i] = F::of(number, b[i]);
+      for (int64_t i = 0; i < n; ++i) out[i] = F::of(scalar, b[i]);
     } else {
-      const R number = F::of(*a, *b);
-      for (int64_t i = 0; i < n; ++i) out[i] = number;
+      const R scalar = F::of(*a, *b);
+      for (int64_t i = 0; i < n; ++i) out[i] = scalar;
     }
   }
 }
 
-struct SumOf {
+struct Add {
   template <class T>
   static T of(T x, T y) {
     return x + y;
   }
 };
-struct DifferenceOf {
+struct Subtract {
   template <class T>
   static T of(T x, T y) {
     return x - y;
   }
 };
-struct ProductOf {
+struct Multiply {
   template <class T>
   static T of(T x, T y) {
     return x * y;
   }
 };
-struct QuotientOf {
+struct Divide {
   template <class T>
   static T of(T x, T y) {
     return x / y;
@@ -95,20 +94,20 @@ struct GreaterEqual {
 };
 
 template <class T>
-constexpr RowKernel floating_rows[kRowwise] = {
-    by_rows<SumOf, T, T>,       by_rows<DifferenceOf, T, T>,   by_rows<ProductOf, T, T>,
-    by_rows<QuotientOf, T, T>,  by_rows<Equal, T, uint8_t>,    by_rows<Unequal, T, uint8_t>,
-    by_rows<Less, T, uint8_t>,  by_rows<LessEqual, T, uint8_t>, by_rows<Greater, T, uint8_t>,
-    by_rows<GreaterEqual, T, uint8_t>,
+constexpr RowKernel floating_rows[kRowOps] = {
+    apply_rows<Add, T, T>,       apply_rows<Subtract, T, T>,   apply_rows<Multiply, T, T>,
+    apply_rows<Divide, T, T>,  apply_rows<Equal, T, uint8_t>,    apply_rows<Unequal, T, uint8_t>,
+    apply_rows<Less, T, uint8_t>,  apply_rows<LessEqual, T, uint8_t>, apply_rows<Greater, T, uint8_t>,
+    apply_rows<GreaterEqual, T, uint8_t>,
 };
 template <class T>
-constexpr RowKernel whole_rows[kRowwise] = {by_rows<SumOf, T, T>, by_rows<DifferenceOf, T, T>,
-                                            by_rows<ProductOf, T, T>};
+constexpr RowKernel integer_rows[kRowOps] = {apply_rows<Add, T, T>, apply_rows<Subtract, T, T>,
+                                             apply_rows<Multiply, T, T>};
 
-const RowKernel* rows_of(float) { return floating_rows<float>; }
-const RowKernel* rows_of(double) { return floating_rows<double>; }
-const RowKernel* rows_of(uint32_t) { return whole_rows<uint32_t>; }
-const RowKernel* rows_of(uint64_t) { return whole_rows<uint64_t>; }
+const RowKernel* row_kernels_of(float) { return floating_rows<float>; }
+const RowKernel* row_kernels_of(double) { return floating_rows<double>; }
+const RowKernel* row_kernels_of(uint32_t) { return integer_rows<uint32_t>; }
+const RowKernel* row_kernels_of(uint64_t) { return integer_rows<uint64_t>; }
 
 }  // namespace SHMTENSOR_LEVEL
 }  // namespace shmtensor

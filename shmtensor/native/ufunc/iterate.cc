@@ -7,20 +7,19 @@
 namespace shmtensor {
 namespace {
 
-constexpr npy_intp kFewest = 32;  // elements of a row that is worth a loop of its own
+constexpr npy_intp kMinRow = 32;  // elements of a row that is worth a separate loop
 
-// Elements per slice: by size alone, so that every element is computed the same way on any number
-// of threads.
+// Elements per slice: depends on n alone, so results do not depend on the number of threads.
 npy_intp grain_for(npy_intp n, npy_intp threshold) {
   npy_intp grain = threshold / 2;
   while (grain < 65536 && n / grain > 64) grain *= 2;
   return grain;
 }
 
-// One row beside rows that follow each other in memory: copies of it in a tile make the calls of the
-// loop longer, each of which costs up to 200 ns. False: it is something else.
-bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
-  constexpr npy_intp kTile = 16384;  // bytes, to stay in the first cache
+// One row with contiguous rows of the other operand: a tile of copies of the row makes the calls of the loop, which
+// cost up to 200 ns each, longer. False for other operands.
+bool run_tiled(const Loop& l, char* const* args, const StridedLoop& w) {
+  constexpr npy_intp kTile = 16384;  // bytes, which fit in the first-level cache
   if (w.nd != 2 || w.dims[0] < 8 || w.dims[0] * w.dims[1] < kUnlock) return false;
   const npy_intp inner = w.dims[1];
   int row = -1;
@@ -39,14 +38,14 @@ bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
     memcpy(tile + static_cast<size_t>(i) * width, args[row], width);
   auto rows = [&](int64_t start, int64_t stop) {
     for (; start < stop; start += copies) {
-      char* at[kMaxOperands];
+      char* pointers[kMaxOperands];
       for (int a = 0; a < l.nargs; ++a)
-        at[a] = a == row ? tile : args[a] + start * w.strides[a][0];
+        pointers[a] = a == row ? tile : args[a] + start * w.strides[a][0];
       npy_intp count = inner * (stop - start < copies ? stop - start : copies);
-      l.function(at, &count, steps, l.data);
+      l.function(pointers, &count, steps, l.data);
     }
   };
-  if (inner * w.dims[0] < l.threshold || l.whole) {
+  if (inner * w.dims[0] < l.threshold || l.runs_on_caller) {
     rows(0, w.dims[0]);
   } else {
     const npy_intp grain = grain_for(inner * w.dims[0], l.threshold) / inner / copies;
@@ -55,32 +54,32 @@ bool run_tiled(const Loop& l, char* const* args, const Walk& w) {
   return true;
 }
 
-// Rows of two operands of which one is stretched, many at a call. False: it is something else.
-bool run_rows(const Loop& l, char* const* args, const Walk& w) {
-  const int last = w.nd - 1, up = last - 1;
+// Rows of two operands, one of which is broadcast, many rows per call. False for other operands.
+bool run_rows(const Loop& l, char* const* args, const StridedLoop& w) {
+  const int last = w.nd - 1, outer_dim = last - 1;
   const npy_intp inner = w.dims[last];
-  if (!l.rows || inner < kFewest || w.strides[2][last] != l.itemsize[2]) return false;
+  if (!l.rows || inner < kMinRow || w.strides[2][last] != l.itemsize[2]) return false;
   RowOperand in[2];
   for (int a = 0; a < 2; ++a) {
-    in[a].row = w.strides[a][up];
-    in[a].wide = w.strides[a][last] != 0;
-    if (in[a].wide && w.strides[a][last] != l.itemsize[a]) return false;
+    in[a].row = w.strides[a][outer_dim];
+    in[a].is_vector = w.strides[a][last] != 0;
+    if (in[a].is_vector && w.strides[a][last] != l.itemsize[a]) return false;
   }
   npy_intp outer = 1;
   for (int i = 0; i < last; ++i) outer *= w.dims[i];
   auto rows = [&](int64_t start, int64_t stop) {
     while (start < stop) {
-      char* at[3] = {args[0], args[1], args[2]};
-      npy_intp rest = start, first = 0;
-      for (int i = up; i >= 0; --i) {
-        const npy_intp index = rest % w.dims[i];
-        rest /= w.dims[i];
-        if (i == up) first = index;
-        for (int a = 0; a < 3; ++a) at[a] += index * w.strides[a][i];
+      char* pointers[3] = {args[0], args[1], args[2]};
+      npy_intp outer_index = start, first_row = 0;
+      for (int i = outer_dim; i >= 0; --i) {
+        const npy_intp index = outer_index % w.dims[i];
+        outer_index /= w.dims[i];
+        if (i == outer_dim) first_row = index;
+        for (int a = 0; a < 3; ++a) pointers[a] += index * w.strides[a][i];
       }
-      const npy_intp left = w.dims[up] - first, n = left < stop - start ? left : stop - start;
-      l.rows({at[0], in[0].row, in[0].wide}, {at[1], in[1].row, in[1].wide}, at[2],
-             w.strides[2][up], n, inner);
+      const npy_intp remaining = w.dims[outer_dim] - first_row, n = remaining < stop - start ? remaining : stop - start;
+      l.rows({pointers[0], in[0].row, in[0].is_vector}, {pointers[1], in[1].row, in[1].is_vector}, pointers[2],
+             w.strides[2][outer_dim], n, inner);
       start += n;
     }
   };
@@ -93,34 +92,33 @@ bool run_rows(const Loop& l, char* const* args, const Walk& w) {
   return true;
 }
 
-// Many short rows, (n, 3) beside (n, 1): the loop runs down the columns, some rows at a time. False: it
-// is something else. (Not for one operand: NumPy's isnan, isinf and isfinite are wrong where results
-// are not side by side.)
-bool run_columns(const Loop& l, char* const* args, const Walk& w) {
-  constexpr npy_intp kSome = 4096;  // elements, to stay in the first cache
+// Many short rows, such as (n, 3) with (n, 1): the loop runs down the columns, some rows at a time. False for other
+// operands. (Not for one operand: NumPy's isnan, isinf and isfinite are wrong for strided results.)
+bool run_columns(const Loop& l, char* const* args, const StridedLoop& w) {
+  constexpr npy_intp kColumnBlock = 4096;  // elements, which fit in the first-level cache
   const npy_intp inner = w.dims[1];
-  if (w.nd != 2 || l.nin != 2 || inner >= kFewest || w.dims[0] < kFewest) return false;
+  if (w.nd != 2 || l.nin != 2 || inner >= kMinRow || w.dims[0] < kMinRow) return false;
   npy_intp steps[kMaxOperands];
   for (int a = 0; a < l.nargs; ++a) steps[a] = w.strides[a][0];
   auto rows = [&](int64_t start, int64_t stop) {
     npy_intp count = stop - start;
     for (npy_intp c = 0; c < inner; ++c) {
-      char* at[kMaxOperands];
-      for (int a = 0; a < l.nargs; ++a) at[a] = args[a] + start * steps[a] + c * w.strides[a][1];
-      l.function(at, &count, steps, l.data);
+      char* pointers[kMaxOperands];
+      for (int a = 0; a < l.nargs; ++a) pointers[a] = args[a] + start * steps[a] + c * w.strides[a][1];
+      l.function(pointers, &count, steps, l.data);
     }
   };
-  if (inner * w.dims[0] < l.threshold || l.whole) {
+  if (inner * w.dims[0] < l.threshold || l.runs_on_caller) {
     rows(0, w.dims[0]);
   } else {
-    ranges(w.dims[0], kSome / inner, rows);
+    ranges(w.dims[0], kColumnBlock / inner, rows);
   }
   return true;
 }
 
 }  // namespace
 
-bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
+bool is_splittable(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
   for (int o = loop.nin; o < loop.nargs; ++o) {
     if (steps[o] == 0) return false;
     const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
@@ -138,7 +136,7 @@ bool splits(const Loop& loop, char* const* args, npy_intp n, const npy_intp* ste
 }
 
 void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* steps) {
-  if (n < loop.threshold || loop.whole) {
+  if (n < loop.threshold || loop.runs_on_caller) {
     char* a[kMaxOperands];
     memcpy(a, args, sizeof(char*) * static_cast<size_t>(loop.nargs));
     npy_intp count = n;
@@ -153,14 +151,14 @@ void run_flat(const Loop& loop, char* const* args, npy_intp n, const npy_intp* s
   });
 }
 
-void coalesce(Walk* w, int nargs) {
+void coalesce(StridedLoop* w, int nargs) {
   int to = -1;
   for (int i = 0; i < w->nd; ++i) {
     if (w->dims[i] == 1) continue;
-    bool merges = to >= 0;
-    for (int a = 0; a < nargs && merges; ++a)
-      merges = w->strides[a][to] == w->strides[a][i] * w->dims[i];
-    if (merges) {
+    bool is_mergeable = to >= 0;
+    for (int a = 0; a < nargs && is_mergeable; ++a)
+      is_mergeable = w->strides[a][to] == w->strides[a][i] * w->dims[i];
+    if (is_mergeable) {
       w->dims[to] *= w->dims[i];
     } else {
       w->dims[++to] = w->dims[i];
@@ -170,7 +168,7 @@ void coalesce(Walk* w, int nargs) {
   w->nd = to + 1;
 }
 
-void run_walk(const Loop& l, char* const* args, const Walk& w) {
+void run_strided(const Loop& l, char* const* args, const StridedLoop& w) {
   if (w.nd <= 1) {
     npy_intp steps[kMaxOperands];
     for (int a = 0; a < l.nargs; ++a) steps[a] = w.nd ? w.strides[a][0] : 0;
@@ -185,11 +183,11 @@ void run_walk(const Loop& l, char* const* args, const Walk& w) {
   auto rows = [&](int64_t start, int64_t stop) {
     npy_intp index[kMaxDims];
     char* row[kMaxOperands];
-    npy_intp rest = start;
+    npy_intp remaining = start;
     for (int a = 0; a < l.nargs; ++a) row[a] = args[a];
     for (int i = last - 1; i >= 0; --i) {
-      index[i] = rest % w.dims[i];
-      rest /= w.dims[i];
+      index[i] = remaining % w.dims[i];
+      remaining /= w.dims[i];
       for (int a = 0; a < l.nargs; ++a) row[a] += index[i] * w.strides[a][i];
     }
     for (int64_t r = start; r < stop; ++r) {
@@ -205,7 +203,7 @@ void run_walk(const Loop& l, char* const* args, const Walk& w) {
       }
     }
   };
-  if (inner * outer < l.threshold || l.whole) return rows(0, outer);
+  if (inner * outer < l.threshold || l.runs_on_caller) return rows(0, outer);
   const npy_intp grain = grain_for(inner * outer, l.threshold) / inner;
   ranges(outer, grain < 1 ? 1 : grain, rows);
 }

@@ -1,17 +1,15 @@
-// A NumPy ufunc made anew: same loops and type rules, but large calls run on the pool, and nothing
+// A copy of a NumPy ufunc with the same loops and type rules, but large calls run on the thread pool, and nothing
 // warns.
 //
-//   call -> straight: arrays of one dtype, contiguous or broadcast, numbers -> loop, by `run_flat`
-//        -> otherwise: NumPy's own machinery (casts, overlap, reduce) -> `loop` -> same split
+//   call -> call_directly: arrays of one dtype, contiguous or broadcast, numbers -> run_flat or run_strided
+//        -> otherwise: NumPy's implementation (casts, overlap, reduce) -> numpy_loop -> run_flat
 //
-// The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its
-// vectorcall slot is ours, and it returns 0-d arrays where NumPy returns its scalars. The straight
-// way skips NumPy's dispatch and iterator.
+// The result is a real numpy.ufunc (so `reduce`, `accumulate`, `outer`, `at` work); only its vectorcall slot is
+// replaced, and it returns 0-d arrays where NumPy returns scalars. A direct call skips NumPy's dispatch and iterator.
 //
 // Note [No warnings]
-// NumPy clears the floating-point status before a loop and warns about what it finds after. `loop`
-// clears it on the way out, so it finds nothing; on the straight way nobody looks. Workers have
-// status flags of their own.
+// NumPy clears the floating-point status before a loop and checks it afterwards. numpy_loop clears it before it
+// returns, so the check finds nothing; a direct call does not check. Workers have separate status flags.
 #include "ufunc/parallel_ufunc.h"
 
 #include <cfenv>
@@ -27,17 +25,16 @@
 namespace shmtensor {
 namespace {
 
-struct Made {
-  vectorcallfunc numpy;          // NumPy's own call
-  int first[NPY_NTYPES_LEGACY];  // the loop whose inputs are all of this type, or -1
+struct ParallelUfunc {
+  vectorcallfunc numpy;          // NumPy's vectorcall
+  int loop_of_type[NPY_NTYPES_LEGACY];  // index of the loop whose inputs are all of this type, or -1
   PyUFuncGenericFunction* functions;
   void** data;
   char* types;
   Loop* loops;
-  PyObject* original;  // NumPy's ufunc, if it has further loops (comparison with any Python int),
-                       // else nullptr
-  const char* refused;  // kinds of dtype that it does not take; they have no loop in `first`
-  bool divides;         // whole numbers: a divisor of 0 is an error
+  PyObject* numpy_ufunc;  // NumPy's ufunc, if it has further loops (comparison with any Python int), else nullptr
+  const char* rejected_kinds;  // dtype kinds that raise TypeError; they have no loop in loop_of_type
+  bool checks_zero_divisor;         // an integer divisor of 0 is an error
 };
 
 void clear_status(bool long_double) {
@@ -52,11 +49,11 @@ void clear_status(bool long_double) {
   feclearexcept(FE_ALL_EXCEPT);
 }
 
-// What NumPy's machinery calls.
-void loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* data) {
+// The inner loop that NumPy's implementation calls.
+void numpy_loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* data) {
   const Loop& l = *static_cast<Loop*>(data);
   const npy_intp n = dimensions[0];
-  if (n >= l.threshold && !l.whole && splits(l, args, n, steps)) {
+  if (n >= l.threshold && !l.runs_on_caller && is_splittable(l, args, n, steps)) {
     run_flat(l, args, n, steps);
   } else {
     l.function(args, dimensions, steps, l.data);
@@ -64,7 +61,7 @@ void loop(char** args, npy_intp const* dimensions, npy_intp const* steps, void* 
   clear_status(l.long_double);
 }
 
-// ---------------------------------------------------------------- the straight way
+// ---------------------------------------------------------------- direct calls
 
 union Number {
   double d;
@@ -76,8 +73,8 @@ union Number {
   npy_uint8 u;
 };
 
-// A Python number as one element of dtype `type`; false: leave it to NumPy.
-bool weak(PyObject* p, int type, Number* out) {
+// Converts a Python number to an element of dtype `type`; false: leave it to NumPy.
+bool parse_scalar(PyObject* p, int type, Number* out) {
   if (PyFloat_CheckExact(p)) {
     double v = PyFloat_AS_DOUBLE(p);
     if (type == NPY_FLOAT)
@@ -119,21 +116,21 @@ bool weak(PyObject* p, int type, Number* out) {
   }
 }
 
-bool plain(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
+bool is_plain_array(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
-// Returns nullptr without an exception when NumPy has to do it.
-PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py_ssize_t nargs) {
+// Returns nullptr without an exception if NumPy has to compute it.
+PyObject* call_directly(PyUFuncObject* u, const ParallelUfunc& state, PyObject* const* args, Py_ssize_t nargs) {
   const int nin = u->nin;
   if (u->nout != 1 || nin > 2 || (nargs != nin && nargs != nin + 1)) return nullptr;
-  PyArrayObject* lead = nullptr;
-  for (int i = 0; i < nin && !lead; ++i) {
-    if (PyArray_CheckExact(args[i])) lead = as_array(args[i]);
+  PyArrayObject* first_array = nullptr;
+  for (int i = 0; i < nin && !first_array; ++i) {
+    if (PyArray_CheckExact(args[i])) first_array = as_array(args[i]);
   }
-  if (!lead) return nullptr;
-  const int type = PyArray_TYPE(lead);
-  if (type < 0 || type >= NPY_NTYPES_LEGACY || made.first[type] < 0) return nullptr;
-  const int index = made.first[type];
-  const Loop& l = made.loops[index];
+  if (!first_array) return nullptr;
+  const int type = PyArray_TYPE(first_array);
+  if (type < 0 || type >= NPY_NTYPES_LEGACY || state.loop_of_type[type] < 0) return nullptr;
+  const int index = state.loop_of_type[type];
+  const Loop& l = state.loops[index];
   const int out_type = u->types[index * u->nargs + nin];
 
   // Operands, and the shape of the result.
@@ -145,14 +142,14 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
   for (int i = 0; i < nin; ++i) {
     if (PyArray_CheckExact(args[i])) {
       PyArrayObject* a = as_array(args[i]);
-      if (PyArray_TYPE(a) != type || !plain(a)) return nullptr;
+      if (PyArray_TYPE(a) != type || !is_plain_array(a)) return nullptr;
       in[i] = a;
       data[i] = PyArray_BYTES(a);
       if (PyArray_NDIM(a) > nd) nd = PyArray_NDIM(a);
-      same = same && PyArray_IS_C_CONTIGUOUS(a) && PyArray_NDIM(a) == PyArray_NDIM(lead) &&
-             PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(lead), PyArray_NDIM(a));
+      same = same && PyArray_IS_C_CONTIGUOUS(a) && PyArray_NDIM(a) == PyArray_NDIM(first_array) &&
+             PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(first_array), PyArray_NDIM(a));
     } else {
-      if (!weak(args[i], type, &numbers[i])) return nullptr;
+      if (!parse_scalar(args[i], type, &numbers[i])) return nullptr;
       data[i] = reinterpret_cast<char*>(&numbers[i]);
     }
   }
@@ -161,11 +158,11 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
   for (int d = 0; d < nd; ++d) {
     npy_intp size = 1;
     for (int i = 0; i < nin; ++i) {
-      int at = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
-      if (at < 0) continue;
-      npy_intp n = PyArray_DIM(in[i], at);
+      int dim = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
+      if (dim < 0) continue;
+      npy_intp n = PyArray_DIM(in[i], dim);
       if (n == size || n == 1) continue;
-      if (size != 1) return nullptr;  // does not broadcast: NumPy says so
+      if (size != 1) return nullptr;  // does not broadcast: NumPy raises
       size = n;
     }
     dims[d] = size;
@@ -175,18 +172,18 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
   if (nargs > nin && args[nin] != Py_None) {
     if (!PyArray_CheckExact(args[nin])) return nullptr;
     PyArrayObject* o = as_array(args[nin]);
-    if (PyArray_TYPE(o) != out_type || !plain(o) || !PyArray_ISWRITEABLE(o) ||
+    if (PyArray_TYPE(o) != out_type || !is_plain_array(o) || !PyArray_ISWRITEABLE(o) ||
         PyArray_NDIM(o) != nd || !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
       return nullptr;
     }
     for (int i = 0; i < nin; ++i) {
       if (!in[i]) continue;
-      bool identical =
+      bool same_view =
           in[i] == o ||
           (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
            PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
            PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
-      if (!identical && overlap(in[i], o)) return nullptr;
+      if (!same_view && overlap(in[i], o)) return nullptr;
     }
     same = same && PyArray_IS_C_CONTIGUOUS(o);
     Py_INCREF(o);
@@ -195,7 +192,7 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
     npy_intp strides[kMaxDims];
     if (!same) {
       int order[kMaxDims];
-      PyArrayObject* arrays[2] = {lead, in[0] && in[1] ? in[1] : nullptr};
+      PyArrayObject* arrays[2] = {first_array, in[0] && in[1] ? in[1] : nullptr};
       pointwise_strides(arrays, arrays[1] ? 2 : 1, nin == 2 && !arrays[1], nd, dims, strides, order);
       for (int d = 0; d < nd; ++d) strides[d] *= l.itemsize[nin];
     }
@@ -215,17 +212,17 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
     Unlocked unlocked(total > kUnlock);
     run_flat(l, data, total, steps);
   } else {
-    Walk w;
+    StridedLoop w;
     w.nd = nd;
     for (int d = 0; d < nd; ++d) {
       w.dims[d] = dims[d];
       for (int i = 0; i < nin; ++i) {
-        int at = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
-        w.strides[i][d] = at < 0 || PyArray_DIM(in[i], at) == 1 ? 0 : PyArray_STRIDE(in[i], at);
+        int dim = in[i] ? d - (nd - PyArray_NDIM(in[i])) : -1;
+        w.strides[i][d] = dim < 0 || PyArray_DIM(in[i], dim) == 1 ? 0 : PyArray_STRIDE(in[i], dim);
       }
       w.strides[nin][d] = PyArray_STRIDE(o, d);
     }
-    // Walk in the order of the result's memory.
+    // Sort the dimensions by the result's strides.
     for (int i = 1; i < nd; ++i) {
       for (int j = i; j > 0 && w.strides[nin][j] > w.strides[nin][j - 1]; --j) {
         npy_intp t = w.dims[j];
@@ -240,37 +237,37 @@ PyObject* straight(PyUFuncObject* u, const Made& made, PyObject* const* args, Py
     }
     coalesce(&w, nin + 1);
     Unlocked unlocked(total > kUnlock);
-    run_walk(l, data, w);
+    run_strided(l, data, w);
   }
-  if (l.whole && PyErr_Occurred()) return nullptr;
+  if (l.runs_on_caller && PyErr_Occurred()) return nullptr;
   return out.release();
 }
 
-PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* names) {
+PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* kwnames) {
   auto* u = reinterpret_cast<PyUFuncObject*>(self);
-  const Made& made = *static_cast<Made*>(u->ptr);
-  if (made.divides && PyVectorcall_NARGS(nargsf) > 1 && by_zero(args[0], args[1])) {
-    PyErr_SetString(PyExc_ZeroDivisionError, "division of whole numbers by zero");
+  const ParallelUfunc& state = *static_cast<ParallelUfunc*>(u->ptr);
+  if (state.checks_zero_divisor && PyVectorcall_NARGS(nargsf) > 1 && is_integer_division_by_zero(args[0], args[1])) {
+    PyErr_SetString(PyExc_ZeroDivisionError, "integer division by zero");
     return nullptr;
   }
-  if (!names || PyTuple_GET_SIZE(names) == 0) {
-    PyObject* out = straight(u, made, args, PyVectorcall_NARGS(nargsf));
+  if (!kwnames || PyTuple_GET_SIZE(kwnames) == 0) {
+    PyObject* out = call_directly(u, state, args, PyVectorcall_NARGS(nargsf));
     if (out || PyErr_Occurred()) return out;
   }
-  if (*made.refused && !accepts(made.refused, args, PyVectorcall_NARGS(nargsf))) return nullptr;
-  bool original = made.original && PyVectorcall_NARGS(nargsf) > 1 &&
+  if (*state.rejected_kinds && !check_kinds(state.rejected_kinds, args, PyVectorcall_NARGS(nargsf))) return nullptr;
+  bool uses_numpy_ufunc = state.numpy_ufunc && PyVectorcall_NARGS(nargsf) > 1 &&
                   (PyLong_CheckExact(args[0]) || PyLong_CheckExact(args[1]));
-  PyObject* out = original ? PyObject_Vectorcall(made.original, args, nargsf, names)
-                           : made.numpy(self, args, nargsf, names);
+  PyObject* out = uses_numpy_ufunc ? PyObject_Vectorcall(state.numpy_ufunc, args, nargsf, kwnames)
+                           : state.numpy(self, args, nargsf, kwnames);
   if (!out || PyArray_Check(out) || !PyArray_IsScalar(out, Generic)) return out;
   PyObject* array = PyArray_FromScalar(out, nullptr);
   Py_DECREF(out);
   return array;
 }
 
-// ---------------------------------------------------------------- making one
+// ---------------------------------------------------------------- construction
 
-bool is_numeric(int type) {
+bool is_numeric_type(int type) {
   return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF);
 }
 
@@ -283,82 +280,82 @@ npy_intp itemsize_of(int type) {
 
 }  // namespace
 
-const Loop* loop_of_floats(PyObject* ufunc, int* result) {
+const Loop* float32_loop(PyObject* ufunc, int* result) {
   auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
   if (u->vectorcall != call || u->nout != 1) return nullptr;
-  const Made& made = *static_cast<Made*>(u->ptr);
-  const int index = made.first[NPY_FLOAT];
+  const ParallelUfunc& state = *static_cast<ParallelUfunc*>(u->ptr);
+  const int index = state.loop_of_type[NPY_FLOAT];
   if (index < 0) return nullptr;
   *result = u->types[index * u->nargs + u->nin];
-  return *result == NPY_FLOAT || *result == NPY_BOOL ? &made.loops[index] : nullptr;
+  return *result == NPY_FLOAT || *result == NPY_BOOL ? &state.loops[index] : nullptr;
 }
 
-// The tables live as long as the process: ufuncs are made once, at import.
+// The tables are never freed: ufuncs are created once, at import.
 PyObject* parallel(PyObject*, PyObject* args) {
   PyObject* argument;
-  const char* refused = "";
-  if (!PyArg_ParseTuple(args, "O|s", &argument, &refused)) return nullptr;
+  const char* rejected_kinds = "";
+  if (!PyArg_ParseTuple(args, "O|s", &argument, &rejected_kinds)) return nullptr;
   if (!PyObject_TypeCheck(argument, &PyUFunc_Type)) {
     return raise("TypeError", "parallel: not a NumPy ufunc: %s", Py_TYPE(argument)->tp_name);
   }
-  auto* from = reinterpret_cast<PyUFuncObject*>(argument);
-  if (from->core_enabled || from->nargs > kMaxOperands) {
+  auto* source = reinterpret_cast<PyUFuncObject*>(argument);
+  if (source->core_enabled || source->nargs > kMaxOperands) {
     return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s",
-                 from->name);
+                 source->name);
   }
-  auto* made = static_cast<Made*>(PyMem_RawCalloc(1, sizeof(Made)));
-  const size_t most = static_cast<size_t>(from->ntypes);
-  const size_t nargs = static_cast<size_t>(from->nargs);
-  made->refused = strdup(refused);
-  made->divides = is_division(from->name);
-  made->functions =
-      static_cast<PyUFuncGenericFunction*>(calloc(most, sizeof(PyUFuncGenericFunction)));
-  made->data = static_cast<void**>(calloc(most, sizeof(void*)));
-  made->types = static_cast<char*>(calloc(most, nargs));
-  made->loops = static_cast<Loop*>(calloc(most, sizeof(Loop)));
-  if (is_comparison(from->name)) made->original = Py_NewRef(argument);
-  for (int& f : made->first) f = -1;
-  const bool cheap = is_cheap(from->name);
+  auto* state = static_cast<ParallelUfunc*>(PyMem_RawCalloc(1, sizeof(ParallelUfunc)));
+  const size_t max_loops = static_cast<size_t>(source->ntypes);
+  const size_t nargs = static_cast<size_t>(source->nargs);
+  state->rejected_kinds = strdup(rejected_kinds);
+  state->checks_zero_divisor = is_division(source->name);
+  state->functions =
+      static_cast<PyUFuncGenericFunction*>(calloc(max_loops, sizeof(PyUFuncGenericFunction)));
+  state->data = static_cast<void**>(calloc(max_loops, sizeof(void*)));
+  state->types = static_cast<char*>(calloc(max_loops, nargs));
+  state->loops = static_cast<Loop*>(calloc(max_loops, sizeof(Loop)));
+  if (is_comparison(source->name)) state->numpy_ufunc = Py_NewRef(argument);
+  for (int& f : state->loop_of_type) f = -1;
+  const bool cheap = is_cheap(source->name);
   int n = 0;
-  for (int i = 0; i < from->ntypes; ++i) {
-    const char* types = from->types + static_cast<size_t>(i) * nargs;
+  for (int i = 0; i < source->ntypes; ++i) {
+    const char* types = source->types + static_cast<size_t>(i) * nargs;
     bool numeric = true, uniform = true;
     for (size_t k = 0; k < nargs; ++k) {
-      numeric = numeric && is_numeric(types[k]);
-      if (k < static_cast<size_t>(from->nin)) uniform = uniform && types[k] == types[0];
+      numeric = numeric && is_numeric_type(types[k]);
+      if (k < static_cast<size_t>(source->nin)) uniform = uniform && types[k] == types[0];
     }
     if (!numeric) continue;
-    Loop& l = made->loops[n];
-    l.function = from->functions[i];
-    l.data = from->data ? const_cast<void*>(from->data[i]) : nullptr;
-    const OwnLoop own = own_loop(from->name, types[0]);
-    if (own.function) l.function = own.function, l.data = own.kernel;
-    l.nin = from->nin;
-    l.nargs = from->nargs;
+    Loop& l = state->loops[n];
+    l.function = source->functions[i];
+    l.data = source->data ? const_cast<void*>(source->data[i]) : nullptr;
+    const KernelLoop kernel_loop = find_loop(source->name, types[0]);
+    if (kernel_loop.function) l.function = kernel_loop.function, l.data = kernel_loop.kernel;
+    l.nin = source->nin;
+    l.nargs = source->nargs;
     l.threshold = cheap ? 32768 : 4096;
-    l.rows = l.nin == 2 && l.nargs == 3 ? named_row_kernel(from->name, types[0]) : nullptr;
-    l.whole = !strcmp(from->name, "power") && types[0] <= NPY_ULONGLONG;
+    l.rows = l.nin == 2 && l.nargs == 3 ? named_row_kernel(source->name, types[0]) : nullptr;
+    l.runs_on_caller = !strcmp(source->name, "power") && types[0] <= NPY_ULONGLONG;
     for (size_t k = 0; k < nargs; ++k) {
       l.itemsize[k] = itemsize_of(types[k]);
       l.long_double = l.long_double || types[k] == NPY_LONGDOUBLE || types[k] == NPY_CLONGDOUBLE;
     }
-    made->functions[n] = loop;
-    made->data[n] = &l;
-    memcpy(made->types + static_cast<size_t>(n) * nargs, types, nargs);
-    if (uniform && !refuses(refused, types[0]) && made->first[static_cast<int>(types[0])] < 0)
-      made->first[static_cast<int>(types[0])] = n;
+    state->functions[n] = numpy_loop;
+    state->data[n] = &l;
+    memcpy(state->types + static_cast<size_t>(n) * nargs, types, nargs);
+    if (uniform && !is_rejected(rejected_kinds, types[0]) && state->loop_of_type[static_cast<int>(types[0])] < 0)
+      state->loop_of_type[static_cast<int>(types[0])] = n;
     ++n;
   }
-  if (n == 0) return raise("TypeError", "parallel: the ufunc has no numeric loop: %s", from->name);
+  if (n == 0) return raise("TypeError", "parallel: the ufunc has no numeric loop: %s", source->name);
   PyObject* self = PyUFunc_FromFuncAndDataAndSignatureAndIdentity(
-      made->functions, made->data, made->types, n, from->nin, from->nout, from->identity,
-      from->name, from->doc, 0, nullptr,
-      from->identity == PyUFunc_IdentityValue ? from->identity_value : nullptr);
+      state->functions, state->data, state->types, n, source->nin, source->nout, source->identity,
+      source->name, source->doc, 0, nullptr,
+      source->identity == PyUFunc_IdentityValue ? source->identity_value : nullptr);
   if (!self) return nullptr;
   auto* u = reinterpret_cast<PyUFuncObject*>(self);
-  u->type_resolver = from->type_resolver;
-  u->ptr = made;
-  made->numpy = u->vectorcall;
+  u->type_resolver = source->type_resolver;
+  u->ptr = state;
+  state->numpy = u->vectorcall;
   u->vectorcall = call;
   return self;
 }

@@ -1,5 +1,5 @@
-// parallel(np_ufunc, refused=""): NumPy's own inner loops, split over the pool, without
-// floating-point warnings; arrays of the refused kinds of dtype ("c": complex) are a TypeError.
+// parallel(np_ufunc, refused=""): a ufunc that runs NumPy's inner loops on the thread pool, without floating-point
+// warnings; arrays of the refused dtype kinds ("c": complex) raise TypeError.
 #pragma once
 
 #include "ufunc/iterate.h"
@@ -8,8 +8,8 @@ namespace shmtensor {
 
 PyObject* parallel(PyObject*, PyObject* args);
 
-// The loop of a ufunc made here whose inputs are float32, and the type of its one result (float32 or
-// bool); nullptr: it has none.
-const Loop* loop_of_floats(PyObject* ufunc, int* result);
+// The float32 loop of a ufunc created by parallel(), and the type of its result (float32 or bool); nullptr if there is
+// none.
+const Loop* float32_loop(PyObject* ufunc, int* result);
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// What is known of NumPy's ufuncs by their names.
+// Properties of NumPy's ufuncs by name.
 #pragma once
 
 #include <cstring>
@@ -7,13 +7,13 @@ namespace shmtensor {
 
 template <size_t n>
 bool is_among(const char* const (&names)[n], const char* name) {
-  for (const char* each : names) {
-    if (!strcmp(each, name)) return true;
+  for (const char* candidate : names) {
+    if (!strcmp(candidate, name)) return true;
   }
   return false;
 }
 
-// Does an element take about as long as its memory?
+// Is the ufunc memory-bound?
 inline bool is_cheap(const char* name) {
   static constexpr const char* kNames[] = {
       "add",         "subtract",    "multiply",    "divide",        "negative",    "positive",
@@ -34,7 +34,7 @@ inline bool is_comparison(const char* name) {
   return is_among(kNames, name);
 }
 
-// Is a whole number over zero an error?
+// Is integer division by zero an error?
 inline bool is_division(const char* name) {
   static constexpr const char* kNames[] = {"floor_divide", "remainder", "fmod", "trunc_divide"};
   return is_among(kNames, name);

@@ -144,7 +144,7 @@ def trunc_quotient(xp: Any, x: Any, y: Any) -> Any:
     if x.dtype.kind not in "iu":
         return xp.trunc(x / y)
     if np.size(x) and not np.all(y):
-        raise ZeroDivisionError("division of whole numbers by zero")
+        raise ZeroDivisionError("integer division by zero")
     quotient = x // y
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)
 

@@ -370,7 +370,7 @@ def test_halves_and_tensors() -> None:
 
 
 def test_no_such_function() -> None:
-    with pytest.raises(ValueError, match="elementwise: no such function: lambda"):
+    with pytest.raises(ValueError, match="elementwise: unknown function: lambda"):
         native.elementwise("lambda")
 
 

@@ -126,7 +126,7 @@ void fold_halves(int format, char* const* in, int world, size_t begin, size_t en
   constexpr size_t kMost = kTile / sizeof(float);
   float sum[kMost], y[kMost];
   uint16_t rounded[kMost];
-  const Halves& halves = kernels_of_halves();
+  const HalfKernels& halves = half_kernels();
   for (size_t i = begin; i < end; i += kMost) {
     size_t n = end - i < kMost ? end - i : kMost;
     auto source = [&](int p) { return reinterpret_cast<const uint16_t*>(in[p]) + i; };

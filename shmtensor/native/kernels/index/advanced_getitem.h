@@ -1,4 +1,4 @@
-// Elements picked out by several indices, by a mask, by not being 0.
+// Elements at several index arrays or at a mask, and the indices of nonzero elements.
 #pragma once
 
 #include "kernels/arguments.h"
@@ -6,12 +6,12 @@
 
 namespace shmtensor {
 
-// x[i, j, ...] by index arrays of one shape for the first dimensions, x[mask] by a mask of x's shape.
-// Null without an exception where it is another case, a small one or a wrong one: NumPy does it.
-Ref picked(PyArrayObject* x, PyObject* index);
+// x[i, j, ...] with index arrays of one shape for the first dimensions, x[mask] with a mask of x's shape.
+// Null without an exception for other or wrong indices and for small results: NumPy computes those.
+Ref advanced_getitem(PyArrayObject* x, PyObject* index);
 
-// (x, index): the numbers of the slices x[i, j, ...] in what the first dimensions of x span, or None.
+// (x, index): the flat indices of the slices x[i, j, ...] over the first dimensions of x, or None.
 PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): a row of indices each
+PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): the indices of each nonzero element, a row
 
 }  // namespace shmtensor

@@ -1,5 +1,5 @@
-// Reading at indices. Arrays are (outer, m, inner) around the dimension; indices are looked at in
-// chunks just before they are used, so that they come from memory once.
+// Reading at indices. Arrays are (outer, m, inner) around the dimension. Indices are checked in chunks just before they
+// are used, so that they are read from memory once.
 #include "kernels/index/gather.h"
 
 #include <cstring>
@@ -17,48 +17,48 @@ namespace {
 
 constexpr int64_t kGrain = 16384;
 constexpr int64_t kUnlock = 4096;
-constexpr int64_t kNext = 16384;  // bytes of a line that is asked for while the one before is read
+constexpr int64_t kPrefetch = 16384;  // bytes of a line that is prefetched while the previous one is read
 
-// In functions of their own: docs/design/native.md, Loops in lambdas.
+// Separate functions, see docs/design/native.md, Loops in lambdas.
 template <class T>
-void pick(const T* from, const int64_t* at, T* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = from[at[i]];
+void gather_run(const T* from, const int64_t* indices, T* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[indices[i]];
 }
 
 template <class T>
-void pick_columns(const T* from, const int64_t* at, T* to, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) to[c] = from[at[c] * n + c];
+void gather_columns(const T* from, const int64_t* indices, T* to, int64_t n) {
+  for (int64_t c = 0; c < n; ++c) to[c] = from[indices[c] * n + c];
 }
 
-// Four lines by the same indices, which are loaded once.
+// Four lines at the same indices, which are loaded once.
 template <class T>
-void pick_four(const T* from, int64_t line, const int64_t* at, T* to, int64_t out, int64_t n) {
+void gather_four_rows(const T* from, int64_t stride, const int64_t* indices, T* to, int64_t out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
-    const T* s = from + at[i];
+    const T* s = from + indices[i];
     to[i] = s[0];
-    to[i + out] = s[line];
-    to[i + 2 * out] = s[2 * line];
-    to[i + 3 * out] = s[3 * line];
+    to[i + out] = s[stride];
+    to[i + 2 * out] = s[2 * stride];
+    to[i + 3 * out] = s[3 * stride];
   }
 }
 
 // out[o, j] = x[o, at[j]] for lines of single elements.
 template <class T>
-void pick_lines(const T* x, const Around& a, const int64_t* at, T* out, int64_t count) {
+void take_elements(const T* x, const DimLayout& layout, const int64_t* indices, T* out, int64_t count) {
   const int64_t pieces = (count + kGrain - 1) / kGrain, grain = count < kGrain ? kGrain / count : 1;
-  ranges(a.outer * pieces, grain, [&](int64_t i, int64_t stop) {
+  ranges(layout.outer * pieces, grain, [&](int64_t i, int64_t stop) {
     while (i < stop) {
-      const int64_t start = i % pieces * kGrain, left = count - start, o = i / pieces;
-      const int64_t n = left < kGrain ? left : kGrain;
-      const T* from = x + o * a.m;
+      const int64_t start = i % pieces * kGrain, remaining = count - start, o = i / pieces;
+      const int64_t n = remaining < kGrain ? remaining : kGrain;
+      const T* from = x + o * layout.m;
       T* to = out + o * count + start;
       const bool four = pieces == 1 && stop - i >= 4;
       if (four) {
-        if (o + 8 <= a.outer && count >= a.m && a.m * 4 * sizeof(T) <= kNext)
-          foresee(from + 4 * a.m, 4 * a.m);
-        pick_four(from, a.m, at + start, to, count, n);
+        if (o + 8 <= layout.outer && count >= layout.m && layout.m * 4 * sizeof(T) <= kPrefetch)
+          prefetch(from + 4 * layout.m, 4 * layout.m);
+        gather_four_rows(from, layout.m, indices + start, to, count, n);
       } else {
-        pick(from, at + start, to, n);
+        gather_run(from, indices + start, to, n);
       }
       i += four ? 4 : 1;
     }
@@ -73,54 +73,54 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *index = as_array(args[1]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x));
-  if (dim < 0 || !same_but(x, index, dim) || PyArray_TYPE(x) == NPY_OBJECT) Py_RETURN_NONE;
-  Ref at(indices(args[1]));
-  if (!at) {
+  if (dim < 0 || !same_shape_except(x, index, dim) || PyArray_TYPE(x) == NPY_OBJECT) Py_RETURN_NONE;
+  Ref indices(int64_indices(args[1]));
+  if (!indices) {
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;
   }
-  Ref from(in_order(x));
+  Ref from(to_contiguous(x));
   if (!from) return nullptr;
-  const Around a = around(x, dim);
+  const DimLayout layout = layout_around(x, dim);
   const int64_t count = PyArray_DIM(index, dim), total = PyArray_SIZE(index);
-  const auto* places = data<int64_t>(at);
-  Ref out(fresh(PyArray_NDIM(index), PyArray_DIMS(index), PyArray_TYPE(x)));
+  const auto* index_data = data<int64_t>(indices);
+  Ref out(new_array(PyArray_NDIM(index), PyArray_DIMS(index), PyArray_TYPE(x)));
   if (!out) return nullptr;
-  bool done;
+  bool has_kernel;
   std::atomic<bool> valid{true};
   {
     Unlocked unlocked(total > kUnlock);
-    done = with_size(PyArray_ITEMSIZE(x), [&](auto zero) {
+    has_kernel = with_size(PyArray_ITEMSIZE(x), [&](auto zero) {
       using T = decltype(zero);
       const T* source = data<T>(from);
       T* to = data<T>(out);
       if (total == 0) return;
       constexpr int64_t size = sizeof(T);
-      const int64_t rows = a.outer * count, some = a.inner >= kChunk ? 1 : kChunk / a.inner;
-      ranges(rows, some * (kGrain / kChunk), [&](int64_t start, int64_t stop) {
+      const int64_t rows = layout.outer * count, rows_per_chunk = layout.inner >= kChunk ? 1 : kChunk / layout.inner;
+      ranges(rows, rows_per_chunk * (kGrain / kChunk), [&](int64_t start, int64_t stop) {
         for (int64_t i = start, end; i < stop; i = end) {
-          end = i + some < stop ? i + some : stop;
-          if (a.inner == 1 && end > (i / count + 1) * count) end = (i / count + 1) * count;
-          if (!all_inside(places + i * a.inner, (end - i) * a.inner, a.m)) {
+          end = i + rows_per_chunk < stop ? i + rows_per_chunk : stop;
+          if (layout.inner == 1 && end > (i / count + 1) * count) end = (i / count + 1) * count;
+          if (!all_in_range(index_data + i * layout.inner, (end - i) * layout.inner, layout.m)) {
             valid = false;
             return;
           }
-          if (a.inner == 1) {
-            const int64_t next = i / count + 1;  // which is read in no order
-            if (i % count == 0 && next < a.outer && count >= a.m && a.m * size <= kNext)
-              foresee(source + next * a.m, a.m);
-            pick(source + i / count * a.m, places + i, to + i, end - i);
+          if (layout.inner == 1) {
+            const int64_t next = i / count + 1;  // the next line, which is read in random order
+            if (i % count == 0 && next < layout.outer && count >= layout.m && layout.m * size <= kPrefetch)
+              prefetch(source + next * layout.m, layout.m);
+            gather_run(source + i / count * layout.m, index_data + i, to + i, end - i);
             continue;
           }
           for (int64_t r = i; r < end; ++r) {
-            pick_columns(source + r / count * a.m * a.inner, places + r * a.inner,
-                         to + r * a.inner, a.inner);
+            gather_columns(source + r / count * layout.m * layout.inner, index_data + r * layout.inner,
+                           to + r * layout.inner, layout.inner);
           }
         }
       });
     });
   }
-  if (!done || !valid) Py_RETURN_NONE;
+  if (!has_kernel || !valid) Py_RETURN_NONE;
   return out.release();
 }
 
@@ -131,37 +131,37 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = as_array(args[0]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x));
   if (dim < 0 || PyArray_NDIM(as_array(args[1])) != 1 || !is_movable(x)) Py_RETURN_NONE;
-  Ref at(indices(args[1]));
-  if (!at) {
+  Ref indices(int64_indices(args[1]));
+  if (!indices) {
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;
   }
-  const Around a = around(x, dim);
-  const int64_t count = PyArray_SIZE(at.array());
-  const auto* places = data<int64_t>(at);
-  if (!inside(places, count, a.m)) Py_RETURN_NONE;
-  Ref from(in_order(x));
+  const DimLayout layout = layout_around(x, dim);
+  const int64_t count = PyArray_SIZE(indices.array());
+  const auto* index_data = data<int64_t>(indices);
+  if (!all_in_range_parallel(index_data, count, layout.m)) Py_RETURN_NONE;
+  Ref from(to_contiguous(x));
   if (!from) return nullptr;
   npy_intp dims[NPY_MAXDIMS];
   memcpy(dims, PyArray_DIMS(x), sizeof(npy_intp) * static_cast<size_t>(PyArray_NDIM(x)));
   dims[dim] = count;
-  Ref out(fresh(PyArray_NDIM(x), dims, PyArray_TYPE(x)));
+  Ref out(new_array(PyArray_NDIM(x), dims, PyArray_TYPE(x)));
   if (!out) return nullptr;
-  const int64_t width = a.inner * PyArray_ITEMSIZE(x), total = a.outer * count * width;
+  const int64_t width = layout.inner * PyArray_ITEMSIZE(x), total = layout.outer * count * width;
   if (total == 0) return out.release();
   const char* source = data<char>(from);
   char* to = data<char>(out);
   Unlocked unlocked(total > 4 * kUnlock);
   if (width <= 8 && with_size(width, [&](auto zero) {
         using T = decltype(zero);
-        pick_lines(data<T>(from), a, places, data<T>(out), count);
+        take_elements(data<T>(from), layout, index_data, data<T>(out), count);
       })) {
     return out.release();
   }
-  ranges(a.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width,
+  ranges(layout.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width,
          [&](int64_t i, int64_t stop) {
            for (; i < stop; ++i) {
-             copy_run(to + i * width, source + (i / count * a.m + places[i % count]) * width,
+             copy_run(to + i * width, source + (i / count * layout.m + index_data[i % count]) * width,
                       static_cast<size_t>(width));
            }
          });

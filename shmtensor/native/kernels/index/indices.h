@@ -1,5 +1,5 @@
-// What everything that works at indices shares: an array around one dimension, the indices as int64,
-// whether they are inside.
+// Shared by all kernels that work at indices: the layout of an array around one dimension, the indices as int64, their
+// range check.
 #pragma once
 
 #include <atomic>
@@ -11,69 +11,69 @@
 
 namespace shmtensor {
 
-constexpr int64_t kChunk = 2048;  // indices looked at, and then used while they are in the cache
+constexpr int64_t kChunk = 2048;  // indices checked, and then used while they are in the cache
 
-// (outer, m, inner) around a dimension.
-struct Around {
+// An array as (outer, m, inner), where m is the size of one dimension.
+struct DimLayout {
   int64_t outer = 1, m = 1, inner = 1;
 };
 
-inline Around around(PyArrayObject* x, int dim) {
-  Around a;
+inline DimLayout layout_around(PyArrayObject* x, int dim) {
+  DimLayout a;
   for (int i = 0; i < PyArray_NDIM(x); ++i)
     (i < dim ? a.outer : i > dim ? a.inner : a.m) *= PyArray_DIM(x, i);
   return a;
 }
 
-// An index array as int64 in order; nullptr without an exception: another dtype.
-inline Ref indices(PyObject* p) {
-  if (!PyArray_CheckExact(p)) return Ref();
-  const int type = PyArray_TYPE(as_array(p));
+// An index array as contiguous int64; null without an exception for another dtype.
+inline Ref int64_indices(PyObject* index) {
+  if (!PyArray_CheckExact(index)) return Ref();
+  const int type = PyArray_TYPE(as_array(index));
   if (type != NPY_LONG && type != NPY_LONGLONG && type != NPY_INT) return Ref();
-  return contiguous_as(as_array(p), NPY_INT64);
+  return contiguous_as(as_array(index), NPY_INT64);
 }
 
-inline bool all_inside(const int64_t* at, int64_t n, int64_t size) {
-  uint64_t signs = 0;  // unsigned: a difference may wrap round, for an index that is outside anyway
+inline bool all_in_range(const int64_t* indices, int64_t n, int64_t size) {
+  uint64_t signs = 0;  // unsigned: the difference may wrap around for an index that is out of range anyway
   const uint64_t last = static_cast<uint64_t>(size) - 1;
   for (int64_t i = 0; i < n; ++i)
-    signs |= static_cast<uint64_t>(at[i]) | (last - static_cast<uint64_t>(at[i]));
+    signs |= static_cast<uint64_t>(indices[i]) | (last - static_cast<uint64_t>(indices[i]));
   return !(signs >> 63);
 }
 
-// The same, by all threads.
-inline bool inside(const int64_t* at, int64_t n, int64_t size) {
+// The same on the thread pool.
+inline bool all_in_range_parallel(const int64_t* indices, int64_t n, int64_t size) {
   constexpr int64_t kPart = 65536;
   std::atomic<bool> all{true};
   ranges(n, kPart, [&](int64_t i, int64_t stop) {
-    if (!all_inside(at + i, stop - i, size)) all = false;
+    if (!all_in_range(indices + i, stop - i, size)) all = false;
   });
   return all;
 }
 
-// Asks for a run of memory that the hardware does not foresee.
+// Prefetches a run of memory that the hardware does not predict.
 template <class T>
-void foresee(const T* p, int64_t n) {
+void prefetch(const T* index, int64_t n) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  for (int64_t c = 0; c < n; c += kLine) __builtin_prefetch(p + c);
+  for (int64_t c = 0; c < n; c += kLine) __builtin_prefetch(index + c);
 }
 
-// -1: not there; no exception is left.
-inline int dim_or_none(PyObject* p, int nd) {
-  const long d = PyLong_CheckExact(p) ? PyLong_AsLong(p) : -nd - 1;
+// A dimension in [0, nd), or -1, without an exception.
+inline int dim_or_none(PyObject* index, int nd) {
+  const long dim = PyLong_CheckExact(index) ? PyLong_AsLong(index) : -nd - 1;
   PyErr_Clear();
-  if (nd == 0 || d < -nd || d >= nd) return -1;
-  return static_cast<int>(d < 0 ? d + nd : d);
+  if (nd == 0 || dim < -nd || dim >= nd) return -1;
+  return static_cast<int>(dim < 0 ? dim + nd : dim);
 }
 
-// May elements be moved as bytes?
+// Can elements be copied as bytes?
 inline bool is_movable(PyArrayObject* x) {
   const int type = PyArray_TYPE(x);
   return type < NPY_OBJECT || type == NPY_HALF || type == bfloat16_num;
 }
 
-// Are the shapes the same, but for one dimension?
-inline bool same_but(PyArrayObject* a, PyArrayObject* b, int dim) {
+// Are the shapes equal in all dimensions but one?
+inline bool same_shape_except(PyArrayObject* a, PyArrayObject* b, int dim) {
   if (PyArray_NDIM(a) != PyArray_NDIM(b)) return false;
   for (int i = 0; i < PyArray_NDIM(a); ++i) {
     if (i != dim && PyArray_DIM(a, i) != PyArray_DIM(b, i)) return false;

@@ -1,8 +1,8 @@
-// Writing and adding at indices. Arrays are (outer, m, inner) around the dimension. Elements that
-// meet at one place are met in the order of their indices: threads share out what cannot meet, lines
-// of `outer`, strips of `inner`, or slices of the result.
+// Writing and adding at indices. Arrays are (outer, m, inner) around the dimension. Values with the same index are
+// combined in the order of their positions. Threads work on independent parts: lines of `outer`, strips of `inner`, or
+// slices of the result.
 //
-// With a base the result begins as a copy of it, made line by line while the line is in the cache.
+// With a base the result starts as a copy of it, written line by line while the line is in the cache.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -24,19 +24,20 @@ constexpr int64_t kGrain = 16384;
 constexpr int64_t kUnlock = 4096;
 constexpr int64_t kSlice = 65536;  // bytes a slice copies
 
-// What a call works on.
-struct Writing {
+// The parsed arguments of a call.
+struct ScatterArguments {
   PyArrayObject* out = nullptr;
-  Ref from, at, base;
-  Around a;
+  Ref source, indices, base;
+  DimLayout layout;
   int64_t count = 0;  // indices along the dimension
 
-  const int64_t* places() const { return data<int64_t>(at); }
-  bool can_fail() const { return static_cast<bool>(base); }  // a result nobody has seen yet
+  const int64_t* index_data() const { return data<int64_t>(indices); }
+  // a new result may be left incomplete
+  bool checks_while_writing() const { return static_cast<bool>(base); }
 };
 
-// 1: ready; 0: not the simple case; -1: exception.
-int prepare(PyObject* const* args, PyObject* base, Writing* w, int* dim) {
+// 1: ready; 0: no kernel for these arguments; -1: exception.
+int prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int* dim) {
   for (int i = 0; i < 3; ++i) {
     if (!PyArray_CheckExact(args[i])) return 0;
   }
@@ -49,152 +50,157 @@ int prepare(PyObject* const* args, PyObject* base, Writing* w, int* dim) {
     if (!PyArray_CheckExact(base) || PyArray_TYPE(as_array(base)) != type ||
         !PyArray_SAMESHAPE(w->out, as_array(base)))
       return 0;
-    w->base = in_order(as_array(base));
+    w->base = to_contiguous(as_array(base));
     if (!w->base) return -1;
   }
-  w->at = indices(args[2]);
-  if (!w->at) return PyErr_Occurred() ? -1 : 0;
-  w->from = in_order(source);
-  if (!w->from) return -1;
-  w->a = around(w->out, *dim);
+  w->indices = int64_indices(args[2]);
+  if (!w->indices) return PyErr_Occurred() ? -1 : 0;
+  w->source = to_contiguous(source);
+  if (!w->source) return -1;
+  w->layout = layout_around(w->out, *dim);
   const int nd = PyArray_NDIM(index);
   w->count = nd == 1 ? PyArray_DIM(index, 0) : nd > *dim ? PyArray_DIM(index, *dim) : 0;
   return 1;
 }
 
-void copy_all(const Writing& w) {
-  const char* from = data<char>(w.base);
+void copy_base(const ScatterArguments& w) {
+  const char* source = data<char>(w.base);
   char* to = PyArray_BYTES(w.out);
   ranges(PyArray_NBYTES(w.out), kSlice, [&](int64_t i, int64_t stop) {
-    copy_run(to + i, from + i, static_cast<size_t>(stop - i));
+    copy_run(to + i, source + i, static_cast<size_t>(stop - i));
   });
 }
 
-// body(o, c0, c1) over what no two threads may share: outer times strips of inner.
+// body(o, c0, c1) for each independent slice: each `outer` index with a strip of `inner`.
 template <class F>
-void apart(const Around& a, int64_t work, F&& body) {
-  const int64_t strip = a.outer > 4 || a.inner < 64 ? a.inner : (a.inner + 7) / 8;
-  const int64_t strips = a.inner ? (a.inner + strip - 1) / strip : 0, each = work * strip;
-  const int64_t grain = each >= kGrain ? 1 : kGrain / (each ? each : 1);
-  ranges(a.outer * strips, grain, [&](int64_t i, int64_t j) {
+void for_independent_slices(const DimLayout& layout, int64_t work, F&& body) {
+  const int64_t strip = layout.outer > 4 || layout.inner < 64 ? layout.inner : (layout.inner + 7) / 8;
+  const int64_t strips = layout.inner ? (layout.inner + strip - 1) / strip : 0, slice_work = work * strip;
+  const int64_t grain = slice_work >= kGrain ? 1 : kGrain / (slice_work ? slice_work : 1);
+  ranges(layout.outer * strips, grain, [&](int64_t i, int64_t j) {
     for (; i < j; ++i) {
       const int64_t c = i % strips * strip;
-      body(i / strips, c, c + strip < a.inner ? c + strip : a.inner);
+      body(i / strips, c, c + strip < layout.inner ? c + strip : layout.inner);
     }
   });
 }
 
-template <How kHow, class T>
-void put(T* to, const int64_t* at, const T* from, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) join<kHow>(to + at[j], from[j]);
+template <ScatterReduce kReduce, class T>
+void reduce_run(T* to, const int64_t* indices, const T* source, int64_t n) {
+  for (int64_t j = 0; j < n; ++j) reduce_element<kReduce>(to + indices[j], source[j]);
 }
 
-template <How kHow, class T>
-void put_columns(T* to, int64_t row, const int64_t* at, const T* from, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) join<kHow>(to + at[c] * row + c, from[c]);
+template <ScatterReduce kReduce, class T>
+void reduce_columns(T* to, int64_t row, const int64_t* indices, const T* source, int64_t n) {
+  for (int64_t c = 0; c < n; ++c) reduce_element<kReduce>(to + indices[c] * row + c, source[c]);
 }
 
-// One value at all places.
+// One value at all indices.
 template <class T>
-void put_value(T* to, int64_t row, const int64_t* at, T v, int64_t n) {
+void assign_value(T* to, int64_t row, const int64_t* indices, T v, int64_t n) {
   if (row == 1) {
-    for (int64_t j = 0; j < n; ++j) to[at[j]] = v;
+    for (int64_t j = 0; j < n; ++j) to[indices[j]] = v;
   } else {
-    for (int64_t c = 0; c < n; ++c) to[at[c] * row + c] = v;
+    for (int64_t c = 0; c < n; ++c) to[indices[c] * row + c] = v;
   }
 }
 
-// A run of elements joined to another.
-template <How kHow, class T>
-void join_rows(T* __restrict to, const T* __restrict from, int64_t n) {
-  if constexpr (kHow == kLargest || kHow == kSmallest) {
-    folds<T>().extreme_columns[kHow == kLargest](from, to, 1, n, n);
+// Combines a run of elements with another.
+template <ScatterReduce kReduce, class T>
+void reduce_rows(T* __restrict to, const T* __restrict source, int64_t n) {
+  if constexpr (kReduce == kMax || kReduce == kMin) {
+    folds<T>().minmax_columns[kReduce == kMax](source, to, 1, n, n);
   } else if constexpr (std::is_class_v<T>) {
     for (int64_t c = 0; c < n; ++c) {
-      to[c].re += from[c].re;
-      to[c].im += from[c].im;
+      to[c].re += source[c].re;
+      to[c].im += source[c].im;
     }
   } else {
-    for (int64_t c = 0; c < n; ++c) join<kHow>(to + c, from[c]);
+    for (int64_t c = 0; c < n; ++c) reduce_element<kReduce>(to + c, source[c]);
   }
 }
 
-// Elements at indices of the same shape. False: an index is outside.
-template <How kHow, class T>
-bool put_all(const Writing& w) {
-  const Around& a = w.a;
-  const int64_t row = a.inner, m = a.m, count = w.count;
-  const bool whole = a.outer * a.inner < 8;  // hardly anything to share out but copies and looks
-  if (w.base && whole) copy_all(w);
-  if ((!w.can_fail() || whole) && !inside(w.places(), a.outer * count * row, m)) return false;
-  const bool look = w.can_fail() && !whole;
-  const bool one = kHow == kPut && PyArray_NDIM(w.from.array()) == 0;
-  const T value = one ? data<T>(w.from)[0] : T();
+// Elements at indices of the same shape. False if an index is out of range.
+template <ScatterReduce kReduce, class T>
+bool scatter_elements(const ScatterArguments& w) {
+  const DimLayout& layout = w.layout;
+  const int64_t row = layout.inner, m = layout.m, count = w.count;
+  // too few slices for the threads: copy and check in parallel first
+  const bool base_copied = layout.outer * layout.inner < 8;
+  if (w.base && base_copied) copy_base(w);
+  if ((!w.checks_while_writing() || base_copied) &&
+      !all_in_range_parallel(w.index_data(), layout.outer * count * row, m))
+    return false;
+  const bool check_chunks = w.checks_while_writing() && !base_copied;
+  const bool is_scalar = kReduce == kAssign && PyArray_NDIM(w.source.array()) == 0;
+  const T value = is_scalar ? data<T>(w.source)[0] : T();
   std::atomic<bool> valid{true};
-  apart(a, count + m, [&](int64_t o, int64_t c0, int64_t c1) {
+  for_independent_slices(layout, count + m, [&](int64_t o, int64_t c0, int64_t c1) {
     T* to = data<T>(w.out) + o * m * row;
-    const T* base = w.base && !whole ? data<T>(w.base) + o * m * row : nullptr;
-    const T* from = data<T>(w.from) + (one ? 0 : o * count * row);
-    const int64_t *at = w.places() + o * count * row, n = c1 - c0;
+    const T* base = w.base && !base_copied ? data<T>(w.base) + o * m * row : nullptr;
+    const T* source = data<T>(w.source) + (is_scalar ? 0 : o * count * row);
+    const int64_t *indices = w.index_data() + o * count * row, n = c1 - c0;
     if (row == 1) {
       if (base) memcpy(to, base, sizeof(T) * static_cast<size_t>(m));
       for (int64_t j = 0; j < count; j += kChunk) {
-        const int64_t some = std::min(kChunk, count - j);
-        if (look && !all_inside(at + j, some, m)) {
+                         const int64_t chunk = std::min(kChunk, count - j);
+                         if (check_chunks && !all_in_range(indices + j, chunk, m)) {
           valid = false;
           return;
-        }
-        one ? put_value(to, 1, at + j, value, some) : put<kHow>(to, at + j, from + j, some);
+                         }
+        is_scalar ? assign_value(to, 1, indices + j, value, chunk)
+                  : reduce_run<kReduce>(to, indices + j, source + j, chunk);
       }
       return;
     }
-    for (int64_t k = 0; base && k < m; ++k) {  // rows of a strip lie far apart
-      if (k + 4 < m) foresee(base + (k + 4) * row + c0, n);
+    for (int64_t k = 0; base && k < m; ++k) {  // rows of a strip are far apart
+      if (k + 4 < m) prefetch(base + (k + 4) * row + c0, n);
       memcpy(to + k * row + c0, base + k * row + c0, sizeof(T) * static_cast<size_t>(n));
     }
     for (int64_t j = 0; j < count; ++j) {
-      const int64_t here = j * row + c0;
+      const int64_t offset = j * row + c0;
       if (j + 2 < count) {
-        foresee(at + here + 2 * row, n);
-        if (!one) foresee(from + here + 2 * row, n);
+                         prefetch(indices + offset + 2 * row, n);
+                         if (!is_scalar) prefetch(source + offset + 2 * row, n);
       }
-      if (look && !all_inside(at + here, n, m)) {
-        valid = false;
-        return;
+      if (check_chunks && !all_in_range(indices + offset, n, m)) {
+                         valid = false;
+                         return;
       }
-      one ? put_value(to + c0, row, at + here, value, n) : put_columns<kHow>(to + c0, row, at + here, from + here, n);
+      is_scalar ? assign_value(to + c0, row, indices + offset, value, n)
+                : reduce_columns<kReduce>(to + c0, row, indices + offset, source + offset, n);
     }
   });
   return valid;
 }
 
-// Slices of single elements: the same places in every line.
-template <How kHow, class T>
-void join_elements(const Writing& w) {
-  const Around& a = w.a;
-  apart(a, w.count + a.m, [&](int64_t o, int64_t, int64_t) {
-    T* to = data<T>(w.out) + o * a.m;
-    if (w.base) memcpy(to, data<T>(w.base) + o * a.m, sizeof(T) * static_cast<size_t>(a.m));
-    put<kHow>(to, w.places(), data<T>(w.from) + o * w.count, w.count);
+// Slices of single elements: the same indices in every line.
+template <ScatterReduce kReduce, class T>
+void add_elements(const ScatterArguments& w) {
+  const DimLayout& layout = w.layout;
+  for_independent_slices(layout, w.count + layout.m, [&](int64_t o, int64_t, int64_t) {
+    T* to = data<T>(w.out) + o * layout.m;
+    if (w.base) memcpy(to, data<T>(w.base) + o * layout.m, sizeof(T) * static_cast<size_t>(layout.m));
+    reduce_run<kReduce>(to, w.index_data(), data<T>(w.source) + o * w.count, w.count);
   });
 }
 
-// Slices joined: who has a part of the result looks through all indices for it.
-template <How kHow, class T>
-void join_slices(const Writing& w) {
-  const Around& a = w.a;
-  const int64_t row = a.inner, most = std::min(row / 16, a.m);
-  const int64_t parts = std::max<int64_t>(1, std::min(16 / std::min<int64_t>(a.outer, 16), most));
+// Combines slices: each thread owns a part of the result and scans all indices for it.
+template <ScatterReduce kReduce, class T>
+void add_slices(const ScatterArguments& w) {
+  const DimLayout& layout = w.layout;
+  const int64_t row = layout.inner, max_parts = std::min(row / 16, layout.m);
+  const int64_t parts = std::max<int64_t>(1, std::min(16 / std::min<int64_t>(layout.outer, 16), max_parts));
   const int64_t strips = (row * static_cast<int64_t>(sizeof(T)) + kSlice - 1) / kSlice;
-  const int64_t each = (w.count + a.m) * row / parts / strips + 1;
-  ranges(a.outer * parts * strips, each >= kGrain ? 1 : kGrain / each, [&](int64_t i, int64_t stop) {
+  const int64_t slice_work = (w.count + layout.m) * row / parts / strips + 1;
+  ranges(layout.outer * parts * strips, slice_work >= kGrain ? 1 : kGrain / slice_work, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
       const int64_t strip = i % strips, part = i / strips % parts, o = i / strips / parts;
       const int64_t c0 = row * strip / strips, n = row * (strip + 1) / strips - c0;
-      const int64_t first = a.m * part / parts, last = a.m * (part + 1) / parts;
-      T* to = data<T>(w.out) + o * a.m * row + c0;
+      const int64_t first = layout.m * part / parts, last = layout.m * (part + 1) / parts;
+      T* to = data<T>(w.out) + o * layout.m * row + c0;
       if (w.base) {
-        const T* base = data<T>(w.base) + o * a.m * row + c0;
+        const T* base = data<T>(w.base) + o * layout.m * row + c0;
         if (strips == 1) {
           copy_run(to + first * row, base + first * row,
                    sizeof(T) * static_cast<size_t>((last - first) * row));
@@ -202,105 +208,104 @@ void join_slices(const Writing& w) {
         for (int64_t k = first; strips > 1 && k < last; ++k)
           copy_run(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
       }
-      const T* from = data<T>(w.from) + o * w.count * row + c0;
+      const T* source = data<T>(w.source) + o * w.count * row + c0;
       for (int64_t j = 0; j < w.count; ++j) {
-        const int64_t p = w.places()[j];
-        if (p >= first && p < last) join_rows<kHow>(to + p * row, from + j * row, n);
+        const int64_t p = w.index_data()[j];
+        if (p >= first && p < last) reduce_rows<kReduce>(to + p * row, source + j * row, n);
       }
     }
   });
 }
 
-template <How kHow, class T>
-void join_all(const Writing& w) {
-  w.a.inner == 1 ? join_elements<kHow, T>(w) : join_slices<kHow, T>(w);
+template <ScatterReduce kReduce, class T>
+void index_reduce(const ScatterArguments& w) {
+  w.layout.inner == 1 ? add_elements<kReduce, T>(w) : add_slices<kReduce, T>(w);
 }
 
 }  // namespace
 
-// scatter(out, source, index, dim, how, base=None): out is in order, source has index's shape, or to be put is
-// one number for all; how is one of How
+// scatter(out, source, index, dim, reduce, base=None): out is contiguous, source has index's shape or, to assign, is one
+// number for all; reduce is one of ScatterReduce
 PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("scatter", n, 5, 6) < 0) return nullptr;
-  const long how = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
-  Writing w;
+  const long reduction = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
+  ScatterArguments w;
   int dim;
-  if (how < kPut || how > kSmallest) {
+  if (reduction < kAssign || reduction > kMin) {
     PyErr_Clear();
-    return raise("RuntimeError", "scatter: no such way to join: %ld", how);
+    return raise("RuntimeError", "scatter: unknown reduction: %ld", reduction);
   }
   const int ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
   PyArrayObject* index = as_array(args[2]);
-  if (ready == 0 || !same_but(w.out, index, dim) ||
-      (!PyArray_SAMESHAPE(w.from.array(), index) && (how != kPut || PyArray_NDIM(w.from.array())))) {
+  if (ready == 0 || !same_shape_except(w.out, index, dim) ||
+      (!PyArray_SAMESHAPE(w.source.array(), index) && (reduction != kAssign || PyArray_NDIM(w.source.array())))) {
     Py_RETURN_FALSE;
   }
-  bool valid = true, done;
+  bool valid = true, has_kernel;
   {
     Unlocked unlocked(PyArray_SIZE(index) > kUnlock);
-    const How way = in_dtype(how, w.out);
-    if (way == kAdd) {
-      done = with_sum(PyArray_TYPE(w.out), [&](auto zero) { valid = put_all<kAdd, decltype(zero)>(w); });
-    } else if (way != kPut) {
-      done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
+    const ScatterReduce kind = reduction_for(reduction, w.out);
+    if (kind == kAdd) {
+      has_kernel = with_sum_type(PyArray_TYPE(w.out),
+                                 [&](auto zero) { valid = scatter_elements<kAdd, decltype(zero)>(w); });
+    } else if (kind != kAssign) {
+      has_kernel = with_type(PyArray_TYPE(w.out), [&](auto zero) {
         using T = decltype(zero);
-        valid = way == kMultiply  ? put_all<kMultiply, T>(w)
-                : way == kLargest ? put_all<kLargest, T>(w)
-                                  : put_all<kSmallest, T>(w);
+        valid = kind == kMultiply  ? scatter_elements<kMultiply, T>(w)
+                : kind == kMax ? scatter_elements<kMax, T>(w)
+                                  : scatter_elements<kMin, T>(w);
       });
     } else {
-      done = with_size(PyArray_ITEMSIZE(w.out),
-                       [&](auto zero) { valid = put_all<kPut, decltype(zero)>(w); });
+      has_kernel = with_size(PyArray_ITEMSIZE(w.out),
+                             [&](auto zero) { valid = scatter_elements<kAssign, decltype(zero)>(w); });
     }
   }
-  return PyBool_FromLong(done && valid);
+  return PyBool_FromLong(has_kernel && valid);
 }
 
-// index_add(out, source, index, dim, base=None, how=kAdd): out[.., index[j], ..] += source[.., j, ..], or joined in
-// another way
+// index_add(out, source, index, dim, base=None, reduce=kAdd): out[.., index[j], ..] += source[.., j, ..], or combined by
+// another reduction
 PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("index_add", n, 4, 6) < 0) return nullptr;
-  Writing w;
+  ScatterArguments w;
   int dim;
-  const long how = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
-  if (how < kAdd || how > kSmallest) {
+  const long reduction = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
+  if (reduction < kAdd || reduction > kMin) {
     PyErr_Clear();
-    return raise("RuntimeError", "index_add: no such way to join: %ld", how);
+    return raise("RuntimeError", "index_add: unknown reduction: %ld", reduction);
   }
   const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready < 0) return nullptr;
-  PyArrayObject* source = w.from.array();
+  PyArrayObject* source = w.source.array();
   if (ready == 0 || PyArray_NDIM(as_array(args[2])) != 1 ||
-      !same_but(w.out, source, dim) || PyArray_DIM(source, dim) != w.count ||
-      !inside(w.places(), w.count, w.a.m)) {
+      !same_shape_except(w.out, source, dim) || PyArray_DIM(source, dim) != w.count ||
+      !all_in_range_parallel(w.index_data(), w.count, w.layout.m)) {
     Py_RETURN_FALSE;
   }
-  bool done;
+  bool has_kernel;
   {
     Unlocked unlocked(PyArray_SIZE(source) > kUnlock);
-    const How way = in_dtype(how, w.out);
-    const bool none = PyArray_SIZE(w.out) == 0;
-    if (way == kAdd) {
-      done = with_sum(PyArray_TYPE(w.out), [&](auto zero) {
-        if (!none) join_all<kAdd, decltype(zero)>(w);
+    const ScatterReduce kind = reduction_for(reduction, w.out);
+    const bool is_empty = PyArray_SIZE(w.out) == 0;
+    if (kind == kAdd) {
+      has_kernel = with_sum_type(PyArray_TYPE(w.out), [&](auto zero) {
+        if (!is_empty) index_reduce<kAdd, decltype(zero)>(w);
       });
     } else {
-      done = with_type(PyArray_TYPE(w.out), [&](auto zero) {
+      has_kernel = with_type(PyArray_TYPE(w.out), [&](auto zero) {
         using T = decltype(zero);
-        if (none) return;
-        way == kMultiply ? join_all<kMultiply, T>(w) : way == kLargest ? join_all<kLargest, T>(w) : join_all<kSmallest, T>(w);
+        if (is_empty) return;
+        kind == kMultiply ? index_reduce<kMultiply, T>(w)
+        : kind == kMax    ? index_reduce<kMax, T>(w)
+                          : index_reduce<kMin, T>(w);
       });
     }
   }
-  return PyBool_FromLong(done);
+  return PyBool_FromLong(has_kernel);
 }
 
-namespace {
-
-}  // namespace
-
-// add_at(out, places, values): vectors; out[places[i]] += values[i], one after the other
+// add_at(out, indices, values): vectors; out[indices[i]] += values[i], one after the other
 PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("add_at", n, 3, 3) < 0) return nullptr;
   for (int i = 0; i < 3; ++i) {
@@ -313,25 +318,25 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
       PyArray_SIZE(as_array(args[1])) != count) {
     Py_RETURN_FALSE;
   }
-  Ref at(indices(args[1])), from(contiguous(values));
-  if (!at || !from) {
+  Ref indices(int64_indices(args[1])), source(contiguous(values));
+  if (!indices || !source) {
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_FALSE;
   }
-  const auto* places = data<int64_t>(at);
-  if (!inside(places, count, size)) Py_RETURN_FALSE;
-  bool done;
+  const auto* index_data = data<int64_t>(indices);
+  if (!all_in_range_parallel(index_data, count, size)) Py_RETURN_FALSE;
+  bool has_kernel;
   {
     Unlocked unlocked(count > kUnlock);
-    done = with_sum(type, [&](auto zero) {
+    has_kernel = with_sum_type(type, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::is_same_v<T, uint8_t>) {
-        if (in_dtype(kAdd, out) == kLargest) return put<kLargest>(data<T>(out), places, data<T>(from), count);
+        if (reduction_for(kAdd, out) == kMax) return reduce_run<kMax>(data<T>(out), index_data, data<T>(source), count);
       }
-      put<kAdd>(data<T>(out), places, data<T>(from), count);
+      reduce_run<kAdd>(data<T>(out), index_data, data<T>(source), count);
     });
   }
-  return PyBool_FromLong(done);
+  return PyBool_FromLong(has_kernel);
 }
 
 }  // namespace shmtensor

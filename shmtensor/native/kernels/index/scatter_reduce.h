@@ -1,4 +1,4 @@
-// What becomes of an element and a value that is brought to it: of all dtypes, and how.
+// How scatter combines an element with a value, for all dtypes.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace shmtensor {
 
-// Whole numbers wrap.
+// Integers wrap.
 template <class T>
-inline T times(T x, T y) {
+inline T wrapping_multiply(T x, T y) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
   else
@@ -20,58 +20,57 @@ inline T times(T x, T y) {
 }
 
 template <class T>
-inline T plus(T x, T y) {
+inline T wrapping_add(T x, T y) {
   if constexpr (std::is_integral_v<T>)
     return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
   else
     return x + y;
 }
 
-// first ? a : b, by arithmetic: nobody can foresee which.
+// condition ? a : b by arithmetic, since the branch would be unpredictable.
 template <class T>
-inline T either(bool first, T a, T b) {
+inline T select(bool condition, T a, T b) {
   using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
   if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(b ^ ((a ^ b) & static_cast<T>(-static_cast<int64_t>(first))));
+    return static_cast<T>(b ^ ((a ^ b) & static_cast<T>(-static_cast<int64_t>(condition))));
   } else {
     Bits x, y;
     memcpy(&x, &a, sizeof x);
     memcpy(&y, &b, sizeof y);
-    y ^= (x ^ y) & static_cast<Bits>(-static_cast<int64_t>(first));
+    y ^= (x ^ y) & static_cast<Bits>(-static_cast<int64_t>(condition));
     memcpy(&b, &y, sizeof b);
     return b;
   }
 }
 
-// What becomes of an element and a value that is brought to it; a NaN is both the largest and the
-// smallest.
-enum How { kPut, kAdd, kMultiply, kLargest, kSmallest };
+// A NaN is both the maximum and the minimum.
+enum ScatterReduce { kAssign, kAdd, kMultiply, kMax, kMin };
 
-template <How kHow, class T>
-inline void join(T* to, T v) {
-  if constexpr (kHow == kPut) {
+template <ScatterReduce kReduce, class T>
+inline void reduce_element(T* to, T v) {
+  if constexpr (kReduce == kAssign) {
     *to = v;
-  } else if constexpr (kHow == kAdd) {
-    *to = plus(*to, v);
-  } else if constexpr (kHow == kMultiply) {
-    *to = times(*to, v);
-  } else if constexpr (kHow == kLargest) {
-    *to = either((v > *to) | (v != v), v, *to);
+  } else if constexpr (kReduce == kAdd) {
+    *to = wrapping_add(*to, v);
+  } else if constexpr (kReduce == kMultiply) {
+    *to = wrapping_multiply(*to, v);
+  } else if constexpr (kReduce == kMax) {
+    *to = select((v > *to) | (v != v), v, *to);
   } else {
-    *to = either((v < *to) | (v != v), v, *to);
+    *to = select((v < *to) | (v != v), v, *to);
   }
 }
 
-// A complex number, which is only ever put or added.
+// A complex number, which is only assigned or added.
 template <class T>
 struct Complex {
   T re, im;
   Complex operator+(const Complex& other) const { return {re + other.re, im + other.im}; }
 };
 
-// Calls f with a value of the type that is added.
+// Calls f with a value of the type of a sum.
 template <class F>
-bool with_sum(int type, F&& f) {
+bool with_sum_type(int type, F&& f) {
   if (type == NPY_CFLOAT) {
     f(Complex<float>());
   } else if (type == NPY_CDOUBLE) {
@@ -82,9 +81,9 @@ bool with_sum(int type, F&& f) {
   return true;
 }
 
-// The sum of bools is their largest.
-inline How in_dtype(long how, PyArrayObject* out) {
-  return how == kAdd && PyArray_TYPE(out) == NPY_BOOL ? kLargest : static_cast<How>(how);
+// The sum of bools is their maximum.
+inline ScatterReduce reduction_for(long reduction, PyArrayObject* out) {
+  return reduction == kAdd && PyArray_TYPE(out) == NPY_BOOL ? kMax : static_cast<ScatterReduce>(reduction);
 }
 
 }  // namespace shmtensor

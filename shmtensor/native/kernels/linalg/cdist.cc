@@ -1,7 +1,7 @@
-// Distances of pairs of points, from their differences: a matrix product would take less time where
-// points have many numbers, but cancels where they are close.
+// Distances of pairs of points, computed from their differences: a matrix product would be faster for points of many
+// coordinates, but cancels for close points.
 //
-// Points are turned first, so that a row of results is one pass along rows of numbers.
+// The second points are transposed first, so that a row of results is computed along contiguous rows of coordinates.
 #include "kernels/linalg/cdist.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kGrain = 16384;  // multiply-adds per slice
 constexpr int64_t kUnlock = 8192;
 
-// The metric of an order; -1: no kernel for it (or no number: with an exception).
+// The metric of an order p; -1: no kernel for it, or p is not a number (with an exception).
 int metric_argument(PyObject* p) {
   const double order = PyFloat_AsDouble(p);
   if (order == 0) return static_cast<int>(Metric::Count);
@@ -26,17 +26,17 @@ int metric_argument(PyObject* p) {
   return std::isinf(order) && order > 0 ? static_cast<int>(Metric::Largest) : -1;
 }
 
-PyObject* none_or_error() {
+PyObject* none_unless_error() {
   if (PyErr_Occurred()) return nullptr;
   Py_RETURN_NONE;
 }
 
 bool is_real(PyArrayObject* x) { return PyArray_TYPE(x) == NPY_FLOAT || PyArray_TYPE(x) == NPY_DOUBLE; }
 
-// The last two dimensions swapped, in C order.
-Ref columns_of(PyArrayObject* x) {
+// A C-contiguous copy with the last two dimensions swapped.
+Ref transposed_copy(PyArrayObject* x) {
   Ref view(PyArray_SwapAxes(x, PyArray_NDIM(x) - 2, PyArray_NDIM(x) - 1));
-  return view ? in_order(view.array()) : Ref();
+  return view ? to_contiguous(view.array()) : Ref();
 }
 
 }  // namespace
@@ -49,7 +49,7 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!y) return nullptr;
   const int metric = metric_argument(args[2]);
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
-  if (metric < 0) return none_or_error();
+  if (metric < 0) return none_unless_error();
   if (!is_real(x) || PyArray_TYPE(y) != type || (nd != 2 && nd != 3) || PyArray_NDIM(y) != nd ||
       PyArray_DIM(x, nd - 1) != PyArray_DIM(y, nd - 1) ||
       (nd == 3 && PyArray_DIM(x, 0) != PyArray_DIM(y, 0)))
@@ -57,12 +57,12 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const npy_intp batch = nd == 3 ? PyArray_DIM(x, 0) : 1;
   const npy_intp rows = PyArray_DIM(x, nd - 2), columns = PyArray_DIM(y, nd - 2);
   const npy_intp m = PyArray_DIM(x, nd - 1), dims[3] = {batch, rows, columns};
-  Ref a = in_order(x);
-  Ref b = a ? columns_of(y) : Ref();
-  Ref out(b ? fresh(nd, dims + 3 - nd, type) : nullptr);
+  Ref a = to_contiguous(x);
+  Ref b = a ? transposed_copy(y) : Ref();
+  Ref out(b ? new_array(nd, dims + 3 - nd, type) : nullptr);
   if (!out) return nullptr;
   const int64_t work = columns * (m + 4);
-  const auto go = [&](auto zero) {
+  const auto compute = [&](auto zero) {
     using T = decltype(zero);
     const auto kernel = kernels<T>().distances[metric];
     Unlocked unlocked(batch * rows * work > kUnlock);
@@ -72,26 +72,26 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
                m, columns, columns);
     });
   };
-  type == NPY_FLOAT ? go(float()) : go(double());
+  type == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
 }
 
-// pdist(x, p): of row i from row j for all i < j, (N, M) -> (N * (N - 1) / 2)
+// pdist(x, p): the distances of rows i and j for all i < j, (N, M) -> (N * (N - 1) / 2)
 PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("pdist", n, 2, 2) < 0) return nullptr;
   PyArrayObject* x = array_argument("pdist", "x", args[0]);
   if (!x) return nullptr;
   const int metric = metric_argument(args[1]);
-  if (metric < 0) return none_or_error();
+  if (metric < 0) return none_unless_error();
   if (!is_real(x) || PyArray_NDIM(x) != 2) Py_RETURN_NONE;
   const int64_t rows = PyArray_DIM(x, 0), m = PyArray_DIM(x, 1);
   const npy_intp size = rows * (rows - 1) / 2;
-  Ref a = in_order(x);
-  Ref b = a ? columns_of(x) : Ref();
-  Ref out(b ? fresh(1, &size, PyArray_TYPE(x)) : nullptr);
+  Ref a = to_contiguous(x);
+  Ref b = a ? transposed_copy(x) : Ref();
+  Ref out(b ? new_array(1, &size, PyArray_TYPE(x)) : nullptr);
   if (!out) return nullptr;
   const int64_t work = rows * (m + 4) / 2;
-  const auto go = [&](auto zero) {
+  const auto compute = [&](auto zero) {
     using T = decltype(zero);
     const auto kernel = kernels<T>().distances[metric];
     Unlocked unlocked(rows * work > kUnlock);
@@ -101,7 +101,7 @@ PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
                rows - i - 1, rows);
     });
   };
-  PyArray_TYPE(x) == NPY_FLOAT ? go(float()) : go(double());
+  PyArray_TYPE(x) == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
 }
 

@@ -1,4 +1,4 @@
-// Products of three numbers each with the next ones, and of a row of numbers with itself.
+// Cross products of vectors of three elements, and index combinations.
 #include "kernels/linalg/cross_combinations.h"
 
 #include <vector>
@@ -15,9 +15,9 @@ namespace {
 constexpr int64_t kStrip = 4096;  // vectors of a slice
 constexpr int64_t kUnlock = 4096;
 
-// n vectors side by side, whose three numbers lie `row` apart.
+// n vectors side by side, whose three elements are `row` apart.
 template <class T>
-void cross_columns(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n, int64_t row) {
+void cross_strided(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n, int64_t row) {
   for (int64_t c = 0; c < n; ++c) {
     const T x0 = x[c], x1 = x[c + row], x2 = x[c + 2 * row];
     const T y0 = y[c], y1 = y[c + row], y2 = y[c + 2 * row];
@@ -29,7 +29,7 @@ void cross_columns(const T* __restrict x, const T* __restrict y, T* __restrict o
 
 // n vectors one after the other.
 template <class T>
-void cross_rows(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n) {
+void cross_contiguous(const T* __restrict x, const T* __restrict y, T* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i, x += 3, y += 3, out += 3) {
     const T x0 = x[0], x1 = x[1], x2 = x[2], y0 = y[0], y1 = y[1], y2 = y[2];
     out[0] = static_cast<T>(x1 * y2 - x2 * y1);
@@ -38,42 +38,42 @@ void cross_rows(const T* __restrict x, const T* __restrict y, T* __restrict out,
   }
 }
 
-// How many rows there are; -1: more than memory holds.
-int64_t rows_of(int64_t n, int64_t r, bool again) {
-  constexpr int64_t kMost = int64_t(1) << 40;
-  const int64_t from = again ? n + r - 1 : n;
-  if (r > from || n == 0) return 0;
-  const int64_t k = r < from - r ? r : from - r;
+// The number of combinations; -1: more than fit in memory.
+int64_t count_combinations(int64_t n, int64_t r, bool with_replacement) {
+  constexpr int64_t kMaxElements = int64_t(1) << 40;
+  const int64_t available = with_replacement ? n + r - 1 : n;
+  if (r > available || n == 0) return 0;
+  const int64_t k = r < available - r ? r : available - r;
   int64_t rows = 1;
   for (int64_t i = 1; i <= k; ++i) {
-    if (__builtin_mul_overflow(rows, from - k + i, &rows)) return -1;
+    if (__builtin_mul_overflow(rows, available - k + i, &rows)) return -1;
     rows /= i;
   }
-  return rows < kMost / r ? rows : -1;
+  return rows < kMaxElements / r ? rows : -1;
 }
 
-// Rows in order: the last place runs, and then the one before it that can moves on.
-void fill_rows(int64_t* to, int64_t n, int64_t r, bool again) {
-  const int64_t step = again ? 0 : 1;
-  std::vector<int64_t> at(static_cast<size_t>(r));
-  for (int64_t k = 0; k < r; ++k) at[static_cast<size_t>(k)] = k * step;
-  const int64_t* head = at.data();
+// Rows in lexicographic order: the last index runs, then the last index before it that can be increased is increased.
+void fill_combinations(int64_t* rows, int64_t n, int64_t r, bool with_replacement) {
+  const int64_t step = with_replacement ? 0 : 1;
+  std::vector<int64_t> current_indices(static_cast<size_t>(r));
+  for (int64_t k = 0; k < r; ++k) current_indices[static_cast<size_t>(k)] = k * step;
+  const int64_t* current = current_indices.data();
   for (;;) {
-    for (int64_t last = head[r - 1]; last < n; ++last, to += r) {
-      for (int64_t k = 0; k < r - 1; ++k) to[k] = head[k];
-      to[r - 1] = last;
+    for (int64_t last = current[r - 1]; last < n; ++last, rows += r) {
+      for (int64_t k = 0; k < r - 1; ++k) rows[k] = current[k];
+      rows[r - 1] = last;
     }
     int64_t k = r - 2;
-    while (k >= 0 && at[static_cast<size_t>(k)] == n - 1 - (r - 1 - k) * step) --k;
+    while (k >= 0 && current_indices[static_cast<size_t>(k)] == n - 1 - (r - 1 - k) * step) --k;
     if (k < 0) return;
-    int64_t next = ++at[static_cast<size_t>(k)];
-    while (++k < r) at[static_cast<size_t>(k)] = next += step;
+    int64_t next = ++current_indices[static_cast<size_t>(k)];
+    while (++k < r) current_indices[static_cast<size_t>(k)] = next += step;
   }
 }
 
 }  // namespace
 
-// cross(x, y, dim): vector products along a dimension of three
+// cross(x, y, dim): cross products along a dimension of size 3
 PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("cross", n, 3, 3) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
@@ -82,46 +82,46 @@ PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (dim < 0 || PyArray_DIM(x, dim) != 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) ||
       PyArray_TYPE(y) != type || !PyArray_SAMESHAPE(x, y))
     Py_RETURN_NONE;
-  Ref a(in_order(x)), b(a ? in_order(y) : Ref());
-  Ref out(b ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
+  Ref a(to_contiguous(x)), b(a ? to_contiguous(y) : Ref());
+  Ref out(b ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
   if (!out) return nullptr;
-  const Around around_dim = around(x, dim);
-  const int64_t outer = around_dim.outer, row = around_dim.inner;
-  const auto go = [&](auto zero) {
+  const DimLayout layout = layout_around(x, dim);
+  const int64_t outer = layout.outer, row = layout.inner;
+  const auto compute = [&](auto zero) {
     using T = decltype(zero);
-    const T *from = data<T>(a), *other = data<T>(b);
-    T* to = data<T>(out);
+    const T *x_data = data<T>(a), *y_data = data<T>(b);
+    T* out_data = data<T>(out);
     Unlocked unlocked(outer * row > kUnlock);
     if (row == 1) {
       return ranges(outer, kStrip, [&](int64_t i, int64_t stop) {
-        cross_rows(from + 3 * i, other + 3 * i, to + 3 * i, stop - i);
+        cross_contiguous(x_data + 3 * i, y_data + 3 * i, out_data + 3 * i, stop - i);
       });
     }
     const int64_t strips = (row + kStrip - 1) / kStrip;
     ranges(outer * strips, 1 + kStrip / (row ? row : 1), [&](int64_t i, int64_t stop) {
       for (; i < stop; ++i) {
         const int64_t c = i % strips * kStrip, at = i / strips * 3 * row + c;
-        cross_columns(from + at, other + at, to + at, row - c < kStrip ? row - c : kStrip, row);
+        cross_strided(x_data + at, y_data + at, out_data + at, row - c < kStrip ? row - c : kStrip, row);
       }
     });
   };
-  type == NPY_FLOAT ? go(float()) : go(double());
+  type == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
 }
 
-// combinations(n, r, again): the places of r > 0 out of n elements, a row each in order; again: one may be taken again
+// combinations(n, r, with_replacement): indices of r > 0 out of n elements, one combination a row, in order
 PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count_arguments("combinations", count, 3, 3) < 0) return nullptr;
   const Py_ssize_t n = PyLong_AsSsize_t(args[0]), r = PyLong_AsSsize_t(args[1]);
-  const int again = PyObject_IsTrue(args[2]);
+  const int with_replacement = PyObject_IsTrue(args[2]);
   if (PyErr_Occurred()) return nullptr;
-  const int64_t rows = n < 0 || r < 1 ? -1 : rows_of(n, r, again);
+  const int64_t rows = n < 0 || r < 1 ? -1 : count_combinations(n, r, with_replacement);
   if (rows < 0) Py_RETURN_NONE;
   const npy_intp dims[2] = {rows, r};
-  Ref out(fresh(2, dims, NPY_INT64));
+  Ref out(new_array(2, dims, NPY_INT64));
   if (!out) return nullptr;
   Unlocked unlocked(rows > kUnlock);
-  if (rows) fill_rows(data<int64_t>(out), n, r, again);
+  if (rows) fill_combinations(data<int64_t>(out), n, r, with_replacement);
   return out.release();
 }
 

@@ -1,4 +1,4 @@
-// Vector products, and combinations of places.
+// Cross products, and combinations of indices.
 #pragma once
 
 #include "python.h"
@@ -6,6 +6,6 @@
 namespace shmtensor {
 
 PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n);         // (x, y, dim), or None
-PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t n);  // (n, r, again), or None
+PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t n);  // (n, r, with_replacement), or None
 
 }  // namespace shmtensor

@@ -1,20 +1,20 @@
-// Matrix products of whole numbers, which wrap round; openblas.h has those of floating-point numbers.
+// Matrix products of integers, which wrap around; openblas.h has those of floating-point numbers.
 #pragma once
 
 #include "kernels/linalg/openblas.h"
 
 namespace shmtensor {
 
-// Of unsigned numbers of 1, 2, 4 and 8 bytes: the bits are those of signed ones.
-// One product on the calling thread, and one cut into tiles over the pool; results depend on neither.
-#define WHOLE(T)                    \
+// For unsigned integers of 1, 2, 4 and 8 bytes; signed integers give the same bits.
+// blas_gemm runs on the calling thread, gemm in tiles on the thread pool; both give the same result.
+#define INTEGER_GEMM(T)                    \
   void blas_gemm(const Gemm<T>& g); \
   template <>                       \
   void gemm(const Gemm<T>& g);
-WHOLE(uint8_t)
-WHOLE(uint16_t)
-WHOLE(uint32_t)
-WHOLE(uint64_t)
-#undef WHOLE
+INTEGER_GEMM(uint8_t)
+INTEGER_GEMM(uint16_t)
+INTEGER_GEMM(uint32_t)
+INTEGER_GEMM(uint64_t)
+#undef INTEGER_GEMM
 
 }  // namespace shmtensor

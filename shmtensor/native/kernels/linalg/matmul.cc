@@ -1,9 +1,7 @@
-// Products of arrays: shapes and strides brought to what BLAS takes, without a copy where it can
-// be.
+// Products of arrays: converts shapes and strides to what BLAS accepts, without a copy where possible.
 //
-// A batch that y does not share is folded into the rows of one product; other batches run one
-// product per slice on the pool. Cutting depends on shapes alone, so results do not depend on the
-// number of threads.
+// If y is broadcast over the batch, the batch becomes the rows of one product; other batches run one product per slice
+// on the thread pool. Slices depend on shapes alone, so results do not depend on the number of threads.
 #include "kernels/linalg/matmul.h"
 
 #include <complex>
@@ -22,9 +20,9 @@ namespace {
 
 constexpr int64_t kUnlock = 64 * 64 * 64;  // multiply-adds above which the GIL is released
 constexpr int64_t kTiny = 512;             // below, a plain loop beats the call into BLAS
-constexpr int64_t kLargest = 2147483647;   // BLAS counts in int
+constexpr int64_t kMaxInt = 2147483647;   // BLAS counts in int
 
-// One operand as a stack of matrices. `ld` in elements; transposed: the memory holds the transpose.
+// One operand as a batch of matrices. `ld` is in elements; transposed: the memory holds the transpose.
 struct Operand {
   Ref owner;
   const char* data;
@@ -35,15 +33,15 @@ struct Operand {
 };
 
 // Can BLAS read rows x columns at these strides? Sets ld and transposed.
-bool readable(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item,
-              Operand* o) {
-  const bool any_row = rows <= 1, any_column = columns <= 1;  // a side of one has no stride
-  if ((any_column || column == item) && (any_row || (row % item == 0 && row >= columns * item))) {
-    o->ld = any_row ? columns : row / item;
+bool set_leading_dimension(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item,
+                           Operand* o) {
+  const bool has_one_row = rows <= 1, has_one_column = columns <= 1;  // a side of one has no stride
+  if ((has_one_column || column == item) && (has_one_row || (row % item == 0 && row >= columns * item))) {
+    o->ld = has_one_row ? columns : row / item;
     o->transposed = false;
-  } else if ((any_row || row == item) &&
-             (any_column || (column % item == 0 && column >= rows * item))) {
-    o->ld = any_column ? rows : column / item;
+  } else if ((has_one_row || row == item) &&
+             (has_one_column || (column % item == 0 && column >= rows * item))) {
+    o->ld = has_one_column ? rows : column / item;
     o->transposed = true;
   } else if (rows * columns == 0) {  // NumPy gives empty arrays any strides; nothing is read
     o->ld = columns;
@@ -52,10 +50,10 @@ bool readable(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_
     return false;
   }
   if (o->ld < 1) o->ld = 1;
-  return o->ld <= kLargest;
+  return o->ld <= kMaxInt;
 }
 
-bool prepare(PyArrayObject* a, bool left, bool transpose, Operand* o) {
+bool read_operand(PyArrayObject* a, bool is_left, bool transpose, Operand* o) {
   Py_INCREF(a);
   o->owner = Ref(a);
   const npy_intp item = PyArray_ITEMSIZE(a);
@@ -66,8 +64,8 @@ bool prepare(PyArrayObject* a, bool left, bool transpose, Operand* o) {
     const npy_intp* strides = PyArray_STRIDES(x);
     npy_intp row, column;
     if (nd == 1) {
-      o->rows = left ? 1 : dims[0];
-      o->columns = left ? dims[0] : 1;
+      o->rows = is_left ? 1 : dims[0];
+      o->columns = is_left ? dims[0] : 1;
       row = column = strides[0];
     } else {
       o->rows = dims[nd - 2];
@@ -85,7 +83,7 @@ bool prepare(PyArrayObject* a, bool left, bool transpose, Operand* o) {
     }
     const bool empty = PyArray_SIZE(x) == 0;
     if (PyArray_ISALIGNED(x) && PyArray_ISNOTSWAPPED(x) &&
-        readable(empty ? 0 : o->rows, o->columns, row, column, item, o)) {
+        set_leading_dimension(empty ? 0 : o->rows, o->columns, row, column, item, o)) {
       o->data = PyArray_BYTES(x);
       o->nbatch = nd > 2 ? nd - 2 : 0;
       for (int i = 0; i < o->nbatch; ++i) {
@@ -104,7 +102,7 @@ bool prepare(PyArrayObject* a, bool left, bool transpose, Operand* o) {
   }
 }
 
-// The common batch shape in dims, and each operand's strides stretched to it.
+// Computes the broadcast batch shape in dims, and expands each operand's strides to it.
 bool broadcast(Operand* x, Operand* y, int* nbatch, npy_intp* dims) {
   const int n = x->nbatch > y->nbatch ? x->nbatch : y->nbatch;
   for (Operand* o : {x, y}) {
@@ -131,8 +129,8 @@ bool broadcast(Operand* x, Operand* y, int* nbatch, npy_intp* dims) {
   return true;
 }
 
-// Does this operand's batch continue its rows, so that all of it is one tall matrix?
-bool folds(const Operand& x, int nbatch, const npy_intp* dims, npy_intp item) {
+// Does the batch continue the rows, so that the operand is one tall matrix?
+bool is_one_matrix(const Operand& x, int nbatch, const npy_intp* dims, npy_intp item) {
   if (x.transposed) return false;
   npy_intp expected = x.rows * x.ld * item;
   for (int i = nbatch - 1; i >= 0; --i) {
@@ -143,7 +141,7 @@ bool folds(const Operand& x, int nbatch, const npy_intp* dims, npy_intp item) {
 }
 
 template <class T>
-void tiny(const Gemm<T>& g) {
+void multiply_tiny(const Gemm<T>& g) {
   const int64_t am = g.a_transposed ? 1 : g.lda, ak = g.a_transposed ? g.lda : 1;
   const int64_t bk = g.b_transposed ? 1 : g.ldb, bn = g.b_transposed ? g.ldb : 1;
   for (int64_t i = 0; i < g.m; ++i) {
@@ -180,17 +178,17 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
       memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
     return;
   }
-  const bool lines = g.n % 4 == 0 && (g.b_transposed ? g.m > 3 && g.k % 4 == 0 : g.m > 1);
-  const bool few = work <= kTiny && !std::is_integral<T>::value && !lines;
+  const bool is_vectorizable = g.n % 4 == 0 && (g.b_transposed ? g.m > 3 && g.k % 4 == 0 : g.m > 1);
+  const bool is_tiny = work <= kTiny && !std::is_integral<T>::value && !is_vectorizable;
   Unlocked unlocked(count * work > kUnlock);
-  if (count == 1) return few ? tiny(g) : gemm(g);
-  bool shared = true;
-  for (int i = 0; i < nbatch; ++i) shared = shared && (y.strides[i] == 0 || dims[i] == 1);
-  if (shared && count * g.m <= kLargest && folds(x, nbatch, dims, sizeof(T))) {
+  if (count == 1) return is_tiny ? multiply_tiny(g) : gemm(g);
+  bool shares_y = true;
+  for (int i = 0; i < nbatch; ++i) shares_y = shares_y && (y.strides[i] == 0 || dims[i] == 1);
+  if (shares_y && count * g.m <= kMaxInt && is_one_matrix(x, nbatch, dims, sizeof(T))) {
     g.m *= count;
     return gemm(g);
   }
-  auto one = [&](int64_t index) {
+  auto product_at = [&](int64_t index) {
     Gemm<T> h = g;
     h.c += index * g.m * g.n;
     const char *a = x.data, *b = y.data;
@@ -204,17 +202,17 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
     h.b = reinterpret_cast<const T*>(b);
     return h;
   };
-  if (work >= 128 * 128 * 128) {  // each large enough to be cut itself
-    for (int64_t i = 0; i < count; ++i) gemm(one(i));
+  if (work >= 128 * 128 * 128) {  // each is large enough to be divided into tiles itself
+    for (int64_t i = 0; i < count; ++i) gemm(product_at(i));
     return;
   }
   const int64_t grain = work >= 65536 ? 1 : (65536 + work - 1) / work;
   ranges(count, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
-      if (few) {
-        tiny(one(i));
+      if (is_tiny) {
+        multiply_tiny(product_at(i));
       } else {
-        blas_gemm(one(i));
+        blas_gemm(product_at(i));
       }
     }
   });
@@ -245,10 +243,10 @@ bool has_blas(int type) {
   return type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT || type == NPY_CDOUBLE;
 }
 
-bool is_whole(int type) { return type > NPY_BOOL && type <= NPY_ULONGLONG; }
+bool is_integer(int type) { return type > NPY_BOOL && type <= NPY_ULONGLONG; }
 
 // NumPy's matmul for the other dtypes; always an array.
-PyObject* by_numpy(PyObject* const* args, Py_ssize_t n) {
+PyObject* call_numpy(PyObject* const* args, Py_ssize_t n) {
   static PyObject* function = nullptr;
   if (!function) {
     Ref numpy(PyImport_ImportModule("numpy"));
@@ -260,16 +258,15 @@ PyObject* by_numpy(PyObject* const* args, Py_ssize_t n) {
   return PyArray_FromAny(result.get(), nullptr, 0, 0, 0, nullptr);
 }
 
-PyObject* mismatch(const char* where, PyArrayObject* x, PyArrayObject* y, int64_t k, int64_t l) {
+PyObject* mismatch(const char* where, PyArrayObject* x, PyArrayObject* y, int64_t k, int64_t y_rows) {
   return raise("RuntimeError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where,
                shape_text(x).c_str(), shape_text(y).c_str(), static_cast<long long>(k),
-               static_cast<long long>(l));
+               static_cast<long long>(y_rows));
 }
 
-// `out` can be written directly: right dtype, shape and layout, and no memory in common with x and
-// y.
-bool direct(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x,
-            const Operand& y) {
+// Can out be written directly? It needs the right dtype, shape and layout, and must not overlap x and y.
+bool can_write_to(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x,
+                  const Operand& y) {
   if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || PyArray_NDIM(out) != nd ||
       !PyArray_CompareLists(PyArray_DIMS(out), dims, nd)) {
     return false;
@@ -284,23 +281,23 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = array_argument("matmul", "x", args[0]);
   PyArrayObject* y = x ? array_argument("matmul", "y", args[1]) : nullptr;
   if (!y) return nullptr;
-  PyArrayObject* given = nullptr;
+  PyArrayObject* out_argument = nullptr;
   if (n == 3 && args[2] != Py_None) {
-    if (!(given = array_argument("matmul", "out", args[2]))) return nullptr;
+    if (!(out_argument = array_argument("matmul", "out", args[2]))) return nullptr;
   }
   const int xd = PyArray_NDIM(x), yd = PyArray_NDIM(y), type = PyArray_TYPE(x);
   if (!xd || !yd) {
     return raise("RuntimeError", "matmul: an operand has no dimensions: %s @ %s, use * for numbers",
                  shape_text(x).c_str(), shape_text(y).c_str());
   }
-  const int64_t k = PyArray_DIM(x, xd - 1), l = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
-  if (k != l) return mismatch("matmul", x, y, k, l);
-  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_whole(type)))
-    return by_numpy(args, given ? 3 : 2);
+  const int64_t k = PyArray_DIM(x, xd - 1), y_rows = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
+  if (k != y_rows) return mismatch("matmul", x, y, k, y_rows);
+  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_integer(type)))
+    return call_numpy(args, out_argument ? 3 : 2);
   if (has_blas(type) && !blas_ensure()) return nullptr;
 
   Operand a, b;
-  if (!prepare(x, true, false, &a) || !prepare(y, false, false, &b)) return nullptr;
+  if (!read_operand(x, true, false, &a) || !read_operand(y, false, false, &b)) return nullptr;
   npy_intp dims[NPY_MAXDIMS + 2];
   int nbatch;
   if (!broadcast(&a, &b, &nbatch, dims)) {
@@ -310,22 +307,22 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int nd = nbatch;
   if (xd > 1) dims[nd++] = a.rows;
   if (yd > 1) dims[nd++] = b.columns;
-  if (given && direct(given, type, nd, dims, a, b)) {
-    run(type, a, b, PyArray_DATA(given), nbatch, dims, false);
-    Py_INCREF(given);
-    return reinterpret_cast<PyObject*>(given);
+  if (out_argument && can_write_to(out_argument, type, nd, dims, a, b)) {
+    run(type, a, b, PyArray_DATA(out_argument), nbatch, dims, false);
+    Py_INCREF(out_argument);
+    return reinterpret_cast<PyObject*>(out_argument);
   }
-  Ref out(fresh(nd, dims, type));
+  Ref out(new_array(nd, dims, type));
   if (!out) return nullptr;
   run(type, a, b, PyArray_DATA(out.array()), nbatch, dims, false);
-  if (!given) return out.release();
-  if (PyArray_NDIM(given) != nd || !PyArray_CompareLists(PyArray_DIMS(given), dims, nd)) {
+  if (!out_argument) return out.release();
+  if (PyArray_NDIM(out_argument) != nd || !PyArray_CompareLists(PyArray_DIMS(out_argument), dims, nd)) {
     return raise("RuntimeError", "matmul: out has another shape: %s, expected %s",
-                 shape_text(given).c_str(), shape_text(out.array()).c_str());
+                 shape_text(out_argument).c_str(), shape_text(out.array()).c_str());
   }
-  if (PyArray_CopyInto(given, out.array()) < 0) return nullptr;
-  Py_INCREF(given);
-  return reinterpret_cast<PyObject*>(given);
+  if (PyArray_CopyInto(out_argument, out.array()) < 0) return nullptr;
+  Py_INCREF(out_argument);
+  return reinterpret_cast<PyObject*>(out_argument);
 }
 
 PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -348,22 +345,22 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
                  static_cast<long long>(PyArray_DIM(w, 1)));
   }
   if (b && (PyArray_NDIM(b) != 1 || PyArray_DIM(b, 0) != width)) {
-    return raise("RuntimeError", "linear: the bias does not fit the weight: %s, weight %s",
+    return raise("RuntimeError", "linear: the bias does not match the weight: %s, weight %s",
                  shape_text(b).c_str(), shape_text(w).c_str());
   }
   if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) ||
-      !(has_blas(type) || is_whole(type))) {
+      !(has_blas(type) || is_integer(type))) {
     Ref t(PyArray_Transpose(w, nullptr));
     if (!t) return nullptr;
     PyObject* operands[2] = {args[0], t.get()};
-    Ref product(by_numpy(operands, 2));
+    Ref product(call_numpy(operands, 2));
     if (!product || !b) return product.release();
     Ref sum(PyNumber_Add(product.get(), args[2]));
     return sum ? PyArray_FromAny(sum.get(), nullptr, 0, 0, 0, nullptr) : nullptr;
   }
   if (has_blas(type) && !blas_ensure()) return nullptr;
   Operand a, c;
-  if (!prepare(x, true, false, &a) || !prepare(w, false, true, &c)) return nullptr;
+  if (!read_operand(x, true, false, &a) || !read_operand(w, false, true, &c)) return nullptr;
   Ref bias;
   if (b && !(bias = contiguous(b))) return nullptr;
   npy_intp dims[NPY_MAXDIMS + 2];
@@ -372,7 +369,7 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int nd = nbatch;
   if (xd > 1) dims[nd++] = a.rows;
   dims[nd++] = width;
-  Ref out(fresh(nd, dims, type));
+  Ref out(new_array(nd, dims, type));
   if (!out) return nullptr;
   if (b && width) {
     const size_t row = static_cast<size_t>(width * PyArray_ITEMSIZE(x));

@@ -1,4 +1,4 @@
-// matmul(x, y[, out]) and linear(x, w, b): products of arrays of any rank, on the private BLAS.
+// matmul(x, y[, out]) and linear(x, w, b): products of arrays of any rank, on the private OpenBLAS.
 #pragma once
 
 #include "python.h"

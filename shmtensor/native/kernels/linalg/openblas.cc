@@ -1,4 +1,4 @@
-// Finding and loading OpenBLAS, and its products cut into tiles.
+// Finds and loads OpenBLAS; runs its products in tiles on the thread pool.
 #include "kernels/linalg/openblas.h"
 
 #include <dlfcn.h>
@@ -16,7 +16,7 @@
 namespace shmtensor {
 namespace {
 
-// CBLAS's own numbers.
+// CBLAS's constants.
 enum { RowMajor = 101, NoTrans = 111, Trans = 112 };
 
 template <class T>
@@ -42,43 +42,43 @@ Library library;
 void* handle = nullptr;  // of the open library
 bool loaded = false;
 
-// An environment variable, set for a moment.
-class Setting {
+// Sets an environment variable for its lifetime.
+class TemporaryEnvironment {
  public:
-  Setting(const char* name, const char* value) : name_(name) {
+  TemporaryEnvironment(const char* name, const char* value) : name_(name) {
     const char* old = getenv(name);
-    had_ = old != nullptr;
-    if (old) old_ = old;
+    was_set_ = old != nullptr;
+    if (old) old_value_ = old;
     setenv(name, value, 1);
   }
-  ~Setting() {
-    if (had_) {
-      setenv(name_, old_.c_str(), 1);
+  ~TemporaryEnvironment() {
+    if (was_set_) {
+      setenv(name_, old_value_.c_str(), 1);
     } else {
       unsetenv(name_);
     }
   }
-  Setting(const Setting&) = delete;
-  Setting& operator=(const Setting&) = delete;
+  TemporaryEnvironment(const TemporaryEnvironment&) = delete;
+  TemporaryEnvironment& operator=(const TemporaryEnvironment&) = delete;
 
  private:
   const char* name_;
-  std::string old_;
-  bool had_;
+  std::string old_value_;
+  bool was_set_;
 };
 
-// Path of the wheel's library, from Python's import system; the package itself is not imported (it
-// would load the library before we can choose its kernels).
-bool find(std::string* path) {
+// The path of the wheel's library, from Python's import system. The package itself is not imported: it would load the
+// library before we can choose its kernels.
+bool find_library(std::string* path) {
   PyObject* util = PyImport_ImportModule("importlib.util");
   PyObject* spec = util ? PyObject_CallMethod(util, "find_spec", "s", "scipy_openblas32") : nullptr;
-  PyObject* places = nullptr;
-  if (spec && spec != Py_None) places = PyObject_GetAttrString(spec, "submodule_search_locations");
-  PyObject* place = places && places != Py_None ? PySequence_GetItem(places, 0) : nullptr;
-  const char* text = place ? PyUnicode_AsUTF8(place) : nullptr;
+  PyObject* locations = nullptr;
+  if (spec && spec != Py_None) locations = PyObject_GetAttrString(spec, "submodule_search_locations");
+  PyObject* location = locations && locations != Py_None ? PySequence_GetItem(locations, 0) : nullptr;
+  const char* text = location ? PyUnicode_AsUTF8(location) : nullptr;
   if (text) *path = std::string(text) + "/lib/libscipy_openblas.so";
-  Py_XDECREF(place);
-  Py_XDECREF(places);
+  Py_XDECREF(location);
+  Py_XDECREF(locations);
   Py_XDECREF(spec);
   Py_XDECREF(util);
   if (text) return true;
@@ -89,29 +89,29 @@ bool find(std::string* path) {
   return false;
 }
 
-void* symbol(const char* name) {
-  void* found = dlsym(handle, name);
-  if (!found) {
+void* load_symbol(const char* name) {
+  void* address = dlsym(handle, name);
+  if (!address) {
     raise("ImportError",
           "blas: the library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
   }
-  return found;
+  return address;
 }
 
 template <class F>
-bool symbol(const char* name, F* out) {
-  *out = reinterpret_cast<F>(symbol(name));
+bool load_symbol(const char* name, F* out) {
+  *out = reinterpret_cast<F>(load_symbol(name));
   return *out != nullptr;
 }
 
 bool load() {
   std::string path;
-  if (!find(&path)) return false;
+  if (!find_library(&path)) return false;
   {
-    Setting threads("OPENBLAS_NUM_THREADS", "1");
+    TemporaryEnvironment threads("OPENBLAS_NUM_THREADS", "1");
     if (isa_level() ==
-        Level::Avx512) {  // an inherited setting was meant for NumPy's copy, on some other machine
-      Setting kernels("OPENBLAS_CORETYPE", "SkylakeX");
+        Level::Avx512) {  // overrides an inherited value, which was set for NumPy's copy
+      TemporaryEnvironment kernels("OPENBLAS_CORETYPE", "SkylakeX");
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     } else {
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -122,46 +122,45 @@ bool load() {
     return false;
   }
   Library l;
-  if (!symbol("scipy_cblas_sgemm", &l.sgemm) ||
-      !symbol("scipy_cblas_dgemm", &l.dgemm) ||
-      !symbol("scipy_cblas_sgemv", &l.sgemv) ||
-      !symbol("scipy_cblas_dgemv", &l.dgemv) ||
-      !symbol("scipy_cblas_cgemm", &l.cgemm) ||
-      !symbol("scipy_cblas_zgemm", &l.zgemm) ||
-      !symbol("scipy_openblas_set_num_threads", &l.set_num_threads) ||
-      !symbol("scipy_openblas_get_corename", &l.corename)) {
+  if (!load_symbol("scipy_cblas_sgemm", &l.sgemm) ||
+      !load_symbol("scipy_cblas_dgemm", &l.dgemm) ||
+      !load_symbol("scipy_cblas_sgemv", &l.sgemv) ||
+      !load_symbol("scipy_cblas_dgemv", &l.dgemv) ||
+      !load_symbol("scipy_cblas_cgemm", &l.cgemm) ||
+      !load_symbol("scipy_cblas_zgemm", &l.zgemm) ||
+      !load_symbol("scipy_openblas_set_num_threads", &l.set_num_threads) ||
+      !load_symbol("scipy_openblas_get_corename", &l.corename)) {
     return false;
   }
-  l.set_num_threads(1);  // somebody else may have loaded the same file first
+  l.set_num_threads(1);  // the same file may have been loaded before
   library = l;
   loaded = true;
   return true;
 }
 
-int transposition(bool transposed) { return transposed ? Trans : NoTrans; }
+int transpose_flag(bool transposed) { return transposed ? Trans : NoTrans; }
 
 template <class T, class F>
-void real(F f, const Gemm<T>& g) {
-  f(RowMajor, transposition(g.a_transposed), transposition(g.b_transposed), static_cast<int>(g.m),
+void call_real_gemm(F f, const Gemm<T>& g) {
+  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m),
     static_cast<int>(g.n), static_cast<int>(g.k), T(1), g.a, static_cast<int>(g.lda), g.b,
     static_cast<int>(g.ldb), g.beta, g.c, static_cast<int>(g.ldc));
 }
 
-// A product with a vector reads the matrix once: OpenBLAS's gemm would pack it first, at 2 to 8
-// times the time.
+// A matrix-vector product by gemv: OpenBLAS's gemm would pack the matrix first, which takes 2 to 8 times as long.
 template <class T>
-bool vector_product(RealGemv<T> f, const Gemm<T>& g) {
+bool try_gemv(RealGemv<T> f, const Gemm<T>& g) {
   int m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
   int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
   if (n == 1) {
     int step = g.b_transposed ? 1 : ldb;
-    f(RowMajor, transposition(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1),
+    f(RowMajor, transpose_flag(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1),
       g.a, lda, g.b, step, g.beta, g.c, ldc);
     return true;
   }
   if (m == 1) {
     int step = g.a_transposed ? lda : 1;
-    f(RowMajor, transposition(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n,
+    f(RowMajor, transpose_flag(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n,
       T(1), g.b, ldb, g.a, step, g.beta, g.c, 1);
     return true;
   }
@@ -169,17 +168,17 @@ bool vector_product(RealGemv<T> f, const Gemm<T>& g) {
 }
 
 template <class T>
-void complex(ComplexGemm f, const Gemm<T>& g) {
+void call_complex_gemm(ComplexGemm f, const Gemm<T>& g) {
   const T one(1);
-  f(RowMajor, transposition(g.a_transposed), transposition(g.b_transposed), static_cast<int>(g.m),
+  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m),
     static_cast<int>(g.n), static_cast<int>(g.k), &one, g.a, static_cast<int>(g.lda), g.b,
     static_cast<int>(g.ldb), &g.beta, g.c, static_cast<int>(g.ldc));
 }
 
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
-// How many pieces to cut a side of `size` into, each a multiple of `step` and near `target`.
-int64_t piece(int64_t size, int64_t target, int64_t step) {
+// The length of the pieces of a side of `size`: near `target`, and a multiple of `step`.
+int64_t piece_size(int64_t size, int64_t target, int64_t step) {
   int64_t n = (size + target / 2) / target;
   if (n < 1) n = 1;
   int64_t p = (size + n - 1) / n;
@@ -190,29 +189,29 @@ int64_t piece(int64_t size, int64_t target, int64_t step) {
 
 bool blas_ensure() { return loaded || load(); }
 const char* blas_core() { return loaded ? library.corename() : ""; }
-void* blas_function(const char* name) { return blas_ensure() ? symbol(name) : nullptr; }
+void* blas_function(const char* name) { return blas_ensure() ? load_symbol(name) : nullptr; }
 
 namespace {
 
-// Small products from registers: OpenBLAS packs first, which takes as long. False: it is another one.
+// Small products in registers: OpenBLAS packs first, which takes as long. False if the product is not small.
 template <class T>
-bool small_product(Gemm<T> g) {
+bool try_small_gemm(Gemm<T> g) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   constexpr int64_t kSize = sizeof(T), kVector = 16 / kSize;
-  constexpr int64_t kCached = 24576 / kSize;  // elements of b, which is read again for each four rows
+  constexpr int64_t kCached = 24576 / kSize;  // elements of b, which is read once per four rows
   if (g.m < 2 || g.n % kVector || g.k * g.n > kCached ||
       (g.beta != T(0) && g.beta != T(1)))
     return false;
-  if (g.a_transposed && g.lda > 1024 && g.k > 256) return false;  // each step is another page
-  T turned[kCached];
+  if (g.a_transposed && g.lda > 1024 && g.k > 256) return false;  // each step reads another page
+  T transposed[kCached];
   if (g.b_transposed) {
-    if (g.m < 4 || g.k % kVector) return false;  // turning it would not pay
+    if (g.m < 4 || g.k % kVector) return false;  // transposing it would not pay
     for (int64_t j = 0; j < g.n; j += kVector) {
       for (int64_t k = 0; k < g.k; k += kVector)
-        turn(reinterpret_cast<const char*>(g.b + j * g.ldb + k), g.ldb * kSize,
-             reinterpret_cast<Bits*>(turned + k * g.n + j), g.n);
+        transpose_block(reinterpret_cast<const char*>(g.b + j * g.ldb + k), g.ldb * kSize,
+                        reinterpret_cast<Bits*>(transposed + k * g.n + j), g.n);
     }
-    g.b = turned;
+    g.b = transposed;
     g.ldb = g.n;
   }
   matrix_products<T>()(g.a, g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1, g.b, g.ldb, g.c,
@@ -223,41 +222,40 @@ bool small_product(Gemm<T> g) {
 }  // namespace
 
 void blas_gemm(const Gemm<float>& g) {
-  if (!vector_product(library.sgemv, g) && !small_product(g)) real(library.sgemm, g);
+  if (!try_gemv(library.sgemv, g) && !try_small_gemm(g)) call_real_gemm(library.sgemm, g);
 }
 void blas_gemm(const Gemm<double>& g) {
-  if (!vector_product(library.dgemv, g) && !small_product(g)) real(library.dgemm, g);
+  if (!try_gemv(library.dgemv, g) && !try_small_gemm(g)) call_real_gemm(library.dgemm, g);
 }
-void blas_gemm(const Gemm<std::complex<float>>& g) { complex(library.cgemm, g); }
-void blas_gemm(const Gemm<std::complex<double>>& g) { complex(library.zgemm, g); }
+void blas_gemm(const Gemm<std::complex<float>>& g) { call_complex_gemm(library.cgemm, g); }
+void blas_gemm(const Gemm<std::complex<double>>& g) { call_complex_gemm(library.zgemm, g); }
 
 namespace {
 
-// The sum of rows, each times an element of a vector: c = sum over k of v[k] * rows[k, :]. Cut into
-// runs of rows that lie together, always four, whose sums are added in their order: by columns every
-// slice would walk through all pages of the matrix.
+// A weighted sum of rows: c = sum over k of v[k] * rows[k, :]. The rows are always divided into four runs, whose sums
+// are added in order: slices of columns would each read all pages of the matrix.
 template <class T>
-void weighted_rows(const Gemm<T>& g) {
+void gemv_by_rows(const Gemm<T>& g) {
   constexpr int64_t kParts = 4;
-  const bool left = g.n == 1;  // the matrix is a, transposed, and the vector b; else the other way
-  const int64_t width = left ? g.m : g.n, part = (g.k + kParts - 1) / kParts;
+  const bool left = g.n == 1;  // the matrix is a, transposed, and the vector is b; else vice versa
+  const int64_t width = left ? g.m : g.n, rows_per_part = (g.k + kParts - 1) / kParts;
   auto* sums = static_cast<T*>(malloc(sizeof(T) * static_cast<size_t>(width * kParts)));
   if (!sums) return blas_gemm(g);
   slices(kParts, [&](int64_t i) {
-    const int64_t start = i * part;
-    Gemm<T> piece = g;
-    piece.k = start + part < g.k ? part : g.k - start;
+    const int64_t start = i * rows_per_part;
+    Gemm<T> tile = g;
+    tile.k = start + rows_per_part < g.k ? rows_per_part : g.k - start;
     if (left) {
-      piece.a += start * g.lda;
-      piece.b += g.b_transposed ? start : start * g.ldb;
+      tile.a += start * g.lda;
+      tile.b += g.b_transposed ? start : start * g.ldb;
     } else {
-      piece.b += start * g.ldb;
-      piece.a += g.a_transposed ? start * g.lda : start;
+      tile.b += start * g.ldb;
+      tile.a += g.a_transposed ? start * g.lda : start;
     }
-    piece.c = sums + i * width;
-    piece.ldc = left ? 1 : width;
-    piece.beta = T(0);
-    blas_gemm(piece);
+    tile.c = sums + i * width;
+    tile.ldc = left ? 1 : width;
+    tile.beta = T(0);
+    blas_gemm(tile);
   });
   const int64_t step = left ? g.ldc : 1;
   for (int64_t c = 0; c < width; ++c) {
@@ -268,10 +266,10 @@ void weighted_rows(const Gemm<T>& g) {
   free(sums);
 }
 
-// A product of a column and a row, a product with a vector: memory is the limit, not arithmetic, and
-// a quarter of the result is worth a thread much earlier. False: it is neither, or small.
+// Outer products and matrix-vector products: they are memory-bound, so threads pay for smaller results than in gemm.
+// False for other products and for small ones.
 template <class T>
-bool thin(const Gemm<T>& g) {
+bool gemm_thin(const Gemm<T>& g) {
   constexpr int64_t kElements = 1 << 16;
   if (g.k == 1) {
     const int64_t am = g.a_transposed ? 1 : g.lda, bn = g.b_transposed ? g.ldb : 1;
@@ -290,15 +288,15 @@ bool thin(const Gemm<T>& g) {
     });
     return true;
   }
-  const int64_t longer = g.n == 1 ? g.m : g.n;
-  if ((g.n != 1 && g.m != 1) || longer * g.k < 2 * kElements || longer < 64) return false;
-  const bool lies_across = g.n == 1 ? g.a_transposed : !g.b_transposed;
-  if (lies_across && g.k >= 256) {
-    weighted_rows(g);
+  const int64_t vector_size = g.n == 1 ? g.m : g.n;
+  if ((g.n != 1 && g.m != 1) || vector_size * g.k < 2 * kElements || vector_size < 64) return false;
+  const bool is_strided = g.n == 1 ? g.a_transposed : !g.b_transposed;
+  if (is_strided && g.k >= 256) {
+    gemv_by_rows(g);
     return true;
   }
-  const int64_t part = piece(longer, longer / 4, 16);
-  ranges(longer, part, [&](int64_t start, int64_t stop) {
+  const int64_t grain = piece_size(vector_size, vector_size / 4, 16);
+  ranges(vector_size, grain, [&](int64_t start, int64_t stop) {
     Gemm<T> tile = g;
     if (g.n == 1) {
       tile.m = stop - start;
@@ -316,15 +314,14 @@ bool thin(const Gemm<T>& g) {
 
 }  // namespace
 
-// Each tile packs its own rows of A and columns of B: tiles must be large enough for that to
-// vanish, and more than the threads, so that one held up by a foreign process is made up for by the
-// others.
+// Each tile packs its own rows of A and columns of B: tiles must be so large that this cost is negligible, and there
+// must be more tiles than threads, so that the other threads compensate for one that another process delays.
 template <class T>
 void gemm(const Gemm<T>& g) {
-  constexpr double kWorth = 64.0 * 64 * 64 * 4;  // multiply-adds that pay for waking a worker
+  constexpr double kMinParallelWork = 64.0 * 64 * 64 * 4;  // multiply-adds from which on threads pay
   double work = static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k);
-  if ((g.k == 1 || g.m == 1 || g.n == 1) && thin(g)) return;
-  if (work < kWorth) return blas_gemm(g);
+  if ((g.k == 1 || g.m == 1 || g.n == 1) && gemm_thin(g)) return;
+  if (work < kMinParallelWork) return blas_gemm(g);
   // About 16 tiles of large products, 2 of small ones.
   int64_t tiles = work >= 1024.0 * 1024 * 1024 ? 16 : work >= 512.0 * 512 * 512 ? 4 : 2;
   int64_t rows = g.m, columns = g.n;
@@ -332,14 +329,14 @@ void gemm(const Gemm<T>& g) {
     (rows >= columns ? rows : columns) /= 2;
     tiles /= 2;
   }
-  const int64_t tm = piece(g.m, rows < 16 ? 16 : rows, 16),
-                tn = piece(g.n, columns < 16 ? 16 : columns, 16);
+  const int64_t tm = piece_size(g.m, rows < 16 ? 16 : rows, 16),
+                tn = piece_size(g.n, columns < 16 ? 16 : columns, 16);
   const int64_t nm = (g.m + tm - 1) / tm, nn = (g.n + tn - 1) / tn;
   slices(nm * nn, [&](int64_t i) {
     int64_t m0 = i / nn * tm, n0 = i % nn * tn;
     Gemm<T> tile = g;
-    tile.m = least(tm, g.m - m0);
-    tile.n = least(tn, g.n - n0);
+    tile.m = min(tm, g.m - m0);
+    tile.n = min(tn, g.n - n0);
     tile.a += g.a_transposed ? m0 : m0 * g.lda;
     tile.b += g.b_transposed ? n0 * g.ldb : n0;
     tile.c += m0 * g.ldc + n0;

@@ -1,9 +1,8 @@
-// A private OpenBLAS: one thread, the kernels that fit this CPU, loaded at the first product.
+// A private OpenBLAS with one thread and the kernels for this CPU, loaded at the first product.
 //
-// It is the library of the scipy-openblas32 wheel (its symbols begin with scipy_), opened
-// RTLD_LOCAL, so it lives beside NumPy's own copy. OpenBLAS picks AVX2 kernels on AMD CPUs that
-// have AVX-512; the environment says otherwise, but only around the load, and only on a CPU that
-// has what they need.
+// It is the library of the scipy-openblas32 wheel (its symbols begin with scipy_), opened RTLD_LOCAL, so it is
+// independent of NumPy's copy. OpenBLAS chooses AVX2 kernels on AMD CPUs that have AVX-512; an environment variable,
+// set only while the library loads and only on a CPU with AVX-512, selects the AVX-512 kernels.
 #pragma once
 
 #include <complex>
@@ -11,8 +10,7 @@
 
 namespace shmtensor {
 
-// C (m x n, row-major, leading dimension ldc) = alpha op(A) op(B) + beta C; transposed: op(A) is
-// A's transpose.
+// C (m x n, row-major, leading dimension ldc) = op(A) op(B) + beta C; a_transposed: op(A) is A's transpose.
 template <class T>
 struct Gemm {
   const T* a;
@@ -27,17 +25,16 @@ struct Gemm {
 bool blas_ensure();
 const char* blas_core();  // name of the kernels in use, "" before the first product
 
-// A function by its name in the library, which is loaded, or nullptr with ImportError. The GIL is
-// held.
+// A function of the library by its name, or nullptr with ImportError; loads the library. The GIL is held.
 void* blas_function(const char* name);
 
-// One product on the calling thread. No GIL needed; blas_ensure() came first.
+// One product on the calling thread. Needs no GIL; call blas_ensure() before.
 void blas_gemm(const Gemm<float>&);
 void blas_gemm(const Gemm<double>&);
 void blas_gemm(const Gemm<std::complex<float>>&);
 void blas_gemm(const Gemm<std::complex<double>>&);
 
-// One product, cut into tiles that depend on its shape alone, over the pool.
+// One product on the thread pool, in tiles that depend on its shape alone.
 template <class T>
 void gemm(const Gemm<T>&);
 

@@ -1,4 +1,4 @@
-// One element for each class index, weighted, with the mean or the sum of them in the same pass.
+// Gathers one weighted element for each class index, and computes their mean or sum in the same pass.
 #include "kernels/loss/nll_loss.h"
 
 #include <atomic>
@@ -17,17 +17,17 @@ namespace {
 constexpr int64_t kGrain = 8192;  // class indices per slice
 constexpr int64_t kUnlock = 4096;
 
-// x is (n, classes, d); a class index for each of n * d.
-struct Classes {
+// The class indices (n, d) of x (n, classes, d).
+struct Targets {
   int64_t n = 1, classes = 1, d = 1, ignore = 0;
   Ref target, weight;
-  bool mean = false, each = false;
+  bool mean = false, per_sample = false;
   int64_t count() const { return n * d; }
 };
 
-// False: leave it to the caller.
-bool read(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* weight,
-          PyObject* ignore, PyObject* reduction, Classes* out) {
+// False if there is no kernel for the arguments.
+bool parse_targets(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* weight,
+                   PyObject* ignore, PyObject* reduction, Targets* out) {
   if (nd < 1 || !PyArray_CheckExact(target) || !PyUnicode_Check(reduction)) return false;
   PyArrayObject* t = as_array(target);
   if (PyArray_NDIM(t) != nd - 1) return false;
@@ -40,13 +40,13 @@ bool read(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* we
     if (PyArray_DIM(t, i - 1) != dims[i]) return false;
     out->d *= dims[i];
   }
-  out->target = indices(target);
+  out->target = int64_indices(target);
   out->ignore = PyLong_AsLongLong(ignore);
-  const char* how = PyUnicode_AsUTF8(reduction);
-  if (!out->target || !how || PyErr_Occurred()) return false;
-  out->mean = !strcmp(how, "mean");
-  out->each = !strcmp(how, "none");
-  if (!out->mean && !out->each && strcmp(how, "sum")) return false;
+  const char* reduction_name = PyUnicode_AsUTF8(reduction);
+  if (!out->target || !reduction_name || PyErr_Occurred()) return false;
+  out->mean = !strcmp(reduction_name, "mean");
+  out->per_sample = !strcmp(reduction_name, "none");
+  if (!out->mean && !out->per_sample && strcmp(reduction_name, "sum")) return false;
   if (weight == Py_None) return true;
   if (!PyArray_CheckExact(weight) || PyArray_TYPE(as_array(weight)) != type ||
       PyArray_NDIM(as_array(weight)) != 1 || PyArray_SIZE(as_array(weight)) != out->classes)
@@ -56,63 +56,63 @@ bool read(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* we
 }
 
 // The sums of a slice.
-struct Part {
+struct Sums {
   double losses = 0, weights = 0;
 };
 
-// Slices are added in order. x may be null (only the weights count), and so may out. False: a class
-// does not exist.
+// Sums of the losses and weights; slices are added in order. x may be null (only the weights are summed), and so may
+// out. False if a class index is out of range.
 template <class T>
-bool pass(const Classes& c, const T* x, T* out, Part* total) {
+bool sum_losses(const Targets& c, const T* x, T* out, Sums* total) {
   const auto* target = data<int64_t>(c.target);
   const T* weight = c.weight ? data<T>(c.weight) : nullptr;
-  std::vector<Part> parts(static_cast<size_t>((c.count() + kGrain - 1) / kGrain));
+  std::vector<Sums> partials(static_cast<size_t>((c.count() + kGrain - 1) / kGrain));
   std::atomic<bool> valid{true};
   ranges(c.count(), kGrain, [&](int64_t start, int64_t stop) {
-    Part part;
-    int64_t row = start / c.d, column = start % c.d;
+    Sums partial;
+    int64_t outer = start / c.d, inner = start % c.d;
     for (int64_t i = start; i < stop; ++i) {
       const int64_t t = target[i];
-      const bool counts = t != c.ignore;
-      if (counts && (t < 0 || t >= c.classes)) {
+      const bool is_counted = t != c.ignore;
+      if (is_counted && (t < 0 || t >= c.classes)) {
         valid = false;
         return;
       }
-      const T w = !counts ? T(0) : weight ? weight[t] : T(1);
+      const T w = !is_counted ? T(0) : weight ? weight[t] : T(1);
       T loss = 0;
-      if (x && counts) loss = -(x[(row * c.classes + t) * c.d + column] * w);
-      part.losses += static_cast<double>(loss);
-      part.weights += static_cast<double>(w);
+      if (x && is_counted) loss = -(x[(outer * c.classes + t) * c.d + inner] * w);
+      partial.losses += static_cast<double>(loss);
+      partial.weights += static_cast<double>(w);
       if (out) out[i] = loss;
-      if (++column == c.d) {
-        column = 0;
-        ++row;
+      if (++inner == c.d) {
+        inner = 0;
+        ++outer;
       }
     }
-    parts[static_cast<size_t>(start / kGrain)] = part;
+    partials[static_cast<size_t>(start / kGrain)] = partial;
   });
-  for (const Part& part : parts) {
-    total->losses += part.losses;
-    total->weights += part.weights;
+  for (const Sums& partial : partials) {
+    total->losses += partial.losses;
+    total->weights += partial.weights;
   }
   return valid;
 }
 
 template <class T>
-bool forward(const Classes& c, const T* x, T* out) {
+bool forward(const Targets& c, const T* x, T* out) {
   Unlocked unlocked(c.count() > kUnlock);
-  Part total;
-  if (!pass(c, x, c.each ? out : nullptr, &total)) return false;
-  if (!c.each) *out = static_cast<T>(c.mean ? total.losses / total.weights : total.losses);
+  Sums total;
+  if (!sum_losses(c, x, c.per_sample ? out : nullptr, &total)) return false;
+  if (!c.per_sample) *out = static_cast<T>(c.mean ? total.losses / total.weights : total.losses);
   return true;
 }
 
 template <class T>
-bool backward(const Classes& c, const T* g, T* out) {
+bool backward(const Targets& c, const T* g, T* out) {
   Unlocked unlocked(c.count() * c.classes > kUnlock);
-  Part total;
-  if (!pass<T>(c, nullptr, nullptr, &total)) return false;
-  const T factor = c.each ? T(0) : c.mean ? static_cast<T>(*g / total.weights) : *g;
+  Sums total;
+  if (!sum_losses<T>(c, nullptr, nullptr, &total)) return false;
+  const T factor = c.per_sample ? T(0) : c.mean ? static_cast<T>(*g / total.weights) : *g;
   const auto* target = data<int64_t>(c.target);
   const T* weight = c.weight ? data<T>(c.weight) : nullptr;
   const int64_t block = c.classes * c.d;
@@ -123,7 +123,7 @@ bool backward(const Classes& c, const T* g, T* out) {
       for (int64_t j = 0; j < c.d; ++j) {
         const int64_t t = target[i * c.d + j];
         if (t == c.ignore) continue;
-        const T value = c.each ? g[i * c.d + j] : factor;
+        const T value = c.per_sample ? g[i * c.d + j] : factor;
         out[i * block + t * c.d + j] = weight ? -value * weight[t] : -value;
       }
     }
@@ -132,7 +132,7 @@ bool backward(const Classes& c, const T* g, T* out) {
 }
 
 // A float32 or float64 array.
-PyArrayObject* numbers_of(PyObject* p) {
+PyArrayObject* floating_array(PyObject* p) {
   if (!PyArray_CheckExact(p)) return nullptr;
   const int type = PyArray_TYPE(as_array(p));
   return type == NPY_FLOAT || type == NPY_DOUBLE ? as_array(p) : nullptr;
@@ -142,42 +142,42 @@ PyArrayObject* numbers_of(PyObject* p) {
 
 PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("nll_loss", n, 5, 5) < 0) return nullptr;
-  PyArrayObject* x = numbers_of(args[0]);
-  Classes c;
-  if (!x || !read(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
-                  args[4], &c))
-    return left_to_caller();
+  PyArrayObject* x = floating_array(args[0]);
+  Targets c;
+  if (!x || !parse_targets(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
+                           args[4], &c))
+    return fall_back();
   Ref in = contiguous(x);
   PyArrayObject* target = c.target.array();
-  Ref out(in ? fresh(c.each ? PyArray_NDIM(target) : 0, PyArray_DIMS(target), PyArray_TYPE(x))
+  Ref out(in ? new_array(c.per_sample ? PyArray_NDIM(target) : 0, PyArray_DIMS(target), PyArray_TYPE(x))
              : nullptr);
   if (!out) return nullptr;
-  const bool good = PyArray_TYPE(x) == NPY_FLOAT ? forward(c, data<float>(in), data<float>(out))
+  const bool valid = PyArray_TYPE(x) == NPY_FLOAT ? forward(c, data<float>(in), data<float>(out))
                                                  : forward(c, data<double>(in), data<double>(out));
-  if (!good) Py_RETURN_NONE;
+  if (!valid) Py_RETURN_NONE;
   return out.release();
 }
 
 PyObject* nll_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("nll_loss_backward", n, 6, 6) < 0) return nullptr;
-  PyArrayObject* g = numbers_of(args[0]);
+  PyArrayObject* g = floating_array(args[0]);
   npy_intp dims[NPY_MAXDIMS];
   const int nd = g && PyTuple_Check(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS
                      ? static_cast<int>(PyTuple_GET_SIZE(args[3]))
                      : 0;
   for (int i = 0; i < nd; ++i) dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[3], i));
-  Classes c;
+  Targets c;
   if (!nd || PyErr_Occurred() ||
-      !read(nd, dims, PyArray_TYPE(g), args[1], args[2], args[4], args[5], &c) ||
-      PyArray_SIZE(g) != (c.each ? c.count() : 1))
-    return left_to_caller();
+      !parse_targets(nd, dims, PyArray_TYPE(g), args[1], args[2], args[4], args[5], &c) ||
+      PyArray_SIZE(g) != (c.per_sample ? c.count() : 1))
+    return fall_back();
   Ref from = contiguous(g);
-  Ref out(from ? fresh(nd, dims, PyArray_TYPE(g)) : nullptr);
+  Ref out(from ? new_array(nd, dims, PyArray_TYPE(g)) : nullptr);
   if (!out) return nullptr;
-  const bool good = PyArray_TYPE(g) == NPY_FLOAT
+  const bool valid = PyArray_TYPE(g) == NPY_FLOAT
                         ? backward(c, data<float>(from), data<float>(out))
                         : backward(c, data<double>(from), data<double>(out));
-  if (!good) Py_RETURN_NONE;
+  if (!valid) Py_RETURN_NONE;
   return out.release();
 }
 

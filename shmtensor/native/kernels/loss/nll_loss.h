@@ -1,5 +1,5 @@
-// The elements of classes, as the loss of log-probabilities, and back. Each answers None where the
-// arrays are not float32 or float64 and int64, or a class does not exist.
+// The negative log likelihood loss and its gradient. Each function returns None unless x is float32 or float64, the
+// targets are integers, and all classes exist.
 #pragma once
 #include "python.h"
 

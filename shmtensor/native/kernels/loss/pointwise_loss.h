@@ -1,5 +1,5 @@
-// Losses of two numbers, element by element, with their sum or mean in the same pass, and their
-// gradients. Each answers None where x and y are no floating-point arrays of one shape and dtype.
+// Pointwise losses, with their sum or mean in the same pass, and their gradients. Each function returns None unless x
+// and y are floating-point arrays of one shape and dtype.
 #pragma once
 #include "python.h"
 

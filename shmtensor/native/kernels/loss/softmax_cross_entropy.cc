@@ -1,5 +1,4 @@
-// Rows along a dimension: an array is (outer, m, inner); inner = 1 runs row kernels, else column
-// kernels.
+// An array is (outer, m, inner) around the dimension; inner = 1 runs row kernels, else column kernels.
 #include "kernels/loss/softmax_cross_entropy.h"
 
 #include <cstring>
@@ -15,12 +14,12 @@ namespace {
 constexpr int64_t kElements = 4096;  // per slice
 constexpr int64_t kUnlock = 8192;
 
-struct Shape {
+struct DimLayout {
   int64_t outer = 1, m = 1, inner = 1;
 };
 
-Shape around(PyArrayObject* x, int dim) {
-  Shape s;
+DimLayout layout_around(PyArrayObject* x, int dim) {
+  DimLayout s;
   for (int i = 0; i < PyArray_NDIM(x); ++i) {
     (i < dim ? s.outer : i == dim ? s.m : s.inner) *= PyArray_DIM(x, i);
   }
@@ -28,19 +27,19 @@ Shape around(PyArrayObject* x, int dim) {
 }
 
 template <class T>
-struct Pair {  // the row kernel and the column kernel of one function
+struct ForwardKernels {  // the row kernel and the column kernel of one function
   void (*rows)(const T*, T*, int64_t, int64_t);
   void (*columns)(const T*, T*, int64_t, int64_t, int64_t);
 };
 template <class T>
-struct BackwardPair {
+struct BackwardKernels {
   void (*rows)(const T*, const T*, T*, int64_t, int64_t);
   void (*columns)(const T*, const T*, T*, int64_t, int64_t, int64_t);
 };
 
 // row(first row, rows) or column(offset of the first element, width), in slices of about kElements.
 template <class R, class C>
-void along(const Shape& s, R row, C column) {
+void for_slices(const DimLayout& s, R row, C column) {
   if (s.outer * s.m * s.inner == 0) return;
   Unlocked unlocked(s.outer * s.m * s.inner > kUnlock);
   if (s.inner == 1) {
@@ -59,46 +58,46 @@ void along(const Shape& s, R row, C column) {
 }
 
 template <class T>
-void forward(const Pair<T>& pair, const Ref& x, const Ref& out, const Shape& s) {
+void forward(const ForwardKernels<T>& kernels_, const Ref& x, const Ref& out, const DimLayout& s) {
   const T* from = data<T>(x);
   T* to = data<T>(out);
-  along(
-      s, [&](int64_t r, int64_t n) { pair.rows(from + r * s.m, to + r * s.m, n, s.m); },
-      [&](int64_t at, int64_t width) { pair.columns(from + at, to + at, s.m, width, s.inner); });
+  for_slices(
+      s, [&](int64_t r, int64_t n) { kernels_.rows(from + r * s.m, to + r * s.m, n, s.m); },
+      [&](int64_t at, int64_t width) { kernels_.columns(from + at, to + at, s.m, width, s.inner); });
 }
 
 template <class T>
-void backward(const BackwardPair<T>& pair, const Ref& g, const Ref& y, const Ref& out,
-              const Shape& s) {
+void backward(const BackwardKernels<T>& kernels_, const Ref& g, const Ref& y, const Ref& out,
+              const DimLayout& s) {
   const T *a = data<T>(g), *b = data<T>(y);
   T* to = data<T>(out);
-  along(
-      s, [&](int64_t r, int64_t n) { pair.rows(a + r * s.m, b + r * s.m, to + r * s.m, n, s.m); },
+  for_slices(
+      s, [&](int64_t r, int64_t n) { kernels_.rows(a + r * s.m, b + r * s.m, to + r * s.m, n, s.m); },
       [&](int64_t at, int64_t width) {
-        pair.columns(a + at, b + at, to + at, s.m, width, s.inner);
+             kernels_.columns(a + at, b + at, to + at, s.m, width, s.inner);
       });
 }
 
-PyObject* normalised(const char* where, PyObject* const* args, Py_ssize_t n, const Pair<float>& f,
-                     const Pair<double>& d) {
+PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, const ForwardKernels<float>& f,
+                      const ForwardKernels<double>& d) {
   if (count_arguments(where, n, 2, 2) < 0) return nullptr;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
   const int dim = dim_argument(where, args[1], PyArray_NDIM(x));
   Ref in = dim < 0 ? Ref() : contiguous_as(x, type.compute);
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {
-    forward(f, in, out, around(x, dim));
+    forward(f, in, out, layout_around(x, dim));
   } else {
-    forward(d, in, out, around(x, dim));
+    forward(d, in, out, layout_around(x, dim));
   }
   return finish(std::move(out), type);
 }
 
-PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize_t n,
-                              const BackwardPair<float>& f, const BackwardPair<double>& d) {
+PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n,
+                       const BackwardKernels<float>& f, const BackwardKernels<double>& d) {
   if (count_arguments(where, n, 3, 3) < 0) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
@@ -107,12 +106,12 @@ PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize
   const int dim = dim_argument(where, args[2], PyArray_NDIM(g));
   Ref a = dim < 0 ? Ref() : contiguous_as(g, type.compute);
   Ref b = a ? contiguous_as(y, type.compute) : Ref();
-  Ref out(b ? fresh(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
+  Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {
-    backward(f, a, b, out, around(g, dim));
+    backward(f, a, b, out, layout_around(g, dim));
   } else {
-    backward(d, a, b, out, around(g, dim));
+    backward(d, a, b, out, layout_around(g, dim));
   }
   return finish(std::move(out), type);
 }
@@ -122,31 +121,31 @@ PyObject* normalised_backward(const char* where, PyObject* const* args, Py_ssize
 PyObject* softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised("softmax", args, n, {f.softmax, f.softmax_columns},
-                    {d.softmax, d.softmax_columns});
+  return run_forward("softmax", args, n, {f.softmax, f.softmax_columns},
+                     {d.softmax, d.softmax_columns});
 }
 
 PyObject* log_softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised("log_softmax", args, n, {f.log_softmax, f.log_softmax_columns},
-                    {d.log_softmax, d.log_softmax_columns});
+  return run_forward("log_softmax", args, n, {f.log_softmax, f.log_softmax_columns},
+                     {d.log_softmax, d.log_softmax_columns});
 }
 
 PyObject* softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised_backward("softmax_backward", args, n,
-                             {f.softmax_backward, f.softmax_backward_columns},
-                             {d.softmax_backward, d.softmax_backward_columns});
+  return run_backward("softmax_backward", args, n,
+                      {f.softmax_backward, f.softmax_backward_columns},
+                      {d.softmax_backward, d.softmax_backward_columns});
 }
 
 PyObject* log_softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return normalised_backward("log_softmax_backward", args, n,
-                             {f.log_softmax_backward, f.log_softmax_backward_columns},
-                             {d.log_softmax_backward, d.log_softmax_backward_columns});
+  return run_backward("log_softmax_backward", args, n,
+                      {f.log_softmax_backward, f.log_softmax_backward_columns},
+                      {d.log_softmax_backward, d.log_softmax_backward_columns});
 }
 
 // ---------------------------------------------------------------- cross entropy
@@ -171,23 +170,22 @@ bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
   return true;
 }
 
-// Class numbers as int64, checked against [0, classes) and ignore_index; counts those that are not
-// ignored.
-bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
-             int64_t ignore, Ref* out, int64_t* kept) {
+// The class indices as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
+bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
+                      int64_t ignore, Ref* out, int64_t* counted_rows) {
   const int type = PyArray_TYPE(target);
   if (type < NPY_BYTE || type > NPY_ULONGLONG) {
-    raise("TypeError", "%s: target holds no class numbers: %s, expected integers", where,
+    raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
           dtype_text(target).c_str());
     return false;
   }
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
-  *kept = 0;
+  *counted_rows = 0;
   for (int64_t i = 0; i < rows; ++i) {
     if (t[i] == ignore) continue;
-    ++*kept;
+    ++*counted_rows;
     if (t[i] >= 0 && t[i] < classes) continue;
     raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld",
           where, static_cast<long long>(t[i]), static_cast<long long>(i),
@@ -197,17 +195,16 @@ bool targets(const char* where, PyArrayObject* target, int64_t rows, int64_t cla
   return true;
 }
 
-struct Loss {
-  int64_t rows, classes, ignore, kept;
+struct LossArguments {
+  int64_t rows, classes, ignore, counted_rows;
   Reduction reduction;
   const int64_t* target;
 };
 
-// (N, C) or (C,) logits and (N,) or () targets; args: logits, target, ignore_index, reduction from
-// `first` on.
-bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, Ref* target,
-                    Loss* out) {
-  PyArrayObject* t = array_argument(where, "target", rest[0]);
+// (N, C) or (C,) logits and (N,) or () targets; args: target, ignore_index, reduction.
+bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, Ref* target,
+                    LossArguments* out) {
+  PyArrayObject* t = array_argument(where, "target", args[0]);
   if (!t) return false;
   const int nd = PyArray_NDIM(x);
   if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
@@ -218,26 +215,26 @@ bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* rest, 
   }
   out->rows = nd == 2 ? PyArray_DIM(x, 0) : 1;
   out->classes = PyArray_DIM(x, nd - 1);
-  out->ignore = PyLong_AsLongLong(rest[1]);
+  out->ignore = PyLong_AsLongLong(args[1]);
   if (out->ignore == -1 && PyErr_Occurred()) return false;
-  if (!reduction_argument(where, rest[2], &out->reduction) ||
-      !targets(where, t, out->rows, out->classes, out->ignore, target, &out->kept)) {
+  if (!reduction_argument(where, args[2], &out->reduction) ||
+      !targets_argument(where, t, out->rows, out->classes, out->ignore, target, &out->counted_rows)) {
     return false;
   }
   out->target = data<int64_t>(*target);
   return true;
 }
 
-int64_t row_grain(const Loss& l) {
+int64_t row_grain(const LossArguments& l) {
   return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1);
 }
 
-// Losses of the rows are added slice by slice, in order: the same bits on any number of threads.
+// The losses of slices are added in order, so results do not depend on the number of threads.
 template <class T>
-void losses(const Loss& l, const T* x, T* probabilities, T* out) {
+void compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
   const auto row = kernels<T>().cross_entropy_row;
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
-  auto* sums = static_cast<double*>(
+  auto* partial_sums = static_cast<double*>(
       PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
     double sum = 0;
@@ -249,25 +246,25 @@ void losses(const Loss& l, const T* x, T* probabilities, T* out) {
       sum += static_cast<double>(loss);
       if (l.reduction == Reduction::None) out[i] = loss;
     }
-    sums[start / grain] = sum;
+    partial_sums[start / grain] = sum;
   });
   if (l.reduction != Reduction::None) {
     double sum = 0;
-    for (int64_t i = 0; i < pieces; ++i) sum += sums[i];
+    for (int64_t i = 0; i < pieces; ++i) sum += partial_sums[i];
     if (l.reduction == Reduction::Mean)
-      sum /= static_cast<double>(l.kept);  // all ignored: NaN, as in PyTorch
+      sum /= static_cast<double>(l.counted_rows);  // all ignored: NaN, as in PyTorch
     *out = static_cast<T>(sum);
   }
-  PyMem_RawFree(sums);
+  PyMem_RawFree(partial_sums);
 }
 
 template <class T>
-void gradients(const Loss& l, const T* g, const T* probabilities, T* gx) {
+void compute_gradients(const LossArguments& l, const T* g, const T* probabilities, T* gx) {
   const auto scale = kernels<T>().scale;
   ranges(l.rows, row_grain(l), [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
       T factor = l.reduction == Reduction::None ? g[i] : *g;
-      if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.kept);
+      if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
       T* to = gx + i * l.classes;
       if (l.target[i] == l.ignore) {
         memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
@@ -288,30 +285,29 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = array_argument(where, "logits", args[0]);
   Floating type;
   Ref target;
-  Loss l;
+  LossArguments l;
   if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l))
     return nullptr;
   Ref in = contiguous_as(x, type.compute);
-  Ref probabilities(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  Ref probabilities(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
   npy_intp rows = l.rows;
   const int nd = l.reduction == Reduction::None ? PyArray_NDIM(x) - 1 : 0;
-  Ref out(probabilities ? fresh(nd, &rows, type.compute) : nullptr);
+  Ref out(probabilities ? new_array(nd, &rows, type.compute) : nullptr);
   if (!out) return nullptr;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
     if (type.compute == NPY_FLOAT) {
-      losses(l, data<float>(in), data<float>(probabilities), data<float>(out));
+      compute_losses(l, data<float>(in), data<float>(probabilities), data<float>(out));
     } else {
-      losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
+      compute_losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
     }
   }
   Ref loss(finish(std::move(out), type));
-  Ref kept(loss ? finish(std::move(probabilities), type) : nullptr);
-  return kept ? PyTuple_Pack(2, loss.get(), kept.get()) : nullptr;
+  Ref counted_rows(loss ? finish(std::move(probabilities), type) : nullptr);
+  return counted_rows ? PyTuple_Pack(2, loss.get(), counted_rows.get()) : nullptr;
 }
 
-// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the
-// logits
+// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits
 PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy_backward";
   if (count_arguments(where, n, 5, 5) < 0) return nullptr;
@@ -319,7 +315,7 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   PyArrayObject* y = g ? array_argument(where, "probabilities", args[1]) : nullptr;
   Floating type;
   Ref target;
-  Loss l;
+  LossArguments l;
   if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l))
     return nullptr;
   const int64_t expected = l.reduction == Reduction::None ? l.rows : 1;
@@ -329,14 +325,14 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   }
   Ref a = contiguous_as(g, type.compute);
   Ref b = a ? contiguous_as(y, type.compute) : Ref();
-  Ref out(b ? fresh(PyArray_NDIM(y), PyArray_DIMS(y), type.compute) : nullptr);
+  Ref out(b ? new_array(PyArray_NDIM(y), PyArray_DIMS(y), type.compute) : nullptr);
   if (!out) return nullptr;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
     if (type.compute == NPY_FLOAT) {
-      gradients(l, data<float>(a), data<float>(b), data<float>(out));
+      compute_gradients(l, data<float>(a), data<float>(b), data<float>(out));
     } else {
-      gradients(l, data<double>(a), data<double>(b), data<double>(out));
+      compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
     }
   }
   return finish(std::move(out), type);

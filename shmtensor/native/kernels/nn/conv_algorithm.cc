@@ -1,4 +1,4 @@
-// Convolutions that have a way of their own: Winograd's, and channel by channel.
+// Convolutions with specialised algorithms: Winograd and depthwise.
 #include <cstring>
 
 #include "kernels/nn/convolution.h"
@@ -20,48 +20,48 @@ bool is_depthwise(const Convolution& v) {
   return fits;
 }
 
-// The plane in a frame of zeros; elements of a row of it.
-int64_t line_of(const Convolution& v) { return v.fit[2] + 2 + kSlack; }
-int64_t framed_size(const Convolution& v) { return (v.fit[1] + 2) * line_of(v) + kSlack; }
+// Elements of a row of the zero-padded plane, and of the padded plane.
+int64_t padded_row_size(const Convolution& v) { return v.out_size[2] + 2 + kSlack; }
+int64_t padded_plane_size(const Convolution& v) { return (v.out_size[1] + 2) * padded_row_size(v) + kSlack; }
 
 template <class T>
-void frame(const Convolution& v, const T* x, T* to) {
-  const int64_t line = line_of(v), width = v.size[2], left = v.padding[2];
-  const int64_t used = width < line - left ? width : line - left;
-  memset(to, 0, sizeof(T) * static_cast<size_t>(framed_size(v)));
-  for (int64_t r = 0; r < v.fit[1] + 2; ++r) {
+void pad_plane(const Convolution& v, const T* x, T* padded) {
+  const int64_t row_size = padded_row_size(v), width = v.size[2], offset = v.padding[2];
+  const int64_t copied = width < row_size - offset ? width : row_size - offset;
+  memset(padded, 0, sizeof(T) * static_cast<size_t>(padded_plane_size(v)));
+  for (int64_t r = 0; r < v.out_size[1] + 2; ++r) {
     const int64_t y = r - v.padding[1];
     if (y < 0 || y >= v.size[1]) continue;
-    memcpy(to + r * line + left, x + y * width, sizeof(T) * static_cast<size_t>(used));
+    memcpy(padded + r * row_size + offset, x + y * width, sizeof(T) * static_cast<size_t>(copied));
   }
 }
 
 template <class T>
-void depthwise(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool turned) {
+void depthwise(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool rotated) {
   ranges(v.n * v.c, 1 + kPiece / v.pixels(), [&](int64_t start, int64_t stop) {
-    T* plane = scratch.take<T>(framed_size(v));
+    T* plane = scratch.get<T>(padded_plane_size(v));
     for (int64_t i = start; i < stop; ++i) {
       const int64_t c = i % v.c;
       T taps[9];
-      for (int t = 0; t < 9; ++t) taps[t] = w[c * 9 + (turned ? 8 - t : t)];
-      frame(v, x + i * v.pixels(), plane);
-      layers<T>().depth(plane, taps, bias ? bias[c] : T(0), y + i * v.places(), v.fit[1], v.fit[2],
-                        line_of(v));
+      for (int t = 0; t < 9; ++t) taps[t] = w[c * 9 + (rotated ? 8 - t : t)];
+      pad_plane(v, x + i * v.pixels(), plane);
+      nn_kernels<T>().depthwise_3x3(plane, taps, bias ? bias[c] : T(0), y + i * v.outputs(), v.out_size[1],
+                                    v.out_size[2], padded_row_size(v));
     }
   });
 }
 
 template <class T>
-void depthwise_filters(const Convolution& v, const T* x, const T* y, T* w) {
+void depthwise_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   ranges(v.c, 1 + kPiece / (v.n * v.pixels()), [&](int64_t start, int64_t stop) {
-    T* plane = scratch.take<T>(framed_size(v));
+    T* plane = scratch.get<T>(padded_plane_size(v));
     for (int64_t c = start; c < stop; ++c) {
       T* taps = w + c * 9;
       for (int t = 0; t < 9; ++t) taps[t] = 0;
       for (int64_t i = 0; i < v.n; ++i) {
-        frame(v, x + (i * v.c + c) * v.pixels(), plane);
-        layers<T>().depth_filter(plane, y + (i * v.c + c) * v.places(), taps, v.fit[1], v.fit[2],
-                                 line_of(v));
+        pad_plane(v, x + (i * v.c + c) * v.pixels(), plane);
+        nn_kernels<T>().depthwise_3x3_backward_weight(plane, y + (i * v.c + c) * v.outputs(), taps, v.out_size[1],
+                                                      v.out_size[2], padded_row_size(v));
       }
     }
   });
@@ -69,21 +69,21 @@ void depthwise_filters(const Convolution& v, const T* x, const T* y, T* w) {
 
 }  // namespace
 
-bool is_direct(const Convolution& v) { return is_winograd(v) || is_depthwise(v); }
+bool has_specialized_conv(const Convolution& v) { return is_winograd(v) || is_depthwise(v); }
 
 template <class T>
-void direct(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool turned) {
-  is_depthwise(v) ? depthwise(v, x, w, bias, y, turned) : winograd(v, x, w, bias, y, turned);
+void specialized_conv(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool rotated) {
+  is_depthwise(v) ? depthwise(v, x, w, bias, y, rotated) : winograd(v, x, w, bias, y, rotated);
 }
 
 template <class T>
-void direct_filters(const Convolution& v, const T* x, const T* y, T* w) {
-  is_depthwise(v) ? depthwise_filters(v, x, y, w) : winograd_filters(v, x, y, w);
+void specialized_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
+  is_depthwise(v) ? depthwise_backward_weight(v, x, y, w) : winograd_backward_weight(v, x, y, w);
 }
 
-template void direct(const Convolution&, const float*, const float*, const float*, float*, bool);
-template void direct(const Convolution&, const double*, const double*, const double*, double*, bool);
-template void direct_filters(const Convolution&, const float*, const float*, float*);
-template void direct_filters(const Convolution&, const double*, const double*, double*);
+template void specialized_conv(const Convolution&, const float*, const float*, const float*, float*, bool);
+template void specialized_conv(const Convolution&, const double*, const double*, const double*, double*, bool);
+template void specialized_conv_backward_weight(const Convolution&, const float*, const float*, float*);
+template void specialized_conv_backward_weight(const Convolution&, const double*, const double*, double*);
 
 }  // namespace shmtensor

@@ -1,14 +1,14 @@
-// Filters of 3 x 3 on one channel, steps of one. Included inside a level's namespace, after vector.simd.h.
-// The plane stands in a frame: `line` elements a row, of which a vector more than the row may be read.
+// 3 x 3 filters on one channel with stride 1. Included inside a level's namespace, after vector.simd.h.
+// The plane is zero-padded: `line` elements a row; up to one vector behind a row may be read.
 
 template <class T>
-void depth(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, int64_t line) {
+void depthwise_3x3(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, int64_t line) {
   V<T> taps[9];
 #pragma GCC unroll 9
-  for (int t = 0; t < 9; ++t) taps[t] = all(w[t]);
+  for (int t = 0; t < 9; ++t) taps[t] = splat(w[t]);
   for (int64_t r = 0; r < rows; ++r, x += line, y += width) {
     for (int64_t c = 0; c < width; c += kLanes<T>) {
-      V<T> total = all(bias);
+      V<T> total = splat(bias);
 #pragma GCC unroll 3
       for (int a = 0; a < 3; ++a) {
 #pragma GCC unroll 3
@@ -25,10 +25,10 @@ void depth(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, in
 
 // w[t] += the sum of g times the plane at tap t.
 template <class T>
-void depth_filter(const T* x, const T* g, T* w, int64_t rows, int64_t width, int64_t line) {
+void depthwise_3x3_backward_weight(const T* x, const T* g, T* w, int64_t rows, int64_t width, int64_t line) {
   V<T> sums[9];
 #pragma GCC unroll 9
-  for (int t = 0; t < 9; ++t) sums[t] = all(T(0));
+  for (int t = 0; t < 9; ++t) sums[t] = splat(T(0));
   for (int64_t r = 0; r < rows; ++r, x += line, g += width) {
     for (int64_t c = 0; c < width; c += kLanes<T>) {
       const V<T> v = width - c >= kLanes<T> ? load(g + c) : load_part(g + c, width - c, T(0));
@@ -45,6 +45,6 @@ void depth_filter(const T* x, const T* g, T* w, int64_t rows, int64_t width, int
 
 // out[i] = x[2 i]
 template <class T>
-void pick(const T* __restrict x, T* __restrict out, int64_t n) {
+void take_even(const T* __restrict x, T* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[2 * i];
 }

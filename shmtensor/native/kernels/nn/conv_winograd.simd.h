@@ -1,8 +1,8 @@
 // Winograd's transforms for F(4 x 4, 3 x 3), many tiles side by side. Included inside a level's
-// namespace, after vector.simd.h. n is a multiple of 16, planes lie that far apart at least.
+// namespace, after vector.simd.h. n is a multiple of 16; planes are at least n elements apart.
 //
-// Lavin, Gray: Fast algorithms for convolutional neural networks (2015), with the points 0, +-a, +-b
-// and infinity, a^2 = 1/2, b^2 = 2: the error is that of the plain sum (the textbook's points 0, +-1,
+// Lavin, Gray: Fast algorithms for convolutional neural networks (2015), but with the points 0, +-a, +-b
+// and infinity, a^2 = 1/2, b^2 = 2: the error is that of the direct sum (the usual points 0, +-1,
 // +-2 lose ten times as much).
 
 template <class T>
@@ -12,7 +12,7 @@ constexpr T kB = T(1.41421356237309504880);
 
 // Six planes of every fourth element: d[j][t] = row[4 t + j].
 template <class T>
-void spread_row(const T* __restrict row, T* __restrict d, int64_t n, int64_t plane) {
+void split_row_overlapping(const T* __restrict row, T* __restrict d, int64_t n, int64_t plane) {
   for (int64_t t = 0; t < n; ++t) {
     d[t] = row[4 * t];
     d[plane + t] = row[4 * t + 1];
@@ -25,9 +25,9 @@ void spread_row(const T* __restrict row, T* __restrict d, int64_t n, int64_t pla
   }
 }
 
-// And four: y[j][t] = row[4 t + j], and back with a number added.
+// Four planes: y[j][t] = row[4 t + j].
 template <class T>
-void part_row(const T* __restrict row, T* __restrict y, int64_t n, int64_t plane) {
+void split_row(const T* __restrict row, T* __restrict y, int64_t n, int64_t plane) {
   for (int64_t t = 0; t < n; ++t) {
     y[t] = row[4 * t];
     y[plane + t] = row[4 * t + 1];
@@ -37,17 +37,17 @@ void part_row(const T* __restrict row, T* __restrict y, int64_t n, int64_t plane
 }
 
 template <class T>
-void join_row(const T* __restrict y, T* __restrict row, int64_t n, int64_t plane, T more) {
+void merge_row(const T* __restrict y, T* __restrict row, int64_t n, int64_t plane, T bias) {
   for (int64_t t = 0; t < n; ++t) {
-    row[4 * t] = y[t] + more;
-    row[4 * t + 1] = y[plane + t] + more;
-    row[4 * t + 2] = y[2 * plane + t] + more;
-    row[4 * t + 3] = y[3 * plane + t] + more;
+    row[4 * t] = y[t] + bias;
+    row[4 * t + 1] = y[plane + t] + bias;
+    row[4 * t + 2] = y[2 * plane + t] + bias;
+    row[4 * t + 3] = y[3 * plane + t] + bias;
   }
 }
 
 template <class T>
-INLINE void line_in(V<T> d0, V<T> d1, V<T> d2, V<T> d3, V<T> d4, V<T> d5, V<T>* t) {
+INLINE void transform_input_line(V<T> d0, V<T> d1, V<T> d2, V<T> d3, V<T> d4, V<T> d5, V<T>* t) {
   t[0] = d0 - T(2.5) * d2 + d4;
   V<T> even = d4 - T(2) * d2, odd = kA<T> * (d3 - T(2) * d1);
   t[1] = even + odd;
@@ -59,20 +59,20 @@ INLINE void line_in(V<T> d0, V<T> d1, V<T> d2, V<T> d3, V<T> d4, V<T> d5, V<T>* 
 }
 
 template <class T>
-void tile_in(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane) {
+void transform_input(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane) {
   for (int64_t i = 0; i < n; i += kLanes<T>) {
     V<T> rows[6][6], t[6];
 #pragma GCC unroll 6
     for (int c = 0; c < 6; ++c) {
       const T* p = d + i + c * d_plane;
-      line_in<T>(load(p), load(p + 6 * d_plane), load(p + 12 * d_plane), load(p + 18 * d_plane),
-                 load(p + 24 * d_plane), load(p + 30 * d_plane), t);
+      transform_input_line<T>(load(p), load(p + 6 * d_plane), load(p + 12 * d_plane), load(p + 18 * d_plane),
+                              load(p + 24 * d_plane), load(p + 30 * d_plane), t);
 #pragma GCC unroll 6
       for (int r = 0; r < 6; ++r) rows[r][c] = t[r];
     }
 #pragma GCC unroll 6
     for (int r = 0; r < 6; ++r) {
-      line_in<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], rows[r][4], rows[r][5], t);
+      transform_input_line<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], rows[r][4], rows[r][5], t);
 #pragma GCC unroll 6
       for (int c = 0; c < 6; ++c) store<T>(v + i + (r * 6 + c) * v_plane, t[c]);
     }
@@ -80,7 +80,7 @@ void tile_in(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane) {
 }
 
 template <class T>
-INLINE void line_out(V<T> m0, V<T> m1, V<T> m2, V<T> m3, V<T> m4, V<T> m5, V<T>* y) {
+INLINE void transform_output_line(V<T> m0, V<T> m1, V<T> m2, V<T> m3, V<T> m4, V<T> m5, V<T>* y) {
   V<T> s = m1 + m2, d = m1 - m2, u = m3 + m4, e = m3 - m4;
   y[0] = m0 + s + u;
   y[1] = kA<T> * d + kB<T> * e;
@@ -89,20 +89,20 @@ INLINE void line_out(V<T> m0, V<T> m1, V<T> m2, V<T> m3, V<T> m4, V<T> m5, V<T>*
 }
 
 template <class T>
-void tile_out(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane) {
+void transform_output(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane) {
   for (int64_t i = 0; i < n; i += kLanes<T>) {
     V<T> rows[4][6], t[4];
 #pragma GCC unroll 6
     for (int c = 0; c < 6; ++c) {
       const T* p = m + i + c * m_plane;
-      line_out<T>(load(p), load(p + 6 * m_plane), load(p + 12 * m_plane), load(p + 18 * m_plane),
-                  load(p + 24 * m_plane), load(p + 30 * m_plane), t);
+      transform_output_line<T>(load(p), load(p + 6 * m_plane), load(p + 12 * m_plane), load(p + 18 * m_plane),
+                               load(p + 24 * m_plane), load(p + 30 * m_plane), t);
 #pragma GCC unroll 4
       for (int r = 0; r < 4; ++r) rows[r][c] = t[r];
     }
 #pragma GCC unroll 4
     for (int r = 0; r < 4; ++r) {
-      line_out<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], rows[r][4], rows[r][5], t);
+      transform_output_line<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], rows[r][4], rows[r][5], t);
 #pragma GCC unroll 4
       for (int c = 0; c < 4; ++c) store<T>(y + i + (r * 4 + c) * y_plane, t[c]);
     }
@@ -110,7 +110,7 @@ void tile_out(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane) {
 }
 
 template <class T>
-INLINE void line_back(V<T> y0, V<T> y1, V<T> y2, V<T> y3, V<T>* m) {
+INLINE void transform_adjoint_line(V<T> y0, V<T> y1, V<T> y2, V<T> y3, V<T>* m) {
   m[0] = y0;
   V<T> even = y0 + T(0.5) * y2, odd = kA<T> * (y1 + T(0.5) * y3);
   m[1] = even + odd;
@@ -122,19 +122,19 @@ INLINE void line_back(V<T> y0, V<T> y1, V<T> y2, V<T> y3, V<T>* m) {
 }
 
 template <class T>
-void tile_back(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane) {
+void transform_output_adjoint(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane) {
   for (int64_t i = 0; i < n; i += kLanes<T>) {
     V<T> rows[6][4], t[6];
 #pragma GCC unroll 4
     for (int c = 0; c < 4; ++c) {
       const T* p = y + i + c * y_plane;
-      line_back<T>(load(p), load(p + 4 * y_plane), load(p + 8 * y_plane), load(p + 12 * y_plane), t);
+      transform_adjoint_line<T>(load(p), load(p + 4 * y_plane), load(p + 8 * y_plane), load(p + 12 * y_plane), t);
 #pragma GCC unroll 6
       for (int r = 0; r < 6; ++r) rows[r][c] = t[r];
     }
 #pragma GCC unroll 6
     for (int r = 0; r < 6; ++r) {
-      line_back<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], t);
+      transform_adjoint_line<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], t);
 #pragma GCC unroll 6
       for (int c = 0; c < 6; ++c) store<T>(m + i + (r * 6 + c) * m_plane, t[c]);
     }

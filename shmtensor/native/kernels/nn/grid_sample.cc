@@ -1,4 +1,4 @@
-// A place's neighbours are found once and read in all channels.
+// The neighbours of a point are computed once and read in all channels.
 #include "kernels/nn/grid_sample.h"
 
 #include <cstring>
@@ -12,98 +12,98 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kUnlock = 8192;
-constexpr int64_t kBlock = 1024;  // places of a slice
+constexpr int64_t kBlock = 1024;  // points of a slice
 constexpr int64_t kPiece = 16384;
 
-// Images (N, C, m) beside weights and places (N, K, P), contiguous.
-struct Sizes {
-  int64_t images, channels, m, taps, places;
+// Sizes of contiguous images (N, C, m), weights and indices (N, K, P).
+struct SampleSizes {
+  int64_t images, channels, m, neighbours, points;
 };
 
-bool is_inside(int64_t place, int64_t m) {
+bool in_range(int64_t place, int64_t m) {
   return static_cast<uint64_t>(place) < static_cast<uint64_t>(m);
 }
 
-// body(image, first place, places) in slices; `each` is the work of one place.
+// body(image, first point, number of points) in slices.
 template <class F>
-void blocks(const Sizes& s, F body) {
-  const int64_t rows = (s.places + kBlock - 1) / kBlock;
-  const int64_t each = s.channels * s.taps;
-  Unlocked unlocked(s.images * s.places * each > kUnlock);
-  ranges(s.images * rows, 1 + kPiece / (kBlock * each + 1), [&](int64_t i, int64_t stop) {
+void blocks(const SampleSizes& s, F body) {
+  const int64_t rows = (s.points + kBlock - 1) / kBlock;
+  const int64_t work_per_point = s.channels * s.neighbours;
+  Unlocked unlocked(s.images * s.points * work_per_point > kUnlock);
+  ranges(s.images * rows, 1 + kPiece / (kBlock * work_per_point + 1), [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
-      const int64_t start = i % rows * kBlock, left = s.places - start;
-      body(i / rows, start, left < kBlock ? left : kBlock);
+      const int64_t start = i % rows * kBlock, remaining = s.points - start;
+      body(i / rows, start, remaining < kBlock ? remaining : kBlock);
     }
   });
 }
 
-// Up to four taps of one place. f(channel, its elements) for all channels; what is outside is 0.
-template <class T, int kTaps, class F>
-void each_channel(const Sizes& s, const T* x, const int64_t* places, F f) {
-  int64_t at[kTaps];
+// Up to four neighbours of one point: f(channel, elements) for all channels; elements outside the image are 0.
+template <class T, int kNeighbours, class F>
+void for_channels(const SampleSizes& s, const T* x, const int64_t* indices, F f) {
+  int64_t at[kNeighbours];
   bool inside = true;
-  for (int k = 0; k < kTaps; ++k) {
-    at[k] = places[k * s.places];
-    inside = inside && is_inside(at[k], s.m);
+  for (int k = 0; k < kNeighbours; ++k) {
+    at[k] = indices[k * s.points];
+    inside = inside && in_range(at[k], s.m);
   }
-  T elements[kTaps];
+  T elements[kNeighbours];
   for (int64_t c = 0; c < s.channels; ++c, x += s.m) {
-    if (inside) {  // most are
-      for (int k = 0; k < kTaps; ++k) elements[k] = x[at[k]];
+    if (inside) {  // the common case
+      for (int k = 0; k < kNeighbours; ++k) elements[k] = x[at[k]];
     } else {
-      for (int k = 0; k < kTaps; ++k) elements[k] = is_inside(at[k], s.m) ? x[at[k]] : 0;
+      for (int k = 0; k < kNeighbours; ++k) elements[k] = in_range(at[k], s.m) ? x[at[k]] : 0;
     }
     f(c, elements);
   }
 }
 
-// f(first tap, a constant number of taps) for all.
+// f(first neighbour, a constant number of neighbours) for all neighbours.
 template <class F>
-void by_fours(int64_t taps, F f) {
+void for_groups_of_four(int64_t neighbours, F f) {
   int64_t k = 0;
-  for (; k + 4 <= taps; k += 4) f(k, std::integral_constant<int, 4>());
-  for (; k < taps; ++k) f(k, std::integral_constant<int, 1>());
+  for (; k + 4 <= neighbours; k += 4) f(k, std::integral_constant<int, 4>());
+  for (; k < neighbours; ++k) f(k, std::integral_constant<int, 1>());
 }
 
 template <class T>
-void gather(const Sizes& s, const T* x, const T* weights, const int64_t* places, T* out) {
+void gather_weighted(const SampleSizes& s, const T* x, const T* weights, const int64_t* indices, T* out) {
   blocks(s, [&](int64_t image, int64_t start, int64_t n) {
-    const int64_t first = image * s.taps * s.places + start;
-    T* to = out + image * s.channels * s.places + start;
-    by_fours(s.taps, [&](int64_t k, auto count) {
-      const int64_t* at = places + first + k * s.places;
-      const T* w = weights + first + k * s.places;
+    const int64_t first = image * s.neighbours * s.points + start;
+    T* to = out + image * s.channels * s.points + start;
+    for_groups_of_four(s.neighbours, [&](int64_t k, auto count) {
+      const int64_t* at = indices + first + k * s.points;
+      const T* w = weights + first + k * s.points;
       for (int64_t p = 0; p < n; ++p) {
-        T share[count];
-        for (int i = 0; i < count; ++i) share[i] = w[p + i * s.places];
-        each_channel<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
-          T sum = k ? to[c * s.places + p] : 0;
-          for (int i = 0; i < count; ++i) sum += v[i] * share[i];
-          to[c * s.places + p] = sum;
+        T weight[count];
+        for (int i = 0; i < count; ++i) weight[i] = w[p + i * s.points];
+        for_channels<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
+          T sum = k ? to[c * s.points + p] : 0;
+          for (int i = 0; i < count; ++i) sum += v[i] * weight[i];
+          to[c * s.points + p] = sum;
         });
       }
     });
-    if (!s.taps) {
+    if (!s.neighbours) {
       for (int64_t c = 0; c < s.channels; ++c)
-        memset(to + c * s.places, 0, sizeof(T) * static_cast<size_t>(n));
+        memset(to + c * s.points, 0, sizeof(T) * static_cast<size_t>(n));
     }
   });
 }
 
 template <class T>
-void deal(const Sizes& s, const T* g, const T* weights, const int64_t* places, T* out) {
-  Unlocked unlocked(s.images * s.channels * (s.taps * s.places + s.m) > kUnlock);
-  ranges(s.images * s.channels, 1 + kPiece / (s.taps * s.places + 1), [&](int64_t c, int64_t stop) {
+void scatter_weighted(const SampleSizes& s, const T* g, const T* weights, const int64_t* indices, T* out) {
+  Unlocked unlocked(s.images * s.channels * (s.neighbours * s.points + s.m) > kUnlock);
+  ranges(s.images * s.channels, 1 + kPiece / (s.neighbours * s.points + 1), [&](int64_t c, int64_t stop) {
     for (; c < stop; ++c) {
-      const int64_t of_image = c / s.channels * s.taps * s.places;
-      const T *w = weights + of_image, *from = g + c * s.places;
-      const int64_t* at = places + of_image;
+      const int64_t offset = c / s.channels * s.neighbours * s.points;
+      const T *w = weights + offset, *from = g + c * s.points;
+      const int64_t* at = indices + offset;
       T* to = out + c * s.m;
       memset(to, 0, sizeof(T) * static_cast<size_t>(s.m));
-      for (int64_t k = 0; k < s.taps; ++k, w += s.places, at += s.places) {
-        for (int64_t p = 0; p < s.places; ++p) {
-          if (is_inside(at[p], s.m)) to[at[p]] += from[p] * w[p];
+      for (int64_t k = 0; k < s.neighbours; ++k, w += s.points, at += s.points) {
+        for (int64_t p = 0; p < s.points; ++p) {
+          if (in_range(at[p], s.m)) to[at[p]] += from[p] * w[p];
         }
       }
     }
@@ -111,52 +111,52 @@ void deal(const Sizes& s, const T* g, const T* weights, const int64_t* places, T
 }
 
 template <class T>
-void match(const Sizes& s, const T* g, const T* x, const int64_t* places, T* out) {
+void backward_weights(const SampleSizes& s, const T* g, const T* x, const int64_t* indices, T* out) {
   blocks(s, [&](int64_t image, int64_t start, int64_t n) {
-    const int64_t first = image * s.taps * s.places + start;
-    const T* slope = g + image * s.channels * s.places + start;
-    by_fours(s.taps, [&](int64_t k, auto count) {
-      const int64_t* at = places + first + k * s.places;
-      T* to = out + first + k * s.places;
+    const int64_t first = image * s.neighbours * s.points + start;
+    const T* g_image = g + image * s.channels * s.points + start;
+    for_groups_of_four(s.neighbours, [&](int64_t k, auto count) {
+      const int64_t* at = indices + first + k * s.points;
+      T* to = out + first + k * s.points;
       for (int64_t p = 0; p < n; ++p) {
         T sum[count] = {};
-        each_channel<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
-          for (int i = 0; i < count; ++i) sum[i] += slope[c * s.places + p] * v[i];
+        for_channels<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
+          for (int i = 0; i < count; ++i) sum[i] += g_image[c * s.points + p] * v[i];
         });
-        for (int i = 0; i < count; ++i) to[p + i * s.places] = sum[i];
+        for (int i = 0; i < count; ++i) to[p + i * s.points] = sum[i];
       }
     });
   });
 }
 
-// An exact array of three dimensions and a type, contiguous.
-Ref block_of(PyObject* p, int type) {
+// A contiguous array of three dimensions and the given dtype, or null.
+Ref read_3d(PyObject* p, int type) {
   if (!PyArray_CheckExact(p) || PyArray_TYPE(as_array(p)) != type || PyArray_NDIM(as_array(p)) != 3)
     return Ref();
   return contiguous(as_array(p));
 }
 
-// Three operands: images, what belongs to places or to images, and the places.
+// Three operands: images or point values, weights or images, and indices.
 struct Operands {
-  Ref a, b, places;
+  Ref a, b, indices;
   int type = 0;
   bool read(PyObject* const* args) {
-    PyArrayObject* first = real(args[0]);
+    PyArrayObject* first = real_array(args[0]);
     if (!first) return false;
     type = PyArray_TYPE(first);
-    a = block_of(args[0], type);
-    b = block_of(args[1], type);
-    places = block_of(args[2], NPY_INT64);
-    return a && b && places;
+    a = read_3d(args[0], type);
+    b = read_3d(args[1], type);
+    indices = read_3d(args[2], NPY_INT64);
+    return a && b && indices;
   }
   npy_intp dim(const Ref& x, int d) const { return PyArray_DIM(x.array(), d); }
 };
 
-// A fresh array (n, second, third) that f, which gets its elements, filled.
+// A new array (n, second, third), filled by f(pointer to its elements).
 template <class F>
-PyObject* filled(int type, npy_intp n, npy_intp second, npy_intp third, F f) {
+PyObject* with_new_array(int type, npy_intp n, npy_intp second, npy_intp third, F f) {
   const npy_intp dims[3] = {n, second, third};
-  Ref out(fresh(3, dims, type));
+  Ref out(new_array(3, dims, type));
   if (!out) return nullptr;
   type == NPY_FLOAT ? f(data<float>(out)) : f(data<double>(out));
   return out.release();
@@ -167,14 +167,14 @@ PyObject* filled(int type, npy_intp n, npy_intp second, npy_intp third, F f) {
 PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("weighted_gather", n, 3, 3) < 0) return nullptr;
   Operands o;
-  if (!o.read(args)) return left_to_caller();
-  const Sizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.places, 1),
-                   o.dim(o.places, 2)};
-  if (!PyArray_SAMESHAPE(o.b.array(), o.places.array()) || o.dim(o.places, 0) != s.images)
+  if (!o.read(args)) return fall_back();
+  const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.indices, 1),
+                         o.dim(o.indices, 2)};
+  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images)
     Py_RETURN_NONE;
-  return filled(o.type, s.images, s.channels, s.places, [&](auto* out) {
+  return with_new_array(o.type, s.images, s.channels, s.points, [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
-    gather(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.places), out);
+    gather_weighted(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.indices), out);
   });
 }
 
@@ -182,121 +182,123 @@ PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("weighted_scatter", n, 4, 4) < 0) return nullptr;
   Operands o;
   long size;
-  if (!number(args[3], &size) || !o.read(args)) return left_to_caller();
-  const Sizes s = {o.dim(o.a, 0), o.dim(o.a, 1), size, o.dim(o.places, 1), o.dim(o.places, 2)};
-  if (!PyArray_SAMESHAPE(o.b.array(), o.places.array()) || o.dim(o.places, 0) != s.images ||
-      o.dim(o.a, 2) != s.places)
+  if (!parse_long(args[3], &size) || !o.read(args)) return fall_back();
+  const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), size, o.dim(o.indices, 1), o.dim(o.indices, 2)};
+  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images ||
+      o.dim(o.a, 2) != s.points)
     Py_RETURN_NONE;
-  return filled(o.type, s.images, s.channels, s.m, [&](auto* out) {
+  return with_new_array(o.type, s.images, s.channels, s.m, [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
-    deal(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.places), out);
+    scatter_weighted(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.indices), out);
   });
 }
 
 PyObject* weighted_gather_backward_weights(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("weighted_gather_backward_weights", n, 3, 3) < 0) return nullptr;
   Operands o;
-  if (!o.read(args)) return left_to_caller();
-  const Sizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.places, 1),
-                   o.dim(o.places, 2)};
-  if (o.dim(o.a, 0) != s.images || o.dim(o.a, 1) != s.channels || o.dim(o.a, 2) != s.places ||
-      o.dim(o.places, 0) != s.images)
+  if (!o.read(args)) return fall_back();
+  const SampleSizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.indices, 1),
+                         o.dim(o.indices, 2)};
+  if (o.dim(o.a, 0) != s.images || o.dim(o.a, 1) != s.channels || o.dim(o.a, 2) != s.points ||
+      o.dim(o.indices, 0) != s.images)
     Py_RETURN_NONE;
-  return filled(o.type, s.images, s.taps, s.places, [&](auto* out) {
+  return with_new_array(o.type, s.images, s.neighbours, s.points, [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
-    match(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.places), out);
+    backward_weights(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.indices), out);
   });
 }
 
 namespace {
 
-enum Frame { kZeros, kBorder, kEdges, kCentres };
+enum PaddingMode { kPadZeros, kPadBorder, kReflectEdges, kReflectCenters };
 
-// A whole place brought into [0, n) as the frame says; with zeros it stays outside.
-int64_t brought(int64_t i, int64_t n, long frame) {
-  if (is_inside(i, n) || frame == kZeros) return i;
-  if (frame == kBorder || n == 1) return i < 0 ? 0 : n - 1;
-  const int64_t m = i >= 0 ? i : frame == kEdges ? -i - 1 : -i;
-  const int64_t span = frame == kEdges ? n : n - 1, rest = m % span;
-  return m / span % 2 ? n - 1 - rest : rest;
+// Reflects or clamps an integer coordinate to [0, n); with zero padding it stays outside.
+int64_t reflect_or_clamp(int64_t i, int64_t n, long padding_mode) {
+  if (in_range(i, n) || padding_mode == kPadZeros) return i;
+  if (padding_mode == kPadBorder || n == 1) return i < 0 ? 0 : n - 1;
+  const int64_t m = i >= 0 ? i : padding_mode == kReflectEdges ? -i - 1 : -i;
+  const int64_t span = padding_mode == kReflectEdges ? n : n - 1, remainder = m % span;
+  return m / span % 2 ? n - 1 - remainder : remainder;
 }
 
-constexpr int64_t kFar = 1000000000;  // beyond any image; what is no number lies there, too
+constexpr int64_t kLimit = 1000000000;  // beyond any image; stands for NaN, too
 
-// The whole number below, without a call.
+// floor, without a function call.
 template <class T>
-int64_t below(T x) {
-  if (!(x > -kFar)) return -kFar;
-  const int64_t cut = static_cast<int64_t>(x < kFar ? x : kFar);
-  return cut - (static_cast<T>(cut) > x);
+int64_t floor_to_int64(T x) {
+  if (!(x > -kLimit)) return -kLimit;
+  const int64_t truncated = static_cast<int64_t>(x < kLimit ? x : kLimit);
+  return truncated - (static_cast<T>(truncated) > x);
 }
 
 struct Image {
   int nd;
-  int64_t size[3];  // the missing ones in front
-  long reach, frame;
+  int64_t size[3];  // missing dimensions come first
+  long kernel_size, padding_mode;
 };
 
-// The places around n ones: x is (D, P), out (reach ** D, P), of both a block of P.
-template <class T, int kReach>
-void around(const Image& image, const T* x, int64_t* out, int64_t places, int64_t n) {
-  constexpr int64_t kBefore = kReach == 4 ? -1 : 0;
-  const int64_t *size = image.size, lead = 3 - image.nd;
+// Flat indices of the pixels around n points; x is (D, P), out is (kernel_size ** D, P), both offset to the first
+// point.
+template <class T, int kKernelSize>
+void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t points, int64_t n) {
+  constexpr int64_t kFirst = kKernelSize == 4 ? -1 : 0;
+  const int64_t *size = image.size, missing_dims = 3 - image.nd;
   for (int64_t p = 0; p < n; ++p) {
-    int64_t near[3][kReach] = {};  // how far into the image in each dimension, -1: outside
+    int64_t axis_indices[3][kKernelSize] = {};  // coordinates in each dimension, -1: outside
     for (int64_t d = 0; d < image.nd; ++d) {
-      const int64_t low = below(x[d * places + p]) + kBefore, m = size[lead + d];
-      for (int k = 0; k < kReach; ++k) {
-        const int64_t i = brought(low + k, m, image.frame);
-        near[lead + d][k] = is_inside(i, m) ? i : -1;
+      const int64_t low = floor_to_int64(x[d * points + p]) + kFirst, m = size[missing_dims + d];
+      for (int k = 0; k < kKernelSize; ++k) {
+        const int64_t i = reflect_or_clamp(low + k, m, image.padding_mode);
+        axis_indices[missing_dims + d][k] = in_range(i, m) ? i : -1;
       }
     }
     int64_t* to = out + p;
-    for (int i = 0; i < (lead > 0 ? 1 : kReach); ++i) {
-      for (int j = 0; j < (lead > 1 ? 1 : kReach); ++j) {
-        const int64_t a = near[0][i], b = near[1][j], row = (a * size[1] + b) * size[2];
-        for (int k = 0; k < kReach; ++k, to += places)
-          *to = (a | b | near[2][k]) < 0 ? -1 : row + near[2][k];
+    for (int i = 0; i < (missing_dims > 0 ? 1 : kKernelSize); ++i) {
+      for (int j = 0; j < (missing_dims > 1 ? 1 : kKernelSize); ++j) {
+        const int64_t a = axis_indices[0][i], b = axis_indices[1][j], row = (a * size[1] + b) * size[2];
+        for (int k = 0; k < kKernelSize; ++k, to += points)
+          *to = (a | b | axis_indices[2][k]) < 0 ? -1 : row + axis_indices[2][k];
       }
     }
   }
 }
 
 template <class T>
-void around(const Image& image, const T* x, int64_t* out, int64_t places, int64_t n) {
-  const auto make = image.reach == 1   ? around<T, 1>
-                    : image.reach == 2 ? around<T, 2>
-                                       : around<T, 4>;
-  make(image, x, out, places, n);
+void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t points, int64_t n) {
+  const auto fill = image.kernel_size == 1   ? neighbour_indices<T, 1>
+                    : image.kernel_size == 2 ? neighbour_indices<T, 2>
+                                       : neighbour_indices<T, 4>;
+  fill(image, x, out, points, n);
 }
 
 }  // namespace
 
 PyObject* sample_indices(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("sample_indices", n, 4, 4) < 0) return nullptr;
-  PyArrayObject* given = real(args[0]);
+  PyArrayObject* points_array = real_array(args[0]);
   Image image;
-  if (!given || PyArray_NDIM(given) != 3 || !PyTuple_Check(args[1])) Py_RETURN_NONE;
-  image.nd = static_cast<int>(PyArray_DIM(given, 1));
-  if (image.nd < 1 || image.nd > 3 || !numbers(args[1], image.nd, 1, 1, image.size) ||
-      !number(args[2], &image.reach) || !number(args[3], &image.frame))
+  if (!points_array || PyArray_NDIM(points_array) != 3 || !PyTuple_Check(args[1])) Py_RETURN_NONE;
+  image.nd = static_cast<int>(PyArray_DIM(points_array, 1));
+  if (image.nd < 1 || image.nd > 3 || !parse_longs(args[1], image.nd, 1, 1, image.size) ||
+      !parse_long(args[2], &image.kernel_size) || !parse_long(args[3], &image.padding_mode))
     Py_RETURN_NONE;
-  if ((image.reach != 1 && image.reach != 2 && image.reach != 4) || image.frame > kCentres)
+  if ((image.kernel_size != 1 && image.kernel_size != 2 && image.kernel_size != 4) ||
+      image.padding_mode > kReflectCenters)
     Py_RETURN_NONE;
-  Ref x = contiguous(given);
-  npy_intp dims[3] = {PyArray_DIM(given, 0), 1, PyArray_DIM(given, 2)};
-  for (int d = 0; d < image.nd; ++d) dims[1] *= image.reach;
-  Ref out(x ? fresh(3, dims, NPY_INT64) : nullptr);
+  Ref x = contiguous(points_array);
+  npy_intp dims[3] = {PyArray_DIM(points_array, 0), 1, PyArray_DIM(points_array, 2)};
+  for (int d = 0; d < image.nd; ++d) dims[1] *= image.kernel_size;
+  Ref out(x ? new_array(3, dims, NPY_INT64) : nullptr);
   if (!out) return nullptr;
-  const Sizes s = {dims[0], 1, 1, dims[1], dims[2]};
-  const auto go = [&](auto zero) {
+  const SampleSizes s = {dims[0], 1, 1, dims[1], dims[2]};
+  const auto compute = [&](auto zero) {
     using T = decltype(zero);
     blocks(s, [&](int64_t i, int64_t start, int64_t count) {
-      around(image, data<T>(x) + i * image.nd * s.places + start,
-             data<int64_t>(out) + i * s.taps * s.places + start, s.places, count);
+      neighbour_indices(image, data<T>(x) + i * image.nd * s.points + start,
+                        data<int64_t>(out) + i * s.neighbours * s.points + start, s.points, count);
     });
   };
-  PyArray_TYPE(given) == NPY_FLOAT ? go(float()) : go(double());
+  PyArray_TYPE(points_array) == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
 }
 

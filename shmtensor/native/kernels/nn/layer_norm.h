@@ -8,9 +8,9 @@
 namespace shmtensor {
 
 // (x, weight, bias, n, groups, eps, centred) -> (out, mean, rstd): over the last n dimensions, or over
-// each of `groups` groups of channels; mean and rstd one a row.
+// each of `groups` groups of channels; mean and rstd have one element a row.
 PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (g, x, weight, mean, rstd, n, groups, centred) -> (gx, gw, gb), as many numbers as the weight has
+// (g, x, weight, mean, rstd, n, groups, centred) -> (gx, gw, gb); gw and gb have the weight's size
 PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// The level of nn_kernel_table.h that this CPU runs.
+// Chooses the kernels of nn_kernel_table.h for the instruction-set level of this CPU.
 #include "kernels/nn/nn_kernel_table.h"
 
 #include "simd/cpu_capability.h"
@@ -7,8 +7,8 @@ namespace shmtensor {
 
 #define LEVEL(name)                      \
   namespace name {                       \
-  const Layers<float>& layers_of(float); \
-  const Layers<double>& layers_of(double); \
+  const NnKernels<float>& nn_kernels_of(float); \
+  const NnKernels<double>& nn_kernels_of(double); \
   }
 LEVEL(generic)
 LEVEL(avx2)
@@ -16,17 +16,17 @@ LEVEL(avx512)
 #undef LEVEL
 
 template <class T>
-const Layers<T>& layers() {
+const NnKernels<T>& nn_kernels() {
   switch (isa_level()) {
     case Level::Avx512:
-      return avx512::layers_of(T());
+      return avx512::nn_kernels_of(T());
     case Level::Avx2:
-      return avx2::layers_of(T());
+      return avx2::nn_kernels_of(T());
     default:
-      return generic::layers_of(T());
+      return generic::nn_kernels_of(T());
   }
 }
-template const Layers<float>& layers<float>();
-template const Layers<double>& layers<double>();
+template const NnKernels<float>& nn_kernels<float>();
+template const NnKernels<double>& nn_kernels<double>();
 
 }  // namespace shmtensor

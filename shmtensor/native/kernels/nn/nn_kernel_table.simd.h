@@ -1,5 +1,5 @@
-// One instruction-set level of nn_kernel_table.h. Included by nn_kernel_table.simd.cc, nn_kernel_table.simd.cc, nn_kernel_table.simd.cc,
-// each of which defines SHMTENSOR_LEVEL first. No inline code of the standard library (cpu_capability.h).
+// One instruction-set level of nn_kernel_table.h. nn_kernel_table.simd.cc includes it; setup.py compiles that once per
+// level, with SHMTENSOR_LEVEL defined. It uses no inline code of the standard library (cpu_capability.h).
 #include <stdint.h>
 
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -25,20 +25,20 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/nn/conv_winograd.simd.h"
 
 template <class T>
-constexpr Layers<T> layers = {
-    total<T>,        squared<T>,
-    norm<T>,         affine<T>,         dots<T>,    norm_slope<T>, norm_weights<T>,
-    affine_columns<T>, dots_columns<T>, slope_columns<T>,
-    depth<T>,        depth_filter<T>,   pick<T>,
-    spread_row<T>,   part_row<T>,       join_row<T>,
-    tile_in<T>,      tile_out<T>,       tile_back<T>,
+constexpr NnKernels<T> nn_kernels = {
+    sum<T>,        sum_of_squared_deviations<T>,
+    norm<T>,         affine<T>,         dots<T>,    norm_backward<T>, norm_backward_weight<T>,
+    affine_columns<T>, dots_columns<T>, norm_backward_columns<T>,
+    depthwise_3x3<T>,        depthwise_3x3_backward_weight<T>,   take_even<T>,
+    split_row_overlapping<T>,   split_row<T>,       merge_row<T>,
+    transform_input<T>,      transform_output<T>,       transform_output_adjoint<T>,
     ctc_blanks<T>,   ctc_labels<T>,     ctc_shares<T>, exp_row<T>,
-    lstm_gates<T>,   lstm_slopes<T>,    gru_gates<T>,  gru_slopes<T>,
-    tanh_gates<T>,   relu_gates<T>,     tanh_slopes<T>, relu_slopes<T>,
+    lstm_gates<T>,   lstm_gates_backward<T>,    gru_gates<T>,  gru_gates_backward<T>,
+    tanh_gates<T>,   relu_gates<T>,     tanh_gates_backward<T>, relu_gates_backward<T>,
 };
 
-const Layers<float>& layers_of(float) { return layers<float>; }
-const Layers<double>& layers_of(double) { return layers<double>; }
+const NnKernels<float>& nn_kernels_of(float) { return nn_kernels<float>; }
+const NnKernels<double>& nn_kernels_of(double) { return nn_kernels<double>; }
 
 }  // namespace SHMTENSOR_LEVEL
 }  // namespace shmtensor

@@ -1,41 +1,41 @@
 // Norms of rows, segments and columns. Included inside a level's namespace, after vector.simd.h.
 
-// The sum of f(element) in eight chains, at most 512 terms each before they become double; f(0 - fill)
-// must be 0.
+// The sum of f(element): eight accumulators of at most 512 terms each, which are then added in double. f(fill) must
+// be 0.
 template <class T, class F>
-INLINE double sum_of(const T* x, int64_t n, T fill, F f) {
+INLINE double sum_chained(const T* x, int64_t n, T fill, F f) {
   constexpr int kL = kLanes<T>;
-  double all_of = 0;
+  double result = 0;
   int64_t i = 0;
   while (i < n) {
     const int64_t stop = n - i > 512 * kL ? i + 512 * kL : n;
     V<T> a[8];
-    for (int j = 0; j < 8; ++j) a[j] = all(T(0));
+    for (int j = 0; j < 8; ++j) a[j] = splat(T(0));
     for (; i + 8 * kL <= stop; i += 8 * kL) {
       for (int j = 0; j < 8; ++j) a[j] += f(load(x + i + j * kL));
     }
     for (; i + kL <= stop; i += kL) a[0] += f(load(x + i));
     if (i < stop) a[1] += f(load_part(x + i, stop - i, fill));
     i = stop;
-    all_of += static_cast<double>(sum_lanes<T>(((a[0] + a[1]) + (a[2] + a[3])) +
+    result += static_cast<double>(sum_lanes<T>(((a[0] + a[1]) + (a[2] + a[3])) +
                                                ((a[4] + a[5]) + (a[6] + a[7]))));
   }
-  return all_of;
+  return result;
 }
 
 template <class T>
-double total(const T* x, int64_t n) {
-  return sum_of<T>(x, n, T(0), [](V<T> v) INLINE_LAMBDA { return v; });
+double sum(const T* x, int64_t n) {
+  return sum_chained<T>(x, n, T(0), [](V<T> v) INLINE_LAMBDA { return v; });
 }
 
 template <class T>
-double squared(const T* x, int64_t n, T mean) {
-  return sum_of<T>(x, n, mean, [mean](V<T> v) INLINE_LAMBDA { return (v - mean) * (v - mean); });
+double sum_of_squared_deviations(const T* x, int64_t n, T mean) {
+  return sum_chained<T>(x, n, mean, [mean](V<T> v) INLINE_LAMBDA { return (v - mean) * (v - mean); });
 }
 
 template <class T, bool kW, bool kB>
-INLINE void norm_of(const T* x, const T* w, const T* b, T* __restrict out, int64_t n, T mean,
-                    T scale) {
+INLINE void norm_loop(const T* x, const T* w, const T* b, T* __restrict out, int64_t n, T mean,
+                      T scale) {
   for (int64_t i = 0; i < n; ++i) {
     T v = (x[i] - mean) * scale;
     if (kW) v *= w[i];
@@ -46,10 +46,10 @@ INLINE void norm_of(const T* x, const T* w, const T* b, T* __restrict out, int64
 
 template <class T>
 void norm(const T* x, const T* w, const T* b, T* out, int64_t n, T mean, T scale) {
-  if (w && b) return norm_of<T, true, true>(x, w, b, out, n, mean, scale);
-  if (w) return norm_of<T, true, false>(x, w, b, out, n, mean, scale);
-  if (b) return norm_of<T, false, true>(x, w, b, out, n, mean, scale);
-  norm_of<T, false, false>(x, w, b, out, n, mean, scale);
+  if (w && b) return norm_loop<T, true, true>(x, w, b, out, n, mean, scale);
+  if (w) return norm_loop<T, true, false>(x, w, b, out, n, mean, scale);
+  if (b) return norm_loop<T, false, true>(x, w, b, out, n, mean, scale);
+  norm_loop<T, false, false>(x, w, b, out, n, mean, scale);
 }
 
 template <class T>
@@ -57,16 +57,16 @@ void affine(const T* x, T* __restrict out, int64_t n, T mean, T scale, T shift) 
   for (int64_t i = 0; i < n; ++i) out[i] = (x[i] - mean) * scale + shift;
 }
 
-// Four chains a sum, at most 512 terms each before they become double.
+// Four accumulators a sum, of at most 512 terms each, which are then added in double.
 template <class T, bool kW>
-INLINE void dots_of(const T* g, const T* x, const T* w, int64_t n, T mean, double* sums) {
+INLINE void dots_loop(const T* g, const T* x, const T* w, int64_t n, T mean, double* sums) {
   constexpr int kL = kLanes<T>;
   double s0 = 0, s1 = 0;
   int64_t i = 0;
   while (i < n) {
     const int64_t stop = n - i > 512 * kL ? i + 512 * kL : n;
     V<T> a[4], b[4];
-    for (int j = 0; j < 4; ++j) a[j] = b[j] = all(T(0));
+    for (int j = 0; j < 4; ++j) a[j] = b[j] = splat(T(0));
     for (; i + 4 * kL <= stop; i += 4 * kL) {
       for (int j = 0; j < 4; ++j) {
         V<T> v = load(g + i + j * kL);
@@ -92,12 +92,12 @@ INLINE void dots_of(const T* g, const T* x, const T* w, int64_t n, T mean, doubl
 
 template <class T>
 void dots(const T* g, const T* x, const T* w, int64_t n, T mean, double* sums) {
-  w ? dots_of<T, true>(g, x, w, n, mean, sums) : dots_of<T, false>(g, x, w, n, mean, sums);
+  w ? dots_loop<T, true>(g, x, w, n, mean, sums) : dots_loop<T, false>(g, x, w, n, mean, sums);
 }
 
 template <class T>
-void norm_slope(const T* g, const T* x, const T* w, T* __restrict gx, int64_t n, T mean, T p, T a,
-                T q) {
+void norm_backward(const T* g, const T* x, const T* w, T* __restrict gx, int64_t n, T mean, T p, T a,
+                   T q) {
   if (w) {
     for (int64_t i = 0; i < n; ++i) gx[i] = g[i] * w[i] * p - (a + (x[i] - mean) * q);
   } else {
@@ -106,8 +106,8 @@ void norm_slope(const T* g, const T* x, const T* w, T* __restrict gx, int64_t n,
 }
 
 template <class T>
-void norm_weights(const T* g, const T* x, T* __restrict gw, T* __restrict gb, int64_t n, T mean,
-                  T scale) {
+void norm_backward_weight(const T* g, const T* x, T* __restrict gw, T* __restrict gb, int64_t n, T mean,
+                          T scale) {
   for (int64_t i = 0; i < n; ++i) {
     gw[i] += g[i] * ((x[i] - mean) * scale);
     gb[i] += g[i];
@@ -124,18 +124,18 @@ void dots_columns(const T* g, const T* x, const T* mean, T* sums, T* dots, int64
                   int64_t stride) {
   for (int64_t c = 0; c < n; c += kLanes<T>) {
     const int64_t m = n - c < kLanes<T> ? n - c : kLanes<T>;
-    const bool whole = m == kLanes<T>;
-    const auto read = [&](const T* p) INLINE_LAMBDA {
-      return whole ? load(p) : load_part(p, m, T(0));
+    const bool is_full = m == kLanes<T>;
+    const auto load_columns = [&](const T* p) INLINE_LAMBDA {
+      return is_full ? load(p) : load_part(p, m, T(0));
     };
-    const V<T> middle = read(mean + c);
-    V<T> s = read(sums + c), d = read(dots + c);
+    const V<T> center = load_columns(mean + c);
+    V<T> s = load_columns(sums + c), d = load_columns(dots + c);
     for (int64_t r = 0; r < rows; ++r) {
-      const V<T> v = read(g + r * stride + c);
+      const V<T> v = load_columns(g + r * stride + c);
       s += v;
-      d += v * (read(x + r * stride + c) - middle);
+      d += v * (load_columns(x + r * stride + c) - center);
     }
-    if (whole) {
+    if (is_full) {
       store<T>(sums + c, s);
       store<T>(dots + c, d);
     } else {
@@ -146,7 +146,7 @@ void dots_columns(const T* g, const T* x, const T* mean, T* sums, T* dots, int64
 }
 
 template <class T>
-void slope_columns(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q,
-                   T* gx, int64_t n) {
+void norm_backward_columns(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q,
+                           T* gx, int64_t n) {
   for (int64_t i = 0; i < n; ++i) gx[i] = g[i] * p[i] - (a[i] + (x[i] - mean[i]) * q[i]);
 }

@@ -1,19 +1,19 @@
-// Windows of images (..., *size), one to three dimensions, float32 and float64.
+// Pooling of images (..., *size) in one to three dimensions, float32 and float64.
 //
-// Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
+// Each function returns None for rare or wrong arguments: the composite op computes those, or raises.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// (x, kernel, stride, padding, dilation, fit) -> (values, indices of the flattened image)
+// (x, kernel, stride, padding, dilation, out_size) -> (values, indices into the flattened image)
 PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (x, kernel, stride, padding, fit): the sum of each window, zeros outside
+// (x, kernel, stride, padding, out_size): the sum of each window, zeros outside
 PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (x, size, kernel, stride, padding): each number added to all elements of its window
+// (x, size, kernel, stride, padding): each element of x is added to all pixels of its window
 PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (g, indices, shape, n): g added at indices of the last n dimensions of zeros
+// (g, indices, shape, n): zeros of that shape with g added at flat indices of the last n dimensions
 PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -13,17 +13,17 @@ namespace {
 constexpr int64_t kGrain = 8192;
 constexpr int64_t kUnlock = 4096;
 
-// A 1-D contiguous array of p's dtype and size; writeable unless it is the gradient. None: nullptr.
-bool flat(const char* where, const char* name, PyObject* argument, bool optional, bool write,
-          PyArrayObject* p, PyArrayObject** out) {
+// A 1-D contiguous array of p's dtype and size, writeable if `write`; an optional None becomes nullptr.
+bool flat_argument(const char* where, const char* name, PyObject* argument, bool optional, bool write,
+                   PyArrayObject* p, PyArrayObject** out) {
   *out = nullptr;
   if (optional && argument == Py_None) return true;
   PyArrayObject* a = array_argument(where, name, argument);
   if (!a) return false;
-  const bool right_type = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
+  const bool dtype_fits = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
                             : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
-  if (!right_type) {
-    raise("TypeError", "%s: dtype of %s does not fit: %s, expected %s", where, name,
+  if (!dtype_fits) {
+    raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
           dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
     return false;
   }
@@ -46,7 +46,7 @@ bool flat(const char* where, const char* name, PyObject* argument, bool optional
   return true;
 }
 
-bool numbers(PyObject* const* args, int n, double* out) {
+bool float_arguments(PyObject* const* args, int n, double* out) {
   for (int i = 0; i < n; ++i) {
     out[i] = PyFloat_AsDouble(args[i]);
     if (out[i] == -1 && PyErr_Occurred()) return false;
@@ -54,7 +54,7 @@ bool numbers(PyObject* const* args, int n, double* out) {
   return true;
 }
 
-bool flags(PyObject* const* args, int n, bool* out) {
+bool bool_arguments(PyObject* const* args, int n, bool* out) {
   for (int i = 0; i < n; ++i) {
     int value = PyObject_IsTrue(args[i]);
     if (value < 0) return false;
@@ -64,7 +64,7 @@ bool flags(PyObject* const* args, int n, bool* out) {
 }
 
 template <class T>
-T* at(PyArrayObject* a, int64_t i) {
+T* data_at(PyArrayObject* a, int64_t i) {
   return a ? data<T>(a) + i : nullptr;
 }
 
@@ -86,7 +86,8 @@ void adam_run(PyArrayObject* const* a, const double* v, bool decoupled, bool max
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t i, int64_t stop) {
-    kernel(at<T>(a[0], i), at<T>(a[1], i), at<T>(a[2], i), at<T>(a[3], i), at<T>(a[4], i), stop - i,
+    kernel(data_at<T>(a[0], i), data_at<T>(a[1], i), data_at<T>(a[2], i), data_at<T>(a[3], i), data_at<T>(a[4], i),
+           stop - i,
            rule);
   });
 }
@@ -105,7 +106,7 @@ void sgd_run(PyArrayObject* const* a, const double* v, const bool* f) {
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t i, int64_t stop) {
-    kernel(at<T>(a[0], i), at<T>(a[1], i), at<T>(a[2], i), stop - i, rule);
+    kernel(data_at<T>(a[0], i), data_at<T>(a[1], i), data_at<T>(a[2], i), stop - i, rule);
   });
 }
 
@@ -135,8 +136,8 @@ void update_run(Update which, PyArrayObject* const* a, const double* numbers, do
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t i, int64_t stop) {
-    T* const state[3] = {at<T>(a[2], i), at<T>(a[3], i), at<T>(a[4], i)};
-    kernel(at<T>(a[0], i), at<T>(a[1], i), state, stop - i, numbers, weight_decay, maximize);
+    T* const state[3] = {data_at<T>(a[2], i), data_at<T>(a[3], i), data_at<T>(a[4], i)};
+    kernel(data_at<T>(a[0], i), data_at<T>(a[1], i), state, stop - i, numbers, weight_decay, maximize);
   });
 }
 
@@ -147,14 +148,15 @@ PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* a[5] = {nullptr, nullptr, nullptr, nullptr, nullptr};
   double v[9];  // the numbers, then weight_decay
   bool maximize;
-  if (!flat(s.where, "p", args[0], false, true, nullptr, &a[0]) ||
-      !flat(s.where, "g", args[1], false, false, a[0], &a[1])) {
+  if (!flat_argument(s.where, "p", args[0], false, true, nullptr, &a[0]) ||
+      !flat_argument(s.where, "g", args[1], false, false, a[0], &a[1])) {
     return nullptr;
   }
   for (int i = 0; i < s.states; ++i) {
-    if (!flat(s.where, s.state[i], args[2 + i], i >= s.optional, true, a[0], &a[2 + i])) return nullptr;
+    if (!flat_argument(s.where, s.state[i], args[2 + i], i >= s.optional, true, a[0], &a[2 + i])) return nullptr;
   }
-  if (!numbers(args + first, s.numbers + 1, v) || !flags(args + count - 1, 1, &maximize)) return nullptr;
+  if (!float_arguments(args + first, s.numbers + 1, v) || !bool_arguments(args + count - 1, 1, &maximize))
+    return nullptr;
   if (PyArray_TYPE(a[0]) == NPY_FLOAT) {
     update_run<float>(which, a, v, v[s.numbers], maximize);
   } else {
@@ -181,12 +183,12 @@ PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* a[5];
   double v[6];
   bool f[2];
-  if (!flat(where, "p", args[0], false, true, nullptr, &a[0]) ||
-      !flat(where, "g", args[1], false, false, a[0], &a[1]) ||
-      !flat(where, "m", args[2], false, true, a[0], &a[2]) ||
-      !flat(where, "v", args[3], false, true, a[0], &a[3]) ||
-      !flat(where, "vmax", args[4], true, true, a[0], &a[4]) || !numbers(args + 5, 6, v) ||
-      !flags(args + 11, 2, f)) {
+  if (!flat_argument(where, "p", args[0], false, true, nullptr, &a[0]) ||
+      !flat_argument(where, "g", args[1], false, false, a[0], &a[1]) ||
+      !flat_argument(where, "m", args[2], false, true, a[0], &a[2]) ||
+      !flat_argument(where, "v", args[3], false, true, a[0], &a[3]) ||
+      !flat_argument(where, "vmax", args[4], true, true, a[0], &a[4]) || !float_arguments(args + 5, 6, v) ||
+      !bool_arguments(args + 11, 2, f)) {
     return nullptr;
   }
   if (!(v[0] >= 1)) return raise("ValueError", "adam_: step counts from 1: %g", v[0]);
@@ -205,10 +207,10 @@ PyObject* sgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* a[3];
   double v[4];
   bool f[3];
-  if (!flat(where, "p", args[0], false, true, nullptr, &a[0]) ||
-      !flat(where, "g", args[1], false, false, a[0], &a[1]) ||
-      !flat(where, "buf", args[2], true, true, a[0], &a[2]) || !numbers(args + 3, 4, v) ||
-      !flags(args + 7, 3, f)) {
+  if (!flat_argument(where, "p", args[0], false, true, nullptr, &a[0]) ||
+      !flat_argument(where, "g", args[1], false, false, a[0], &a[1]) ||
+      !flat_argument(where, "buf", args[2], true, true, a[0], &a[2]) || !float_arguments(args + 3, 4, v) ||
+      !bool_arguments(args + 7, 3, f)) {
     return nullptr;
   }
   if (v[1] != 0 && !a[2])

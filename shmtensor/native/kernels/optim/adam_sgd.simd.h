@@ -1,5 +1,4 @@
-// Optimizer updates in place, in PyTorch's order of operations. Included inside a level's
-// namespace.
+// Optimizer updates in place, in PyTorch's order of operations. Included inside a level's namespace.
 
 INLINE float root(float x) { return __builtin_sqrtf(x); }
 INLINE double root(double x) { return __builtin_sqrt(x); }
@@ -38,7 +37,7 @@ template <class T>
 void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n,
          const SgdRule<T>& rule) {
   const T lr = rule.lr, momentum = rule.momentum, decay = rule.weight_decay;
-  const T sign = rule.maximize ? T(-1) : T(1), fresh = rule.one_minus_dampening;
+  const T sign = rule.maximize ? T(-1) : T(1), one_minus_dampening = rule.one_minus_dampening;
   if (!buffer) {
     for (int64_t i = 0; i < n; ++i) p[i] -= lr * (sign * g[i] + decay * p[i]);
   } else if (rule.first) {
@@ -51,13 +50,13 @@ void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n
   } else if (rule.nesterov) {
     for (int64_t i = 0; i < n; ++i) {
       T d = sign * g[i] + decay * p[i];
-      buffer[i] = momentum * buffer[i] + fresh * d;
+      buffer[i] = momentum * buffer[i] + one_minus_dampening * d;
       p[i] -= lr * (d + momentum * buffer[i]);
     }
   } else {
     for (int64_t i = 0; i < n; ++i) {
       T d = sign * g[i] + decay * p[i];
-      buffer[i] = momentum * buffer[i] + fresh * d;
+      buffer[i] = momentum * buffer[i] + one_minus_dampening * d;
       p[i] -= lr * buffer[i];
     }
   }

@@ -1,9 +1,8 @@
-// The rules of the other elementwise optimizers: what one step does to one element. `update` applies
-// a rule to flat arrays. Included inside a level's namespace.
+// The update rules of the other elementwise optimizers, for one element. `update` applies a rule to flat arrays.
+// Included inside a level's namespace.
 //
-// A rule is made from the numbers that reference_updates.py names, in that order, and is called
-// with the parameter x, its gradient d (weight decay and sign already in it) and up to three numbers
-// of state.
+// A rule is constructed from the numbers that reference_updates.py names, in that order. It is called with the
+// parameter x, its gradient d (weight decay and sign are already applied) and up to three state elements.
 
 template <class T, class Rule>
 INLINE void update_loop(T* __restrict p, const T* __restrict g, T* __restrict a, T* __restrict b,
@@ -21,14 +20,14 @@ void update(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
 // Zeiler: ADADELTA (2012). lr, rho, 1 - rho, eps.
 template <class T>
 struct AdadeltaRule {
-  T lr, rho, fresh, eps;
+  T lr, rho, one_minus_rho, eps;
   explicit AdadeltaRule(const double* v)
-      : lr(T(v[0])), rho(T(v[1])), fresh(T(v[2])), eps(T(v[3])) {}
+      : lr(T(v[0])), rho(T(v[1])), one_minus_rho(T(v[2])), eps(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* square_avg, T* acc_delta, T*) const {
-    const T square = rho * *square_avg + fresh * d * d;
+    const T square = rho * *square_avg + one_minus_rho * d * d;
     const T delta = root(*acc_delta + eps) / root(square + eps) * d;
     *square_avg = square;
-    *acc_delta = rho * *acc_delta + fresh * delta * delta;
+    *acc_delta = rho * *acc_delta + one_minus_rho * delta * delta;
     x -= lr * delta;
   }
 };
@@ -49,13 +48,14 @@ struct AdagradRule {
 // Kingma, Ba: Adamax (2014). step_size, 1 - beta1, beta2, eps.
 template <class T>
 struct AdamaxRule {
-  T step_size, fresh, beta2, eps;
+  T step_size, one_minus_beta1, beta2, eps;
   explicit AdamaxRule(const double* v)
-      : step_size(T(v[0])), fresh(T(v[1])), beta2(T(v[2])), eps(T(v[3])) {}
+      : step_size(T(v[0])), one_minus_beta1(T(v[1])), beta2(T(v[2])), eps(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_inf, T*) const {
-    const T average = *exp_avg + fresh * (d - *exp_avg);
-    const T old = beta2 * *exp_inf, size = (d < 0 ? -d : d) + eps;
-    const T norm = (old > size) | (old != old) ? old : size;  // a NaN stays; `|` keeps the loop vectorized
+    const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
+    const T decayed = beta2 * *exp_inf, magnitude = (d < 0 ? -d : d) + eps;
+    // a NaN stays; `|` keeps the loop vectorized
+    const T norm = (decayed > magnitude) | (decayed != decayed) ? decayed : magnitude;
     *exp_avg = average;
     *exp_inf = norm;
     x -= step_size * average / norm;
@@ -78,13 +78,13 @@ struct AsgdRule {
 // correction, eps, shrink.
 template <class T>
 struct NAdamRule {
-  T gradient_size, average_size, fresh1, beta2, fresh2, correction, eps, shrink;
+  T gradient_size, average_size, one_minus_beta1, beta2, one_minus_beta2, correction, eps, shrink;
   explicit NAdamRule(const double* v)
-      : gradient_size(T(v[0])), average_size(T(v[1])), fresh1(T(v[2])), beta2(T(v[3])),
-        fresh2(T(v[4])), correction(T(v[5])), eps(T(v[6])), shrink(T(v[7])) {}
+      : gradient_size(T(v[0])), average_size(T(v[1])), one_minus_beta1(T(v[2])), beta2(T(v[3])),
+        one_minus_beta2(T(v[4])), correction(T(v[5])), eps(T(v[6])), shrink(T(v[7])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_avg_sq, T*) const {
-    const T average = *exp_avg + fresh1 * (d - *exp_avg);
-    const T square = beta2 * *exp_avg_sq + fresh2 * d * d;
+    const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
+    const T square = beta2 * *exp_avg_sq + one_minus_beta2 * d * d;
     *exp_avg = average;
     *exp_avg_sq = square;
     const T denominator = root(square) * correction + eps;
@@ -95,40 +95,40 @@ struct NAdamRule {
 // Liu et al.: RAdam (2019). step_size, rectification, 1 - beta1, beta2, 1 - beta2, eps, shrink.
 template <class T, bool kRectified>
 struct RAdamRule {
-  T step_size, rectification, fresh1, beta2, fresh2, eps, shrink;
+  T step_size, rectification, one_minus_beta1, beta2, one_minus_beta2, eps, shrink;
   explicit RAdamRule(const double* v)
-      : step_size(T(v[0])), rectification(T(v[1])), fresh1(T(v[2])), beta2(T(v[3])),
-        fresh2(T(v[4])), eps(T(v[5])), shrink(T(v[6])) {}
+      : step_size(T(v[0])), rectification(T(v[1])), one_minus_beta1(T(v[2])), beta2(T(v[3])),
+        one_minus_beta2(T(v[4])), eps(T(v[5])), shrink(T(v[6])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_avg_sq, T*) const {
-    const T average = *exp_avg + fresh1 * (d - *exp_avg);
-    const T square = beta2 * *exp_avg_sq + fresh2 * d * d;
+    const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
+    const T square = beta2 * *exp_avg_sq + one_minus_beta2 * d * d;
     *exp_avg = average;
     *exp_avg_sq = square;
-    const T length = kRectified ? rectification / (root(square) + eps) : T(1);
-    x = x * shrink - step_size * average * length;
+    const T scale = kRectified ? rectification / (root(square) + eps) : T(1);
+    x = x * shrink - step_size * average * scale;
   }
 };
 
 // Tieleman, Hinton: RMSprop (2012); centered: Graves (2013). lr, alpha, 1 - alpha, eps, momentum.
 template <class T, bool kMomentum, bool kCentered>
 struct RMSpropRule {
-  T lr, alpha, fresh, eps, momentum;
+  T lr, alpha, one_minus_alpha, eps, momentum;
   explicit RMSpropRule(const double* v)
-      : lr(T(v[0])), alpha(T(v[1])), fresh(T(v[2])), eps(T(v[3])), momentum(T(v[4])) {}
+      : lr(T(v[0])), alpha(T(v[1])), one_minus_alpha(T(v[2])), eps(T(v[3])), momentum(T(v[4])) {}
   INLINE void operator()(T& x, T d, T* square_avg, T* momentum_buffer, T* grad_avg) const {
-    T square = alpha * *square_avg + fresh * d * d;
+    T square = alpha * *square_avg + one_minus_alpha * d * d;
     *square_avg = square;
     if (kCentered) {
-      const T average = *grad_avg + fresh * (d - *grad_avg);
+      const T average = *grad_avg + one_minus_alpha * (d - *grad_avg);
       *grad_avg = average;
       square -= average * average;
     }
-    T move = d / (root(square) + eps);
+    T delta = d / (root(square) + eps);
     if (kMomentum) {
-      move += momentum * *momentum_buffer;
-      *momentum_buffer = move;
+      delta += momentum * *momentum_buffer;
+      *momentum_buffer = delta;
     }
-    x -= lr * move;
+    x -= lr * delta;
   }
 };
 
@@ -139,15 +139,15 @@ struct RpropRule {
   explicit RpropRule(const double* v)
       : eta_minus(T(v[0])), eta_plus(T(v[1])), smallest(T(v[2])), largest(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* prev, T* step_size, T*) const {
-    const T agreement = d * *prev;
-    const T factor = agreement > 0 ? eta_plus : agreement < 0 ? eta_minus : T(1);
-    T size = *step_size * factor;
-    size = size < smallest ? smallest : size;
-    size = size > largest ? largest : size;
-    d = agreement < 0 ? T(0) : d;
-    *step_size = size;
+    const T sign_product = d * *prev;
+    const T factor = sign_product > 0 ? eta_plus : sign_product < 0 ? eta_minus : T(1);
+    T step = *step_size * factor;
+    step = step < smallest ? smallest : step;
+    step = step > largest ? largest : step;
+    d = sign_product < 0 ? T(0) : d;
+    *step_size = step;
     *prev = d;
-    x -= d > 0 ? size : d < 0 ? -size : T(0);
+    x -= d > 0 ? step : d < 0 ? -step : T(0);
   }
 };
 
@@ -169,9 +169,9 @@ void radam(T* p, const T* g, T* const* state, int64_t n, const double* numbers, 
 template <class T>
 void rmsprop(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
              double weight_decay, bool maximize) {
-  const auto plain = state[2] ? update<T, RMSpropRule<T, false, true>>
+  const auto without_momentum = state[2] ? update<T, RMSpropRule<T, false, true>>
                               : update<T, RMSpropRule<T, false, false>>;
-  const auto moving = state[2] ? update<T, RMSpropRule<T, true, true>>
+  const auto with_momentum = state[2] ? update<T, RMSpropRule<T, true, true>>
                                : update<T, RMSpropRule<T, true, false>>;
-  (state[1] ? moving : plain)(p, g, state, n, numbers, weight_decay, maximize);
+  (state[1] ? with_momentum : without_momentum)(p, g, state, n, numbers, weight_decay, maximize);
 }

@@ -1,5 +1,5 @@
-// Each of these answers None where the arrays are not plain (float32 or float64 of one shape, in C
-// order; for casts any real numbers): the caller's plain form does those.
+// Each function returns None unless the arrays are float32 or float64 of one shape in C order (for casts any real
+// dtype): the caller computes the others without a kernel.
 #include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
 
 #include <cmath>
@@ -24,23 +24,23 @@ bool is_float(PyArrayObject* a) {
   return (type == NPY_FLOAT || type == NPY_DOUBLE) && PyArray_ISCARRAY_RO(a);
 }
 
-// The arrays are of one shape and dtype.
-bool alike(PyObject* const* arrays, int n) {
+// Are the arrays C-contiguous, of one shape and one floating-point dtype?
+bool same_shape_and_dtype(PyObject* const* arrays, int n) {
   for (int i = 0; i < n; ++i) {
     if (!PyArray_CheckExact(arrays[i])) return false;
   }
-  PyArrayObject* lead = as_array(arrays[0]);
-  if (!is_float(lead)) return false;
+  PyArrayObject* first = as_array(arrays[0]);
+  if (!is_float(first)) return false;
   for (int i = 1; i < n; ++i) {
     PyArrayObject* a = as_array(arrays[i]);
-    if (PyArray_TYPE(a) != PyArray_TYPE(lead) || !is_float(a) || !PyArray_SAMESHAPE(a, lead))
+    if (PyArray_TYPE(a) != PyArray_TYPE(first) || !is_float(a) || !PyArray_SAMESHAPE(a, first))
       return false;
   }
   return true;
 }
 
-// A Python number as a double; false: leave it to the caller.
-bool number(PyObject* p, double* out) {
+// A Python number as a double; false for other objects and for overflow.
+bool parse_double(PyObject* p, double* out) {
   if (!PyFloat_CheckExact(p) && !PyLong_CheckExact(p)) return false;
   *out = PyFloat_AsDouble(p);
   if (!PyErr_Occurred()) return true;
@@ -48,10 +48,10 @@ bool number(PyObject* p, double* out) {
   return false;
 }
 
-// May the results be written there? It is one of the n arrays, or apart from them all.
-bool takes(PyObject* out, PyObject* const* arrays, int n) {
-  PyObject* const both[2] = {arrays[0], out};
-  if (!alike(both, 2) || !PyArray_ISWRITEABLE(as_array(out))) return false;
+// Can the results be written to out? It must be one of the n arrays, or overlap none of them.
+bool can_write_to(PyObject* out, PyObject* const* arrays, int n) {
+  PyObject* const pair[2] = {arrays[0], out};
+  if (!same_shape_and_dtype(pair, 2) || !PyArray_ISWRITEABLE(as_array(out))) return false;
   for (int i = 0; i < n; ++i) {
     const bool same = PyArray_DATA(as_array(arrays[i])) == PyArray_DATA(as_array(out));
     if (!same && overlap(as_array(arrays[i]), as_array(out))) return false;
@@ -59,30 +59,30 @@ bool takes(PyObject* out, PyObject* const* arrays, int n) {
   return true;
 }
 
-// body(out, start, count) in pieces, over n arrays that are alike; returns `target`, or if that is
-// null or None a new array. None: the results cannot be written there.
+// body(out, start, count) in pieces, over arrays of one shape and dtype; returns out_argument, or a new array if that
+// is null or None. Returns None if the results cannot be written to out_argument.
 template <class F>
-PyObject* run(PyObject* const* arrays, int arrays_n, PyObject* target, F&& body) {
+PyObject* run_elementwise(PyObject* const* arrays, int arrays_n, PyObject* out_argument, F&& body) {
   PyArrayObject* x = as_array(arrays[0]);
-  const bool given = target && target != Py_None;
-  if (given && !takes(target, arrays, arrays_n)) Py_RETURN_NONE;
-  if (given) Py_INCREF(target);
-  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  const bool has_out = out_argument && out_argument != Py_None;
+  if (has_out && !can_write_to(out_argument, arrays, arrays_n)) Py_RETURN_NONE;
+  if (has_out) Py_INCREF(out_argument);
+  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
   if (!out) return nullptr;
   const int64_t n = PyArray_SIZE(x);
-  const auto go = [&](auto zero) {
+  const auto compute = [&](auto zero) {
     Unlocked unlocked(n > kUnlock);
     auto* to = data<decltype(zero)>(out);
     ranges(n, kGrain, [&](int64_t start, int64_t stop) { body(to, start, stop - start); });
   };
-  PyArray_TYPE(x) == NPY_FLOAT ? go(float()) : go(double());
+  PyArray_TYPE(x) == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
 }
 
-// A bound of whole numbers; false: it is none, or beyond the type.
+// An integer bound, or the default for None; false if it is not an integer or out of T's range.
 template <class T>
-bool bound_of(PyObject* p, T otherwise, T* out) {
-  *out = otherwise;
+bool parse_bound(PyObject* p, T default_value, T* out) {
+  *out = default_value;
   if (p == Py_None) return true;
   if (!PyLong_CheckExact(p)) return false;
   if constexpr (std::is_same_v<T, uint64_t>) {
@@ -97,76 +97,71 @@ bool bound_of(PyObject* p, T otherwise, T* out) {
   return false;
 }
 
-// clamp of whole numbers
-PyObject* clamp_whole(PyArrayObject* x, PyObject* low, PyObject* high, PyObject* target) {
-  const bool given = target && target != Py_None;
-  if (given) {
-    if (!PyArray_CheckExact(target)) Py_RETURN_NONE;
-    PyArrayObject* out = as_array(target);
+// clamp of integers
+PyObject* clamp_integers(PyArrayObject* x, PyObject* low, PyObject* high, PyObject* out_argument) {
+  const bool has_out = out_argument && out_argument != Py_None;
+  if (has_out) {
+    if (!PyArray_CheckExact(out_argument)) Py_RETURN_NONE;
+    PyArrayObject* out = as_array(out_argument);
     if (PyArray_TYPE(out) != PyArray_TYPE(x) || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
         (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
       Py_RETURN_NONE;
-    Py_INCREF(target);
+    Py_INCREF(out_argument);
   }
-  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
   if (!out) return nullptr;
-  bool done = false;
+  bool has_bounds = false;
   with_type(PyArray_TYPE(x), [&](auto zero) {
     using T = decltype(zero);
-    T least, most;
-    if (!bound_of<T>(low, std::numeric_limits<T>::lowest(), &least) ||
-        !bound_of<T>(high, std::numeric_limits<T>::max(), &most))
+    T min, max;
+    if (!parse_bound<T>(low, std::numeric_limits<T>::lowest(), &min) ||
+        !parse_bound<T>(high, std::numeric_limits<T>::max(), &max))
       return;
     const T* from = data<T>(x);
     T* to = data<T>(out);
     const int64_t n = PyArray_SIZE(x);
     Unlocked unlocked(n > kUnlock);
     ranges(n, 65536 / static_cast<int64_t>(sizeof(T)), [&](int64_t start, int64_t stop) {
-      folds<T>().bound(from + start, to + start, stop - start, least, most);
+      folds<T>().clamp(from + start, to + start, stop - start, min, max);
     });
-    done = true;
+    has_bounds = true;
   });
-  if (!done) Py_RETURN_NONE;
+  if (!has_bounds) Py_RETURN_NONE;
   return out.release();
 }
 
-// Functions of their own: what a lambda captures may alias what is written, and nothing would become
-// vector code.
+// Separate functions: the compiler assumes that a lambda's captures may alias the output, and would not vectorise.
 template <class A, class B>
-void convert(const A* __restrict a, B* __restrict b, int64_t n) {
+void cast_run(const A* __restrict a, B* __restrict b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) b[i] = static_cast<B>(a[i]);
 }
 
 template <class A>
-void differ(const A* __restrict a, uint8_t* __restrict b, int64_t n) {
+void cast_run_to_bool(const A* __restrict a, uint8_t* __restrict b, int64_t n) {
   for (int64_t i = 0; i < n; ++i) b[i] = a[i] != 0;
 }
 
 template <class T>
-const T* at(PyObject* a, int64_t start, T*) {
+const T* data_at(PyObject* a, int64_t start, T*) {
   return data<T>(as_array(a)) + start;
 }
 
-}  // namespace
-
-namespace {
-
-// The kernel of 16-bit floats in C order, into `target` or a new array; None: they are not so.
-PyObject* run_halves(int which, PyArrayObject* x, PyObject* target, const float* p) {
+// Runs a kernel of 16-bit floats into out_argument or a new array; None if an array is not in C order.
+PyObject* run_half_kernel(int function, PyArrayObject* x, PyObject* out_argument, const float* p) {
   const int type = PyArray_TYPE(x);
   if (!PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
-  const bool given = target && target != Py_None;
-  if (given) {
-    if (!PyArray_CheckExact(target)) Py_RETURN_NONE;
-    PyArrayObject* out = as_array(target);
+  const bool has_out = out_argument && out_argument != Py_None;
+  if (has_out) {
+    if (!PyArray_CheckExact(out_argument)) Py_RETURN_NONE;
+    PyArrayObject* out = as_array(out_argument);
     if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
         (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
       Py_RETURN_NONE;
-    Py_INCREF(target);
+    Py_INCREF(out_argument);
   }
-  Ref out(given ? target : fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
   if (!out) return nullptr;
-  const auto f = kernels_of_halves().arithmetic[type != NPY_HALF].unary[which];
+  const auto f = half_kernels().arithmetic[type != NPY_HALF].unary[function];
   const auto* from = data<uint16_t>(x);
   auto* to = data<uint16_t>(out);
   const int64_t n = PyArray_SIZE(x);
@@ -183,38 +178,39 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("clamp", n, 3, 4) < 0) return nullptr;
   if (PyArray_CheckExact(args[0]) && PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(args[0]))) &&
       PyArray_ISCARRAY_RO(as_array(args[0])))
-    return clamp_whole(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
+    return clamp_integers(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
   double low = -HUGE_VAL, high = HUGE_VAL;
   const bool half = is_half_array(args[0]);
-  if ((!half && !alike(args, 1)) || (args[1] != Py_None && !number(args[1], &low)) ||
-      (args[2] != Py_None && !number(args[2], &high)) || low != low || high != high)
+  if ((!half && !same_shape_and_dtype(args, 1)) || (args[1] != Py_None && !parse_double(args[1], &low)) ||
+      (args[2] != Py_None && !parse_double(args[2], &high)) || low != low || high != high)
     Py_RETURN_NONE;
   if (half) {
     const float bounds[3] = {static_cast<float>(low), static_cast<float>(high), 0};
-    return run_halves(kHardTanh, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
+    return run_half_kernel(kHardTanh, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
   }
-  return run(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+  return run_elementwise(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().clamp(at(args[0], start, out), out + start, count, static_cast<T>(low),
+    kernels<T>().clamp(data_at(args[0], start, out), out + start, count, static_cast<T>(low),
                        static_cast<T>(high));
   });
 }
 
-// nan_to_num(x, nan, posinf, neginf, out=None): numbers in place of NaN and the infinities
+// nan_to_num(x, nan, posinf, neginf, out=None): replaces NaN and the infinities by numbers
 PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("nan_to_num", n, 4, 5) < 0) return nullptr;
   double p[3];
   const bool half = is_half_array(args[0]);
-  if ((!half && !alike(args, 1)) || !number(args[1], p) || !number(args[2], p + 1) || !number(args[3], p + 2))
+  if ((!half && !same_shape_and_dtype(args, 1)) || !parse_double(args[1], p) || !parse_double(args[2], p + 1) ||
+      !parse_double(args[3], p + 2))
     Py_RETURN_NONE;
   if (half) {
     const float q[3] = {static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2])};
-    return run_halves(kNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
+    return run_half_kernel(kNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
   }
-  return run(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+  return run_elementwise(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     const T q[3] = {static_cast<T>(p[0]), static_cast<T>(p[1]), static_cast<T>(p[2])};
-    kernels<T>().curves[kNumbers](at(args[0], start, out), out + start, count, q);
+    kernels<T>().activations[kNumbers](data_at(args[0], start, out), out + start, count, q);
   });
 }
 
@@ -222,10 +218,10 @@ PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("addcmul", n, 4, 5) < 0) return nullptr;
   double value;
-  if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
-  return run(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+  if (!same_shape_and_dtype(args, 3) || !parse_double(args[3], &value)) Py_RETURN_NONE;
+  return run_elementwise(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().addcmul(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
+    kernels<T>().addcmul(data_at(args[0], start, out), data_at(args[1], start, out), data_at(args[2], start, out),
                          out + start, count, static_cast<T>(value));
   });
 }
@@ -234,10 +230,10 @@ PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("addcdiv", n, 4, 5) < 0) return nullptr;
   double value;
-  if (!alike(args, 3) || !number(args[3], &value)) Py_RETURN_NONE;
-  return run(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+  if (!same_shape_and_dtype(args, 3) || !parse_double(args[3], &value)) Py_RETURN_NONE;
+  return run_elementwise(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().addcdiv(at(args[0], start, out), at(args[1], start, out), at(args[2], start, out),
+    kernels<T>().addcdiv(data_at(args[0], start, out), data_at(args[1], start, out), data_at(args[2], start, out),
                          out + start, count, static_cast<T>(value));
   });
 }
@@ -246,100 +242,102 @@ PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* add_alpha(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("add_alpha", n, 3, 4) < 0) return nullptr;
   double value;
-  if (!alike(args, 2) || !number(args[2], &value)) Py_RETURN_NONE;
-  return run(args, 2, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
+  if (!same_shape_and_dtype(args, 2) || !parse_double(args[2], &value)) Py_RETURN_NONE;
+  return run_elementwise(args, 2, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().add_scaled(at(args[0], start, out), at(args[1], start, out), out + start, count,
+    kernels<T>().add_scaled(data_at(args[0], start, out), data_at(args[1], start, out), out + start, count,
                             static_cast<T>(value));
   });
 }
 
 // cube(x): x * x * x
 PyObject* cube(PyObject*, PyObject* x) {
-  if (!alike(&x, 1)) Py_RETURN_NONE;
-  return run(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
+  if (!same_shape_and_dtype(&x, 1)) Py_RETURN_NONE;
+  return run_elementwise(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().cube(at(x, start, out), out + start, count);
+    kernels<T>().cube(data_at(x, start, out), out + start, count);
   });
 }
 
-// masked_scale(x, mask, scale): x * scale where the mask holds, else 0
+// masked_scale(x, mask, scale): x * scale where the mask is true, else 0
 PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("masked_scale", n, 3, 3) < 0) return nullptr;
   double scale;
-  if (!alike(args, 1) || !PyArray_CheckExact(args[1]) || !number(args[2], &scale)) Py_RETURN_NONE;
+  if (!same_shape_and_dtype(args, 1) || !PyArray_CheckExact(args[1]) || !parse_double(args[2], &scale)) Py_RETURN_NONE;
   PyArrayObject* mask = as_array(args[1]);
   if (PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) ||
       !PyArray_SAMESHAPE(mask, as_array(args[0])))
     Py_RETURN_NONE;
-  return run(args, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
+  return run_elementwise(args, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().keep(at(args[0], start, out), data<uint8_t>(mask) + start, out + start, count,
-                      static_cast<T>(scale));
+    kernels<T>().masked_scale(data_at(args[0], start, out), data<uint8_t>(mask) + start, out + start, count,
+                              static_cast<T>(scale));
   });
 }
 
-// lerp(x, end, weight, out=None): x + weight * (end - x), by one weight or one for each element
+// lerp(x, end, weight, out=None): x + weight * (end - x), with one weight or one for each element
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("lerp", n, 3, 4) < 0) return nullptr;
-  PyObject* target = n > 3 ? args[3] : nullptr;
+  PyObject* out_argument = n > 3 ? args[3] : nullptr;
   double weight = 0;
-  if (number(args[2], &weight)) {
-    if (!alike(args, 2)) Py_RETURN_NONE;
-    return run(args, 2, target, [&](auto* out, int64_t start, int64_t count) {
+  if (parse_double(args[2], &weight)) {
+    if (!same_shape_and_dtype(args, 2)) Py_RETURN_NONE;
+    return run_elementwise(args, 2, out_argument, [&](auto* out, int64_t start, int64_t count) {
       using T = std::remove_pointer_t<decltype(out)>;
-      kernels<T>().lerp(at(args[0], start, out), at(args[1], start, out), out + start, count,
+      kernels<T>().lerp(data_at(args[0], start, out), data_at(args[1], start, out), out + start, count,
                         static_cast<T>(weight));
     });
   }
-  if (!alike(args, 3)) Py_RETURN_NONE;
-  return run(args, 3, target, [&](auto* out, int64_t start, int64_t count) {
+  if (!same_shape_and_dtype(args, 3)) Py_RETURN_NONE;
+  return run_elementwise(args, 3, out_argument, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().lerp_each(at(args[0], start, out), at(args[1], start, out),
-                           at(args[2], start, out), out + start, count);
+    kernels<T>().lerp_each(data_at(args[0], start, out), data_at(args[1], start, out),
+                           data_at(args[2], start, out), out + start, count);
   });
 }
 
 // rsqrt(x)
 PyObject* rsqrt(PyObject*, PyObject* x) {
   const float none[3] = {};
-  if (is_half_array(x)) return run_halves(kHalfInverseRoot, as_array(x), nullptr, none);
-  if (!alike(&x, 1)) Py_RETURN_NONE;
-  return run(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
+  if (is_half_array(x)) return run_half_kernel(kHalfInverseRoot, as_array(x), nullptr, none);
+  if (!same_shape_and_dtype(&x, 1)) Py_RETURN_NONE;
+  return run_elementwise(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().rsqrt(at(x, start, out), out + start, count);
+    kernels<T>().rsqrt(data_at(x, start, out), out + start, count);
   });
 }
 
 namespace {
 
-// A 16-bit float to another number or back, by way of float32, tile by tile; None as in `cast`.
-PyObject* cast_halves(PyArrayObject* x, int type) {
+// Casts 16-bit floats to another dtype or back, through float32, tile by tile; None as in `cast`.
+PyObject* cast_half(PyArrayObject* x, int type) {
   constexpr int64_t kTile = 2048;
-  const bool widens = is_half(PyArray_TYPE(x));
-  const int other = widens ? type : PyArray_TYPE(x), format = (widens ? PyArray_TYPE(x) : type) != NPY_HALF;
-  if (other > NPY_DOUBLE || other == NPY_BOOL || (widens && PyTypeNum_ISUNSIGNED(other))) Py_RETURN_NONE;
-  Ref in = in_order(x);
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
+  const bool from_half = is_half(PyArray_TYPE(x));
+  const int other_type = from_half ? type : PyArray_TYPE(x), format = (from_half ? PyArray_TYPE(x) : type) != NPY_HALF;
+  if (other_type > NPY_DOUBLE || other_type == NPY_BOOL ||
+      (from_half && PyTypeNum_ISUNSIGNED(other_type)))
+    Py_RETURN_NONE;
+  Ref in = to_contiguous(x);
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
   if (!out) return nullptr;
   const int64_t size = PyArray_SIZE(x);
   Unlocked unlocked(size > kUnlock);
-  with_type(other, [&](auto zero) {
+  with_type(other_type, [&](auto zero) {
     using T = decltype(zero);
     ranges(size, 2 * kGrain, [&](int64_t start, int64_t stop) {
       float tile[kTile];
       for (; start < stop; start += kTile) {
         const int64_t n = stop - start < kTile ? stop - start : kTile;
-        if (widens) {
-          kernels_of_halves().widen[format](data<uint16_t>(in) + start, tile, n);
+        if (from_half) {
+          half_kernels().widen[format](data<uint16_t>(in) + start, tile, n);
           if constexpr (std::is_same_v<T, int64_t>) {
-            kernels<float>().cut_off(tile, data<T>(out) + start, n);
+            kernels<float>().truncate_to_int64(tile, data<T>(out) + start, n);
           } else {
-            convert(tile, data<T>(out) + start, n);
+            cast_run(tile, data<T>(out) + start, n);
           }
         } else {
-          convert(data<T>(in) + start, tile, n);
-          kernels_of_halves().narrow[format](tile, data<uint16_t>(out) + start, n);
+          cast_run(data<T>(in) + start, tile, n);
+          half_kernels().narrow[format](tile, data<uint16_t>(out) + start, n);
         }
       }
     });
@@ -349,21 +347,21 @@ PyObject* cast_halves(PyArrayObject* x, int type) {
 
 }  // namespace
 
-// cast(x, number of NumPy's type): real numbers alone
+// cast(x, NumPy's type number): real dtypes only
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("cast", n, 2, 2) < 0) return nullptr;
   PyArrayObject* x = array_argument("cast", "input", args[0]);
   const long type = x ? PyLong_AsLong(args[1]) : -1;
   if (!x || (type == -1 && PyErr_Occurred())) return nullptr;
-  if (is_half_array(args[0]) != is_half(static_cast<int>(type))) return cast_halves(x, static_cast<int>(type));
+  if (is_half_array(args[0]) != is_half(static_cast<int>(type))) return cast_half(x, static_cast<int>(type));
   if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0]))
     Py_RETURN_NONE;
-  // What a negative number becomes in unsigned ones is the compiler's choice: leave it to NumPy.
+  // Casting a negative float to an unsigned integer is undefined in C++: leave it to NumPy.
   if (PyTypeNum_ISFLOAT(PyArray_TYPE(x)) && PyTypeNum_ISUNSIGNED(static_cast<int>(type)) &&
       type != NPY_BOOL)
     Py_RETURN_NONE;
-  Ref in = in_order(x);
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), static_cast<int>(type)) : nullptr);
+  Ref in = to_contiguous(x);
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), static_cast<int>(type)) : nullptr);
   if (!out) return nullptr;
   const int64_t size = PyArray_SIZE(x);
   Unlocked unlocked(size > kUnlock);
@@ -372,21 +370,21 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (type == NPY_BOOL) {
       auto* b = data<uint8_t>(out);
       return ranges(size, kGrain, [&](int64_t start, int64_t stop) {
-        differ(a + start, b + start, stop - start);
+        cast_run_to_bool(a + start, b + start, stop - start);
       });
     }
     if constexpr (std::is_floating_point_v<decltype(from)>) {
       if (type == NPY_INT64) {
         auto* b = data<int64_t>(out);
         return ranges(size, kGrain, [&](int64_t start, int64_t stop) {
-          kernels<decltype(from)>().cut_off(a + start, b + start, stop - start);
+          kernels<decltype(from)>().truncate_to_int64(a + start, b + start, stop - start);
         });
       }
     }
     with_type(static_cast<int>(type), [&](auto to) {
       auto* b = data<decltype(to)>(out);
       ranges(size, kGrain, [&](int64_t start, int64_t stop) {
-        convert(a + start, b + start, stop - start);
+        cast_run(a + start, b + start, stop - start);
       });
     });
   });

@@ -1,4 +1,4 @@
-// Expressions of several operations in one pass, and casts, on the pool.
+// Expressions of several operations in one pass, and casts, on the thread pool.
 #pragma once
 
 #include "python.h"

@@ -1,4 +1,4 @@
-// Arguments, slices and dtypes of the fused elementwise kernels.
+// Parses arguments, handles dtypes and runs the fused elementwise kernels in slices.
 #include "kernels/pointwise/relu_sigmoid_gelu.h"
 
 #include <cmath>
@@ -12,8 +12,8 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kCheap = 16384;  // elements per slice where memory is the limit
-constexpr int64_t kDear = 8192;    // and where exp is
+constexpr int64_t kMemoryBoundGrain = 16384;  // elements per slice of memory-bound kernels
+constexpr int64_t kComputeBoundGrain = 8192;    // and of kernels with exp
 constexpr int64_t kUnlock = 8192;
 
 template <class T>
@@ -45,16 +45,16 @@ PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<dou
   PyArrayObject* x = array_argument(where, "input", argument);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
-  const Turned view = turned(x);
+  const DenseView view = dense_view(x);
   Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {
     run(f, in, out, grain);
   } else {
     run(d, in, out, grain);
   }
-  return view.back(Ref(finish(std::move(out), type))).release();
+  return view.restore(Ref(finish(std::move(out), type))).release();
 }
 
 // g and y of one shape; the result has g's dtype.
@@ -66,7 +66,7 @@ PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<fl
   if (!y || !floating(where, g, &type) || !same_shape(where, "g", g, "input", y)) return nullptr;
   Ref a = contiguous_as(g, type.compute);
   Ref b = a ? contiguous_as(y, type.compute) : Ref();
-  Ref out(b ? fresh(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
+  Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {
     run(f, a, b, out, grain);
@@ -79,11 +79,11 @@ PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<fl
 }  // namespace
 
 PyObject* relu(PyObject*, PyObject* x) {
-  return unary("relu", x, kernels<float>().relu, kernels<double>().relu, kCheap);
+  return unary("relu", x, kernels<float>().relu, kernels<double>().relu, kMemoryBoundGrain);
 }
 
 PyObject* sigmoid(PyObject*, PyObject* x) {
-  return unary("sigmoid", x, kernels<float>().sigmoid, kernels<double>().sigmoid, kDear);
+  return unary("sigmoid", x, kernels<float>().sigmoid, kernels<double>().sigmoid, kComputeBoundGrain);
 }
 
 PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -91,26 +91,26 @@ PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int tanh = n > 1 ? PyObject_IsTrue(args[1]) : 0;
   if (tanh < 0) return nullptr;
   return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh,
-                      kDear)
-              : unary("gelu", args[0], kernels<float>().gelu, kernels<double>().gelu, kDear);
+                      kComputeBoundGrain)
+              : unary("gelu", args[0], kernels<float>().gelu, kernels<double>().gelu, kComputeBoundGrain);
 }
 
 PyObject* relu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("relu_backward", n, 2, 2) < 0) return nullptr;
   return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward,
-                kernels<double>().relu_backward, kCheap);
+                kernels<double>().relu_backward, kMemoryBoundGrain);
 }
 
 PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("sigmoid_backward", n, 2, 2) < 0) return nullptr;
   return binary("sigmoid_backward", args[0], args[1], kernels<float>().sigmoid_backward,
-                kernels<double>().sigmoid_backward, kCheap);
+                kernels<double>().sigmoid_backward, kMemoryBoundGrain);
 }
 
 PyObject* tanh_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("tanh_backward", n, 2, 2) < 0) return nullptr;
   return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward,
-                kernels<double>().tanh_backward, kCheap);
+                kernels<double>().tanh_backward, kMemoryBoundGrain);
 }
 
 PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -118,26 +118,26 @@ PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int tanh = n > 2 ? PyObject_IsTrue(args[2]) : 0;
   if (tanh < 0) return nullptr;
   return tanh ? binary("gelu_backward", args[0], args[1], kernels<float>().gelu_tanh_backward,
-                       kernels<double>().gelu_tanh_backward, kDear)
+                       kernels<double>().gelu_tanh_backward, kComputeBoundGrain)
               : binary("gelu_backward", args[0], args[1], kernels<float>().gelu_backward,
-                       kernels<double>().gelu_backward, kDear);
+                       kernels<double>().gelu_backward, kComputeBoundGrain);
 }
 
 namespace {
 
 template <class T>
-void drop(const Ref& x, const Ref& out, const Ref& mask, double p, uint64_t seed, uint64_t offset) {
+void run_dropout(const Ref& x, const Ref& out, const Ref& mask, double p, uint64_t seed, uint64_t offset) {
   const T* from = data<T>(x);
   T* to = data<T>(out);
-  auto* keep = data<uint8_t>(mask);
-  const double cut = std::ldexp(p, 32);
-  const auto threshold = static_cast<uint32_t>(cut < 4294967295.0 ? cut : 4294967295.0);
+  auto* mask_data = data<uint8_t>(mask);
+  const double scaled_p = std::ldexp(p, 32);
+  const auto threshold = static_cast<uint32_t>(scaled_p < 4294967295.0 ? scaled_p : 4294967295.0);
   const T scale = static_cast<T>(1 / (1 - p));
   const auto kernel = kernels<T>().dropout;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, kDear, [&](int64_t start, int64_t stop) {
-    kernel(from + start, to + start, keep + start, stop - start, scale, threshold, seed,
+  ranges(n, kComputeBoundGrain, [&](int64_t start, int64_t stop) {
+    kernel(from + start, to + start, mask_data + start, stop - start, scale, threshold, seed,
            offset + static_cast<uint64_t>(start / 4));
   });
 }
@@ -156,16 +156,16 @@ PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Floating type;
   if (PyErr_Occurred() || !floating("dropout", x, &type)) return nullptr;
   Ref in = contiguous_as(x, type.compute);
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
-  Ref mask(out ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), NPY_BOOL) : nullptr);
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
+  Ref mask(out ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), NPY_BOOL) : nullptr);
   if (!mask) return nullptr;
-  if (p == 1) {  // nothing is kept; 1 / (1 - p) has no value
+  if (p == 1) {  // all elements are dropped; 1 / (1 - p) is undefined
     memset(PyArray_DATA(out.array()), 0, static_cast<size_t>(PyArray_NBYTES(out.array())));
     memset(PyArray_DATA(mask.array()), 0, static_cast<size_t>(PyArray_NBYTES(mask.array())));
   } else if (type.compute == NPY_FLOAT) {
-    drop<float>(in, out, mask, p, seed, offset);
+    run_dropout<float>(in, out, mask, p, seed, offset);
   } else {
-    drop<double>(in, out, mask, p, seed, offset);
+    run_dropout<double>(in, out, mask, p, seed, offset);
   }
   Ref result(finish(std::move(out), type));
   return result ? PyTuple_Pack(2, result.get(), mask.get()) : nullptr;

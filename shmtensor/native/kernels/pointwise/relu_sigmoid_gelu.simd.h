@@ -1,6 +1,6 @@
 // Elementwise kernels. Included inside a level's namespace, after vector.simd.h.
 
-// gx = f(i) for all i, whole vectors first, then the rest padded with zeros.
+// out = f(x): full vectors first, then the tail, padded with zeros.
 template <class T, class F>
 INLINE void map1(const T* x, T* out, int64_t n, F f) {
   int64_t i = 0;
@@ -19,21 +19,21 @@ INLINE void map2(const T* x, const T* y, T* out, int64_t n, F f) {
 template <class T>
 void relu(const T* x, T* out, int64_t n) {
   map1(x, out, n,
-       [](V<T> v) INLINE_LAMBDA { return v <= all(T(0)) ? all(T(0)) : v; });  // NaN stays
+       [](V<T> v) INLINE_LAMBDA { return v <= splat(T(0)) ? splat(T(0)) : v; });  // NaN stays
 }
 
 template <class T>
 void relu_backward(const T* g, const T* out, T* gx, int64_t n) {
-  map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return y <= all(T(0)) ? all(T(0)) : a; });
+  map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return y <= splat(T(0)) ? splat(T(0)) : a; });
 }
 
-// 1 / (1 + e^-x), by e^-|x| so that nothing overflows.
+// 1 / (1 + e^-x), from e^-|x| so that nothing overflows.
 template <class T>
 void sigmoid(const T* x, T* out, int64_t n) {
   map1(x, out, n, [](V<T> v) INLINE_LAMBDA {
     V<T> e = exp_nonpositive(-absolute<T>(v));
     V<T> d = T(1) / (T(1) + e);
-    return v < all(T(0)) ? e * d : d;
+    return v < splat(T(0)) ? e * d : d;
   });
 }
 
@@ -50,34 +50,33 @@ void tanh_backward(const T* g, const T* out, T* gx, int64_t n) {
 constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
 constexpr double kCube = 0.044715;
 
-// (1 + tanh u) / 2 is the logistic function of 2u: no cancellation in its tail. The second value is
-// its slope s (1 - s).
+// s = (1 + tanh u) / 2 is the sigmoid of 2u, computed without cancellation in its tail; slope = s (1 - s).
 template <class T>
-INLINE void logistic(V<T> u, V<T>* s, V<T>* slope) {
+INLINE void logistic(V<T> u, V<T>* s, V<T>* activation_backward) {
   V<T> e = exp_nonpositive(T(-2) * absolute<T>(u));
   V<T> d = T(1) / (T(1) + e);
-  V<T> tail = e * d;
-  *s = u < all(T(0)) ? tail : d;
-  *slope = tail * d;
+  V<T> complement = e * d;
+  *s = u < splat(T(0)) ? complement : d;
+  *activation_backward = complement * d;
 }
 
 template <class T>
 void gelu_tanh(const T* x, T* out, int64_t n) {
   map1(x, out, n, [](V<T> v) INLINE_LAMBDA {
-    V<T> s, slope;
-    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &slope);
-    return s == all(T(0)) ? all(T(0)) : v * s;
+    V<T> s, activation_backward;
+    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
+    return s == splat(T(0)) ? splat(T(0)) : v * s;
   });
 }
 
 template <class T>
 void gelu_tanh_backward(const T* g, const T* x, T* gx, int64_t n) {
   map2(g, x, gx, n, [](V<T> a, V<T> v) INLINE_LAMBDA {
-    V<T> s, slope;
-    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &slope);
+    V<T> s, activation_backward;
+    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
     V<T> inner = T(2 * kRoot) * (T(1) + T(3 * kCube) * v * v);
-    V<T> rest = slope == all(T(0)) ? all(T(0)) : v * slope * inner;
-    return a * (s + rest);
+    V<T> tail_term = activation_backward == splat(T(0)) ? splat(T(0)) : v * activation_backward * inner;
+    return a * (s + tail_term);
   });
 }
 
@@ -97,7 +96,7 @@ void cube(const T* x, T* out, int64_t n) {
 }
 
 template <class T>
-void keep(const T* __restrict x, const uint8_t* __restrict mask, T* __restrict out, int64_t n, T scale) {
+void masked_scale(const T* __restrict x, const uint8_t* __restrict mask, T* __restrict out, int64_t n, T scale) {
   for (int64_t i = 0; i < n; ++i) {
     const T v = x[i] * scale;
     out[i] = mask[i] ? v : T(0);
@@ -107,7 +106,7 @@ void keep(const T* __restrict x, const uint8_t* __restrict mask, T* __restrict o
 // ---------------------------------------------------------------- random bits
 
 // Salmon, Moraes, Dror, Shaw: Parallel random numbers: as easy as 1, 2, 3 (2011). 16 counters at a
-// time, each of its four words in the low half of a 64-bit lane; the high halves hold rubbish that
+// time, each of its four words in the low half of a 64-bit lane; the high halves hold garbage that
 // no product reads.
 INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
   constexpr int kL = kWidth / 8, kV = 16 / kL;
@@ -132,16 +131,16 @@ INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
-  uint64_t first[16], second[16];
+  uint64_t low_words[16], high_words[16];
   for (int v = 0; v < kV; ++v) {
-    *reinterpret_cast<Vec<double>::loose*>(first + v * kL) =
+    *reinterpret_cast<Vec<double>::loose*>(low_words + v * kL) =
         (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
-    *reinterpret_cast<Vec<double>::loose*>(second + v * kL) =
+    *reinterpret_cast<Vec<double>::loose*>(high_words + v * kL) =
         (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
   }
   for (int j = 0; j < 16; ++j) {
-    __builtin_memcpy(words + 4 * j, first + j, 8);  // little-endian, as both architectures are
-    __builtin_memcpy(words + 4 * j + 2, second + j, 8);
+    __builtin_memcpy(words + 4 * j, low_words + j, 8);  // little-endian, as both architectures are
+    __builtin_memcpy(words + 4 * j + 2, high_words + j, 8);
   }
 }
 
@@ -150,7 +149,7 @@ inline void philox_blocks(uint32_t* words, int64_t blocks, uint64_t seed, uint64
     philox_block(words + 64 * i, seed, counter + 16 * static_cast<uint64_t>(i));
 }
 
-// Keeps what draws at least `threshold` of 2^32; one word an element.
+// Keeps the elements whose random word is at least `threshold`; one word an element.
 template <class T>
 void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
              uint64_t seed, uint64_t counter) {
@@ -159,15 +158,15 @@ void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t thr
     philox_block(words, seed, counter);
     if (n - i >= 64) {
       for (int j = 0; j < 64; ++j) {
-        bool keep = words[j] >= threshold;
-        mask[i + j] = keep;
-        out[i + j] = keep ? x[i + j] * scale : T(0);
+        bool masked_scale = words[j] >= threshold;
+        mask[i + j] = masked_scale;
+        out[i + j] = masked_scale ? x[i + j] * scale : T(0);
       }
     } else {
       for (int64_t j = 0; j < n - i; ++j) {
-        bool keep = words[j] >= threshold;
-        mask[i + j] = keep;
-        out[i + j] = keep ? x[i + j] * scale : T(0);
+        bool masked_scale = words[j] >= threshold;
+        mask[i + j] = masked_scale;
+        out[i + j] = masked_scale ? x[i + j] * scale : T(0);
       }
     }
   }

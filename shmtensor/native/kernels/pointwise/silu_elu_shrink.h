@@ -1,5 +1,5 @@
-// Activations: fn(x, numbers...) in one pass. Each answers None where x is no real floating-point
-// array, or a number is out of place: the caller's plain form does those.
+// Activations: fn(x, parameters...) in one pass. Each function returns None unless x is a real floating-point array and
+// the parameters are valid: the caller computes the others without a kernel.
 #pragma once
 #include "python.h"
 
@@ -18,10 +18,10 @@ PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n);
-// glu(x, dim): the first half along dim times the logistic function of the second
+// glu(x, dim): the first half along dim times the sigmoid of the second
 PyObject* glu(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* glu_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
-// activation_backward(g, x, name, a, b, c): the gradient of x, of one shape and dtype with g
+// activation_backward(g, x, name, a, b, c): the gradient of x; x and g have one shape and dtype
 PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

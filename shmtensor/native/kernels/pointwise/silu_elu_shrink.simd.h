@@ -1,10 +1,10 @@
 // Activations with a parameter or two. Included inside a level's namespace, after vector.simd.h and
-// relu_sigmoid_gelu.simd.h. Each is a value at one vector; p are its parameters.
+// relu_sigmoid_gelu.simd.h. Each at() computes one vector; p are the parameters.
 
 // log(1 + e^x).
 template <class T>
 INLINE V<T> soft_plus(V<T> x) {
-  const V<T> high = x < all(T(0)) ? all(T(0)) : x;
+  const V<T> high = x < splat(T(0)) ? splat(T(0)) : x;
   return high + log_one_plus<T>(exp_nonpositive(-absolute<T>(x)));
 }
 
@@ -12,7 +12,7 @@ struct Silu {
   template <class T>
   static INLINE V<T> at(V<T> x, const T*) {
     const V<T> e = exp_nonpositive(-absolute<T>(x));
-    return x * (x < all(T(0)) ? e : all(T(1))) / (T(1) + e);
+    return x * (x < splat(T(0)) ? e : splat(T(1))) / (T(1) + e);
   }
 };
 
@@ -20,7 +20,7 @@ struct Softplus {  // p: beta, threshold
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
     const V<T> z = x * p[0];
-    return z > all(p[1]) ? x : soft_plus<T>(z) / p[0];
+    return z > splat(p[1]) ? x : soft_plus<T>(z) / p[0];
   }
 };
 
@@ -36,8 +36,8 @@ struct Mish {
   template <class T>
   static INLINE V<T> at(V<T> x, const T*) {
     const V<T> e = exp_nonpositive(-absolute<T>(x));
-    const V<T> up = T(1) + T(2) * e, down = e * (e + T(2));
-    const V<T> y = x < all(T(0)) ? down / (down + T(2)) : up / (up + T(2) * e * e);
+    const V<T> positive = T(1) + T(2) * e, negative = e * (e + T(2));
+    const V<T> y = x < splat(T(0)) ? negative / (negative + T(2)) : positive / (positive + T(2) * e * e);
     return x * y;
   }
 };
@@ -45,24 +45,24 @@ struct Mish {
 struct LeakyRelu {  // p: slope
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    return x > all(T(0)) ? x : x * p[0];
+    return x > splat(T(0)) ? x : x * p[0];
   }
 };
 
 struct Elu {  // p: alpha * scale, scale, input_scale (not negative)
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    const V<T> low = x < all(T(0)) ? x : all(T(0));
-    const V<T> y = x > all(T(0)) ? x * p[1] : exp_minus_one<T>(low * p[2]) * p[0];
+    const V<T> clamped = x < splat(T(0)) ? x : splat(T(0));
+    const V<T> y = x > splat(T(0)) ? x * p[1] : exp_minus_one<T>(clamped * p[2]) * p[0];
     return x == x ? y : x;
   }
 };
 
-struct HardTanh {  // p: at least, at most
+struct HardTanh {  // p: min, max
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    const V<T> y = x < all(p[0]) ? all(p[0]) : x;
-    return y > all(p[1]) ? all(p[1]) : y;
+    const V<T> y = x < splat(p[0]) ? splat(p[0]) : x;
+    return y > splat(p[1]) ? splat(p[1]) : y;
   }
 };
 
@@ -82,42 +82,42 @@ struct HardSwish {
   }
 };
 
-struct HardShrink {  // p: half the width
+struct HardShrink {  // p: lambd
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    const V<T> y = x < all(-p[0]) ? x : all(T(0));
-    const V<T> w = x > all(p[0]) ? x : y;
+    const V<T> y = x < splat(-p[0]) ? x : splat(T(0));
+    const V<T> w = x > splat(p[0]) ? x : y;
     return x == x ? w : x;
   }
 };
 
-struct SoftShrink {  // p: half the width
+struct SoftShrink {  // p: lambd
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    const V<T> y = x < all(-p[0]) ? x + p[0] : all(T(0));
-    const V<T> w = x > all(p[0]) ? x - p[0] : y;
+    const V<T> y = x < splat(-p[0]) ? x + p[0] : splat(T(0));
+    const V<T> w = x > splat(p[0]) ? x - p[0] : y;
     return x == x ? w : x;
   }
 };
 
-struct Threshold {  // p: limit, what stands below
+struct Threshold {  // p: threshold, value
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    return x <= all(p[0]) ? all(p[1]) : x;
+    return x <= splat(p[0]) ? splat(p[1]) : x;
   }
 };
 
-struct Numbers {  // p: what stands for NaN, for infinity, for minus infinity
+struct Numbers {  // p: the replacements of NaN, infinity and minus infinity
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
-    const V<T> y = x == all(T(__builtin_inf())) ? all(p[1]) : x;
-    const V<T> z = x == all(T(-__builtin_inf())) ? all(p[2]) : y;
-    return x == x ? z : all(p[0]);
+    const V<T> y = x == splat(T(__builtin_inf())) ? splat(p[1]) : x;
+    const V<T> z = x == splat(T(-__builtin_inf())) ? splat(p[2]) : y;
+    return x == x ? z : splat(p[0]);
   }
 };
 
-template <class T, class Curve>
-void curve(const T* x, T* out, int64_t n, const T* p) {
-  T q[3] = {p[0], p[1], p[2]};  // out could be p, for all the compiler knows
-  map1(x, out, n, [q](V<T> v) INLINE_LAMBDA { return Curve::template at<T>(v, q); });
+template <class T, class Function>
+void activation(const T* x, T* out, int64_t n, const T* p) {
+  T q[3] = {p[0], p[1], p[2]};  // a copy: the compiler must assume that out aliases p
+  map1(x, out, n, [q](V<T> v) INLINE_LAMBDA { return Function::template at<T>(v, q); });
 }

@@ -1,4 +1,4 @@
-// where: elements of one array or of another, by a condition.
+// where(condition, x, y).
 #pragma once
 
 #include "python.h"

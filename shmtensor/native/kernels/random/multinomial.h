@@ -1,14 +1,14 @@
-// Indices drawn with weights.
+// Weighted sampling of indices.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// (weights (rows, n), u (rows, k)): a place for each uniform number, or None where weights are wrong.
+// (weights (rows, n), u (rows, k)): an index for each uniform number, or None if weights are invalid.
 PyObject* multinomial(PyObject*, PyObject* const* args, Py_ssize_t n);
-// (weights (rows, n), u (rows, n), k): u becomes the times after which each is drawn; False where weights are wrong or
-// fewer than k of a row are above 0.
+// (weights (rows, n), u (rows, n), k): u becomes the time at which each element is drawn; False if weights are invalid
+// or a row has fewer than k positive ones.
 PyObject* multinomial_without_replacement(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -1,9 +1,8 @@
-// From Philox words to numbers. An element's number depends on (seed, offset, its index) alone.
+// Random numbers from Philox words. An element depends on (seed, offset, its index) alone.
 //
-// The layout is that of ops/random/philox.py: float32 number e is word e % 4 of counter offset + e / 4,
-// float64 number e is made of words 2 (e % 2) and the next of counter offset + e / 2. Kernels take
-// 16 counters = 64 words at a time. This file is compiled for the base level only: contracting
-// multiply and add would change last bits.
+// The layout is that of ops/random/philox.py: float32 element e uses word e % 4 of counter offset + e / 4, float64
+// element e uses words 2 (e % 2) and 2 (e % 2) + 1 of counter offset + e / 2. Kernels take 16 counters = 64 words at a
+// time. This file is compiled for the generic level only: fused multiply-add would change last bits.
 #include "kernels/random/uniform_normal.h"
 
 #include <cmath>
@@ -17,16 +16,16 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kBlocks = 64;  // per slice
+constexpr int64_t kBlocksPerSlice = 64;  // per slice
 constexpr double kTwoPi = 6.28318530717958647692;
 
-// Uniform in [0, 1), as many bits as the dtype holds.
-void units(const uint32_t* w, float* u) {
+// Uniform in [0, 1), with as many bits as the dtype has.
+void to_unit_interval(const uint32_t* w, float* u) {
   for (int i = 0; i < 64; ++i)
     u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
 }
 
-void units(const uint32_t* w, double* u) {
+void to_unit_interval(const uint32_t* w, double* u) {
   for (int i = 0; i < 32; ++i) {
     const uint64_t bits = (static_cast<uint64_t>(w[2 * i + 1]) << 32 | w[2 * i]) >> 11;
     u[i] = static_cast<double>(static_cast<int64_t>(bits)) * 0x1p-53;
@@ -47,14 +46,14 @@ struct Uniform {
   }
 };
 
-// The logarithm of x from 2^-24 to 1, to 1e-7 of its size: the polynomial of Cephes' logf, without
-// branches, so that the compiler makes vectors of it.
+// log(x) for x from 2^-24 to 1, with relative error 1e-7: the polynomial of Cephes' logf, without branches, so that the
+// compiler vectorises it.
 inline float logarithm(float x) {
   int32_t bits;
   memcpy(&bits, &x, 4);
-  const int32_t above = (bits & 0x7fffff) > 0x3504f3;  // the mantissa is more than sqrt(2)
-  const float e = static_cast<float>((bits >> 23) - 127 + above);
-  bits = (bits & 0x7fffff) | ((127 - above) << 23);
+  const int32_t exceeds_sqrt2 = (bits & 0x7fffff) > 0x3504f3;  // the mantissa is more than sqrt(2)
+  const float e = static_cast<float>((bits >> 23) - 127 + exceeds_sqrt2);
+  bits = (bits & 0x7fffff) | ((127 - exceeds_sqrt2) << 23);
   float m;
   memcpy(&m, &bits, 4);
   const float t = m - 1, z = t * t;
@@ -69,9 +68,8 @@ inline float logarithm(float x) {
   return t + (y * t * z - 2.12194440e-4f * e - 0.5f * z) + 0.693359375f * e;
 }
 
-// Cosine and sine of so many turns, 0 to 1: the quarter by comparison, what is left of it by Cephes'
-// polynomials; the remainder is exact.
-inline void direction(float turns, float* cosine, float* sine) {
+// Cosine and sine of an angle of 0 to 1 turns: the quarter by rounding, the exact remainder by Cephes' polynomials.
+inline void cosine_and_sine(float turns, float* cosine, float* sine) {
   const int32_t quarter = static_cast<int32_t>(turns * 4 + 0.5f);
   const float r = (turns * 4 - static_cast<float>(quarter)) * 1.57079632679f, z = r * r;
   const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
@@ -82,17 +80,17 @@ inline void direction(float turns, float* cosine, float* sine) {
   *sine = quarter & 2 ? -y : y;
 }
 
-// Box and Muller (1958): elements 2 k and 2 k + 1 are one pair.
+// Box and Muller (1958): elements 2 k and 2 k + 1 are a pair.
 template <class T>
 struct Normal {
   T mean, std;
   void operator()(T* u) const {
-    constexpr T least =
+    constexpr T min_uniform =
         sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
     if constexpr (sizeof(T) == 4) {
       float radius[32], x[32], y[32];
-      for (int i = 0; i < 32; ++i) radius[i] = -2 * logarithm(u[2 * i] + least);
-      for (int i = 0; i < 32; ++i) direction(u[2 * i + 1], x + i, y + i);
+      for (int i = 0; i < 32; ++i) radius[i] = -2 * logarithm(u[2 * i] + min_uniform);
+      for (int i = 0; i < 32; ++i) cosine_and_sine(u[2 * i + 1], x + i, y + i);
       for (int i = 0; i < 32; ++i) radius[i] = std * std::sqrt(radius[i] > 0 ? radius[i] : 0);
       for (int i = 0; i < 32; ++i) {
         u[2 * i] = mean + radius[i] * x[i];
@@ -101,7 +99,7 @@ struct Normal {
       return;
     }
     for (int i = 0; i < kPerBlock<T>; i += 2) {
-      const T radius = std::sqrt(T(-2) * std::log(u[i] + least));
+      const T radius = std::sqrt(T(-2) * std::log(u[i] + min_uniform));
       const T angle = static_cast<T>(kTwoPi) * u[i + 1];
       u[i] = mean + std * (radius * std::cos(angle));
       u[i + 1] = mean + std * (radius * std::sin(angle));
@@ -109,27 +107,27 @@ struct Normal {
   }
 };
 
-template <class T, class Shape>
-void fill(PyArrayObject* out, uint64_t seed, uint64_t offset, const Shape& shape) {
+template <class T, class Transform>
+void fill_random(PyArrayObject* out, uint64_t seed, uint64_t offset, const Transform& transform) {
   T* to = data<T>(out);
   const int64_t n = PyArray_SIZE(out);
   const auto words = philox();
   Unlocked unlocked(n > 1024);
-  ranges((n + kPerBlock<T> - 1) / kPerBlock<T>, kBlocks, [&](int64_t start, int64_t stop) {
+  ranges((n + kPerBlock<T> - 1) / kPerBlock<T>, kBlocksPerSlice, [&](int64_t start, int64_t stop) {
     for (int64_t b = start; b < stop; ++b) {
       uint32_t w[64];
       T u[kPerBlock<T>];
       words(w, 1, seed, offset + 16 * static_cast<uint64_t>(b));
-      units(w, u);
-      shape(u);
+      to_unit_interval(w, u);
+      transform(u);
       const int64_t at = b * kPerBlock<T>;
       for (int64_t i = 0; i < kPerBlock<T> && at + i < n; ++i) to[at + i] = u[i];
     }
   });
 }
 
-template <template <class> class Shape>
-PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
+template <template <class> class Transform>
+PyObject* random_into(const char* where, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments(where, n, 5, 5) < 0) return nullptr;
   PyArrayObject* out = array_argument(where, "out", args[0]);
   if (!out) return nullptr;
@@ -144,26 +142,27 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
     return raise("TypeError", "%s: dtype is not floating: %s", where, dtype_text(out).c_str());
   }
   if (!PyArray_ISWRITEABLE(out)) {
-    return raise("RuntimeError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()", where, shape_text(out).c_str());
+    return raise("RuntimeError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()",
+                 where, shape_text(out).c_str());
   }
-  const bool direct = PyArray_ISCARRAY(out) && type != NPY_HALF;
+  const bool in_place = PyArray_ISCARRAY(out) && type != NPY_HALF;
   Ref target;
-  if (direct) {
+  if (in_place) {
     Py_INCREF(out);
     target = Ref(out);
   } else {
     target = Ref(
-        fresh(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
+        new_array(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
     if (!target) return nullptr;
   }
   if (type == NPY_DOUBLE) {
-    fill<double>(target.array(), seed, offset, Shape<double>{a, b});
+    fill_random<double>(target.array(), seed, offset, Transform<double>{a, b});
   } else {
-    fill<float>(target.array(), seed, offset,
-                Shape<float>{static_cast<float>(a), static_cast<float>(b)});
+    fill_random<float>(target.array(), seed, offset,
+                       Transform<float>{static_cast<float>(a), static_cast<float>(b)});
   }
-  if (!direct) {
-    if (type == NPY_HALF) {  // CopyInto casts only where it is safe
+  if (!in_place) {
+    if (type == NPY_HALF) {  // CopyInto does only safe casts
       target = Ref(PyArray_CastToType(target.array(), PyArray_DescrFromType(NPY_HALF), 0));
     }
     if (!target || PyArray_CopyInto(out, target.array()) < 0) return nullptr;
@@ -172,100 +171,100 @@ PyObject* draw(const char* where, PyObject* const* args, Py_ssize_t n) {
   return reinterpret_cast<PyObject*>(out);
 }
 
-// out[e] = word e, 16 counters at a time; pairs of words where T is 64 bits wide.
+// out[e] = from_bits(word e), 16 counters at a time; pairs of words if F::kWide.
 template <class T, class F>
-void each_word(T* out, int64_t n, uint64_t seed, uint64_t offset, const F& made) {
-  constexpr int64_t kPer = sizeof(T) == 8 && F::kWide ? 32 : 64;
+void for_words(T* out, int64_t n, uint64_t seed, uint64_t offset, const F& from_bits) {
+  constexpr int64_t kPerBlock64 = sizeof(T) == 8 && F::kWide ? 32 : 64;
   const auto words = philox();
-  ranges((n + kPer - 1) / kPer, kBlocks, [&](int64_t start, int64_t stop) {
+  ranges((n + kPerBlock64 - 1) / kPerBlock64, kBlocksPerSlice, [&](int64_t start, int64_t stop) {
     for (int64_t b = start; b < stop; ++b) {
       uint32_t w[64];
       words(w, 1, seed, offset + 16 * static_cast<uint64_t>(b));
-      const int64_t at = b * kPer, m = n - at < kPer ? n - at : kPer;
+      const int64_t at = b * kPerBlock64, m = n - at < kPerBlock64 ? n - at : kPerBlock64;
       for (int64_t i = 0; i < m; ++i) {
         uint64_t bits = w[i];
         if (F::kWide) bits = static_cast<uint64_t>(w[2 * i + 1]) << 32 | w[2 * i];
-        out[at + i] = made(bits);
+        out[at + i] = from_bits(bits);
       }
     }
   });
 }
 
-struct Narrow {
+struct NarrowRange {
   static constexpr bool kWide = false;
   uint64_t low, span;
   uint64_t operator()(uint64_t bits) const {
     return low + static_cast<uint32_t>(bits) % static_cast<uint32_t>(span);
   }
 };
-struct Wide {
+struct WideRange {
   static constexpr bool kWide = true;
   uint64_t low, span;  // span 0: all 2^64
   uint64_t operator()(uint64_t bits) const { return low + (span ? bits % span : bits); }
 };
-struct Word {
+struct WordBits {
   static constexpr bool kWide = false;
   uint32_t operator()(uint64_t bits) const { return static_cast<uint32_t>(bits); }
 };
-struct LongWord {
+struct LongWordBits {
   static constexpr bool kWide = true;
   uint64_t operator()(uint64_t bits) const { return bits; }
 };
 
-// Words between 0 and 2^32, or 2^64, scaled to [0, k).
-uint64_t scaled(uint32_t word, uint64_t k) { return word * k >> 32; }
-uint64_t scaled(uint64_t word, uint64_t k) {
+// Scales a word of [0, 2^32), or [0, 2^64), to [0, k).
+uint64_t scale_to(uint32_t word, uint64_t k) { return word * k >> 32; }
+uint64_t scale_to(uint64_t word, uint64_t k) {
   return static_cast<uint64_t>((static_cast<unsigned __int128>(word) * k) >> 64);
 }
 
-// Fisher and Yates, as Durstenfeld has it (Algorithm 235, 1964): place i changes with one from i on.
+// Fisher-Yates shuffle (Durstenfeld: Algorithm 235, 1964): element i is swapped with one from i on.
 template <class I, class W, class F>
-void shuffle(I* order, W* words, int64_t n, uint64_t seed, uint64_t offset, const F& made) {
-  for (int64_t i = 0; i < n; ++i) order[i] = static_cast<I>(i);
-  each_word(words, n, seed, offset, made);
+void shuffle(I* permutation, W* words, int64_t n, uint64_t seed, uint64_t offset, const F& from_bits) {
+  for (int64_t i = 0; i < n; ++i) permutation[i] = static_cast<I>(i);
+  for_words(words, n, seed, offset, from_bits);
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t j = i + static_cast<int64_t>(scaled(words[i], static_cast<uint64_t>(n - i)));
-    const I t = order[i];
-    order[i] = order[j];
-    order[j] = t;
+    const int64_t j = i + static_cast<int64_t>(scale_to(words[i], static_cast<uint64_t>(n - i)));
+    const I t = permutation[i];
+    permutation[i] = permutation[j];
+    permutation[j] = t;
   }
 }
 
-uint64_t mask_argument(PyObject* p) { return PyLong_AsUnsignedLongLongMask(p); }
+uint64_t uint64_argument(PyObject* p) { return PyLong_AsUnsignedLongLongMask(p); }
 
 }  // namespace
 
-// randint(n, seed, offset, low, span): word modulo span, plus low; ranges from 2^32 on take two
-// words each, and span 0 is all of them
+// randint(n, seed, offset, low, span): word modulo span, plus low; spans of at least 2^32 take two words an element,
+// and span 0 is 2^64
 PyObject* randint(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("randint", n, 5, 5) < 0) return nullptr;
   const npy_intp size = PyLong_AsSsize_t(args[0]);
   if (size == -1 && PyErr_Occurred()) return nullptr;
-  uint64_t rest[4];
+  uint64_t parameters[4];
   for (int i = 0; i < 4; ++i) {
-    rest[i] = mask_argument(args[i + 1]);
+    parameters[i] = uint64_argument(args[i + 1]);
     if (PyErr_Occurred()) return nullptr;
   }
-  Ref out(fresh(1, &size, NPY_INT64));
+  Ref out(new_array(1, &size, NPY_INT64));
   if (!out) return nullptr;
   auto* to = data<uint64_t>(out);
   Unlocked unlocked(size > 1024);
-  if (rest[3] && rest[3] < (uint64_t{1} << 32)) {
-    each_word(to, size, rest[0], rest[1], Narrow{rest[2], rest[3]});
+  if (parameters[3] && parameters[3] < (uint64_t{1} << 32)) {
+    for_words(to, size, parameters[0], parameters[1], NarrowRange{parameters[2], parameters[3]});
   } else {
-    each_word(to, size, rest[0], rest[1], Wide{rest[2], rest[3]});
+    for_words(to, size, parameters[0], parameters[1], WideRange{parameters[2], parameters[3]});
   }
   return out.release();
 }
 
-// randperm(n, seed, offset): up to 2^20 numbers by one word each, more by two
+// randperm(n, seed, offset): up to 2^20 elements use one word each, more use two
 PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (count_arguments("randperm", count, 3, 3) < 0) return nullptr;
   const npy_intp n = PyLong_AsSsize_t(args[0]);
   if (n == -1 && PyErr_Occurred()) return nullptr;
-  const uint64_t seed = mask_argument(args[1]), offset = mask_argument(args[2]);
+  const uint64_t seed = uint64_argument(args[1]), offset = uint64_argument(args[2]);
   if (PyErr_Occurred()) return nullptr;
-  Ref out(fresh(1, &n, NPY_INT64));
+  Ref out(new_array(1, &n, NPY_INT64));
   if (!out) return nullptr;
   auto* to = data<int64_t>(out);
   const bool small = n <= (1 << 20);
@@ -273,12 +272,12 @@ PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   if (!scratch) return PyErr_NoMemory();
   {
     Unlocked unlocked(n > 1024);
-    if (small) {  // half as wide: more of it stays in the cache
-      auto* order = static_cast<uint32_t*>(scratch);
-      shuffle(order, order + n, n, seed, offset, Word());
-      for (int64_t i = 0; i < n; ++i) to[i] = order[i];
+    if (small) {  // half as wide: more of it fits in the cache
+      auto* permutation = static_cast<uint32_t*>(scratch);
+      shuffle(permutation, permutation + n, n, seed, offset, WordBits());
+      for (int64_t i = 0; i < n; ++i) to[i] = permutation[i];
     } else {
-      shuffle(to, static_cast<uint64_t*>(scratch), n, seed, offset, LongWord());
+      shuffle(to, static_cast<uint64_t*>(scratch), n, seed, offset, LongWordBits());
     }
   }
   PyMem_RawFree(scratch);
@@ -286,10 +285,10 @@ PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return draw<Uniform>("uniform_", args, n);
+  return random_into<Uniform>("uniform_", args, n);
 }
 PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return draw<Normal>("normal_", args, n);
+  return random_into<Normal>("normal_", args, n);
 }
 
 }  // namespace shmtensor

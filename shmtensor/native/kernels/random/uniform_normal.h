@@ -1,4 +1,4 @@
-// uniform_ and normal_: random numbers from a counter, the same on any number of threads and at any
+// uniform_, normal_, randint and randperm: counter-based random numbers, the same for any number of threads and at any
 // level.
 #pragma once
 

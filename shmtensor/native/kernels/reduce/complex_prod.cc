@@ -1,5 +1,5 @@
-// The product of complex numbers along dimensions: rows in pieces, or strips of columns in chains, which
-// depend on the shape alone.
+// Products of complex numbers along dimensions: rows in pieces, or strips of columns in pieces of rows. Pieces depend
+// on the shape alone.
 #include "kernels/reduce/complex_prod.h"
 
 #include <algorithm>
@@ -13,41 +13,41 @@
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kPiece = 16384;  // numbers of a slice
+constexpr int64_t kPiece = 16384;  // elements of a slice
 constexpr int64_t kUnlock = 4096;
 constexpr int64_t kStrip = 256;
-constexpr int64_t kShort = 24;  // numbers of a short row
+constexpr int64_t kShortRow = 24;  // elements of a short row
 
 void multiply(double* total, double re, double im) {
-  const double turned = total[0] * re - total[1] * im;
+  const double new_re = total[0] * re - total[1] * im;
   total[1] = total[0] * im + total[1] * re;
-  total[0] = turned;
+  total[0] = new_re;
 }
 
-// Parts, of each result so many one after the other, as results.
+// Multiplies the `pieces` consecutive partial products of each result.
 template <class T>
-void join(const std::vector<double>& parts, int64_t pieces, T* out, int64_t n) {
-  const double* part = parts.data();
+void multiply_partials(const std::vector<double>& partials, int64_t pieces, T* out, int64_t n) {
+  const double* partial = partials.data();
   for (int64_t i = 0; i < n; ++i, out += 2) {
     double total[2] = {1, 0};
-    for (int64_t p = 0; p < pieces; ++p, part += 2) multiply(total, part[0], part[1]);
+    for (int64_t p = 0; p < pieces; ++p, partial += 2) multiply(total, partial[0], partial[1]);
     out[0] = static_cast<T>(total[0]);
     out[1] = static_cast<T>(total[1]);
   }
 }
 
-// Short rows, so many at a time turned, are columns: Note [Short rows] in reduced_layout.h.
+// Short rows are transposed in batches and multiplied as columns: Note [Short rows] in reduced_layout.h.
 template <class T>
-void multiply_short(const T* x, T* out, int64_t rows, int64_t m) {
-  constexpr int64_t kAtOnce = 64;
-  for (; rows > 0; rows -= kAtOnce, x += 2 * kAtOnce * m) {
-    const int64_t n = std::min(rows, kAtOnce);
-    T tile[2 * kShort * kAtOnce];
-    turn_pairs(x, tile, n, m);
-    double re[kAtOnce], im[kAtOnce];
+void prod_short_rows(const T* x, T* out, int64_t rows, int64_t m) {
+  constexpr int64_t kBatch = 64;
+  for (; rows > 0; rows -= kBatch, x += 2 * kBatch * m) {
+    const int64_t n = std::min(rows, kBatch);
+    T tile[2 * kShortRow * kBatch];
+    transpose_pairs(x, tile, n, m);
+    double re[kBatch], im[kBatch];
     std::fill(re, re + n, 1.0);
     std::fill(im, im + n, 0.0);
-    kernels<T>().complex_product_columns(tile, re, im, m, n, n);
+    kernels<T>().complex_prod_columns(tile, re, im, m, n, n);
     for (int64_t r = 0; r < n; ++r, out += 2) {
       out[0] = static_cast<T>(re[r]);
       out[1] = static_cast<T>(im[r]);
@@ -56,29 +56,29 @@ void multiply_short(const T* x, T* out, int64_t rows, int64_t m) {
 }
 
 template <class T>
-void multiply_rows(const T* x, T* out, int64_t outer, int64_t m) {
-  if (m > 0 && m <= kShort) {
+void prod_rows(const T* x, T* out, int64_t outer, int64_t m) {
+  if (m > 0 && m <= kShortRow) {
     return ranges(outer, 1 + kPiece / m, [&](int64_t o, int64_t stop) {
-      multiply_short(x + 2 * o * m, out + 2 * o, stop - o, m);
+      prod_short_rows(x + 2 * o * m, out + 2 * o, stop - o, m);
     });
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  std::vector<double> parts(static_cast<size_t>(2 * outer * pieces));
+  std::vector<double> partials(static_cast<size_t>(2 * outer * pieces));
   ranges(outer * pieces, 1 + kPiece / (m + 1), [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
       const int64_t start = i % pieces * kPiece;
-      kernels<T>().complex_product(x + 2 * (i / pieces * m + start), std::min(kPiece, m - start),
-                                   &parts[static_cast<size_t>(2 * i)]);
+      kernels<T>().complex_prod(x + 2 * (i / pieces * m + start), std::min(kPiece, m - start),
+                                &partials[static_cast<size_t>(2 * i)]);
     }
   });
-  join(parts, pieces, out, outer);
+  multiply_partials(partials, pieces, out, outer);
 }
 
 template <class T>
-void multiply_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
+void prod_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
   const int64_t width = std::min(inner, kStrip), strips = (inner + width - 1) / width;
   const int64_t chain = 1 + kPiece / width, pieces = (m + chain - 1) / chain;
-  std::vector<double> parts(static_cast<size_t>(2 * outer * pieces * inner));
+  std::vector<double> partials(static_cast<size_t>(2 * outer * pieces * inner));
   ranges(outer * pieces * strips, 1 + kPiece / (std::min(chain, m) * width + 1),
          [&](int64_t i, int64_t stop) {
            for (; i < stop; ++i) {
@@ -87,38 +87,38 @@ void multiply_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inne
              double re[kStrip], im[kStrip];
              std::fill(re, re + n, 1.0);
              std::fill(im, im + n, 0.0);
-             kernels<T>().complex_product_columns(x + 2 * ((o * m + p * chain) * inner + c), re, im,
-                                                  std::min(chain, m - p * chain), n, inner);
-             double* part = &parts[static_cast<size_t>(2 * ((o * inner + c) * pieces + p))];
-             for (int64_t k = 0; k < n; ++k, part += 2 * pieces) {
-               part[0] = re[k];
-               part[1] = im[k];
+             kernels<T>().complex_prod_columns(x + 2 * ((o * m + p * chain) * inner + c), re, im,
+                                               std::min(chain, m - p * chain), n, inner);
+             double* partial = &partials[static_cast<size_t>(2 * ((o * inner + c) * pieces + p))];
+             for (int64_t k = 0; k < n; ++k, partial += 2 * pieces) {
+               partial[0] = re[k];
+               partial[1] = im[k];
              }
            }
          });
-  join(parts, pieces, out, outer * inner);
+  multiply_partials(partials, pieces, out, outer * inner);
 }
 
 }  // namespace
 
-PyObject* complex_product(PyArrayObject* x, PyObject* dim, bool keep) {
-  Reduced r;
-  if (!reduced_argument("prod", x, dim, keep, &r, Stretched::Walked)) return left_to_caller();
+PyObject* complex_prod_over(PyArrayObject* x, PyObject* dim, bool keepdim) {
+  ReducedLayout r;
+  if (!reduced_argument("prod", x, dim, keepdim, &r, ExpandedDims::EachElement)) return fall_back();
   const int type = PyArray_TYPE(x);
-  Ref out(fresh(r.nd, r.dims, type));
+  Ref out(new_array(r.nd, r.dims, type));
   if (!out) return nullptr;
-  const auto go = [&](auto zero) {
+  const auto compute = [&](auto zero) {
     using T = decltype(zero);
     if (r.outer * r.inner == 0) return;
     Unlocked unlocked(r.outer * r.m * r.inner > kUnlock);
     if (r.inner == 1) {
-      multiply_rows(data<T>(r.x), data<T>(out), r.outer, r.m);
+      prod_rows(data<T>(r.x), data<T>(out), r.outer, r.m);
     } else {
-      multiply_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner);
+      prod_columns(data<T>(r.x), data<T>(out), r.outer, r.m, r.inner);
     }
   };
-  type == NPY_CFLOAT ? go(float()) : go(double());
-  return r.put_back(std::move(out));
+  type == NPY_CFLOAT ? compute(float()) : compute(double());
+  return r.restore(std::move(out));
 }
 
 }  // namespace shmtensor

@@ -5,7 +5,7 @@
 
 namespace shmtensor {
 
-// dim: None, a number, or a sequence of numbers. None (the object) where the caller says what is wrong.
-PyObject* complex_product(PyArrayObject* x, PyObject* dim, bool keep);
+// dim: None, an int, or a sequence of ints. Returns None if dim is wrong: the caller raises.
+PyObject* complex_prod_over(PyArrayObject* x, PyObject* dim, bool keepdim);
 
 }  // namespace shmtensor

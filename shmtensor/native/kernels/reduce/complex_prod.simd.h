@@ -1,8 +1,8 @@
-// Products of complex numbers, made in double. Included inside a level's namespace.
+// Products of complex numbers, computed in double. Included inside a level's namespace.
 
-// The product of n: sixteen chains side by side, so that no multiplication waits for the one before.
+// The product of n elements: sixteen independent accumulators, so that no multiplication waits for another.
 template <class T>
-void complex_product(const T* x, int64_t n, double* out) {
+void complex_prod(const T* x, int64_t n, double* out) {
   constexpr int kL = 16;
   double re[kL], im[kL];
   for (int l = 0; l < kL; ++l) re[l] = 1;
@@ -11,33 +11,33 @@ void complex_product(const T* x, int64_t n, double* out) {
   for (; i + kL <= n; i += kL, x += 2 * kL) {
     for (int l = 0; l < kL; ++l) {
       const double a = static_cast<double>(x[2 * l]), b = static_cast<double>(x[2 * l + 1]);
-      const double turned = re[l] * a - im[l] * b;
+      const double new_re = re[l] * a - im[l] * b;
       im[l] = re[l] * b + im[l] * a;
-      re[l] = turned;
+      re[l] = new_re;
     }
   }
   const int chains = n < kL ? 1 : kL;
-  const auto by = [&](double a, double b) {
-    const double turned = re[0] * a - im[0] * b;
+  const auto multiply = [&](double a, double b) {
+    const double new_re = re[0] * a - im[0] * b;
     im[0] = re[0] * b + im[0] * a;
-    re[0] = turned;
+    re[0] = new_re;
   };
-  for (int l = 1; l < chains; ++l) by(re[l], im[l]);
-  for (; i < n; ++i, x += 2) by(static_cast<double>(x[0]), static_cast<double>(x[1]));
+  for (int l = 1; l < chains; ++l) multiply(re[l], im[l]);
+  for (; i < n; ++i, x += 2) multiply(static_cast<double>(x[0]), static_cast<double>(x[1]));
   out[0] = re[0];
   out[1] = im[0];
 }
 
-// Each column's product: re[c], im[c] of `width` columns of m rows, `stride` numbers apart.
+// Multiplies re[c], im[c] by the product of column c, for `width` columns of m rows, `stride` elements apart.
 template <class T>
-void complex_product_columns(const T* x, double* __restrict re, double* __restrict im, int64_t m,
-                             int64_t width, int64_t stride) {
+void complex_prod_columns(const T* x, double* __restrict re, double* __restrict im, int64_t m,
+                          int64_t width, int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += 2 * stride) {
     for (int64_t c = 0; c < width; ++c) {
       const double a = static_cast<double>(x[2 * c]), b = static_cast<double>(x[2 * c + 1]);
-      const double turned = re[c] * a - im[c] * b;
+      const double new_re = re[c] * a - im[c] * b;
       im[c] = re[c] * b + im[c] * a;
-      re[c] = turned;
+      re[c] = new_re;
     }
   }
 }

@@ -1,4 +1,4 @@
-// Reductions that are worth a call of their own where tensors are small.
+// logsumexp, and matmul of a fixed rank, which save calls for small tensors.
 #include "kernels/reduce/logsumexp_dot.h"
 
 #include <cmath>
@@ -19,47 +19,47 @@ namespace {
 constexpr int64_t kPiece = 16384;  // elements of a slice
 constexpr int64_t kUnlock = 8192;
 
-// log(sum(exp(x))) of each row: the probabilities go to scratch, the largest element's place is
-// the target, so that nothing cancels.
+// log(sum(exp(x))) of each row by the cross entropy kernel: the maximum's index is the target, so that nothing cancels;
+// the probabilities are discarded.
 template <class T>
-void log_sums(const Reduced& r, T* out) {
+void logsumexp_rows(const ReducedLayout& r, T* out) {
   const T* x = data<T>(r.x);
   ranges(r.outer, 1 + kPiece / r.m, [&](int64_t start, int64_t stop) {
-    T few[256];
-    std::vector<T> many(r.m > 256 ? static_cast<size_t>(r.m) : 0);
-    T* scratch = r.m > 256 ? many.data() : few;
+    T stack_buffer[256];
+    std::vector<T> heap_buffer(r.m > 256 ? static_cast<size_t>(r.m) : 0);
+    T* probabilities = r.m > 256 ? heap_buffer.data() : stack_buffer;
     for (int64_t i = start; i < stop; ++i) {
       const T* row = x + i * r.m;
-      const T top = folds<T>().extreme[1](row, r.m);
-      if (!(std::fabs(top) <= std::numeric_limits<T>::max())) {
-        out[i] = top;  // infinite or no number, and so is the result
+      const T max_value = folds<T>().minmax[1](row, r.m);
+      if (!(std::fabs(max_value) <= std::numeric_limits<T>::max())) {
+        out[i] = max_value;  // the result is infinite or NaN, too
         continue;
       }
-      const int64_t at = folds<T>().find(row, r.m, top);
-      out[i] = kernels<T>().cross_entropy_row(row, scratch, r.m, at) + top;
+      const int64_t max_index = folds<T>().find(row, r.m, max_value);
+      out[i] = kernels<T>().cross_entropy_row(row, probabilities, r.m, max_index) + max_value;
     }
   });
 }
 
-// The same down the columns.
+// log(sum(exp(x))) of each column.
 template <class T>
-void log_sums_of_columns(const Reduced& r, T* out) {
+void logsumexp_columns(const ReducedLayout& r, T* out) {
   constexpr int64_t kStrip = 64;
   const T* x = data<T>(r.x);
   const int64_t strips = (r.inner + kStrip - 1) / kStrip;
   ranges(r.outer * strips, 1 + kPiece / (kStrip * r.m), [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
-      const int64_t c = i % strips * kStrip, o = i / strips, left = r.inner - c;
-      kernels<T>().log_sum_columns(x + o * r.m * r.inner + c, out + o * r.inner + c, r.m,
-                                   left < kStrip ? left : kStrip, r.inner);
+      const int64_t c = i % strips * kStrip, o = i / strips, remaining = r.inner - c;
+      kernels<T>().logsumexp_columns(x + o * r.m * r.inner + c, out + o * r.inner + c, r.m,
+                                     remaining < kStrip ? remaining : kStrip, r.inner);
     }
   });
 }
 
 template <class T>
-void log_sums_along(const Reduced& r, T* out) {
+void logsumexp_along(const ReducedLayout& r, T* out) {
   Unlocked unlocked(r.outer * r.m * r.inner > kUnlock);
-  r.inner == 1 ? log_sums(r, out) : log_sums_of_columns(r, out);
+  r.inner == 1 ? logsumexp_rows(r, out) : logsumexp_columns(r, out);
 }
 
 }  // namespace
@@ -70,29 +70,30 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
-  Reduced r;
-  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, Stretched::Walked))
-    return left_to_caller();
+  ReducedLayout r;
+  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, ExpandedDims::EachElement))
+    return fall_back();
   if (r.m == 0) Py_RETURN_NONE;
-  if (r.outer == 1 && r.inner < 64 && r.m > kPiece) {  // few columns, which threads share as rows
+  // a few long columns: transpose them, so that each row is a slice
+  if (r.outer == 1 && r.inner < 64 && r.m > kPiece) {
     npy_intp dims[2] = {r.m, r.inner};
     PyArray_Dims shape{dims, 2};
     Ref matrix(PyArray_Newshape(r.x.array(), &shape, NPY_CORDER));
-    Ref turned(matrix ? PyArray_Transpose(matrix.array(), nullptr) : nullptr);
-    r.x = turned ? in_order(turned.array()) : Ref();
+    Ref transposed(matrix ? PyArray_Transpose(matrix.array(), nullptr) : nullptr);
+    r.x = transposed ? to_contiguous(transposed.array()) : Ref();
     if (!r.x) return nullptr;
     r.outer = r.inner;
     r.inner = 1;
   }
-  Ref out(fresh(r.nd, r.dims, type));
+  Ref out(new_array(r.nd, r.dims, type));
   if (!out) return nullptr;
-  type == NPY_FLOAT ? log_sums_along(r, data<float>(out)) : log_sums_along(r, data<double>(out));
-  return r.put_back(std::move(out));
+  type == NPY_FLOAT ? logsumexp_along(r, data<float>(out)) : logsumexp_along(r, data<double>(out));
+  return r.restore(std::move(out));
 }
 
 namespace {
 
-PyObject* of_rank(int rank, PyObject* const* args, Py_ssize_t n) {
+PyObject* matmul_of_rank(int rank, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("matmul", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
@@ -103,7 +104,7 @@ PyObject* of_rank(int rank, PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
-PyObject* dot(PyObject*, PyObject* const* args, Py_ssize_t n) { return of_rank(1, args, n); }
-PyObject* bmm(PyObject*, PyObject* const* args, Py_ssize_t n) { return of_rank(3, args, n); }
+PyObject* dot(PyObject*, PyObject* const* args, Py_ssize_t n) { return matmul_of_rank(1, args, n); }
+PyObject* bmm(PyObject*, PyObject* const* args, Py_ssize_t n) { return matmul_of_rank(3, args, n); }
 
 }  // namespace shmtensor

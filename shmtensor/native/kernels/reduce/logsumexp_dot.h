@@ -1,6 +1,6 @@
-// Products and logarithms of sums along a dimension, and products of matrices of one rank.
+// logsumexp along dimensions, and matrix products of operands of one rank.
 //
-// Each answers None where the case is rare or wrong.
+// Each function returns None for rare or wrong arguments.
 #pragma once
 
 #include "python.h"

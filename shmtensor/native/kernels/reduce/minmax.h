@@ -1,11 +1,11 @@
-// The largest and smallest elements along dimensions, and where they are.
+// Minimum and maximum along dimensions, and their indices.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// None where NumPy has to do it: float16, complex, dimensions that are not neighbours.
+// Each function returns None for cases without a kernel (float16, complex, long rows): NumPy computes those.
 PyObject* minmax(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* argminmax(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* minmax_dim(PyObject*, PyObject* const* args, Py_ssize_t n);

@@ -1,15 +1,15 @@
-// Sums of whole numbers, products, and counts of what is not 0.
+// Sums of integers, products, and counts of nonzero elements.
 #pragma once
 
 #include "kernels/arguments.h"
 
 namespace shmtensor {
 
-enum class Tally { Sum, Product, Count };
+enum class ReduceOp { Sum, Prod, Count };
 
-// Over the marked dimensions, in any layout: int64 for whole numbers and counts, else x's dtype.
-// `goes` is changed. None for dtypes without a kernel (complex, and the sum of floating numbers).
-PyObject* tally_dims(PyArrayObject* x, bool* goes, bool keep, Tally what);
+// Reduces the marked dimensions, in any layout: int64 for integers and counts, else x's dtype.
+// Overwrites is_reduced. None for dtypes without a kernel.
+PyObject* reduce_over(PyArrayObject* x, bool* is_reduced, bool keepdim, ReduceOp op);
 
 PyObject* prod(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* count(PyObject*, PyObject* const* args, Py_ssize_t n);

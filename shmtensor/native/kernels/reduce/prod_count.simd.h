@@ -1,5 +1,5 @@
-// Sums of whole numbers, products and counts, wide. Included inside a level's namespace, after
-// vector.simd.h. Whole numbers are added and multiplied as uint64_t: two's complement wraps as int64 does.
+// Sums of integers, products and counts, in a wide accumulator. Included inside a level's namespace, after
+// prod_float32.simd.h. Integers are added and multiplied as uint64_t, which wraps as int64 does.
 
 template <class T>
 struct Unsigned;
@@ -27,9 +27,9 @@ UNSIGNED(uint64_t, uint64_t)
 #undef UNSIGNED
 
 template <class T>
-constexpr bool kFloats = T(1) / T(2) != T(0);
+constexpr bool kIsFloating = T(1) / T(2) != T(0);
 
-// Lanes as wide as the elements, emptied before they overflow.
+// Counts in lanes as wide as the elements, which are emptied before they overflow.
 template <class T>
 WideOf<T> count(const T* x, int64_t n) {
   using U = typename Unsigned<T>::type;
@@ -38,7 +38,7 @@ WideOf<T> count(const T* x, int64_t n) {
   int64_t i = 0;
   while (i + kL <= n) {
     U acc[kL] = {};
-    for (int turn = 0; turn < 255 && i + kL <= n; ++turn, i += kL) {
+    for (int round = 0; round < 255 && i + kL <= n; ++round, i += kL) {
       for (int l = 0; l < kL; ++l) acc[l] = static_cast<U>(acc[l] + (x[i + l] != 0));
     }
     for (int l = 0; l < kL; ++l) total += acc[l];
@@ -56,7 +56,7 @@ void count_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t wid
 }
 
 template <class T>
-WideOf<T> add_up(const T* x, int64_t n) {
+WideOf<T> sum_wide(const T* x, int64_t n) {
   using A = WideOf<T>;
   constexpr int kL = 32;
   A acc[kL] = {};
@@ -71,19 +71,19 @@ WideOf<T> add_up(const T* x, int64_t n) {
 }
 
 template <class T>
-void add_up_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
-                    int64_t stride) {
+void sum_wide_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
+                      int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] += static_cast<WideOf<T>>(x[c]);
   }
 }
 
 template <class T>
-WideOf<T> product(const T* x, int64_t n) {
+WideOf<T> prod(const T* x, int64_t n) {
   using A = WideOf<T>;
   [[maybe_unused]] Flush<T> flush;
-  if constexpr (sizeof(T) == 4 && kFloats<T> && kChained) return product_in_chains(x, n);
-  if constexpr (kFloats<T>) return product_in_double(x, n);
+  if constexpr (sizeof(T) == 4 && kIsFloating<T> && kUsesFloatChains) return prod_chained(x, n);
+  if constexpr (kIsFloating<T>) return prod_in_double(x, n);
   constexpr int kL = 32;
   A acc[kL];
   for (int l = 0; l < kL; ++l) acc[l] = 1;
@@ -100,11 +100,11 @@ WideOf<T> product(const T* x, int64_t n) {
 }
 
 template <class T>
-void product_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
-                     int64_t stride) {
+void prod_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
+                  int64_t stride) {
   [[maybe_unused]] Flush<T> flush;
-  if constexpr (sizeof(T) == 4 && kFloats<T> && kChained)
-    return chain_columns(x, acc, m, width, stride);
+  if constexpr (sizeof(T) == 4 && kIsFloating<T> && kUsesFloatChains)
+    return prod_chained_columns(x, acc, m, width, stride);
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] *= static_cast<WideOf<T>>(x[c]);
   }

@@ -1,112 +1,113 @@
 // Products of float32. Included inside a level's namespace, after vector_float64.simd.h.
 //
 // Note [Chains of float]
-// A conversion to double for each factor is half of the work. Where the CPU multiplies and adds in one,
-// chains of up to kDeep factors are multiplied in float, beside each what its roundings lost, then two by
-// two, then all in double: nearly double's precision. (Rounded to float alone, products of factors
-// near 1 drift to one side.) While numbers too small for float become 0 (flush_denormals.h), a
-// chain that left the normal numbers ends outside of them, since 0, inf and NaN stay what they are
-// or become one another: such a block is done again in double.
+// Converting each factor to double is half of the work. On CPUs with FMA, chains of up to kChainLength factors are
+// multiplied in float, each with its accumulated rounding error, then the chains pairwise, then the results in double:
+// this has nearly double's precision. (With rounding to float alone, products of factors near 1 are biased.) Since
+// denormal floats are flushed to 0 (flush_denormals.h), a chain that leaves the normal numbers ends with 0, inf or NaN:
+// such a block is computed again in double.
 
 #if defined(__FMA__)
-constexpr bool kChained = kFlushes;
+constexpr bool kUsesFloatChains = kCanFlush;
 #else
-constexpr bool kChained = false;
+constexpr bool kUsesFloatChains = false;
 #endif
 
-constexpr int kDeep = 24;
-constexpr int kAbreast = 64;  // chains
-constexpr int kAhead = 512;   // elements: groups of chains jump through memory, which the CPU does not foresee
-constexpr int kWorth = 256;   // factors: fewer are sooner multiplied in double
-constexpr int kFew = 1536;    // factors: in fewer, half as many chains and deeper ones, since their ends cost the most
+constexpr int kChainLength = 24;
+constexpr int kChains = 64;  // chains
+// elements: groups of chains jump through memory, which the CPU does not predict
+constexpr int kPrefetchDistance = 512;
+constexpr int kMinChained = 256;   // factors: fewer are multiplied faster in double
+// factors: for fewer, half as many and longer chains, since the ends cost the most
+constexpr int kMinFullChains = 1536;
 
-// Are the sizes in all lanes within the normal numbers?
+// Are the magnitudes in all lanes normal numbers?
 INLINE bool all_normal(V<double> v) {
   const V<double> a = absolute<double>(v);
-  return !somewhere(~((a >= 2.2250738585072014e-308) & (a <= 1.7976931348623157e308)));
+  return !any_lane(~((a >= 2.2250738585072014e-308) & (a <= 1.7976931348623157e308)));
 }
 INLINE bool all_normal(V<float> v) {
   const V<float> a = absolute<float>(v);
-  return !somewhere(~((a >= 1.17549435e-38f) & (a <= 3.40282347e38f)));
+  return !any_lane(~((a >= 1.17549435e-38f) & (a <= 3.40282347e38f)));
 }
 
 struct Chain {
-  V<float> product, lost;
+  V<float> product, error;
 };
 
 INLINE void multiply(Chain& c, V<float> x) {
   const V<float> y = c.product * x;
-  c.lost = product_error(c.lost, x, -product_error(c.product, x, y));
+  c.error = product_error(c.error, x, -product_error(c.product, x, y));
   c.product = y;
 }
 
-// The product of two chains.
-INLINE Chain joined(const Chain& a, const Chain& b) {
+// The product of two chains, with its error.
+INLINE Chain multiply_chains(const Chain& a, const Chain& b) {
   const V<float> y = a.product * b.product;
-  const V<float> lost = product_error(a.product, b.lost, -product_error(a.product, b.product, y));
-  return {y, product_error(a.lost, b.product, -lost)};
+  const V<float> error = product_error(a.product, b.error, -product_error(a.product, b.product, y));
+  return {y, product_error(a.error, b.product, -error)};
 }
 
-constexpr int kEight = 8 / kLanes<double>;  // vectors of eight doubles
+constexpr int kVectorsOfEight = 8 / kLanes<double>;  // vectors that hold eight doubles
 
-// acc *= the product of the rows x[k, kBeside] for k < rows; false, and acc as before, if a chain broke.
-template <int kBeside>
-INLINE bool chain_rows(const float* x, int64_t rows, V<double>* acc) {
+// acc *= the product of x[k, :kWidthInChains] for k < rows; false, and acc is unchanged, if a chain is not normal.
+template <int kWidthInChains>
+INLINE bool prod_chained_rows(const float* x, int64_t rows, V<double>* acc) {
   constexpr int kL = kLanes<float>, kD = kLanes<double>;
-  constexpr int kSome = kBeside / kL < 4 ? kBeside / kL : 4;  // two registers each
-  constexpr int kNext = 16 / kL;  // chain c is joined with c + 16, at every level
-  float ends[kBeside / 2], lost[kBeside / 2];
-  for (int g = 0; g < kBeside; g += kSome * kL) {
-    Chain c[kSome];
+  constexpr int kVectors = kWidthInChains / kL < 4 ? kWidthInChains / kL : 4;  // two registers each
+  constexpr int kNext = 16 / kL;  // chain c is multiplied with chain c + 16, at every level
+  float products[kWidthInChains / 2], errors[kWidthInChains / 2];
+  for (int g = 0; g < kWidthInChains; g += kVectors * kL) {
+    Chain c[kVectors];
 #pragma GCC unroll 4
-    for (int j = 0; j < kSome; ++j) c[j] = {load(x + g + j * kL), V<float>{}};
+    for (int j = 0; j < kVectors; ++j) c[j] = {load(x + g + j * kL), V<float>{}};
     for (int64_t k = 1; k < rows; ++k) {
-      const float* from = x + k * kBeside + g;
+      const float* from = x + k * kWidthInChains + g;
 #pragma GCC unroll 4
-      for (int l = 0; l < kSome * kL; l += 16) __builtin_prefetch(from + kAhead + l);
+      for (int l = 0; l < kVectors * kL; l += 16) __builtin_prefetch(from + kPrefetchDistance + l);
 #pragma GCC unroll 4
-      for (int j = 0; j < kSome; ++j) multiply(c[j], load(from + j * kL));
+      for (int j = 0; j < kVectors; ++j) multiply(c[j], load(from + j * kL));
     }
 #pragma GCC unroll 2
-    for (int i = 0; i < kSome / 2; ++i) {
+    for (int i = 0; i < kVectors / 2; ++i) {
       const int j = i / kNext * 2 * kNext + i % kNext;
-      const Chain both = joined(c[j], c[j + kNext]);
-      store<float>(ends + g / 2 + i * kL, both.product);
-      store<float>(lost + g / 2 + i * kL, both.lost);
+      const Chain merged = multiply_chains(c[j], c[j + kNext]);
+      store<float>(products + g / 2 + i * kL, merged.product);
+      store<float>(errors + g / 2 + i * kL, merged.error);
     }
   }
-  V<double> ended[kEight];  // four normal floats each: not beyond double's normal numbers
-  bool fine = true;
+  V<double> chain_products[kVectorsOfEight];  // products of at most four normal floats: normal doubles
+  bool all_valid = true;
 #pragma GCC unroll 4
-  for (int e = 0; e < kEight; ++e) {
+  for (int e = 0; e < kVectorsOfEight; ++e) {
     const auto at = [&](int i) INLINE_LAMBDA {
-      return widened(ends + e * kD + i) + widened(lost + e * kD + i);
+      return load_as_double(products + e * kD + i) + load_as_double(errors + e * kD + i);
     };
-    ended[e] = at(0) * at(8);
-    if constexpr (kBeside == 64) ended[e] *= at(16) * at(24);
-    fine &= all_normal(ended[e]);
+    chain_products[e] = at(0) * at(8);
+    if constexpr (kWidthInChains == 64) chain_products[e] *= at(16) * at(24);
+    all_valid &= all_normal(chain_products[e]);
   }
-  if (!fine) return false;
+  if (!all_valid) return false;
 #pragma GCC unroll 4
-  for (int e = 0; e < kEight; ++e) acc[e] *= ended[e];
+  for (int e = 0; e < kVectorsOfEight; ++e) acc[e] *= chain_products[e];
   return true;
 }
 
-// Eight vectors side by side: no multiplication waits for the one before, and none of them gets so small
-// so soon that it is a denormal number.
+// Eight vectors side by side: no multiplication waits for another, and each accumulator takes longer to become
+// denormal.
 template <class T>
-INLINE double product_in_double(const T* x, int64_t n) {
-  constexpr int kL = kLanes<double>, kSome = 8;
-  V<double> acc[kSome];
-  for (int j = 0; j < kSome; ++j) acc[j] = all(1.0);
+INLINE double prod_in_double(const T* x, int64_t n) {
+  constexpr int kL = kLanes<double>, kVectors = 8;
+  V<double> acc[kVectors];
+  for (int j = 0; j < kVectors; ++j) acc[j] = splat(1.0);
   int64_t i = 0;
-  for (; i + kSome * kL <= n; i += kSome * kL) {
+  for (; i + kVectors * kL <= n; i += kVectors * kL) {
 #pragma GCC unroll 8
-    for (int j = 0; j < kSome; ++j) acc[j] *= widened(x + i + j * kL);
+    for (int j = 0; j < kVectors; ++j) acc[j] *= load_as_double(x + i + j * kL);
   }
-  for (; i + kL <= n; i += kL) acc[0] *= widened(x + i);
+  for (; i + kL <= n; i += kL) acc[0] *= load_as_double(x + i);
 #pragma GCC unroll 8
-  for (int half = kSome / 2; half; half /= 2) {
+  for (int half = kVectors / 2; half; half /= 2) {
     for (int j = 0; j < half; ++j) acc[j] *= acc[j + half];
   }
   double lanes[kL];
@@ -119,78 +120,80 @@ INLINE double product_in_double(const T* x, int64_t n) {
   return lanes[0];
 }
 
-// acc *= the blocks of chains, of which *done elements are. Returns the product of the broken ones.
-template <int kBeside>
-INLINE double multiply_blocks(const float* x, int64_t n, int64_t deep, V<double>* acc, int64_t* done) {
-  double redone = 1;
+// acc *= the product of full blocks of chains; *consumed: their elements. Returns the product of the blocks that were
+// computed again in double.
+template <int kWidthInChains>
+INLINE double prod_blocks(const float* x, int64_t n, int64_t deep, V<double>* acc, int64_t* consumed) {
+  double redone_prod = 1;
   int64_t i = 0;
-  while (i + kBeside <= n) {
-    const int64_t left = (n - i) / kBeside, rows = left < deep ? left : deep;
-    if (!chain_rows<kBeside>(x + i, rows, acc)) redone *= product_in_double(x + i, rows * kBeside);
-    i += rows * kBeside;
+  while (i + kWidthInChains <= n) {
+    const int64_t left = (n - i) / kWidthInChains, rows = left < deep ? left : deep;
+    if (!prod_chained_rows<kWidthInChains>(x + i, rows, acc))
+      redone_prod *= prod_in_double(x + i, rows * kWidthInChains);
+    i += rows * kWidthInChains;
   }
-  *done = i;
-  return redone;
+  *consumed = i;
+  return redone_prod;
 }
 
-INLINE double product_in_chains(const float* x, int64_t n) {
-  if (n < kWorth) return product_in_double(x, n);
+INLINE double prod_chained(const float* x, int64_t n) {
+  if (n < kMinChained) return prod_in_double(x, n);
   constexpr int kD = kLanes<double>;
-  V<double> acc[kEight];
-  for (int e = 0; e < kEight; ++e) acc[e] = all(1.0);
+  V<double> acc[kVectorsOfEight];
+  for (int e = 0; e < kVectorsOfEight; ++e) acc[e] = splat(1.0);
   int64_t i = 0;
-  const double redone = n < kFew ? multiply_blocks<kAbreast / 2>(x, n, kDeep / 3 * 4, acc, &i)
-                                 : multiply_blocks<kAbreast>(x, n, kDeep, acc, &i);
+  const double redone_prod = n < kMinFullChains ? prod_blocks<kChains / 2>(x, n, kChainLength / 3 * 4, acc, &i)
+                                 : prod_blocks<kChains>(x, n, kChainLength, acc, &i);
   for (; i + 8 <= n; i += 8) {
-    for (int e = 0; e < kEight; ++e) acc[e] *= widened(x + i + e * kD);
+    for (int e = 0; e < kVectorsOfEight; ++e) acc[e] *= load_as_double(x + i + e * kD);
   }
   double lanes[8];
-  for (int e = 0; e < kEight; ++e) store<double>(lanes + e * kD, acc[e]);
+  for (int e = 0; e < kVectorsOfEight; ++e) store<double>(lanes + e * kD, acc[e]);
   for (int l = 0; i < n; ++i, ++l) lanes[l] *= static_cast<double>(x[i]);
 #pragma GCC unroll 3
   for (int half = 4; half; half /= 2) {
     for (int l = 0; l < half; ++l) lanes[l] *= lanes[l + half];
   }
-  return lanes[0] * redone;
+  return lanes[0] * redone_prod;
 }
 
-// acc[:] *= the product of x[:, :], a vector of kSome columns side by side
-template <int kSome>
-INLINE void chain_some_columns(const float* x, double* acc, int64_t rows, int64_t stride) {
+// acc[:] *= the product of x[:, :], kVectors vectors of columns side by side
+template <int kVectors>
+INLINE void prod_chained_column_block(const float* x, double* acc, int64_t rows, int64_t stride) {
   constexpr int kL = kLanes<float>, kD = kLanes<double>;
-  Chain c[kSome];
+  Chain c[kVectors];
 #pragma GCC unroll 4
-  for (int j = 0; j < kSome; ++j) c[j] = {load(x + j * kL), V<float>{}};
+  for (int j = 0; j < kVectors; ++j) c[j] = {load(x + j * kL), V<float>{}};
   for (int64_t r = 1; r < rows; ++r) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kSome; ++j) multiply(c[j], load(x + r * stride + j * kL));
+    for (int j = 0; j < kVectors; ++j) multiply(c[j], load(x + r * stride + j * kL));
   }
 #pragma GCC unroll 4
-  for (int j = 0; j < kSome; ++j, x += kL, acc += kL) {
+  for (int j = 0; j < kVectors; ++j, x += kL, acc += kL) {
     if (all_normal(c[j].product)) {
-      float ends[kL], lost[kL];
-      store<float>(ends, c[j].product);
-      store<float>(lost, c[j].lost);
-      store<double>(acc, load(acc) * (widened(ends) + widened(lost)));
-      store<double>(acc + kD, load(acc + kD) * (widened(ends + kD) + widened(lost + kD)));
+      float products[kL], errors[kL];
+      store<float>(products, c[j].product);
+      store<float>(errors, c[j].error);
+      store<double>(acc, load(acc) * (load_as_double(products) + load_as_double(errors)));
+      store<double>(acc + kD, load(acc + kD) * (load_as_double(products + kD) + load_as_double(errors + kD)));
       continue;
     }
     for (int64_t r = 0; r < rows; ++r) {
-      store<double>(acc, load(acc) * widened(x + r * stride));
-      store<double>(acc + kD, load(acc + kD) * widened(x + r * stride + kD));
+      store<double>(acc, load(acc) * load_as_double(x + r * stride));
+      store<double>(acc + kD, load(acc + kD) * load_as_double(x + r * stride + kD));
     }
   }
 }
 
 // acc[c] *= the product of x[:, c]
-INLINE void chain_columns(const float* x, double* __restrict acc, int64_t m, int64_t width,
-                          int64_t stride) {
+INLINE void prod_chained_columns(const float* x, double* __restrict acc, int64_t m, int64_t width,
+                                 int64_t stride) {
   constexpr int kL = kLanes<float>;
-  for (int64_t k = 0; k < m; k += kDeep, x += kDeep * stride) {
-    const int64_t rows = m - k < kDeep ? m - k : kDeep;
+  for (int64_t k = 0; k < m; k += kChainLength, x += kChainLength * stride) {
+    const int64_t rows = m - k < kChainLength ? m - k : kChainLength;
     int64_t c = 0;
-    for (; c + 4 * kL <= width; c += 4 * kL) chain_some_columns<4>(x + c, acc + c, rows, stride);
-    for (; c + kL <= width; c += kL) chain_some_columns<1>(x + c, acc + c, rows, stride);
+    for (; c + 4 * kL <= width; c += 4 * kL) prod_chained_column_block<4>(x + c, acc + c, rows, stride);
+    for (; c + kL <= width; c += kL) prod_chained_column_block<1>(x + c, acc + c, rows, stride);
     for (; c < width; ++c) {
       for (int64_t r = 0; r < rows; ++r) acc[c] *= static_cast<double>(x[r * stride + c]);
     }

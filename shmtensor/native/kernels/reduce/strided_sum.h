@@ -1,12 +1,12 @@
-// Sums over memory with gaps, which are read as they lie.
+// Sums over strided memory, without a copy.
 #pragma once
 
 #include "kernels/arguments.h"
 
 namespace shmtensor {
 
-// The sums of a matrix's rows whose elements do not touch, or of a whole vector or matrix with gaps, of float32 or
-// float64. Null without an exception where it is another case.
-Ref sum_gapped(PyArrayObject* x, const bool* reduced, bool keep);
+// The sums of the rows of a matrix with strided elements, or the sum of a strided vector or matrix, of float32 or
+// float64. Null without an exception for other arrays.
+Ref strided_sum(PyArrayObject* x, const bool* is_reduced, bool keepdim);
 
 }  // namespace shmtensor

@@ -1,5 +1,5 @@
-// Sums in fixed pieces, added in order: the same bits on any number of threads. Long, for it holds
-// both faces of that rule: sums along dimensions, and several arrays into one.
+// Sums in pieces that depend on the shape alone and are added in order, so results do not depend on the number of
+// threads: sums along dimensions, and the reduction of several arrays to one.
 #include "kernels/reduce/sum.h"
 
 #include <complex>
@@ -22,10 +22,10 @@ namespace {
 
 constexpr int64_t kPiece = 32768;  // elements per slice
 constexpr int64_t kChain = 512;    // rows added into one accumulator at most
-constexpr int64_t kShort = 512;    // rows summed with one chain a lane
+constexpr int64_t kShortRow = 512;    // elements of a row that is summed with one accumulator a lane
 constexpr int64_t kUnlock = 8192;
 
-int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // out[o] = sum of x[o, :]
 template <class T>
@@ -35,61 +35,61 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t pitch) {
     const int64_t grain = m ? (kPiece + m - 1) / m : outer;
     ranges(outer, grain, [&](int64_t start, int64_t stop) {
       const auto rows = kernels<T>().sum_rows;
-      if (m <= kShort && pitch == m) return rows(x + start * m, out + start, stop - start, m);
+      if (m <= kShortRow && pitch == m) return rows(x + start * m, out + start, stop - start, m);
       for (int64_t o = start; o < stop; ++o) {
-        if (m <= kShort) rows(x + o * pitch, out + o, 1, m);
+        if (m <= kShortRow) rows(x + o * pitch, out + o, 1, m);
         else out[o] = static_cast<T>(kernel(x + o * pitch, m));
       }
     });
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  auto* parts =
+  auto* partials =
       static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
-    parts[i] = kernel(x + i / pieces * pitch + start, least(kPiece, m - start));
+    partials[i] = kernel(x + i / pieces * pitch + start, min(kPiece, m - start));
   });
   for (int64_t o = 0; o < outer; ++o) {
     double total = 0;
-    for (int64_t i = 0; i < pieces; ++i) total += parts[o * pieces + i];
+    for (int64_t i = 0; i < pieces; ++i) total += partials[o * pieces + i];
     out[o] = static_cast<T>(total);
   }
-  PyMem_RawFree(parts);
+  PyMem_RawFree(partials);
 }
 
 // out[o, c] = sum over k of x[o, k, c]
 template <class T>
 void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch) {
   const auto kernel = kernels<T>().sum_columns;
-  const int64_t width = least(inner, 4096);
-  int64_t chain = kPiece / width;
-  if (chain < 8) chain = 8;
-  if (chain > kChain) chain = kChain;
-  const int64_t pieces = m ? (m + chain - 1) / chain : 1, strips = (inner + width - 1) / width;
-  T* parts = out;
+  const int64_t width = min(inner, 4096);
+  int64_t rows_per_piece = kPiece / width;
+  if (rows_per_piece < 8) rows_per_piece = 8;
+  if (rows_per_piece > kChain) rows_per_piece = kChain;
+  const int64_t pieces = m ? (m + rows_per_piece - 1) / rows_per_piece : 1, strips = (inner + width - 1) / width;
+  T* partials = out;
   if (pieces > 1)
-    parts =
+    partials =
         static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
-  const int64_t each = chain < m ? chain : m;
-  const int64_t grain = each * width > 0 ? (kPiece / 2 + each * width - 1) / (each * width) : 1;
+  const int64_t rows = rows_per_piece < m ? rows_per_piece : m;
+  const int64_t grain = rows * width > 0 ? (kPiece / 2 + rows * width - 1) / (rows * width) : 1;
   ranges(outer * pieces * strips, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
-      const int64_t c = i % strips * width, k = i / strips % pieces * chain,
+      const int64_t c = i % strips * width, k = i / strips % pieces * rows_per_piece,
                     o = i / strips / pieces;
-      T* to = parts + (o * pieces + i / strips % pieces) * inner + c;
-      const int64_t n = least(width, inner - c);
+      T* to = partials + (o * pieces + i / strips % pieces) * inner + c;
+      const int64_t n = min(width, inner - c);
       memset(static_cast<void*>(to), 0, sizeof(T) * static_cast<size_t>(n));
-      kernel(x + (o * m + k) * pitch + c, to, least(chain, m - k), n, pitch);
+      kernel(x + (o * m + k) * pitch + c, to, min(rows_per_piece, m - k), n, pitch);
     }
   });
   if (pieces == 1) return;
-  sum_columns(parts, out, outer, pieces, inner, inner);
-  PyMem_RawFree(parts);
+  sum_columns(partials, out, outer, pieces, inner, inner);
+  PyMem_RawFree(partials);
 }
 
-// What NumPy does better or alone: other dtypes, complicated strides.
-PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
+// NumPy's sum, for dtypes without a kernel.
+PyObject* reduce_by_numpy(PyArrayObject* x, PyObject* axis, bool keepdim, int type) {
   static PyObject* reduce = nullptr;
   if (!reduce) {
     Ref numpy(PyImport_ImportModule("numpy"));
@@ -99,83 +99,84 @@ PyObject* by_numpy(PyArrayObject* x, PyObject* axis, bool keep, int type) {
   }
   Ref descr(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
   PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None,
-                       keep ? Py_True : Py_False};
+                       keepdim ? Py_True : Py_False};
   Ref out(PyObject_Vectorcall(reduce, args, 5, nullptr));
   if (!out || PyArray_Check(out.get())) return out.release();
   return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
 }
 
-// parts: 2 of complex numbers, whose parts are columns side by side.
+// components: 2 for complex numbers, whose parts are columns side by side.
 template <class T>
-void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int parts) {
+void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, int components) {
   if (outer * inner == 0) return;
   Unlocked unlocked(outer * m * inner > kUnlock);
   if (inner > 1) {
-    sum_columns(x, out, outer, m, inner * parts, pitch * parts);
-  } else if (parts > 1) {
-    sum_pairs(x, out, outer, m);
+    sum_columns(x, out, outer, m, inner * components, pitch * components);
+  } else if (components > 1) {
+    sum_complex_rows(x, out, outer, m);
   } else {
     sum_rows(x, out, outer, m, pitch);
   }
 }
 
-// Neighbouring dimensions of one kind are merged; the last reduced group goes first.
-PyObject* sum_lying(Ref x, const bool* reduced, const Left& left, Apart apart, int type) {
+// Merges adjacent dimensions that are all reduced or all kept, and reduces the last group first.
+PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_shape, StridedRows strided_rows,
+                     int type) {
   const int nd = PyArray_NDIM(x.array());
   npy_intp sizes[NPY_MAXDIMS + 1];
-  bool goes[NPY_MAXDIMS + 1];
+  bool is_reduced[NPY_MAXDIMS + 1];
   int groups = 0;
   for (int i = 0; i < nd; ++i) {
     const npy_intp size = PyArray_DIM(x.array(), i);
     if (size == 1) continue;
-    if (groups && goes[groups - 1] == reduced[i]) {
+    if (groups && is_reduced[groups - 1] == reduced[i]) {
       sizes[groups - 1] *= size;
     } else {
       sizes[groups] = size;
-      goes[groups++] = reduced[i];
+      is_reduced[groups++] = reduced[i];
     }
   }
-  int todo = 0;
-  for (int i = 0; i < groups; ++i) todo += goes[i];
-  if (!todo) {  // only sizes of one: a copy
+  int groups_left = 0;
+  for (int i = 0; i < groups; ++i) groups_left += is_reduced[i];
+  if (!groups_left) {  // nothing is reduced: a copy
     sizes[groups] = 1;
-    goes[groups++] = true;
-    todo = 1;
+    is_reduced[groups++] = true;
+    groups_left = 1;
   }
-  for (; todo; --todo) {
-    int at = groups - 1;
-    while (!goes[at]) --at;
+  for (; groups_left; --groups_left) {
+    int group = groups - 1;
+    while (!is_reduced[group]) --group;
     npy_intp outer = 1, inner = 1;
-    for (int i = 0; i < at; ++i) outer *= sizes[i];
-    for (int i = at + 1; i < groups; ++i) inner *= sizes[i];
+    for (int i = 0; i < group; ++i) outer *= sizes[i];
+    for (int i = group + 1; i < groups; ++i) inner *= sizes[i];
     npy_intp flat = outer * inner;
-    Ref out(todo == 1 ? fresh(left.nd, left.dims, type) : fresh(1, &flat, type));
+    Ref out(groups_left == 1 ? new_array(reduced_shape.nd, reduced_shape.dims, type) : new_array(1, &flat, type));
     if (!out) return nullptr;
-    const int parts = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
-    const bool suits = apart.suits(sizes[at], inner);
-    if (!suits) x = in_order(x.array());
+    const int components = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
+    const bool matches = strided_rows.matches(sizes[group], inner);
+    if (!matches) x = to_contiguous(x.array());
     if (!x) return nullptr;
-    const int64_t pitch = suits ? apart.pitch : inner == 1 ? sizes[at] : inner;
-    apart = Apart();  // the result has no gaps
+    const int64_t pitch = matches ? strided_rows.pitch : inner == 1 ? sizes[group] : inner;
+    strided_rows = StridedRows();  // the result has no gaps
     if (type == NPY_FLOAT || type == NPY_CFLOAT) {
-      sum_group(data<float>(x), data<float>(out), outer, sizes[at], inner, pitch, parts);
+      sum_group(data<float>(x), data<float>(out), outer, sizes[group], inner, pitch, components);
     } else {
-      sum_group(data<double>(x), data<double>(out), outer, sizes[at], inner, pitch, parts);
+      sum_group(data<double>(x), data<double>(out), outer, sizes[group], inner, pitch, components);
     }
-    for (int i = at; i + 1 < groups; ++i) {
+    for (int i = group; i + 1 < groups; ++i) {
       sizes[i] = sizes[i + 1];
-      goes[i] = goes[i + 1];
+      is_reduced[i] = is_reduced[i + 1];
     }
     --groups;
     x = std::move(out);
   }
   const int64_t n = PyArray_SIZE(x.array()) * (PyTypeNum_ISCOMPLEX(type) ? 2 : 1);
   if (type == NPY_FLOAT || type == NPY_CFLOAT) {
-    left.multiply(data<float>(x), n);
+    reduced_shape.multiply(data<float>(x), n);
   } else {
-    left.multiply(data<double>(x), n);
+    reduced_shape.multiply(data<double>(x), n);
   }
-  return left.put_back(std::move(x));
+  return reduced_shape.restore(std::move(x));
 }
 
 }  // namespace
@@ -186,29 +187,29 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = array_argument("sum", "input", args[0]);
   if (!x) return nullptr;
   PyObject* dim = n > 1 ? args[1] : Py_None;
-  const int keep = n > 2 ? PyObject_IsTrue(args[2]) : 0;
-  if (keep < 0) return nullptr;
+  const int keepdim = n > 2 ? PyObject_IsTrue(args[2]) : 0;
+  if (keepdim < 0) return nullptr;
   const int type = PyArray_TYPE(x), nd = PyArray_NDIM(x);
-  if (dim == Py_None && !keep && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) &&
+  if (dim == Py_None && !keepdim && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) &&
       PyArray_SIZE(x) <= 4096) {
-    PyObject* out = fresh(0, nullptr, type);  // the small case, without a detour
+    PyObject* out = new_array(0, nullptr, type);  // fast path for small arrays
     if (!out) return nullptr;
     *data<float>(as_array(out)) =
         static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
     return out;
   }
   bool reduced[NPY_MAXDIMS];
-  if (!reduced_dims("sum", dim, nd, reduced)) return nullptr;
-  if (type <= NPY_ULONGLONG) return tally_dims(x, reduced, keep != 0, Tally::Sum);
+  if (!reduced_dims_argument("sum", dim, nd, reduced)) return nullptr;
+  if (type <= NPY_ULONGLONG) return reduce_over(x, reduced, keepdim != 0, ReduceOp::Sum);
   if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF && type != NPY_CFLOAT &&
       type != NPY_CDOUBLE) {
     Ref axes(PyTuple_New(0));
     for (int i = 0; i < nd && axes; ++i) {
       if (!reduced[i]) continue;
-      Ref one(Py_BuildValue("(i)", i));
-      axes = Ref(one ? PySequence_Concat(axes.get(), one.get()) : nullptr);
+      Ref item(Py_BuildValue("(i)", i));
+      axes = Ref(item ? PySequence_Concat(axes.get(), item.get()) : nullptr);
     }
-    return axes ? by_numpy(x, nd ? axes.get() : Py_None, keep, type) : nullptr;
+    return axes ? reduce_by_numpy(x, nd ? axes.get() : Py_None, keepdim, type) : nullptr;
   }
   const int wide = type == NPY_HALF ? NPY_FLOAT : type;
   Ref cast;
@@ -217,14 +218,15 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (!cast) return nullptr;
     x = cast.array();
   }
-  Ref gapped(PyTypeNum_ISCOMPLEX(type) ? nullptr : sum_gapped(x, reduced, keep != 0).release());
-  if (gapped || PyErr_Occurred()) return finish(std::move(gapped), {wide, type});
-  Left left;
-  Apart apart;
-  const bool may = !PyTypeNum_ISCOMPLEX(type);
-  Ref in = by_memory(x, reduced, keep != 0, true, &left, Stretched::Once, may ? &apart : nullptr);
+  Ref strided(PyTypeNum_ISCOMPLEX(type) ? nullptr : strided_sum(x, reduced, keepdim != 0).release());
+  if (strided || PyErr_Occurred()) return finish(std::move(strided), {wide, type});
+  ReducedShape reduced_shape;
+  StridedRows strided_rows;
+  const bool may_be_strided = !PyTypeNum_ISCOMPLEX(type);
+  Ref in = permute_by_strides(x, reduced, keepdim != 0, true, &reduced_shape, ExpandedDims::Once,
+                              may_be_strided ? &strided_rows : nullptr);
   if (!in) return nullptr;
-  return finish(Ref(sum_lying(std::move(in), reduced, left, apart, wide)), {wide, type});
+  return finish(Ref(sum_groups(std::move(in), reduced, reduced_shape, strided_rows, wide)), {wide, type});
 }
 
 // ---------------------------------------------------------------- several arrays into one
@@ -233,35 +235,35 @@ namespace {
 
 enum class Op { Sum, Prod, Min, Max, Avg };
 
-constexpr int64_t kChunk = 4096;  // elements whose running result stays in the first-level cache
+constexpr int64_t kChunk = 4096;  // elements whose partial result fits in the first-level cache
 
 template <class T>
-T worse(T a, T b) {  // the smaller; NaN wins
+T smaller(T a, T b) {  // NaN wins
   return a < b || a != a ? a : b;
 }
 template <class T>
-T better(T a, T b) {
+T larger(T a, T b) {
   return a > b || a != a ? a : b;
 }
 template <class T>
-std::complex<T> worse(std::complex<T> a, std::complex<T>) {
+std::complex<T> smaller(std::complex<T> a, std::complex<T>) {
   return a;
 }
 template <class T>
-std::complex<T> better(std::complex<T> a, std::complex<T>) {
+std::complex<T> larger(std::complex<T> a, std::complex<T>) {
   return a;
 }
 
 // Accumulates in A (float for float16), rank 0 first.
 template <class T, class A>
-void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, int64_t stop) {
+void reduce_chunk(T* out, const T* const* in, int64_t count, Op op, int64_t start, int64_t stop) {
   A acc[kChunk];
-  for (int64_t at = start; at < stop; at += kChunk) {
-    const int64_t n = least(kChunk, stop - at);
-    const T* x = in[0] + at;
+  for (int64_t group = start; group < stop; group += kChunk) {
+    const int64_t n = min(kChunk, stop - group);
+    const T* x = in[0] + group;
     for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(x[i]);
     for (int64_t r = 1; r < count; ++r) {
-      x = in[r] + at;
+      x = in[r] + group;
       switch (op) {
         case Op::Sum:
         case Op::Avg:
@@ -271,10 +273,10 @@ void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, in
           for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(acc[i] * static_cast<A>(x[i]));
           break;
         case Op::Min:
-          for (int64_t i = 0; i < n; ++i) acc[i] = worse(acc[i], static_cast<A>(x[i]));
+          for (int64_t i = 0; i < n; ++i) acc[i] = smaller(acc[i], static_cast<A>(x[i]));
           break;
         case Op::Max:
-          for (int64_t i = 0; i < n; ++i) acc[i] = better(acc[i], static_cast<A>(x[i]));
+          for (int64_t i = 0; i < n; ++i) acc[i] = larger(acc[i], static_cast<A>(x[i]));
           break;
       }
     }
@@ -282,81 +284,81 @@ void combine(T* out, const T* const* in, int64_t count, Op op, int64_t start, in
       for (int64_t i = 0; i < n; ++i)
         acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
     }
-    for (int64_t i = 0; i < n; ++i) out[at + i] = static_cast<T>(acc[i]);
+    for (int64_t i = 0; i < n; ++i) out[group + i] = static_cast<T>(acc[i]);
   }
 }
 
 template <class T, class A = T>
-void combine_all(void* out, const void* const* in, int64_t count, int64_t n, Op op) {
+void reduce_arrays(void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   ranges(n, 4 * kChunk, [&](int64_t start, int64_t stop) {
-    combine<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start,
-                  stop);
+    reduce_chunk<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start,
+                       stop);
   });
 }
 
-bool combine_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
+bool reduce_arrays_by_type(int type, void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   if (type == bfloat16_num) {
-    combine_all<Bfloat16, float>(out, in, count, n, op);
+    reduce_arrays<Bfloat16, float>(out, in, count, n, op);
     return true;
   }
   switch (type) {
     case NPY_FLOAT:
-      combine_all<float>(out, in, count, n, op);
+      reduce_arrays<float>(out, in, count, n, op);
       return true;
     case NPY_DOUBLE:
-      combine_all<double>(out, in, count, n, op);
+      reduce_arrays<double>(out, in, count, n, op);
       return true;
     case NPY_LONGDOUBLE:
-      combine_all<long double>(out, in, count, n, op);
+      reduce_arrays<long double>(out, in, count, n, op);
       return true;
     case NPY_CFLOAT:
-      combine_all<std::complex<float>>(out, in, count, n, op);
+      reduce_arrays<std::complex<float>>(out, in, count, n, op);
       return true;
     case NPY_CDOUBLE:
-      combine_all<std::complex<double>>(out, in, count, n, op);
+      reduce_arrays<std::complex<double>>(out, in, count, n, op);
       return true;
     case NPY_HALF:
-      combine_all<Float16, float>(out, in, count, n, op);
+      reduce_arrays<Float16, float>(out, in, count, n, op);
       return true;
     case NPY_BOOL:
-      combine_all<bool>(out, in, count, n, op);
+      reduce_arrays<bool>(out, in, count, n, op);
       return true;
     case NPY_BYTE:
-      combine_all<signed char>(out, in, count, n, op);
+      reduce_arrays<signed char>(out, in, count, n, op);
       return true;
     case NPY_UBYTE:
-      combine_all<unsigned char>(out, in, count, n, op);
+      reduce_arrays<unsigned char>(out, in, count, n, op);
       return true;
     case NPY_SHORT:
-      combine_all<short>(out, in, count, n, op);
+      reduce_arrays<short>(out, in, count, n, op);
       return true;
     case NPY_USHORT:
-      combine_all<unsigned short>(out, in, count, n, op);
+      reduce_arrays<unsigned short>(out, in, count, n, op);
       return true;
     case NPY_INT:
-      combine_all<int>(out, in, count, n, op);
+      reduce_arrays<int>(out, in, count, n, op);
       return true;
     case NPY_UINT:
-      combine_all<unsigned>(out, in, count, n, op);
+      reduce_arrays<unsigned>(out, in, count, n, op);
       return true;
     case NPY_LONG:
-      combine_all<long>(out, in, count, n, op);
+      reduce_arrays<long>(out, in, count, n, op);
       return true;
     case NPY_ULONG:
-      combine_all<unsigned long>(out, in, count, n, op);
+      reduce_arrays<unsigned long>(out, in, count, n, op);
       return true;
     case NPY_LONGLONG:
-      combine_all<long long>(out, in, count, n, op);
+      reduce_arrays<long long>(out, in, count, n, op);
       return true;
     case NPY_ULONGLONG:
-      combine_all<unsigned long long>(out, in, count, n, op);
+      reduce_arrays<unsigned long long>(out, in, count, n, op);
       return true;
     default:
       return false;
   }
 }
 
-bool op_argument(PyObject* p, int type, Op* out) {
+bool reduce_op_argument(PyObject* p, int type, Op* out) {
   constexpr const char* names[] = {"sum", "prod", "min", "max", "avg"};
   const char* text = PyUnicode_Check(p) ? PyUnicode_AsUTF8(p) : "";
   if (!text) return false;
@@ -387,7 +389,7 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* out = array_argument(where, "out", args[0]);
   Ref list(out ? PySequence_Fast(args[1], "reduce_into: arrays is not a sequence") : nullptr);
   Op op;
-  if (!list || !op_argument(args[2], PyArray_TYPE(out), &op)) return nullptr;
+  if (!list || !reduce_op_argument(args[2], PyArray_TYPE(out), &op)) return nullptr;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   if (count == 0) return raise("ValueError", "reduce_into: no arrays: 0");
   if (!PyArray_ISCARRAY(out))
@@ -414,14 +416,14 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     }
     in[i] = PyArray_DATA(a);
   }
-  bool known;
+  bool has_kernel;
   {
     const int64_t size = PyArray_SIZE(out);
     Unlocked unlocked(size * count > kUnlock);
-    known = combine_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
+    has_kernel = reduce_arrays_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
   }
   PyMem_RawFree(in);
-  if (!known)
+  if (!has_kernel)
     return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
   Py_RETURN_NONE;
 }

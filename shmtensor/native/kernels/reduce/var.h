@@ -1,11 +1,11 @@
-// Variance along dimensions: the mean first, then the squared distances from it.
+// Variance and norm along dimensions.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// None where NumPy has to do it.
+// Each function returns None for dtypes without a kernel: NumPy computes those.
 PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* norm(PyObject*, PyObject* const* args, Py_ssize_t n);
 

@@ -1,9 +1,9 @@
-// Choosing and comparing, for every type of number. Included inside a level's namespace, after
+// where, clamp, minimum and maximum, moments, for every numeric type. Included inside a level's namespace, after
 // vector.simd.h.
 
 // out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
 template <class T>
-void choose(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n) {
+void where(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n) {
   if (xs && ys) {
     for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? x[i] : y[i];
   } else if (ys) {
@@ -20,65 +20,65 @@ void choose(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T*
 
 // At least low and at most high; a NaN stays.
 template <class T>
-void bound(const T* x, T* out, int64_t n, T low, T high) {
+void clamp_any(const T* x, T* out, int64_t n, T low, T high) {
   for (int64_t i = 0; i < n; ++i) {
     const T v = x[i] < low ? low : x[i];
     out[i] = v > high ? high : v;
   }
 }
 
-// Does a come before b? A NaN before all numbers, of equal ones neither.
+// Does a win over b? A NaN wins over all numbers; neither of two equal elements wins.
 template <class T, bool kLargest>
-INLINE bool beats(T a, T b) {
+INLINE bool precedes(T a, T b) {
   return kLargest ? (a > b) | (a != a) : (a < b) | (a != a);
 }
 
 // A vector of any number type, at any address.
 template <class T>
-struct Any {
+struct AnyVector {
   typedef T type __attribute__((vector_size(kWidth)));
   typedef T loose __attribute__((vector_size(kWidth), aligned(1), may_alias));
 };
 
 template <class T, bool kLargest>
-INLINE typename Any<T>::type winner(typename Any<T>::type a, typename Any<T>::type b) {
+INLINE typename AnyVector<T>::type minmax_vectors(typename AnyVector<T>::type a, typename AnyVector<T>::type b) {
   return (kLargest ? (a > b) | (a != a) : (a < b) | (a != a)) ? a : b;
 }
 
-// acc[c] becomes the extreme of itself and of m rows of width columns; four rows at a time, so that
-// acc is read and written a quarter as often.
+// acc[c] = the minimum or maximum of acc[c] and column c of m rows of `width` columns; four rows at a time, so that acc
+// is read and written a quarter as often.
 template <class T, bool kLargest>
-void extreme_columns(const T* x, T* __restrict acc, int64_t m, int64_t width, int64_t stride) {
-  using Loose = typename Any<T>::loose;
+void minmax_columns(const T* x, T* __restrict acc, int64_t m, int64_t width, int64_t stride) {
+  using Loose = typename AnyVector<T>::loose;
   constexpr int64_t kL = kWidth / static_cast<int64_t>(sizeof(T));
-  const int64_t whole = width / kL * kL;
+  const int64_t full_width = width / kL * kL;
   for (int64_t k = 0; k < m; k += 4) {
     const int64_t rows = m - k < 4 ? m - k : 4;
     const T* from = x + k * stride;
-    for (int64_t c = 0; c < whole; c += kL) {
-      typename Any<T>::type t = *reinterpret_cast<const Loose*>(acc + c);
+    for (int64_t c = 0; c < full_width; c += kL) {
+      typename AnyVector<T>::type t = *reinterpret_cast<const Loose*>(acc + c);
       if (rows == 4) {
 #pragma GCC unroll 4
         for (int64_t r = 0; r < 4; ++r)
-          t = winner<T, kLargest>(*reinterpret_cast<const Loose*>(from + r * stride + c), t);
+          t = minmax_vectors<T, kLargest>(*reinterpret_cast<const Loose*>(from + r * stride + c), t);
       } else {
         for (int64_t r = 0; r < rows; ++r)
-          t = winner<T, kLargest>(*reinterpret_cast<const Loose*>(from + r * stride + c), t);
+          t = minmax_vectors<T, kLargest>(*reinterpret_cast<const Loose*>(from + r * stride + c), t);
       }
       *reinterpret_cast<Loose*>(acc + c) = t;
     }
     for (int64_t r = 0; r < rows; ++r) {
       const T* row = from + r * stride;
-      for (int64_t c = whole; c < width; ++c)
-        acc[c] = beats<T, kLargest>(row[c], acc[c]) ? row[c] : acc[c];
+      for (int64_t c = full_width; c < width; ++c)
+        acc[c] = precedes<T, kLargest>(row[c], acc[c]) ? row[c] : acc[c];
     }
   }
 }
 
-// The extreme of m >= 1 elements: lanes first, of which the last ones may be met twice, then the
+// The minimum or maximum of m >= 1 elements: first in lanes, where the last elements may be read twice, then over the
 // lanes by halves.
 template <class T, bool kLargest>
-T extreme(const T* x, int64_t m) {
+T minmax(const T* x, int64_t m) {
   constexpr int kL = 256 / static_cast<int>(sizeof(T));
   T best = x[0];
   if (m >= 2 * kL) {
@@ -87,53 +87,53 @@ T extreme(const T* x, int64_t m) {
     int64_t i = kL;
     for (; i + kL <= m; i += kL) {
       for (int l = 0; l < kL; ++l)
-        acc[l] = beats<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
+        acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
     }
     if (i < m) {
       i = m - kL;
       for (int l = 0; l < kL; ++l)
-        acc[l] = beats<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
+        acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
     }
 #pragma GCC unroll 8
     for (int n = kL / 2; n; n /= 2) {
-      for (int l = 0; l < n; ++l) acc[l] = beats<T, kLargest>(acc[l + n], acc[l]) ? acc[l + n] : acc[l];
+      for (int l = 0; l < n; ++l) acc[l] = precedes<T, kLargest>(acc[l + n], acc[l]) ? acc[l + n] : acc[l];
     }
     return acc[0];
   }
-  using Loose = typename Any<T>::loose;
+  using Loose = typename AnyVector<T>::loose;
   constexpr int64_t kV = kWidth / static_cast<int64_t>(sizeof(T));
   if (m >= kV) {
-    typename Any<T>::type acc = *reinterpret_cast<const Loose*>(x);
+    typename AnyVector<T>::type acc = *reinterpret_cast<const Loose*>(x);
     for (int64_t i = kV; i < m; i += kV) {
       const T* from = i + kV <= m ? x + i : x + m - kV;
-      acc = winner<T, kLargest>(*reinterpret_cast<const Loose*>(from), acc);
+      acc = minmax_vectors<T, kLargest>(*reinterpret_cast<const Loose*>(from), acc);
     }
     T lanes[kV];
     *reinterpret_cast<Loose*>(lanes) = acc;
 #pragma GCC unroll 8
     for (int64_t n = kV / 2; n; n /= 2) {
       for (int64_t l = 0; l < n; ++l)
-        lanes[l] = beats<T, kLargest>(lanes[l + n], lanes[l]) ? lanes[l + n] : lanes[l];
+        lanes[l] = precedes<T, kLargest>(lanes[l + n], lanes[l]) ? lanes[l + n] : lanes[l];
     }
     return lanes[0];
   }
-  for (int64_t i = 0; i < m; ++i) best = beats<T, kLargest>(x[i], best) ? x[i] : best;
+  for (int64_t i = 0; i < m; ++i) best = precedes<T, kLargest>(x[i], best) ? x[i] : best;
   return best;
 }
 
-// Where value (the extreme of them) stands first.
+// The first index of `value`, which is the minimum or maximum of x.
 template <class T>
 int64_t find(const T* x, int64_t m, T value) {
   const bool nan = value != value;
   int64_t i = 0;
   for (; i + 64 <= m; i += 64) {
-    unsigned hit = 0;
+    unsigned is_hit = 0;
     if (nan) {
-      for (int l = 0; l < 64; ++l) hit |= x[i + l] != x[i + l];
+      for (int l = 0; l < 64; ++l) is_hit |= x[i + l] != x[i + l];
     } else {
-      for (int l = 0; l < 64; ++l) hit |= x[i + l] == value;
+      for (int l = 0; l < 64; ++l) is_hit |= x[i + l] == value;
     }
-    if (hit) break;
+    if (is_hit) break;
   }
   for (; i < m; ++i) {
     if (nan ? x[i] != x[i] : x[i] == value) return i;
@@ -141,29 +141,29 @@ int64_t find(const T* x, int64_t m, T value) {
   return 0;
 }
 
-// The same with the row where each column's extreme stands first; `first` is the number of x's row.
+// As minmax_columns, with the first row of each column's minimum or maximum; `first` is the number of x's first row.
 template <class T, bool kLargest>
-void place_columns(const T* x, T* __restrict acc, int32_t* __restrict places, int64_t m,
-                   int64_t width, int64_t stride, int32_t first) {
+void argminmax_columns(const T* x, T* __restrict acc, int32_t* __restrict rows, int64_t m,
+                       int64_t width, int64_t stride, int32_t first) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
-    const int32_t row = first + static_cast<int32_t>(k);
+    const int32_t row_number = first + static_cast<int32_t>(k);
     for (int64_t c = 0; c < width; ++c) {
-      const bool take = beats<T, kLargest>(x[c], acc[c]) & (acc[c] == acc[c]);
-      acc[c] = take ? x[c] : acc[c];
-      places[c] = take ? row : places[c];
+      const bool is_new = precedes<T, kLargest>(x[c], acc[c]) & (acc[c] == acc[c]);
+      acc[c] = is_new ? x[c] : acc[c];
+      rows[c] = is_new ? row_number : rows[c];
     }
   }
 }
 
 template <int kPower, class T>
-INLINE T distance(T x, T point) {
-  const T d = x - point;
+INLINE T moment_term(T x, T center) {
+  const T d = x - center;
   return kPower == 2 ? d * d : d < 0 ? -d : d;
 }
 
-// The sum of (squared) distances from a point: in lanes, at most 4096 elements a chain.
+// The sum of |x - center| or (x - center)^2: in lanes, at most 4096 elements an accumulator.
 template <class T, int kPower>
-double distant(const T* x, int64_t n, T point) {
+double moment(const T* x, int64_t n, T center) {
   constexpr int kL = 128 / static_cast<int>(sizeof(T));
   double total = 0;
   for (int64_t start = 0; start < n; start += 4096) {
@@ -172,26 +172,26 @@ double distant(const T* x, int64_t n, T point) {
     int64_t i = start;
     for (; i + kL <= stop; i += kL) {
       for (int l = 0; l < kL; ++l) {
-        acc[l] += distance<kPower>(x[i + l], point);
+        acc[l] += moment_term<kPower>(x[i + l], center);
       }
     }
     double sum = 0;
     for (int l = 0; l < kL; ++l) sum += static_cast<double>(acc[l]);
     for (; i < stop; ++i) {
-      sum += static_cast<double>(distance<kPower>(x[i], point));
+      sum += static_cast<double>(moment_term<kPower>(x[i], center));
     }
     total += sum;
   }
   return total;
 }
 
-// acc[c] += the (squared) distances of m rows from points[c].
+// acc[c] += |x - centers[c]| or (x - centers[c])^2 over m rows.
 template <class T, int kPower>
-void distant_columns(const T* x, const T* points, T* __restrict acc, int64_t m, int64_t width,
-                     int64_t stride) {
+void moment_columns(const T* x, const T* centers, T* __restrict acc, int64_t m, int64_t width,
+                    int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) {
-      acc[c] += distance<kPower>(x[c], points[c]);
+      acc[c] += moment_term<kPower>(x[c], centers[c]);
     }
   }
 }

@@ -1,4 +1,4 @@
-// Copies of whole runs of bytes; large ones are split over the pool.
+// Copies runs of bytes; large ones are divided among the threads.
 #include "kernels/shape/cat_stack.h"
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kUnlock = 32768;  // bytes
-constexpr int64_t kLine = 512;      // bytes: shorter runs are not listed one by one
+constexpr int64_t kMinListedRun = 512;      // bytes: shorter runs are interleaved without a list
 constexpr int64_t kSlice = 262144;  // bytes copied by one slice
 
 struct Run {
@@ -23,8 +23,8 @@ struct Run {
   int64_t nbytes;
 };
 
-// Many small runs, or few large ones: both become slices of about kSlice bytes.
-void copy(const std::vector<Run>& runs) {
+// Copies runs in slices of about kSlice bytes, whether there are many small runs or few large ones.
+void copy_runs(const std::vector<Run>& runs) {
   int64_t total = 0;
   for (const Run& r : runs) total += r.nbytes;
   if (total <= kUnlock) {
@@ -33,18 +33,18 @@ void copy(const std::vector<Run>& runs) {
   }
   std::vector<Run> pieces;
   std::vector<size_t> starts{0};  // first piece of each slice
-  int64_t held = 0;
+  int64_t slice_bytes = 0;
   for (Run r : runs) {
     while (r.nbytes > 0) {
-      const int64_t room = kSlice - held, n = r.nbytes < room ? r.nbytes : room;
+      const int64_t available = kSlice - slice_bytes, n = r.nbytes < available ? r.nbytes : available;
       pieces.push_back({r.from, r.to, n});
       r.from += n;
       r.to += n;
       r.nbytes -= n;
-      held += n;
-      if (held == kSlice) {
+      slice_bytes += n;
+      if (slice_bytes == kSlice) {
         starts.push_back(pieces.size());
-        held = 0;
+        slice_bytes = 0;
       }
     }
   }
@@ -57,19 +57,19 @@ void copy(const std::vector<Run>& runs) {
   });
 }
 
-// As PyTorch, an empty 1-D array joins anything.
-bool vanishes(PyArrayObject* a) { return PyArray_NDIM(a) == 1 && PyArray_DIM(a, 0) == 0; }
+// As in PyTorch, an empty 1-D array can be concatenated with any shape.
+bool is_legacy_empty(PyArrayObject* a) { return PyArray_NDIM(a) == 1 && PyArray_DIM(a, 0) == 0; }
 
-// Mixed dtypes, strides: NumPy's concatenate, without the arrays that vanish.
-PyObject* by_numpy(PyObject* list, int dim) {
-  Ref rest(PyList_New(0));
-  if (!rest) return nullptr;
+// Mixed dtypes or strides: NumPy's concatenate, without the empty 1-D arrays.
+PyObject* concatenate_by_numpy(PyObject* list, int dim) {
+  Ref arrays(PyList_New(0));
+  if (!arrays) return nullptr;
   for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(list); ++i) {
     PyObject* a = PySequence_Fast_GET_ITEM(list, i);
-    if (!vanishes(as_array(a)) && PyList_Append(rest.get(), a) < 0) return nullptr;
+    if (!is_legacy_empty(as_array(a)) && PyList_Append(arrays.get(), a) < 0) return nullptr;
   }
-  return PyArray_Concatenate(PyList_GET_SIZE(rest.get()) ? rest.get() : list,
-                             PyList_GET_SIZE(rest.get()) ? dim : 0);
+  return PyArray_Concatenate(PyList_GET_SIZE(arrays.get()) ? arrays.get() : list,
+                             PyList_GET_SIZE(arrays.get()) ? dim : 0);
 }
 
 }  // namespace
@@ -81,72 +81,72 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!list) return nullptr;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   if (count == 0) return raise("RuntimeError", "cat: no arrays: 0, expected at least one");
-  PyArrayObject* lead = nullptr;
-  bool simple = true, vanished = false;
+  PyArrayObject* first = nullptr;
+  bool is_simple = true, has_legacy_empty = false;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument("cat", "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
     if (PyArray_NDIM(a) == 0)
       return raise("RuntimeError", "cat: an array has no dimensions: element %zd", i);
-    const bool none = vanishes(a);
-    vanished = vanished || none;
-    if (!lead || (vanishes(lead) && !none)) lead = a;
+    const bool is_empty = is_legacy_empty(a);
+    has_legacy_empty = has_legacy_empty || is_empty;
+    if (!first || (is_legacy_empty(first) && !is_empty)) first = a;
   }
-  const int nd = PyArray_NDIM(lead), type = PyArray_TYPE(lead);
-  PyObject* dim_object = n > 1 ? args[1] : nullptr;
-  const int dim = dim_object ? dim_argument("cat", dim_object, nd) : 0;
+  const int nd = PyArray_NDIM(first), type = PyArray_TYPE(first);
+  PyObject* dim_argument_object = n > 1 ? args[1] : nullptr;
+  const int dim = dim_argument_object ? dim_argument("cat", dim_argument_object, nd) : 0;
   if (dim < 0) return nullptr;
   npy_intp dims[NPY_MAXDIMS];
-  memcpy(dims, PyArray_DIMS(lead), sizeof(npy_intp) * static_cast<size_t>(nd));
+  memcpy(dims, PyArray_DIMS(first), sizeof(npy_intp) * static_cast<size_t>(nd));
   dims[dim] = 0;
   int64_t outer = 1;
   for (int i = 0; i < dim; ++i) outer *= dims[i];
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
-    simple = simple && PyArray_TYPE(a) == type && PyArray_ISCARRAY_RO(a);
-    if (vanished && vanishes(a)) continue;
+    is_simple = is_simple && PyArray_TYPE(a) == type && PyArray_ISCARRAY_RO(a);
+    if (has_legacy_empty && is_legacy_empty(a)) continue;
     for (int d = 0; d < nd || d < PyArray_NDIM(a); ++d) {
       if (PyArray_NDIM(a) == nd && (d == dim || PyArray_DIM(a, d) == dims[d])) continue;
       return raise("RuntimeError",
                    "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
-                   shape_text(a).c_str(), shape_text(lead).c_str());
+                   shape_text(a).c_str(), shape_text(first).c_str());
     }
     dims[dim] += PyArray_DIM(a, dim);
   }
-  if (!simple || !is_bytes(type)) return by_numpy(list.get(), dim);
-  Ref out(fresh(nd, dims, type));
+  if (!is_simple || !is_bytes(type)) return concatenate_by_numpy(list.get(), dim);
+  Ref out(new_array(nd, dims, type));
   if (!out) return nullptr;
   const int64_t total = PyArray_NBYTES(out.array());
   if (total == 0) return out.release();
-  char* base = data<char>(out);
+  char* out_data = data<char>(out);
   const int64_t stride = total / outer;
-  if (total <= 4096) {  // tiny: no list of runs
+  if (total <= 4096) {  // tiny: without a list of runs
     for (Py_ssize_t i = 0; i < count; ++i) {
       PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
       const int64_t nbytes = PyArray_NBYTES(a) / outer;
       for (int64_t o = 0; o < outer; ++o) {
-        copy_run(base + o * stride, PyArray_BYTES(a) + o * nbytes, static_cast<size_t>(nbytes));
+        copy_run(out_data + o * stride, PyArray_BYTES(a) + o * nbytes, static_cast<size_t>(nbytes));
       }
-      base += nbytes;
+      out_data += nbytes;
     }
     return out.release();
   }
-  bool alike = true;
+  bool same_size = true;
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
-    alike = alike && PyArray_NBYTES(a) == total / count;
+    same_size = same_size && PyArray_NBYTES(a) == total / count;
   }
-  if (alike && outer > 1 && stride <= kLine * count) {  // a list of them would be longer than they are
-    Ref held(PySequence_Tuple(list.get()));  // whatever becomes of the list without the GIL
-    if (!held) return nullptr;
+  if (same_size && outer > 1 && stride <= kMinListedRun * count) {  // their list would be longer than the runs
+    Ref list_owner(PySequence_Tuple(list.get()));  // keeps the arrays alive while the GIL is released
+    if (!list_owner) return nullptr;
     Unlocked unlocked(total > kUnlock);
-    interleave(PySequence_Fast_ITEMS(held.get()), count, outer, stride / count, base);
+    interleave(PySequence_Fast_ITEMS(list_owner.get()), count, outer, stride / count, out_data);
     return out.release();
   }
   std::vector<Run> runs;
   runs.reserve(static_cast<size_t>(outer * count));
   for (int64_t o = 0; o < outer; ++o) {
-    char* to = base + o * stride;
+    char* to = out_data + o * stride;
     for (Py_ssize_t i = 0; i < count; ++i) {
       PyArrayObject* a = as_array(PySequence_Fast_GET_ITEM(list.get(), i));
       const int64_t nbytes = PyArray_NBYTES(a) / outer;
@@ -154,7 +154,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
       to += nbytes;
     }
   }
-  copy(runs);
+  copy_runs(runs);
   return out.release();
 }
 
@@ -196,11 +196,11 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
       continue;
     }
     Py_INCREF(PyArray_DESCR(out));
-    Ref target(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1,
-                                    PyArray_DIMS(out) + 1, nullptr, to, NPY_ARRAY_CARRAY, nullptr));
-    if (!target || PyArray_CopyInto(target.array(), a) < 0) return nullptr;
+    Ref view(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1,
+                                  PyArray_DIMS(out) + 1, nullptr, to, NPY_ARRAY_CARRAY, nullptr));
+    if (!view || PyArray_CopyInto(view.array(), a) < 0) return nullptr;
   }
-  copy(runs);
+  copy_runs(runs);
   Py_RETURN_NONE;
 }
 

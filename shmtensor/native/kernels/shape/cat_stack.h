@@ -1,4 +1,4 @@
-// cat and stack_into: arrays laid side by side.
+// cat and stack_into.
 #pragma once
 
 #include "python.h"

@@ -1,4 +1,4 @@
-// Copies, fills and counts in memory that is in order, on the pool.
+// Copies, fills and ranges of contiguous memory, on the thread pool.
 #pragma once
 
 #include "python.h"

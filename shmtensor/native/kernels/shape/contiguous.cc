@@ -1,5 +1,5 @@
-// A strided array is copied in tiles of the last dimension and the one whose elements lie nearest to
-// each other, so that both sides use whole cache lines.
+// A strided array is copied in tiles of the last dimension and of the dimension with the smallest stride, so that
+// source and result both use full cache lines.
 #include "kernels/shape/contiguous.h"
 
 #include <complex>
@@ -17,17 +17,17 @@ namespace {
 
 constexpr int64_t kUnlock = 16384;  // bytes
 constexpr int64_t kSlice = 65536;   // bytes a slice copies
-constexpr int64_t kTile = 16, kLong = 256;  // a cache line of the result, a run of the source
+constexpr int64_t kTile = 16, kRun = 256;  // sides of a tile: a cache line of the result, a run of the source
 
-struct Source {
+struct StridedSource {
   const char* data;
   int nd = 0;
   npy_intp dims[NPY_MAXDIMS], strides[NPY_MAXDIMS];
 };
 
-// Without dimensions of size one; neighbours that continue each other merged.
-Source source_of(PyArrayObject* x) {
-  Source s{PyArray_BYTES(x), 0, {}, {}};
+// The shape without dimensions of size 1, with adjacent dimensions merged where their strides allow it.
+StridedSource strided_source(PyArrayObject* x) {
+  StridedSource s{PyArray_BYTES(x), 0, {}, {}};
   for (int i = 0; i < PyArray_NDIM(x); ++i) {
     const npy_intp n = PyArray_DIM(x, i), stride = PyArray_STRIDE(x, i);
     if (n == 1) continue;
@@ -46,10 +46,10 @@ Source source_of(PyArrayObject* x) {
   return s;
 }
 
-npy_intp size_of(npy_intp stride) { return stride < 0 ? -stride : stride; }
+npy_intp magnitude(npy_intp stride) { return stride < 0 ? -stride : stride; }
 
 template <class T>
-void interleave_two(const T* __restrict a, const T* __restrict b, T* __restrict to, int64_t n) {
+void interleave_pairs(const T* __restrict a, const T* __restrict b, T* __restrict to, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     to[2 * i] = a[i];
     to[2 * i + 1] = b[i];
@@ -60,7 +60,7 @@ template <class T>
 void reverse(T* to, const char* last, int64_t n) {
   if constexpr (sizeof(T) <= 8) {
     constexpr int which = sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3;
-    moves().reverse[which](reinterpret_cast<char*>(to), last, n);
+    memory_kernels().reverse[which](reinterpret_cast<char*>(to), last, n);
   } else {
     const T* line = reinterpret_cast<const T*>(last);
     for (int64_t k = 0; k < n; ++k) to[k] = line[-k];
@@ -74,7 +74,7 @@ void repeat(const T value, T* __restrict to, int64_t n) {
 
 // Rows of the last dimension, one after the other.
 template <class T>
-void copy_rows(const Source& s, T* to) {
+void copy_rows(const StridedSource& s, T* to) {
   const int last = s.nd - 1;
   const int64_t n = s.dims[last];
   const npy_intp step = s.strides[last];
@@ -87,10 +87,10 @@ void copy_rows(const Source& s, T* to) {
     int64_t row = i / pieces, piece = i % pieces;
     npy_intp index[NPY_MAXDIMS];
     const char* line = s.data;
-    for (int64_t d = last - 1, rest = row; d >= 0; --d) {
-      index[d] = rest % s.dims[d];
+    for (int64_t d = last - 1, remaining = row; d >= 0; --d) {
+      index[d] = remaining % s.dims[d];
       line += index[d] * s.strides[d];
-      rest /= s.dims[d];
+      remaining /= s.dims[d];
     }
     for (; i < stop; ++i) {
       const int64_t start = piece * part, end = start + part < n ? start + part : n;
@@ -103,10 +103,10 @@ void copy_rows(const Source& s, T* to) {
       } else if (step == -static_cast<npy_intp>(sizeof(T))) {
         reverse(out, from, end - start);
       } else if (step == 2 * static_cast<npy_intp>(sizeof(T))) {
-        const T* each = reinterpret_cast<const T*>(from);
+        const T* elements = reinterpret_cast<const T*>(from);
         const int64_t m = end - start - 1;
-        for (int64_t k = 0; k < m; ++k) out[k] = each[2 * k];
-        out[m] = each[2 * m];  // apart: vectors read past the last one
+        for (int64_t k = 0; k < m; ++k) out[k] = elements[2 * k];
+        out[m] = elements[2 * m];  // separate: vectors would read past the last element
       } else {
         for (int64_t k = 0; k < end - start; ++k)
           out[k] = *reinterpret_cast<const T*>(from + k * step);
@@ -124,9 +124,9 @@ void copy_rows(const Source& s, T* to) {
   });
 }
 
-// Tiles of dimension `near` and the last one.
+// Tiles of dimension nearest_dim and the last dimension.
 template <class T>
-void copy_tiles(const Source& s, T* to, int near) {
+void copy_tiles(const StridedSource& s, T* to, int nearest_dim) {
   const int last = s.nd - 1;
   npy_intp out_strides[NPY_MAXDIMS];  // in elements
   npy_intp size = 1;
@@ -134,41 +134,41 @@ void copy_tiles(const Source& s, T* to, int near) {
     out_strides[d] = size;
     size *= s.dims[d];
   }
-  const int64_t a = s.dims[near], b = s.dims[last];
-  const npy_intp sa = s.strides[near], sb = s.strides[last], oa = out_strides[near];
-  int64_t others = 1;
-  for (int d = 0; d < last; ++d) others *= d == near ? 1 : s.dims[d];
-  const int64_t ta = (a + kLong - 1) / kLong, tb = (b + kTile - 1) / kTile;
-  const int64_t bytes = kLong * kTile * static_cast<int64_t>(sizeof(T));
-  ranges(others * ta * tb, 1 + kSlice / bytes, [&](int64_t i, int64_t stop) {
+  const int64_t a = s.dims[nearest_dim], b = s.dims[last];
+  const npy_intp sa = s.strides[nearest_dim], sb = s.strides[last], oa = out_strides[nearest_dim];
+  int64_t outer_size = 1;
+  for (int d = 0; d < last; ++d) outer_size *= d == nearest_dim ? 1 : s.dims[d];
+  const int64_t ta = (a + kRun - 1) / kRun, tb = (b + kTile - 1) / kTile;
+  const int64_t bytes = kRun * kTile * static_cast<int64_t>(sizeof(T));
+  ranges(outer_size * ta * tb, 1 + kSlice / bytes, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
-      const int64_t b0 = i % tb * kTile, a0 = i / tb % ta * kLong;
-      int64_t rest = i / tb / ta;
+      const int64_t b0 = i % tb * kTile, a0 = i / tb % ta * kRun;
+      int64_t remaining = i / tb / ta;
       const char* from = s.data + a0 * sa + b0 * sb;
       T* out = to + a0 * oa + b0;
       for (int d = last - 1; d >= 0; --d) {
-        if (d == near) continue;
-        const int64_t at = rest % s.dims[d];
-        rest /= s.dims[d];
-        from += at * s.strides[d];
-        out += at * out_strides[d];
+        if (d == nearest_dim) continue;
+        const int64_t dim_value = remaining % s.dims[d];
+        remaining /= s.dims[d];
+        from += dim_value * s.strides[d];
+        out += dim_value * out_strides[d];
       }
-      const int64_t na = a - a0 < kLong ? a - a0 : kLong, nb = b - b0 < kTile ? b - b0 : kTile;
+      const int64_t na = a - a0 < kRun ? a - a0 : kRun, nb = b - b0 < kTile ? b - b0 : kTile;
       int64_t q = 0;
       if constexpr (sizeof(T) <= 8) {
         constexpr int64_t step = 16 / sizeof(T);
         if (sa == static_cast<npy_intp>(sizeof(T))) {
-          const int64_t whole = na / step * step;
+          const int64_t full = na / step * step;
           for (; q + step <= nb; q += step, from += step * sb) {
-            for (int64_t p = 0; p < whole; p += step)
-              turn(from + p * sa, sb, out + p * oa + q, oa);
-            for (int64_t p = whole; p < na; ++p)
+            for (int64_t p = 0; p < full; p += step)
+              transpose_block(from + p * sa, sb, out + p * oa + q, oa);
+            for (int64_t p = full; p < na; ++p)
               for (int64_t k = 0; k < step; ++k)
                 out[p * oa + q + k] = *reinterpret_cast<const T*>(from + k * sb + p * sa);
           }
         }
       }
-      // Loads along the source's lines; the stores wait in the store buffer, not the loads for them.
+      // Loads run along the source's lines: the strided accesses are stores, which need not be waited for.
       for (; q < nb; ++q, from += sb) {
         T* column = out + q;
         if (sa == static_cast<npy_intp>(sizeof(T))) {
@@ -184,46 +184,46 @@ void copy_tiles(const Source& s, T* to, int near) {
 }
 
 template <class T>
-void copy(const Source& s, T* to) {
+void copy_strided(const StridedSource& s, T* to) {
   const int last = s.nd - 1;
-  int near = last;
+  int nearest_dim = last;
   for (int d = 0; d < last; ++d) {
-    if (s.strides[d] && size_of(s.strides[d]) < size_of(s.strides[near])) near = d;
+    if (s.strides[d] && magnitude(s.strides[d]) < magnitude(s.strides[nearest_dim])) nearest_dim = d;
   }
-  if (near == last || s.dims[near] < 4 || s.dims[last] < 4) return copy_rows(s, to);
-  copy_tiles(s, to, near);
+  if (nearest_dim == last || s.dims[nearest_dim] < 4 || s.dims[last] < 4) return copy_rows(s, to);
+  copy_tiles(s, to, nearest_dim);
 }
 
 }  // namespace
 
-bool pack_into(PyArrayObject* x, void* to) {
+bool copy_contiguous_into(PyArrayObject* x, void* to) {
   const int type = PyArray_TYPE(x);
   if (!is_plain(x) || !is_bytes(type)) return false;
   const int64_t nbytes = PyArray_NBYTES(x);
   if (nbytes == 0) return true;
-  const Source s = source_of(x);
+  const StridedSource s = strided_source(x);
   Unlocked unlocked(nbytes > kUnlock);
   if (PyArray_ITEMSIZE(x) == 16) {
     copy_rows(s, static_cast<std::complex<double>*>(to));
     return true;
   }
   return with_size(PyArray_ITEMSIZE(x),
-                   [&](auto zero) { copy(s, static_cast<decltype(zero)*>(to)); });
+                   [&](auto zero) { copy_strided(s, static_cast<decltype(zero)*>(to)); });
 }
 
-Ref in_order(PyArrayObject* x) {
+Ref to_contiguous(PyArrayObject* x) {
   if (PyArray_ISCARRAY_RO(x) || PyArray_ITEMSIZE(x) > 16 || !is_plain(x)) return contiguous(x);
-  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
-  return out && pack_into(x, PyArray_DATA(out.array())) ? std::move(out) : contiguous(x);
+  Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+  return out && copy_contiguous_into(x, PyArray_DATA(out.array())) ? std::move(out) : contiguous(x);
 }
 
 void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t width, char* to) {
-  const auto put = [&](auto&& one) {
+  const auto copy_all = [&](auto&& copy_one) {
     const int64_t grain = kSlice / (width * count);
     ranges(outer, grain < 1 ? 1 : grain, [&](int64_t start, int64_t stop) {
       for (int64_t i = 0; i < count; ++i) {
         const char* from = PyArray_BYTES(as_array(items[i]));
-        for (int64_t o = start; o < stop; ++o) one(to + (o * count + i) * width, from + o * width);
+        for (int64_t o = start; o < stop; ++o) copy_one(to + (o * count + i) * width, from + o * width);
       }
     });
   };
@@ -232,16 +232,16 @@ void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t wi
         const T *a = data<T>(as_array(items[0])), *b = data<T>(as_array(items[1]));
         T* pairs = reinterpret_cast<T*>(to);
         ranges(outer, kSlice / (2 * width), [&](int64_t start, int64_t stop) {
-          interleave_two(a + start, b + start, pairs + 2 * start, stop - start);
+          interleave_pairs(a + start, b + start, pairs + 2 * start, stop - start);
         });
       }))
     return;
-  if (width == 4) {  // fixed sizes become single moves
-    put([](char* t, const char* f) { memcpy(t, f, 4); });
+  if (width == 4) {  // a fixed size compiles to a single move
+    copy_all([](char* t, const char* f) { memcpy(t, f, 4); });
   } else if (width == 8) {
-    put([](char* t, const char* f) { memcpy(t, f, 8); });
+    copy_all([](char* t, const char* f) { memcpy(t, f, 8); });
   } else {
-    put([&](char* t, const char* f) { copy_run(t, f, static_cast<size_t>(width)); });
+    copy_all([&](char* t, const char* f) { copy_run(t, f, static_cast<size_t>(width)); });
   }
 }
 
@@ -254,40 +254,40 @@ PyObject* contiguous(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!is_plain(x) || !is_bytes(type)) {
     return PyArray_NewCopy(x, NPY_CORDER);
   }
-  Ref out(fresh(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
   if (!out) return nullptr;
-  return pack_into(x, PyArray_DATA(out.array())) ? out.release() : PyArray_NewCopy(x, NPY_CORDER);
+  return copy_contiguous_into(x, PyArray_DATA(out.array())) ? out.release() : PyArray_NewCopy(x, NPY_CORDER);
 }
 
-// stack(arrays, dim): None unless all are alike, in order and of a simple dtype
+// stack(arrays, dim): None unless all arrays are contiguous, of one shape and one dtype that is copied as bytes
 PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("stack", n, 2, 2) < 0) return nullptr;
   if (!PyList_Check(args[0]) && !PyTuple_Check(args[0])) Py_RETURN_NONE;
-  Ref held(PySequence_Tuple(args[0]));  // whatever becomes of the list without the GIL
-  if (!held) return nullptr;
-  const Py_ssize_t count = PyTuple_GET_SIZE(held.get());
-  PyObject** items = PySequence_Fast_ITEMS(held.get());
+  Ref list_owner(PySequence_Tuple(args[0]));  // keeps the arrays alive while the GIL is released
+  if (!list_owner) return nullptr;
+  const Py_ssize_t count = PyTuple_GET_SIZE(list_owner.get());
+  PyObject** items = PySequence_Fast_ITEMS(list_owner.get());
   if (count == 0 || !PyArray_CheckExact(items[0])) Py_RETURN_NONE;
-  PyArrayObject* lead = as_array(items[0]);
-  const int nd = PyArray_NDIM(lead), type = PyArray_TYPE(lead);
+  PyArrayObject* first = as_array(items[0]);
+  const int nd = PyArray_NDIM(first), type = PyArray_TYPE(first);
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!PyArray_CheckExact(items[i])) Py_RETURN_NONE;
     PyArrayObject* a = as_array(items[i]);
-    if (PyArray_TYPE(a) != type || !PyArray_SAMESHAPE(a, lead) || !PyArray_ISCARRAY_RO(a))
+    if (PyArray_TYPE(a) != type || !PyArray_SAMESHAPE(a, first) || !PyArray_ISCARRAY_RO(a))
       Py_RETURN_NONE;
   }
-  const long at = PyLong_CheckExact(args[1]) ? PyLong_AsLong(args[1]) : -nd - 2;
+  const long dim_value = PyLong_CheckExact(args[1]) ? PyLong_AsLong(args[1]) : -nd - 2;
   PyErr_Clear();
-  if (at < -nd - 1 || at > nd || !is_bytes(type)) Py_RETURN_NONE;
-  const int dim = static_cast<int>(at < 0 ? at + nd + 1 : at);
+  if (dim_value < -nd - 1 || dim_value > nd || !is_bytes(type)) Py_RETURN_NONE;
+  const int dim = static_cast<int>(dim_value < 0 ? dim_value + nd + 1 : dim_value);
   npy_intp dims[NPY_MAXDIMS];
-  int64_t outer = 1, width = PyArray_ITEMSIZE(lead);
+  int64_t outer = 1, width = PyArray_ITEMSIZE(first);
   for (int i = 0; i < nd; ++i) {
-    dims[i < dim ? i : i + 1] = PyArray_DIM(lead, i);
-    (i < dim ? outer : width) *= PyArray_DIM(lead, i);
+    dims[i < dim ? i : i + 1] = PyArray_DIM(first, i);
+    (i < dim ? outer : width) *= PyArray_DIM(first, i);
   }
   dims[dim] = count;
-  Ref out(fresh(nd + 1, dims, type));
+  Ref out(new_array(nd + 1, dims, type));
   if (!out) return nullptr;
   if (outer * width == 0) return out.release();
   char* to = data<char>(out);
@@ -295,16 +295,16 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Unlocked unlocked(total > kUnlock);
   if (outer > 1) {
     interleave(items, count, outer, width, to);
-  } else if (total <= kSlice) {  // not worth asking the pool
+  } else if (total <= kSlice) {  // too small for the thread pool
     for (Py_ssize_t i = 0; i < count; ++i)
       copy_run(to + i * width, PyArray_BYTES(as_array(items[i])), static_cast<size_t>(width));
-  } else {  // long runs: cut them, too
+  } else {  // long runs are divided, too
     const int64_t pieces = (width + kSlice - 1) / kSlice;
     slices(pieces * count, [&](int64_t i) {
-      const int64_t start = i % pieces * kSlice, left = width - start;
+      const int64_t start = i % pieces * kSlice, remaining = width - start;
       copy_run(to + i / pieces * width + start,
                PyArray_BYTES(as_array(items[i / pieces])) + start,
-               static_cast<size_t>(left < kSlice ? left : kSlice));
+               static_cast<size_t>(remaining < kSlice ? remaining : kSlice));
     });
   }
   return out.release();

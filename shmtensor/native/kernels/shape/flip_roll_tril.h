@@ -1,6 +1,6 @@
-// The same elements in another order, or some of them: flip, roll, triangles.
+// flip, roll, tril and triu.
 //
-// Each answers None where the case is rare or wrong: the plain form does it, or says what is wrong.
+// Each function returns None for rare or wrong arguments: the caller computes those without a kernel, or raises.
 #pragma once
 
 #include "python.h"

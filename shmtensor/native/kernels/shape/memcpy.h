@@ -1,11 +1,11 @@
-// Long runs of bytes from one place to another, where the C library's ways may be slow.
+// memcpy, with a faster path where the C library's is slow.
 //
 // Note [Copies just ahead]
-// From 2 KB on glibc copies by `rep movsb`. On AMD's Zen 3, where the place copied to lies 1 to 31 bytes
-// behind the place copied from, modulo 4096, that takes 15 to 20 times as long (3 GB/s in place of 50):
-// the processor seems to believe that the two overlap. Blocks of the heap begin alike, so it is what
-// `roll(x, 1)` and each copy between rows of an odd size come to. Those go by vectors; all others are
-// left to memcpy, which is as fast as they are (and on Intel faster, beyond the cache).
+// From 2 KB on, glibc copies by `rep movsb`. On AMD's Zen 3 this takes 15 to 20 times as long (3 GB/s instead of 50) if
+// the destination is 1 to 31 bytes behind the source, modulo 4096: the processor seems to assume that they overlap.
+// Blocks of the heap start at the same offset in a page, so `roll(x, 1)` and copies between rows of an odd size have
+// such addresses. These are copied by vectors; all others by memcpy, which is as fast (and on Intel faster, beyond the
+// cache).
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline void copy_run(void* to, const void* from, size_t n) {
   if (n < 1024 || ahead == 0 || ahead >= 64) {
     memcpy(to, from, n);
   } else {
-    moves().copy(static_cast<char*>(to), static_cast<const char*>(from), static_cast<int64_t>(n));
+    memory_kernels().copy(static_cast<char*>(to), static_cast<const char*>(from), static_cast<int64_t>(n));
   }
 }
 

@@ -1,4 +1,4 @@
-// Small blocks of memory turned: rows become columns.
+// Transposes small blocks in registers.
 #pragma once
 
 #include <stdint.h>
@@ -8,7 +8,7 @@
 
 namespace shmtensor {
 
-// The elements of two vectors in turn: the first halves' and the second halves'.
+// Interleaves the first halves and the second halves of two vectors.
 template <class V, class M, size_t... k>
 inline void interleave_halves(const V& x, const V& y, V* low, V* high, std::index_sequence<k...>) {
   constexpr size_t n = sizeof...(k);
@@ -16,10 +16,10 @@ inline void interleave_halves(const V& x, const V& y, V* low, V* high, std::inde
   *high = __builtin_shuffle(x, y, M{(k % 2 * n + k / 2 + n / 2)...});
 }
 
-// Sixteen bytes of each of as many lines, turned in registers: from[p][q] to out[q][p]. The first half of
-// the lines among the second, as often as there are bits in a line's number.
+// Transposes a square block of lines of 16 bytes: from[p][q] to out[q][p]. Each of log2(n) steps interleaves the first
+// half of the lines with the second.
 template <class T>
-inline void turn(const char* from, int64_t line, T* out, int64_t row) {
+inline void transpose_block(const char* from, int64_t line, T* out, int64_t row) {
   typedef T V __attribute__((vector_size(16)));
   constexpr int n = 16 / sizeof(T);
   V x[n], y[n];

@@ -1,6 +1,6 @@
-// A stable pass over pairs of key and place for each digit in which keys can differ: pieces count
-// their digits, the counts become where each piece writes each digit, and all pieces write at once.
-// Keys count from the smallest: whole numbers below 1000 take one pass, which writes the result.
+// A stable pass over pairs of key and index for each digit in which keys can differ: pieces count their digits, prefix
+// sums of the counts say where each piece writes each digit, and all pieces write in parallel. Keys are relative to the
+// smallest: integers below 1000 need one pass, which writes the result directly.
 #include "kernels/sort/radix_sort.h"
 
 #include <algorithm>
@@ -19,47 +19,47 @@ namespace {
 constexpr int64_t kPiece = 65536;
 constexpr int kDigit = 11;  // bits of a pass, at most
 
-int64_t pieces_of(int64_t n) { return (n + kPiece - 1) / kPiece; }
+int64_t piece_count(int64_t n) { return (n + kPiece - 1) / kPiece; }
 
-int width_of(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
+int bit_width(uint64_t x) { return x ? 64 - __builtin_clzll(x) : 0; }
 
 template <class T>
-struct Extent {
+struct KeyRange {
   KeyOf<T> low, high;
 };
 
 template <class T>
-Extent<T> extent_of(const T* x, int64_t n) {
-  const T low = folds<T>().extreme[0](x, n), high = folds<T>().extreme[1](x, n);
+KeyRange<T> piece_key_range(const T* x, int64_t n) {
+  const T low = folds<T>().minmax[0](x, n), high = folds<T>().minmax[1](x, n);
   if (low == low && high == high) return {key_of(low), key_of(high)};
-  Extent<T> e{key_of(x[0]), key_of(x[0])};
+  KeyRange<T> range{key_of(x[0]), key_of(x[0])};
   for (int64_t i = 1; i < n; ++i) {
     const KeyOf<T> key = key_of(x[i]);
-    e.low = key < e.low ? key : e.low;
-    e.high = key > e.high ? key : e.high;
+    range.low = key < range.low ? key : range.low;
+    range.high = key > range.high ? key : range.high;
   }
-  return e;
+  return range;
 }
 
 template <class T>
-Extent<T> extent(const T* x, int64_t n) {
-  std::vector<Extent<T>> found(static_cast<size_t>(pieces_of(n)));
-  slices(pieces_of(n), [&](int64_t p) {
-    found[static_cast<size_t>(p)] = extent_of(x + p * kPiece, std::min(kPiece, n - p * kPiece));
+KeyRange<T> key_range(const T* x, int64_t n) {
+  std::vector<KeyRange<T>> piece_ranges(static_cast<size_t>(piece_count(n)));
+  slices(piece_count(n), [&](int64_t p) {
+    piece_ranges[static_cast<size_t>(p)] = piece_key_range(x + p * kPiece, std::min(kPiece, n - p * kPiece));
   });
-  Extent<T> e = found[0];
-  for (const Extent<T>& f : found) e = {std::min(e.low, f.low), std::max(e.high, f.high)};
-  return e;
+  KeyRange<T> range = piece_ranges[0];
+  for (const KeyRange<T>& f : piece_ranges) range = {std::min(range.low, f.low), std::max(range.high, f.high)};
+  return range;
 }
 
-// Counts of each piece's digits become where the piece's first pair of that digit goes.
-void starts_of(uint32_t* counts, int64_t pieces, int64_t buckets) {
+// Replaces the counts of each piece's digits by the position of the piece's first pair of that digit.
+void prefix_sums(uint32_t* counts, int64_t pieces, int64_t buckets) {
   uint32_t sum = 0;
   for (int64_t b = 0; b < buckets; ++b) {
     for (int64_t p = 0; p < pieces; ++p) {
-      const uint32_t here = counts[p * buckets + b];
+      const uint32_t count = counts[p * buckets + b];
       counts[p * buckets + b] = sum;
-      sum += here;
+      sum += count;
     }
   }
 }
@@ -79,8 +79,8 @@ void count(const Source source, const Digit digit, int64_t i, int64_t stop, uint
 }
 
 template <class Source, class Sink>
-void deal(const Source source, const Sink sink, const Digit digit, int64_t i, int64_t stop,
-          uint32_t* at) {
+void scatter_by_digit(const Source source, const Sink sink, const Digit digit, int64_t i, int64_t stop,
+                      uint32_t* at) {
   for (; i < stop; ++i) {
     const auto pair = source(i);
     sink(at[digit.of(pair.key)]++, pair);
@@ -89,21 +89,23 @@ void deal(const Source source, const Sink sink, const Digit digit, int64_t i, in
 
 // sink(position, pair) for each pair, in the order of the digit.
 template <class Source, class Sink>
-void pass(int64_t n, Digit digit, const Source& source, const Sink& sink) {
-  const int64_t pieces = pieces_of(n), buckets = digit.buckets();
+void radix_pass(int64_t n, Digit digit, const Source& source, const Sink& sink) {
+  const int64_t pieces = piece_count(n), buckets = digit.buckets();
   std::vector<uint32_t> counts(static_cast<size_t>(pieces * buckets));
-  const auto each = [&](auto&& body) {
+  const auto for_pieces = [&](auto&& body) {
     slices(pieces, [&](int64_t p) {
       body(p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets);
     });
   };
-  each([&](int64_t i, int64_t stop, uint32_t* mine) { count(source, digit, i, stop, mine); });
-  starts_of(counts.data(), pieces, buckets);
-  each([&](int64_t i, int64_t stop, uint32_t* mine) { deal(source, sink, digit, i, stop, mine); });
+  for_pieces([&](int64_t i, int64_t stop, uint32_t* piece_counts) { count(source, digit, i, stop, piece_counts); });
+  prefix_sums(counts.data(), pieces, buckets);
+  for_pieces([&](int64_t i, int64_t stop, uint32_t* piece_counts) {
+    scatter_by_digit(source, sink, digit, i, stop, piece_counts);
+  });
 }
 
 template <class T, class K>
-struct Elements {  // pairs of x's elements: keys from the first one in order
+struct ElementPairs {  // pairs of x's elements; keys are relative to the first in order
   const T* x;
   KeyOf<T> first;
   bool descending;
@@ -114,107 +116,108 @@ struct Elements {  // pairs of x's elements: keys from the first one in order
 };
 
 template <class K>
-struct Pairs {
+struct StoredPairs {
   const Pair<K>* from;
   Pair<K> operator()(int64_t i) const { return from[i]; }
 };
 
 template <class K>
-struct Write {
+struct WritePairs {
   Pair<K>* to;
   void operator()(uint32_t at, const Pair<K>& pair) const { to[at] = pair; }
 };
 
 template <class T>
-struct Finish {
+struct WriteResults {
   const T* x;
   T* values;
-  int64_t* places;
+  int64_t* indices;
   template <class K>
   void operator()(uint32_t at, const Pair<K>& pair) const {
-    places[at] = pair.place;
-    values[at] = x[pair.place];
+    indices[at] = pair.index;
+    values[at] = x[pair.index];
   }
 };
 
 template <class T, class K>
-void sort_row(const Elements<T, K>& elements, int64_t n, int bits, void* scratch,
-              const Finish<T>& finish) {
+void sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scratch,
+              const WriteResults<T>& write_results) {
   const int passes = std::max(1, (bits + kDigit - 1) / kDigit);
-  const int each = (bits + passes - 1) / passes;
+  const int for_pieces = (bits + passes - 1) / passes;
   auto *from = static_cast<Pair<K>*>(scratch), *to = from + n;
   for (int k = 0; k < passes; ++k) {
-    const Digit digit{k * each, each};
+    const Digit digit{k * for_pieces, for_pieces};
     const bool last = k == passes - 1;
     if (k == 0) {
-      last ? pass(n, digit, elements, finish) : pass(n, digit, elements, Write<K>{to});
+      last ? radix_pass(n, digit, elements, write_results) : radix_pass(n, digit, elements, WritePairs<K>{to});
     } else {
-      last ? pass(n, digit, Pairs<K>{from}, finish) : pass(n, digit, Pairs<K>{from}, Write<K>{to});
+      last ? radix_pass(n, digit, StoredPairs<K>{from}, write_results)
+           : radix_pass(n, digit, StoredPairs<K>{from}, WritePairs<K>{to});
     }
     std::swap(from, to);
   }
 }
 
 // The top bits in which keys can differ.
-Digit top_digit(uint64_t range) {
-  const int bits = width_of(range), shift = std::max(0, bits - kDigit);
+Digit highest_digit(uint64_t range) {
+  const int bits = bit_width(range), shift = std::max(0, bits - kDigit);
   return {shift, bits - shift};
 }
 
 template <class T>
-int64_t rank_row(const T* x, int64_t n, int64_t k) {
+int64_t kth_row(const T* x, int64_t n, int64_t k) {
   using K = KeyOf<T>;
-  const Extent<T> e = extent(x, n);
-  if (e.low == e.high) return k;
-  const Elements<T, K> elements{x, e.low, false};
-  const Digit digit = top_digit(e.high - e.low);
-  const int64_t pieces = pieces_of(n), buckets = digit.buckets();
+  const KeyRange<T> range = key_range(x, n);
+  if (range.low == range.high) return k;
+  const ElementPairs<T, K> elements{x, range.low, false};
+  const Digit digit = highest_digit(range.high - range.low);
+  const int64_t pieces = piece_count(n), buckets = digit.buckets();
   std::vector<uint32_t> counts(static_cast<size_t>(pieces * buckets));
   slices(pieces, [&](int64_t p) {
     count(elements, digit, p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets);
   });
-  int64_t bucket = 0, before = 0;  // of which k is, and how many come before that
+  int64_t bucket = 0, preceding = 0;  // the bucket that contains k, and the number of elements before it
   std::vector<int64_t> starts(static_cast<size_t>(pieces));
   for (;; ++bucket) {
-    int64_t here = 0;
+    int64_t bucket_size = 0;
     for (int64_t p = 0; p < pieces; ++p) {
-      starts[static_cast<size_t>(p)] = here;
-      here += counts[static_cast<size_t>(p * buckets + bucket)];
+      starts[static_cast<size_t>(p)] = bucket_size;
+      bucket_size += counts[static_cast<size_t>(p * buckets + bucket)];
     }
-    if (before + here <= k) {
-      before += here;
+    if (preceding + bucket_size <= k) {
+      preceding += bucket_size;
       continue;
     }
-    std::vector<Pair<K>> found(static_cast<size_t>(here));
+    std::vector<Pair<K>> candidates(static_cast<size_t>(bucket_size));
     slices(pieces, [&](int64_t p) {
-      Pair<K>* to = found.data() + starts[static_cast<size_t>(p)];
+      Pair<K>* to = candidates.data() + starts[static_cast<size_t>(p)];
       for (int64_t i = p * kPiece; i < std::min(n, (p + 1) * kPiece); ++i) {
         const Pair<K> pair = elements(i);
         if (digit.of(pair.key) == static_cast<size_t>(bucket)) *to++ = pair;
       }
     });
-    std::nth_element(found.begin(), found.begin() + (k - before), found.end());
-    return found[static_cast<size_t>(k - before)].place;
+    std::nth_element(candidates.begin(), candidates.begin() + (k - preceding), candidates.end());
+    return candidates[static_cast<size_t>(k - preceding)].index;
   }
 }
 
 template <class T>
-void first_row(const T* x, int64_t n, int64_t k, bool descending, int64_t* places) {
+void topk_row(const T* x, int64_t n, int64_t k, bool descending, int64_t* indices) {
   using P = Pair<KeyOf<T>>;
-  const int64_t pieces = pieces_of(n), room = first_room(k);
-  std::vector<P> found(static_cast<size_t>(pieces * room));
-  std::vector<int64_t> held(static_cast<size_t>(pieces));
+  const int64_t pieces = piece_count(n), capacity = select_capacity(k);
+  std::vector<P> candidates(static_cast<size_t>(pieces * capacity));
+  std::vector<int64_t> counts(static_cast<size_t>(pieces));
   slices(pieces, [&](int64_t p) {
     const int64_t start = p * kPiece;
-    held[static_cast<size_t>(p)] =
-        first_of(x + start, std::min(kPiece, n - start), 1, k, descending,
-                 static_cast<uint32_t>(start), found.data() + p * room);
+    counts[static_cast<size_t>(p)] =
+        select_first(x + start, std::min(kPiece, n - start), 1, k, descending,
+                     static_cast<uint32_t>(start), candidates.data() + p * capacity);
   });
-  P* end = found.data();
+  P* end = candidates.data();
   for (int64_t p = 0; p < pieces; ++p)
-    end = std::copy_n(found.data() + p * room, held[static_cast<size_t>(p)], end);
-  std::partial_sort(found.data(), found.data() + k, end);
-  for (int64_t i = 0; i < k; ++i) places[i] = found[static_cast<size_t>(i)].place;
+    end = std::copy_n(candidates.data() + p * capacity, counts[static_cast<size_t>(p)], end);
+  std::partial_sort(candidates.data(), candidates.data() + k, end);
+  for (int64_t i = 0; i < k; ++i) indices[i] = candidates[static_cast<size_t>(i)].index;
 }
 
 }  // namespace
@@ -222,33 +225,33 @@ void first_row(const T* x, int64_t n, int64_t k, bool descending, int64_t* place
 int64_t radix_scratch(int64_t n, int64_t itemsize) { return 2 * n * (itemsize == 8 ? 16 : 8); }
 
 void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values,
-                int64_t* places) {
+                int64_t* indices) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const T* row = static_cast<const T*>(x);
-    const Extent<T> e = extent(row, n);
-    const Finish<T> finish{row, static_cast<T*>(values), places};
-    const int bits = width_of(e.high - e.low);
-    const KeyOf<T> first = descending ? e.high : e.low;
+    const KeyRange<T> range = key_range(row, n);
+    const WriteResults<T> write_results{row, static_cast<T*>(values), indices};
+    const int bits = bit_width(range.high - range.low);
+    const KeyOf<T> first = descending ? range.high : range.low;
     if (sizeof(T) == 8 && bits > 32) {
-      sort_row(Elements<T, KeyOf<T>>{row, first, descending}, n, bits, scratch, finish);
+      sort_row(ElementPairs<T, KeyOf<T>>{row, first, descending}, n, bits, scratch, write_results);
     } else {
-      sort_row(Elements<T, uint32_t>{row, first, descending}, n, bits, scratch, finish);
+      sort_row(ElementPairs<T, uint32_t>{row, first, descending}, n, bits, scratch, write_results);
     }
   });
 }
 
-int64_t radix_rank(int type, const void* x, int64_t n, int64_t k) {
-  int64_t place = 0;
+int64_t radix_kth(int type, const void* x, int64_t n, int64_t k) {
+  int64_t index = 0;
   with_type(type, [&](auto zero) {
-    place = rank_row(static_cast<const decltype(zero)*>(x), n, k);
+    index = kth_row(static_cast<const decltype(zero)*>(x), n, k);
   });
-  return place;
+  return index;
 }
 
-void radix_first(int type, const void* x, int64_t n, int64_t k, bool descending, int64_t* places) {
+void radix_topk(int type, const void* x, int64_t n, int64_t k, bool descending, int64_t* indices) {
   with_type(type, [&](auto zero) {
-    first_row(static_cast<const decltype(zero)*>(x), n, k, descending, places);
+    topk_row(static_cast<const decltype(zero)*>(x), n, k, descending, indices);
   });
 }
 

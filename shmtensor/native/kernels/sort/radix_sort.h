@@ -1,28 +1,27 @@
-// One long row by all threads: sorting, the k-th smallest, the k first.
+// One long row on all threads: sort, kth smallest element, topk.
 //
-// Rows are contiguous and shorter than 2^32; pieces depend on the row's length alone, so that any
-// number of threads finds the same. Of equal elements the first one comes first, whatever the
-// direction.
+// Rows are contiguous and shorter than 2^32. Pieces depend on the row's length alone, so results do not depend on the
+// number of threads. Sorting is stable in both directions.
 #pragma once
 
 #include <cstdint>
 
 namespace shmtensor {
 
-constexpr int64_t kLongRow = 32768;  // from here on the threads of one row are worth it
+constexpr int64_t kLongRow = 32768;  // elements of a row from which on threads pay
 
-// Bytes of scratch that radix_sort needs for n elements of such a size.
+// Bytes of scratch memory that radix_sort needs for n elements of this size.
 int64_t radix_scratch(int64_t n, int64_t itemsize);
 
-// `type` is NumPy's number of a real type that with_type knows.
+// `type` is the type number of a real dtype that with_type supports.
 void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values,
-                int64_t* places);
+                int64_t* indices);
 
-// Where the element is that k others come before.
-int64_t radix_rank(int type, const void* x, int64_t n, int64_t k);
+// The index of the element with rank k, counted from 0.
+int64_t radix_kth(int type, const void* x, int64_t n, int64_t k);
 
-// Where the k first ones are, in order; k is at most kMostFirst.
+// The indices of the first k elements in order; k is at most kMostFirst.
 constexpr int64_t kMostFirst = 2048;
-void radix_first(int type, const void* x, int64_t n, int64_t k, bool descending, int64_t* places);
+void radix_topk(int type, const void* x, int64_t n, int64_t k, bool descending, int64_t* indices);
 
 }  // namespace shmtensor

@@ -1,6 +1,5 @@
-// Searches of sixteen numbers go down side by side, by arithmetic and not by branches, which nobody
-// can foresee: the waits of one search are filled by the others. They compare keys: a NaN is the
-// largest.
+// Sixteen binary searches run side by side without branches, which would be unpredictable: the latency of one search is
+// hidden by the others. They compare keys, in which a NaN is the largest.
 #include "kernels/sort/searchsorted_bincount.h"
 
 #include <algorithm>
@@ -20,77 +19,77 @@ namespace {
 
 constexpr int64_t kUnlock = 1024;
 constexpr int64_t kGrain = 2048;    // searches of a slice
-constexpr int64_t kFew = 1024;      // elements that may be prepared for whatever few searches
-constexpr int64_t kPiece = 65536;   // elements that are counted by one thread
-constexpr int64_t kBins = 1 << 16;  // counters of a thread
+constexpr int64_t kMinSequence = 1024;      // elements of a sequence whose keys are computed even for few searches
+constexpr int64_t kPiece = 65536;   // elements counted per slice
+constexpr int64_t kBins = 1 << 16;  // counters per slice
 
 template <class T>
-void to_keys(const T* x, KeyOf<T>* keys, int64_t n) {
+void compute_keys(const T* x, KeyOf<T>* keys, int64_t n) {
   for (int64_t i = 0; i < n; ++i) keys[i] = key_of(x[i]);
 }
 
-// Does x belong behind s?
+// Is x inserted behind s?
 template <bool kRight, class K>
-inline bool is_behind(K s, K x) {
+inline bool comes_after(K s, K x) {
   return kRight ? s <= x : s < x;
 }
 
 template <bool kRight, class K>
-void seek(const K* s, int64_t m, const K* x, int64_t* out, int64_t n) {
-  constexpr int64_t kSide = 16;
-  for (int64_t i = 0; i < n; i += kSide) {
-    int64_t at[kSide] = {};
-    K few[kSide] = {};
-    const int64_t here = std::min(kSide, n - i);
-    std::copy_n(x + i, here, few);
-    for (int64_t left = m; left > 1;) {
-      const int64_t half = left / 2;
-      for (int64_t l = 0; l < kSide; ++l)
-        at[l] += half & -static_cast<int64_t>(is_behind<kRight>(s[at[l] + half - 1], few[l]));
-      left -= half;
+void search_sorted(const K* s, int64_t m, const K* x, int64_t* out, int64_t n) {
+  constexpr int64_t kBatch = 16;
+  for (int64_t i = 0; i < n; i += kBatch) {
+    int64_t at[kBatch] = {};
+    K keys[kBatch] = {};
+    const int64_t count = std::min(kBatch, n - i);
+    std::copy_n(x + i, count, keys);
+    for (int64_t remaining = m; remaining > 1;) {
+      const int64_t half = remaining / 2;
+      for (int64_t l = 0; l < kBatch; ++l)
+        at[l] += half & -static_cast<int64_t>(comes_after<kRight>(s[at[l] + half - 1], keys[l]));
+      remaining -= half;
     }
-    for (int64_t l = 0; l < here; ++l)
-      out[i + l] = at[l] + (m && is_behind<kRight>(s[at[l]], few[l]));
+    for (int64_t l = 0; l < count; ++l)
+      out[i + l] = at[l] + (m && comes_after<kRight>(s[at[l]], keys[l]));
   }
 }
 
-void count_up(const int64_t* x, int64_t n, int64_t* bins) {
+void count_values(const int64_t* x, int64_t n, int64_t* bins) {
   for (int64_t i = 0; i < n; ++i) ++bins[x[i]];
 }
 
-// The smallest and the largest of n > 0.
-void extent(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
+// The minimum and the maximum of n > 0 elements.
+void value_range(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
   const int64_t pieces = (n + kPiece - 1) / kPiece;
-  std::vector<int64_t> found(static_cast<size_t>(2 * pieces));
-  int64_t *lows = found.data(), *highs = lows + pieces;
+  std::vector<int64_t> extremes(static_cast<size_t>(2 * pieces));
+  int64_t *lows = extremes.data(), *highs = lows + pieces;
   slices(pieces, [&](int64_t p) {
     const int64_t m = std::min(kPiece, n - p * kPiece);
-    lows[p] = folds<int64_t>().extreme[0](x + p * kPiece, m);
-    highs[p] = folds<int64_t>().extreme[1](x + p * kPiece, m);
+    lows[p] = folds<int64_t>().minmax[0](x + p * kPiece, m);
+    highs[p] = folds<int64_t>().minmax[1](x + p * kPiece, m);
   });
   *low = *std::min_element(lows, lows + pieces);
   *high = *std::max_element(highs, highs + pieces);
 }
 
-// The bins of n elements; what lies outside of the edges, or is no number, is in none.
+// Counts n elements in bins; elements outside of the edges and NaN are not counted.
 template <class T>
-void count_bars(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
+void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
   const T low = edges[0], high = edges[bins];
   const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
   for (int64_t i = 0; i < n; ++i) {
     const T v = x[i];
     if (!(v >= low && v <= high)) continue;
-    int64_t k = static_cast<int64_t>((static_cast<double>(v) - static_cast<double>(low)) * scale);
-    k = k < bins ? k : bins - 1;
-    k -= v < edges[k];  // what rounding did
-    k += k + 1 < bins && v >= edges[k + 1];
-    ++counts[k];
+    int64_t bin = static_cast<int64_t>((static_cast<double>(v) - static_cast<double>(low)) * scale);
+    bin = bin < bins ? bin : bins - 1;
+    bin -= v < edges[bin];  // corrects rounding
+    bin += bin + 1 < bins && v >= edges[bin + 1];
+    ++counts[bin];
   }
 }
 
 }  // namespace
 
-// searchsorted(sequence, x, sorter, side): a sequence for all, or one for each row of x
+// searchsorted(sequence, x, sorter, side): one sequence for all, or one for each row of x
 PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("searchsorted", n, 4, 4) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || args[2] != Py_None ||
@@ -99,13 +98,14 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject *sequence = as_array(args[0]), *x = as_array(args[1]);
   const int nd = PyArray_NDIM(sequence), type = PyArray_TYPE(x);
   if (nd == 0 || type != PyArray_TYPE(sequence) || type > NPY_DOUBLE) Py_RETURN_NONE;
-  if (PyArray_SIZE(sequence) > kFew + 2 * PyArray_SIZE(x)) Py_RETURN_NONE;  // all become keys
+  // keys of the full sequence must be computed
+  if (PyArray_SIZE(sequence) > kMinSequence + 2 * PyArray_SIZE(x)) Py_RETURN_NONE;
   if (nd > 1 && (nd != PyArray_NDIM(x) ||
                  !PyArray_CompareLists(PyArray_DIMS(x), PyArray_DIMS(sequence), nd - 1)))
     Py_RETURN_NONE;
   const bool right = PyUnicode_CompareWithASCIIString(args[3], "right") == 0;
-  Ref s(in_order(sequence)), in(s ? in_order(x) : Ref());
-  Ref out(in ? fresh(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64) : nullptr);
+  Ref s(to_contiguous(sequence)), in(s ? to_contiguous(x) : Ref());
+  Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64) : nullptr);
   if (!out) return nullptr;
   const int64_t m = PyArray_DIM(sequence, nd - 1), total = PyArray_SIZE(x);
   const int64_t row = nd > 1 ? PyArray_DIM(x, nd - 1) : total;
@@ -116,14 +116,14 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
     using T = decltype(zero);
     using K = KeyOf<T>;
     std::vector<K> sorted(static_cast<size_t>(PyArray_SIZE(sequence)));
-    to_keys(data<T>(s), sorted.data(), PyArray_SIZE(sequence));
-    const auto go = right ? seek<true, K> : seek<false, K>;
+    compute_keys(data<T>(s), sorted.data(), PyArray_SIZE(sequence));
+    const auto search = right ? search_sorted<true, K> : search_sorted<false, K>;
     ranges(total, kGrain, [&](int64_t i, int64_t stop) {
       K keys[kGrain];
       while (i < stop) {
         const int64_t r = i / row, end = std::min(stop, (r + 1) * row);
-        to_keys(data<T>(in) + i, keys, end - i);
-        go(sorted.data() + r * m, m, keys, to + i, end - i);
+        compute_keys(data<T>(in) + i, keys, end - i);
+        search(sorted.data() + r * m, m, keys, to + i, end - i);
         i = end;
       }
     });
@@ -131,28 +131,28 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// bincount(x, weights, least): how often 0, 1, ... occur in a vector, at least so many numbers
+// bincount(x, weights, minlength): the counts of 0, 1, ... in a vector
 PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("bincount", n, 3, 3) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || args[1] != Py_None || !PyLong_CheckExact(args[2]))
     Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
-  const Py_ssize_t least = PyLong_AsSsize_t(args[2]);
+  const Py_ssize_t minlength = PyLong_AsSsize_t(args[2]);
   PyErr_Clear();
   const int64_t size = PyArray_SIZE(x);
-  if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || least < 0)
+  if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || minlength < 0)
     Py_RETURN_NONE;
-  Ref in(in_order(x));
+  Ref in(to_contiguous(x));
   if (!in) return nullptr;
   const int64_t* from = data<int64_t>(in);
   int64_t low, high;
   {
     Unlocked unlocked(size > kUnlock);
-    extent(from, size, &low, &high);
+    value_range(from, size, &low, &high);
   }
-  if (low < 0 || high >= kBins || least > kBins) Py_RETURN_NONE;
-  const npy_intp bins = std::max<npy_intp>(high + 1, least);
-  Ref out(fresh(1, &bins, NPY_INT64));
+  if (low < 0 || high >= kBins || minlength > kBins) Py_RETURN_NONE;
+  const npy_intp bins = std::max<npy_intp>(high + 1, minlength);
+  Ref out(new_array(1, &bins, NPY_INT64));
   if (!out) return nullptr;
   int64_t* to = data<int64_t>(out);
   Unlocked unlocked(size > kUnlock);
@@ -160,7 +160,7 @@ PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   std::vector<int64_t> tables(static_cast<size_t>(pieces * bins));
   slices(pieces, [&](int64_t p) {
     const int64_t start = size * p / pieces, stop = size * (p + 1) / pieces;
-    count_up(from + start, stop - start, tables.data() + p * bins);
+    count_values(from + start, stop - start, tables.data() + p * bins);
   });
   memcpy(to, tables.data(), sizeof(int64_t) * static_cast<size_t>(bins));
   for (int64_t p = 1; p < pieces; ++p) {
@@ -170,9 +170,9 @@ PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// histogram(x, edges): how many elements lie between each two of the edges, which lie evenly; the last one belongs to its bin
+// histogram(x, edges): counts between evenly spaced edges; the last edge belongs to the last bin
 PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("histc", n, 2, 2) < 0) return nullptr;
+  if (count_arguments("histogram", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *edges = as_array(args[1]);
   const int type = PyArray_TYPE(x);
@@ -180,8 +180,8 @@ PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(edges) != type || bins < 1 || bins > kBins ||
       !PyArray_ISCARRAY_RO(edges))
     Py_RETURN_NONE;
-  Ref in(in_order(x));
-  Ref out(in ? fresh(1, &bins, NPY_INT64) : nullptr);
+  Ref in(to_contiguous(x));
+  Ref out(in ? new_array(1, &bins, NPY_INT64) : nullptr);
   if (!out) return nullptr;
   int64_t* to = data<int64_t>(out);
   const int64_t size = PyArray_SIZE(x);
@@ -193,7 +193,7 @@ PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if constexpr (std::is_floating_point_v<T>) {
       slices(pieces, [&](int64_t p) {
         const int64_t start = size * p / pieces, stop = size * (p + 1) / pieces;
-        count_bars(data<T>(in) + start, stop - start, data<T>(edges), bins, tables.data() + p * bins);
+        count_in_bins(data<T>(in) + start, stop - start, data<T>(edges), bins, tables.data() + p * bins);
       });
     }
   });

@@ -1,11 +1,11 @@
-// Where numbers belong in sorted rows, and how often whole numbers occur.
+// searchsorted, bincount and histogram.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// None where it is not the simple case, or a wrong one.
+// Each function returns None for rare or wrong arguments.
 PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n);

@@ -1,4 +1,4 @@
-// Elements as unsigned keys in the same order: a NaN is the largest, both zeros are one.
+// Elements as unsigned keys in the same order: a NaN is the largest, both zeros are equal.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,14 @@
 
 namespace shmtensor {
 
-// Of the bits alone, without a branch: -0 is moved up to 0, and what is above infinity to the top.
+// From the bits, without a branch: -0 becomes 0, and NaN (bits above infinity) becomes the maximum.
 template <class U>
 inline U key_of_bits(U u, U infinity) {
   constexpr int kSign = 8 * sizeof(U) - 1;
-  constexpr U top = U(1) << kSign;
-  const U below = U(0) - (u >> kSign);  // all ones for negative numbers
-  const U key = static_cast<U>((u ^ (below | top)) + (u == top));
-  return key | (U(0) - static_cast<U>((u & ~top) > infinity));
+  constexpr U sign_bit = U(1) << kSign;
+  const U sign_mask = U(0) - (u >> kSign);  // all ones for negative numbers
+  const U key = static_cast<U>((u ^ (sign_mask | sign_bit)) + (u == sign_bit));
+  return key | (U(0) - static_cast<U>((u & ~sign_bit) > infinity));
 }
 
 inline uint32_t key_of(float x) {
@@ -40,16 +40,16 @@ inline uint64_t key_of(uint64_t x) { return x; }
 template <class T>
 using KeyOf = decltype(key_of(T()));
 
-// A key and where it was.
+// A key and the index of its element.
 template <class K>
 struct Pair {
   K key;
-  uint32_t place;
+  uint32_t index;
 };
 
 template <class K>
 bool operator<(const Pair<K>& a, const Pair<K>& b) {
-  return a.key < b.key || (a.key == b.key && a.place < b.place);
+  return a.key < b.key || (a.key == b.key && a.index < b.index);
 }
 
 }  // namespace shmtensor

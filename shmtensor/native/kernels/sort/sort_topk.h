@@ -1,11 +1,12 @@
-// Sorting, the k largest, the k-th smallest: along one dimension, with the places of the elements.
+// sort, topk and kthvalue along one dimension, with indices.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// None where NumPy has to do it: float16, complex, 0-d, 2^32 elements in a row.
+// Each function returns None for cases without a kernel (float16, complex, 0-d, 2^32 elements a row): NumPy computes
+// those.
 PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* kthvalue(PyObject*, PyObject* const* args, Py_ssize_t n);

@@ -1,16 +1,17 @@
-// The different values of a tensor, in order; the first ones of runs.
+// unique and unique_consecutive.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor {
 
-// None where NumPy has to do it: a dimension, NaN, float16, complex.
+// Each function returns None for cases without a kernel (a dimension, NaN, float16, complex): NumPy computes those.
 PyObject* unique(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x)
 PyObject* unique2(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim)
-// The same of the runs of equal values; a NaN is a run of its own.
+// The same for runs of equal values; each NaN is a separate run.
 PyObject* unique_consecutive_values(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* unique_consecutive(PyObject*, PyObject* const* args, Py_ssize_t n);
-PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): where the first one of a row ends
+// (x): the end of the first longest run of each row
+PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n);
 
 }  // namespace shmtensor

@@ -148,11 +148,11 @@ def test_wrong_operands_are_named() -> None:
     ones = np.ones
     with pytest.raises(TypeError, match="getrf: the dtype is not one of LAPACK's: int64"):
         native.lu_factor(ones((2, 2), np.int64))
-    with pytest.raises(RuntimeError, match=r"lu_factor: matrices are needed.*\(3,\)"):
+    with pytest.raises(RuntimeError, match=r"lu_factor: expected matrices.*\(3,\)"):
         native.lu_factor(ones(3))
-    with pytest.raises(RuntimeError, match=r"ldl_factor: square matrices are needed: \(2, 3\)"):
+    with pytest.raises(RuntimeError, match=r"ldl_factor: expected square matrices: \(2, 3\)"):
         native.ldl_factor(ones((2, 3)), False)
-    with pytest.raises(RuntimeError, match=r"do not fit: \(2, 2\) float64, \(2,\), \(3, 1\)"):
+    with pytest.raises(RuntimeError, match=r"do not match: \(2, 2\) float64, \(2,\), \(3, 1\)"):
         native.ldl_solve(ones((2, 2)), ones(2, np.int32), ones((3, 1)), False)
     for pivots in ([1, 3], [0, 2], [-3, -3], [1, -2], [-1, -2]):
         with pytest.raises(RuntimeError, match="not those of ldl_factor: matrix 0"):

@@ -173,6 +173,6 @@ def test_errors_show_the_shapes() -> None:
     with pytest.raises(RuntimeError, match=r"linear: sizes differ.*4 is not 5"):
         native.linear(ones((3, 4)), ones((2, 5)))
     with pytest.raises(
-        RuntimeError, match=r"bias does not fit the weight: \(3,\), weight \(2, 4\)"
+        RuntimeError, match=r"bias does not match the weight: \(3,\), weight \(2, 4\)"
     ):
         native.linear(ones((3, 4)), ones((2, 4)), ones(3))

@@ -145,10 +145,10 @@ def test_operands_that_do_not_fit_are_refused() -> None:
     xs = operands("gru", [2, 1], 4, np.float64)
     assert forward("gru", xs, [2, 1], False)[0].shape == (3, 4)
     for sizes in ([1, 2], [2, 2], [3], [2, 1, 0], [2, -1, 2]):
-        with pytest.raises(TypeError, match="do not fit"):
+        with pytest.raises(TypeError, match="do not match"):
             forward("gru", xs, sizes, False)
     for i, other in ((0, xs[0][:, :-1]), (1, xs[1].astype(np.float32)), (3, xs[3][:-1])):
-        with pytest.raises(TypeError, match="do not fit"):
+        with pytest.raises(TypeError, match="do not match"):
             forward("gru", [*xs[:i], other, *xs[i + 1 :]], [2, 1], False)
-    with pytest.raises(TypeError, match="do not fit"):
+    with pytest.raises(TypeError, match="do not match"):
         forward("peephole", xs, [2, 1], False)

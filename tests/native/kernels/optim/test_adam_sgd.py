@@ -92,7 +92,7 @@ def test_errors_show_the_values() -> None:
     args = (1, 0.01, 0.9, 0.999, 1e-8, 0.0, False, False)
     with pytest.raises(ValueError, match=r"g has another shape: \(3,\), expected \(20011,\)"):
         native.adam_(p, g[:3], p.copy(), p.copy(), None, *args)
-    with pytest.raises(TypeError, match="dtype of m does not fit: float64, expected float32"):
+    with pytest.raises(TypeError, match="dtype of m does not match: float64, expected float32"):
         native.adam_(p, g, p.astype("float64"), p.copy(), None, *args)
     with pytest.raises(ValueError, match="adam_: p is not contiguous and writeable: strides of 8"):
         native.adam_(p[::2], g[::2].copy(), p[::2].copy(), p[::2].copy(), None, *args)
