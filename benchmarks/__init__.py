@@ -1,1 +1,1 @@
-"""How fast: each case beside its rivals, in turn, in one run. `python -m benchmarks --help`."""
+"""Benchmarks: each case and its rivals in turn, in one run. `python -m benchmarks --help`."""

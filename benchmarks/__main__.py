@@ -74,33 +74,33 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose name matches")
     parser.add_argument("--json", metavar="FILE", help="write the raw results there")
     parser.add_argument(
-        "--save", action="store_true", help="keep the medians under benchmarks/results/"
+        "--save", action="store_true", help="save the medians under benchmarks/results/"
     )
-    parser.add_argument("--list", action="store_true", help="name the cases")
+    parser.add_argument("--list", action="store_true", help="list the cases")
     options = parser.parse_args(arguments)
     if options.save and options.quick:
         parser.error("--save: short turns do not replace long ones, leave out --quick")
-    chosen = [
+    selected = [
         case for case in cases(options.only) if not (options.quick and (case.long or case.wide))
     ]
     if options.list:
-        print("\n".join(case.name for case in chosen))
+        print("\n".join(case.name for case in selected))
         return 0
     began = time.perf_counter()
     machine = describe()
     print(header(machine) + "\n\n" + title(), flush=True)
-    results, failed = [], 0
-    for case in chosen:
+    results, n_failed = [], 0
+    for case in selected:
         try:
             result = measure(case, *turns(case, options.quick))
-        except Exception as error:  # the others are still worth measuring; the exit code tells
-            failed += 1
+        except Exception as error:  # other cases still run; the exit code is 1
+            n_failed += 1
             print(f"{case.name:38} failed: {where(error)}: {error!r}", flush=True)
             continue
         results.append(result)
         print(line(result), flush=True)
-    took = time.perf_counter() - began
-    print(f"\n{summary(results)}, {failed} failed, {took:.0f} s")
+    seconds = time.perf_counter() - began
+    print(f"\n{summary(results)}, {n_failed} failed, {seconds:.0f} s")
     if options.json:
         record = {"machine": machine, "quick": options.quick, "only": options.only}
         record["cases"] = [r.record() for r in results]
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"raw results: {options.json}")
     if options.save:
         print(f"medians: {save(results, machine, options.only)}")
-    return 1 if failed else 0
+    return 1 if n_failed else 0
 
 
 def where(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""An array and its end: the shared heap against NumPy's own allocator."""
+"""Allocation and release of arrays: the shared heap against NumPy's own allocator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BATCH = 1000
 
 
 def small(nbytes: int) -> dict[str, Any]:
-    """Made and dropped."""
+    """Allocation and release."""
 
     def ours(st: Any) -> Callable[[], None]:
         def run() -> None:
@@ -39,7 +39,7 @@ def small(nbytes: int) -> dict[str, Any]:
 
 
 def large(nbytes: int) -> dict[str, Any]:
-    """Made, touched once a page, dropped: with malloc the first touch of a page is a fault."""
+    """Allocation, a write to each page, release: with malloc the first write is a page fault."""
 
     def ours(st: Any) -> Callable[[], None]:
         def run() -> None:
@@ -61,6 +61,6 @@ CASES = [
     Case("allocation/64 B", small(64), 1.2, NUMPY, per=BATCH),
     Case("allocation/1 KB", small(1 << 10), 1.2, NUMPY, per=BATCH),
     Case("allocation/4 MB", large(4 << 20), against=NUMPY),  # malloc keeps such blocks, too
-    # More than glibc keeps at the top of its heap for the next request.
+    # More than glibc caches at the top of its heap.
     Case("allocation/256 MB", large(256 << 20), 0.5, NUMPY, slow=True),
 ]

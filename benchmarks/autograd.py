@@ -1,10 +1,10 @@
-"""Forward and backward of small graphs, where the walk counts."""
+"""Forward and backward of small graphs, where graph traversal dominates."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 
 __all__ = ["CASES"]
 
@@ -66,12 +66,12 @@ def least_squares_numpy(np: Any) -> Any:
 
 
 CASES = [
-    Case("autograd/5 tiny ops", beside(five_ops), 0.6),
-    Case("autograd/chain of 100", beside(chain)),
-    Case("autograd/second order", beside(second_order)),
+    Case("autograd/5 tiny ops", compare(five_ops), 0.6),
+    Case("autograd/chain of 100", compare(chain)),
+    Case("autograd/second order", compare(second_order)),
     Case(
         "autograd/least squares, d = 1000",
-        beside(least_squares, numpy=least_squares_numpy),
+        compare(least_squares, numpy=least_squares_numpy),
         1.1,
         against="numpy",
     ),

@@ -6,7 +6,7 @@ import importlib
 from itertools import pairwise
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 from .harness.ranks import rounds
 
 __all__ = ["CASES", "perceptron", "step"]
@@ -32,7 +32,7 @@ def perceptron(st: Any, distributed: Any, widths: tuple[int, ...], batch: int) -
     return run
 
 
-def trained(st: Any, widths: tuple[int, ...], batch: int) -> Any:
+def train_perceptron(st: Any, widths: tuple[int, ...], batch: int) -> Any:
     return rounds(st, "benchmarks.data_parallel:perceptron", widths, batch)
 
 
@@ -55,14 +55,18 @@ def step(st: Any, distributed: Any, width: int, batch: int) -> Any:
     return run
 
 
-def stepped(st: Any, width: int, batch: int) -> Any:
+def train_layers(st: Any, width: int, batch: int) -> Any:
     return rounds(st, "benchmarks.data_parallel:step", width, batch)
 
 
 CASES = [
-    Case("data-parallel step/64-128-10, 2 ranks", beside(trained, (64, 128, 10), 32), 0.2),
     Case(
-        "data-parallel step/784-512-256-10, 2 ranks", beside(trained, (784, 512, 256, 10), 64), 0.45
+        "data-parallel step/64-128-10, 2 ranks", compare(train_perceptron, (64, 128, 10), 32), 0.2
     ),
-    Case("data-parallel step/10 M, 2 ranks", beside(stepped, 1448, 32), 0.45, slow=True),
+    Case(
+        "data-parallel step/784-512-256-10, 2 ranks",
+        compare(train_perceptron, (784, 512, 256, 10), 64),
+        0.45,
+    ),
+    Case("data-parallel step/10 M, 2 ranks", compare(train_layers, 1448, 32), 0.45, slow=True),
 ]

@@ -1,4 +1,4 @@
-"""Data sets read from files: token windows, folders of JPEGs; PyTorch's as its users write them."""
+"""Data sets from files: token windows, folders of JPEGs; for PyTorch as its users write them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Folder:
 
 
 def epochs(loader: Any, batch: int) -> Iterator[Any]:
-    """One epoch per call, from the first batch to the last; the workers stay."""
+    """One epoch per call, from the first batch to the last, with persistent workers."""
     n = len(loader.dataset)
 
     def run() -> float:
@@ -98,20 +98,20 @@ def options(batch: int, workers: int) -> dict[str, Any]:
     }
 
 
-def of(write: Any, ours: Any, theirs: Any, batch: int, workers: int) -> dict[str, Any]:
-    def here(st: Any) -> Iterator[Any]:
+def both_libraries(write: Any, ours: Any, theirs: Any, batch: int, workers: int) -> dict[str, Any]:
+    def shmtensor_loader(st: Any) -> Iterator[Any]:
         from dataloaders import DataLoader
 
         with tempfile.TemporaryDirectory() as folder:
             yield from epochs(DataLoader(ours(write(folder)), **options(batch, workers)), batch)
 
-    def there(torch: Any) -> Iterator[Any]:
+    def torch_loader(torch: Any) -> Iterator[Any]:
         from torch.utils.data import DataLoader
 
         with tempfile.TemporaryDirectory() as folder:
             yield from epochs(DataLoader(theirs(write(folder)), **options(batch, workers)), batch)
 
-    return {OURS: here, PYTORCH: there}
+    return {OURS: shmtensor_loader, PYTORCH: torch_loader}
 
 
 def tokens(path: Path) -> Any:
@@ -129,18 +129,18 @@ def images(path: Path) -> Any:
 CASES = [
     Case(
         "loader/windows of 256 tokens, no workers",
-        of(write_tokens, tokens, Windows, BATCH, 0), per=WINDOWS, slow=True,
+        both_libraries(write_tokens, tokens, Windows, BATCH, 0), per=WINDOWS, slow=True,
     ),
     Case(
         "loader/windows of 256 tokens, 2 workers",
-        of(write_tokens, tokens, Windows, BATCH, 2), per=WINDOWS, slow=True,
+        both_libraries(write_tokens, tokens, Windows, BATCH, 2), per=WINDOWS, slow=True,
     ),
     Case(
         "loader/folder of 224 px JPEGs, no workers",
-        of(write_images, images, Folder, FEW, 0), per=IMAGES, slow=True, long=True,
+        both_libraries(write_images, images, Folder, FEW, 0), per=IMAGES, slow=True, long=True,
     ),
     Case(
         "loader/folder of 224 px JPEGs, 2 workers",
-        of(write_images, images, Folder, FEW, 2), per=IMAGES, slow=True, long=True,
+        both_libraries(write_images, images, Folder, FEW, 2), per=IMAGES, slow=True, long=True,
     ),
 ]  # fmt: skip

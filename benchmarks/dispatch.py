@@ -1,18 +1,18 @@
-"""What an op on tiny tensors costs: hardly anything but the way to the kernel and back."""
+"""Ops on tiny tensors, whose time is nearly all dispatch."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Build, Case, beside
+from .harness.case import Build, Case, compare
 
 __all__ = ["CASES"]
 
-WITHOUT, WITH = 0.8, 0.9  # what a call may cost beside PyTorch's
+WITHOUT, WITH = 0.8, 0.9  # targets without and with a graph
 
 
 def tiny(make: Any, with_graph: bool) -> Build:
-    """`make(st)` is (function, arguments): the floating ones are leaves where there is a graph."""
+    """`make(st)` is (function, arguments); floating-point ones are leaves if there is a graph."""
 
     def build(st: Any) -> Any:
         function, *arguments = make(st)
@@ -35,7 +35,7 @@ def vector(st: Any) -> Any:
 
 
 def square(st: Any) -> Any:
-    """(4, 4), no two elements alike."""
+    """(4, 4), with distinct elements."""
     return st.arange(16, dtype=st.float32).reshape(4, 4)
 
 
@@ -53,7 +53,7 @@ def norm(st: Any) -> Any:
 
 
 def subclass(st: Any) -> Any:
-    """A tensor of a subclass without behaviour of its own."""
+    """A tensor of a subclass that overrides nothing."""
     return square(st).as_subclass(type("Sub", (st.Tensor,), {}))
 
 
@@ -69,7 +69,7 @@ def in_autocast(st: Any, x: Any) -> Any:
         return x @ x
 
 
-# Families: name, what is called and on what.
+# Families: name, and a function that returns (function, arguments).
 FAMILIES = [
     ("add", lambda st: (lambda x, y: x + y, vector(st), vector(st))),
     ("mul", lambda st: (lambda x, y: x * y, vector(st), vector(st))),
@@ -144,7 +144,7 @@ FAMILIES = [
     ("gelu", lambda st: (st.nn.functional.gelu, square(st))),
 ]
 
-# Families whose results are not floating, or come from nothing.
+# Families whose results are not floating point, or that create tensors.
 PLAIN = [
     ("argmax", lambda st: (lambda x: x.argmax(1), square(st))),
     ("all", lambda st: (lambda x: x.all(), mask(st))),
@@ -161,7 +161,7 @@ PLAIN = [
     ("add_", lambda st: (lambda x: x.add_(1.0), vector(st))),
 ]
 
-# Calls that are not the plainest: two dtypes, rare arguments, other classes, errors.
+# Unusual calls: two dtypes, rare arguments, other classes, errors.
 ODD = [
     ("integers + 1.5", lambda st: (lambda x: x + 1.5, st.arange(4))),
     ("integers + floats", lambda st: (lambda x, y: x + y, st.arange(4), vector(st))),
@@ -174,7 +174,7 @@ ODD = [
     ("matmul in autocast", lambda st: (lambda x: in_autocast(st, x), square(st))),
 ]
 
-# What the short run shows.
+# Cases of the short run.
 QUICK = (
     "add",
     "mul",
@@ -207,7 +207,7 @@ def case(name: str, make: Any, with_graph: bool, target: float | None) -> Case:
     rival = add_numpy if name == "add" and not with_graph else None
     return Case(
         f"dispatch/{name}{', graph' * with_graph}",
-        beside(tiny(make, with_graph), numpy=rival),
+        compare(tiny(make, with_graph), numpy=rival),
         target,
         wide=name not in QUICK,
     )

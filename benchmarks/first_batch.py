@@ -1,8 +1,8 @@
 """The first batch of two workers, in a program that has loaded one library only.
 
-A fork copies the page tables of all memory its process has, so each party is a program of its own:
-`python -m benchmarks.first_batch LIBRARY WHAT` does `WHAT` once for each line that it reads, and
-answers with its seconds.
+A fork copies the page tables of its process, so each party is a separate program: `python -m
+benchmarks.first_batch LIBRARY WHAT` does `WHAT` once for each line that it reads, and prints the
+seconds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCH = 32
 
 
 class Images:
-    """Four batches of images, made up: (3, 64, 64) and a class number."""
+    """Four batches of synthetic images (3, 64, 64) with class numbers."""
 
     def __init__(self) -> None:
         self.image = np.ones((3, 64, 64), np.float32)
@@ -39,7 +39,7 @@ class Images:
 
 
 def load(library: str, method: str) -> float:
-    """From nothing to the first batch, with two workers."""
+    """Seconds until the first batch, with two workers."""
     data = importlib.import_module(library + ".utils.data")
     loader = data.DataLoader(Images(), BATCH, num_workers=2, multiprocessing_context=method)
     began = time.perf_counter()
@@ -54,7 +54,7 @@ def load(library: str, method: str) -> float:
 
 
 def fork() -> float:
-    """Until two calls have returned and a child has said that it runs."""
+    """Seconds until two calls of fork have returned and a child has written to a pipe."""
     reads, writes = os.pipe()
     children = []
     began = time.perf_counter()
@@ -80,8 +80,8 @@ def main(library: str, what: str) -> None:
 
 
 def first_batch(what: str) -> Callable[[Any], Iterator[Any]]:
-    """A start method, or BARE: in a program that stays. PROGRAM: from the start of a new one, which
-    forks.
+    """A start method, or BARE: in a running program. PROGRAM: including the start of a new program,
+    which forks.
     """
 
     def build(library: Any) -> Iterator[Any]:
@@ -89,11 +89,11 @@ def first_batch(what: str) -> Callable[[Any], Iterator[Any]]:
         method = "fork" if what == PROGRAM else what
         command = [sys.executable, "-m", "benchmarks.first_batch", name, method]
 
-        def whole() -> None:
+        def run_program() -> None:
             subprocess.run(command, input="\n", stdout=subprocess.DEVNULL, check=True, text=True)
 
         if what == PROGRAM:
-            yield whole
+            yield run_program
             return
         pipe = subprocess.PIPE
         with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as program:

@@ -25,7 +25,7 @@ from shmtensor.ops import ROWS, Row, load
 
 from . import trials
 from .harness.machine import describe, header
-from .harness.report import shown
+from .harness.report import format_amount
 from .trials import Trial, trials_of
 
 __all__ = ["main"]
@@ -150,10 +150,13 @@ class Line(NamedTuple):
 
     def __str__(self) -> str:
         torch = (
-            "" if self.torch is None else f"{shown(self.torch):>8} {self.form / self.torch:>6.2f}"
+            ""
+            if self.torch is None
+            else f"{format_amount(self.torch):>8} {self.form / self.torch:>6.2f}"
         )
         return (
-            f"{self.name:34} {self.what:26} {shown(self.kernel):>8} {shown(self.form):>8} "
+            f"{self.name:34} {self.what:26} "
+            f"{format_amount(self.kernel):>8} {format_amount(self.form):>8} "
             f"{self.ratio:>6.2f} {torch:15} {self.reason()}"
         ).rstrip()
 

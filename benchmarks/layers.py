@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Build, Case, beside
+from .harness.case import Build, Case, compare
 
 __all__ = ["CASES"]
 
-# Forward with backward, by what a name begins with; forward alone has to be as fast as PyTorch's.
+# Targets of forward with backward, by the start of the name; forward alone has the target 1.
 AT_MOST = {"conv 1x1": 1.0, "conv 7x7": 0.8, "conv 3x3 depthwise": 0.8, "conv 3x3": 0.5, "": 0.8}
 
 
@@ -35,14 +35,14 @@ def layer(make: Any, backward: bool) -> Build:
     return build
 
 
-def conv(n: int, c: int, size: int, k: int, kernel: int, **named: Any) -> Any:
+def conv(n: int, c: int, size: int, k: int, kernel: int, **kwargs: Any) -> Any:
     """Square images and filters."""
-    inner = c // named.get("groups", 1)
+    inner = c // kwargs.get("groups", 1)
 
     def make(st: Any) -> Any:
         f = st.nn.functional.conv2d
         x, w = st.randn(n, c, size, size), st.randn(k, inner, kernel, kernel)
-        return lambda x, w, b: f(x, w, b, **named), x, w, st.randn(k)
+        return lambda x, w, b: f(x, w, b, **kwargs), x, w, st.randn(k)
 
     return make
 
@@ -103,20 +103,20 @@ LAYERS = [
     ("adaptive_avg_pool 1", pool("adaptive_avg_pool2d", 1)),
 ]
 
-# What the short run shows.
+# Cases of the short run.
 QUICK = ("conv 3x3, 64, 8 x 56^2", "layer_norm 512 x 768", "max_pool 2")
 
 
 def target(name: str, backward: bool) -> float:
     return (
-        next(most for head, most in AT_MOST.items() if name.startswith(head)) if backward else 1.0
+        next(limit for head, limit in AT_MOST.items() if name.startswith(head)) if backward else 1.0
     )
 
 
 CASES = [
     Case(
         f"layers/{name}{', backward' * backward}",
-        beside(layer(make, backward)),
+        compare(layer(make, backward)),
         target(name, backward),
         slow=True,
         wide=name not in QUICK,

@@ -1,8 +1,8 @@
-"""An example's module, run by another library: the same source with PyTorch in our place.
+"""An example's module, run with another library: the same source with PyTorch instead of shmtensor.
 
 `load("digits_cnn", "torch")` reads examples/digits_cnn.py, turns `import shmtensor as st` and
 `from shmtensor import nn` into imports of torch, and runs the result as a module. An example that
-imports another one gets that one by the same library. `dataloaders` stays what it is.
+imports another one gets it with the same library. `dataloaders` is not replaced.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def load(example: str, library: str = OURS) -> ModuleType:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                alias.name, was = _renamed(alias.name, library), alias.name
-                if was in (OURS, alias.name) or alias.asname:
+                alias.name, old_name = _renamed(alias.name, library), alias.name
+                if old_name in (OURS, alias.name) or alias.asname:
                     continue
-                alias.asname = was  # `import words`
+                alias.asname = old_name  # `import words`
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             node.module = _renamed(node.module, library)
     module = sys.modules[name] = ModuleType(name, ast.get_docstring(tree))
@@ -48,9 +48,9 @@ def load(example: str, library: str = OURS) -> ModuleType:
 
 
 def _renamed(module: str, library: str) -> str:
-    first, dot, rest = module.partition(".")
+    first, dot, path = module.partition(".")
     if first == OURS:
-        return library + dot + rest
+        return library + dot + path
     if not dot and (EXAMPLES / f"{first}.py").exists():
         return load(first, library).__name__
     return module

@@ -1,10 +1,10 @@
-"""Batches from a DataLoader: samples are NumPy arrays, as most data sets make them, tensors, or
-rows as dicts.
+"""Batches from a DataLoader: samples are NumPy arrays, as in most data sets, tensors, or rows as
+dicts.
 
-Workers are forked and stay. CPU seconds are those of the consumer and its workers together. What
-the memory allows at all is the party "numpy, memcpy": the same bytes copied to warm batches, one
-call for each, by two threads; our share of it is its time over ours. What the kernel takes to fork
-our program twice, with nothing done in the children, is the party "shmtensor, two bare forks".
+Workers are forked and persistent. CPU seconds are those of the consumer and its workers together.
+The memory's limit is the party "numpy, memcpy": the same bytes copied to warm batches, one call
+each, by two threads; our share is its time over ours. The party "shmtensor, two bare forks" is the
+time to fork our program twice, with children that do nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORKS = f"{OURS}, two bare forks"
 
 
 class Images:
-    """Images of one size, made up: (3, pixels, pixels) and a class number."""
+    """Synthetic images (3, pixels, pixels) with class numbers."""
 
     def __init__(self, n: int, pixels: int, dtype: Any = np.float32) -> None:
         self.n = n
@@ -57,10 +57,10 @@ def images(_: Any, n: int, pixels: int, dtype: Any = np.float32) -> Images:
 
 
 def tensors(library: Any, n: int, pixels: int) -> Images:
-    """Images that are tensors of the library already."""
-    made = Images(n, pixels)
-    made.image = library.from_numpy(made.image)
-    return made
+    """Images that are tensors of the library."""
+    dataset = Images(n, pixels)
+    dataset.image = library.from_numpy(dataset.image)
+    return dataset
 
 
 def rows(_: Any, n: int) -> Rows:
@@ -68,7 +68,7 @@ def rows(_: Any, n: int) -> Rows:
 
 
 def processor_seconds(pids: list[int]) -> float:
-    """What all threads of these processes have run."""
+    """CPU time of all threads of these processes."""
     total = 0
     for pid in pids:
         for thread in os.listdir(f"/proc/{pid}/task"):
@@ -80,7 +80,7 @@ def processor_seconds(pids: list[int]) -> float:
 def epochs(
     library: Any, data: Any, is_cpu: bool, workers: int, make: Callable[..., Images], *settings: Any
 ) -> Iterator[Any]:
-    """One epoch per call, from the first batch to the last; the workers stay."""
+    """One epoch per call, from the first batch to the last, with persistent workers."""
     dataset = make(library, *settings)
     options: Any = {"persistent_workers": True, "multiprocessing_context": "fork"}
     loader = data.DataLoader(
@@ -93,10 +93,10 @@ def epochs(
         workers = getattr(loader, "_workers", None)
         processes = workers.processes if workers else getattr(batches, "_workers", [])
         pids = [os.getpid(), *(process.pid for process in processes)]
-        used, began = processor_seconds(pids) if is_cpu else 0.0, time.perf_counter()
+        cpu_start, began = processor_seconds(pids) if is_cpu else 0.0, time.perf_counter()
         for _ in batches:
             pass
-        took = processor_seconds(pids) - used if is_cpu else time.perf_counter() - began
+        took = processor_seconds(pids) - cpu_start if is_cpu else time.perf_counter() - began
         return took * dataset.n / (dataset.n - BATCH)
 
     yield run
@@ -106,7 +106,7 @@ def epochs(
 
 
 def memcpy(n: int, pixels: int, threads: int) -> Callable[[Any], Iterator[Any]]:
-    """The bytes of n images to warm memory."""
+    """Copies of n images to warm memory."""
 
     def build(_: Any) -> Iterator[Any]:
         source = np.ones((3, pixels, pixels), np.float32)
@@ -122,7 +122,7 @@ def memcpy(n: int, pixels: int, threads: int) -> Callable[[Any], Iterator[Any]]:
     return build
 
 
-def of(build: Any, *arguments: Any) -> dict[str, Any]:
+def both_libraries(build: Any, *arguments: Any) -> dict[str, Any]:
     """Both libraries' `utils.data`."""
 
     def ours(st: Any) -> Any:
@@ -138,39 +138,40 @@ def of(build: Any, *arguments: Any) -> dict[str, Any]:
     return {OURS: ours, PYTORCH: theirs}
 
 
-def started(what: str) -> dict[str, Any]:
+def first_batches(what: str) -> dict[str, Any]:
     return {OURS: first_batch(what), PYTORCH: first_batch(what)}
 
 
-def timed(*settings: Any) -> dict[str, Any]:
-    return of(epochs, False, *settings)
+def wall(*settings: Any) -> dict[str, Any]:
+    return both_libraries(epochs, False, *settings)
 
 
-def on_cpu(*settings: Any) -> dict[str, Any]:
-    return of(epochs, True, *settings)
+def cpu(*settings: Any) -> dict[str, Any]:
+    return both_libraries(epochs, True, *settings)
 
 
-def beside_memcpy(workers: int, n: int, pixels: int) -> dict[str, Any]:
-    return {**timed(workers, images, n, pixels), MEMCPY: memcpy(n, pixels, workers or 2)}
+def with_memcpy(workers: int, n: int, pixels: int) -> dict[str, Any]:
+    return {**wall(workers, images, n, pixels), MEMCPY: memcpy(n, pixels, workers or 2)}
 
 
 BYTES = np.uint8
 CASES = [
-    Case("loader/64 px bytes, no workers", timed(0, images, 2048, 64, BYTES), per=2048, slow=True),
-    Case("loader/64 px bytes, 2 workers", timed(2, images, 2048, 64, BYTES), 0.25, per=2048,
+    Case("loader/64 px bytes, no workers", wall(0, images, 2048, 64, BYTES), per=2048, slow=True),
+    Case("loader/64 px bytes, 2 workers", wall(2, images, 2048, 64, BYTES), 0.25, per=2048,
          slow=True),
-    Case("loader/64 px, no workers", beside_memcpy(0, 1024, 64), 0.85, per=1024, slow=True),
-    Case("loader/224 px, no workers", beside_memcpy(0, 128, 224), 0.85, per=128, slow=True),
-    Case("loader/rows, no workers", timed(0, rows, 4096), 0.7, per=4096, slow=True),
-    Case("loader/64 px, 2 workers", beside_memcpy(2, 2048, 64), 0.1, per=2048, slow=True),
-    Case("loader/224 px, 2 workers", beside_memcpy(2, 256, 224), 0.17, per=256, slow=True),
-    Case("loader/64 px tensors, 2 workers", timed(2, tensors, 2048, 64), 0.5, per=2048, slow=True),
-    Case("loader/rows, 2 workers", timed(2, rows, 8192), 0.125, per=8192, slow=True),
-    Case("loader/64 px, 2 workers, CPU", on_cpu(2, images, 2048, 64), 0.5, per=2048, slow=True),
-    Case("loader/224 px, 2 workers, CPU", on_cpu(2, images, 256, 224), 0.5, per=256, slow=True),
-    Case("loader/rows, 2 workers, CPU", on_cpu(2, rows, 8192), 0.5, per=8192, slow=True),
-    Case("loader/first batch, fork", {**started("fork"), FORKS: first_batch(BARE)}, 0.4, long=True),
-    Case("loader/first batch, forkserver", started("forkserver"), 0.4, long=True),
-    Case("loader/first batch, spawn", started("spawn"), 0.2, long=True),
-    Case("loader/first batch of a program, fork", started(PROGRAM), 0.4, long=True),
+    Case("loader/64 px, no workers", with_memcpy(0, 1024, 64), 0.85, per=1024, slow=True),
+    Case("loader/224 px, no workers", with_memcpy(0, 128, 224), 0.85, per=128, slow=True),
+    Case("loader/rows, no workers", wall(0, rows, 4096), 0.7, per=4096, slow=True),
+    Case("loader/64 px, 2 workers", with_memcpy(2, 2048, 64), 0.1, per=2048, slow=True),
+    Case("loader/224 px, 2 workers", with_memcpy(2, 256, 224), 0.17, per=256, slow=True),
+    Case("loader/64 px tensors, 2 workers", wall(2, tensors, 2048, 64), 0.5, per=2048, slow=True),
+    Case("loader/rows, 2 workers", wall(2, rows, 8192), 0.125, per=8192, slow=True),
+    Case("loader/64 px, 2 workers, CPU", cpu(2, images, 2048, 64), 0.5, per=2048, slow=True),
+    Case("loader/224 px, 2 workers, CPU", cpu(2, images, 256, 224), 0.5, per=256, slow=True),
+    Case("loader/rows, 2 workers, CPU", cpu(2, rows, 8192), 0.5, per=8192, slow=True),
+    Case("loader/first batch, fork", {**first_batches("fork"), FORKS: first_batch(BARE)}, 0.4,
+         long=True),
+    Case("loader/first batch, forkserver", first_batches("forkserver"), 0.4, long=True),
+    Case("loader/first batch, spawn", first_batches("spawn"), 0.2, long=True),
+    Case("loader/first batch of a program, fork", first_batches(PROGRAM), 0.4, long=True),
 ]  # fmt: skip

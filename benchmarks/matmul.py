@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 
 __all__ = ["CASES"]
 
@@ -27,8 +27,8 @@ def batched(st: Any, batch: int, n: int) -> Any:
 SIZES = [(64, 0.75), (256, 1.05), (512, 1.05), (1024, 1.05), (2048, 1.05)]
 CASES = [
     *[
-        Case(f"matmul/{n}", beside(square, n, numpy=square_numpy), target, slow=n > 512)
+        Case(f"matmul/{n}", compare(square, n, numpy=square_numpy), target, slow=n > 512)
         for n, target in SIZES
     ],
-    Case("matmul/64 x (64 x 64)", beside(batched, 64, 64)),
+    Case("matmul/64 x (64 x 64)", compare(batched, 64, 64)),
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Build, Case, beside
+from .harness.case import Build, Case, compare
 
 __all__ = ["CASES"]
 
@@ -334,6 +334,6 @@ QUICK = ("chain of 4", "where", "sum(0)", "var", "max(1)", "transposed copy", "s
 QUICK += ("cumsum(1)", "gather(1)", "scatter_add(1)", "bmm 256 x 32", "rand", "randn")
 
 CASES = [
-    Case(f"large/{name}", beside(call(function, makers)), AT_MOST, wide=name not in QUICK)
+    Case(f"large/{name}", compare(call(function, makers)), AT_MOST, wide=name not in QUICK)
     for name, function, *makers in LARGE
 ]

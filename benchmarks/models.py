@@ -1,4 +1,4 @@
-"""Training steps of the examples' networks (examples/), by their own source, in both libraries."""
+"""Training steps of the examples' networks, from the source of examples/, in both libraries."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from .harness.case import Build, Case, beside
+from .harness.case import Build, Case, compare
 from .load_example import load
 
 __all__ = ["CASES"]
 
 
 def step(example: str, sizes: dict[str, Any], *batch: Any) -> Build:
-    """One call is one update from the same batch: arrays, or lists of them."""
+    """One update per call, from the same batch: arrays, or lists of them."""
 
     def build(st: Any) -> Any:
         module = load(example, st.__name__)
@@ -73,7 +73,7 @@ MODELS: list[tuple[str, str, dict[str, Any], tuple[Any, ...]]] = [
     ("actor and critic, 200 steps", "cart_pole", {"method": "actor_critic"}, EPISODE),
 ]
 
-# What the short run shows.
+# Cases of the short run.
 QUICK = ("CNN, 64 digits", "GPT, 16 x 128", "LSTM of words, 32 x 32")
 
 AT_MOST = {
@@ -85,7 +85,7 @@ AT_MOST = {
 CASES = [
     Case(
         f"models/{name}",
-        beside(step(example, sizes, *batch)),
+        compare(step(example, sizes, *batch)),
         AT_MOST.get(name),
         slow=True,
         wide=name not in QUICK,

@@ -1,19 +1,19 @@
-"""Every layer of nn.modules once: forward with backward, at a size that people use."""
+"""Every layer of nn.modules once: forward with backward, at a realistic size."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Build, Case, beside
+from .harness.case import Build, Case, compare
 
 __all__ = ["CASES"]
 
 
-def module(name: str, arguments: tuple[Any, ...], *shapes: tuple[int, ...], **named: Any) -> Build:
-    """Forward and backward of `nn.name(*arguments, **named)` in training mode."""
+def module(name: str, arguments: tuple[Any, ...], *shapes: tuple[int, ...], **kwargs: Any) -> Build:
+    """Forward and backward of `nn.name(*arguments, **kwargs)` in training mode."""
 
     def build(st: Any) -> Any:
-        layer = getattr(st.nn, name)(*arguments, **named)
+        layer = getattr(st.nn, name)(*arguments, **kwargs)
         inputs = [st.rand(*shape) for shape in shapes]
         for x in inputs:
             x.requires_grad_(True)
@@ -30,18 +30,18 @@ def module(name: str, arguments: tuple[Any, ...], *shapes: tuple[int, ...], **na
     return build
 
 
-def loss(name: str, *shapes: tuple[int, ...], target: Any = None, **named: Any) -> Build:
+def loss(name: str, *shapes: tuple[int, ...], target: Any = None, **kwargs: Any) -> Build:
     """Forward and backward of a loss; `target(st)` is made once."""
 
     def build(st: Any) -> Any:
-        function = getattr(st.nn, name)(**named)
+        function = getattr(st.nn, name)(**kwargs)
         inputs = [st.rand(*shape) for shape in shapes]
         for x in inputs:
             x.requires_grad_(True)
-        rest = () if target is None else target(st)
+        targets = () if target is None else target(st)
 
         def run() -> None:
-            function(*inputs, *rest).backward()
+            function(*inputs, *targets).backward()
             for x in inputs:
                 x.grad = None
 
@@ -63,12 +63,12 @@ ACTIVATIONS = (
 WITH_DIM = {"LogSoftmax", "Softmax", "Softmin"}
 
 
-def dimensions(name: str, *arguments: Any, **named: Any) -> list[tuple[str, Build]]:
-    """name1d, name2d and name3d; CHANNELS stands for the input's channels."""
+def dimensions(name: str, *arguments: Any, **kwargs: Any) -> list[tuple[str, Build]]:
+    """name1d, name2d and name3d; CHANNELS is replaced by the input's channels."""
     rows = []
     for d, shape in BY_DIMENSION.items():
-        given = tuple(shape[1] if x is CHANNELS else x for x in arguments)
-        rows.append((f"{name}{d}d", module(f"{name}{d}d", given, shape, **named)))
+        args = tuple(shape[1] if x is CHANNELS else x for x in arguments)
+        rows.append((f"{name}{d}d", module(f"{name}{d}d", args, shape, **kwargs)))
     return rows
 
 
@@ -177,10 +177,10 @@ def embedding(name: str) -> Build:
 
     def build(st: Any) -> Any:
         layer = getattr(st.nn, name)(10_000, 64)
-        at = (st.arange(1000) * 37 % 10_000).reshape(100, 10)
+        indices = (st.arange(1000) * 37 % 10_000).reshape(100, 10)
 
         def run() -> None:
-            layer(at).sum().backward()
+            layer(indices).sum().backward()
             layer.weight.grad = None
 
         return run
@@ -192,11 +192,11 @@ def unpool(d: int) -> Build:
     def build(st: Any) -> Any:
         pool = getattr(st.nn, f"MaxPool{d}d")(2, return_indices=True)
         layer = getattr(st.nn, f"MaxUnpool{d}d")(2)
-        values, at = pool(st.rand(*BY_DIMENSION[d]))
+        values, indices = pool(st.rand(*BY_DIMENSION[d]))
         values.requires_grad_(True)
 
         def run() -> None:
-            layer(values, at).sum().backward()
+            layer(values, indices).sum().backward()
             values.grad = None
 
         return run
@@ -256,6 +256,6 @@ OTHERS = [
 ]
 
 CASES = [
-    Case(f"modules/{name}", beside(build), slow=True, wide=True)
+    Case(f"modules/{name}", compare(build), slow=True, wide=True)
     for name, build in MODULES + LOSSES + OTHERS
 ]

@@ -1,10 +1,10 @@
-"""One optimizer step over parameters whose gradients are there."""
+"""One optimizer step over parameters with gradients."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 
 __all__ = ["CASES"]
 
@@ -31,7 +31,7 @@ def momentum(st: Any, shapes: list[tuple[int, ...]]) -> Any:
 
 
 def lookup(st: Any, kind: str) -> Any:
-    """A step of a table of 1 M rows of 64, of which 1,000 are looked up, backward and all."""
+    """Forward, backward and step of a table of 1 M rows of 64, of which 1,000 are looked up."""
     table = st.nn.Embedding(1_000_000, 64, sparse=True)
     optimizer = getattr(st.optim, kind)(table.parameters(), lr=0.1)
     words = st.arange(0, 1_000_000, 1000)
@@ -53,7 +53,7 @@ def many(st: Any, kind: str, shapes: list[tuple[int, ...]] = MANY) -> Any:
 
 
 def lbfgs(st: Any) -> Any:
-    """Iterations whose gradients cost nothing: the optimizer's own time."""
+    """Iterations with precomputed gradients: the optimizer's own time."""
     parameters = [st.nn.Parameter(st.ones(*shape)) for shape in MANY]
     optimizer = st.optim.LBFGS(parameters, lr=1e-6, max_iter=5, history_size=10)
     noise = [st.rand(*shape) for shape in MANY]
@@ -76,30 +76,32 @@ def averaged(st: Any, shapes: list[tuple[int, ...]]) -> Any:
     return lambda: average.update_parameters(model)
 
 
-# A kernel call for all of them; those that work on matrices or whole vectors are near PyTorch's.
+# One kernel call per step; optimizers of matrices or full vectors take about PyTorch's time.
 ELEMENTWISE = ["Adadelta", "Adagrad", "Adamax", "ASGD", "NAdam", "RAdam", "RMSprop", "Rprop"]
 
 CASES = [
-    Case("optimizer/SGD, momentum, 4 tiny", beside(momentum, SMALL), 0.5),
-    Case("optimizer/SGD, momentum, MLP", beside(momentum, MLP), 0.5),
-    Case("optimizer/SGD, momentum, 10 M", beside(momentum, LARGE), 0.5, slow=True),
-    Case("optimizer/Adam, 4 tiny", beside(adam, SMALL), 0.5),
-    Case("optimizer/Adam, MLP", beside(adam, MLP), 0.5),
-    Case("optimizer/Adam, 10 M", beside(adam, LARGE), 0.5, slow=True),
-    Case("optimizer/RMSprop, centered, 1,000 small", beside(rmsprop, MANY), 0.5, slow=True),
-    Case("optimizer/RMSprop, centered, 10 M", beside(rmsprop, LARGE), 0.5, slow=True, wide=True),
+    Case("optimizer/SGD, momentum, 4 tiny", compare(momentum, SMALL), 0.5),
+    Case("optimizer/SGD, momentum, MLP", compare(momentum, MLP), 0.5),
+    Case("optimizer/SGD, momentum, 10 M", compare(momentum, LARGE), 0.5, slow=True),
+    Case("optimizer/Adam, 4 tiny", compare(adam, SMALL), 0.5),
+    Case("optimizer/Adam, MLP", compare(adam, MLP), 0.5),
+    Case("optimizer/Adam, 10 M", compare(adam, LARGE), 0.5, slow=True),
+    Case("optimizer/RMSprop, centered, 1,000 small", compare(rmsprop, MANY), 0.5, slow=True),
+    Case("optimizer/RMSprop, centered, 10 M", compare(rmsprop, LARGE), 0.5, slow=True, wide=True),
     *(
-        Case(f"optimizer/{kind}, 1,000 small", beside(many, kind), 0.5, slow=True, wide=True)
+        Case(f"optimizer/{kind}, 1,000 small", compare(many, kind), 0.5, slow=True, wide=True)
         for kind in ("SGD", "Adam", "AdamW", *ELEMENTWISE)
     ),
     *(
-        Case(f"optimizer/{kind}, 10 M", beside(many, kind, LARGE), 0.5, slow=True, wide=True)
+        Case(f"optimizer/{kind}, 10 M", compare(many, kind, LARGE), 0.5, slow=True, wide=True)
         for kind in ELEMENTWISE
     ),
-    Case("optimizer/Muon, 1,000 small", beside(many, "Muon"), 1.1, slow=True, wide=True),
-    Case("optimizer/Adafactor, 1,000 small", beside(many, "Adafactor"), 1.1, slow=True, wide=True),
-    Case("optimizer/LBFGS, 1,000 small", beside(lbfgs), 1.1, slow=True, wide=True),
-    Case("optimizer/AveragedModel, 1,000 small", beside(averaged, MANY), 1.1, slow=True, wide=True),
-    Case("optimizer/SGD, 1,000 of 1 M rows", beside(lookup, "SGD"), 0.8, slow=True),
-    Case("optimizer/SparseAdam, 1,000 of 1 M rows", beside(lookup, "SparseAdam"), 0.8, slow=True),
+    Case("optimizer/Muon, 1,000 small", compare(many, "Muon"), 1.1, slow=True, wide=True),
+    Case("optimizer/Adafactor, 1,000 small", compare(many, "Adafactor"), 1.1, slow=True, wide=True),
+    Case("optimizer/LBFGS, 1,000 small", compare(lbfgs), 1.1, slow=True, wide=True),
+    Case(
+        "optimizer/AveragedModel, 1,000 small", compare(averaged, MANY), 1.1, slow=True, wide=True
+    ),
+    Case("optimizer/SGD, 1,000 of 1 M rows", compare(lookup, "SGD"), 0.8, slow=True),
+    Case("optimizer/SparseAdam, 1,000 of 1 M rows", compare(lookup, "SparseAdam"), 0.8, slow=True),
 ]

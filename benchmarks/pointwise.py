@@ -1,10 +1,10 @@
-"""Elementwise work on large tensors, where memory is the limit."""
+"""Elementwise ops on large tensors, limited by memory."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 
 __all__ = ["CASES"]
 
@@ -48,12 +48,12 @@ def softmax(st: Any, n: int) -> Any:
 
 M = 1_000_000
 CASES = [
-    Case("pointwise/add, 1 M", beside(add, M, numpy=add_numpy), 0.9),
-    Case("pointwise/add, 10 M", beside(add, 10 * M, numpy=add_numpy), 0.4, slow=True),
-    Case("pointwise/4-op expression, 1 M", beside(expression, M), 0.9),
-    Case("pointwise/4-op expression, 10 M", beside(expression, 10 * M), 0.4, slow=True),
-    Case("pointwise/exp, 1 M", beside(exp, M), 0.9),
-    Case("pointwise/relu, 1 M", beside(relu, M), 0.9),
-    Case("pointwise/sum, 1 M", beside(total, M)),
-    Case("pointwise/softmax, 1000 x 1000", beside(softmax, M), 0.8),
+    Case("pointwise/add, 1 M", compare(add, M, numpy=add_numpy), 0.9),
+    Case("pointwise/add, 10 M", compare(add, 10 * M, numpy=add_numpy), 0.4, slow=True),
+    Case("pointwise/4-op expression, 1 M", compare(expression, M), 0.9),
+    Case("pointwise/4-op expression, 10 M", compare(expression, 10 * M), 0.4, slow=True),
+    Case("pointwise/exp, 1 M", compare(exp, M), 0.9),
+    Case("pointwise/relu, 1 M", compare(relu, M), 0.9),
+    Case("pointwise/sum, 1 M", compare(total, M)),
+    Case("pointwise/softmax, 1000 x 1000", compare(softmax, M), 0.8),
 ]

@@ -1,4 +1,4 @@
-"""What processes cost: noticing a death, waiting, joining; against a bound, or fewer of them."""
+"""Detecting a death, waiting, joining; against a constant, or fewer processes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from .harness.partner_process import PATIENCE, partner
 
 __all__ = ["CASES"]
 
-SOON = f"{OURS}, 50 ms"  # the bound of the median; a second is the bound of each
+SOON = f"{OURS}, 50 ms"  # the bound of the median; each detection takes at most a second
 IDLE = f"{OURS}, 1 % of a core"
 FEW = f"{OURS}, 25 processes"
 WATCH = 2.0  # seconds for which a waiter is watched
 
 
-def bound(seconds: float) -> Callable[[Any], Callable[[], float]]:
-    """A party that always takes so long."""
+def constant(seconds: float) -> Callable[[Any], Callable[[], float]]:
+    """A party with a constant time."""
     return lambda library: lambda: seconds
 
 
-def gather(block: Any, rank: int) -> Any:
+def barrier_of(block: Any, rank: int) -> Any:
     """A barrier of two ranks."""
     from shmtensor import native
 
@@ -33,21 +33,21 @@ def gather(block: Any, rank: int) -> Any:
     return lambda: group.barrier(PATIENCE)
 
 
-def victim(what: str, thing: Any, ready: Any) -> None:
-    """Comes to where the other one waits for it, and stays."""
+def victim(what: str, primitive: Any, ready: Any) -> None:
+    """Takes the lock, or passes the barrier, and then sleeps."""
     if what == "lock":
-        thing.acquire()
+        primitive.acquire()
     elif what == "barrier":
-        thing.wait()
+        primitive.wait()
     elif what == "group":
-        meet = gather(thing, 1)  # who lets a group go leaves it
+        meet = barrier_of(primitive, 1)  # a reference: a group without references leaves
         meet()
     ready.put(os.getpid())
     time.sleep(60)
 
 
 def kill_at(pid: int, after: float) -> tuple[int, int]:
-    """A child that kills a process after a while: its pid, and a pipe into which it writes when."""
+    """A child that kills a process after a while: its pid, and a pipe with the time."""
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -59,7 +59,7 @@ def kill_at(pid: int, after: float) -> tuple[int, int]:
     return child, read
 
 
-def group_words(context: Any) -> Any:
+def group_block(context: Any) -> Any:
     """The block of a group of two."""
     from shmtensor import native
 
@@ -70,12 +70,12 @@ MAKE: dict[str, Callable[[Any], Any]] = {
     "queue": lambda context: context.SimpleQueue(),
     "lock": lambda context: context.Lock(),
     "barrier": lambda context: context.Barrier(2),
-    "group": group_words,
+    "group": group_block,
 }
 
 
-def notice(what: str) -> Callable[[Any], Any]:
-    """Seconds from a SIGKILL to the PeerLostError of the one who waits."""
+def time_to_notice(what: str) -> Callable[[Any], Any]:
+    """Seconds from a SIGKILL to the PeerLostError of the waiting process."""
 
     def build(st: Any) -> Callable[[], float]:
         import shmtensor.multiprocessing as mp
@@ -84,34 +84,36 @@ def notice(what: str) -> Callable[[Any], Any]:
         turn = iter(range(1 << 30))
 
         def run() -> float:
-            thing = MAKE[what](context)
+            primitive = MAKE[what](context)
             ready = context.SimpleQueue()
-            process = context.Process(target=victim, args=(what, thing, ready), daemon=True)
+            process = context.Process(target=victim, args=(what, primitive, ready), daemon=True)
             process.start()
-            meet = gather(thing, 0) if what == "group" else getattr(thing, "wait", None)
-            if meet is not None:
-                meet()
+            wait = barrier_of(primitive, 0) if what == "group" else getattr(primitive, "wait", None)
+            if wait is not None:
+                wait()
             pid = ready.get()
             after = 0.1 + 0.01 * (next(turn) % 7)  # at any moment of a slice
-            killer, said = kill_at(pid, after)
+            killer, pipe = kill_at(pid, after)
             try:
                 if what == "queue":
-                    thing.get(timeout=PATIENCE, watch=[process])
+                    primitive.get(timeout=PATIENCE, watch=[process])
                 elif what == "lock":
-                    thing.acquire(timeout=PATIENCE)
+                    primitive.acquire(timeout=PATIENCE)
                 else:
-                    meet()
+                    wait()
             except st.errors.PeerLostError:
                 now = time.perf_counter()  # one clock for all processes
-                took = now - struct.unpack("d", os.read(said, 8))[0]
+                took = now - struct.unpack("d", os.read(pipe, 8))[0]
             else:
-                raise RuntimeError(f"notice: nobody said that the process had died: {what}")
+                raise RuntimeError(f"time_to_notice: the death was not detected: {what}")
             finally:
                 os.waitpid(killer, 0)
-                os.close(said)
+                os.close(pipe)
                 process.join()
             if took > 1.0:
-                raise RuntimeError(f"notice: a death was noticed late: {what}, {took:.3f} s")
+                raise RuntimeError(
+                    f"time_to_notice: a death was detected late: {what}, {took:.3f} s"
+                )
             return took
 
         return run
@@ -120,7 +122,7 @@ def notice(what: str) -> Callable[[Any], Any]:
 
 
 def wait_idly(queue: Any, answer: Any) -> None:
-    """Waits for a message, then says how much CPU time that has cost."""
+    """Waits for a message, and sends the CPU time of the wait."""
     queue.get()
     while queue.get():
         began = time.process_time()
@@ -149,7 +151,7 @@ def idle(st: Any) -> Iterator[Any]:
 
 
 def join(n: int) -> Callable[[Any], Callable[[], float]]:
-    """Seconds for each of n processes, forked one after the other, until all are members."""
+    """Seconds per process until n processes, forked one after the other, are members."""
 
     def build(st: Any) -> Callable[[], float]:
         from shmtensor import native
@@ -157,7 +159,7 @@ def join(n: int) -> Callable[[Any], Callable[[], float]]:
         def run() -> float:
             native.domain_ensure()
             read, write = os.pipe()
-            go, gone = os.pipe()
+            go, stop_end = os.pipe()
             began = time.perf_counter()
             pids = []
             for _ in range(n):
@@ -165,16 +167,16 @@ def join(n: int) -> Callable[[Any], Callable[[], float]]:
                 if pid == 0:
                     native.row()
                     os.write(write, b".")
-                    os.close(gone)
+                    os.close(stop_end)
                     os.read(go, 1)  # until the parent closes its end
                     os._exit(0)
                 pids.append(pid)
-            left = n
-            while left:
-                left -= len(os.read(read, left))
+            remaining = n
+            while remaining:
+                remaining -= len(os.read(read, remaining))
             took = time.perf_counter() - began
             members = st.memory.statistics().processes
-            os.close(gone)
+            os.close(stop_end)
             for pid in pids:
                 os.waitpid(pid, 0)
             for fd in (read, write, go):
@@ -193,14 +195,14 @@ CASES = [
     *(
         Case(
             f"processes/death, {what}",
-            {OURS: notice(what), SOON: bound(0.05)},
+            {OURS: time_to_notice(what), SOON: constant(0.05)},
             1.0,
             SOON,
             long=True,
         )
         for what in MAKE
     ),
-    Case("processes/idle wait", {OURS: idle, IDLE: bound(0.01 * WATCH)}, 1.0, IDLE, long=True),
+    Case("processes/idle wait", {OURS: idle, IDLE: constant(0.01 * WATCH)}, 1.0, IDLE, long=True),
     *(
         Case(f"processes/join, {n}", {OURS: join(n), FEW: join(25)}, 1.5, FEW, long=True)
         for n in (50, 100, 250)

@@ -16,7 +16,7 @@ SMALL = {"step": 7, "loss": 0.5, "name": "layer", "sizes": (3, 4)}
 
 
 def consume(inbox: Any, outbox: Any) -> None:
-    """The other process: a number says how many messages follow; it answers after the last."""
+    """The other process: a number is the count of messages to follow; it answers after the last."""
     while n := inbox.get():
         for _ in range(n):
             inbox.get()
@@ -24,7 +24,7 @@ def consume(inbox: Any, outbox: Any) -> None:
 
 
 def consume_many(inbox: Any, outbox: Any) -> None:
-    """The same, as many at once as there are."""
+    """The same, with up to 100 messages at once."""
     while n := inbox.get():
         while n:
             n -= len(inbox.get_many(min(n, 100)))
@@ -34,7 +34,7 @@ def consume_many(inbox: Any, outbox: Any) -> None:
 def stream(
     context: Any, make_queue: Callable[[], Any], message: Any, n: int, many: bool = False
 ) -> Iterator[Any]:
-    """A call sends the message n times and waits until the other process has them all."""
+    """A call sends the message n times and waits until the other process has received all."""
     inbox, outbox = make_queue(), make_queue()
 
     def run() -> None:
@@ -68,7 +68,7 @@ def ours(make: Callable[[Any], Any], n: int, many: bool = False) -> Callable[[An
 
 
 def theirs(make: Callable[[Any], Any], n: int) -> Callable[[Any], Iterator[Any]]:
-    """The standard library's, with NumPy's array for a tensor."""
+    """The standard library's queue, with NumPy arrays instead of tensors."""
 
     def build(multiprocessing: Any) -> Iterator[Any]:
         import numpy as np
@@ -80,7 +80,7 @@ def theirs(make: Callable[[Any], Any], n: int) -> Callable[[Any], Iterator[Any]]
 
 
 def both(make: Callable[[Any], Any], n: int, many: bool = False) -> dict[str, Any]:
-    """A message of our library, and of NumPy for the standard library."""
+    """Parties with messages of our library, and of NumPy for the standard library."""
     return {OURS: ours(make, n, many), STDLIB: theirs(make, n)}
 
 

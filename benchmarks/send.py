@@ -1,4 +1,4 @@
-"""Sending to another process and having it acknowledged: there and back."""
+"""Round trips: sending to another process, and its acknowledgement."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def acknowledge(inbox: Any, outbox: Any) -> None:
 
 
 def exchange(library: str, make: Callable[[], Any]) -> Iterator[Any]:
-    """Times only the way there and back."""
+    """Times only the round trip."""
     context = importlib.import_module(library).get_context("fork")
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
 
@@ -43,8 +43,7 @@ def exchange(library: str, make: Callable[[], Any]) -> Iterator[Any]:
 
 
 def tensors(n: int, count: int = 0) -> dict[str, Any]:
-    """n float32 numbers, or a list of `count` such tensors; new each time, as in a training
-    loop."""
+    """n float32 numbers, or a list of `count` such tensors; new for each call."""
 
     def make(ones: Callable[[], Any]) -> Callable[[], Any]:
         return (lambda: [ones() for _ in range(count)]) if count else ones
@@ -67,7 +66,7 @@ def number(library: Any) -> Iterator[Any]:
 
 
 def same(n: int) -> Callable[[Any], Iterator[Any]]:
-    """One tensor of n float32 numbers, sent again and again."""
+    """One tensor of n float32 numbers, sent repeatedly."""
 
     def build(st: Any) -> Iterator[Any]:
         x = st.zeros(n)

@@ -1,7 +1,7 @@
-"""Reading SharedList and SharedDict, beside list and dict, and beside pickles in one NumPy buffer,
-the usual cure for workers' growing memory.
+"""Reading SharedList and SharedDict, against list and dict, and against pickles in one NumPy
+buffer, the usual remedy for workers' growing memory.
 
-How much memory workers take is not a time: `python -m benchmarks.memory_growth`.
+The memory of workers: `python -m benchmarks.memory_growth`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLAIN = "builtins"
 
 
 class Pickles:
-    """Elements pickled into one buffer, with the ends of each."""
+    """Elements pickled into one buffer, with their end offsets."""
 
     def __init__(self, np: Any, elements: list[Any]) -> None:
         pickled = [pickle.dumps(x, pickle.HIGHEST_PROTOCOL) for x in elements]
@@ -45,12 +45,12 @@ def name(i: int) -> str:
 
 
 def lists(element: Callable[[int], Any]) -> dict[str, Build]:
-    """Random reads of a list of them."""
-    places = random.Random(1).sample(range(N), READS)
+    """Random reads of a list of such elements."""
+    indices = random.Random(1).sample(range(N), READS)
     return {
-        OURS: lambda st: reading(st.SharedList(map(element, range(N))), places),
-        PLAIN: lambda _: reading(list(map(element, range(N))), places),
-        "numpy": lambda np: reading(Pickles(np, list(map(element, range(N)))), places),
+        OURS: lambda st: reading(st.SharedList(map(element, range(N))), indices),
+        PLAIN: lambda _: reading(list(map(element, range(N))), indices),
+        "numpy": lambda np: reading(Pickles(np, list(map(element, range(N)))), indices),
     }
 
 

@@ -1,10 +1,10 @@
-"""Whole training steps: forward, loss, backward, update."""
+"""Training steps: forward, loss, backward, update."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .harness.case import Case, beside
+from .harness.case import Case, compare
 
 __all__ = ["CASES"]
 
@@ -61,7 +61,7 @@ def deep(st: Any) -> Any:
 
 
 def calls(st: Any) -> Any:
-    """Nothing but `Module.__call__`: 50 layers that return their input."""
+    """`Module.__call__` alone: 50 layers that return their input."""
     model = st.nn.Sequential(*(st.nn.Identity() for _ in range(50)))
     x = st.ones(1)
     return lambda: model(x)
@@ -83,9 +83,9 @@ def inference(st: Any) -> Any:
 
 
 CASES = [
-    Case("training/tiny MLP, SGD", beside(tiny), 0.6),
-    Case("training/50 layers of 16, SGD", beside(deep), 0.6),
-    Case("training/Module.__call__, 50 of Identity", beside(calls), 0.5),
-    Case("training/784-256-128-10, Adam", beside(mlp), 0.6),
-    Case("training/784-256-128-10, forward only", beside(inference)),
+    Case("training/tiny MLP, SGD", compare(tiny), 0.6),
+    Case("training/50 layers of 16, SGD", compare(deep), 0.6),
+    Case("training/Module.__call__, 50 of Identity", compare(calls), 0.5),
+    Case("training/784-256-128-10, Adam", compare(mlp), 0.6),
+    Case("training/784-256-128-10, forward only", compare(inference)),
 ]

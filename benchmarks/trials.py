@@ -47,18 +47,18 @@ NO_BIAS, MEAN = None, "mean"
 DIMS = {"rows": 1, "columns": 0}
 
 
-def reduction(torch: Torch, *rest: Any) -> Callable[[], list[Trial]]:
+def reduction(torch: Torch, *args: Any) -> Callable[[], list[Trial]]:
     """A reduction along either dimension of a matrix."""
     return lambda: [
-        Trial(where, (floats(*SIZE), dim, *rest), lambda t, x, d=dim: torch(t, x, d))
+        Trial(where, (floats(*SIZE), dim, *args), lambda t, x, d=dim: torch(t, x, d))
         for where, dim in DIMS.items()
     ]
 
 
-def reductions(torch: Torch, *rest: Any, draw: Any = floats) -> Callable[[], list[Trial]]:
+def reductions(torch: Torch, *args: Any, draw: Any = floats) -> Callable[[], list[Trial]]:
     """The same, and of all elements."""
     return lambda: [
-        Trial(where, (draw(*SIZE), dim, *rest), lambda t, x, d=dim: torch(t, x, d))
+        Trial(where, (draw(*SIZE), dim, *args), lambda t, x, d=dim: torch(t, x, d))
         for where, dim in {"whole": None, **DIMS}.items()
     ]
 
@@ -99,12 +99,12 @@ def activation_backward() -> list[Trial]:
     ]
 
 
-def functional(name: str, *rest: Any) -> Torch:
-    return lambda t, *x: getattr(t.nn.functional, name)(*x, *rest)
+def functional(name: str, *args: Any) -> Torch:
+    return lambda t, *x: getattr(t.nn.functional, name)(*x, *args)
 
 
-def aten(name: str, *rest: Any) -> Torch:
-    return lambda t, *x: getattr(t.ops.aten, name)(*x, *rest)
+def aten(name: str, *args: Any) -> Torch:
+    return lambda t, *x: getattr(t.ops.aten, name)(*x, *args)
 
 
 LOSSES: dict[str, Torch] = {
@@ -165,9 +165,9 @@ def ctc() -> tuple[Any, ...]:
 
 
 def ctc_backward() -> tuple[Any, ...]:
-    logp, labels, *rest = ctc()
-    loss, alpha = ROWS["_ctc_loss"].forward(np, logp, labels, *rest)
-    return np.ones_like(loss), logp, labels, loss, alpha, *rest
+    logp, labels, *args = ctc()
+    loss, alpha = ROWS["_ctc_loss"].forward(np, logp, labels, *args)
+    return np.ones_like(loss), logp, labels, loss, alpha, *args
 
 
 def sample_norm(n: int, groups: int, shape: tuple[int, ...], size: int, centred: bool) -> Any:

@@ -4,8 +4,8 @@
 
 The cart (Barto, Sutton, Anderson 1983) is pushed left or right 50 times a second; an episode ends
 when the pole leans 12 degrees, the cart leaves the track, or after 500 steps. REINFORCE (Williams
-1992) follows the returns; with a critic, how much better they were than it expected. The mean of
-the last 50 episodes of a full run: 420 steps by REINFORCE, 490 with a critic.
+1992) uses the returns; with a critic, their difference to its predictions. The mean of
+the last 50 episodes of a full run: 420 steps with REINFORCE, 490 with a critic.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DISCOUNT, LONGEST = 0.99, 500
 
 
 class CartPole:
-    """Position, speed, angle and its speed; a pole of 1 m and 0.1 kg on a cart of 1 kg."""
+    """Position, speed, angle, angular speed; a pole of 1 m and 0.1 kg on a cart of 1 kg."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.state = rng.uniform(-0.05, 0.05, 4)
@@ -80,7 +80,7 @@ def train_step(model, optimizer, states, pushes, returns):
 
 
 def play(model, rng: np.random.Generator) -> tuple:
-    """An episode: states, pushes, and the discounted sum of the rewards that followed each."""
+    """An episode: states, pushes, and the discounted sum of the rewards after each."""
     cart, states, pushes, stands = CartPole(rng), [], [], True
     with st.no_grad():
         while stands and len(states) < LONGEST:

@@ -1,10 +1,10 @@
-"""A generative adversarial network that draws digits.
+"""A generative adversarial network that generates digits.
 
     python examples/dcgan.py [--epochs 60] [--quick]
 
 Radford, Metz, Chintala 2016, at 16 x 16 pixels: the generator turns noise into images by transposed
-convolutions, the discriminator learns to tell them from real ones. The picture shows drawn digits.
-After the full run they vary as much as real ones do (0.95 of their standard deviation).
+convolutions, the discriminator learns to distinguish them from real ones. The picture shows
+generated digits. After the full run their standard deviation is 0.95 of that of real digits.
 """
 
 from __future__ import annotations
@@ -77,16 +77,16 @@ def main() -> None:
     losses = training.run(options.steps, epoch, "epoch")
     with st.no_grad():
         generated = model[0].eval()(st.randn(64, NOISE, 1, 1))
-    # A generator that only remembers, or only makes one image, would be seen here.
-    apart = st.cdist(generated.flatten(1), images.flatten(1)).min(1).values.mean().item()
-    spread = generated.flatten(1).std(0).mean().item() / images.flatten(1).std(0).mean().item()
-    print(f"discriminator's loss              {losses[-1]:.3f} (1.386: it can tell nothing)")
-    print(f"distance to the nearest real one  {apart:.2f}")
-    print(f"spread, over that of real ones    {spread:.2f}")
+    # These are near 0 if the generator copies real images, or always makes the same image.
+    distance = st.cdist(generated.flatten(1), images.flatten(1)).min(1).values.mean().item()
+    std_ratio = generated.flatten(1).std(0).mean().item() / images.flatten(1).std(0).mean().item()
+    print(f"discriminator's loss                {losses[-1]:.3f} (1.386: chance)")
+    print(f"distance to the nearest real digit  {distance:.2f}")
+    print(f"standard deviation, over real ones  {std_ratio:.2f}")
     with panels(options.out, size=6) as (panel,):
         framed = F.pad(generated, (1, 1, 1, 1)).reshape(8, 8, 18, 18)
-        show(panel, framed.permute(0, 2, 1, 3).reshape(144, 144), "drawn")
-    print(f"drawn digits                      {options.out}")
+        show(panel, framed.permute(0, 2, 1, 3).reshape(144, 144), "generated")
+    print(f"generated digits                    {options.out}")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Learns to read handwritten digits: two loader processes, two training processes, one copy of the
+"""Classifies handwritten digits: two loader processes, two training processes, one copy of the
 weights.
 
     python examples/digits.py [--epochs 60] [--nprocs 2] [--workers 2] [--out digits.png]
 
-The 1,797 images of 8 x 8 pixels are UCI's, as scikit-learn has them; a fifth is held out. The
-loader's workers move each image by part of a pixel, anew every epoch, and put a batch together in
-shared memory; the two trainers each take half of it, and every trainer reduces the gradients of one
-half of the weights straight from the other's memory: no tensor is copied between processes.
+The 1,797 images of 8 x 8 pixels are UCI's, from scikit-learn; a fifth is held out. The loader's
+workers shift each image by part of a pixel, randomly in each epoch, and collate batches in shared
+memory; each of the two trainers reads half of a batch, and reduces the gradients of half of the
+weights directly from the other's memory: no tensor is copied between processes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from shmtensor.trainer import History
 
 
-class Moved(Dataset[tuple[np.ndarray, int]]):
-    """The training images, each moved by up to `reach` < 1 pixels in both directions when drawn."""
+class ShiftedDigits(Dataset[tuple[np.ndarray, int]]):
+    """The training images, each randomly shifted by up to `reach` < 1 pixels in both directions."""
 
     def __init__(self, reach: float = 0.8) -> None:
         images, labels = digits(train=True, image=True).tensors
@@ -43,20 +43,20 @@ class Moved(Dataset[tuple[np.ndarray, int]]):
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[np.ndarray, int]]:
         x = self.images.numpy()[indices]
-        x = move_rows(x, self.steps(len(x)))
-        x = move_rows(x.swapaxes(1, 2), self.steps(len(x))).swapaxes(1, 2)
+        x = shift_rows(x, self.offsets(len(x)))
+        x = shift_rows(x.swapaxes(1, 2), self.offsets(len(x))).swapaxes(1, 2)
         return list(zip(x.reshape(len(x), -1), self.labels.numpy()[indices], strict=True))
 
-    def steps(self, n: int) -> np.ndarray:
+    def offsets(self, n: int) -> np.ndarray:
         # The loader seeds NumPy's generator in each worker and epoch.
         return np.random.uniform(-self.reach, self.reach, (n, 1, 1)).astype(np.float32)
 
 
-def move_rows(x: np.ndarray, step: np.ndarray) -> np.ndarray:
-    """Images `(N, H, W)` moved down by `step` `(N, 1, 1)` pixels, linear between the pixels."""
+def shift_rows(x: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """Images `(N, H, W)` shifted down by `offset` `(N, 1, 1)` pixels, interpolated linearly."""
     padded = np.pad(x, ((0, 0), (1, 1), (0, 0)))
     above, below = padded[:, :-2], padded[:, 2:]
-    return (1 - abs(step)) * x + np.maximum(step, 0) * above + np.maximum(-step, 0) * below
+    return (1 - abs(offset)) * x + np.maximum(offset, 0) * above + np.maximum(-offset, 0) * below
 
 
 def make_model() -> nn.Module:
@@ -67,16 +67,16 @@ def make_model() -> nn.Module:
 
 
 def draw(history: History, path: str) -> None:
-    """Loss and accuracy of every epoch, training and held out."""
+    """Training and held-out loss and accuracy per epoch."""
     epochs = history["epoch"]
-    with panels(path, 1, 2, size=4) as (left, right):
-        left.plot(epochs, history["loss"], label="training")
-        left.plot(epochs, history["eval_loss"], label="held out")
-        left.set(title="Loss", xlabel="epoch", yscale="log")
-        right.plot(epochs, [100 * x for x in history["accuracy"]], label="training")
-        right.plot(epochs, [100 * x for x in history["eval_accuracy"]], label="held out")
-        right.set(title="Accuracy, %", xlabel="epoch", ylim=(90, 100.5))
-        left.legend()
+    with panels(path, 1, 2, size=4) as (loss_axes, accuracy_axes):
+        loss_axes.plot(epochs, history["loss"], label="training")
+        loss_axes.plot(epochs, history["eval_loss"], label="held out")
+        loss_axes.set(title="Loss", xlabel="epoch", yscale="log")
+        accuracy_axes.plot(epochs, [100 * x for x in history["accuracy"]], label="training")
+        accuracy_axes.plot(epochs, [100 * x for x in history["eval_accuracy"]], label="held out")
+        accuracy_axes.set(title="Accuracy, %", xlabel="epoch", ylim=(90, 100.5))
+        loss_axes.legend()
 
 
 def main() -> None:
@@ -84,12 +84,12 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--nprocs", type=int, default=2, help="training processes")
     parser.add_argument("--workers", type=int, default=2, help="loader processes")
-    parser.add_argument("--out", default="digits.png", help="where the curves go")
+    parser.add_argument("--out", default="digits.png", help="file of the curves")
     options = parser.parse_args()
 
     st.manual_seed(0)
     train = DataLoader(
-        Moved(),
+        ShiftedDigits(),
         batch_size=64,
         shuffle=True,
         num_workers=options.workers,
@@ -104,8 +104,8 @@ def main() -> None:
     history = trainer.fit(train, options.epochs, eval=held_out)
 
     figures = trainer.statistics()
-    right = trainer.evaluate(held_out)["accuracy"]
-    print(f"held-out accuracy                       {100 * right:.2f} %")
+    accuracy = trainer.evaluate(held_out)["accuracy"]
+    print(f"held-out accuracy                       {100 * accuracy:.2f} %")
     print(f"training speed                          {figures.samples_per_second:,.0f} samples/s")
     print(f"tensor bytes copied between processes   {figures.tensor_bytes_copied:,}")
     draw(history, options.out)

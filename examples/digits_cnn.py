@@ -1,10 +1,10 @@
-"""Reads handwritten digits with a convolutional network.
+"""Classifies handwritten digits with a convolutional network.
 
     python examples/digits_cnn.py [--epochs 30] [--out digits_cnn.png] [--quick]
 
-The 1,797 images of 8 x 8 pixels are UCI's, as scikit-learn has them; a fifth is held out. The full
-run reaches 98.6 % of the held-out digits in half a minute. The picture shows the digits that were
-read wrongly.
+The 1,797 images of 8 x 8 pixels are UCI's, from scikit-learn; a fifth is held out. The full run
+reaches 98.6 % accuracy on the held-out digits in half a minute. The picture shows the misclassified
+digits.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def train_step(model, optimizer, images, labels):
 
 
 def draw(images, predicted, labels, path: str) -> None:
-    """The digits that were read wrongly, with what was read and what is right."""
+    """The misclassified digits, with predicted and true labels."""
     wrong = (predicted != labels).nonzero().flatten().tolist()[:10]
     with panels(path, 1, max(len(wrong), 1), size=1.4) as axes:
         for panel, i in zip(axes, wrong, strict=False):
@@ -77,7 +77,7 @@ def main() -> None:
         predicted = model(held_images).argmax(1)
     print(f"held-out accuracy   {100 * (predicted == held_labels).float().mean().item():.2f} %")
     draw(held_images, predicted, held_labels, options.out)
-    print(f"wrongly read        {options.out}")
+    print(f"misclassified       {options.out}")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""A small GPT of letters, with a cache of keys and values for generation.
+"""A small GPT on characters, with a cache of keys and values for generation.
 
     python examples/gpt.py [--steps 1500] [--quick]
 
-Learns Python's help pages letter by letter (Radford et al. 2018, norms first). The full run reaches
-a held-out loss of 1.17 nats per letter. New letters are computed from cached keys and values.
+Learns Python's help pages character by character (Radford et al. 2018, norms first). The full run
+reaches a held-out loss of 1.17 nats per character. New characters use the cached keys and values.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """Logits (N, T, letters) of the letter after each of (N, T)."""
+    """Logits (N, T, characters) of the character after each of (N, T)."""
 
-    def __init__(self, letters=128, width=128, heads=4, layers=4, context=128) -> None:
+    def __init__(self, characters=128, width=128, heads=4, layers=4, context=128) -> None:
         super().__init__()
         self.context = context
-        self.embedding = nn.Embedding(letters, width)
+        self.embedding = nn.Embedding(characters, width)
         self.position = nn.Parameter(0.02 * st.randn(context, width))
         self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, letters, bias=False)
+        self.norm, self.output = nn.LayerNorm(width), nn.Linear(width, characters, bias=False)
 
     def forward(self, tokens, caches: list[dict] | None = None, start: int = 0):
         x = self.embedding(tokens) + self.position[start : start + tokens.shape[1]]
@@ -62,7 +62,7 @@ class GPT(nn.Module):
 
     @st.no_grad()
     def generate(self, tokens, temperature: float = 0.7):
-        """Tokens (N, T) and as many drawn ones as make `context`, each from the cached keys."""
+        """Tokens (N, T), continued by sampling up to `context` tokens, with cached keys."""
         caches: list[dict] = [{} for _ in self.blocks]
         new, start = tokens, 0
         while tokens.shape[1] < self.context:
@@ -81,7 +81,7 @@ def make_optimizer(model: nn.Module) -> optim.Optimizer:
 
 
 def train_step(model, optimizer, tokens):
-    """One update from tokens (N, T + 1). Returns the loss per letter."""
+    """One update from tokens (N, T + 1). Returns the loss per character."""
     optimizer.zero_grad()
     loss = next_token_loss(model, tokens)
     loss.backward()
@@ -108,11 +108,11 @@ def main() -> None:
     losses = training.run(options.steps, step)
     with st.no_grad():
         loss = next_token_loss(model, windows(held_out, model.context, 64, rng))
-    print(f"held-out loss        {loss.item():.3f} nats per letter")
+    print(f"held-out loss        {loss.item():.3f} nats per character")
 
     sample = model.generate(st.tensor([list(b"The ")]))[0]
     print(bytes(sample.tolist()).decode("ascii", "replace"))
-    draw_curve(options.out, losses, "Loss in training, nats per letter")
+    draw_curve(options.out, losses, "Loss in training, nats per character")
     print(f"the curve            {options.out}")
 
 

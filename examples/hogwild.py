@@ -2,8 +2,8 @@
 
     python examples/hogwild.py [--epochs 20] [--nprocs 2] [--quick]
 
-Niu et al. 2011. A model's parameters lie in shared memory anyway, so each process just takes the
-model as an argument and updates it in place. The full run reads 96 % of the held-out digits.
+Niu et al. 2011. A model's parameters are always in shared memory, so each process receives the
+model as an argument and updates it in place. The full run reaches 96 % held-out accuracy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def make_model(width: int = 128) -> nn.Module:
 
 
 def train(rank: int, model: nn.Module, epochs: int, losses) -> None:
-    """What each process does; puts the loss of every epoch into the queue `losses`."""
+    """The function of each process; puts the loss of every epoch into the queue `losses`."""
     st.manual_seed(rank)
     st.set_num_threads(1)
     images, labels = digits(train=True).tensors
@@ -61,8 +61,8 @@ def main() -> None:
         worker.join()
     images, labels = digits(train=False).tensors
     with st.no_grad():
-        right = (model(images).argmax(1) == labels).float().mean().item()
-    print(f"held-out accuracy   {100 * right:.2f} %")
+        accuracy = (model(images).argmax(1) == labels).float().mean().item()
+    print(f"held-out accuracy   {100 * accuracy:.2f} %")
     with panels(options.out, size=4) as (panel,):
         for rank, curve in enumerate(curves):
             panel.plot(curve, label=f"process {rank}")

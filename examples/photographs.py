@@ -1,4 +1,4 @@
-"""Pieces of the two photographs that scikit-learn ships, for the examples with large images."""
+"""Crops of the two photographs in scikit-learn, for the examples with large images."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ def crops(
     rng: np.random.Generator,
     columns: tuple[float, float] = (0.0, 1.0),
 ) -> st.Tensor:
-    """Squares from random places, half of them mirrored: (count, 3, size, size).
+    """Squares from random positions, half of them mirrored: (count, 3, size, size).
 
     Args:
-        columns: the part of each image's width that they are taken from.
+        columns: the range of columns to crop from, as fractions of the width.
     """
     pieces = []
     for _ in range(count):
         image = images[rng.integers(len(images))]
-        left, right = (round(image.shape[2] * edge) for edge in columns)
+        first, end = (round(image.shape[2] * edge) for edge in columns)
         y = rng.integers(0, image.shape[1] - size + 1)
-        x = rng.integers(left, right - size + 1)
+        x = rng.integers(first, end - size + 1)
         piece = image[:, y : y + size, x : x + size]
         pieces.append(piece[:, :, ::-1] if rng.random() < 0.5 else piece)
     return st.tensor(np.stack(pieces))
 
 
 def tiles(size: int = 96) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Both photographs cut into squares: three quarters of them, and the others."""
-    cut = [
+    """Square tiles of both photographs: three quarters of them, and the others."""
+    squares = [
         image[:, y : y + size, x : x + size]
         for image in photographs()
         for y in range(0, image.shape[1] - size + 1, size)
         for x in range(0, image.shape[2] - size + 1, size)
     ]
-    return [tile for i, tile in enumerate(cut) if i % 4], cut[::4]
+    return [tile for i, tile in enumerate(squares) if i % 4], squares[::4]

@@ -1,10 +1,10 @@
-"""ResNet-18 at 224 x 224 pixels: tells which way up a piece of a photograph is.
+"""ResNet-18 at 224 x 224 pixels: predicts the rotation of a crop of a photograph.
 
     python examples/resnet18.py [--steps 80] [--quick]
 
-The network of He et al. 2016 with torchvision's names, so that its weights load key for key. It
-learns to tell turns by 0, 90, 180 and 270 degrees (Gidaris et al. 2018) on the left part of two
-photographs. The full run is right for 53 % of pieces of the right part (chance: 25 %).
+The network of He et al. 2016 with torchvision's names, so that its state dict loads. It learns
+rotations by 0, 90, 180 and 270 degrees (Gidaris et al. 2018) on the left part of two photographs.
+The full run is right for 53 % of crops of the right part (chance: 25 %).
 """
 
 from __future__ import annotations
@@ -81,11 +81,11 @@ def train_step(model, optimizer, images, labels):
     return loss.detach()
 
 
-def turned(images: st.Tensor, rng: np.random.Generator) -> tuple[st.Tensor, st.Tensor]:
-    """Each image turned by 0 to 3 right angles, and by how many."""
+def rotate_randomly(images: st.Tensor, rng: np.random.Generator) -> tuple[st.Tensor, st.Tensor]:
+    """Each image rotated by 0 to 3 right angles, and that number."""
     turns = rng.integers(0, 4, len(images))
-    pieces = [st.rot90(x, int(k), (1, 2)) for x, k in zip(images, turns, strict=True)]
-    return st.stack(pieces) * 4 - 2, st.tensor(turns)
+    rotated = [st.rot90(x, int(k), (1, 2)) for x, k in zip(images, turns, strict=True)]
+    return st.stack(rotated) * 4 - 2, st.tensor(turns)
 
 
 def main() -> None:
@@ -97,19 +97,20 @@ def main() -> None:
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=options.steps)
 
     def step(_: int):
-        loss = train_step(model, optimizer, *turned(crops(images, 224, 16, rng, (0.0, 0.6)), rng))
+        batch = rotate_randomly(crops(images, 224, 16, rng, (0.0, 0.6)), rng)
+        loss = train_step(model, optimizer, *batch)
         scheduler.step()
         return loss
 
     training.run(options.steps, step)
-    x, y = turned(crops(images, 224, 32, rng, (0.6, 1.0)), rng)
+    x, y = rotate_randomly(crops(images, 224, 32, rng, (0.6, 1.0)), rng)
     model.eval()
     with st.no_grad():
         predicted = model(x).argmax(1)
     print(f"held-out accuracy   {100 * (predicted == y).float().mean().item():.1f} %")
     with panels(options.out, 2, 4, 2) as axes:
         for panel, image, guess in zip(axes, x, predicted.tolist(), strict=False):
-            show(panel, image / 4 + 0.5, f"turned by {90 * guess}")
+            show(panel, image / 4 + 0.5, f"rotated by {90 * guess}")
     print(f"examples            {options.out}")
 
 

@@ -1,11 +1,11 @@
-"""Tells whether one sentence follows from another, contradicts it, or neither.
+"""Classifies whether one sentence follows from another, contradicts it, or neither.
 
     python examples/sentence_pairs.py [--steps 600] [--embeddings FILE] [--quick]
 
-Two LSTMs with the same weights read both sentences (Bowman et al. 2015); a classifier sees both
-vectors, their difference and product. Sentences are made by a grammar. Word vectors come from a
-file in GloVe's text format; without one, a file is made. The full run is right for all of a
-thousand new pairs.
+One LSTM encodes both sentences (Bowman et al. 2015); a classifier receives both vectors, their
+difference and product. A grammar generates the sentences. Word vectors come from a file in GloVe's
+text format; without one, a file is generated. The full run classifies all of a thousand new pairs
+correctly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from shmtensor.nn.utils.rnn import pack_sequence
 
 
 class PairClassifier(nn.Module):
-    """Logits (N, 3) of two lists of N sentences, each a vector of words' numbers."""
+    """Logits (N, 3) of two lists of N sentences, each a vector of word indices."""
 
     def __init__(self, words: int = 32, width: int = 16, hidden: int = 48, vectors=None) -> None:
         super().__init__()
@@ -37,13 +37,13 @@ class PairClassifier(nn.Module):
             nn.Linear(8 * hidden, 2 * hidden), nn.ReLU(), nn.Linear(2 * hidden, 3)
         )
 
-    def read(self, sentences):
-        packed = pack_sequence(sentences, enforce_sorted=False)
-        _, (last, _) = self.lstm(packed._replace(data=self.embedding(packed.data)))
+    def encode(self, sentences):
+        sequence = pack_sequence(sentences, enforce_sorted=False)
+        _, (last, _) = self.lstm(sequence._replace(data=self.embedding(sequence.data)))
         return st.cat([last[0], last[1]], 1)
 
     def forward(self, first, second):
-        u, v = self.read(first), self.read(second)
+        u, v = self.encode(first), self.encode(second)
         return self.classifier(st.cat([u, v, (u - v).abs(), u * v], 1))
 
 
@@ -71,11 +71,11 @@ def main() -> None:
         path = Path(options.embeddings or Path(folder) / "vectors.txt")
         if not options.embeddings:
             write_embeddings(path)
-        number, vectors = read_embeddings(path)
+        index, vectors = read_embeddings(path)
 
     def batch(count: int) -> tuple:
         pairs = [make_pair(rng) for _ in range(count)]
-        first, second = ([st.tensor([number[w] for w in p[i]]) for p in pairs] for i in (0, 1))
+        first, second = ([st.tensor([index[w] for w in p[i]]) for p in pairs] for i in (0, 1))
         return first, second, st.tensor([p[2] for p in pairs])
 
     model = make_model(vectors=vectors)
@@ -83,8 +83,8 @@ def main() -> None:
     losses = training.run(options.steps, lambda _: train_step(model, optimizer, *batch(32)))
     with st.no_grad():
         first, second, labels = batch(1000)
-        right = (model(first, second).argmax(1) == labels).float().mean().item()
-    print(f"accuracy            {100 * right:.1f} %")
+        accuracy = (model(first, second).argmax(1) == labels).float().mean().item()
+    print(f"accuracy            {100 * accuracy:.1f} %")
     draw_curve(options.out, losses, "Loss in training", "log")
     print(f"the curve           {options.out}")
 

@@ -1,4 +1,4 @@
-"""Pairs of sentences by a small grammar, and vectors of its words in a text file."""
+"""Pairs of sentences from a small grammar, and vectors of its words in a text file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WORDS = sorted(
 
 
 def make_pair(rng: random.Random) -> tuple[list[str], list[str], int]:
-    """A sentence, another one, and whether it follows (0), contradicts (1), or neither (2)."""
+    """Two sentences, and whether the second follows (0), contradicts (1), or neither (2)."""
     who, does = rng.choice(list(KINDS)), rng.choice(list(OTHERS))
     size, place = rng.choice(SIZES), rng.choice(PLACES)
     first = ["the", size, who, does, "in", "the", place]
@@ -35,13 +35,13 @@ def make_pair(rng: random.Random) -> tuple[list[str], list[str], int]:
 
 
 def write_embeddings(path: Path, width: int = 16) -> None:
-    """Each word and its vector, a line each: the singular vectors of counts of neighbours."""
-    rng, number = random.Random(1), {w: i for i, w in enumerate(WORDS)}
+    """A line per word, with its vector: singular vectors of the counts of neighbouring words."""
+    rng, index = random.Random(1), {w: i for i, w in enumerate(WORDS)}
     counts = np.ones((len(WORDS), len(WORDS)))
     for _ in range(3000):
         for sentence in make_pair(rng)[:2]:
             for a, b in zip(sentence, sentence[1:], strict=False):  # noqa: RUF007
-                counts[number[a], number[b]] += 1
+                counts[index[a], index[b]] += 1
     u, s, _ = np.linalg.svd(np.log(counts / counts.sum(0)))
     vectors = u[:, :width] * np.sqrt(s[:width])
     lines = (f"{w} {' '.join(f'{x:.5f}' for x in v)}" for w, v in zip(WORDS, vectors, strict=True))
@@ -49,7 +49,7 @@ def write_embeddings(path: Path, width: int = 16) -> None:
 
 
 def read_embeddings(path: Path) -> tuple[dict[str, int], st.Tensor]:
-    """Words' numbers, and their vectors (words, width)."""
+    """Words' indices, and their vectors (words, width)."""
     lines = [line.split() for line in path.read_text().splitlines()]
     vectors = np.array([line[1:] for line in lines], np.float32)
     return {line[0]: i for i, line in enumerate(lines)}, st.tensor(vectors)

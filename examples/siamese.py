@@ -1,10 +1,11 @@
-"""A Siamese network: are two images the same digit, digits it has never seen included?
+"""A Siamese network: are two images the same digit, including digits not used in training?
 
     python examples/siamese.py [--steps 600] [--quick]
 
-Both images go through the same network; a contrastive loss brings equal digits together and drives
-others apart (Hadsell, Chopra, LeCun 2006). It learns from 0 to 6 alone. Of pairs of held-out images
-of these the full run tells 99 % rightly, of 7, 8 and 9 66 % (half would be chance).
+Both images go through the same network; a contrastive loss decreases the distance of equal digits
+and increases that of different ones (Hadsell, Chopra, LeCun 2006). It trains on 0 to 6. The full
+run classifies 99 % of held-out pairs of these correctly, and 66 % of pairs of 7, 8 and 9 (chance:
+50 %).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from dataloaders import digits
 from shmtensor import nn, optim
 from shmtensor.nn import functional as F
 
-SEEN = 7  # digits below this are learnt
-LIMIT = 0.6  # images nearer than this are taken for the same digit
+N_TRAINED = 7  # the digits below this are used in training
+LIMIT = 0.6  # images nearer than this are classified as the same digit
 
 
 class Siamese(nn.Module):
@@ -58,10 +59,10 @@ def train_step(model, optimizer, x, y, same):
 
 
 def pairs(images, labels, count: int, rng: np.random.Generator) -> tuple:
-    """As many pairs of the same digit as of others."""
+    """Pairs, of which half show the same digit."""
     a = rng.integers(0, len(labels), count)
     same = np.arange(count) % 2 == 0
-    b = [rng.choice(np.flatnonzero((labels == labels[i]) == w)) for i, w in zip(a, same)]
+    b = [rng.choice(np.flatnonzero((labels == labels[i]) == s)) for i, s in zip(a, same)]
     return images[a], images[np.array(b)], st.tensor(same.astype(np.float32))
 
 
@@ -71,27 +72,27 @@ def main() -> None:
     rng = np.random.default_rng(0)
     images, labels = (x.numpy() for x in digits(train=True, image=True).tensors)
     held_images, held_labels = (x.numpy() for x in digits(train=False, image=True).tensors)
-    seen, held_seen = labels < SEEN, held_labels < SEEN
-    train = st.tensor(images[seen]), labels[seen]
-    old = st.tensor(held_images[held_seen]), held_labels[held_seen]
-    new = st.tensor(held_images[~held_seen]), held_labels[~held_seen]
+    is_used, is_trained = labels < N_TRAINED, held_labels < N_TRAINED
+    train = st.tensor(images[is_used]), labels[is_used]
+    trained_digits = st.tensor(held_images[is_trained]), held_labels[is_trained]
+    new_digits = st.tensor(held_images[~is_trained]), held_labels[~is_trained]
     model = make_model()
     optimizer = make_optimizer(model)
     training.run(options.steps, lambda _: train_step(model, optimizer, *pairs(*train, 64, rng)))
     model.eval()
-    for name, data in (("seen", old), ("unseen", new)):
+    for name, data in (("trained", trained_digits), ("new", new_digits)):
         with st.no_grad():
             x, y, same = pairs(*data, 1000, rng)
             distance = model.distance(x, y)
-        right = ((distance < LIMIT) == (same == 1)).float().mean().item()
-        print(f"pairs of {name:6} digits told rightly   {100 * right:.1f} %")
+        accuracy = ((distance < LIMIT) == (same == 1)).float().mean().item()
+        print(f"accuracy on pairs of {name:7} digits   {100 * accuracy:.1f} %")
     with panels(options.out, size=4) as (panel,):
-        for value, name in ((1, "same digit"), (0, "others")):
+        for value, name in ((1, "same digit"), (0, "different digits")):
             panel.hist(distance[same == value].numpy(), 30, range=(0, 2), alpha=0.6, label=name)
         panel.axvline(LIMIT, color="black")
         panel.set(title="Distance of pairs of 7, 8, 9")
         panel.legend()
-    print(f"distances                             {options.out}")
+    print(f"distances                              {options.out}")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Paints one photograph in the style of the other, by features of a small network trained here.
+"""Renders one photograph in the style of the other, with features of a small network trained here.
 
     python examples/style_transfer.py [--steps 60] [--quick]
 
-Gatys, Ecker, Bethge 2016: the image itself is optimised, by L-BFGS, until its features are the
-content's and the correlations of its features (Gram matrices) are the style's. They look by
-VGG; here a small network first learns to tell which way up a piece of a photograph is.
+Gatys, Ecker, Bethge 2016: L-BFGS optimises the image itself, so that its features match the
+content's and the correlations of its features (Gram matrices) match the style's. They use VGG; here
+a small network first learns the rotation of crops of the photographs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy as np
 import training
 from photographs import crops, photographs
 from pictures import panels, show
-from resnet18 import train_step as learn_turns
-from resnet18 import turned
+from resnet18 import rotate_randomly
+from resnet18 import train_step as train_features
 
 import shmtensor as st
 from shmtensor import nn, optim
@@ -24,7 +24,7 @@ from shmtensor.nn import functional as F
 
 
 class Features(nn.Module):
-    """The activations after each of three blocks; `forward` gives scores for four turns."""
+    """The activations after each of three blocks; `forward` returns scores of four rotations."""
 
     def __init__(self, width: int = 24) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class Features(nn.Module):
 
 
 class Painting(nn.Module):
-    """The image (1, 3, H, W) that is optimised, and the network that looks at it."""
+    """The optimised image (1, 3, H, W), and the network for its features."""
 
     def __init__(self, size: int = 64, width: int = 24, features: nn.Module | None = None) -> None:
         super().__init__()
@@ -62,12 +62,12 @@ class Painting(nn.Module):
         for x, y in zip(actual, styled, strict=True):
             loss = loss + 0.3 * F.mse_loss(gram(x), gram(y))
         image = self.image
-        rough = image.diff(dim=2).square().mean() + image.diff(dim=3).square().mean()
-        return loss + 0.02 * rough
+        variation = image.diff(dim=2).square().mean() + image.diff(dim=3).square().mean()
+        return loss + 0.02 * variation
 
 
 def gram(x):
-    """How the channels of (1, C, H, W) go together: (C, C)."""
+    """The correlations of the channels of (1, C, H, W): (C, C)."""
     rows = x[0].flatten(1)
     return rows @ rows.T / rows.shape[1]
 
@@ -98,7 +98,7 @@ def main() -> None:
     features = Features()
     adam = optim.Adam(features.parameters(), lr=3e-3)
     for _ in range(5 if options.quick else 200):
-        learn_turns(features, adam, *turned(crops(images, 64, 16, rng), rng))
+        train_features(features, adam, *rotate_randomly(crops(images, 64, 16, rng), rng))
     content, style = (F.avg_pool2d(st.tensor(x[None, :, :384, :576]), 3) * 4 - 2 for x in images)
     model = Painting(features=features)
     model.image = nn.Parameter(content.clone())

@@ -1,4 +1,4 @@
-"""Makes images three times as large, sharper than interpolation does.
+"""Enlarges images three times, sharper than interpolation.
 
     python examples/super_resolution.py [--steps 1500] [--quick]
 
@@ -23,7 +23,7 @@ from shmtensor.nn import functional as F
 SCALE = 3
 
 
-def larger(x):
+def enlarge(x):
     """Bicubic interpolation."""
     return F.interpolate(x, scale_factor=SCALE, mode="bicubic", align_corners=False)
 
@@ -39,11 +39,11 @@ class SuperResolution(nn.Module):
             nn.Conv2d(width, width, 3, padding=1), nn.ReLU(),
             nn.Conv2d(width, 3 * SCALE**2, 3, padding=1), nn.PixelShuffle(SCALE),
         )  # fmt: skip
-        nn.init.zeros_(self.layers[-2].weight)  # begins as the interpolation
+        nn.init.zeros_(self.layers[-2].weight)  # equals the interpolation before training
         nn.init.zeros_(self.layers[-2].bias)
 
     def forward(self, x):
-        return larger(x) + self.layers(x)
+        return enlarge(x) + self.layers(x)
 
 
 make_model = SuperResolution
@@ -84,13 +84,13 @@ def main() -> None:
     real = st.tensor(np.stack(held_out))
     small = F.avg_pool2d(real, SCALE)
     with st.no_grad():
-        enlarged, bicubic = model.eval()(small), larger(small)
+        enlarged, bicubic = model.eval()(small), enlarge(small)
     print(f"bicubic             {decibels(bicubic, real):.2f} dB")
     print(f"network             {decibels(enlarged, real):.2f} dB")
     with panels(options.out, 2, 4, 2.5) as axes:
         for i in range(2):
-            named = {"small": small, "bicubic": bicubic, "network": enlarged, "real": real}
-            for panel, (name, x) in zip(axes[4 * i : 4 * i + 4], named.items(), strict=True):
+            images = {"small": small, "bicubic": bicubic, "network": enlarged, "real": real}
+            for panel, (name, x) in zip(axes[4 * i : 4 * i + 4], images.items(), strict=True):
                 show(panel, x[i], name)
     print(f"pictures            {options.out}")
 

@@ -2,9 +2,9 @@
 
     python examples/time_series.py [--steps 600] [--quick]
 
-The series is Mackey and Glass's (1977), with delay 17. The network reads 100 values, then goes on
-by its own predictions. The full run's error (root mean square; the series' standard deviation is 1)
-is 0.001 at the next value, and 0.11 after 50 steps of its own.
+The series is Mackey and Glass's (1977), with delay 17. The network reads 100 values, then continues
+from its own predictions. The full run's error (root mean square; the series' standard deviation is
+1) is 0.001 for the next value, and 0.11 after 50 predicted values.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ READ, AHEAD = 100, 100
 
 
 def mackey_glass(n: int, delay: int = 17, step: float = 0.1) -> np.ndarray:
-    """Values one time unit apart, brought to mean 0 and standard deviation 1."""
+    """Values one time unit apart, normalized to mean 0 and standard deviation 1."""
     per_unit = round(1 / step)
     x = np.full(per_unit * (n + 100 + delay), 1.2)
     for i in range(per_unit * delay, len(x) - 1):
-        late = x[i - per_unit * delay]
-        x[i + 1] = x[i] + step * (0.2 * late / (1 + late**10) - 0.1 * x[i])
+        delayed = x[i - per_unit * delay]
+        x[i + 1] = x[i] + step * (0.2 * delayed / (1 + delayed**10) - 0.1 * x[i])
     series = x[-per_unit * n :: per_unit]
     return ((series - series.mean()) / series.std()).astype(np.float32)
 
 
 class Forecaster(nn.Module):
-    """The next value after each of (N, T): its change is predicted."""
+    """The next value after each of (N, T), as the sum of that one and a predicted change."""
 
     def __init__(self, width: int = 48, layers: int = 2) -> None:
         super().__init__()
@@ -44,8 +44,8 @@ class Forecaster(nn.Module):
         return x + self.output(out).squeeze(-1), state
 
     @st.no_grad()
-    def go_on(self, x, steps: int):
-        """`steps` values (N, steps) after x (N, T), each from those predicted before it."""
+    def extrapolate(self, x, steps: int):
+        """`steps` values (N, steps) after x (N, T), each predicted from the previous ones."""
         out, state = self(x)
         predicted = [out[:, -1:]]
         while len(predicted) < steps:
@@ -90,10 +90,10 @@ def main() -> None:
     training.run(options.steps, step)
     starts = np.arange(0, len(held_out) - READ - AHEAD, 40)
     pieces = st.tensor(held_out[starts[:, None] + np.arange(READ + AHEAD)])
-    predicted = model.go_on(pieces[:, :READ], AHEAD)
-    wrong = (predicted - pieces[:, READ:]).square().mean(0).sqrt()
-    print(f"error of the next value    {wrong[0].item():.4f}")
-    print(f"error after 50 by itself   {wrong[49].item():.4f}")
+    predicted = model.extrapolate(pieces[:, :READ], AHEAD)
+    errors = (predicted - pieces[:, READ:]).square().mean(0).sqrt()
+    print(f"error of the next value    {errors[0].item():.4f}")
+    print(f"error after 50 values      {errors[49].item():.4f}")
     with panels(options.out, 2, 1, 4) as axes:
         for panel, real, prediction in zip(axes, pieces, predicted, strict=False):
             panel.plot(real.numpy(), label="series")

@@ -1,9 +1,9 @@
-"""A small language model, trained on a file of tokens that is made on the spot.
+"""A small language model, trained on a generated file of tokens.
 
     text --> uint16 file --> TokenDataset (mapped) --> 2 workers --> windows --> model
 
-The model sees the two last tokens: an embedding, a hidden layer, the next token's logits. The text
-repeats a few sentences in random order, so most letters can be told from the two before them.
+The model reads the last two tokens: an embedding, a hidden layer, the next token's logits. The text
+repeats a few sentences in random order, so most letters are determined by the previous two.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ SENTENCES = [
 
 
 def write_tokens(path: Path, sentences: int, seed: int) -> list[str]:
-    """Writes sentences in random order as letters' numbers; returns the letters."""
+    """Writes sentences in random order as letters' indices; returns the letters."""
     order = np.random.default_rng(seed).integers(len(SENTENCES), size=sentences)
-    text = "".join(SENTENCES[place] for place in order)
+    text = "".join(SENTENCES[i] for i in order)
     letters = sorted(set(text))
-    number = {letter: place for place, letter in enumerate(letters)}
-    np.array([number[letter] for letter in text], np.uint16).tofile(path)
+    index = {letter: i for i, letter in enumerate(letters)}
+    np.array([index[letter] for letter in text], np.uint16).tofile(path)
     return letters
 
 
 class Model(nn.Module):
-    """Logits `(N, T, letters)` of the token after each of `(N, T)`, from it and the one before."""
+    """Logits `(N, T, letters)` of the next token after each of `(N, T)`, from the last two."""
 
     def __init__(self, letters: int, width: int = 24, hidden: int = 96) -> None:
         super().__init__()
@@ -50,8 +50,8 @@ class Model(nn.Module):
 
     def forward(self, tokens: st.Tensor) -> st.Tensor:
         embedded = self.embedding(tokens)
-        before = st.cat([embedded[:, :1], embedded[:, :-1]], dim=1)
-        return self.layers(st.cat([before, embedded], dim=2))
+        previous = st.cat([embedded[:, :1], embedded[:, :-1]], dim=1)
+        return self.layers(st.cat([previous, embedded], dim=2))
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""What the examples share: their options, and steps with a progress bar."""
+"""Options of the examples, and a loop of steps with a progress bar."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def options(
 
     Args:
         doc: the example's docstring; its first line is the description.
-        steps, quick: how many steps, and how many with --quick.
-        out: the name of the picture.
-        choices: an option's values, the first of which is the default; or None for any text.
+        steps, quick: the number of steps, and the number with --quick.
+        out: the file name of the picture.
+        choices: an option's values, of which the first is the default; or None for any text.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     parser.add_argument(f"--{unit}s", dest="steps", type=int, default=steps, metavar="N")
-    parser.add_argument("--out", default=out, metavar="FILE", help="where the picture goes")
-    parser.add_argument("--quick", action="store_true", help=f"{quick} {unit}s, to see it run")
+    parser.add_argument("--out", default=out, metavar="FILE", help="file of the picture")
+    parser.add_argument("--quick", action="store_true", help=f"a short run of {quick} {unit}s")
     for name, values in choices.items():
         parser.add_argument(f"--{name}", choices=values, default=values[0] if values else None)
     arguments = parser.parse_args()

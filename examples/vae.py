@@ -2,9 +2,9 @@
 
     python examples/vae.py [--epochs 200] [--quick]
 
-Kingma and Welling 2014: an encoder gives mean and variance of two hidden numbers, a decoder makes
-the image from a draw of them. The full run has a held-out loss of 24.0 nats per image. The picture
-shows digits made from a grid over the two hidden numbers.
+Kingma and Welling 2014: an encoder predicts mean and variance of two hidden numbers, a decoder
+makes the image from a sample of them. The full run has a held-out loss of 24.0 nats per image. The
+picture shows digits decoded from a grid over the two hidden numbers.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main() -> None:
         line = st.linspace(-2, 2, 12)
         grid = model.decoder(st.cartesian_prod(line, line)).sigmoid().reshape(12, 12, 8, 8)
     with panels(options.out, size=6) as (panel,):
-        show(panel, grid.permute(0, 2, 1, 3).reshape(96, 96), "made from two numbers each")
+        show(panel, grid.permute(0, 2, 1, 3).reshape(96, 96), "decoded from two numbers each")
     print(f"digits              {options.out}")
 
 

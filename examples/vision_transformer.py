@@ -1,10 +1,10 @@
-"""Reads handwritten digits with a vision transformer.
+"""Classifies handwritten digits with a vision transformer.
 
     python examples/vision_transformer.py [--epochs 40] [--quick]
 
-Patches of 2 x 2 pixels are the words of a Transformer encoder (Dosovitskiy et al. 2021); a class
-token gathers what they hold. The full run reads 96.7 % of the held-out digits. The picture shows
-how similar the position embeddings are: neighbours find each other.
+Patches of 2 x 2 pixels are the tokens of a Transformer encoder (Dosovitskiy et al. 2021), with a
+class token for the prediction. The full run reaches 96.7 % held-out accuracy. The picture shows the
+similarity of the position embeddings, which is high for neighbours.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A language model of words: LSTM, GRU or Transformer, on Python's help pages.
+"""A language model of words: LSTM, GRU or Transformer, for Python's help pages.
 
     python examples/word_language_model.py [--model lstm|gru|transformer] [--steps 1200] [--quick]
 
-Predicts each word from those before it. The last tenth of the text is held out. Held-out perplexity
-after the full run: LSTM 14.7, GRU 15.5, Transformer 15.4. At the end words are drawn from it.
+Predicts each word from the previous ones. The last tenth of the text is held out. Held-out
+perplexity after the full run: LSTM 14.7, GRU 15.5, Transformer 15.4. Finally it samples some words.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Recurrent(nn.Module):
         return self.output(self.dropout(out))
 
 
-class Attending(nn.Module):
-    """The same by a Transformer whose positions see only those before them."""
+class CausalTransformer(nn.Module):
+    """The same with a causal Transformer."""
 
     def __init__(self, words: int, width: int, layers: int, dropout: float) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ def make_model(
     kind: str = "lstm", words: int = 3000, width: int = 128, layers: int = 2, dropout: float = 0.3
 ) -> nn.Module:
     if kind == "transformer":
-        return Attending(words, width, layers, dropout)
+        return CausalTransformer(words, width, layers, dropout)
     return Recurrent(kind, words, width, layers, dropout)
 
 
@@ -81,20 +81,20 @@ def train_step(model, optimizer, tokens):
 
 
 def perplexity(model: nn.Module, tokens: np.ndarray) -> float:
-    """Of windows that cover the tokens."""
+    """The perplexity on windows that cover the tokens."""
     n = (len(tokens) - 1) // LENGTH
-    places = np.arange(n)[:, None] * LENGTH + np.arange(LENGTH + 1)
+    indices = np.arange(n)[:, None] * LENGTH + np.arange(LENGTH + 1)
     model.eval()
     with st.no_grad():
-        return math.exp(next_token_loss(model, st.tensor(tokens[places])).item())
+        return math.exp(next_token_loss(model, st.tensor(tokens[indices])).item())
 
 
 def main() -> None:
     options = training.options(__doc__, 1200, 30, "word_language_model.png", model=KINDS)
     st.manual_seed(0)
-    (tokens, known), rng = words(), np.random.default_rng(0)
+    (tokens, vocabulary), rng = words(), np.random.default_rng(0)
     train, held_out = np.split(tokens, [len(tokens) * 9 // 10])
-    model = make_model(options.model, len(known), width=32 if options.quick else 128)
+    model = make_model(options.model, len(vocabulary), width=32 if options.quick else 128)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=options.steps)
 
@@ -111,7 +111,7 @@ def main() -> None:
         for _ in range(40):
             logits = model(st.tensor([sample[-LENGTH:]]))[0, -1]
             sample.append(int(st.multinomial(F.softmax(logits / 0.7, 0), 1)))
-    print("a sample            ", *(known[i] for i in sample))
+    print("a sample            ", *(vocabulary[i] for i in sample))
     draw_curve(options.out, np.exp(losses), "Perplexity in training", "log")
     print(f"the curve            {options.out}")
 

@@ -1,1 +1,1 @@
-"""What measures: cases, repeats in turn, the machine, partners, tables and pages."""
+"""Measurement: cases, repeats in turn, the machine, partner processes, tables and pages."""

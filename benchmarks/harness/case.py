@@ -1,4 +1,4 @@
-"""Case: what is measured, by whom, and how long it may take relative to a rival."""
+"""Case: a measurement, its parties, and the target relative to a rival."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Case", "Party", "beside", "open_party"]
+__all__ = ["Case", "Party", "compare", "open_party"]
 
 OURS = "shmtensor"
 PYTORCH = "pytorch"
-IMPORTS = {PYTORCH: "torch"}  # the others are called as they are imported
+IMPORTS = {PYTORCH: "torch"}  # other parties have the names of their modules
 
 Run = Callable[[], Any]
 Build = Callable[..., Any]
@@ -26,17 +26,17 @@ class Case:
 
     Attributes:
         name: "layer/what".
-        parties: by name, what sets up and returns the call to be timed. The first is ours. A party
-            is a function of its library, or a generator function that yields the call and cleans
-            up after. A call that returns a float has measured itself: that many seconds. A name
-            is a library's, and perhaps after a comma what it does there ("shmtensor, an int").
-        target: our time over the rival's, at most; None where there is no figure to reach.
+        parties: by name, a function of the library that returns the call to be timed, or a
+            generator function that yields the call and then cleans up. The first is ours. A call
+            that returns a float has measured its seconds itself. A name is a library's, optionally
+            with a comma and a description ("shmtensor, an int").
+        target: our time over the rival's, at most; None: no target.
         against: the rival of the target.
-        per: how many things one call does; times are shown for one.
+        per: the number of items that one call processes; times are per item.
         slow: a call takes milliseconds, so that a turn must be longer.
-        long: a call takes seconds; the short run leaves the case out.
-        wide: one row of a long table; the short run leaves it out, too.
-        unit: of what calls return that have measured themselves: "s", or "B" for bytes of memory.
+        long: a call takes seconds; not in the short run.
+        wide: one row of a long table; not in the short run.
+        unit: of the results of calls that measure themselves: "s", or "B" for bytes of memory.
     """
 
     name: str
@@ -62,13 +62,13 @@ class Party:
 
 
 def module_of(party: str) -> str:
-    """What a party's library is imported as: "pytorch", "shmtensor, an int"."""
+    """The module of a party's library: of "pytorch", "shmtensor, an int"."""
     name = party.partition(",")[0]
     return IMPORTS.get(name, name)
 
 
-def beside(build: Build, *arguments: Any, numpy: Build | None = None) -> dict[str, Build]:
-    """The same source for us and for PyTorch, and perhaps another for NumPy."""
+def compare(build: Build, *arguments: Any, numpy: Build | None = None) -> dict[str, Build]:
+    """Parties with the same source for us and PyTorch, and optionally another for NumPy."""
     call = functools.partial(_build, build, arguments)
     parties: dict[str, Build] = {OURS: call, PYTORCH: call}
     if numpy is not None:
@@ -90,12 +90,12 @@ def open_party(name: str, build: Build) -> Iterator[Party | None]:
             raise
         yield None
         return
-    built = build(library)
-    if not inspect.isgenerator(built):
-        yield Party(name, built)
+    result = build(library)
+    if not inspect.isgenerator(result):
+        yield Party(name, result)
         return
     try:
-        yield Party(name, next(built))
+        yield Party(name, next(result))
     finally:
-        for _ in built:  # what stands after its yield
+        for _ in result:  # the code after its yield
             raise RuntimeError(f"benchmarks: a party yields once: {name}")

@@ -1,4 +1,4 @@
-"""The header: on what was it measured, and how fast can memory be copied there at all."""
+"""The header: the machine, the versions, and the machine's limits for copies and arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PACKAGES = ("shmtensor", "numpy", "torch")
 
 
 def processor() -> str:
-    """The CPU's name and the widest vectors it has."""
+    """The CPU's name and its widest vector extension."""
     name, flags = platform.machine(), ""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
@@ -34,7 +34,7 @@ def processor() -> str:
 
 
 def version_of(package: str) -> str | None:
-    """Its version, or None if it is not there."""
+    """Its version, or None if it is not installed."""
     if package == "shmtensor":
         from shmtensor.version import __version__
 
@@ -59,9 +59,9 @@ def memcpy_ceiling(threads: int, nbytes: int = 1 << 27) -> float:
 
 
 def ceilings(threads: int) -> dict[str, float]:
-    """What ceiling.c finds, compiled for this machine: multiply-adds from registers (flop/s) on all
-    cores and on one, additions of 1 M and 10 M float32 (bytes/s, of 12 an element), and the seconds
-    until a sleeping process has answered after 16 MB were written. Nothing without a compiler.
+    """The results of ceiling.c, compiled for this machine: multiply-adds from registers (flop/s) on
+    all cores and on one, additions of 1 M and 10 M float32 (bytes/s, 12 per element), and the
+    seconds until a sleeping process has answered after 16 MB were written. {} without a compiler.
     """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
@@ -70,8 +70,10 @@ def ceilings(threads: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/ceiling"
         flags = ["-O3", "-march=native", "-pthread"]
-        made = subprocess.run([compiler, *flags, str(source), "-o", program], capture_output=True)
-        if made.returncode:
+        compilation = subprocess.run(
+            [compiler, *flags, str(source), "-o", program], capture_output=True
+        )
+        if compilation.returncode:
             return {}
         runs = {
             "flops": ("flops", str(threads)),
@@ -87,7 +89,7 @@ def ceilings(threads: int) -> dict[str, float]:
 
 
 def describe() -> dict[str, Any]:
-    """Everything that a figure depends on."""
+    """The properties of the machine that figures depend on."""
     cores = len(os.sched_getaffinity(0))
     return {
         "time": time.strftime("%Y-%m-%d %H:%M:%S"),
@@ -104,7 +106,7 @@ def describe() -> dict[str, Any]:
 
 
 def header(machine: dict[str, Any]) -> str:
-    """What stands above the table."""
+    """The lines above the table."""
     versions = ", ".join(
         f"{package} {version or '(not installed)'}"
         for package, version in machine["versions"].items()

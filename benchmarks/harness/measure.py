@@ -1,4 +1,4 @@
-"""Measuring: repeats of all parties in turn, so that what disturbs one disturbs the others too."""
+"""Measuring: repeats of all parties in turn, so that a disturbance affects all of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from .case import OURS, Case, Party, open_party
 
 __all__ = ["Result", "measure"]
 
-# Libraries' threads wait busily for a while; a pause lets them fall asleep before the rival's turn.
+# Libraries' threads spin for a while; a pause lets them sleep before the rival's turn.
 PAUSE = 0.015
-# OpenBLAS's own threads, which np.matmul wakes, look for work much longer than libgomp's: whoever
-# comes next would have one core less.
+# OpenBLAS's own threads, which np.matmul wakes, spin much longer than libgomp's: the next party
+# would have one core less.
 AFTER = {"numpy": 0.1}
 
 
 @dataclass(frozen=True)
 class Result:
-    """The raw seconds of a case, for one thing done, by party; or its bytes."""
+    """The raw seconds (or bytes) of a case per item, by party."""
 
     name: str
     seconds: dict[str, list[float]]
@@ -39,12 +39,12 @@ class Result:
 
     @property
     def share(self) -> float | None:
-        """What we reach of a party that only copies ("..., memcpy"): its time over ours."""
+        """The time of a party that only copies ("..., memcpy") over ours."""
         ours = self.seconds.get(OURS)
-        bound = next((s for name, s in self.seconds.items() if name.endswith(", memcpy")), None)
-        if not ours or not bound:
+        memcpy = next((s for name, s in self.seconds.items() if name.endswith(", memcpy")), None)
+        if not ours or not memcpy:
             return None
-        return statistics.median(x / y for x, y in zip(bound, ours, strict=True))
+        return statistics.median(x / y for x, y in zip(memcpy, ours, strict=True))
 
     def record(self) -> dict[str, object]:
         """For the file of raw results."""
@@ -55,12 +55,12 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
     """Runs a case.
 
     Args:
-        repeats: how often each party has its turn, at least five.
-        seconds: how long a turn should take.
+        repeats: turns of each party, at least five.
+        seconds: of a turn.
     """
     with ExitStack() as stack:
-        opened = [stack.enter_context(open_party(*item)) for item in case.parties.items()]
-        parties = [party for party in opened if party is not None]
+        candidates = [stack.enter_context(open_party(*item)) for item in case.parties.items()]
+        parties = [party for party in candidates if party is not None]
         numbers = [calls_in(party, seconds) for party in parties]
         gc.collect()
         gc.disable()
@@ -71,7 +71,7 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
                     time.sleep(AFTER.get(before, PAUSE))
                     before = party.name
                     if not party.is_slow:
-                        elapsed(party, 1)  # the first call after a pause pays for waking up
+                        elapsed(party, 1)  # the first call after a pause wakes threads
                     party.seconds.append(elapsed(party, number) / number / case.per)
         finally:
             gc.enable()
@@ -80,7 +80,7 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
 
 
 def elapsed(party: Party, number: int) -> float:
-    """Seconds for that many calls; a call that returns a float has measured itself."""
+    """Seconds of that many calls; a call that returns a float has measured itself."""
     run = party.run
     if party.times_itself:
         return float(sum(run() for _ in range(number)))
@@ -92,7 +92,7 @@ def elapsed(party: Party, number: int) -> float:
 
 
 def calls_in(party: Party, seconds: float) -> int:
-    """How many calls take about that long; warms up on the way."""
+    """The number of calls that take about so long; warms up at the same time."""
     party.times_itself = isinstance(party.run(), float)
     began = time.perf_counter()
     elapsed(party, 1)

@@ -1,4 +1,4 @@
-"""The other process of a case: started, and ended whatever happens."""
+"""The other process of a case, which always ends with it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def partner(
     """A running process of `context`.
 
     Args:
-        target, arguments: what it does.
-        end: tells it to end; it is killed if it does not.
+        target, arguments: its function.
+        end: asks it to end; it is killed if it does not.
     """
     process = context.Process(target=target, args=arguments, daemon=True)
     process.start()

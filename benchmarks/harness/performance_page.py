@@ -3,8 +3,8 @@
     python -m benchmarks.harness.performance_page
 
 README gets five figures. docs/performance.md gets a row per layer, the cases that miss their
-target, what is written there by hand (NOTES), and all cases. Newer runs of some cases alone
-(`--only`) are shown after the last complete one.
+target, its hand-written part (NOTES), and all cases. Newer runs of some cases (`--only`) follow the
+last complete one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 from .. import collectives as collective
 from .. import loader
 from .record import RESULTS, Run, load
-from .report import shown
+from .report import format_amount
 
 __all__ = ["newest", "performance", "readme"]
 
@@ -26,7 +26,7 @@ START, END = (
     "<!-- end of figures -->",
 )
 NOTES = ("<!-- notes -->\n", "<!-- end of notes -->")
-# What README shows: a case, and how it reads there.
+# Cases of README, and their descriptions there.
 FIVE = {
     "send/16 MB": "a tensor of 16 MB to another process, until it has answered",
     "loader/64 px, 2 workers": "batches of 64 x 64 images from two loader processes",
@@ -53,7 +53,7 @@ BATCHES = [
 
 
 def newest() -> list[Run]:
-    """The last complete run of any machine, and later ones of some cases alone on that kind."""
+    """The last complete run of any machine, and later runs of some cases on that kind."""
     files = [runs for path in RESULTS.glob("*.jsonl") if not (runs := load(path))[0]["only"]]
     return max(files, key=lambda runs: runs[0]["machine"]["time"])
 
@@ -66,7 +66,7 @@ def layer_of(case: Case) -> str:
 def median(case: Case, party: str) -> str:
     if party not in case["seconds"]:
         return ""
-    return shown(case["seconds"][party][1], case["unit"])
+    return format_amount(case["seconds"][party][1], case["unit"])
 
 
 def machine_line(run: Run) -> str:
@@ -90,7 +90,7 @@ def rows(cases: list[Case]) -> list[str]:
 
 
 def bounds(run: Run) -> list[str]:
-    """How near cases come to what the machine does at all; [] if that is not known."""
+    """A comparison of cases with the machine's limits; [] if these are unknown."""
     limits = run["machine"].get("ceilings")
     if not limits:
         return []
@@ -117,9 +117,9 @@ def bounds(run: Run) -> list[str]:
         "| case | least | shmtensor | PyTorch |",
         "|---|---|---|---|",
         *(
-            f"| {case['name']} | {shown(least[case['name']])} | "
+            f"| {case['name']} | {format_amount(least[case['name']])} | "
             + " | ".join(
-                f"{shown(took)} ({least[case['name']] / took:.0%})"
+                f"{format_amount(took)} ({least[case['name']] / took:.0%})"
                 for party in ("shmtensor", "pytorch")
                 if party in case["seconds"]
                 for took in [case["seconds"][party][1]]
@@ -131,8 +131,8 @@ def bounds(run: Run) -> list[str]:
     ]
 
 
-def shares(run: Run, bound: str, head: list[str]) -> list[str]:
-    """How near cases come to memcpy, the party `bound`; [] if none was beside."""
+def shares(run: Run, party: str, head: list[str]) -> list[str]:
+    """A comparison of cases with memcpy, the party `party`; [] if it was not measured."""
     table = [
         "",
         *head,
@@ -143,8 +143,8 @@ def shares(run: Run, bound: str, head: list[str]) -> list[str]:
     ]
     n = len(table)
     for case in run["cases"]:
-        if {"shmtensor", bound} <= case["seconds"].keys():
-            times = f"{median(case, bound)} | {median(case, 'shmtensor')}"
+        if {"shmtensor", party} <= case["seconds"].keys():
+            times = f"{median(case, party)} | {median(case, 'shmtensor')}"
             table.append(f"| {case['name']} | {times} | {case['share']:.0%} |")
     return table if len(table) > n else []
 
@@ -152,10 +152,10 @@ def shares(run: Run, bound: str, head: list[str]) -> list[str]:
 def readme(runs: list[Run]) -> str:
     """README's five figures."""
     run = runs[0]
-    found = {case["name"]: case for case in run["cases"]}
+    cases = {case["name"]: case for case in run["cases"]}
     lines = ["| what | shmtensor | PyTorch | ratio |", "|---|---|---|---|"]
     for name, what in FIVE.items():
-        case = found[name]
+        case = cases[name]
         times = f"{median(case, 'shmtensor')} | {median(case, 'pytorch')}"
         lines.append(f"| {what} | {times} | {case['ratio']:.2g} |")
     return "\n".join(
@@ -171,7 +171,7 @@ def readme(runs: list[Run]) -> str:
 
 
 def summary(run: Run) -> list[str]:
-    """A row per layer, then what misses its target."""
+    """A row per layer, then the cases that miss their target."""
     layers: dict[str, list[Case]] = {}
     for case in run["cases"]:
         if case["ratio"] is not None and case["against"] == "pytorch":
@@ -182,15 +182,15 @@ def summary(run: Run) -> list[str]:
         values = f"{ratios[0]:.2g}, {statistics.median(ratios):.2g}, {ratios[-1]:.2g}"
         table.append(f"| {layer} | {len(cases)} | {values} |")
     judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
-    missed = [c for c in judged if c["ratio"] > c["target"]]
-    named = [c for c in missed if layer_of(c) not in LONG]
-    lines = [*table, "", f"{len(judged) - len(missed)} of {len(judged)} targets are met."]
-    if rest := len(missed) - len(named):
+    misses = [c for c in judged if c["ratio"] > c["target"]]
+    listed = [c for c in misses if layer_of(c) not in LONG]
+    lines = [*table, "", f"{len(judged) - len(misses)} of {len(judged)} targets are met."]
+    if n_unlisted := len(misses) - len(listed):
         lines.append(
-            f"{rest} of the missed ones are rows of the long tables (tiny and large operands of "
-            "every family)."
+            f"{n_unlisted} of the missed ones are rows of the long tables (tiny and large operands "
+            "of every family)."
         )
-    return [*lines, "", "Missed:", "", *rows(named)] if named else lines
+    return [*lines, "", "Missed:", "", *rows(listed)] if listed else lines
 
 
 def performance(runs: list[Run], notes: str) -> str:
@@ -224,15 +224,15 @@ def performance(runs: list[Run], notes: str) -> str:
 
 
 def later_run(part: Run) -> list[str]:
-    """The layers that have been measured alone since."""
+    """The layers of a later partial run."""
     names = sorted({layer_of(case) for case in part["cases"]})
     return ["", f"## {', '.join(names)}", "", machine_line(part), "", *rows(part["cases"])]
 
 
-def between(text: str, start: str, end: str) -> tuple[str, str, str]:
-    """The text up to and with `start`, what follows, and the rest from `end` on."""
-    head, rest = text.split(start)
-    body, tail = rest.split(end)
+def split_page(text: str, start: str, end: str) -> tuple[str, str, str]:
+    """The text up to and with `start`, the text between, and the text from `end` on."""
+    head, remainder = text.split(start)
+    body, tail = remainder.split(end)
     return head + start, body, end + tail
 
 
@@ -240,10 +240,10 @@ def main() -> None:
     """Writes both pages."""
     runs = newest()
     page = ROOT / "README.md"
-    head, _, tail = between(page.read_text(), START, END)
+    head, _, tail = split_page(page.read_text(), START, END)
     page.write_text(head + readme(runs) + tail)
     page = ROOT / "docs" / "performance.md"
-    _, notes, _ = between(page.read_text(), *NOTES)
+    _, notes, _ = split_page(page.read_text(), *NOTES)
     page.write_text(performance(runs, notes))
 
 

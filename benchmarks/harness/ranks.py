@@ -1,6 +1,6 @@
-"""Two ranks per library (or as many as a case wants): they do rounds on demand and time them.
+"""Two ranks per library (or another number): they run rounds on demand and time them.
 
-They are spawned at the first need and end with the program: starting PyTorch's takes seconds.
+They are spawned at first use and end with the program: starting PyTorch's takes seconds.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ BACKENDS = {"shmtensor": "shm", "torch": "gloo"}
 
 
 def rank_main(library: str, address: str, rank: int, n: int, pipe: Any) -> None:
-    """A rank: ("module:function", arguments) makes a round, a number does so many of them. A round
-    that returns a float has measured itself.
+    """A rank: the order ("module:function", arguments) makes a round, a number runs that many
+    rounds. A round that returns a float has measured itself.
     """
     st = importlib.import_module(library)
     distributed = importlib.import_module(library + ".distributed")
@@ -34,9 +34,9 @@ def rank_main(library: str, address: str, rank: int, n: int, pipe: Any) -> None:
         if isinstance(order, int):
             distributed.barrier()
             began = time.perf_counter()
-            own = [run() for _ in range(order)]
+            seconds = [run() for _ in range(order)]
             elapsed = time.perf_counter() - began
-            pipe.send((sum(own) if isinstance(own[0], float) else elapsed) / order)
+            pipe.send((sum(seconds) if isinstance(seconds[0], float) else elapsed) / order)
         else:
             where, arguments = order
             module, _, function = where.partition(":")
@@ -56,16 +56,16 @@ class Ranks:
             address = f"tcp://127.0.0.1:{s.getsockname()[1]}"
         self.pipes, self.processes = [], []
         for rank in range(n):
-            own, other = context.Pipe()
-            args = (library, address, rank, n, other)
+            parent_end, child_end = context.Pipe()
+            args = (library, address, rank, n, child_end)
             process = context.Process(target=rank_main, args=args, daemon=True)
             process.start()
-            other.close()
-            self.pipes.append(own)
+            child_end.close()
+            self.pipes.append(parent_end)
             self.processes.append(process)
 
     def order(self, what: Any) -> float:
-        """Tells all ranks, and returns the slowest one's answer."""
+        """Sends an order to all ranks, and returns the slowest one's answer."""
         for pipe in self.pipes:
             pipe.send(what)
         answers = []
@@ -76,11 +76,11 @@ class Ranks:
         return float(max(answers))
 
     def close(self) -> None:
-        """Ends them, by force if need be."""
+        """Ends the ranks; kills those that do not end."""
         for pipe, process in zip(self.pipes, self.processes, strict=True):
             try:
                 pipe.send(None)
-            except OSError:  # it has died; the case said so
+            except OSError:  # the rank has died, and the case has failed
                 continue
             finally:
                 process.join(5)
@@ -103,15 +103,15 @@ atexit.register(stop)
 
 
 def rounds(library: Any, where: str, *arguments: Any, ranks: int = N_RANKS) -> Iterator[Any]:
-    """The call of a case: some rounds of `where`, timed by the ranks themselves."""
-    crew = library.__name__, ranks
-    if crew not in running:
-        running[crew] = Ranks(*crew)
-    found = running[crew]
+    """The call of a case: rounds of `where`, timed by the ranks."""
+    key = library.__name__, ranks
+    if key not in running:
+        running[key] = Ranks(*key)
+    ranks_of_library = running[key]
     try:
-        found.order((where, arguments))
-        found.order(ROUNDS)
-        yield lambda: found.order(ROUNDS)
+        ranks_of_library.order((where, arguments))
+        ranks_of_library.order(ROUNDS)
+        yield lambda: ranks_of_library.order(ROUNDS)
     except BaseException:
-        running.pop(crew).close()
+        running.pop(key).close()
         raise

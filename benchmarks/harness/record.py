@@ -2,8 +2,8 @@
 
 A file holds runs: a line with the machine, the commit and the regular expression of `--only`, then
 the run's cases: minimum, median and maximum of each party, the ratio and the share, not the single
-repeats. The first run is the last complete one. Later runs of some cases follow; what they measured
-again is left out before.
+repeats. The first run is the last complete one. Later runs of some cases follow; each case is only
+in the last run that measured it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def load(path: Path) -> list[Run]:
 
 
 def text(runs: list[Run]) -> str:
-    """What `load` reads."""
+    """The text of a file that `load` reads."""
     records = []
     for run in runs:
         records += [{key: value for key, value in run.items() if key != "cases"}, *run["cases"]]
@@ -79,13 +79,13 @@ def summary(result: Result) -> dict[str, Any]:
 
 
 def rounded(x: float | None) -> float | None:
-    """Seven digits, so that what is shown with three is rounded once."""
+    """Seven digits, so that a figure with three digits is rounded once."""
     return None if x is None else float(f"{x:.7g}")
 
 
 def commit() -> str:
-    """Of the sources that ran; with "-dirty" if they differ from it, "unknown" outside of git."""
+    """The commit of the sources; with "-dirty" if they differ from it, "unknown" outside of git."""
     command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
     folder = Path(__file__).parent
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-    return done.stdout.strip() or "unknown"
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return process.stdout.strip() or "unknown"

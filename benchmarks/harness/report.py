@@ -16,16 +16,16 @@ SCALES = {
 }
 
 
-def shown(amount: float, unit: str = "s") -> str:
+def format_amount(amount: float, unit: str = "s") -> str:
     """Three digits and a unit."""
     for below, scale, name in SCALES[unit]:
         if amount < below:
             value = amount / scale
             return f"{value:.3g} {name}" if value < 1000 else f"{value:.0f} {name}"
-    raise ValueError(f"shown: not a number of {unit}: {amount}")
+    raise ValueError(f"format_amount: not a number of {unit}: {amount}")
 
 
-def spread(seconds: list[float], of: str) -> str:
+def format_range(seconds: list[float], of: str) -> str:
     """min / median / max, in the unit of the median."""
     median = statistics.median(seconds)
     _, unit, name = next(u for u in SCALES[of] if median < u[0])
@@ -40,10 +40,10 @@ def title() -> str:
 
 
 def line(result: Result) -> str:
-    """One row. The last mark says whether the target is met."""
+    """One row; it ends with whether the target is met."""
     ours = result.seconds.get(OURS)
     rivals = ", ".join(
-        f"{name} {shown(statistics.median(seconds), result.unit)}"
+        f"{name} {format_amount(statistics.median(seconds), result.unit)}"
         for name, seconds in result.seconds.items()
         if name != OURS
     )
@@ -54,11 +54,11 @@ def line(result: Result) -> str:
     mark = ""
     if result.ratio is not None and result.target is not None:
         mark = "ok" if result.ratio <= result.target else "MISS"
-    own = spread(ours, result.unit) if ours else "not there"
-    return f"{result.name:38} {own:>28} {rivals:34} {ratio:>6} {target:>6} {mark}".rstrip()
+    times = format_range(ours, result.unit) if ours else "not installed"
+    return f"{result.name:38} {times:>28} {rivals:34} {ratio:>6} {target:>6} {mark}".rstrip()
 
 
 def summary(results: list[Result]) -> str:
-    """How many targets are met."""
+    """The numbers of cases and of met targets."""
     judged = [r.ratio <= r.target for r in results if r.ratio is not None and r.target is not None]
     return f"{len(results)} cases, {sum(judged)} of {len(judged)} targets met"

@@ -51,9 +51,9 @@ def test_ratio_is_the_median_of_pairs() -> None:
 
 def test_memory_and_shares_are_shown_as_such() -> None:
     from benchmarks.harness.measure import Result
-    from benchmarks.harness.report import line, shown
+    from benchmarks.harness.report import format_amount, line
 
-    assert [shown(n, "B") for n in (5e4, 2.3e8, 3e9)] == ["50 KB", "230 MB", "3000 MB"]
+    assert [format_amount(n, "B") for n in (5e4, 2.3e8, 3e9)] == ["50 KB", "230 MB", "3000 MB"]
     bytes_held = Result(
         "x", {"shmtensor": [2e8], "shmtensor, one": [1e8]}, 1.2, "shmtensor, one", "B"
     )

@@ -24,5 +24,5 @@ def test_performance_page_shows_the_newest_results() -> None:
     from benchmarks.harness import performance_page as page
 
     text = (ROOT / "docs" / "performance.md").read_text()
-    _, notes, _ = page.between(text, *page.NOTES)
+    _, notes, _ = page.split_page(text, *page.NOTES)
     assert text == page.performance(page.newest(), notes)

@@ -61,7 +61,9 @@ CASES = [
         for kind in ("lstm", "gru", "transformer")
     ),
     Case(
-        "gpt", tokens(4, 8, 30), {"letters": 30, "width": 8, "heads": 2, "layers": 2, "context": 8}
+        "gpt",
+        tokens(4, 8, 30),
+        {"characters": 30, "width": 8, "heads": 2, "layers": 2, "context": 8},
     ),
     Case("vision_transformer", images(6, 1, 8, 10), {"width": 8, "layers": 2, "dropout": 0.0}),
     Case("vae", lambda rng: (rng.random((8, 64)),), {"width": 16}),
