@@ -28,14 +28,14 @@ def begin() -> Witness:
 def survey(path: str) -> None:
     """Plays every scene once without a death; how often it passes each point goes to `path`."""
     witness = begin()
-    found = {}
+    result = {}
     for name, scene in SCENES.items():
         if name == "rowless" and memory.statistics().liveness == "process":
             continue  # it leaves a row for ever: played by `rowless_by_name`
         counts = perform(scene, witness, "?")
-        found[name] = {point: n for point, n in counts.items() if n}
+        result[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
-        json.dump(found, file)
+        json.dump(result, file)
 
 
 def reach(name: str, witness: Witness, specification: str) -> None:

@@ -22,7 +22,7 @@ from .stage import MIB, Mail, Stage, fork, has_tag, reap, stopped, tensor, until
 SIZES = (100, 5000, 300_000, 17 * MIB)
 
 
-def arrived(mail: Mail) -> None:
+def received_blocks(mail: Mail) -> None:
     """Everything that was sent is whole, travels on, and is let go."""
     for handle, n in mail.all():
         x = np.frombuffer(memory.receive(handle), np.uint8, n)
@@ -39,15 +39,15 @@ def heap(stage: Stage) -> None:
     mail = Mail()
 
     def act() -> None:
-        kept = [tensor(n, n % 251) for n in SIZES]
-        for x in kept:
+        references = [tensor(n, n % 251) for n in SIZES]
+        for x in references:
             mail.send(x)  # its message keeps it
         freed = [tensor(n, 1) for n in (200, 3000, 400_000)]
         handles = [memory.export(x) for x in freed]
         del x
         blocks = [memory.receive(h) for h in handles[:2]]  # a handle comes home
         native.acknowledge(handles[2])
-        kept.clear()
+        references.clear()
         freed.clear()
         del blocks
         memory.trim()
@@ -58,7 +58,7 @@ def heap(stage: Stage) -> None:
         memory.check()
 
     stage.victim(act)
-    arrived(mail)
+    received_blocks(mail)
 
 
 def trimmed(stage: Stage) -> None:
@@ -119,16 +119,16 @@ def receiver(stage: Stage) -> None:
 # ---- fork, exit
 def forking(stage: Stage) -> None:
     """A process with blocks of its own and of others forks; its child forks once more."""
-    kept = tensor(1000, 5)
+    references = tensor(1000, 5)
     huge = tensor(17 * MIB, 6)
-    handle = memory.export(kept)
+    handle = memory.export(references)
 
     def act() -> None:
-        own, run = tensor(2000, 1), tensor(300_000, 2)
+        child_tensor, run = tensor(2000, 1), tensor(300_000, 2)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
 
         def child() -> None:
-            assert has_tag(own, 1)
+            assert has_tag(child_tensor, 1)
             assert has_tag(run, 2)
             assert has_tag(received, 5)
             assert has_tag(huge, 6)
@@ -137,12 +137,12 @@ def forking(stage: Stage) -> None:
             memory.check()
 
         assert reap(fork(child)) in (0, -9)
-        assert has_tag(own, 1)
+        assert has_tag(child_tensor, 1)
         memory.check()
 
     stage.victim(act)
     time.sleep(0.01)
-    assert has_tag(kept, 5)
+    assert has_tag(references, 5)
     assert has_tag(huge, 6)
 
 
@@ -165,15 +165,15 @@ def take_all_rows() -> int:
 
 def fill_all_rows() -> int:
     """Forks until a child gets no row; they live as long as the end of a pipe is open."""
-    held, end = os.pipe()
+    holds, end = os.pipe()
 
     def wait() -> None:
         os.close(end)
-        os.read(held, 1)
+        os.read(holds, 1)
 
     while fork(wait)[1] >= 0:
         continue
-    os.close(held)
+    os.close(holds)
     return end
 
 
@@ -189,11 +189,11 @@ def lock_all_rows() -> int:
 
 def rowless(stage: Stage) -> None:
     """A fork when no row is left freezes what lives."""
-    kept = tensor(1000, 5)
-    handle = memory.export(kept)
+    references = tensor(1000, 5)
+    handle = memory.export(references)
 
     def act() -> None:
-        own = tensor(2000, 1)
+        child_tensor = tensor(2000, 1)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
         fd = take_all_rows()
         pid = os.fork()
@@ -202,17 +202,17 @@ def rowless(stage: Stage) -> None:
             with contextlib.suppress(BaseException):
                 warnings.simplefilter("ignore")
                 private = np.ones(10)
-                assert has_tag(own, 1)
+                assert has_tag(child_tensor, 1)
                 assert has_tag(received, 5)
                 assert not native.is_shared(private)
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, -9)
         os.close(fd)
-        assert has_tag(own, 1)
+        assert has_tag(child_tensor, 1)
 
     stage.victim(act)
-    assert has_tag(kept, 5)
+    assert has_tag(references, 5)
 
 
 # ---- take-over
@@ -231,18 +231,18 @@ def stopped_at(point: str, deed: Callable[[], object]) -> tuple[int, int, int]:
 
 def taking_over(stage: Stage) -> None:
     """Processes that died in every state of their slots and rows are swept, orphans reclaimed."""
-    kept = tensor(1000, 5)
-    handle = memory.export(kept)
+    references = tensor(1000, 5)
+    handle = memory.export(references)
     mail = Mail()
-    things: list[object] = []  # what lives when its process dies
+    objects: list[object] = []  # what lives when its process dies
 
     def hold_and_send() -> None:
-        things.append(memory.receive(handle))
+        objects.append(memory.receive(handle))
         for n in (5000, 700_000):
-            things.append(x := tensor(n, n % 251))
+            objects.append(x := tensor(n, n % 251))
             mail.send(x)
         memory.export(x)  # nobody ever reads this
-        things.append(tensor(65 * MIB, 1))
+        objects.append(tensor(65 * MIB, 1))
 
     def wide() -> None:
         tensor(65 * MIB, 1)
@@ -256,7 +256,7 @@ def taking_over(stage: Stage) -> None:
         stopped_at("slot.claimed", lambda: tensor(100, 1)),
     ]
     handle, n = next(mail.all())
-    held = np.frombuffer(memory.receive(handle), np.uint8, n)
+    holds = np.frombuffer(memory.receive(handle), np.uint8, n)
 
     def end(_: int) -> None:
         for child in dead:
@@ -274,8 +274,8 @@ def taking_over(stage: Stage) -> None:
         assert reap(child) == -9
     mail.close()
     native.sweep(True)
-    assert has_tag(kept, 5)
-    assert has_tag(held, n % 251)
+    assert has_tag(references, 5)
+    assert has_tag(holds, n % 251)
 
 
 def rescuing(stage: Stage) -> None:
@@ -292,14 +292,14 @@ def rescuing(stage: Stage) -> None:
         memory.trim()
 
     def owner() -> None:
-        things.append(x := tensor(3000, 3000 % 251))
+        objects.append(x := tensor(3000, 3000 % 251))
         mail.send(x)
 
     def heir() -> None:
         until(lambda: native.liveness(second[1], second[2]) == "dead", "the owner lives")
         native.sweep(True)
 
-    things: list[object] = []
+    objects: list[object] = []
     first = fork(reclaimer)
     second = stopped_at("", owner)
     letters: list[tuple[bytes, int]] = []
@@ -390,13 +390,13 @@ def spoiled_reclaim(stage: Stage) -> None:
 def spoiled_orphan(stage: Stage) -> None:
     """A slot is held by the second scan, not by the first: it stays an orphan."""
     mail = Mail()
-    things: list[np.ndarray] = []
+    objects: list[np.ndarray] = []
 
-    def own() -> None:
-        things.append(x := tensor(5000, 1))
+    def claim() -> None:
+        objects.append(x := tensor(5000, 1))
         native.acknowledge(mail.send(x))
 
-    owner = stopped_at("", own)
+    owner = stopped_at("", claim)
 
     def act() -> None:
         os.kill(owner[0], signal.SIGKILL)

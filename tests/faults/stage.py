@@ -56,7 +56,7 @@ def fork(function: Callable[[], int | None]) -> tuple[int, int, int]:
     return (pid, *(native.last_child() or (-1, 0)))
 
 
-def ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Whether a child has ended; not reaped."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
@@ -191,17 +191,17 @@ class Stage:
 
     def stopped_elsewhere(self, pid: int) -> bool:
         """A child of the victim is stopped, and continued here; the victim waits for it."""
-        found = False
+        result = False
         with open(f"/proc/{pid}/task/{pid}/children") as children:
-            others = [int(other) for other in children.read().split()]
-        for other in others:
+            remaining = [int(other) for other in children.read().split()]
+        for other in remaining:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 with open(f"/proc/{other}/stat") as stat:
                     is_stopped = stat.read().rpartition(") ")[2][0] == "T"
                 if is_stopped:
                     os.kill(other, signal.SIGCONT)
-                    found = True
-        return found
+                    result = True
+        return result
 
     def reached(self) -> bool:
         """Whether somebody came to the armed point."""
@@ -235,11 +235,11 @@ def perform(scene: Callable[[Stage], None], witness: Witness, specification: str
     scene(stage)
     faulthandler.cancel_dump_traceback_later()
     counts = stage.counts()
-    reached = specification == "?" or stage.reached()
+    is_reached = specification == "?" or stage.reached()
     memory.check()
     witness.ask(b"c")
     settled(slots)
-    if not reached:
+    if not is_reached:
         raise NotReachedError(f"{specification} was not reached")
     return counts
 

@@ -47,7 +47,7 @@ def steps_of(file: str, source: str, passed_over: set[tuple[str, str]]) -> list[
         passed_over: (a file's name, a part of a line) of instructions that are no steps.
     """
     text, lines = blanked(source), source.splitlines()
-    found: list[Step] = []
+    result: list[Step] = []
     start = 0
     for end in [match.end() for match in re.finditer(r"^}", text, re.MULTILINE)] + [len(text)]:
         marks = [(match.start(), False) for match in POINT.finditer(text, start, end)]
@@ -60,11 +60,11 @@ def steps_of(file: str, source: str, passed_over: set[tuple[str, str]]) -> list[
         for (at, is_step), next_is_step in zip(marks, following, strict=True) if marks else ():
             if is_step:
                 line_number = text.count("\n", 0, at)
-                found.append(
+                result.append(
                     Step(file, line_number + 1, lines[line_number].strip(), not next_is_step)
                 )
         start = end
-    return found
+    return result
 
 
 def steps(root: Path, passed_over: set[tuple[str, str]]) -> list[Step]:

@@ -72,31 +72,33 @@ class Outcomes:
 
     def cases(self, point: str) -> list[tuple[str, str]]:
         """Killed at its first time in one scene, at its last in another; stopped in one."""
-        found = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
+        result = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
         if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
             # A rank that dies before it has entered is unknown to the others: they wait in vain.
-            found = [(name, n) for name, n in found if name != "group"]
+            result = [(name, n) for name, n in result if name != "group"]
         if point in ENTERING:
-            found = [(name, n) for name, n in found if name == "entering"]
+            result = [(name, n) for name, n in result if name == "entering"]
         if point in ALONE:
-            found = [(name, n) for name, n in found if name == "giving_up"]
+            result = [(name, n) for name, n in result if name == "giving_up"]
         if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
             # What else it passes depends on when its sweeps are due.
-            found = [(name, n) for name, n in found if not name.startswith("guest")]
-        cases = [(name, f"{point}:1") for name, _ in found[:1]]
-        cases += [(name, f"{point}:{n}") for name, n in found[-1:] if (name, n) != (found[0][0], 1)]
-        still = [name for name, _ in found if name not in NOT_STOPPED]
+            result = [(name, n) for name, n in result if not name.startswith("guest")]
+        cases = [(name, f"{point}:1") for name, _ in result[:1]]
+        cases += [
+            (name, f"{point}:{n}") for name, n in result[-1:] if (name, n) != (result[0][0], 1)
+        ]
+        still = [name for name, _ in result if name not in NOT_STOPPED]
         return cases + [(name, f"{point}:1:stop") for name in still[:1]]
 
     def play(self) -> None:
-        done = self.folder / f"done{len(self.failed)}"
-        done.touch()
+        path = self.folder / f"done{len(self.failed)}"
+        path.touch()
         text = ""
         try:
-            fresh(play, json.dumps(self.rest), str(done), prefix=SMALL, timeout=400)
+            fresh(play, json.dumps(self.rest), str(path), prefix=SMALL, timeout=400)
         except AssertionError as error:
             text = str(error)
-        played = len(done.read_text().splitlines())
+        played = len(path.read_text().splitlines())
         if played < len(self.rest):
             name, specification = self.rest[played]
             self.failed[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
@@ -115,15 +117,15 @@ def test_death_at(point: str, outcomes: Outcomes) -> None:
         pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
     assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
     assert point not in outcomes.failed, outcomes.failed[point]
-    left: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
-    assert not left, f"not played, too much failed before: {left}"
+    remaining: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
+    assert not remaining, f"not played, too much failed before: {remaining}"
 
 
 def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
-    done = tmp_path / "done"
+    path = tmp_path / "done"
     env = {"SHMTENSOR_LIVENESS": "process"}
-    fresh(play, json.dumps(WITHOUT_LOCKS), str(done), env=env, timeout=400)
-    assert len(done.read_text().splitlines()) == len(WITHOUT_LOCKS)
+    fresh(play, json.dumps(WITHOUT_LOCKS), str(path), env=env, timeout=400)
+    assert len(path.read_text().splitlines()) == len(WITHOUT_LOCKS)
 
 
 @pytest.mark.parametrize("point", WITHOUT_A_ROW)

@@ -30,19 +30,19 @@ NO_STEPS = {
         "ipc/process_group/flight_recorder.cc": ["messages_."],
     },
     "the fault points themselves, and a figure for people": {
-        "memory/inspect/fault_points.cc": ["board->", "remaining->"],
+        "memory/inspect/fault_points.cc": ["shared_counts->", "remaining->"],
         "memory/heap/claim_commit_slot.cc": ["short_volume"],
     },
     "part of what a later step publishes: until then nobody reads it": {
-        # The fields of a pin that is FREE; the point export.fields comes before its word.
+        # The fields of an entry that is FREE; the point export.fields comes before its word.
         "memory/ledger/ledger.cc": [
-            "pin.slot.store", "pin.inc.store", "pin.index.store", "pin.gen.store", "pin.via_",
-            "pin.time_ms.store", "pin.nbytes.store",
+            "entry.slot.store", "entry.inc.store", "entry.index.store", "entry.gen.store",
+            "entry.via_", "entry.time_ms.store", "entry.nbytes.store",
         ],
         # Of a process that has no pid yet; of a row that is FREE, and locked.
         "memory/domain/process_table.cc": [
             "r.start.store", "r.pidns.store",
-            "row.pid.store(0", "row.start.store(0", "row.pin_high.store(0",
+            "row.pid.store(0", "row.start.store(0", "row.in_flight_high.store(0",
         ],
         # The second line of a slot that is CLAIMED.
         "memory/heap/claim_commit_slot.cc": [
@@ -51,7 +51,7 @@ NO_STEPS = {
         ],
         # Of a channel that is being made; of a segment that is not linked.
         "ipc/channel/segment.cc": [
-            "root->head.store", "root->tail.store", "previous_released.store(before",
+            "root->head.store", "root->tail.store", "previous_released.store(previous",
         ],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
         "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
@@ -97,7 +97,7 @@ NO_POINT = {
     "the next step does the same once more, or instead": {
         "ipc/lock/lock.cc": [
             "if (!place->who.compare_exchange_strong(who, pack(me)",
-            "bool late =",
+            "bool is_notified =",
             "if (place->state.compare_exchange_strong(state, 0)) vacate",
         ],
     },
@@ -125,9 +125,9 @@ def test_every_step_has_a_fault_point() -> None:
 
 def test_every_reason_is_needed() -> None:
     everything = steps(SOURCES, set())
-    rest = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
+    remaining = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
     unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in everything)]
-    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in rest)]
+    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in remaining)]
     assert not unused
 
 
@@ -150,8 +150,8 @@ void h() {
   fault("h.begun");
 }
 """
-    found = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
-    assert found == [(2, False), (3, True), (7, False), (8, True), (12, False)]
+    result = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
+    assert result == [(2, False), (3, True), (7, False), (8, True), (12, False)]
 
 
 def test_the_wrappers_are_there() -> None:

@@ -19,7 +19,7 @@ from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
 from shmtensor.trainer.progress_board import ProgressBoard
 
 from .scenes import state_of
-from .stage import PATIENCE, Stage, ended, fork, reap, until
+from .stage import PATIENCE, Stage, fork, has_ended, reap, until
 
 SOURCES = str(Path(native.__file__).resolve().parents[2])
 
@@ -32,65 +32,65 @@ def block(value: int) -> np.ndarray:
 
 def drained(channel: native.Channel) -> list[bytes]:
     """All messages, those of dead readers included; what they carry is whole."""
-    got: list[bytes] = []
+    result: list[bytes] = []
     end = time.monotonic() + PATIENCE
     while message := channel.get(0.05):
         data, blocks = bytes(message[0]).rstrip(), message[1]
-        for carried in blocks:
-            x = np.frombuffer(carried, np.int64)
+        for block in blocks:
+            x = np.frombuffer(block, np.int64)
             assert (x == int(data.split()[-1])).all(), data
-        got.append(data)
+        result.append(data)
         assert time.monotonic() < end, "the channel never ends"
-    return got
+    return result
 
 
 # ---- channel
 def channel(stage: Stage) -> None:
     """Puts, small and large, with blocks and without, over several segments; gets; more puts."""
-    road = native.Channel()
+    channel = native.Channel()
     log = os.pipe()
     os.set_blocking(log[0], False)
 
-    def put(i: int) -> None:
+    def send(i: int) -> None:
         x = block(i)
         data = b"v %d" % i
-        road.put(data + b" " * (2000 if i % 5 == 0 else 0), [x, x] if i % 3 == 0 else [], None)
+        channel.put(data + b" " * (2000 if i % 5 == 0 else 0), [x, x] if i % 3 == 0 else [], None)
         os.write(log[1], b"+%06d" % i)
 
     def act() -> None:
         for i in range(70):
-            put(i)
+            send(i)
         for _ in range(66):
-            message = road.get(0.0)
+            message = channel.get(0.0)
             assert message is not None
             os.write(log[1], b"-%06d" % int(bytes(message[0]).split()[1]))
         for i in range(70, 150):
-            put(i)
+            send(i)
 
     stage.victim(act)
-    road.put(b"mine 1", [block(1)], None)
-    done: dict[bytes, list[int]] = {b"+": [], b"-": []}
+    channel.put(b"mine 1", [block(1)], None)
+    numbers: dict[bytes, list[int]] = {b"+": [], b"-": []}
     with contextlib.suppress(BlockingIOError):
         while entry := os.read(log[0], 7):
-            done[entry[:1]].append(int(entry[1:]))
-    rest = drained(road)
-    theirs = [int(data.split()[1]) for data in rest if data[:1] == b"v"]
-    assert b"mine 1" in rest
+            numbers[entry[:1]].append(int(entry[1:]))
+    remaining = drained(channel)
+    theirs = [int(data.split()[1]) for data in remaining if data[:1] == b"v"]
+    assert b"mine 1" in remaining
     assert len(theirs) == len(set(theirs)), "a message came twice"
     assert theirs == sorted(theirs) or stage.code == -9  # one given back comes late
     # What was put is there, but for what the victim got; one more may have gone with it.
-    lost = set(done[b"+"]) - set(done[b"-"]) - set(theirs)
-    assert len(lost) <= (stage.code == -9), lost
-    assert not set(done[b"-"]) & set(theirs)
-    assert road.size() == 0
+    missing = set(numbers[b"+"]) - set(numbers[b"-"]) - set(theirs)
+    assert len(missing) <= (stage.code == -9), missing
+    assert not set(numbers[b"-"]) & set(theirs)
+    assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
 def tending(stage: Stage) -> None:
     """What dead writers and readers left half done is finished by whoever comes."""
-    road = native.Channel()
-    carried = block(7)
+    channel = native.Channel()
+    shared_block = block(7)
 
     def dies(point: str, deed: Callable[[], object]) -> None:
         def run() -> None:
@@ -100,66 +100,66 @@ def tending(stage: Stage) -> None:
         assert reap(fork(run)) == -9
 
     def write(text: bytes) -> None:
-        road.put(text, [carried], None)
+        channel.put(text, [shared_block], None)
 
     dies("channel.put.written", lambda: write(b"dead 7"))
     dies("channel.put.written", lambda: write(b"dead 7" + b" " * 3000))
     for text in (b"taken 7", b"back 7", b"large 7" + b" " * 3000, b"last 7"):
         write(text)
-    dies("channel.get.done", lambda: road.get(None))
-    dies("channel.get.claimed", lambda: road.get(None))
+    dies("channel.get.done", lambda: channel.get(None))
+    dies("channel.get.claimed", lambda: channel.get(None))
 
     log = os.pipe()
     os.set_blocking(log[0], False)
 
     def act() -> None:
-        while message := road.get(0.1):
+        while message := channel.get(0.1):
             os.write(log[1], bytes(message[0])[:4])
 
     stage.victim(act)
     write(b"after 7")
-    got = [data[:4] for data in drained(road)]
+    result = [data[:4] for data in drained(channel)]
     with contextlib.suppress(BlockingIOError):
         while entry := os.read(log[0], 4):
-            got.append(entry)
-    assert len(got) == len(set(got)), got
+            result.append(entry)
+    assert len(result) == len(set(result)), result
     # A reader that was killed loses at most the message that it had, and only after DONE.
-    lost = {b"back", b"larg", b"last", b"afte"} ^ set(got)
-    assert len(lost) <= (stage.code == -9), got
-    assert road.size() == 0
+    missing = {b"back", b"larg", b"last", b"afte"} ^ set(result)
+    assert len(missing) <= (stage.code == -9), result
+    assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
 def bounded(stage: Stage) -> None:
     """A bounded channel gives the room of the dead back."""
-    road = native.Channel(3)
+    channel = native.Channel(3)
 
     def act() -> None:
         for i in range(3):
-            assert road.put(b"%d" % i, [], 5.0)
-        assert not road.put(b"3", [], 0.0)
-        assert road.get(1.0)
+            assert channel.put(b"%d" % i, [], 5.0)
+        assert not channel.put(b"3", [], 0.0)
+        assert channel.get(1.0)
 
     stage.victim(act)
-    drained(road)
+    drained(channel)
     for i in range(3):
-        assert road.put(b"%d" % i, [], PATIENCE)
-    assert not road.put(b"3", [], 0.0)
+        assert channel.put(b"%d" % i, [], PATIENCE)
+    assert not channel.put(b"3", [], 0.0)
 
 
 def tasks(stage: Stage) -> None:
     """Messages are taken and said to be done while somebody waits for the last of them: the wait
     ends, or names who took one and will not say so."""
-    road = native.Channel(joinable=True)
+    channel = native.Channel(joinable=True)
     for i in range(3):
-        road.put(b"v %d" % i, [], None)
+        channel.put(b"v %d" % i, [], None)
 
     def wait() -> int:
         end = time.monotonic() + PATIENCE
-        while not road.join(0.05):
+        while not channel.join(0.05):
             try:
-                road.check_debtors()
+                channel.check_debtors()
             except PeerLostError:
                 return 3
             assert time.monotonic() < end, "join hangs"
@@ -169,18 +169,18 @@ def tasks(stage: Stage) -> None:
 
     def act() -> None:
         for _ in range(3):
-            assert road.get(0.0)
-            road.task_done()
+            assert channel.get(0.0)
+            channel.task_done()
 
     stage.victim(act)
-    rest = drained(road)
-    for _ in rest:  # what the dead one never took, or was given back
-        road.task_done()
+    remaining = drained(channel)
+    for _ in remaining:  # what the dead one never took, or was given back
+        channel.task_done()
     code = reap(waiter)
     assert code in ((0, 3) if stage.code == -9 else (0,)), code
 
 
-def told(road: native.Channel) -> None:
+def check_shut_down(road: native.Channel) -> None:
     """Whoever comes after the end is told, and nothing is left."""
     for call in (lambda: road.get(PATIENCE), lambda: road.put(b"late", [], PATIENCE)):
         try:
@@ -194,67 +194,67 @@ def told(road: native.Channel) -> None:
 
 def ending(stage: Stage) -> None:
     """The end is said, first to the writers, then to all; what is left is given up."""
-    road = native.Channel()
+    channel = native.Channel()
 
     def act() -> None:
         for i in range(3):
-            road.put(b"v %d" % i, [block(i)], None)
-        road.shut_down(False)
-        assert road.get(0.0)
-        road.shut_down(True)
+            channel.put(b"v %d" % i, [block(i)], None)
+        channel.shut_down(False)
+        assert channel.get(0.0)
+        channel.shut_down(True)
 
     stage.victim(act)
-    road.shut_down(True)
-    told(road)
+    channel.shut_down(True)
+    check_shut_down(channel)
 
 
 def refused(stage: Stage) -> None:
     """The end is said while a writer has claimed its cell: it gives the cell up."""
-    road = native.Channel()
+    channel = native.Channel()
 
     def act() -> None:
         with contextlib.suppress(ShutDown):
-            road.put(b"late", [block(1)], None)
+            channel.put(b"late", [block(1)], None)
             raise AssertionError("a message was put after the end")
 
     def before(victim: int) -> None:
         until(lambda: state_of(victim) in "TZ", "no victim")
-        road.shut_down(False)
+        channel.shut_down(False)
         os.kill(victim, signal.SIGCONT)
 
     stage.victim(act, before, "channel.put.writing:1:stop;")
-    told(road)
+    check_shut_down(channel)
 
 
 def unsendable(stage: Stage) -> None:
     """The pin of a message's second block is refused: the put fails, and its cell is given up."""
-    road = native.Channel()
+    channel = native.Channel()
 
     def act() -> None:
         for size in (1, 3000):
             with contextlib.suppress(ValueError):
-                road.put(b"v 1" + b" " * size, [block(1), np.zeros(8)], None)
+                channel.put(b"v 1" + b" " * size, [block(1), np.zeros(8)], None)
                 raise AssertionError("private memory was sent")
-        road.put(b"v 2", [block(2)], None)
+        channel.put(b"v 2", [block(2)], None)
 
     stage.victim(act)
-    road.put(b"mine 3", [block(3)], None)
-    assert drained(road) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
-    assert road.size() == 0
-    assert road.check() is None
+    channel.put(b"mine 3", [block(3)], None)
+    assert drained(channel) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
+    assert channel.size() == 0
+    assert channel.check() is None
 
 
 def voided(stage: Stage) -> None:
     """A channel is gone before its messages were read: their pins are void and free again."""
 
     def act() -> None:
-        kept = block(5)
-        road = native.Channel()
-        road.put(b"v 5", [kept], None)
-        del road
+        references = block(5)
+        channel = native.Channel()
+        channel.put(b"v 5", [references], None)
+        del channel
         memory.trim()
         assert memory.statistics().unread_messages == 0
-        assert (kept == 5).all()
+        assert (references == 5).all()
         memory.check()
 
     stage.victim(act)
@@ -272,10 +272,10 @@ def loose(stage: Stage) -> None:
         assert native.semaphore_acquire(semaphore, 0.0)
 
     stage.victim(act)
-    left = 0
+    remaining = 0
     while native.semaphore_acquire(semaphore, 0.0):
-        left += 1
-    assert left <= (2 if stage.code == -9 else 0), left
+        remaining += 1
+    assert remaining <= (2 if stage.code == -9 else 0), remaining
     native.semaphore_release(semaphore, 1)
     assert native.semaphore_acquire(semaphore, PATIENCE)
 
@@ -293,77 +293,77 @@ def counting(stage: Stage) -> None:
     stage.victim(act)
     words = board.read()
     assert words in ([0, 0], [2, 0], [2, 2], [2, 3], [2, 4]), words
-    whole = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
-    assert board.whole_at() == whole
+    full = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
+    assert board.whole_at() == full
 
 
 def locks(stage: Stage) -> None:
     """A lock, free and held and left by a dead holder; a semaphore; a condition."""
-    lock, left, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
-    semaphore, spent = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
+    lock, remaining, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
+    semaphore, bounded_semaphore = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
     condition = native.allocate(native.CONDITION_NBYTES, shared=True)
     native.semaphore_start(semaphore, 2, False)
-    native.semaphore_start(spent, 1, True)
+    native.semaphore_start(bounded_semaphore, 1, True)
 
     def take_and_die() -> None:
-        native.lock_acquire(left, None, False)
-        native.semaphore_acquire(spent, None)
+        native.lock_acquire(remaining, None, False)
+        native.semaphore_acquire(bounded_semaphore, None)
         os.kill(os.getpid(), 9)
 
     holder = fork(take_and_die)
     assert reap(holder) == -9
     native.lock_acquire(busy, None, False)
-    waiting = os.pipe()
+    waiting_pipe = os.pipe()
 
     def wait_long() -> None:
         place = native.condition_enter(condition)
-        os.write(waiting[1], b"x")
+        os.write(waiting_pipe[1], b"x")
         while native.condition_sleep(condition, place, 1.0) is False:
             place = native.condition_enter(condition)
 
     waiter = fork(wait_long)
-    os.read(waiting[0], 1)
+    os.read(waiting_pipe[0], 1)
 
     def act() -> None:
         assert native.lock_acquire(lock, None, False)
         native.lock_release(lock, False)
         assert not native.lock_acquire(busy, 0.01, False)
         with contextlib.suppress(PeerLostError):
-            native.lock_acquire(left, 1.0, False)
-        assert native.lock_recover(left, 1.0, False)
-        native.lock_release(left, False)
+            native.lock_acquire(remaining, 1.0, False)
+        assert native.lock_recover(remaining, 1.0, False)
+        native.lock_release(remaining, False)
         assert native.semaphore_acquire(semaphore, None)
         assert native.semaphore_acquire(semaphore, None)
         assert not native.semaphore_acquire(semaphore, 0.01)
         native.semaphore_release(semaphore, 2)
-        assert native.semaphore_acquire(spent, PATIENCE)
-        native.semaphore_release(spent, 1)
+        assert native.semaphore_acquire(bounded_semaphore, PATIENCE)
+        native.semaphore_release(bounded_semaphore, 1)
         place = native.condition_enter(condition)
         native.condition_sleep(condition, place, 0.001)
         native.condition_notify(condition, 1)
 
     stage.victim(act)
-    for each in (lock, left):
+    for each in (lock, remaining):
         try:
             free = native.lock_acquire(each, PATIENCE, False)
         except PeerLostError:  # the victim had it: it says so, and can be taken
-            assert stage.code == -9 or each is left
+            assert stage.code == -9 or each is remaining
             free = native.lock_recover(each, PATIENCE, False)
         assert free
         native.lock_release(each, False)
     native.lock_release(busy, False)
     # What the dead held of a semaphore is back, and counts once.
-    for each, n in ((semaphore, 2), (spent, 1)):
+    for each, n in ((semaphore, 2), (bounded_semaphore, 1)):
         assert all(native.semaphore_acquire(each, PATIENCE) for _ in range(n))
         assert not native.semaphore_acquire(each, 0.0)
     # A killed waiter or notifier takes no notification away from the living.
     end = time.monotonic() + PATIENCE
-    while not ended(waiter[0]):
+    while not has_ended(waiter[0]):
         native.condition_notify(condition, 1)
         assert time.monotonic() < end, "the waiter of the condition hangs"
         time.sleep(0.002)
     assert reap(waiter) == 0
-    for fd in waiting:
+    for fd in waiting_pipe:
         os.close(fd)
 
 
@@ -461,14 +461,14 @@ def newcomer(stage: Stage, domain: str) -> None:
     )
     environment = {**os.environ, "SHMTENSOR_DOMAIN": domain, "SHMTENSOR_FAULT": stage.specification}
     command = [sys.executable, "-c", code]
-    done = subprocess.run(
+    process = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
     if stage.specification == "?":
-        assert done.returncode == 0, done.stderr
-        stage.counted = json.loads(done.stdout)
+        assert process.returncode == 0, process.stderr
+        stage.counted = json.loads(process.stdout)
     else:
-        assert done.returncode == -9, (done.returncode, done.stderr)
+        assert process.returncode == -9, (process.returncode, process.stderr)
         stage.counted = {stage.point: 1}
     if domain == "new":  # the next newcomer takes away what was left
         environment["SHMTENSOR_FAULT"] = ""

@@ -97,13 +97,13 @@ class Actor:
 @contextmanager
 def actors(n: int, env: dict[str, str] | None = None) -> Iterator[list[Actor]]:
     """So many programs; whatever is left of them at the end is killed."""
-    started: list[Actor] = []
+    actors: list[Actor] = []
     try:
         for _ in range(n):
-            started.append(Actor(env))
-        yield started
+            actors.append(Actor(env))
+        yield actors
     finally:
-        for actor in started:
+        for actor in actors:
             actor.process.kill()
-        for actor in started:
+        for actor in actors:
             actor.end()

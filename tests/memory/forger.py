@@ -36,10 +36,10 @@ class Forge:
         self.blocks = [memory.allocate(n) for n in SIZES]
         self.handles = [memory.export(b) for b in self.blocks]
         self.addresses = {b.address: memory.block_of(b)[1] for b in self.blocks}
-        gone = memory.allocate(500)
-        self.handles.append(memory.export(gone))
+        freed = memory.allocate(500)
+        self.handles.append(memory.export(freed))
         native.acknowledge(self.handles[-1])
-        del gone
+        del freed
         memory.trim()
         self.accepted = self.refused = 0
 
@@ -140,10 +140,10 @@ def forge(seed: int, n: int) -> None:
     assert forger.accepted
     assert forger.refused > n / 2
     memory.check()
-    kept, forger.blocks = forger.blocks, []
+    references, forger.blocks = forger.blocks, []
 
     def child() -> int:
-        kept.clear()  # what was inherited: each handle is a hold of its own
+        references.clear()  # what was inherited: each handle is a hold of its own
         forger.accepted = forger.refused = 0
         forger.addresses = {a: kind_bound(size) for a, size in forger.addresses.items()}
         for _ in range(n):

@@ -141,8 +141,8 @@ def settle(slots: int | None = None) -> None:
         native.sweep(True)
         memory.trim()
         s = memory.statistics()
-        done = s.processes == 1 and s.zombies == 0 and s.slots_orphaned == 0
-        if done and (slots is None or s.slots_used == slots):
+        is_settled = s.processes == 1 and s.zombies == 0 and s.slots_orphaned == 0
+        if is_settled and (slots is None or s.slots_used == slots):
             break
         assert time.monotonic() < end, f"{s}\n{native.members()}"
         time.sleep(0.01)

@@ -151,8 +151,8 @@ class Player:
             verify(self.held.pop(self.rng.randrange(len(self.held))))
 
     def look(self) -> None:
-        for held in self.held:
-            verify(held)
+        for block in self.held:
+            verify(block)
         check()
 
     def trim(self) -> None:
@@ -249,10 +249,10 @@ def round_of(seed: int, seconds: float, processes: int = 8, threads: int = 3) ->
         native.sweep(True)
         check()
         try:
-            named = set(os.read(roads.victims[0], 100))
+            names = set(os.read(roads.victims[0], 100))
         except BlockingIOError:
-            named = set()
-        for number in named & children.keys():
+            names = set()
+        for number in names & children.keys():
             os.kill(children[number].pid, 9)
             bury(number)
         for number in [n for n, c in children.items() if has_ended(c.pid)]:
@@ -298,9 +298,9 @@ def stress(seed: int, seconds: float) -> None:
     """Rounds of at most ten seconds, each with a seed that is printed."""
     stop = time.monotonic() + seconds
     total = [0, 0, 0]
-    while (rest := stop - time.monotonic()) > 0:
+    while (remaining := stop - time.monotonic()) > 0:
         print(f"seed {seed}", flush=True)
-        done, kills = round_of(seed, min(10.0, rest))
+        done, kills = round_of(seed, min(10.0, remaining))
         total = [total[0] + 1, total[1] + done, total[2] + kills]
         seed += 1
     print(f"{total[0]} rounds, about {total[1]} actions, {total[2]} kills: nothing found")

@@ -39,17 +39,17 @@ def day(seed: int) -> dict[str, float]:
     shapes, requests of all lifetimes. Returns committed bytes over live bytes."""
     random_ = random.Random(seed)
     model = [shared(size(random_)) for _ in range(1500)]
-    kept: list[np.ndarray] = []
+    references: list[np.ndarray] = []
     worst, peak = 0.0, 0.0
     ratios = {}
     for hour in range(24):
         for _ in range(60):
             step = [shared(size(random_)) for _ in range(random_.randrange(10, 60))]
-            kept += random_.sample(step, 3)
-            if len(kept) > 600:
+            references += random_.sample(step, 3)
+            if len(references) > 600:
                 for _ in range(40):
-                    kept[random_.randrange(len(kept))] = kept[-1]
-                    kept.pop()
+                    references[random_.randrange(len(references))] = references[-1]
+                    references.pop()
             step.clear()
         if hour % 6 == 5:  # an evaluation; then part of the model is replaced
             batch = [shared(random_.randrange(MIB, 20 * MIB)) for _ in range(8)]
@@ -60,14 +60,14 @@ def day(seed: int) -> dict[str, float]:
         live = s.private_bytes + s.shared_bytes
         peak = max(peak, live)
         worst = max(worst, (s.committed_bytes - s.cached_bytes) / live)
-    asked = sum(x.nbytes for x in model) + sum(x.nbytes for x in kept)
+    requested_bytes = sum(x.nbytes for x in model) + sum(x.nbytes for x in references)
     memory.trim()
     s = memory.statistics()
     live = s.private_bytes + s.shared_bytes
     ratios = {
         "worst, without what is kept warm": worst,
         "evening, after trim": s.committed_bytes / live,
-        "rounding up to size classes": live / asked,
+        "rounding up to size classes": live / requested_bytes,
         "live MB": live / 1e6,
     }
     check()
@@ -228,27 +228,27 @@ def huge_mapped(volume: str) -> int:
 
 def in_huge_pages(volume: str, expected: str) -> None:
     """Whole blocks, parts of a slot, holes: all that the heap does, in huge pages."""
-    failed = kernel_counts("thp_file_fallback")
+    failures = kernel_counts("thp_file_fallback")
     x = shared(40 * MIB)
     x[:] = 7
     assert memory.statistics().huge_pages == expected
     # Where memory is in pieces the kernel may have none to give: then it says that it tried.
-    assert huge_mapped(volume) >= 2 * MIB or kernel_counts("thp_file_fallback") > failed
-    kept = [shared(300_000) for _ in range(60)]
-    for i, y in enumerate(kept):
+    assert huge_mapped(volume) >= 2 * MIB or kernel_counts("thp_file_fallback") > failures
+    references = [shared(300_000) for _ in range(60)]
+    for i, y in enumerate(references):
         y[:] = i
     handle = memory.export(x)
 
     def body() -> int:
-        got = np.frombuffer(memory.receive(handle), np.uint8)
-        return int(got[-1]) - 7
+        result = np.frombuffer(memory.receive(handle), np.uint8)
+        return int(result[-1]) - 7
 
     assert Child(body).wait() == 0
-    del kept[::2], y
+    del references[::2], y
     memory.trim()  # holes inside of huge pages
-    assert all((y == 2 * i + 1).all() for i, y in enumerate(kept))
+    assert all((y == 2 * i + 1).all() for i, y in enumerate(references))
     assert (x == 7).all()
-    del x, kept
+    del x, references
     settle(0)
     assert os.fstat(native.domain_fds()[1 if volume == FIRST else 2]).st_blocks == 0
 
@@ -257,20 +257,20 @@ def in_huge_pages(volume: str, expected: str) -> None:
 def test_huge_pages_in_effect(option: str, expected: str) -> None:
     mount = f"mount -t tmpfs -o size=512m,huge={option} tmpfs /dev/shm"
     in_a_mount = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
-    tried = subprocess.run([*in_a_mount, "true"], capture_output=True, text=True)
-    if tried.returncode or native.huge_policy("")[0] in ("unknown", "deny"):
-        pytest.skip(f"no tmpfs with huge pages to be had here: {tried.stderr.strip()}")
+    process = subprocess.run([*in_a_mount, "true"], capture_output=True, text=True)
+    if process.returncode or native.huge_policy("")[0] in ("unknown", "deny"):
+        pytest.skip(f"no tmpfs with huge pages to be had here: {process.stderr.strip()}")
     fresh(in_huge_pages, FIRST, expected, prefix=in_a_mount)
 
 
 def test_huge_pages_in_effect_in_the_second_volume() -> None:
     policy = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-    found = re.search(r"\[(\w+)\]", policy.read_text()) if policy.exists() else None
-    if found is None or found[1] not in ("advise", "always", "within_size"):
+    result = re.search(r"\[(\w+)\]", policy.read_text()) if policy.exists() else None
+    if result is None or result[1] not in ("advise", "always", "within_size"):
         pytest.skip(f"the kernel offers none for memfds: {policy} must say advise or always")
     mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"  # the first volume has no room
     in_a_mount = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
     if subprocess.run([*in_a_mount, "true"], capture_output=True).returncode:
         pytest.skip("mounts need root")
-    expected = "advised" if found[1] == "advise" else found[1]
+    expected = "advised" if result[1] == "advise" else result[1]
     fresh(in_huge_pages, SECOND, expected, prefix=in_a_mount)

@@ -100,17 +100,17 @@ def life_and_death() -> None:
         child.pid,
         None,
     )
-    started = time.perf_counter()
+    actors = time.perf_counter()
     os.kill(child.pid, 9)
     while native.liveness(child.row, child.inc) == "alive":
-        assert time.perf_counter() - started < 1
+        assert time.perf_counter() - actors < 1
     with pytest.raises(PeerLostError) as caught:
         native.raise_peer_lost("barrier", child.row, child.inc)
     assert str(caught.value) == f"barrier: rank 1 (pid {child.pid}) was killed by SIGKILL (-9)"
     assert (caught.value.name, caught.value.pid, caught.value.exitcode) == ("rank 1", child.pid, -9)
     os.waitpid(child.pid, 0)
     while native.liveness(child.row, child.inc) != "dead":
-        assert time.perf_counter() - started < 1
+        assert time.perf_counter() - actors < 1
     settle(0)
     assert native.liveness(*native.row()) == "alive"
     assert native.liveness(child.row, child.inc + 1) == "dead"
@@ -129,7 +129,7 @@ def test_dead_process_is_named_with_its_exit_code() -> None:
 
 
 def sibling_sees() -> None:
-    ready, go, told = os.pipe(), os.pipe(), os.pipe()
+    ready, go, reply = os.pipe(), os.pipe(), os.pipe()
     victim = Child(lambda: os.write(ready[1], b"x") and time.sleep(60))  # type: ignore[func-returns-value]
     os.read(ready[0], 1)
 
@@ -138,7 +138,7 @@ def sibling_sees() -> None:
         try:
             native.raise_peer_lost("wait", victim.row, victim.inc)
         except PeerLostError as error:
-            os.write(told[1], str(error).encode())
+            os.write(reply[1], str(error).encode())
         return 0
 
     native.record_exit(
@@ -150,7 +150,7 @@ def sibling_sees() -> None:
     _, status = os.waitpid(victim.pid, 0)
     assert native.record_exit_pid(victim.pid, os.waitstatus_to_exitcode(status)) in (True, False)
     assert watcher.wait() == 0
-    text = os.read(told[0], 1000).decode()
+    text = os.read(reply[0], 1000).decode()
     assert f"process {victim.pid} " in text
 
 

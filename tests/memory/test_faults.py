@@ -80,14 +80,14 @@ def test_kill_in_receive_acknowledge_or_drop() -> None:
 
 # ---- an owner dies while it reclaims; a survivor holds some of its blocks
 def dying_owner(fault: str) -> None:
-    handles, done = os.pipe(), os.pipe()
+    handles, exit_pipe = os.pipe(), os.pipe()
 
     def body() -> int:
         arrays = [shared(n, n % 251) for n in (100, 2000, 5000, 300_000, 20 * MIB)]
         for x in arrays:
             os.write(handles[1], memory.export(x))
             os.write(handles[1], memory.export(x))
-        os.read(done[0], 1)
+        os.read(exit_pipe[0], 1)
         del x
         arrays.clear()
         memory.trim()
@@ -95,26 +95,26 @@ def dying_owner(fault: str) -> None:
         return 0
 
     child = Child(body, fault)
-    kept = []
+    references = []
     for i in range(10):
         block = memory.receive(os.read(handles[0], 72))
         if i % 4 == 0:
-            kept.append(block)
+            references.append(block)
         del block
-    os.write(done[1], b"x")
+    os.write(exit_pipe[1], b"x")
     killed(child)
     for _ in range(3):
         native.sweep(True)
         check()
     sizes = [100, 5000, 20 * MIB]
-    for block, n in zip(kept, sizes, strict=True):
+    for block, n in zip(references, sizes, strict=True):
         x = np.frombuffer(block, np.uint8, n)
         assert (x == n % 251).all()
         again = memory.export(x)  # a dead owner's block still travels
         memory.receive(again)
     del x, block
     assert memory.statistics().slots_orphaned > 0
-    kept.clear()
+    references.clear()
     settle(0)
 
 
@@ -155,16 +155,16 @@ def test_kill_in_claim_or_release_of_slots() -> None:
 
 # ---- a claim that ends at its very first slot
 def dying_at_first_claim(fault: str) -> None:
-    used = memory.statistics().slots_used
+    n_slots = memory.statistics().slots_used
     killed(Child(lambda: int(shared(150 * MIB, 1)[0]) - 1, fault))  # three slots
     native.sweep(True)
     # They are free again, and not only once somebody with the dead one's row has died, too.
     x = shared(150 * MIB, 7)
     s = memory.statistics()
-    assert s.slots_used == used + s.slots_tiny + s.slots_medium + s.slots_huge, s
+    assert s.slots_used == n_slots + s.slots_tiny + s.slots_medium + s.slots_huge, s
     assert (x[:: 1 << 16] == 7).all()
     del x
-    settle(used)
+    settle(n_slots)
 
 
 def test_slots_claimed_by_the_dead_are_not_lost() -> None:
@@ -175,7 +175,7 @@ def test_slots_claimed_by_the_dead_are_not_lost() -> None:
 
 # ---- a sweeper that is stopped over a slot which others free, and use again, meanwhile
 def stalled_sweeper() -> None:
-    handles, born, go = os.pipe(), os.pipe(), os.pipe()
+    handles, start_pipe, go = os.pipe(), os.pipe(), os.pipe()
 
     def sweeper() -> int:
         row, inc = os.read(go[0], 1)[0], os.read(go[0], 1)[0]
@@ -187,22 +187,22 @@ def stalled_sweeper() -> None:
 
     def owner() -> int:
         os.write(handles[1], memory.export(shared(130 * MIB, 3)))  # a head and two tails
-        os.read(born[0], 1)
+        os.read(start_pipe[0], 1)
         return 0
 
     third = Child(sweeper)
     first = Child(owner)
-    held = memory.receive(os.read(handles[0], 72))
-    last_tail = held.address + 128 * MIB
+    holds = memory.receive(os.read(handles[0], 72))
+    last_tail = holds.address + 128 * MIB
     first.kill()
     native.sweep(True)  # an orphan now, whose tails go on to name the dead one's row
-    second = Child(lambda: len(os.read(born[0], 1)))
+    second = Child(lambda: len(os.read(start_pipe[0], 1)))
     assert second.row == first.row
     second.kill()
     os.write(go[1], bytes([second.row, second.inc]))
     assert os.WIFSTOPPED(os.waitpid(third.pid, os.WUNTRACED)[1])
 
-    del held
+    del holds
     native.sweep(True)  # nobody holds the orphan: it goes
     arrays = [shared(60 * MIB, 7) for _ in range(3)]
     assert last_tail in [memory.block_of(x)[0] for x in arrays]
@@ -229,8 +229,8 @@ def at_once(fault: str) -> None:
         os.read(go[0], 1)
         return int(x[0]) - 1 + mine.nbytes * 0
 
-    kept = shared(1000, 5)
-    handle = memory.export(kept)
+    references = shared(1000, 5)
+    handle = memory.export(references)
     first = Child(owner)
 
     def heir() -> int:
@@ -245,8 +245,8 @@ def at_once(fault: str) -> None:
     os.write(go[1], b"x")
     assert first.wait() == 0
     killed(second)
-    assert (kept == 5).all()
-    del kept
+    assert (references == 5).all()
+    del references
     settle(0)
 
 
@@ -260,7 +260,7 @@ def test_kill_in_sweep_or_orphan_reclaim() -> None:
 
 # ---- parent or child dies in a fork
 def dying_fork(fault: str, child_dies: bool) -> None:
-    kept = shared(1000, 5)
+    references = shared(1000, 5)
     huge = shared(70 * MIB, 6)
 
     def middle() -> int:
@@ -269,7 +269,7 @@ def dying_fork(fault: str, child_dies: bool) -> None:
         native.arm_fault(fault)
         pid = os.fork()
         if pid == 0:
-            os._exit(int(x[0]) + int(y[0]) + int(kept[0]) + int(huge[-1]) - 14)
+            os._exit(int(x[0]) + int(y[0]) + int(references[0]) + int(huge[-1]) - 14)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         native.arm_fault(None)
         check()
@@ -280,9 +280,9 @@ def dying_fork(fault: str, child_dies: bool) -> None:
     code = child.wait()
     assert code == (4 if child_dies else -9)
     time.sleep(0.05)
-    assert (kept == 5).all()
+    assert (references == 5).all()
     check()
-    del kept, huge
+    del references, huge
     settle(0)
 
 
@@ -300,21 +300,21 @@ def newcomer() -> None:
     native.domain_ensure()
 
 
-def joined(fault: str) -> None:
-    kept = shared(1000, 5)
+def join_with_fault(fault: str) -> None:
+    references = shared(1000, 5)
     fresh(
         newcomer,
         env={"SHMTENSOR_DOMAIN": memory.domain_environment(), "SHMTENSOR_FAULT": fault},
         returncode=-9,
     )
-    assert (kept == 5).all()
-    del kept
+    assert (references == 5).all()
+    del references
     settle(0)
     assert len(native.members()) == 1
 
 
 def test_kill_of_a_newcomer() -> None:
-    fresh_each(joined, ("row.locked",), ("row.claimed",), ("domain.entered",))
+    fresh_each(join_with_fault, ("row.locked",), ("row.claimed",), ("domain.entered",))
 
 
 # ---- a message expires, or its expirer dies
@@ -389,11 +389,11 @@ def test_block_is_rescued_from_a_stopped_reclaimer() -> None:
 
 
 def stalled_heir(fault: str) -> None:
-    handles, born = os.pipe(), os.pipe()
+    handles, start_pipe = os.pipe(), os.pipe()
 
     def owner() -> int:
         os.write(handles[1], memory.export(shared(5000, 1)))
-        os.read(born[0], 1)
+        os.read(start_pipe[0], 1)
         return 0
 
     first = Child(owner)
@@ -409,7 +409,7 @@ def stalled_heir(fault: str) -> None:
 
     memory.receive(handle)  # acknowledged and dropped again
     second = Child(heir)
-    os.write(born[1], b"x")
+    os.write(start_pipe[1], b"x")
     assert first.wait() == 0
     assert os.WIFSTOPPED(os.waitpid(second.pid, os.WUNTRACED)[1])
     block = memory.receive(handle)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.multiprocessing.reduction import pickled
+from shmtensor.multiprocessing.reduction import pickle_dumps
 
 from .keepers import SHAPE, in_cycle, is_free, keepers, make_buffer
 
@@ -40,16 +40,16 @@ def test_the_lent_array_is_the_memory(buffer: native.GradientBuffer) -> None:
     assert g.ctypes.data == buffer.address
     assert g.flags.writeable
     g[...] = 7
-    whole = np.frombuffer(buffer.memory, np.float32)
-    assert whole.tolist() == [0] * 16 + [7] * 8 + [0] * 40
+    full = np.frombuffer(buffer.memory, np.float32)
+    assert full.tolist() == [0] * 16 + [7] * 8 + [0] * 40
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 2, 1)])
 def test_the_lent_array_has_the_strides_of_the_given_one(order: tuple[int, ...]) -> None:
-    given = np.empty((2, 3, 4)).transpose(order)
-    g = native.GradientBuffer(given).take()
+    array = np.empty((2, 3, 4)).transpose(order)
+    g = native.GradientBuffer(array).take()
     assert g is not None
-    assert (g.shape, g.strides) == (given.shape, given.strides)
+    assert (g.shape, g.strides) == (array.shape, array.strides)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,) * 33])
@@ -65,9 +65,9 @@ def test_any_shape_is_lent(shape: tuple[int, ...]) -> None:
 def test_memory_that_something_sees_is_not_lent_again(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
-    kept = keeper(buffer.take())
+    references = keeper(buffer.take())
     assert not is_free(buffer)
-    del kept
+    del references
     assert is_free(buffer)
 
 
@@ -157,23 +157,23 @@ def test_another_threads_local_variable_counts(buffer: native.GradientBuffer) ->
 
 def test_one_of_many_threads_gets_the_memory(buffer: native.GradientBuffer) -> None:
     start = threading.Barrier(8)
-    given: list[Any] = []
+    arrays: list[Any] = []
 
     def take() -> None:
         start.wait()
-        given.append(buffer.take())
+        arrays.append(buffer.take())
 
     threads = [threading.Thread(target=take) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(g is not None for g in given) == 1
+    assert sum(g is not None for g in arrays) == 1
 
 
 SENDERS: dict[str, Callable[[Any], Any]] = {
     "message": native.encode,
-    "pickled message": pickled,
+    "pickled message": pickle_dumps,
     "handle": lambda g: native.acknowledge(native.export(g)),
     "message of a part": lambda g: native.encode([g[1:].T]),
     "message of a memoryview": lambda g: native.encode(np.asarray(memoryview(g))),
@@ -186,10 +186,10 @@ def test_memory_that_was_sent_to_another_process_is_not_lent_again(
 ) -> None:
     block: Any = native.allocate(256)
     arrays = (np.ndarray(SHAPE, np.float32, block, at) for at in (0, 64))
-    sent, other = map(native.GradientBuffer, arrays)
-    assert sender(sent.take()) is not NotImplemented
-    assert sent.lent
-    assert sent.take() is None
+    message, other = map(native.GradientBuffer, arrays)
+    assert sender(message.take()) is not NotImplemented
+    assert message.lent
+    assert message.take() is None
     assert is_free(other)
 
 

@@ -37,13 +37,13 @@ def test_flipped_bits_are_refused_or_irrelevant(bits: set[int]) -> None:
     for bit in bits:
         handle[bit // 8] ^= 1 << bit % 8
     try:
-        got = memory.receive(bytes(handle), False)
+        result = memory.receive(bytes(handle), False)
     except (StaleHandle, ForeignHandle):
         pass
     else:  # the size was made smaller, or the pin is another one
-        assert got.address == block.address
-        assert 0 < got.nbytes <= memory.block_of(block)[1]
-        del got
+        assert result.address == block.address
+        assert 0 < result.nbytes <= memory.block_of(block)[1]
+        del result
     for bit in bits:
         handle[bit // 8] ^= 1 << bit % 8
     native.acknowledge(bytes(handle))

@@ -56,18 +56,18 @@ def test_gate_is_restored_by_an_exception() -> None:
 
 
 def test_gate_in_a_thread_that_never_saw_the_handler() -> None:
-    seen: list[bool] = []
+    observed: list[bool] = []
 
     def body() -> None:
-        seen.append(memory.is_shared(np.ones(100)))
+        observed.append(memory.is_shared(np.ones(100)))
         with memory.shared_numpy():
-            seen.append(memory.is_shared(np.ones(100)))
-        seen.append(memory.is_shared(np.ones(100)))
+            observed.append(memory.is_shared(np.ones(100)))
+        observed.append(memory.is_shared(np.ones(100)))
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert seen == [False, True, False]
+    assert observed == [False, True, False]
 
 
 def test_blocks_freed_in_another_thread_come_back() -> None:
@@ -90,15 +90,15 @@ def test_threads_allocate_at_once() -> None:
 
     def body(seed: int) -> None:
         rng = np.random.default_rng(seed)
-        held: list[np.ndarray] = []
+        holds: list[np.ndarray] = []
         try:
             with memory.shared_numpy():
                 for i in range(3000):
                     n = int(2 ** rng.uniform(0, 19))
                     x = np.full(n, i % 251, np.uint8)
-                    held.append(x)
-                    if len(held) > 20:
-                        y = held.pop(int(rng.integers(len(held))))
+                    holds.append(x)
+                    if len(holds) > 20:
+                        y = holds.pop(int(rng.integers(len(holds))))
                         assert (y == y[0]).all()
         except BaseException as error:
             failures.append(error)
@@ -198,29 +198,29 @@ def test_arrays_may_outlive_the_interpreter() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5_000_000)), max_size=60))
 def test_random_programs_keep_every_invariant(program: list[tuple[int, int]]) -> None:
-    held: list[tuple[memory.Block, int, int]] = []  # nbytes, tag
+    holds: list[tuple[memory.Block, int, int]] = []  # nbytes, tag
     handles: list[bytes] = []
     for step, (what, number) in enumerate(program):
-        if what == 0 or not held:
+        if what == 0 or not holds:
             nbytes = number % 3000 if number % 3 else number
             block = memory.allocate(nbytes, zero=False)
             if nbytes:
                 np.frombuffer(block, np.uint8)[:] = step % 256
-            held.append((block, nbytes, step % 256))
+            holds.append((block, nbytes, step % 256))
         elif what == 1:
-            block, nbytes, tag = held.pop(number % len(held))
+            block, nbytes, tag = holds.pop(number % len(holds))
             assert not nbytes or (np.frombuffer(block, np.uint8)[:nbytes] == tag).all()
         elif what == 2:
-            block, nbytes, tag = held[number % len(held)]
+            block, nbytes, tag = holds[number % len(holds)]
             handles.append(memory.export(block))
-            held.append((memory.receive(handles[-1], bool(number % 2)), nbytes, tag))
+            holds.append((memory.receive(handles[-1], bool(number % 2)), nbytes, tag))
         elif handles:
             memory.acknowledge(handles.pop())
         if step % 7 == 0:
             memory.check()
         del what, number
         block = None  # type: ignore[assignment]
-    held.clear()
+    holds.clear()
     for handle in handles:
         memory.acknowledge(handle)
     memory.trim()

@@ -79,11 +79,11 @@ def test_stale_handle_of_a_reused_block_is_refused() -> None:
 def test_bad_handles_are_refused() -> None:
     x = shared(10)
     handle = memory.export(x)
-    with pytest.raises(ForeignHandle, match="receive: the handle is of another domain"):
+    with pytest.raises(ForeignHandle, match="receive: the handle belongs to another domain"):
         memory.receive(bytes(16) + handle[16:])
     with pytest.raises(ValueError, match="receive: a handle has 72 bytes: 3"):
         memory.receive(b"abc")
-    with pytest.raises(ForeignHandle, match="no valid handle: its fields are out of bounds"):
+    with pytest.raises(ForeignHandle, match="invalid handle: its fields are out of bounds"):
         memory.receive(handle[:16] + b"\xff" * 4 + handle[20:])
     for i in range(16, 72):  # no bent handle may crash or be taken for another block
         bent = bytearray(handle)
@@ -95,7 +95,7 @@ def test_bad_handles_are_refused() -> None:
         assert memory.block_of(block)[0] == memory.block_of(x)[0]
         del block
     memory.acknowledge(handle)
-    with pytest.raises(ValueError, match="export: no shared memory"):
+    with pytest.raises(ValueError, match="export: not shared memory"):
         memory.export(np.ones(3))
     with pytest.raises(TypeError, match="export: expects an array, a Block or an address: str"):
         memory.export("x")  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ def test_forked_child_receives_sends_on_and_drops() -> None:
 
 def fork_inherits() -> None:
     x = shared(1000, 1)
-    go, gone = os.pipe(), os.pipe()
+    go, exit_pipe = os.pipe(), os.pipe()
 
     def body() -> int:
         check()
@@ -151,7 +151,7 @@ def fork_inherits() -> None:
         memory.trim()
         ok = bool((x[:5] == 1).all())
         x[0] = 2
-        os.write(gone[1], b"x")
+        os.write(exit_pipe[1], b"x")
         os.read(go[0], 1)
         return 0 if ok else 1
 
@@ -160,7 +160,7 @@ def fork_inherits() -> None:
     del x
     memory.trim()
     os.write(go[1], b"x")
-    os.read(gone[0], 1)
+    os.read(exit_pipe[0], 1)
     y = shared(1000, 9)  # not on the child's block
     assert y.ctypes.data != where
     s = memory.statistics()
@@ -188,10 +188,10 @@ def grandchildren() -> None:
         return 0
 
     def middle() -> int:
-        own = shared(2000, 6)
+        child_tensor = shared(2000, 6)
         inner = Child(leaf)
         check()
-        assert (own == 6).all()
+        assert (child_tensor == 6).all()
         return inner.wait()
 
     assert Child(middle).wait() == 0
@@ -211,11 +211,11 @@ def fork_while_threads_allocate() -> None:
     def churn() -> None:
         rng = np.random.default_rng(0)
         with memory.shared_numpy():
-            kept = []
+            references = []
             while not stop.is_set():
-                kept.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
-                if len(kept) > 10:
-                    kept.pop(0)
+                references.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
+                if len(references) > 10:
+                    references.pop(0)
 
     threads = [threading.Thread(target=churn) for _ in range(3)]
     for t in threads:
@@ -256,9 +256,9 @@ def without_membarrier() -> None:
         ]
     )
     fork_while_threads_allocate()
-    kept = [shared(100, i) for i in range(200)]
-    assert all((x == i).all() for i, x in enumerate(kept))
-    kept.clear()
+    references = [shared(100, i) for i in range(200)]
+    assert all((x == i).all() for i, x in enumerate(references))
+    references.clear()
     memory.trim()
     settle(slots=0)
 
@@ -291,15 +291,15 @@ def test_stranger_with_a_wrong_name_says_why() -> None:
         ("nonsense", "SHMTENSOR_DOMAIN is not what domain_environment"),
         (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
     ):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "SHMTENSOR_DOMAIN": name},
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 1
-        assert message in done.stderr
-        assert "DomainError" in done.stderr
+        assert process.returncode == 1
+        assert message in process.stderr
+        assert "DomainError" in process.stderr
 
 
 def test_spawned_process_adopts_the_descriptors() -> None:

@@ -34,12 +34,12 @@ def many_live_tensors(n: int) -> None:
 
     def receiver() -> int:
         tensors.clear()  # what was inherited
-        held = [
+        holds = [
             np.frombuffer(memory.receive(data[i : i + 72]), np.int32, 4)
             for i in range(0, len(data), 72)
         ]
         for i in range(0, n, 97):
-            assert (held[i] == i).all()
+            assert (holds[i] == i).all()
         assert len(os.listdir("/proc/self/fd")) < 64
         assert len(Path("/proc/self/maps").read_text().splitlines()) < maps + 200
         check()
@@ -207,11 +207,11 @@ def strictly(refused: int) -> None:
 
     def body() -> int:
         arrays.clear()
-        got = np.frombuffer(memory.receive(handle), np.uint8)
+        result = np.frombuffer(memory.receive(handle), np.uint8)
         with memory.shared_numpy():
             mine = np.ones(1000)
         check()
-        return int(got[-1]) - 20 * MIB % 251 + int(mine[0]) - 1
+        return int(result[-1]) - 20 * MIB % 251 + int(mine[0]) - 1
 
     assert Child(body).wait() == 0
     if refused:
@@ -245,24 +245,24 @@ def private_memory_refused() -> None:
     (RLIMIT_DATA counts just those): what is there stays whole."""
     with memory.shared_numpy():
         warm = [np.full(n, 3, np.uint8) for n in (100, 5000, 300_000)]
-    used = next(
+    committed = next(
         int(line.split()[1]) * 1024
         for line in Path("/proc/self/status").read_text().splitlines()
         if line.startswith("VmData")
     )
-    resource.setrlimit(resource.RLIMIT_DATA, (used, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (committed, resource.RLIM_INFINITY))
     refusal: MemoryError | None = None
     try:
-        kept = []
+        references = []
         with memory.shared_numpy():
             for _ in range(400):
-                kept.append(np.full(MIB, 7, np.uint8))
+                references.append(np.full(MIB, 7, np.uint8))
     except MemoryError as error:  # the record of a new slot is private memory
         refusal = error
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert refusal is None or isinstance(refusal, OutOfSharedMemory), refusal
-    assert len(kept) > 10  # a slot that was there was used to its end
-    assert all(x[0] == x[-1] == 7 for x in kept)
+    assert len(references) > 10  # a slot that was there was used to its end
+    assert all(x[0] == x[-1] == 7 for x in references)
     assert all((x == 3).all() for x in warm)
     check()
 
@@ -336,7 +336,7 @@ def elsewhere(*prefix: str) -> None:
     with memory.shared_numpy():
         x = np.full(1000, 9, np.uint8)
     code = STRANGER.format(sources=SOURCES, handle=memory.export(x).hex())
-    done = subprocess.run(
+    process = subprocess.run(
         [*prefix, sys.executable, "-c", code],
         env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
         pass_fds=native.domain_fds(),
@@ -344,9 +344,9 @@ def elsewhere(*prefix: str) -> None:
         text=True,
         timeout=60,
     )
-    assert done.returncode == 0, done.stderr
-    assert "received in row" in done.stdout
-    assert "alive" in done.stdout  # by its lock: a pid means nothing across namespaces
+    assert process.returncode == 0, process.stderr
+    assert "received in row" in process.stdout
+    assert "alive" in process.stdout  # by its lock: a pid means nothing across namespaces
     del x
     settle(0)
 

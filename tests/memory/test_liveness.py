@@ -149,12 +149,12 @@ def stranger(handle: bytes, *prefix: str) -> subprocess.CompletedProcess[str]:
 
 def joins() -> None:
     x = shared(1000, 9)
-    done = stranger(memory.export(x))
-    assert (done.returncode, done.stdout) == (0, "process alive\n"), done.stderr
+    process = stranger(memory.export(x))
+    assert (process.returncode, process.stdout) == (0, "process alive\n"), process.stderr
     handle = memory.export(x)
     elsewhere = stranger(handle, "unshare", "--pid", "--fork", "--mount-proc")
     assert elsewhere.returncode != 0
-    assert "has room for one pid namespace" in elsewhere.stderr
+    assert "limited to one pid namespace" in elsewhere.stderr
     assert "DomainError" in elsewhere.stderr
     native.acknowledge(handle)
     del x
@@ -170,7 +170,7 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
     name = f"liveness/{founder}/{os.getpid()}"
     publisher = Actor({"SHMTENSOR_LIVENESS": founder})
     guest = Actor({"SHMTENSOR_LIVENESS": "locks" if founder == "process" else "process"})
-    alone = (
+    script = (
         "import time\nend = time.monotonic() + 20\nwhile True:\n    native.sweep(True)\n"
         "    s = memory.domains()[0]\n    out = (s.processes, s.zombies)\n"
         "    if out == (1, 0) or time.monotonic() > end: break\n    time.sleep(0.01)\n"
@@ -183,10 +183,10 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
             assert guest.do("out = t.sum().item()") in ("7000", "7000.0")
             assert publisher.do("out = memory.domains()[0].processes") == "2"
             guest.do("del t; memory.check()")
-            assert publisher.do(alone) == "(1, 0)"
+            assert publisher.do(script) == "(1, 0)"
         guest.do(f"t = memory.open({name!r}, timeout=10)")
         guest.kill()
-        assert publisher.do(alone) == "(1, 0)"
+        assert publisher.do(script) == "(1, 0)"
     finally:
         publisher.kill()
         guest.kill()
@@ -330,8 +330,8 @@ def dying_sweepers(fault: str) -> None:
     """Two sweepers die one after the other over one dead process."""
 
     def owner() -> None:
-        kept = shared(300_000, 5)
-        memory.export(kept)
+        references = shared(300_000, 5)
+        memory.export(references)
         os.write(go[1][1], b"x")
         signal.pause()
 
@@ -435,14 +435,14 @@ def in_gvisor() -> None:
     native.sweep(True)
     assert (x == 3).all()
     assert (y == 7).all()
-    joined = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", JOIN],
         env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
         check=True,
         capture_output=True,
         text=True,
     )
-    assert joined.stdout == "2\n"
+    assert process.stdout == "2\n"
     del x, y
     settle(0)
 

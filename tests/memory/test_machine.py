@@ -130,8 +130,8 @@ class Heap(RuleBasedStateMachine):
     @rule(piece=pieces, nbytes=SIZES)
     def resize(self, piece: Piece, nbytes: int) -> None:
         """In place or not, what fits stays. Of an array that owns its memory, seen by nobody."""
-        seen = any(other.x.base is piece.x for other in self.held)
-        if piece.x.base is None and not piece.is_exported and not seen:
+        observed = any(other.x.base is piece.x for other in self.held)
+        if piece.x.base is None and not piece.is_exported and not observed:
             piece.x.resize(nbytes, refcheck=False)
             assert piece.x[0] == piece.tag
             piece.write()
@@ -146,8 +146,8 @@ class Heap(RuleBasedStateMachine):
         return handle, piece.x.size, piece.tag
 
     @rule(target=pieces, sent=handles)
-    def receive(self, sent: tuple[bytes, int, int]) -> Any:
-        handle, _, tag = sent
+    def receive(self, message: tuple[bytes, int, int]) -> Any:
+        handle, _, tag = message
         if handle not in self.pins:  # acknowledged: the block may be another one's by now
             return multiple()
         piece = self.enter(view_of(memory.receive(handle, False))[:1], tag)
@@ -155,14 +155,14 @@ class Heap(RuleBasedStateMachine):
         return piece
 
     @rule(sent=consumes(handles))
-    def acknowledge(self, sent: tuple[bytes, int, int]) -> None:
-        if sent[0] in self.pins:
-            self.pins.remove(sent[0])
-            memory.acknowledge(sent[0])
+    def acknowledge(self, message: tuple[bytes, int, int]) -> None:
+        if message[0] in self.pins:
+            self.pins.remove(message[0])
+            memory.acknowledge(message[0])
 
     @rule(sent=consumes(handles))
-    def receive_in_a_child(self, sent: tuple[bytes, int, int]) -> None:
-        handle, _, tag = sent
+    def receive_in_a_child(self, message: tuple[bytes, int, int]) -> None:
+        handle, _, tag = message
         if handle not in self.pins:
             return
         self.pins.remove(handle)

@@ -96,9 +96,9 @@ def test_own_name_opens_to_the_same_memory() -> None:
         u = memory.open(NAME)
         u[2] = 9
         assert t[2] == 9
-        (own,) = memory.domains()
-        assert isinstance(own, memory.Domain)
-        assert (own.own, own.id, own.readonly) == (True, memory.domain_id(), False)
+        (domain,) = memory.domains()
+        assert isinstance(domain, memory.Domain)
+        assert (domain.own, domain.id, domain.readonly) == (True, memory.domain_id(), False)
         with pytest.raises(FileExistsError, match=r"publish: the name is taken: .* held by pid"):
             memory.publish(NAME, t)
     finally:

@@ -43,11 +43,11 @@ def is_taken_over(make: Callable[[], Any], keeper: Callable[[Any], Any], home: A
     leaf = Leaf(make(), home)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
-    kept = keeper(leaf.sums["leaf"])
+    references = keeper(leaf.sums["leaf"])
     g = leaf.taken()
     assert leaf.sums == {"other": None}
     assert (g == 5).all()
-    del kept
+    del references
     return bool(g.ctypes.data == address)
 
 
@@ -81,14 +81,14 @@ def test_a_lease_that_somebody_has_makes_a_copy(buffer: native.GradientBuffer) -
 
 @pytest.mark.parametrize("home", [None, "free", "lent"])
 def test_a_gradient_in_garbage_is_copied(home: str | None, buffer: native.GradientBuffer) -> None:
-    lent = buffer.take() if home == "lent" else None
+    array = buffer.take() if home == "lent" else None
     gc.disable()
     try:
         taken_over = is_taken_over(fresh, in_cycle, buffer if home else None)
     finally:
         gc.enable()
     assert not taken_over
-    del lent
+    del array
 
 
 def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None:
@@ -133,16 +133,16 @@ def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer
 def test_a_gradient_is_not_brought_home_where_somebody_sees_it(
     buffer: native.GradientBuffer,
 ) -> None:
-    kept = buffer.take()
-    assert kept is not None
-    kept[...] = 1
+    references = buffer.take()
+    assert references is not None
+    references[...] = 1
     assert is_taken_over(fresh, lambda g: None, buffer)
-    assert (kept == 1).all()
+    assert (references == 1).all()
 
 
 @pytest.mark.parametrize("home", [False, True])
 def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
-    kept = buffer.take()
+    references = buffer.take()
     leaf = Leaf(fresh(), buffer if home else None)
     leaf.tensor = st.ones(*SHAPE[::-1]).T
     g = leaf.taken()
@@ -152,13 +152,13 @@ def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffe
     address = leaf.sums["leaf"].ctypes.data
     leaf.tensor = st.ones(*SHAPE[::-1]).T
     assert leaf.taken().ctypes.data == address
-    assert kept is not None
+    assert references is not None
 
 
 def test_a_leaf_that_is_gone_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
-    gone = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
+    dead_reference = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", dead_reference, None).shape == SHAPE
 
 
 def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
@@ -199,9 +199,9 @@ def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
 ) -> None:
     x = native.wrap(make())
     assert native.is_only_owner(x)
-    kept = keeper(x.array)
+    references = keeper(x.array)
     assert not native.is_only_owner(x)
-    del kept
+    del references
     assert native.is_only_owner(x)
 
 
@@ -220,10 +220,10 @@ def test_the_owner_of_the_memory_counts(kind: str, view: Callable[[Any], Any]) -
 
 
 def test_a_second_memoryview_counts() -> None:
-    seen = memoryview(block_of("block"))
-    x = native.wrap(np.frombuffer(seen[:32], np.float32))
+    observed = memoryview(block_of("block"))
+    x = native.wrap(np.frombuffer(observed[:32], np.float32))
     assert not native.is_only_owner(x)
-    del seen
+    del observed
     assert native.is_only_owner(x)
 
 

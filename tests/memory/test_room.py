@@ -29,11 +29,11 @@ SMALL = (
 
 
 def needs_mounts() -> None:
-    done = subprocess.run([*SMALL, "true"], capture_output=True, text=True)
-    if done.returncode:
+    process = subprocess.run([*SMALL, "true"], capture_output=True, text=True)
+    if process.returncode:
         pytest.fail(
             "this test mounts a /dev/shm of 1 MB for itself and needs the right to (root, or "
-            f"CAP_SYS_ADMIN in a container): unshare -m says: {done.stderr.strip()}"
+            f"CAP_SYS_ADMIN in a container): unshare -m says: {process.stderr.strip()}"
         )
 
 
@@ -117,7 +117,7 @@ def nearly_full(group: str) -> None:
     native.domain_ensure()
     Path(group, "cgroup.procs").write_text(str(os.getpid()))
     with memory.shared_numpy():
-        kept = [np.full(10 * MIB, i, np.uint8) for i in range(1, 10)]
+        references = [np.full(10 * MIB, i, np.uint8) for i in range(1, 10)]
         small = np.full(1000, 7, np.uint8)
     for size in (300 * MIB, 120 * MIB):
         with pytest.raises(OutOfSharedMemory) as caught, memory.shared_numpy():
@@ -130,16 +130,16 @@ def nearly_full(group: str) -> None:
     with memory.shared_numpy():
         try:
             for _ in range(1000):  # in medium blocks, too
-                kept.append(np.full(MIB, 11, np.uint8))
+                references.append(np.full(MIB, 11, np.uint8))
         except MemoryError:
             refused = 1
     assert refused
-    for i, x in enumerate(kept[:9]):
+    for i, x in enumerate(references[:9]):
         assert x.min() == x.max() == i + 1  # no temporaries: they would be private memory
     assert (small == 7).all()
     check()
-    count = len(kept)
-    del kept[8:], x
+    count = len(references)
+    del references[8:], x
     with memory.shared_numpy():  # what was given up is there again
         again = [np.full(MIB, 3, np.uint8) for _ in range(count - 10)]
     assert len(again) > 20
@@ -154,13 +154,13 @@ def test_cgroup_about_to_be_full_is_an_error_and_not_a_kill() -> None:
 # ---- both volumes exhausted: nothing is committed at all
 def nothing_anywhere(limit: str) -> None:
     with memory.shared_numpy():
-        kept = np.full(100_000, 9, np.uint8)
+        references = np.full(100_000, 9, np.uint8)
     with pytest.raises(OutOfSharedMemory, match=r"shared_numpy: no room for \d+ bytes: "):
         with memory.shared_numpy():
             np.empty(int(limit), np.uint8)
     with pytest.raises(OutOfSharedMemory, match=r"allocate: no room for \d+ bytes: "):
         memory.allocate(int(limit))
-    assert (kept == 9).all()
+    assert (references == 9).all()
     check()
     with memory.shared_numpy():
         again = np.ones(100)

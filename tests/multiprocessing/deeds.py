@@ -14,9 +14,9 @@ from shmtensor import memory, native
 from shmtensor.multiprocessing.managers import BaseManager
 
 
-def write_ones(tensor: Any, done: Any) -> None:
+def write_ones(tensor: Any, out: Any) -> None:
     tensor += 1
-    done.put((tensor.is_shared(), os.getpid(), native.domain_id()))
+    out.put((tensor.is_shared(), os.getpid(), native.domain_id()))
 
 
 def echo(inbox: Any, outbox: Any) -> None:
@@ -33,17 +33,17 @@ def make_and_send(outbox: Any, n: int) -> None:
         outbox.put(st.full((1000,), float(i)))
 
 
-def touch_all(things: dict[str, Any], out: Any) -> None:
-    with things["lock"], things["rlock"], things["semaphore"]:
-        things["value"].value += 5
-        things["array"][1] = 7
-        things["raw"].value = 9
-    things["event"].set()
-    with things["condition"]:
-        things["condition"].notify_all()
-    things["joinable"].get()
-    things["joinable"].task_done()
-    out.put(things["barrier"].wait(20.0))
+def touch_all(objects: dict[str, Any], out: Any) -> None:
+    with objects["lock"], objects["rlock"], objects["semaphore"]:
+        objects["value"].value += 5
+        objects["array"][1] = 7
+        objects["raw"].value = 9
+    objects["event"].set()
+    with objects["condition"]:
+        objects["condition"].notify_all()
+    objects["joinable"].get()
+    objects["joinable"].task_done()
+    out.put(objects["barrier"].wait(20.0))
 
 
 def die(how: str) -> None:
@@ -154,11 +154,11 @@ def identity(x: Any) -> Any:
     return x
 
 
-def fail_or_finish(i: int, done: Any) -> None:
+def fail_or_finish(i: int, out: Any) -> None:
     if i == 0:
         raise ValueError("on purpose")
     time.sleep(0.5)
-    done.put(i)
+    out.put(i)
 
 
 def compute(i: int, pids: Any) -> None:
@@ -174,8 +174,8 @@ def start_busy(method: str, pids: Any) -> None:
 
 
 def use_managed(managed: Any) -> None:
-    for thing in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
-        thing.add_(1)
+    for obj in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
+        obj.add_(1)
 
 
 class Holder:
@@ -203,7 +203,7 @@ def begin(*values: Any) -> None:
     started_with.extend(values)
 
 
-def begun(_: Any = None) -> Any:
+def first_initarg(_: Any = None) -> Any:
     return started_with[0]
 
 
@@ -246,9 +246,9 @@ def double_all(inbox: Any, outbox: Any) -> None:
         return
 
 
-def put_and_report(road: Any) -> None:
+def put_and_report(queue: Any) -> None:
     """Takes a queue from a queue and puts something into it."""
-    road.get().put("from the child")
+    queue.get().put("from the child")
 
 
 class Unreadable(Exception):

@@ -53,8 +53,8 @@ def test_nothing_depends_on_size(nbytes: int, n: int) -> None:
     data = os.urandom(nbytes)
     arrays = [shared_array(value=i) for i in range(n)]
     assert channel.put(data, arrays, None)
-    got, blocks = channel.get(1.0)
-    assert bytes(got) == data
+    result, blocks = channel.get(1.0)
+    assert bytes(result) == data
     assert [np.frombuffer(block, np.float64)[0] for block in blocks] == list(range(n))
     assert [block.address for block in blocks] == [native.block_of(array)[0] for array in arrays]
 
@@ -152,11 +152,11 @@ def test_each_message_reaches_one_reader() -> None:
     for _ in readers:
         channel.put(b"end", [], None)
     assert [end_of(pid) for pid in readers] == [0, 0]
-    got = Counter()
+    result = Counter()
     while message := results.get(0.0):
-        got[bytes(message[0])] += 1
-    assert len(got) == 3 * per_writer
-    assert set(got.values()) == {1}
+        result[bytes(message[0])] += 1
+    assert len(result) == 3 * per_writer
+    assert set(result.values()) == {1}
 
 
 def test_bounded_between_processes() -> None:

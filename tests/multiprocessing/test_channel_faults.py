@@ -29,11 +29,11 @@ def killed_at(point: str, deed) -> None:
 
 def everything(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
     """All messages, those of dead readers included: their death takes the kernel a moment."""
-    got = []
+    result = []
     end = time.monotonic() + seconds
     while time.monotonic() < end and (message := channel.get(0.5)):
-        got.append(bytes(message[0]))
-    return got
+        result.append(bytes(message[0]))
+    return result
 
 
 def unread_blocks() -> int:
@@ -76,12 +76,12 @@ def test_killed_reader_gives_its_message_back(point: str, large: bool) -> None:
     for i in range(3):
         channel.put(bytes([i]) * (10_000 if large else 10), [arrays[i]], None)
     killed_at(point, lambda: channel.get(None))
-    left = []
+    remaining = []
     end = time.monotonic() + 5.0
     while time.monotonic() < end and (message := channel.get(0.5)):
-        left.append((message[0][0], np.frombuffer(message[1][0], np.float64)[0]))
-    taken = point in ("channel.get.done", "channel.get.released")
-    assert sorted(left) == [(i, float(i)) for i in ((1, 2) if taken else (0, 1, 2))]
+        remaining.append((message[0][0], np.frombuffer(message[1][0], np.float64)[0]))
+    result = point in ("channel.get.done", "channel.get.released")
+    assert sorted(remaining) == [(i, float(i)) for i in ((1, 2) if result else (0, 1, 2))]
 
 
 @pytest.mark.parametrize("point", READER)
@@ -105,9 +105,9 @@ def test_killed_while_growing(point: str) -> None:
     killed_at(point, fill)
     for i in range(200):
         channel.put(f"b{i}".encode(), [], None)
-    got = everything(channel)
-    assert [m for m in got if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
-    theirs = [int(m) for m in got if m[:1] != b"b"]
+    result = everything(channel)
+    assert [m for m in result if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
+    theirs = [int(m) for m in result if m[:1] != b"b"]
     assert theirs == list(range(len(theirs)))
     assert len(theirs) == 64
 
@@ -148,9 +148,9 @@ def test_killed_while_helping(helper: str) -> None:
 
     killed_at(helper, help_out)
     channel.put(b"more", [array], None)
-    got = everything(channel)
-    assert b"more" in got
-    assert b"dead" not in got
+    result = everything(channel)
+    assert b"more" in result
+    assert b"dead" not in result
 
 
 def test_a_stopped_reader_blocks_nobody() -> None:
@@ -200,12 +200,12 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
     survivor = in_child(lambda: write(0, 400))
     victims = [in_child(lambda k=k: write(k, 100_000)) for k in (1, 2)]
     readers = [in_child(read) for _ in range(3)]
-    got: list[bytes] = []
+    result: list[bytes] = []
     for _ in range(12):
         end = time.monotonic() + rng.uniform(0.01, 0.1)
         while time.monotonic() < end:
             if message := results.get(0.01):
-                got.append(bytes(message[0]))
+                result.append(bytes(message[0]))
         k = rng.randrange(len(readers))
         os.kill(readers[k], signal.SIGKILL)
         end_of(readers[k])
@@ -219,12 +219,12 @@ def test_random_kills_lose_only_what_the_dead_had() -> None:
         message = results.get(0.1)
         idle = 0 if message else idle + 1
         if message:
-            got.append(bytes(message[0]))
+            result.append(bytes(message[0]))
     for pid in readers:
         os.kill(pid, signal.SIGKILL)
         end_of(pid)
-    assert len(got) == len(set(got)), "a message came twice"
-    mine = {int(text.split()[1]) for text in got if text.split()[0] == b"0"}
+    assert len(result) == len(set(result)), "a message came twice"
+    mine = {int(text.split()[1]) for text in result if text.split()[0] == b"0"}
     # A reader killed between taking a message and passing it on loses that one: at most one for
     # each kill.
     assert 400 - len(mine) <= 12

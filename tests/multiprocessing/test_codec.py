@@ -40,21 +40,21 @@ NESTED = some.recursive(
 
 def through(obj: Any) -> Any:
     """`obj` as another process would get it, by the codec alone."""
-    written = native.encode(obj)
-    assert written is not None, "left to the pickler"
-    data, carriers = written
+    message = native.encode(obj)
+    assert message is not None, "left to the pickler"
+    data, carriers = message
     handles = [native.export(carrier) for carrier in carriers]
     return native.decode(data, [native.receive(handle, True) for handle in handles])
 
 
-def alike(x: Any, y: Any) -> bool:
+def is_equal(x: Any, y: Any) -> bool:
     """Equal, and of the same types all the way down."""
     if type(x) is not type(y):
         return False
     if isinstance(x, (tuple, list)):
-        return len(x) == len(y) and all(map(alike, x, y))
+        return len(x) == len(y) and all(map(is_equal, x, y))
     if isinstance(x, dict):
-        return alike(list(x.items()), list(y.items()))
+        return is_equal(list(x.items()), list(y.items()))
     if isinstance(x, float):
         return x == y and math.copysign(1, x) == math.copysign(1, y)
     return bool(x == y)
@@ -64,9 +64,9 @@ def alike(x: Any, y: Any) -> bool:
 @given(NESTED)
 def test_what_goes_in_comes_out(obj: Any) -> None:
     message = reduction.dumps(obj)
-    assert alike(reduction.loads(message[0], []), obj)
+    assert is_equal(reduction.loads(message[0], []), obj)
     if (written := native.encode(obj)) is not None:
-        assert alike(native.decode(written[0], []), obj)
+        assert is_equal(native.decode(written[0], []), obj)
 
 
 @CALM
@@ -77,16 +77,16 @@ def test_what_goes_in_comes_out(obj: Any) -> None:
 )
 def test_views_keep_their_place(sizes: list[int], dtype: str, rng: random.Random) -> None:
     with st.memory.shared_numpy():
-        whole = np.zeros([2 * n for n in sizes], dtype)
-    whole[...] = np.arange(whole.size).reshape(whole.shape) % 2
+        full = np.zeros([2 * n for n in sizes], dtype)
+    full[...] = np.arange(full.size).reshape(full.shape) % 2
     steps = tuple(
         slice(None, None, rng.choice([1, 2, -1])) if rng.random() < 0.8 else 0 for _ in sizes
     )
-    view = whole[steps + (...,)].transpose()
-    for sent in (view, st.from_numpy(view)):
-        got = through(sent)
-        assert type(got) is type(sent)
-        array = np.asarray(got)
+    view = full[steps + (...,)].transpose()
+    for message in (view, st.from_numpy(view)):
+        result = through(message)
+        assert type(result) is type(message)
+        array = np.asarray(result)
         assert array.dtype == view.dtype
         assert array.shape == view.shape
         for n, ours, theirs in zip(view.shape, array.strides, view.strides, strict=True):
@@ -96,10 +96,10 @@ def test_views_keep_their_place(sizes: list[int], dtype: str, rng: random.Random
 
 def test_a_tensor_arrives_as_the_same_memory() -> None:
     x = st.zeros(3, 4)
-    got = through({"x": x, "rows": [x[0], x[1:]], "t": (x.t(), 7)})
-    got["t"][0][2, 1] = 5.0
+    result = through({"x": x, "rows": [x[0], x[1:]], "t": (x.t(), 7)})
+    result["t"][0][2, 1] = 5.0
     assert x[1, 2] == 5.0
-    assert got["rows"][1][0, 2] == 5.0
+    assert result["rows"][1][0, 2] == 5.0
     assert len(native.encode([x, x[1:], x.t()])[1]) == 1, "one block, named once"
     many = [st.full((2,), float(i)) for i in range(300)]
     assert [float(y[0]) for y in through(many)] == [float(i) for i in range(300)]
@@ -111,9 +111,9 @@ def test_what_has_no_elements_names_no_block() -> None:
     for empty in (st.zeros(0, 3), x[4:], x[:, 3:].t(), st.zeros(0, dtype=st.int8)):
         data, blocks = native.encode(empty)
         assert blocks == []
-        got = native.decode(data, [])
-        assert (got.shape, got.dtype) == (empty.shape, empty.dtype)
-        assert got.is_shared()
+        result = native.decode(data, [])
+        assert (result.shape, result.dtype) == (empty.shape, empty.dtype)
+        assert result.is_shared()
         queue = st.Queue(1)
         queue.put({"x": empty, "set": {1}})  # the pickler's way
         assert queue.get()["x"].shape == empty.shape
@@ -181,16 +181,16 @@ def test_what_occurs_twice_arrives_as_one() -> None:
     queue = st.Queue(4)
     x, items = st.zeros(2), [1]
     queue.put([x, x, items, items])
-    got = queue.get()
-    assert got[0] is got[1]
-    assert got[2] is got[3]
+    result = queue.get()
+    assert result[0] is result[1]
+    assert result[2] is result[3]
     queue.put(cyclic())
-    got = queue.get()
-    assert got[0] is got
+    result = queue.get()
+    assert result[0] is result
     queue.put(deep(100))
-    got, n = queue.get(), 0
-    while got:
-        got, n = got[0], n + 1
+    result, n = queue.get(), 0
+    while result:
+        result, n = result[0], n + 1
     assert n == 100
     queue.close()
 
@@ -206,10 +206,10 @@ def test_a_tower_of_shared_tuples_is_written_once() -> None:
 @CALM
 @given(NESTED, some.data())
 def test_malformed_bytes_give_an_error(obj: Any, data: Any) -> None:
-    written = native.encode(obj)
-    if written is None:
+    message = native.encode(obj)
+    if message is None:
         return
-    good = written[0]
+    good = message[0]
     n = data.draw(some.integers(0, len(good) - 1))
     with pytest.raises(ValueError, match="malformed"):
         native.decode(good[:n], [])
@@ -239,17 +239,17 @@ def test_bytes_changed_at_random_give_an_object_or_an_error() -> None:
     low, high = block.address, block.address + block.nbytes
     refused = 0
     for _ in range(20_000):
-        changed = bytearray(data)
+        corrupted = bytearray(data)
         for _ in range(rng.randrange(1, 5)):
-            changed[rng.randrange(1, len(changed))] = rng.choice(
+            corrupted[rng.randrange(1, len(corrupted))] = rng.choice(
                 [0, 1, 127, 255, rng.randrange(256)]
             )
         try:
-            got = native.decode(changed, [block])
+            result = native.decode(corrupted, [block])
         except ValueError:
             refused += 1
             continue
-        for tensor in got.get("x", []) if isinstance(got, dict) else []:
+        for tensor in result.get("x", []) if isinstance(result, dict) else []:
             if isinstance(tensor, st.Tensor) and tensor.numel():
                 first, last = np.lib.array_utils.byte_bounds(tensor.array)
                 assert low <= first

@@ -21,7 +21,7 @@ ROWS = 22
 def run(code: str | Path, *limits: str) -> str:
     """What a fresh interpreter prints; it must not say anything on stderr."""
     what = [str(code)] if isinstance(code, Path) else ["-c", textwrap.dedent(code)]
-    done = subprocess.run(
+    process = subprocess.run(
         [*limits, sys.executable, *what],
         capture_output=True,
         text=True,
@@ -29,9 +29,9 @@ def run(code: str | Path, *limits: str) -> str:
         check=False,
         env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
     )
-    assert done.stderr == ""
-    assert done.returncode == 0
-    return done.stdout
+    assert process.stderr == ""
+    assert process.returncode == 0
+    return process.stdout
 
 
 def test_hundred_thousand_tensors_need_no_descriptor_and_no_mapping() -> None:
@@ -138,12 +138,12 @@ def test_a_view_keeps_its_memory_while_the_queue_goes_on(sender: str) -> None:
     if sender == "another":  # which has let go of what it sent, and allocates on
         other = mp.get_context("fork").Process(target=send_numbers, args=(queue, 300))
         other.start()
-    kept = []
+    references = []
     for i in range(300):
         if not other:
             queue.put(st.full((1000,), float(i)))
-        kept.append(queue.get(timeout=100.0)[::100])
-    assert [view.tolist() for view in kept] == [[float(i)] * 10 for i in range(300)]
+        references.append(queue.get(timeout=100.0)[::100])
+    assert [view.tolist() for view in references] == [[float(i)] * 10 for i in range(300)]
     if other:
         other.join()
         other.close()
@@ -173,9 +173,9 @@ PAGES = {
 @pytest.mark.parametrize("page", PAGES)
 def test_every_test_that_the_page_names_exists(page: str) -> None:
     text = (ROOT / "docs" / page).read_text()
-    named = re.findall(r"`(tests/[\w/.]+\.\w+|test_\w+\.py)(?:::(\w+))?`", text)
-    assert named
-    for path, name in named:
+    names = re.findall(r"`(tests/[\w/.]+\.\w+|test_\w+\.py)(?:::(\w+))?`", text)
+    assert names
+    for path, name in names:
         file = ROOT / path if path.startswith("tests/") else ROOT / "tests" / PAGES[page] / path
         text = file.read_text()
         assert not name or f"def {name}(" in text, f"{path}::{name}"
@@ -189,5 +189,5 @@ def test_every_line_of_what_pytorch_offers_works_or_is_answered(page: str, least
     table = re.split(r"Beside it:|\n## ", text)[0].splitlines()
     rows = [line.strip("|").split("|") for line in table if line.startswith("| ")][1:]
     assert len(rows) >= least
-    for there, here, shown in rows:
-        assert "`test" in shown or here.strip().startswith("answered: "), there
+    for there, here, view in rows:
+        assert "`test" in view or here.strip().startswith("answered: "), there

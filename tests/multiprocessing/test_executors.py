@@ -37,8 +37,8 @@ LOKYS = [
 def test_process_pool_executor(name: str) -> None:
     x, y = st.zeros(4), st.zeros(2)
     with ProcessPoolExecutor(1, mp_context=CONTEXTS[name]) as executor:
-        got = executor.submit(deeds.add_one, x).result(LONG)
-        assert got.data_ptr() == x.data_ptr()
+        result = executor.submit(deeds.add_one, x).result(LONG)
+        assert result.data_ptr() == x.data_ptr()
         assert x.tolist() == [1] * 4
         assert [t.data_ptr() for t in executor.map(deeds.add_one, [y, y[:1]])] == [y.data_ptr()] * 2
         assert y.tolist() == [2, 1]
@@ -75,7 +75,7 @@ def test_a_queue_that_has_a_descriptor_still_is_a_queue() -> None:
 
 def script(code: str) -> None:
     """Runs it by itself: loky keeps its workers and its tracker until the interpreter ends."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
@@ -86,7 +86,7 @@ def script(code: str) -> None:
             "PYTHONPATH": os.pathsep.join([str(Path(deeds.__file__).parent), *PATH]),
         },
     )
-    assert done.stdout == "good\n", done.stderr
+    assert process.stdout == "good\n", process.stderr
 
 
 @pytest.mark.parametrize("name", LOKYS)

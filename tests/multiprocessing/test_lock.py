@@ -61,11 +61,11 @@ def test_rlock_counts_and_belongs_to_its_thread() -> None:
     assert lock.acquire()
     assert lock.acquire()
     lock.release()
-    got = []
-    thread = threading.Thread(target=lambda: got.append(lock.acquire(False)))
+    result = []
+    thread = threading.Thread(target=lambda: result.append(lock.acquire(False)))
     thread.start()
     thread.join()
-    assert got == [False]
+    assert result == [False]
     lock.release()
     with pytest.raises(AssertionError, match="not owned"):
         lock.release()
@@ -347,16 +347,16 @@ def test_permits_handed_over_are_not_counted_twice() -> None:
 
 
 def test_a_signal_belongs_to_nobody() -> None:
-    signals, taken = mp.Semaphore(0), mp.Semaphore(0)
+    signals, result = mp.Semaphore(0), mp.Semaphore(0)
     signals.release(5)
 
     def take() -> None:
         for _ in range(3):
             assert signals.acquire(timeout=20.0)
-            taken.release()
+            result.release()
 
     killed_child(take)
-    assert taken.get_value() == 3
+    assert result.get_value() == 3
     assert signals.acquire(timeout=20.0)
     assert signals.acquire(timeout=20.0)
     assert not signals.acquire(timeout=0.3)  # what the dead one took was used

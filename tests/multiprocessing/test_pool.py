@@ -22,10 +22,10 @@ LONG = 30.0
 
 @contextmanager
 def running() -> Iterator[Any]:
-    with mp.get_context("fork").Pool(2) as made:
-        yield made
-        made.close()
-        made.join()
+    with mp.get_context("fork").Pool(2) as pool:
+        yield pool
+        pool.close()
+        pool.join()
 
 
 def test_every_way_to_ask() -> None:
@@ -64,10 +64,10 @@ def test_callbacks() -> None:
         assert said.get(timeout=LONG) == 9
         pool.map_async(deeds.square, [1, 2], callback=said.put)
         assert said.get(timeout=LONG) == [1, 4]
-        failed = pool.starmap_async(deeds.refuse, [(1,)], error_callback=said.put)
+        failures = pool.starmap_async(deeds.refuse, [(1,)], error_callback=said.put)
         assert isinstance(said.get(timeout=LONG), ValueError)
         with pytest.raises(ValueError, match="on purpose: 1"):
-            failed.get(LONG)
+            failures.get(LONG)
 
 
 def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
@@ -111,17 +111,17 @@ def test_an_error_names_where_it_was_raised() -> None:
 def test_tensors_are_the_same_memory_both_ways() -> None:
     with running() as pool:
         x = st.zeros(3)
-        got = pool.map(deeds.add_one, [x[i : i + 1] for i in range(3)])
+        result = pool.map(deeds.add_one, [x[i : i + 1] for i in range(3)])
         assert x.tolist() == [1, 1, 1]
-        got[0].add_(4)
+        result[0].add_(4)
         assert x[0].item() == 5
 
 
 def test_initializer_and_its_tensors() -> None:
     x = st.zeros(2)
     with mp.get_context("fork").Pool(2, deeds.begin, (x,)) as pool:
-        for got in pool.map(deeds.begun, range(4), chunksize=1):
-            assert got.data_ptr() == x.data_ptr()
+        for result in pool.map(deeds.first_initarg, range(4), chunksize=1):
+            assert result.data_ptr() == x.data_ptr()
 
 
 def test_workers_are_replaced_after_so_many_tasks() -> None:

@@ -20,9 +20,9 @@ def calls(q: Any) -> list[Any]:
     """What a sequence of calls answers."""
     log: list[Any] = []
 
-    def do(name: str, *arguments: Any, **named: Any) -> None:
+    def do(name: str, *arguments: Any, **kwargs: Any) -> None:
         try:
-            log.append((name, getattr(q, name)(*arguments, **named)))
+            log.append((name, getattr(q, name)(*arguments, **kwargs)))
         except Exception as error:
             log.append((name, type(error).__name__))
 
@@ -138,7 +138,7 @@ def test_join_names_a_worker_that_died_at_its_task() -> None:
 
 def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
     """Nobody named the worker; one that ended at a task of its own has nothing to do with it."""
-    q, done = mp.JoinableQueue(), mp.SimpleQueue()
+    q, out = mp.JoinableQueue(), mp.SimpleQueue()
     for i in range(3):
         q.put(i)
 
@@ -146,21 +146,21 @@ def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
         q.get()
         q.task_done()
         q.get()
-        done.put("took two, did one")
+        out.put("took two, did one")
         os.kill(os.getpid(), signal.SIGKILL)
 
     process = mp.get_context("fork").Process(target=work)
     process.start()
-    assert done.get(timeout=60.0) == "took two, did one"
+    assert out.get(timeout=60.0) == "took two, did one"
     process.join()
     with pytest.raises(PeerLostError, match="SIGKILL"):
         q.join()
     q.put("again")
     q.task_done()  # for the one that was lost
-    waiting = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
-    waiting.start()
+    waiters = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
+    waiters.start()
     q.join()  # two wait in the queue: nothing is lost, whoever has died
-    waiting.join()
+    waiters.join()
     q.close()
 
 

@@ -47,18 +47,18 @@ def test_identity_and_aliasing_within_a_message() -> None:
 )
 def test_every_dtype(dtype: str) -> None:
     x = st.zeros(3, dtype=getattr(st, dtype))
-    got = through(x)
-    assert got.dtype == x.dtype
-    assert got.data_ptr() == x.data_ptr()
+    result = through(x)
+    assert result.dtype == x.dtype
+    assert result.data_ptr() == x.data_ptr()
 
 
 @pytest.mark.parametrize("dtype", [">f4", "datetime64[s]", [("a", "i4"), ("b", "f8")], "U3"])
 def test_arrays_of_other_dtypes(dtype: object) -> None:
     with memory.shared_numpy():
         array = np.zeros(4, dtype)
-    got = through(array)
-    assert got.dtype == array.dtype
-    assert got.ctypes.data == array.ctypes.data
+    result = through(array)
+    assert result.dtype == array.dtype
+    assert result.ctypes.data == array.ctypes.data
 
 
 def test_read_only_stays_read_only() -> None:
@@ -72,26 +72,26 @@ def test_private_arrays_and_objects_go_by_value() -> None:
     private = np.ones(3)
     with memory.shared_numpy():
         objects = np.array([{}, None], object)
-    got, other = through([private, objects])
-    assert not native.is_shared(got)
+    result, other = through([private, objects])
+    assert not native.is_shared(result)
     assert other.tolist() == [{}, None]
 
 
 def test_memory_from_outside_is_copied_once_and_does_not_alias() -> None:
     private = np.ones(4, np.float32)
     tensor = st.from_numpy(private)
-    got = through(tensor)
-    assert got.is_shared()
-    got += 1
+    result = through(tensor)
+    assert result.is_shared()
+    result += 1
     assert private.tolist() == [1] * 4
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1, 1), (5,)])
 def test_scalars_and_nothing_keep_their_shape(shape: tuple[int, ...]) -> None:
     x = st.ones(shape)
-    got = through(x)
-    assert got.shape == shape
-    assert got.tolist() == x.tolist()
+    result = through(x)
+    assert result.shape == shape
+    assert result.tolist() == x.tolist()
 
 
 LAYOUTS = {
@@ -106,19 +106,19 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_any_layout_is_the_same_memory(layout: str) -> None:
     x = LAYOUTS[layout](st.arange(24.0).reshape(2, 3, 4))
-    got = through(x)
-    assert (got.shape, got.stride(), got.data_ptr()) == (x.shape, x.stride(), x.data_ptr())
-    assert got.tolist() == x.tolist()
+    result = through(x)
+    assert (result.shape, result.stride(), result.data_ptr()) == (x.shape, x.stride(), x.data_ptr())
+    assert result.tolist() == x.tolist()
 
 
 def test_arrays_with_negative_strides() -> None:
     with memory.shared_numpy():
         array = np.arange(6.0)
     backwards = array[::-1]
-    got, whole = through([backwards, array])
-    assert got.strides == (-8,)
-    got[0] = -1
-    assert whole[5] == array[5] == -1
+    result, full = through([backwards, array])
+    assert result.strides == (-8,)
+    result[0] = -1
+    assert full[5] == array[5] == -1
     assert through(st.from_numpy(array[::-1].copy())).tolist() == [-1, 4, 3, 2, 1, 0]
 
 
@@ -128,17 +128,17 @@ def test_overlapping_views_are_one_block_sent_once() -> None:
     data, blocks = dumps(views)
     assert len(blocks) == 1
     assert len(data) < 1000
-    got = through(views)
-    got[0][2] = 50
-    assert [got[i][2 - i].item() for i in range(3)] == [50, 50, 50]
+    result = through(views)
+    result[0][2] = 50
+    assert [result[i][2 - i].item() for i in range(3)] == [50, 50, 50]
     assert x[2].item() == 50
 
 
 def test_complex_numbers_their_parts_and_conjugates() -> None:
     x = st.tensor([1 + 2j, 3 + 4j])
-    got, imaginary, conjugate = through([x, x.imag, x.conj()])
+    result, imaginary, conjugate = through([x, x.imag, x.conj()])
     imaginary.add_(1)
-    assert got.tolist() == x.tolist() == [1 + 3j, 3 + 5j]
+    assert result.tolist() == x.tolist() == [1 + 3j, 3 + 5j]
     assert conjugate.tolist() == x.conj().tolist() or conjugate.tolist() == [1 - 2j, 3 - 4j]
 
 
@@ -146,10 +146,10 @@ def test_containers_keep_identity_and_aliasing() -> None:
     from collections import OrderedDict, deque
 
     x = st.zeros(3)
-    got = through({"list": [x, (x[1:],)], "ordered": OrderedDict(k=x), "deque": deque([x])})
-    assert got["ordered"]["k"] is got["list"][0] is got["deque"][0]
-    got["list"][0].add_(1)
-    assert got["list"][1][0].tolist() == [1, 1]
+    result = through({"list": [x, (x[1:],)], "ordered": OrderedDict(k=x), "deque": deque([x])})
+    assert result["ordered"]["k"] is result["list"][0] is result["deque"][0]
+    result["list"][0].add_(1)
+    assert result["list"][1][0].tolist() == [1, 1]
     assert x.tolist() == [1, 1, 1]
 
 
@@ -157,24 +157,24 @@ def test_parameters_keep_class_gradient_and_attributes() -> None:
     parameter = st.nn.Parameter(st.ones(2))
     parameter.grad = st.full((2,), 3.0)
     parameter.tag = "mine"
-    got, frozen = through([parameter, st.nn.Parameter(st.ones(1), requires_grad=False)])
-    assert type(got) is type(frozen) is st.nn.Parameter
-    assert (got.requires_grad, frozen.requires_grad) == (True, False)
-    assert got.tag == "mine"
-    got.grad.add_(1)
+    result, frozen = through([parameter, st.nn.Parameter(st.ones(1), requires_grad=False)])
+    assert type(result) is type(frozen) is st.nn.Parameter
+    assert (result.requires_grad, frozen.requires_grad) == (True, False)
+    assert result.tag == "mine"
+    result.grad.add_(1)
     assert parameter.grad.tolist() == [4, 4]
 
 
 def test_storages_and_sparse_tensors_are_the_same_memory() -> None:
     x = st.arange(4.0)
-    whole, numbers = through([x.untyped_storage(), x[1:].storage()])
+    full, numbers = through([x.untyped_storage(), x[1:].storage()])
     numbers[1] = 7.0
     assert x.tolist() == [0, 7, 2, 3]
-    assert whole == x.untyped_storage()
+    assert full == x.untyped_storage()
     assert (type(numbers), numbers.dtype) == (st.TypedStorage, st.float32)
     matrix = st.sparse_coo_tensor([[0, 1], [1, 0]], st.tensor([1.0, 2.0]), (2, 2))
-    got = through(matrix)
-    got._values().add_(1)
+    result = through(matrix)
+    result._values().add_(1)
     assert matrix.to_dense().tolist() == [[0, 2], [3, 0]]
 
 
@@ -183,9 +183,9 @@ def test_the_standard_library_carries_storages_and_sparse_tensors() -> None:
     numbers, matrix = x.storage(), st.sparse_coo_tensor([[1]], st.tensor([1.0]), (2,))
     ours, theirs = stdlib.Pipe()
     theirs.send([numbers, matrix])
-    got = ours.recv()
-    got[0][0] = 9.0
-    got[1]._values().add_(1)
+    result = ours.recv()
+    result[0][0] = 9.0
+    result[1]._values().add_(1)
     assert x.tolist() == [9, 1, 2, 3]
     assert matrix.to_dense().tolist() == [0, 2]
     for end in (ours, theirs):
@@ -195,9 +195,9 @@ def test_the_standard_library_carries_storages_and_sparse_tensors() -> None:
 def test_hooks_are_dropped() -> None:
     leaf = st.ones(2, requires_grad=True)
     leaf.register_hook(lambda g: g * 100)
-    got = through(leaf)
-    (got * 2).sum().backward()
-    assert got.grad.tolist() == [2, 2]
+    result = through(leaf)
+    (result * 2).sum().backward()
+    assert result.grad.tolist() == [2, 2]
 
 
 def test_modules_and_optimizers_step_on_the_same_memory() -> None:
@@ -219,8 +219,8 @@ def test_modules_and_optimizers_step_on_the_same_memory() -> None:
 def test_generators_go_on_where_they_were() -> None:
     generator = st.Generator().manual_seed(3)
     st.rand(3, generator=generator)
-    got = through(generator)
-    assert st.rand(4, generator=got).tolist() == st.rand(4, generator=generator).tolist()
+    result = through(generator)
+    assert st.rand(4, generator=result).tolist() == st.rand(4, generator=generator).tolist()
 
 
 def test_closures_carry_tensors_as_handles() -> None:
@@ -264,15 +264,15 @@ def test_what_cannot_be_pickled_raises_where_it_is_put() -> None:
 def test_a_queue_travels_through_a_queue() -> None:
     outer, inner = mp.Queue(), mp.Queue()
     outer.put({"queue": inner, "lock": mp.Lock()})
-    got = outer.get(timeout=5.0)
-    got["queue"].put(1)
+    result = outer.get(timeout=5.0)
+    result["queue"].put(1)
     assert inner.get(timeout=5.0) == 1
 
 
 def test_plain_pickle_copies() -> None:
     x = st.ones(3)
-    got = pickle.loads(pickle.dumps(x))
-    got += 1
+    result = pickle.loads(pickle.dumps(x))
+    result += 1
     assert x.tolist() == [1, 1, 1]
 
 
@@ -303,14 +303,14 @@ def test_the_standard_library_carries_handles_without_an_import_of_ours() -> Non
         assert x.tolist() == [1, 1] and p.tolist() == [2, 2] and type(q) is st.nn.Parameter
         print("good")
     """
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert done.stdout == "good\n", done.stderr
+    assert process.stdout == "good\n", process.stderr
 
 
 def test_unread_messages_of_a_dropped_queue_hold_nothing() -> None:
@@ -349,10 +349,10 @@ NOTEBOOK = """
 
 def test_functions_and_classes_typed_in_a_session_reach_every_process() -> None:
     code = textwrap.dedent(NOTEBOOK)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.stdout == "good\n", done.stderr
+    assert process.stdout == "good\n", process.stderr
 
 
 SCRIPT = """
@@ -388,8 +388,8 @@ SCRIPT = """
 def test_a_script_that_allocates_at_import_stays_in_one_domain(tmp_path) -> None:
     script = tmp_path / "script.py"
     script.write_text(textwrap.dedent(SCRIPT))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.stdout == "good\n", done.stderr
-    assert done.stderr == ""
+    assert process.stdout == "good\n", process.stderr
+    assert process.stderr == ""

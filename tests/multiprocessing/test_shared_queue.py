@@ -115,8 +115,8 @@ def test_a_message_keeps_its_memory() -> None:
     with Queue(4) as queue:
         queue.put(st.full((1000,), 3.0))
         other = [st.zeros(1000) for _ in range(50)]
-        got = queue.get()
-        assert float(got.sum()) == 3000.0
+        result = queue.get()
+        assert float(result.sum()) == 3000.0
         del other
 
 
@@ -198,11 +198,11 @@ def test_every_start_method(method: str) -> None:
     inbox, outbox = Queue(4), Queue(4)
     process = context.Process(target=double_all, args=(inbox, outbox))
     process.start()
-    sent = [st.full((3,), float(i)) for i in range(10)]
-    for x in sent:
+    message = [st.full((3,), float(i)) for i in range(10)]
+    for x in message:
         inbox.put({"x": x, "row": (1, "a", None)})
         assert outbox.get(timeout=60.0)["row"] == (1, "a", None)
-    assert [float(x[0]) for x in sent] == [2.0 * i for i in range(10)]
+    assert [float(x[0]) for x in message] == [2.0 * i for i in range(10)]
     inbox.shutdown()
     process.join(60)
     assert process.exitcode == 0
@@ -215,13 +215,13 @@ def test_every_start_method(method: str) -> None:
 
 
 def test_a_queue_travels_through_another() -> None:
-    road, back = Queue(2), Queue(2)
-    process = mp.get_context("fork").Process(target=put_and_report, args=(road,))
+    channel, back = Queue(2), Queue(2)
+    process = mp.get_context("fork").Process(target=put_and_report, args=(channel,))
     process.start()
-    road.put(back)
+    channel.put(back)
     assert back.get(timeout=60.0) == "from the child"
     process.join(60)
-    for queue in (road, back):
+    for queue in (channel, back):
         queue.close()
 
 
@@ -245,12 +245,12 @@ def test_many_producers_and_consumers() -> None:
     takers = [context.Process(target=read) for _ in range(readers)]
     for process in senders + takers:
         process.start()
-    got = [out.get(timeout=60.0) for _ in range(n * writers)]
+    result = [out.get(timeout=60.0) for _ in range(n * writers)]
     for process in senders:
         process.join(60)
     queue.shutdown()
     children_end(takers)
-    assert sorted(got) == [(k, i) for k in range(writers) for i in range(n)]
+    assert sorted(result) == [(k, i) for k in range(writers) for i in range(n)]
     s = queue.statistics()
     assert (s.sent, s.received, s.waiting, s.writing) == (n * writers, n * writers, 0, 0)
     for q in (queue, out):

@@ -23,13 +23,13 @@ TAKEN = ("channel.get.done", "channel.get.released")
 
 def rest_of(queue: Queue, seconds: float = 20.0) -> list[int]:
     """All messages until the end, as the number in each one's tensor."""
-    got = []
+    result = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            got += [int(tensor[0]) for tensor in queue.get_many(50, timeout=5.0)]
+            result += [int(tensor[0]) for tensor in queue.get_many(50, timeout=5.0)]
         except ShutDown:
-            return got
+            return result
     raise TimeoutError(f"the end did not come: {queue.statistics()}")
 
 
@@ -44,10 +44,10 @@ def test_killed_producer(point: str) -> None:
         killed_at(point, lambda: queue.put(st.full((20,), 1.0)))
         assert queue.put_many(numbered(2, 2), timeout=20.0) == 2
         queue.shutdown()
-        arrived = point == "channel.put.ready"
-        assert rest_of(queue) == ([0, 1, 2, 3] if arrived else [0, 2, 3])
+        received = point == "channel.put.ready"
+        assert rest_of(queue) == ([0, 1, 2, 3] if received else [0, 2, 3])
         s = queue.statistics()
-        assert (s.sent, s.received, s.given_up) == ((4, 4, 0) if arrived else (3, 3, 1))
+        assert (s.sent, s.received, s.given_up) == ((4, 4, 0) if received else (3, 3, 1))
         queue.check()
 
 
@@ -78,8 +78,8 @@ def test_killed_while_the_chain_changes(point: str) -> None:
         queue.check()
         for tensor in numbered(150, 1000):
             queue.put(tensor, timeout=20.0)
-            got = int(queue.get(timeout=20.0)[0])
-            if got < 1000:  # what the dead process had put and not taken
+            result = int(queue.get(timeout=20.0)[0])
+            if result < 1000:  # what the dead process had put and not taken
                 assert int(queue.get(timeout=20.0)[0]) >= 1000
         queue.check()
         assert queue.empty()
@@ -194,11 +194,11 @@ def storm(kills: int, rng: random.Random) -> None:
     survivors = [in_child(lambda k=k: write(k, n)) for k in range(2)]
     writers = [in_child(lambda k=k: write(k, 1 << 30)) for k in (2, 3)]
     readers = [in_child(read) for _ in range(3)]
-    got: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for kill in range(kills):
         end = time.monotonic() + rng.uniform(0.0, 0.05)
         while time.monotonic() < end:
-            got += take(out, 0.01)
+            result += take(out, 0.01)
         group = readers if kill % 2 else writers
         k = rng.randrange(len(group))
         os.kill(group[k], signal.SIGKILL)
@@ -208,28 +208,28 @@ def storm(kills: int, rng: random.Random) -> None:
         os.kill(pid, signal.SIGKILL)
         end_of(pid)
     while survivors:
-        got += take(out, 0.01)
+        result += take(out, 0.01)
         pid, status = os.waitpid(survivors[0], os.WNOHANG)
         if pid:
             assert status == 0
             survivors.pop(0)
     queue.shutdown()
     while readers:
-        got += take(out, 0.01)
+        result += take(out, 0.01)
         pid, status = os.waitpid(readers[0], os.WNOHANG)
         if pid:
             assert status == 0, "a reader met wrong contents"
             readers.pop(0)
-    got += take(out, 0.0)
-    twice = [message for message, times in Counter(got).items() if times > 1]
+    result += take(out, 0.0)
+    twice = [message for message, times in Counter(result).items() if times > 1]
     assert not twice
-    missing = 2 * n - sum(number < 2 for number, _ in got)
+    missing = 2 * n - sum(number < 2 for number, _ in result)
     # A consumer killed between taking messages and passing them on has them: three for each kill.
     assert missing <= 3 * ((kills + 1) // 2)
     s = queue.statistics()
     assert s.waiting == s.reading == s.writing == 0
     assert s.sent == s.received
-    assert 0 <= s.sent - len(got) <= 3 * kills
+    assert 0 <= s.sent - len(result) <= 3 * kills
     for q in (queue, out):
         q.check()
         q.close()

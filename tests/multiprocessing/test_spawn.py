@@ -103,14 +103,14 @@ def test_the_pid_of_the_failed_one_is_told() -> None:
 
 
 def test_others_may_end_by_themselves_within_the_grace_period() -> None:
-    done = mp.SimpleQueue()
+    out = mp.SimpleQueue()
     context = mp.start_processes(
-        deeds.fail_or_finish, (done,), nprocs=2, join=False, start_method="fork"
+        deeds.fail_or_finish, (out,), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     with pytest.raises(ProcessRaisedException):
         context.join(grace_period=20.0)
-    assert done.get(1.0) == 1
+    assert out.get(1.0) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -38,9 +38,9 @@ def run(context: Any, target: Any, *args: Any) -> None:
 
 
 def test_arguments_are_the_same_memory(context: Any) -> None:
-    tensor, done = st.zeros(4), context.SimpleQueue()
-    run(context, deeds.write_ones, tensor, done)
-    shared, pid, domain = done.get(LONG)
+    tensor, out = st.zeros(4), context.SimpleQueue()
+    run(context, deeds.write_ones, tensor, out)
+    shared, pid, domain = out.get(LONG)
     assert tensor.tolist() == [1, 1, 1, 1]
     assert shared
     assert pid != os.getpid()
@@ -55,16 +55,16 @@ def test_views_in_one_message_alias(context: Any) -> None:
     inbox.put(
         {"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]}
     )
-    got = outbox.get(timeout=LONG)
+    result = outbox.get(timeout=LONG)
     inbox.put(None)
     process.join(LONG)
-    got["row"][0] = -1
+    result["row"][0] = -1
     assert base[1, 0].item() == -1  # and it is our memory, too
-    assert got["all"][1, 0].item() == -1
-    assert got["strided"].shape == (3, 2)
-    assert got["strided"][1, 0].item() == -1
-    assert got["t"].stride() == base.T.stride()
-    assert got["empty"].shape == (0, 4)
+    assert result["all"][1, 0].item() == -1
+    assert result["strided"].shape == (3, 2)
+    assert result["strided"][1, 0].item() == -1
+    assert result["t"].stride() == base.T.stride()
+    assert result["empty"].shape == (0, 4)
     process.close()
 
 
@@ -73,9 +73,9 @@ def test_any_size_travels_as_a_handle(context: Any, shape: tuple[int, ...]) -> N
     if shape == (1 << 20,) or context._name == "fork":
         tensor, outbox = st.ones(shape), context.Queue()
         run(context, deeds.send, outbox, tensor)
-        got = outbox.get(timeout=LONG)
-        got += 1
-        assert (tensor == got).all()
+        result = outbox.get(timeout=LONG)
+        result += 1
+        assert (tensor == result).all()
 
 
 def test_what_a_dead_sender_made_can_still_be_read(context: Any) -> None:
@@ -99,7 +99,7 @@ def test_lambdas_and_closures(context: Any) -> None:
 
 
 def test_all_primitives_as_arguments(context: Any) -> None:
-    things = {
+    objects = {
         "lock": context.Lock(),
         "rlock": context.RLock(),
         "semaphore": context.Semaphore(1),
@@ -112,15 +112,15 @@ def test_all_primitives_as_arguments(context: Any) -> None:
         "joinable": context.JoinableQueue(),
     }
     out = context.SimpleQueue()
-    things["joinable"].put("task")
-    process = context.Process(target=deeds.touch_all, args=(things, out))
+    objects["joinable"].put("task")
+    process = context.Process(target=deeds.touch_all, args=(objects, out))
     process.start()
-    assert things["event"].wait(LONG)
-    assert sorted([things["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
-    things["joinable"].join()
-    assert things["value"].value == 6
-    assert list(things["array"]) == [0, 7, 0]
-    assert things["raw"].value == 9
+    assert objects["event"].wait(LONG)
+    assert sorted([objects["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
+    objects["joinable"].join()
+    assert objects["value"].value == 6
+    assert list(objects["array"]) == [0, 7, 0]
+    assert objects["raw"].value == 9
     process.join(LONG)
     process.close()
 
@@ -147,11 +147,11 @@ def test_gradients_travel_with_their_leaf(context: Any) -> None:
     leaf, outbox = st.ones(3, requires_grad=True), context.SimpleQueue()
     (leaf * 2).sum().backward()
     run(context, deeds.send, outbox, leaf)
-    got = outbox.get(LONG)
-    assert got.requires_grad
-    assert got.is_leaf
-    assert got.grad.tolist() == [2, 2, 2]
-    got.grad.add_(1)
+    result = outbox.get(LONG)
+    assert result.requires_grad
+    assert result.is_leaf
+    assert result.grad.tolist() == [2, 2, 2]
+    result.grad.add_(1)
     assert leaf.grad.tolist() == [3, 3, 3]
 
 
@@ -164,8 +164,8 @@ def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
     ours.send([tensor, "text"])
     assert mp.connection.wait([ours], LONG) == [ours]
     assert os.fstat(ours.fileno())
-    got, text = ours.recv()
-    got += 4
+    result, text = ours.recv()
+    result += 4
     assert text == "text"
     assert tensor.tolist() == [4, 4, 4]
     ours.send(None)
@@ -235,16 +235,16 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
     inbox, ready = context.Queue(), context.Event()
     process = context.Process(target=deeds.hold, args=(inbox, ready))
     process.start()
-    kept = st.ones(1 << 18)
-    inbox.put(kept)
+    references = st.ones(1 << 18)
+    inbox.put(references)
     assert ready.wait(LONG)
-    assert memory.held_elsewhere(kept.numpy())
+    assert memory.held_elsewhere(references.numpy())
     process.kill()
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
     end = time.monotonic() + LONG
-    while memory.held_elsewhere(kept.numpy()):
+    while memory.held_elsewhere(references.numpy()):
         native.sweep(True)
         assert time.monotonic() < end, "the dead one holds it still"
 
@@ -386,12 +386,12 @@ def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ABANDONED)
     root = str(Path(st.__file__).parents[1])
-    done = subprocess.run(  # the server waits for its children, and the program for the server
+    process = subprocess.run(  # the server waits for its children, and the program for the server
         [sys.executable, str(program)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": root},
         timeout=60,
     )
-    assert done.returncode == -signal.SIGINT, done.stderr
-    assert "KeyboardInterrupt" in done.stderr
+    assert process.returncode == -signal.SIGINT, process.stderr
+    assert "KeyboardInterrupt" in process.stderr

@@ -109,13 +109,13 @@ def test_what_was_written_before_a_count_is_there_for_its_reader() -> None:
     pid = in_child(write)
     while True:
         before = native.count_load(block, 0)
-        seen = list(data[8 : 8 + n])
+        observed = list(data[8 : 8 + n])
         if before % 2 == 0:  # whole, or already a later step
-            assert min(seen) >= before // 2, (before, seen)
+            assert min(observed) >= before // 2, (before, observed)
         if before == 2 * rounds:
             break
     assert end_of(pid) == 0
-    assert seen == [rounds] * n
+    assert observed == [rounds] * n
 
 
 def test_counts_hold_the_largest_number_and_say_what_is_wrong() -> None:

@@ -36,10 +36,10 @@ def test_named_tensors_come_back(tmp_path: Path) -> None:
     safetensors.save_file(tensors, tmp_path / "x", {"format": "pt"})
     back = safetensors.load_file(tmp_path / "x")
     assert back.keys() == tensors.keys()
-    for name, wanted in tensors.items():
-        assert back[name].dtype == wanted.dtype, name
-        assert back[name].shape == wanted.shape, name
-        assert back[name].tolist() == wanted.tolist(), name
+    for name, expected in tensors.items():
+        assert back[name].dtype == expected.dtype, name
+        assert back[name].shape == expected.shape, name
+        assert back[name].tolist() == expected.tolist(), name
         assert back[name].is_shared()
     assert safetensors.metadata(tmp_path / "x") == {"format": "pt"}
 

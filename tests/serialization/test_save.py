@@ -75,8 +75,8 @@ def test_odd_shapes_come_back(shape: tuple[int, ...]) -> None:
 
 
 def test_views_of_one_memory_stay_views_of_one_memory() -> None:
-    whole = tensor(np.arange(12, dtype=np.float32))
-    back = roundtrip({"whole": whole, "part": whole[4:8], "turned": whole.reshape(3, 4).T})
+    full = tensor(np.arange(12, dtype=np.float32))
+    back = roundtrip({"whole": full, "part": full[4:8], "turned": full.reshape(3, 4).T})
     back["whole"].numpy()[5] = -1
     assert back["part"].tolist() == [4, -1, 6, 7]
     assert back["turned"].tolist()[1] == [1, -1, 9]
@@ -218,8 +218,8 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
         load(tmp_path / "x")
     save(tensor(np.arange(1000.0)), tmp_path / "y")
-    whole = (tmp_path / "y").read_bytes()
-    (tmp_path / "y").write_bytes(whole[: len(whole) // 2])
+    full = (tmp_path / "y").read_bytes()
+    (tmp_path / "y").write_bytes(full[: len(full) // 2])
     with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
         load(tmp_path / "y")
 
@@ -228,11 +228,11 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
 def test_pytorch_reads_our_files(tmp_path: Path) -> None:
     import torch
 
-    whole = tensor(np.arange(12, dtype=np.float32))
+    full = tensor(np.arange(12, dtype=np.float32))
     save(
         {
-            "part": whole[4:8],
-            "turned": whole.reshape(3, 4).T,
+            "part": full[4:8],
+            "turned": full.reshape(3, 4).T,
             "p": nn.Parameter(tensor(np.ones(2, np.float32))),
             "u": tensor(np.arange(3, dtype=np.uint16)),
             "state": OrderedDict(n=3, name="x"),

@@ -57,9 +57,9 @@ def try_to_write(inbox: Any, outbox: Any, back: Any) -> None:
             raised[name] = "nothing"
         except Exception as error:
             raised[name] = f"{type(error).__name__}: {error}"
-    own = x.clone()
-    own += 1
-    outbox.put((raised, x.tolist(), own.tolist()))
+    copy = x.clone()
+    copy += 1
+    outbox.put((raised, x.tolist(), copy.tolist()))
     back.put(x)
 
 

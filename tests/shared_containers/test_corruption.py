@@ -24,8 +24,8 @@ HEADER = 48
 LOADS = pickle.loads
 
 
-def bytes_of(packed: Any) -> np.ndarray[Any, Any]:
-    (block,) = packed._blocks
+def bytes_of(container: Any) -> np.ndarray[Any, Any]:
+    (block,) = container._blocks
     return np.frombuffer(block, np.uint8).copy()
 
 
@@ -51,12 +51,12 @@ def _memo_within_reason() -> Iterator[None]:
 def read_everything(cls: Any, data: Any) -> None:
     """Only exceptions; arrays are touched, for they must lie in the block."""
     try:
-        packed = cls(data)
+        container = cls(data)
     except (ValueError, TypeError):
         return
-    for i in range(min(len(packed), 64)):
+    for i in range(min(len(container), 64)):
         try:
-            value = packed[i] if cls is native.PackedList else packed.get(f"{i}")
+            value = container[i] if cls is native.PackedList else container.get(f"{i}")
             repr(value)
             if isinstance(value, np.ndarray):
                 value.copy()

@@ -29,37 +29,37 @@ ROOT = Path(st.__file__).resolve().parent.parent
 @given(some.lists(some.tuples(keys, elements), max_size=12))
 def test_it_is_the_dict_of_the_same_pairs(pairs: list[Any]) -> None:
     table = dict(pairs)
-    for packed in (st.SharedDict(pairs), st.SharedDict(table), st.SharedDict(iter(pairs))):
-        assert packed == table
-        assert table == packed
-        assert list(packed) == list(packed.keys()) == list(table)
-        assert list(packed.values()) == list(table.values())
-        assert list(packed.items()) == list(table.items())
-        assert list(reversed(packed)) == list(reversed(table))
-        assert len(packed) == len(packed.keys()) == len(table)
+    for container in (st.SharedDict(pairs), st.SharedDict(table), st.SharedDict(iter(pairs))):
+        assert container == table
+        assert table == container
+        assert list(container) == list(container.keys()) == list(table)
+        assert list(container.values()) == list(table.values())
+        assert list(container.items()) == list(table.items())
+        assert list(reversed(container)) == list(reversed(table))
+        assert len(container) == len(container.keys()) == len(table)
         for key, value in table.items():
-            assert key in packed
-            assert packed[key] == packed.get(key) == value
+            assert key in container
+            assert container[key] == container.get(key) == value
 
 
 @given(some.dictionaries(keys, some.integers()), keys)
 def test_a_missing_key_is_missing(table: dict[Any, int], key: Any) -> None:
-    packed = st.SharedDict(table)
-    assert (key in packed) == (key in table)
-    assert packed.get(key, "none") == table.get(key, "none")
+    container = st.SharedDict(table)
+    assert (key in container) == (key in table)
+    assert container.get(key, "none") == table.get(key, "none")
     if key not in table:
         with pytest.raises(KeyError) as caught:
-            packed[key]
+            container[key]
         assert caught.value.args == (key,)
 
 
 def test_equal_numbers_are_one_key() -> None:
-    packed = st.SharedDict([(1, "a"), (True, "b"), (2.0, "c"), (2**80, "d")])
-    assert list(packed.items()) == [(1, "b"), (2.0, "c"), (2**80, "d")]
+    container = st.SharedDict([(1, "a"), (True, "b"), (2.0, "c"), (2**80, "d")])
+    assert list(container.items()) == [(1, "b"), (2.0, "c"), (2**80, "d")]
     for key in (1, 1.0, True, 1 + 0j, Fraction(1), np.int64(1), np.float32(1)):
-        assert packed[key] == "b"
-    assert packed[2] == "c"
-    assert packed[float(2**80)] == "d"
+        assert container[key] == "b"
+    assert container[2] == "c"
+    assert container[float(2**80)] == "d"
     assert -0.0 in st.SharedDict({0: 1})
     assert float("nan") not in st.SharedDict({float("nan"): 1})
 
@@ -68,10 +68,10 @@ def test_subclasses_of_str_are_equal_to_it() -> None:
     class Color(str, enum.Enum):
         RED = "red"
 
-    packed = st.SharedDict({np.str_("blue"): 1, "red": 2})
-    assert packed["blue"] == 1
-    assert packed[np.str_("red")] == 2
-    assert packed[Color.RED] == 2
+    container = st.SharedDict({np.str_("blue"): 1, "red": 2})
+    assert container["blue"] == 1
+    assert container[np.str_("red")] == 2
+    assert container[Color.RED] == 2
 
 
 @pytest.mark.parametrize(
@@ -100,35 +100,35 @@ def test_what_is_no_pair_is_refused(pairs: Any, error: type[Exception]) -> None:
 
 
 def test_it_cannot_be_changed() -> None:
-    packed: Any = SharedDict({"a": 1})
+    container: Any = SharedDict({"a": 1})
     with pytest.raises(TypeError):
-        packed["a"] = 3
+        container["a"] = 3
     with pytest.raises(TypeError, match="unhashable"):
-        hash(packed)
-    assert isinstance(packed, Mapping)
-    assert copy.copy(packed) is copy.deepcopy(packed) is packed
-    assert packed != {"a": 2}
-    assert packed != {"b": 1}
-    assert packed != 5
+        hash(container)
+    assert isinstance(container, Mapping)
+    assert copy.copy(container) is copy.deepcopy(container) is container
+    assert container != {"a": 2}
+    assert container != {"b": 1}
+    assert container != 5
 
 
 def test_views_are_those_of_a_dict() -> None:
-    packed = st.SharedDict({"a": 1, "b": 2})
-    assert packed.keys() & {"a", "c"} == {"a"}
-    assert ("b", 2) in packed.items()
-    assert 2 in packed.values()
-    assert list(reversed(packed.items())) == [("b", 2), ("a", 1)]
-    assert list(reversed(packed.values())) == [2, 1]
-    assert list(reversed(packed.keys())) == ["b", "a"]
-    assert dict(packed) == {**packed} == {"a": 1, "b": 2}
+    container = st.SharedDict({"a": 1, "b": 2})
+    assert container.keys() & {"a", "c"} == {"a"}
+    assert ("b", 2) in container.items()
+    assert 2 in container.values()
+    assert list(reversed(container.items())) == [("b", 2), ("a", 1)]
+    assert list(reversed(container.values())) == [2, 1]
+    assert list(reversed(container.keys())) == ["b", "a"]
+    assert dict(container) == {**container} == {"a": 1, "b": 2}
 
 
 def test_arrays_are_views() -> None:
-    packed = st.SharedDict({"x": np.arange(3), "t": st.ones(2)}, readonly=False)
-    packed["x"][0] = 9
-    assert packed["x"].tolist() == [9, 1, 2]
-    assert isinstance(packed["t"], st.Tensor)
-    assert not packed.readonly
+    container = st.SharedDict({"x": np.arange(3), "t": st.ones(2)}, readonly=False)
+    container["x"][0] = 9
+    assert container["x"].tolist() == [9, 1, 2]
+    assert isinstance(container["t"], st.Tensor)
+    assert not container.readonly
     assert st.SharedDict({"x": np.arange(3)})["x"].flags.writeable is False
 
 
@@ -139,13 +139,13 @@ def test_the_repr_is_short() -> None:
 
 def test_many_keys() -> None:
     n = 200_000  # the table has a block of its own
-    packed = st.SharedDict((f"key {i}", i) for i in range(n))
-    assert len(packed._blocks) > 1
-    assert packed["key 0"] == 0
-    assert packed[f"key {n - 1}"] == n - 1
-    assert f"key {n}" not in packed
-    assert sum(packed.values()) == n * (n - 1) // 2
-    assert packed.nbytes > 2 * n * 8
+    container = st.SharedDict((f"key {i}", i) for i in range(n))
+    assert len(container._blocks) > 1
+    assert container["key 0"] == 0
+    assert container[f"key {n - 1}"] == n - 1
+    assert f"key {n}" not in container
+    assert sum(container.values()) == n * (n - 1) // 2
+    assert container.nbytes > 2 * n * 8
 
 
 def test_hashes_are_those_of_every_process() -> None:
@@ -156,7 +156,7 @@ def test_hashes_are_those_of_every_process() -> None:
         "assert [d[k] for k in keys] == [1, 2, 3, 4, 5, 6, 7]"
     )
     for seed in ("1", "2"):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", code],
             input=pickle.dumps((st.SharedDict(table), list(table))),
             env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
@@ -164,4 +164,4 @@ def test_hashes_are_those_of_every_process() -> None:
             timeout=120,
             check=False,
         )
-        assert done.returncode == 0, done.stderr.decode()
+        assert process.returncode == 0, process.stderr.decode()

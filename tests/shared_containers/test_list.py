@@ -49,11 +49,11 @@ def types_of(x: Any) -> Any:
 @settings(max_examples=60)
 @given(some.lists(elements, max_size=20))
 def test_what_goes_in_comes_out(xs: list[Any]) -> None:
-    packed = st.SharedList(xs)
-    assert packed == xs
-    assert xs == packed
-    assert list(packed) == [packed[i] for i in range(len(xs))] == xs
-    assert types_of(list(packed)) == types_of(xs)
+    container = st.SharedList(xs)
+    assert container == xs
+    assert xs == container
+    assert list(container) == [container[i] for i in range(len(xs))] == xs
+    assert types_of(list(container)) == types_of(xs)
 
 
 @given(
@@ -61,21 +61,21 @@ def test_what_goes_in_comes_out(xs: list[Any]) -> None:
     some.lists(some.slices(20), min_size=1, max_size=3),
 )
 def test_slices_are_those_of_a_list(xs: list[int], cuts: list[slice]) -> None:
-    packed = st.SharedList(xs)
-    for cut in cuts:
-        packed, xs = packed[cut], xs[cut]
-        assert list(packed) == xs
-        assert list(reversed(packed)) == xs[::-1]
-        assert len(packed) == len(xs)
-        assert list(pickle.loads(pickle.dumps(packed))) == xs
+    container = st.SharedList(xs)
+    for key in cuts:
+        container, xs = container[key], xs[key]
+        assert list(container) == xs
+        assert list(reversed(container)) == xs[::-1]
+        assert len(container) == len(xs)
+        assert list(pickle.loads(pickle.dumps(container))) == xs
 
 
 def test_a_slice_shares_the_memory() -> None:
-    packed = st.SharedList(range(1000))
+    container = st.SharedList(range(1000))
     before = memory.statistics().live_blocks
-    part = packed[10:900:7]
+    part = container[10:900:7]
     assert memory.statistics().live_blocks == before
-    del packed
+    del container
     assert part[1] == 17
     assert part[::-1][-1] == 10
 
@@ -93,34 +93,34 @@ def test_an_index_of_another_type_is_a_type_error(i: Any) -> None:
 
 
 def test_it_cannot_be_changed() -> None:
-    packed: Any = st.SharedList([1, 2])
+    container: Any = st.SharedList([1, 2])
     with pytest.raises(TypeError):
-        packed[0] = 3
+        container[0] = 3
     with pytest.raises(TypeError):
-        del packed[0]
+        del container[0]
     with pytest.raises(TypeError, match="unhashable"):
-        hash(packed)
-    assert not hasattr(packed, "append")
-    assert isinstance(packed, Sequence)
-    assert copy.copy(packed) is copy.deepcopy(packed) is packed
+        hash(container)
+    assert not hasattr(container, "append")
+    assert isinstance(container, Sequence)
+    assert copy.copy(container) is copy.deepcopy(container) is container
 
 
 def test_searching_is_that_of_a_list() -> None:
     xs = [1, "a", 1.0, None, (2, 3), "a"]
-    packed = SharedList(xs)
-    assert None in packed
-    assert (2, 3) in packed
-    assert "b" not in packed
+    container = SharedList(xs)
+    assert None in container
+    assert (2, 3) in container
+    assert "b" not in container
     for value in (1, "a", None, "b"):
-        assert packed.count(value) == xs.count(value)
+        assert container.count(value) == xs.count(value)
     for arguments in (("a",), ("a", 2), ("a", -3), (1, 1, 3), (None, 0, -2)):
-        assert packed.index(*arguments) == xs.index(*arguments)
+        assert container.index(*arguments) == xs.index(*arguments)
     for arguments in (("b",), ("a", 2, 4), (None, 4)):
         with pytest.raises(ValueError, match=r"SharedList\.index: not in the list"):
-            packed.index(*arguments)
-    assert packed != xs[:-1]
-    assert packed != [*xs[:-1], "b"]
-    assert packed != 5
+            container.index(*arguments)
+    assert container != xs[:-1]
+    assert container != [*xs[:-1], "b"]
+    assert container != 5
 
 
 @pytest.mark.parametrize(
@@ -141,22 +141,22 @@ def test_searching_is_that_of_a_list() -> None:
     ids=lambda a: f"{a.dtype}{a.shape}",
 )
 def test_an_array_comes_back_as_a_view(array: Any) -> None:
-    packed = st.SharedList(["x", array, [array]])
-    for got in (packed[1], packed[2][0]):
-        assert got.dtype == array.dtype
-        assert got.shape == array.shape
-        np.testing.assert_array_equal(got, array)
-        assert not got.flags.writeable
-        assert got.flags.aligned
-        assert got.nbytes == 0 or memory.is_shared(got)
-        assert got.flags.f_contiguous == array.flags.f_contiguous or not array.flags.c_contiguous
-    assert packed[1].ctypes.data == packed[1].ctypes.data
+    container = st.SharedList(["x", array, [array]])
+    for result in (container[1], container[2][0]):
+        assert result.dtype == array.dtype
+        assert result.shape == array.shape
+        np.testing.assert_array_equal(result, array)
+        assert not result.flags.writeable
+        assert result.flags.aligned
+        assert result.nbytes == 0 or memory.is_shared(result)
+        assert result.flags.f_contiguous == array.flags.f_contiguous or not array.flags.c_contiguous
+    assert container[1].ctypes.data == container[1].ctypes.data
 
 
 def test_a_view_keeps_the_memory() -> None:
-    packed = st.SharedList([np.arange(10), st.arange(10)])
-    array, tensor = packed
-    del packed
+    container = st.SharedList([np.arange(10), st.arange(10)])
+    array, tensor = container
+    del container
     gc.collect()
     other = [np.ones(10) for _ in range(100)]
     assert array.tolist() == tensor.tolist() == list(range(10))
@@ -164,21 +164,21 @@ def test_a_view_keeps_the_memory() -> None:
 
 
 def test_large_data_is_aligned_for_vectors() -> None:
-    packed = st.SharedList(["x" * 7, st.ones(1000), b"y", np.ones(300)])
-    assert packed[1].data_ptr() % 64 == packed[3].ctypes.data % 64 == 0
+    container = st.SharedList(["x" * 7, st.ones(1000), b"y", np.ones(300)])
+    assert container[1].data_ptr() % 64 == container[3].ctypes.data % 64 == 0
 
 
 def test_tensors_come_back_as_tensors() -> None:
     parameter = st.ones(2, requires_grad=True)
-    packed = st.SharedList([st.arange(3), parameter, st.tensor(2.5)], readonly=False)
-    x = packed[0]
+    container = st.SharedList([st.arange(3), parameter, st.tensor(2.5)], readonly=False)
+    x = container[0]
     assert isinstance(x, st.Tensor)
     assert x.dtype == st.int64
     x[0] = 5
-    assert packed[0].tolist() == [5, 1, 2]
-    assert not packed.readonly
-    assert packed[1].requires_grad
-    assert packed[2].item() == 2.5
+    assert container[0].tolist() == [5, 1, 2]
+    assert not container.readonly
+    assert container[1].requires_grad
+    assert container[2].item() == 2.5
     with pytest.raises(RuntimeError, match="not a leaf"):
         st.SharedList([parameter * 2])
 
@@ -201,9 +201,9 @@ def test_tensors_come_back_as_tensors() -> None:
     ids=repr,
 )
 def test_other_objects_keep_their_type(value: Any) -> None:
-    (got,) = st.SharedList([value])
-    assert type(got) is type(value)
-    assert str(got) == str(value)
+    (result,) = st.SharedList([value])
+    assert type(result) is type(value)
+    assert str(result) == str(value)
 
 
 def test_a_value_that_holds_itself_is_refused() -> None:
@@ -253,10 +253,10 @@ def test_the_repr_is_short() -> None:
 def test_many_parts() -> None:
     """More elements and bytes than one part has, and an element larger than a part."""
     n, large = (1 << 20) + 10, b"z" * (65 << 20)
-    packed = st.SharedList(large if i == n - 5 else b"%d" % i * 9 for i in range(n))
-    assert len(packed._blocks) > 2
+    container = st.SharedList(large if i == n - 5 else b"%d" % i * 9 for i in range(n))
+    assert len(container._blocks) > 2
     for i in (0, 1, n // 2, 1 << 20, (1 << 20) - 1, n - 6, n - 4, n - 1):
-        assert packed[i] == b"%d" % i * 9
-    assert packed[n - 5] == large
-    assert len(pickle.loads(pickle.dumps(packed[-3:]))) == 3
-    assert packed.nbytes > len(large)
+        assert container[i] == b"%d" % i * 9
+    assert container[n - 5] == large
+    assert len(pickle.loads(pickle.dumps(container[-3:]))) == 3
+    assert container.nbytes > len(large)

@@ -58,58 +58,58 @@ def pair() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", WRITES)
 def test_every_write_is_refused(name: str) -> None:
-    x, shown = pair()
+    x, view = pair()
     with pytest.raises(RuntimeError, match=r"cannot be written: shape .*; write to a clone\(\)"):
-        WRITES[name](shown)
+        WRITES[name](view)
     assert x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
 
 
 def test_numpys_views_are_read_only() -> None:
-    x, shown = pair()
-    for array in (shown.numpy(), np.asarray(shown), np.from_dlpack(shown), shown[1:].numpy()):
+    x, view = pair()
+    for array in (view.numpy(), np.asarray(view), np.from_dlpack(view), view[1:].numpy()):
         assert not array.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(ValueError, match="read-only"):
-        np.add(1, 1, out=shown.numpy())
+        np.add(1, 1, out=view.numpy())
     assert x.numpy().flags.writeable
 
 
 def test_storages_are_read_only_here_and_where_they_arrive() -> None:
-    x, shown = pair()
+    x, view = pair()
     queue = mp.Queue()
-    for storage in (shown.untyped_storage(), shown[1:].storage()):
+    for storage in (view.untyped_storage(), view[1:].storage()):
         queue.put(storage)
         for each in (storage, queue.get()):
             assert each.data_ptr() == x.data_ptr()
             with pytest.raises(RuntimeError, match="storage: the memory cannot be written"):
                 each[0] = 1
     x.untyped_storage()[3] = 64
-    assert shown[0, 0].item() == 2
+    assert view[0, 0].item() == 2
 
 
 def test_the_owner_writes_and_all_see_it() -> None:
-    x, shown = pair()
-    assert shown.data_ptr() == x.data_ptr()
+    x, view = pair()
+    assert view.data_ptr() == x.data_ptr()
     x[0, 0] = 5
-    assert shown[0, 0].item() == 5
-    own = shown.clone()
-    own += 1
-    assert own[0, 0].item() == 6
+    assert view[0, 0].item() == 5
+    copy = view.clone()
+    copy += 1
+    assert copy[0, 0].item() == 6
     assert x.share()[0, 0].item() == 5
     x.share().add_(1)
-    assert shown[0, 0].item() == 6
+    assert view[0, 0].item() == 6
 
 
 def test_autograds_in_place_writes_are_refused() -> None:
-    shown = st.ones(3).share(readonly=True)
+    view = st.ones(3).share(readonly=True)
     weight = st.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        shown.mul_(weight)
+        view.mul_(weight)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        shown[0] = weight[0]
-    assert not shown.requires_grad
-    (shown * weight).sum().backward()
+        view[0] = weight[0]
+    assert not view.requires_grad
+    (view * weight).sum().backward()
     assert weight.grad.tolist() == [1, 1, 1]
 
 
@@ -128,10 +128,10 @@ def test_outside_memory_moves_in_once() -> None:
     plain = np.ones(3)
     x = st.from_numpy(plain)
     assert not x.is_shared()
-    shown = x.share(readonly=True)
-    assert shown.is_shared()
+    view = x.share(readonly=True)
+    assert view.is_shared()
     x[0] = 4
-    assert shown.tolist() == [4, 1, 1]
+    assert view.tolist() == [4, 1, 1]
     assert plain[0] == 1
 
 
@@ -146,10 +146,10 @@ def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
     outbox, back, middle = (context.SimpleQueue() for _ in range(3))
     if road == "queue":
         inbox = context.SimpleQueue()
-        first, put = inbox, inbox.put
+        first, send = inbox, inbox.put
     else:
         reader, writer = context.Pipe(duplex=False)
-        first, put = Receiver(reader), writer.send
+        first, send = Receiver(reader), writer.send
     x = st.arange(3.0)
     processes = [
         context.Process(target=deeds.send_on, args=(first, middle)),
@@ -157,14 +157,14 @@ def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
     ]
     for process in processes:
         process.start()
-    put(x.share(readonly=True))
-    raised, seen, own = outbox.get()
+    send(x.share(readonly=True))
+    raised, observed, copy = outbox.get()
     for name, message in raised.items():
         if name in ("numpy", "flag"):
             assert message.startswith("ValueError"), (name, message)
         else:
             assert "write to a clone()" in message, (name, message)
-    assert (seen, own) == ([0, 1, 2], [1, 2, 3])
+    assert (observed, copy) == ([0, 1, 2], [1, 2, 3])
     again = back.get()
     with pytest.raises(RuntimeError, match="cannot be written"):
         again += 1
@@ -197,18 +197,18 @@ def test_both_kinds_in_one_message() -> None:
     x = st.zeros(2)
     queue = mp.get_context("fork").SimpleQueue()
     queue.put({"in": [x.share(readonly=True), (x,)]})
-    got = queue.get()
-    got["in"][1][0].add_(1)
-    assert got["in"][0].tolist() == x.tolist() == [1, 1]
+    result = queue.get()
+    result["in"][1][0].add_(1)
+    assert result["in"][0].tolist() == x.tolist() == [1, 1]
     with pytest.raises(RuntimeError, match="cannot be written"):
-        got["in"][0].add_(1)
+        result["in"][0].add_(1)
     queue.close()
 
 
 def test_views_of_packed_arrays_stay_read_only() -> None:
-    packed = st.SharedList([np.ones(3), st.ones(3)])
+    container = st.SharedList([np.ones(3), st.ones(3)])
     with pytest.raises(ValueError, match="WRITEABLE"):
-        packed[0].flags.writeable = True
+        container[0].flags.writeable = True
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        packed[1].add_(1)
-    assert packed[1].tolist() == [1, 1, 1]
+        container[1].add_(1)
+    assert container[1].tolist() == [1, 1, 1]

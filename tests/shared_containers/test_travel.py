@@ -56,10 +56,10 @@ def test_a_message_names_its_blocks() -> None:
     for n, message in ((1, (words, words[1:])), (2, [table, lambda: words[3]])):
         data, blocks = dumps(message)
         assert (len(data) < 4000, len(blocks)) == (True, n)
-        arrived = [native.receive(native.export(block)) for block in blocks]
+        received = [native.receive(native.export(block)) for block in blocks]
         for _ in range(2):
-            assert len(loads(data, arrived)) == len(message)
-        del arrived, blocks
+            assert len(loads(data, received)) == len(message)
+        del received, blocks
 
 
 def test_plain_pickle_carries_the_bytes() -> None:
@@ -94,5 +94,5 @@ def test_workers_that_read_all_take_no_memory() -> None:
         return sum(share for _, share in said)
 
     plain = list(words)
-    grown = shares(plain) - shares(words)
-    assert grown > workers * n * 30, f"a plain list cost only {grown} bytes more"
+    growth = shares(plain) - shares(words)
+    assert growth > workers * n * 30, f"a plain list cost only {growth} bytes more"
