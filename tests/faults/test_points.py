@@ -1,9 +1,9 @@
 """A process killed, or stopped, at each point of each protocol: nobody hangs, no data is lost or
 overwritten, every survivor's `check()` holds, and everything that the dead one had comes back.
 
-The extension says which points it has. The scenes are played once to see which of them pass which
-points; then once more for each point, in the process that reaches it. A point that no scene passes
-is an error: it has no test.
+The extension lists its points. The scenarios are run once to record which points each one passes;
+then once more for each point, with a fault in the process that reaches it. A point that no scenario
+passes is an error: it has no test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from memory.test_room import needs_mounts
 
 from shmtensor import native
 
-from .family import play, rowless_by_name, survey
+from .run_scenarios import count_points, rowless_by_name, run
 
 # A /dev/shm of its own, in which the larger blocks have no room: the second volume takes over.
 SMALL = (
@@ -27,7 +27,7 @@ SMALL = (
     'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh",
 )  # fmt: skip
 
-# Scenes in which a stopped victim holds up others because they wait for it by name, until their
+# Scenarios in which a stopped victim holds up others because they wait for it by name, until their
 # timeout (a group's ranks), or because this process stops and continues the victim itself.
 NOT_STOPPED = {
     "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
@@ -36,7 +36,7 @@ NOT_STOPPED = {
 
 # Whoever dies before its row is written into the group is unknown to the other ranks.
 ENTERING = ("group.marked", "group.sized", "group.joining")
-# In the other scenes of a group the victim sleeps only if it came first.
+# In the other scenarios of a group the victim sleeps only if it came first.
 ALONE = ("group.waiting",)
 
 POINTS = sorted(native.fault_points())
@@ -59,19 +59,19 @@ WITHOUT_LOCKS = [
 
 
 class Outcomes:
-    """The scenes of all points, played in as few interpreters as possible."""
+    """The scenarios of all points, run in as few interpreters as possible."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        fresh(survey, str(folder / "survey"), prefix=SMALL)
+        fresh(count_points, str(folder / "survey"), prefix=SMALL)
         self.passes: dict[str, dict[str, int]] = json.loads((folder / "survey").read_text())
-        self.failed: dict[str, str] = {}
-        self.rest = [case for point in POINTS for case in self.cases(point)]
-        while self.rest and len(self.failed) < 10:
-            self.play()
+        self.failures: dict[str, str] = {}
+        self.pending = [case for point in POINTS for case in self.cases(point)]
+        while self.pending and len(self.failures) < 10:
+            self.run_all()
 
     def cases(self, point: str) -> list[tuple[str, str]]:
-        """Killed at its first time in one scene, at its last in another; stopped in one."""
+        """Killed at its first time in one scenario, at its last in another; stopped in one."""
         result = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
         if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
             # A rank that dies before it has entered is unknown to the others: they wait in vain.
@@ -90,19 +90,19 @@ class Outcomes:
         still = [name for name, _ in result if name not in NOT_STOPPED]
         return cases + [(name, f"{point}:1:stop") for name in still[:1]]
 
-    def play(self) -> None:
-        path = self.folder / f"done{len(self.failed)}"
+    def run_all(self) -> None:
+        path = self.folder / f"done{len(self.failures)}"
         path.touch()
         text = ""
         try:
-            fresh(play, json.dumps(self.rest), str(path), prefix=SMALL, timeout=400)
+            fresh(run, json.dumps(self.pending), str(path), prefix=SMALL, timeout=400)
         except AssertionError as error:
             text = str(error)
-        played = len(path.read_text().splitlines())
-        if played < len(self.rest):
-            name, specification = self.rest[played]
-            self.failed[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
-        self.rest = self.rest[played + 1 :]
+        n_run = len(path.read_text().splitlines())
+        if n_run < len(self.pending):
+            name, specification = self.pending[n_run]
+            self.failures[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
+        self.pending = self.pending[n_run + 1 :]
 
 
 @pytest.fixture(scope="module")
@@ -115,16 +115,18 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
 def test_death_at(point: str, outcomes: Outcomes) -> None:
     if BY_PROCESS and point in WITHOUT_A_ROW:
         pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
-    assert outcomes.cases(point), f"no scene of tests/faults passes {point}: it has no test"
-    assert point not in outcomes.failed, outcomes.failed[point]
-    remaining: Sequence[tuple[str, str]] = [c for c in outcomes.rest if c[1].split(":")[0] == point]
-    assert not remaining, f"not played, too much failed before: {remaining}"
+    assert outcomes.cases(point), f"no scenario of tests/faults passes {point}: it has no test"
+    assert point not in outcomes.failures, outcomes.failures[point]
+    remaining: Sequence[tuple[str, str]] = [
+        c for c in outcomes.pending if c[1].split(":")[0] == point
+    ]
+    assert not remaining, f"not run, too much failed before: {remaining}"
 
 
 def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
     path = tmp_path / "done"
     env = {"SHMTENSOR_LIVENESS": "process"}
-    fresh(play, json.dumps(WITHOUT_LOCKS), str(path), env=env, timeout=400)
+    fresh(run, json.dumps(WITHOUT_LOCKS), str(path), env=env, timeout=400)
     assert len(path.read_text().splitlines()) == len(WITHOUT_LOCKS)
 
 

@@ -6,7 +6,7 @@ namespace shmtensor::packed {
 
 namespace {
 
-// Whether a field at `offset` lies inside the item.
+// Whether a field at `offset` is inside the item.
 bool contains_field(PyArray_Descr* outer, PyArray_Descr* field, npy_intp offset) {
   npy_intp end;
   return offset >= 0 && !__builtin_add_overflow(offset, PyDataType_ELSIZE(field), &end) && end <= PyDataType_ELSIZE(outer);

@@ -4,7 +4,7 @@
 //   others   | one part each: the index and data parts that were full, a large table         |
 //
 //   index    u64 per element (of a dictionary: per pair): data part:16 | offset in it:48
-//   data     element after element; a pair is its key, then its value; none lies in two parts
+//   data     element after element; a pair is its key, then its value; none spans two parts
 //   table    u64 per place, a power of two of them: hash:32 | number of the pair + 1; 0: empty.
 //            Linear probing from hash mod places; at most two thirds are used.
 //
@@ -32,7 +32,7 @@ namespace shmtensor::packed {
 constexpr char kMagic[8] = {'S', 'H', 'P', 'A', 'C', 'K', '1', 0};
 constexpr uint64_t kIndexEntries = 1 << 20;            // of every index part but the last
 constexpr size_t kFullPart = (64 << 20) - (64 << 10);  // data part: full from here on
-constexpr size_t kSmallTable = 1 << 20;                // bytes: up to this it lies in block 0
+constexpr size_t kSmallTable = 1 << 20;                // bytes: up to this size it is in block 0
 constexpr int kPartShift = 48;
 constexpr uint64_t kMaxParts = 1 << 16;
 constexpr uint8_t kOtherType = 0xFF;

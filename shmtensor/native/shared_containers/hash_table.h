@@ -19,8 +19,7 @@ class Query {
   ~Query() { Py_XDECREF(encoded_); }
   Query(const Query&) = delete;
   bool good() const { return form_ != Form::Failed; }
-  // 1: the element at r is this key, 0: it is not, -1: exception set. r then stands behind it only
-  // if it is.
+  // 1: the element at r is this key, 0: it is not, -1: exception set. r is moved behind it only if it is.
   int matches(Reader& r) const;
 
  private:

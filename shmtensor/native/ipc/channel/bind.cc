@@ -106,7 +106,7 @@ bool take_message(ChannelObject* self, ReceivedMessage* message, const Deadline&
       timeout = 0.0;  // one more look
       continue;
     }
-    if (is_first && !read_peers(peers, &peers_to_watch)) return false;  // who need not wait need not know
+    if (is_first && !read_peers(peers, &peers_to_watch)) return false;  // only needed if it waits
     is_first = false;
     if (!wait_for(&root->items, items, &root->readers, deadline, peers_to_watch, where, &late)) return false;
   }

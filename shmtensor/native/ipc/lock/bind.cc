@@ -105,7 +105,7 @@ PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-// (held by anybody, depth if held by this thread else 0, row, inc)
+// (whether it is held, depth if held by this thread else 0, row, inc)
 PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
   if (!count_is(n, 1, "lock_state") || !lock.find(a[0], "lock_state")) return nullptr;

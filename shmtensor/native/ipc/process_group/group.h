@@ -164,7 +164,7 @@ class Group {
   // Point to point; the sender returns when the receiver has the data.
   bool send(Record& call, void* data, int to, double timeout);
   bool receive(Record& call, void* data, int from, double timeout);
-  int find_sender(double timeout);  // a rank whose message lies here, after a wait; -1: exception
+  int find_sender(double timeout);  // waits for a rank with a message for this one; -1: exception
 
   void break_off(const char* why);  // this rank gives up: ends the waits of all ranks
 

@@ -105,9 +105,8 @@ int domain_environment(char* text, size_t n) {
                   domain.volume[1]);
 }
 
-// SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors of that number
-// inherited by this process, else opened through /proc/<pid>/fd. "new": a domain of its own,
-// whoever started it.
+// SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors with these numbers, inherited by this process,
+// else opened through /proc/<pid>/fd. "new": always a new domain.
 static const char* join_environment(const char* text) {
   uint8_t id[16];
   int pid, fds[3];

@@ -133,7 +133,7 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
     return Liveness::Dead;
   if (!use_proc) return Liveness::Alive;
   int pid = int(r.pid.load(acquire));
-  if (pid == 0) return Liveness::Alive;  // born, its handler has not run yet
+  if (pid == 0) return Liveness::Alive;  // forked, but its fork handler has not run yet
   if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Liveness::Alive;
   char state;
   unsigned long flags = 0;

@@ -68,8 +68,7 @@ Outcome export_locked(Domain& d, const BlockRef& block, const BlockRef& via, Han
 Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** reason);
 bool drop_locked(Domain& d, void* base);
 void acknowledge(Domain& d, const Handle& handle);  // no lock needed
-bool discard_locked(Arena* arena,
-                    uint32_t index);  // the array of an own or inherited block is gone
+bool discard_locked(Arena* arena, uint32_t index);  // frees the array of an own or inherited block
 
 bool validate(Domain& d, uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen, bool is_holder);
 // Sets the bit of the own row; the caller fences.
@@ -78,25 +77,25 @@ void clear_hold(Domain& d, uint32_t slot, uint32_t index);
 
 inline uint32_t row_high() { return domain.row_high(); }
 
-// pins
+// entries of handles in flight
 struct InFlightFields {
   uint32_t slot, inc, index, via_slot, via_inc, via_index;
   uint64_t gen, via_gen, time_ms, nbytes;
 };
 bool read_entry(InFlight& entry, uint64_t* word, InFlightFields* fields);  // false: not pending
-bool is_void(Domain& d, const InFlightFields& f);                 // its channel is gone
-int64_t take_entry(Domain& d);                                 // a free pin of the own row, or -1
-void add_pending_entry(Domain& d, uint32_t index);                    // it is PENDING now
-void clear_entries(Domain& d);                                 // after fork: a fresh row
-size_t count_pending_entries(Domain& d, size_t* nbytes);              // of the own row
+bool is_void(Domain& d, const InFlightFields& f);         // its channel is freed
+int64_t take_entry(Domain& d);                            // a free entry of the own row, or -1
+void add_pending_entry(Domain& d, uint32_t index);        // it is PENDING now
+void clear_entries(Domain& d);                            // after a fork, for the new row
+size_t count_pending_entries(Domain& d, size_t* nbytes);  // of the own row
 
 struct LocalLedger {  // untouched pages of these cost nothing
-  // pins of the own row: known to be free, and under way
+  // entries of the own row: free ones, and pending ones
   uint32_t free_entries[kInFlight], pending_entries[kInFlight];
   uint32_t n_free, n_out, n_used, collect_at;
-  Arena* batch[kMaxSlots];  // what reclaim looks at
-  uint32_t lost_locks[kRows];  // incarnations seen that live without their lock
-  int fork_pipe[kRows], n_fork_pipes;  // Note [Birth]: descriptor + 1 by row, and how many
+  Arena* batch[kMaxSlots];             // the slots of a reclaim pass
+  uint32_t lost_locks[kRows];          // incarnations seen that live without their lock
+  int fork_pipe[kRows], n_fork_pipes;  // Note [Fork pipe]: descriptor + 1 by row, and how many
 };
 LocalLedger* new_local_ledger();  // nullptr: no memory
 void drop_local_ledger(LocalLedger* local);

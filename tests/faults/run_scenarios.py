@@ -1,4 +1,4 @@
-"""The interpreter in which the scenes are played, one after the other, and what it writes down."""
+"""Runs scenarios one after the other in a new interpreter, and writes down the results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from collections.abc import Callable
 
 from shmtensor import memory, native
 
-from . import scenes, words
-from .stage import NotReachedError, Stage, Witness, perform, until
+from . import ipc_scenarios, memory_scenarios
+from .harness import Harness, NotReachedError, Witness, perform, until
 
-SCENES: dict[str, Callable[[Stage], None]] = {**scenes.SCENES, **words.SCENES}
+SCENARIOS: dict[str, Callable[[Harness], None]] = {
+    **memory_scenarios.SCENARIOS,
+    **ipc_scenarios.SCENARIOS,
+}
 
 
 def begin() -> Witness:
@@ -25,39 +28,39 @@ def begin() -> Witness:
     return Witness()
 
 
-def survey(path: str) -> None:
-    """Plays every scene once without a death; how often it passes each point goes to `path`."""
+def count_points(path: str) -> None:
+    """Runs each scenario once without a death; writes how often it passes each point to `path`."""
     witness = begin()
     result = {}
-    for name, scene in SCENES.items():
+    for name, scenario in SCENARIOS.items():
         if name == "rowless" and memory.statistics().liveness == "process":
-            continue  # it leaves a row for ever: played by `rowless_by_name`
-        counts = perform(scene, witness, "?")
+            continue  # it leaves a row for ever: see `rowless_by_name`
+        counts = perform(scenario, witness, "?")
         result[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
         json.dump(result, file)
 
 
-def reach(name: str, witness: Witness, specification: str) -> None:
-    """Plays a scene until its victim comes to the point: which of several processes sweeps, and so
-    what the victim finds to do, is a matter of who looks first.
+def run_until_reached(name: str, witness: Witness, specification: str) -> None:
+    """Runs a scenario until its victim reaches the point. It may not at first: which of several
+    processes sweeps, and so what the victim has to do, depends on timing.
     """
     for _ in range(9):
         try:
-            perform(SCENES[name], witness, specification)
+            perform(SCENARIOS[name], witness, specification)
         except NotReachedError:
             continue
         return
-    perform(SCENES[name], witness, specification)
+    perform(SCENARIOS[name], witness, specification)
 
 
 def rowless_by_name(specification: str) -> None:
-    """A fork without a row where rows name their processes: what its parent had stays until the
-    domain ends (docs/known-limits.md), and nothing else."""
+    """A fork without a row in liveness mode "process": its parent's blocks, and nothing else, stay
+    until the domain ends (docs/known-limits.md)."""
     witness = begin()
-    stage = Stage(witness, specification)
-    scenes.rowless(stage)
-    assert stage.reached()
+    harness = Harness(witness, specification)
+    memory_scenarios.rowless(harness)
+    assert harness.reached()
 
     def quiet() -> bool:
         native.sweep(True)
@@ -69,18 +72,18 @@ def rowless_by_name(specification: str) -> None:
     witness.ask(b"c")
 
 
-def play(cases: str, path: str) -> None:
-    """Plays scenes with their victim killed or stopped; a line for each that went well."""
+def run(cases: str, path: str) -> None:
+    """Runs scenarios with their victim killed or stopped; a line for each that went well."""
     witness = begin()
     with open(path, "a", buffering=1) as file:
         for name, specification in json.loads(cases):
             print(f"{name} {specification}", flush=True)
             start = time.monotonic()
             try:
-                reach(name, witness, specification)
+                run_until_reached(name, witness, specification)
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
                 sys.stdout.flush()
-                os._exit(1)  # what was left would disturb the next
+                os._exit(1)  # its remains would disturb the next
             file.write(json.dumps([name, specification, time.monotonic() - start]) + "\n")

@@ -1,4 +1,4 @@
-"""The scenes: between them they pass every fault point of every protocol of the memory floor."""
+"""Scenarios that together pass every fault point of the memory protocols."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memory.actor import Actor
 from shmtensor import memory, native
 from shmtensor.errors import StaleHandle
 
-from .stage import MIB, Mail, Stage, fork, has_tag, reap, stopped, tensor, until
+from .harness import MIB, Harness, Mail, fork, has_tag, reap, stopped, tensor, until
 
 SIZES = (100, 5000, 300_000, 17 * MIB)
 
@@ -34,7 +34,7 @@ def received_blocks(mail: Mail) -> None:
 
 
 # ---- allocate, share, free, reclaim, trim, grow
-def heap(stage: Stage) -> None:
+def heap(harness: Harness) -> None:
     """Every kind of block is allocated, sent, taken back, freed, reclaimed and trimmed."""
     mail = Mail()
 
@@ -57,11 +57,11 @@ def heap(stage: Stage) -> None:
         memory.trim()
         memory.check()
 
-    stage.victim(act)
+    harness.victim(act)
     received_blocks(mail)
 
 
-def trimmed(stage: Stage) -> None:
+def trimmed(harness: Harness) -> None:
     """A slot keeps one block, so that trim gives back pages and not the slot."""
 
     def act() -> None:
@@ -71,10 +71,10 @@ def trimmed(stage: Stage) -> None:
         memory.trim()
         assert has_tag(small, 1)
 
-    stage.victim(act)
+    harness.victim(act)
 
 
-def slots(stage: Stage) -> None:
+def slots(harness: Harness) -> None:
     """A block of several slots; a neighbour is in the way; the first volume has no room."""
 
     def act() -> None:
@@ -88,13 +88,13 @@ def slots(stage: Stage) -> None:
         memory.trim()
         memory.check()
 
-    stage.victim(act)
+    harness.victim(act)
     # The same slots, whole. In a child: who was refused keeps away from that volume for a second.
     assert reap(fork(lambda: int(not has_tag(tensor(65 * MIB, 7), 7)))) == 0
 
 
 # ---- receive, acknowledge, drop
-def receiver(stage: Stage) -> None:
+def receiver(harness: Harness) -> None:
     """Another process's blocks are held by handle, once and twice, and let go."""
     arrays = [tensor(n, n % 251) for n in SIZES]
     handles = [memory.export(x) for x in arrays]
@@ -109,7 +109,7 @@ def receiver(stage: Stage) -> None:
         for h in passed:
             memory.receive(h)
 
-    stage.victim(act)
+    harness.victim(act)
     for h, x in zip(handles, arrays, strict=True):
         assert has_tag(x, x.size % 251)
         # None was reused: the handle still leads to the array.
@@ -117,7 +117,7 @@ def receiver(stage: Stage) -> None:
 
 
 # ---- fork, exit
-def forking(stage: Stage) -> None:
+def forking(harness: Harness) -> None:
     """A process with blocks of its own and of others forks; its child forks once more."""
     references = tensor(1000, 5)
     huge = tensor(17 * MIB, 6)
@@ -140,13 +140,13 @@ def forking(stage: Stage) -> None:
         assert has_tag(child_tensor, 1)
         memory.check()
 
-    stage.victim(act)
+    harness.victim(act)
     time.sleep(0.01)
     assert has_tag(references, 5)
     assert has_tag(huge, 6)
 
 
-def crowded(stage: Stage) -> None:
+def crowded(harness: Harness) -> None:
     """A fork passes over the row of a dead process that has left a message."""
 
     def send() -> None:
@@ -154,7 +154,7 @@ def crowded(stage: Stage) -> None:
 
     assert reap(fork(send)) == 0
     until(lambda: bool(native.sweep(True)) or memory.statistics().zombies == 1, "no zombie")
-    stage.victim(lambda: reap(fork(lambda: memory.check())))
+    harness.victim(lambda: reap(fork(lambda: memory.check())))
     assert memory.statistics().zombies >= 1
 
 
@@ -187,7 +187,7 @@ def lock_all_rows() -> int:
     return fd
 
 
-def rowless(stage: Stage) -> None:
+def rowless(harness: Harness) -> None:
     """A fork when no row is left freezes what lives."""
     references = tensor(1000, 5)
     handle = memory.export(references)
@@ -211,7 +211,7 @@ def rowless(stage: Stage) -> None:
         os.close(fd)
         assert has_tag(child_tensor, 1)
 
-    stage.victim(act)
+    harness.victim(act)
     assert has_tag(references, 5)
 
 
@@ -229,7 +229,7 @@ def stopped_at(point: str, deed: Callable[[], object]) -> tuple[int, int, int]:
     return child
 
 
-def taking_over(stage: Stage) -> None:
+def taking_over(harness: Harness) -> None:
     """Processes that died in every state of their slots and rows are swept, orphans reclaimed."""
     references = tensor(1000, 5)
     handle = memory.export(references)
@@ -269,7 +269,7 @@ def taking_over(stage: Stage) -> None:
         native.sweep(True)
         memory.check()
 
-    stage.victim(act, end)
+    harness.victim(act, end)
     for child in dead:
         assert reap(child) == -9
     mail.close()
@@ -278,7 +278,7 @@ def taking_over(stage: Stage) -> None:
     assert has_tag(holds, n % 251)
 
 
-def rescuing(stage: Stage) -> None:
+def rescuing(harness: Harness) -> None:
     """A hold arrives between a reclaimer's mark and its end: of a block, of an orphaned slot."""
     mail = Mail()
     go = os.pipe()
@@ -325,7 +325,7 @@ def rescuing(stage: Stage) -> None:
             x = np.frombuffer(memory.receive(letter), np.uint8, n)
             assert has_tag(x, n % 251)
 
-    stage.victim(act, before)
+    harness.victim(act, before)
     for child in (first, third):
         os.kill(child[0], signal.SIGCONT)
         assert reap(child) == 0
@@ -344,7 +344,7 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> None:
+def spoil(harness: Harness, point: str, mail: Mail, act: Callable[[], object]) -> None:
     """The victim stops at `point`, after its first look. Then another process publishes a hold, and
     stops before it validates: the victim's second look sees that hold."""
 
@@ -364,7 +364,7 @@ def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> No
         until(lambda: state_of(other[0]) in "TZ", "the guest hangs")
         os.kill(victim, signal.SIGCONT)
 
-    stage.victim(act, before, f"{point}:1:stop;")
+    harness.victim(act, before, f"{point}:1:stop;")
     os.kill(other[0], signal.SIGCONT)
     assert reap(other) == 0
     for fd in go:
@@ -372,7 +372,7 @@ def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> No
     mail.close()
 
 
-def spoiled_reclaim(stage: Stage) -> None:
+def spoiled_reclaim(harness: Harness) -> None:
     """A block is held by the second scan, not by the first: it stays."""
     mail = Mail()
 
@@ -384,10 +384,10 @@ def spoiled_reclaim(stage: Stage) -> None:
         memory.trim()
         memory.check()
 
-    spoil(stage, "reclaim.announced", mail, act)
+    spoil(harness, "reclaim.announced", mail, act)
 
 
-def spoiled_orphan(stage: Stage) -> None:
+def spoiled_orphan(harness: Harness) -> None:
     """A slot is held by the second scan, not by the first: it stays an orphan."""
     mail = Mail()
     objects: list[np.ndarray] = []
@@ -404,12 +404,12 @@ def spoiled_orphan(stage: Stage) -> None:
         native.sweep(True)
         memory.check()
 
-    spoil(stage, "orphan.marked", mail, act)
+    spoil(harness, "orphan.marked", mail, act)
     assert reap(owner) == -9
 
 
 # ---- expiry
-def expiring(stage: Stage) -> None:
+def expiring(harness: Harness) -> None:
     """Messages that nobody reads make room for an allocation that needs it."""
     go = os.pipe()
 
@@ -426,7 +426,7 @@ def expiring(stage: Stage) -> None:
         with contextlib.suppress(MemoryError), memory.shared_numpy():
             np.empty(50 << 30, np.uint8)
 
-    stage.victim(act)
+    harness.victim(act)
     os.write(go[1], b"x")
     assert reap(first) == 0
     for fd in go:
@@ -434,7 +434,7 @@ def expiring(stage: Stage) -> None:
 
 
 # ---- a guest in the domain of a program that is no relative
-def guest(stage: Stage, liveness: str = "locks") -> None:
+def guest(harness: Harness, liveness: str = "locks") -> None:
     """A tensor of an unrelated program is opened, let go, opened again, and inherited by a fork."""
     name = f"guest/{os.getpid()}"
     stranger = Actor({"SHMTENSOR_LIVENESS": liveness})
@@ -452,7 +452,7 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
                 del t
                 assert len(memory.domains()) == 1
 
-        stage.victim(act)
+        harness.victim(act)
         swept = stranger.do(
             "import time\nend = time.monotonic() + 20\n"
             "while memory.domains()[0].processes + memory.domains()[0].zombies > 1:\n"
@@ -464,14 +464,14 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
         stranger.kill()
 
 
-def guest_by_name(stage: Stage) -> None:
+def guest_by_name(harness: Harness) -> None:
     """The same where the rows name their processes, and the kernel locks none."""
-    guest(stage, "process")
+    guest(harness, "process")
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Harness], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
         spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
     )

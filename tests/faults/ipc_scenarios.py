@@ -1,4 +1,4 @@
-"""Scenes of what lies in shared blocks: channels, locks, groups; and of joining the domain."""
+"""Scenarios of channels, locks and groups, and of joining the domain."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
 from shmtensor.trainer.progress_board import ProgressBoard
 
-from .scenes import state_of
-from .stage import PATIENCE, Stage, fork, has_ended, reap, until
+from .harness import PATIENCE, Harness, fork, has_ended, reap, until
+from .memory_scenarios import state_of
 
 SOURCES = str(Path(native.__file__).resolve().parents[2])
 
@@ -45,7 +45,7 @@ def drained(channel: native.Channel) -> list[bytes]:
 
 
 # ---- channel
-def channel(stage: Stage) -> None:
+def channel(harness: Harness) -> None:
     """Puts, small and large, with blocks and without, over several segments; gets; more puts."""
     channel = native.Channel()
     log = os.pipe()
@@ -67,7 +67,7 @@ def channel(stage: Stage) -> None:
         for i in range(70, 150):
             send(i)
 
-    stage.victim(act)
+    harness.victim(act)
     channel.put(b"mine 1", [block(1)], None)
     numbers: dict[bytes, list[int]] = {b"+": [], b"-": []}
     with contextlib.suppress(BlockingIOError):
@@ -77,17 +77,17 @@ def channel(stage: Stage) -> None:
     theirs = [int(data.split()[1]) for data in remaining if data[:1] == b"v"]
     assert b"mine 1" in remaining
     assert len(theirs) == len(set(theirs)), "a message came twice"
-    assert theirs == sorted(theirs) or stage.code == -9  # one given back comes late
+    assert theirs == sorted(theirs) or harness.code == -9  # one given back comes late
     # What was put is there, but for what the victim got; one more may have gone with it.
     missing = set(numbers[b"+"]) - set(numbers[b"-"]) - set(theirs)
-    assert len(missing) <= (stage.code == -9), missing
+    assert len(missing) <= (harness.code == -9), missing
     assert not set(numbers[b"-"]) & set(theirs)
     assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
-def tending(stage: Stage) -> None:
+def tending(harness: Harness) -> None:
     """What dead writers and readers left half done is finished by whoever comes."""
     channel = native.Channel()
     shared_block = block(7)
@@ -116,7 +116,7 @@ def tending(stage: Stage) -> None:
         while message := channel.get(0.1):
             os.write(log[1], bytes(message[0])[:4])
 
-    stage.victim(act)
+    harness.victim(act)
     write(b"after 7")
     result = [data[:4] for data in drained(channel)]
     with contextlib.suppress(BlockingIOError):
@@ -125,13 +125,13 @@ def tending(stage: Stage) -> None:
     assert len(result) == len(set(result)), result
     # A reader that was killed loses at most the message that it had, and only after DONE.
     missing = {b"back", b"larg", b"last", b"afte"} ^ set(result)
-    assert len(missing) <= (stage.code == -9), result
+    assert len(missing) <= (harness.code == -9), result
     assert channel.size() == 0
     for fd in log:
         os.close(fd)
 
 
-def bounded(stage: Stage) -> None:
+def bounded(harness: Harness) -> None:
     """A bounded channel gives the room of the dead back."""
     channel = native.Channel(3)
 
@@ -141,14 +141,14 @@ def bounded(stage: Stage) -> None:
         assert not channel.put(b"3", [], 0.0)
         assert channel.get(1.0)
 
-    stage.victim(act)
+    harness.victim(act)
     drained(channel)
     for i in range(3):
         assert channel.put(b"%d" % i, [], PATIENCE)
     assert not channel.put(b"3", [], 0.0)
 
 
-def tasks(stage: Stage) -> None:
+def tasks(harness: Harness) -> None:
     """Messages are taken and said to be done while somebody waits for the last of them: the wait
     ends, or names who took one and will not say so."""
     channel = native.Channel(joinable=True)
@@ -172,12 +172,12 @@ def tasks(stage: Stage) -> None:
             assert channel.get(0.0)
             channel.task_done()
 
-    stage.victim(act)
+    harness.victim(act)
     remaining = drained(channel)
     for _ in remaining:  # what the dead one never took, or was given back
         channel.task_done()
     code = reap(waiter)
-    assert code in ((0, 3) if stage.code == -9 else (0,)), code
+    assert code in ((0, 3) if harness.code == -9 else (0,)), code
 
 
 def check_shut_down(road: native.Channel) -> None:
@@ -192,7 +192,7 @@ def check_shut_down(road: native.Channel) -> None:
     assert road.check() is None
 
 
-def ending(stage: Stage) -> None:
+def ending(harness: Harness) -> None:
     """The end is said, first to the writers, then to all; what is left is given up."""
     channel = native.Channel()
 
@@ -203,12 +203,12 @@ def ending(stage: Stage) -> None:
         assert channel.get(0.0)
         channel.shut_down(True)
 
-    stage.victim(act)
+    harness.victim(act)
     channel.shut_down(True)
     check_shut_down(channel)
 
 
-def refused(stage: Stage) -> None:
+def refused(harness: Harness) -> None:
     """The end is said while a writer has claimed its cell: it gives the cell up."""
     channel = native.Channel()
 
@@ -222,11 +222,11 @@ def refused(stage: Stage) -> None:
         channel.shut_down(False)
         os.kill(victim, signal.SIGCONT)
 
-    stage.victim(act, before, "channel.put.writing:1:stop;")
+    harness.victim(act, before, "channel.put.writing:1:stop;")
     check_shut_down(channel)
 
 
-def unsendable(stage: Stage) -> None:
+def unsendable(harness: Harness) -> None:
     """The pin of a message's second block is refused: the put fails, and its cell is given up."""
     channel = native.Channel()
 
@@ -237,14 +237,14 @@ def unsendable(stage: Stage) -> None:
                 raise AssertionError("private memory was sent")
         channel.put(b"v 2", [block(2)], None)
 
-    stage.victim(act)
+    harness.victim(act)
     channel.put(b"mine 3", [block(3)], None)
-    assert drained(channel) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if stage.code == -9 else []))
+    assert drained(channel) in ([b"v 2", b"mine 3"], *([[b"mine 3"]] if harness.code == -9 else []))
     assert channel.size() == 0
     assert channel.check() is None
 
 
-def voided(stage: Stage) -> None:
+def voided(harness: Harness) -> None:
     """A channel is gone before its messages were read: their pins are void and free again."""
 
     def act() -> None:
@@ -257,11 +257,11 @@ def voided(stage: Stage) -> None:
         assert (references == 5).all()
         memory.check()
 
-    stage.victim(act)
+    harness.victim(act)
 
 
 # ---- locks
-def loose(stage: Stage) -> None:
+def loose(harness: Harness) -> None:
     """A semaphore that counts signals, which nobody owns: those of the dead stay as they are."""
     semaphore = native.allocate(64, shared=True)
     native.semaphore_start(semaphore, 0, False)
@@ -271,16 +271,16 @@ def loose(stage: Stage) -> None:
         assert native.semaphore_acquire(semaphore, 0.0)
         assert native.semaphore_acquire(semaphore, 0.0)
 
-    stage.victim(act)
+    harness.victim(act)
     remaining = 0
     while native.semaphore_acquire(semaphore, 0.0):
         remaining += 1
-    assert remaining <= (2 if stage.code == -9 else 0), remaining
+    assert remaining <= (2 if harness.code == -9 else 0), remaining
     native.semaphore_release(semaphore, 1)
     assert native.semaphore_acquire(semaphore, PATIENCE)
 
 
-def counting(stage: Stage) -> None:
+def counting(harness: Harness) -> None:
     """A rank that dies while it changes its shard leaves a word that says so."""
     board = ProgressBoard.create(2)
     board.start(0)
@@ -290,14 +290,14 @@ def counting(stage: Stage) -> None:
         board.begin_update(1)
         board.end_update(1)
 
-    stage.victim(act)
+    harness.victim(act)
     words = board.read()
     assert words in ([0, 0], [2, 0], [2, 2], [2, 3], [2, 4]), words
     full = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
     assert board.whole_at() == full
 
 
-def locks(stage: Stage) -> None:
+def locks(harness: Harness) -> None:
     """A lock, free and held and left by a dead holder; a semaphore; a condition."""
     lock, remaining, busy = (native.allocate(native.LOCK_NBYTES, shared=True) for _ in range(3))
     semaphore, bounded_semaphore = (native.allocate(64 + 8 * 2, shared=True) for _ in range(2))
@@ -342,12 +342,12 @@ def locks(stage: Stage) -> None:
         native.condition_sleep(condition, place, 0.001)
         native.condition_notify(condition, 1)
 
-    stage.victim(act)
+    harness.victim(act)
     for each in (lock, remaining):
         try:
             free = native.lock_acquire(each, PATIENCE, False)
         except PeerLostError:  # the victim had it: it says so, and can be taken
-            assert stage.code == -9 or each is remaining
+            assert harness.code == -9 or each is remaining
             free = native.lock_recover(each, PATIENCE, False)
         assert free
         native.lock_release(each, False)
@@ -368,7 +368,7 @@ def locks(stage: Stage) -> None:
 
 
 # ---- group
-def group(stage: Stage) -> None:
+def group(harness: Harness) -> None:
     """Two ranks meet, reduce small and large arrays, send and receive; the other is told."""
     words = native.allocate(native.group_nbytes(2), shared=True)
     ready = os.pipe()
@@ -399,16 +399,16 @@ def group(stage: Stage) -> None:
 
     other = fork(survivor)
     os.read(ready[0], 1)
-    stage.victim(lambda: rank(1))
-    assert reap(other) in ((0, 3) if stage.code == -9 else (0,))
+    harness.victim(lambda: rank(1))
+    assert reap(other) in ((0, 3) if harness.code == -9 else (0,))
     for fd in ready:
         os.close(fd)
 
 
-def entering(stage: Stage) -> None:
+def entering(harness: Harness) -> None:
     """A rank dies while it enters: the other waits to its timeout, or is told."""
     words = native.allocate(native.group_nbytes(2), shared=True)
-    timeout = PATIENCE if stage.specification == "?" else 0.2
+    timeout = PATIENCE if harness.specification == "?" else 0.2
 
     def survivor() -> int:
         try:
@@ -418,11 +418,11 @@ def entering(stage: Stage) -> None:
         return 0
 
     other = fork(survivor)
-    stage.victim(lambda: native.Group(words, 1, 2).barrier(timeout))
-    assert reap(other) in ((0, 3) if stage.code == -9 else (0,))
+    harness.victim(lambda: native.Group(words, 1, 2).barrier(timeout))
+    assert reap(other) in ((0, 3) if harness.code == -9 else (0,))
 
 
-def giving_up(stage: Stage) -> None:
+def giving_up(harness: Harness) -> None:
     """A rank gives up at its timeout, and dies of it or not: whoever waits for it is told."""
     words = native.allocate(native.group_nbytes(2), shared=True)
     ready = os.pipe()
@@ -444,14 +444,14 @@ def giving_up(stage: Stage) -> None:
             native.Group(words, 1, 2).barrier(0.05)
             raise AssertionError("nobody else was there")
 
-    stage.victim(act)
+    harness.victim(act)
     assert reap(other) == 3
     for fd in ready:
         os.close(fd)
 
 
 # ---- a newcomer makes a domain, or joins this one
-def newcomer(stage: Stage, domain: str) -> None:
+def newcomer(harness: Harness, domain: str) -> None:
     code = (
         f"import sys; sys.path.insert(0, {SOURCES!r})\n"
         "import json\n"
@@ -459,36 +459,40 @@ def newcomer(stage: Stage, domain: str) -> None:
         "native.domain_ensure()\n"
         "print(json.dumps(native.fault_points()))\n"
     )
-    environment = {**os.environ, "SHMTENSOR_DOMAIN": domain, "SHMTENSOR_FAULT": stage.specification}
+    environment = {
+        **os.environ,
+        "SHMTENSOR_DOMAIN": domain,
+        "SHMTENSOR_FAULT": harness.specification,
+    }
     command = [sys.executable, "-c", code]
     process = subprocess.run(
         command, env=environment, capture_output=True, text=True, timeout=PATIENCE
     )
-    if stage.specification == "?":
+    if harness.specification == "?":
         assert process.returncode == 0, process.stderr
-        stage.counted = json.loads(process.stdout)
+        harness.point_counts = json.loads(process.stdout)
     else:
         assert process.returncode == -9, (process.returncode, process.stderr)
-        stage.counted = {stage.point: 1}
+        harness.point_counts = {harness.point: 1}
     if domain == "new":  # the next newcomer takes away what was left
         environment["SHMTENSOR_FAULT"] = ""
         subprocess.run(command, env=environment, capture_output=True, check=True, timeout=PATIENCE)
         assert not [name for name in os.listdir("/dev/shm") if name.startswith("shmtensor-")]
 
 
-def making(stage: Stage) -> None:
+def making(harness: Harness) -> None:
     """A process makes a domain of its own."""
-    newcomer(stage, "new")
+    newcomer(harness, "new")
 
 
-def joining(stage: Stage) -> None:
+def joining(harness: Harness) -> None:
     """A stranger joins this domain."""
-    newcomer(stage, memory.domain_environment())
+    newcomer(harness, memory.domain_environment())
 
 
-SCENES: dict[str, Callable[[Stage], None]] = {
-    scene.__name__: scene
-    for scene in (
+SCENARIOS: dict[str, Callable[[Harness], None]] = {
+    scenario.__name__: scenario
+    for scenario in (
         channel, tending, bounded, tasks, ending, refused, unsendable, voided, locks, loose,
         counting, group, entering, giving_up, making, joining,
     )

@@ -1,12 +1,12 @@
-"""The stage on which a victim dies: who else is there, and what must hold when it is gone.
+"""Runs a scenario in which a victim dies, and checks the survivors.
 
-    family (this process)   makes the scene, forks the victim, looks at what is left
-    witness                 another survivor with a row of its own; checks itself when asked
-    victim                  acts with one fault point armed: killed, stopped or only counted there
+    parent (this process)   sets up the scenario, forks the victim, checks what remains
+    witness                 another survivor with its own row; checks itself on request
+    victim                  acts with one fault point armed: killed or stopped there, or counted
 
-A scene is a function of a `Stage`; it calls `stage.victim(act)` once and afterwards says what has
-to be true. The stage looks at the rest: nobody hangs, every survivor's `check()` holds, everything
-that the dead one held is back, nothing is left.
+A scenario is a function of a `Harness`. It calls `harness.victim(act)` once and then asserts its
+own results. The harness checks the rest: no process hangs, every survivor's `check()` holds, all
+holds of the dead process are released, nothing is leaked.
 """
 
 from __future__ import annotations
@@ -132,8 +132,8 @@ class Mail:
         os.close(self.write)
 
 
-class Stage:
-    """One scene with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
+class Harness:
+    """One scenario with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
 
     def __init__(self, witness: Witness, specification: str) -> None:
         self.witness = witness
@@ -141,7 +141,7 @@ class Stage:
         self.point = specification.partition(":")[0]
         self.stops = specification.endswith(":stop")
         self.code: int | None = None
-        self.counted: dict[str, int] | None = None  # by a victim that is no child by fork
+        self.point_counts: dict[str, int] | None = None  # by a victim that is no child by fork
 
     def victim(
         self,
@@ -208,7 +208,7 @@ class Stage:
         return bool(self.counts().get(self.point, 0))
 
     def counts(self) -> dict[str, int]:
-        return self.counted or native.fault_points()
+        return self.point_counts or native.fault_points()
 
     def meanwhile(self) -> None:
         """What the others do while the victim is stopped: everything, and nobody waits for it."""
@@ -226,16 +226,18 @@ class NotReachedError(AssertionError):
     """The victim did not come to the point; all else was as it should be."""
 
 
-def perform(scene: Callable[[Stage], None], witness: Witness, specification: str) -> dict[str, int]:
-    """A scene from a settled domain to a settled domain; how often each point was reached."""
+def perform(
+    scenario: Callable[[Harness], None], witness: Witness, specification: str
+) -> dict[str, int]:
+    """A scenario from a settled domain to a settled domain; how often each point was reached."""
     slots = settled(None)
     native.set_unread_grace(60.0, 3600.0)
-    stage = Stage(witness, specification)
+    harness = Harness(witness, specification)
     faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
-    scene(stage)
+    scenario(harness)
     faulthandler.cancel_dump_traceback_later()
-    counts = stage.counts()
-    is_reached = specification == "?" or stage.reached()
+    counts = harness.counts()
+    is_reached = specification == "?" or harness.reached()
     memory.check()
     witness.ask(b"c")
     settled(slots)
