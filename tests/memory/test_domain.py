@@ -193,7 +193,7 @@ def rows_run_out() -> None:
             warnings.simplefilter("always")
             with memory.shared_numpy():
                 z = x + 1
-        assert any("rows of the domain are taken" in str(w.message) for w in caught)
+        assert any("rows of the domain are in use" in str(w.message) for w in caught)
         assert not memory.is_shared(z)
         with pytest.raises(DomainError, match="shares nothing"):
             memory.export(x)

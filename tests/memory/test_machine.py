@@ -145,7 +145,7 @@ class Heap(RuleBasedStateMachine):
         self.pins.append(handle := memory.export(piece.x))
         return handle, piece.x.size, piece.tag
 
-    @rule(target=pieces, sent=handles)
+    @rule(target=pieces, message=handles)
     def receive(self, message: tuple[bytes, int, int]) -> Any:
         handle, _, tag = message
         if handle not in self.pins:  # acknowledged: the block may be another one's by now
@@ -154,13 +154,13 @@ class Heap(RuleBasedStateMachine):
         piece.is_exported = True
         return piece
 
-    @rule(sent=consumes(handles))
+    @rule(message=consumes(handles))
     def acknowledge(self, message: tuple[bytes, int, int]) -> None:
         if message[0] in self.pins:
             self.pins.remove(message[0])
             memory.acknowledge(message[0])
 
-    @rule(sent=consumes(handles))
+    @rule(message=consumes(handles))
     def receive_in_a_child(self, message: tuple[bytes, int, int]) -> None:
         handle, _, tag = message
         if handle not in self.pins:

@@ -13,8 +13,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import deeds
 import pytest
+import tasks
 
 import shmtensor as st
 from shmtensor import memory, native
@@ -37,18 +37,18 @@ LOKYS = [
 def test_process_pool_executor(name: str) -> None:
     x, y = st.zeros(4), st.zeros(2)
     with ProcessPoolExecutor(1, mp_context=CONTEXTS[name]) as executor:
-        result = executor.submit(deeds.add_one, x).result(LONG)
+        result = executor.submit(tasks.add_one, x).result(LONG)
         assert result.data_ptr() == x.data_ptr()
         assert x.tolist() == [1] * 4
-        assert [t.data_ptr() for t in executor.map(deeds.add_one, [y, y[:1]])] == [y.data_ptr()] * 2
+        assert [t.data_ptr() for t in executor.map(tasks.add_one, [y, y[:1]])] == [y.data_ptr()] * 2
         assert y.tolist() == [2, 1]
         with pytest.raises(ValueError, match="on purpose"):
-            executor.submit(deeds.die, "raise").result(LONG)
+            executor.submit(tasks.die, "raise").result(LONG)
 
 
 def test_a_killed_worker_breaks_the_executor_and_the_caller_is_told() -> None:
     with ProcessPoolExecutor(1, mp_context=CONTEXTS["our fork"]) as executor:
-        broken = executor.submit(deeds.die, "kill")
+        broken = executor.submit(tasks.die, "kill")
         with pytest.raises(BrokenProcessPool):
             broken.result(LONG)
 
@@ -83,7 +83,7 @@ def script(code: str) -> None:
         check=False,
         env={
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(deeds.__file__).parent), *PATH]),
+            "PYTHONPATH": os.pathsep.join([str(Path(tasks.__file__).parent), *PATH]),
         },
     )
     assert process.stdout == "good\n", process.stderr
@@ -92,17 +92,17 @@ def script(code: str) -> None:
 @pytest.mark.parametrize("name", LOKYS)
 def test_loky(name: str) -> None:
     script(f"""
-        import deeds
+        import tasks
         import shmtensor as st
         from {name} import get_reusable_executor
 
         x, leaf = st.zeros(4), st.nn.Parameter(st.ones(2))
         executor = get_reusable_executor(max_workers=1)
-        got = executor.submit(deeds.add_one, x).result(60)
+        got = executor.submit(tasks.add_one, x).result(60)
         assert got.data_ptr() == x.data_ptr()
         assert executor.submit(lambda: x.add_(1).is_shared()).result(60)
         assert x.tolist() == [2] * 4
-        assert type(executor.submit(deeds.identity, leaf).result(60)) is st.nn.Parameter
+        assert type(executor.submit(tasks.identity, leaf).result(60)) is st.nn.Parameter
         executor.shutdown(wait=True)
         print("good")
     """)
@@ -110,18 +110,18 @@ def test_loky(name: str) -> None:
 
 def test_joblib() -> None:
     script("""
-        import deeds
+        import tasks
         import numpy as np
         import shmtensor as st
         from joblib import Parallel, delayed
 
         x, a = st.zeros(4), np.ones(3)
         parallel = Parallel(n_jobs=2)
-        got = parallel(delayed(deeds.add_one)(x[i : i + 1]) for i in range(4))
+        got = parallel(delayed(tasks.add_one)(x[i : i + 1]) for i in range(4))
         assert x.tolist() == [1] * 4
         assert [t.data_ptr() for t in got] == [x[i].data_ptr() for i in range(4)]
         assert parallel(delayed(lambda i: float(x.sum()) + i)(i) for i in range(2)) == [4, 5]
-        assert parallel(delayed(deeds.add_one)(a) for _ in range(1))[0].tolist() == [2] * 3
+        assert parallel(delayed(tasks.add_one)(a) for _ in range(1))[0].tolist() == [2] * 3
         print("good")
     """)
 
@@ -129,7 +129,7 @@ def test_joblib() -> None:
 def test_joblib_carries_packed_data_as_handles() -> None:
     """As an argument and in a closure: a write by a worker is seen here."""
     script("""
-        import deeds
+        import tasks
         import numpy as np
         import shmtensor as st
         from joblib import Parallel, delayed
@@ -155,7 +155,7 @@ def test_joblib_carries_packed_data_as_handles() -> None:
 def test_executors_leave_no_pin() -> None:
     before = memory.statistics().unread_messages
     with ProcessPoolExecutor(1, mp_context=mp.get_context("fork")) as executor:
-        tensors = [executor.submit(deeds.add_one, st.zeros(3)).result(LONG) for _ in range(20)]
+        tensors = [executor.submit(tasks.add_one, st.zeros(3)).result(LONG) for _ in range(20)]
     assert len(tensors) == 20
     end = time.monotonic() + LONG
     while memory.statistics().unread_messages > before and time.monotonic() < end:

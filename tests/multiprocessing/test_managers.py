@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import deeds
 import pytest
+import tasks
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
@@ -29,7 +29,7 @@ def test_tensors_in_a_manager_are_the_same_memory(context: Any) -> None:
         queue = manager.Queue()
         queue.put(x)
         assert queue.get(timeout=LONG).data_ptr() == x.data_ptr()
-        process = context.Process(target=deeds.use_managed, args=(managed,))
+        process = context.Process(target=tasks.use_managed, args=(managed,))
         process.start()
         process.join(LONG)
         assert process.exitcode == 0
@@ -54,12 +54,12 @@ def test_what_else_a_manager_has() -> None:
         assert queue.get() == 1
         queue.task_done()
         queue.join()
-        assert manager.Pool(1).apply(deeds.square, (3,)) == 9
+        assert manager.Pool(1).apply(tasks.square, (3,)) == 9
 
 
 def test_classes_of_ones_own(context: Any) -> None:
     x = st.zeros(3)
-    with deeds.Exchange(ctx=context) as exchange:
+    with tasks.Exchange(ctx=context) as exchange:
         holder = exchange.Holder(x)
         holder.get().add_(2)
         assert holder.total() == 6
@@ -71,7 +71,7 @@ def test_a_manager_class_that_cannot_be_imported() -> None:
     class Local(mp.managers.BaseManager):
         pass
 
-    Local.register("Holder", deeds.Holder)
+    Local.register("Holder", tasks.Holder)
     with Local(ctx=mp.get_context("spawn")) as manager:
         assert manager.Holder(st.ones(2)).total() == 2
 
@@ -88,7 +88,7 @@ def test_a_killed_manager_is_noticed() -> None:
 
 def test_listener_and_client(context: Any) -> None:
     with mp.connection.Listener() as listener:
-        process = context.Process(target=deeds.answer, args=(listener.address,))
+        process = context.Process(target=tasks.answer, args=(listener.address,))
         process.start()
         with listener.accept() as connection:
             connection.recv().add_(5)

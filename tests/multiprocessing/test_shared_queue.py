@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 import pytest
-from deeds import double_all, put_and_report
+from tasks import double_all, put_and_report
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp

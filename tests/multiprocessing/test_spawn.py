@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-import deeds
 import pytest
+import tasks
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
@@ -17,13 +17,13 @@ METHODS = ["fork", "forkserver", "spawn"]
 @pytest.mark.parametrize("method", METHODS)
 def test_every_index_runs(method: str) -> None:
     tensor = st.zeros(3)
-    assert mp.start_processes(deeds.fill, (tensor,), nprocs=3, start_method=method) is None
+    assert mp.start_processes(tasks.fill, (tensor,), nprocs=3, start_method=method) is None
     assert tensor.tolist() == [1, 2, 3]
 
 
 def test_spawn_without_join() -> None:
     tensor = st.zeros(2)
-    context = mp.spawn(deeds.fill, (tensor,), nprocs=2, join=False)
+    context = mp.spawn(tasks.fill, (tensor,), nprocs=2, join=False)
     assert isinstance(context, mp.SpawnContext)
     assert len(context.pids()) == 2
     while not context.join():
@@ -36,9 +36,9 @@ def test_an_exception_arrives_with_its_traceback(method: str) -> None:
     ready = mp.SimpleQueue()
     start = time.monotonic()
     with pytest.raises(
-        ProcessRaisedException, match=r"(?s)Process 1 .*deeds.py.*on purpose"
+        ProcessRaisedException, match=r"(?s)Process 1 .*tasks.py.*on purpose"
     ) as caught:
-        mp.start_processes(deeds.die_on, (1, "raise", ready), nprocs=2, start_method=method)
+        mp.start_processes(tasks.die_on, (1, "raise", ready), nprocs=2, start_method=method)
     assert caught.value.error_index == 1
     assert time.monotonic() - start < 20
 
@@ -47,7 +47,7 @@ def test_an_exception_arrives_with_its_traceback(method: str) -> None:
 def test_a_killed_process_is_named(method: str) -> None:
     ready = mp.SimpleQueue()
     with pytest.raises(ProcessExitedException, match=r"process 0 \(pid \d+\).*SIGKILL") as caught:
-        mp.start_processes(deeds.die_on, (0, "kill", ready), nprocs=2, start_method=method)
+        mp.start_processes(tasks.die_on, (0, "kill", ready), nprocs=2, start_method=method)
     assert caught.value.exit_code == -9
     assert caught.value.signal_name == "SIGKILL"
     assert caught.value.error_index == 0
@@ -56,14 +56,14 @@ def test_a_killed_process_is_named(method: str) -> None:
 def test_an_exit_code_is_told() -> None:
     ready = mp.SimpleQueue()
     with pytest.raises(ProcessExitedException, match="exit code 7") as caught:
-        mp.start_processes(deeds.die_on, (0, "abort", ready), nprocs=2, start_method="fork")
+        mp.start_processes(tasks.die_on, (0, "abort", ready), nprocs=2, start_method="fork")
     assert caught.value.exit_code == 7
 
 
 def test_join_with_a_timeout_comes_back() -> None:
     ready = mp.SimpleQueue()
     context = mp.start_processes(
-        deeds.die_on, (5, "kill", ready), nprocs=2, join=False, start_method="fork"
+        tasks.die_on, (5, "kill", ready), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     assert not context.join(timeout=0.1)
@@ -91,7 +91,7 @@ def test_errors_have_the_attributes_of_pytorch() -> None:
 def test_the_pid_of_the_failed_one_is_told() -> None:
     ready = mp.SimpleQueue()
     context = mp.start_processes(
-        deeds.die_on, (1, "abort", ready), nprocs=2, join=False, start_method="fork"
+        tasks.die_on, (1, "abort", ready), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     pids = context.pids()
@@ -105,7 +105,7 @@ def test_the_pid_of_the_failed_one_is_told() -> None:
 def test_others_may_end_by_themselves_within_the_grace_period() -> None:
     out = mp.SimpleQueue()
     context = mp.start_processes(
-        deeds.fail_or_finish, (out,), nprocs=2, join=False, start_method="fork"
+        tasks.fail_or_finish, (out,), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     with pytest.raises(ProcessRaisedException):
@@ -117,7 +117,7 @@ def test_others_may_end_by_themselves_within_the_grace_period() -> None:
 def test_children_of_a_killed_process_end(method: str) -> None:
     """Even those that compute: they get SIGINT, as PyTorch's do."""
     pids = mp.SimpleQueue()
-    process = mp.get_context(method).Process(target=deeds.start_busy, args=(method, pids))
+    process = mp.get_context(method).Process(target=tasks.start_busy, args=(method, pids))
     process.start()
     children = [pids.get(30.0) for _ in range(2)]
     process.kill()
@@ -139,4 +139,4 @@ def is_running(pid: int) -> bool:
 
 def test_spawn_only_spawns() -> None:
     with pytest.warns(FutureWarning, match="start_processes"):
-        assert mp.spawn(deeds.fill, (st.zeros(1),), start_method="fork") is None
+        assert mp.spawn(tasks.fill, (st.zeros(1),), start_method="fork") is None

@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-import deeds
 import numpy as np
 import pytest
+import tasks
 
 import shmtensor as st
 from shmtensor import memory, native
@@ -39,7 +39,7 @@ def run(context: Any, target: Any, *args: Any) -> None:
 
 def test_arguments_are_the_same_memory(context: Any) -> None:
     tensor, out = st.zeros(4), context.SimpleQueue()
-    run(context, deeds.write_ones, tensor, out)
+    run(context, tasks.write_ones, tensor, out)
     shared, pid, domain = out.get(LONG)
     assert tensor.tolist() == [1, 1, 1, 1]
     assert shared
@@ -50,7 +50,7 @@ def test_arguments_are_the_same_memory(context: Any) -> None:
 def test_views_in_one_message_alias(context: Any) -> None:
     base = st.arange(12).reshape(3, 4)
     inbox, outbox = context.Queue(), context.Queue()
-    process = context.Process(target=deeds.echo, args=(inbox, outbox))
+    process = context.Process(target=tasks.echo, args=(inbox, outbox))
     process.start()
     inbox.put(
         {"row": base[1], "all": base, "strided": base[:, ::2], "t": base.T, "empty": base[:0]}
@@ -72,7 +72,7 @@ def test_views_in_one_message_alias(context: Any) -> None:
 def test_any_size_travels_as_a_handle(context: Any, shape: tuple[int, ...]) -> None:
     if shape == (1 << 20,) or context._name == "fork":
         tensor, outbox = st.ones(shape), context.Queue()
-        run(context, deeds.send, outbox, tensor)
+        run(context, tasks.send, outbox, tensor)
         result = outbox.get(timeout=LONG)
         result += 1
         assert (tensor == result).all()
@@ -80,7 +80,7 @@ def test_any_size_travels_as_a_handle(context: Any, shape: tuple[int, ...]) -> N
 
 def test_what_a_dead_sender_made_can_still_be_read(context: Any) -> None:
     outbox = context.Queue()
-    run(context, deeds.make_and_send, outbox, 100)
+    run(context, tasks.make_and_send, outbox, 100)
     for i in range(100):
         assert outbox.get(timeout=LONG)[0].item() == i
 
@@ -113,7 +113,7 @@ def test_all_primitives_as_arguments(context: Any) -> None:
     }
     out = context.SimpleQueue()
     objects["joinable"].put("task")
-    process = context.Process(target=deeds.touch_all, args=(objects, out))
+    process = context.Process(target=tasks.touch_all, args=(objects, out))
     process.start()
     assert objects["event"].wait(LONG)
     assert sorted([objects["barrier"].wait(LONG), out.get(LONG)]) == [0, 1]
@@ -129,7 +129,7 @@ def test_numpy_arrays_go_by_handle_only_if_shared(context: Any) -> None:
     with memory.shared_numpy():
         shared = np.zeros(5)
     private, out = np.zeros(5), context.SimpleQueue()
-    run(context, deeds.numpy_of, out, shared, private)
+    run(context, tasks.numpy_of, out, shared, private)
     assert shared.tolist() == [1] * 5
     assert private.tolist() == [0] * 5
     assert out.get(LONG)[0]
@@ -138,7 +138,7 @@ def test_numpy_arrays_go_by_handle_only_if_shared(context: Any) -> None:
 def test_modules_and_parameters(context: Any) -> None:
     module, out = st.nn.Linear(3, 2), context.SimpleQueue()
     before = module.weight.detach().clone()
-    run(context, deeds.step, module, out)
+    run(context, tasks.step, module, out)
     assert out.get(LONG) == ["Parameter", "Parameter"]
     assert (module.weight.detach() == before + 1).all()
 
@@ -146,7 +146,7 @@ def test_modules_and_parameters(context: Any) -> None:
 def test_gradients_travel_with_their_leaf(context: Any) -> None:
     leaf, outbox = st.ones(3, requires_grad=True), context.SimpleQueue()
     (leaf * 2).sum().backward()
-    run(context, deeds.send, outbox, leaf)
+    run(context, tasks.send, outbox, leaf)
     result = outbox.get(LONG)
     assert result.requires_grad
     assert result.is_leaf
@@ -157,7 +157,7 @@ def test_gradients_travel_with_their_leaf(context: Any) -> None:
 
 def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
     ours, theirs = context.Pipe()
-    process = context.Process(target=deeds.pipe_echo, args=(theirs,))
+    process = context.Process(target=tasks.pipe_echo, args=(theirs,))
     process.start()
     theirs.close()
     tensor = st.zeros(3)
@@ -177,7 +177,7 @@ def test_pipe_carries_handles_and_has_a_descriptor(context: Any) -> None:
 
 def test_names_and_parents(context: Any) -> None:
     out = context.SimpleQueue()
-    process = context.Process(target=deeds.names, args=(out,), name="the worker")
+    process = context.Process(target=tasks.names, args=(out,), name="the worker")
     process.start()
     assert out.get(LONG) == ("the worker", os.getpid())
     process.join(LONG)
@@ -186,13 +186,13 @@ def test_names_and_parents(context: Any) -> None:
 
 def test_grandchildren_share(context: Any) -> None:
     out = context.SimpleQueue()
-    run(context, deeds.start_nested, context._name, out)
+    run(context, tasks.start_nested, context._name, out)
     assert out.get(LONG).tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize(("how", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)])
 def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
-    process = context.Process(target=deeds.die, args=(how,))
+    process = context.Process(target=tasks.die, args=(how,))
     process.start()
     process.join(LONG)
     assert process.exitcode == code
@@ -202,7 +202,7 @@ def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixt
 
 def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
     inbox, outbox = context.Queue(), context.Queue()
-    process = context.Process(target=deeds.echo, args=(inbox, outbox), name="echo 7", daemon=True)
+    process = context.Process(target=tasks.echo, args=(inbox, outbox), name="echo 7", daemon=True)
     process.start()
     inbox.put("x")
     assert outbox.get(timeout=LONG) == "x"
@@ -221,7 +221,7 @@ def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
 
 def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
     outbox = context.Queue()
-    process = context.Process(target=deeds.make_and_send, args=(outbox, 3))
+    process = context.Process(target=tasks.make_and_send, args=(outbox, 3))
     process.start()
     process.join(LONG)
     for _ in range(3):
@@ -233,7 +233,7 @@ def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
 
 def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
     inbox, ready = context.Queue(), context.Event()
-    process = context.Process(target=deeds.hold, args=(inbox, ready))
+    process = context.Process(target=tasks.hold, args=(inbox, ready))
     process.start()
     references = st.ones(1 << 18)
     inbox.put(references)
@@ -252,7 +252,7 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
 def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
     before = memory.statistics().unread_messages
     processes = [
-        context.Process(target=deeds.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)
+        context.Process(target=tasks.send, args=(st.ones(3), st.ones(1000))) for _ in range(2)
     ]
     for process in processes:
         process.start()
@@ -265,36 +265,36 @@ def test_unread_arguments_of_a_dead_child_are_released(context: Any) -> None:
 
 def test_pool(context: Any) -> None:
     with context.Pool(2) as pool:
-        assert pool.map(deeds.grow, range(20)) == list(range(1, 21))
+        assert pool.map(tasks.grow, range(20)) == list(range(1, 21))
         tensors = [st.full((4,), float(i)) for i in range(6)]
-        assert [t.tolist() for t in pool.map(deeds.grow, tensors)] == [
+        assert [t.tolist() for t in pool.map(tasks.grow, tensors)] == [
             [i + 1.0] * 4 for i in range(6)
         ]
-        assert sorted(pool.imap_unordered(deeds.grow, range(10))) == list(range(1, 11))
+        assert sorted(pool.imap_unordered(tasks.grow, range(10))) == list(range(1, 11))
         assert pool.starmap(pow, [(2, 3), (3, 2)]) == [8, 9]
-        assert pool.apply_async(deeds.grow, (1,)).get(LONG) == 2
+        assert pool.apply_async(tasks.grow, (1,)).get(LONG) == 2
         with pytest.raises(TypeError):
-            pool.apply(deeds.grow, ("text",))
+            pool.apply(tasks.grow, ("text",))
         pool.close()
         pool.join()
 
 
 def test_pool_fails_the_task_of_a_killed_worker_and_goes_on(context: Any) -> None:
     with context.Pool(2) as pool:
-        results = [pool.apply_async(deeds.killed_task, (i,)) for i in range(8)]
+        results = [pool.apply_async(tasks.killed_task, (i,)) for i in range(8)]
         start = time.monotonic()
         with pytest.raises(PeerLostError, match=r"SIGKILL \(-9\)") as caught:
             results[3].get(LONG)
         assert caught.value.exitcode == -9
         assert [results[i].get(LONG) for i in range(8) if i != 3] == [0, 1, 2, 4, 5, 6, 7]
         assert time.monotonic() - start < LONG
-        assert pool.map(deeds.grow, range(5)) == [1, 2, 3, 4, 5]
+        assert pool.map(tasks.grow, range(5)) == [1, 2, 3, 4, 5]
 
 
 def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None:
     queue, said = context.Queue(), context.SimpleQueue()
     process = context.Process(
-        target=deeds.start_waiter, args=(context._name, queue, said), name="the parent"
+        target=tasks.start_waiter, args=(context._name, queue, said), name="the parent"
     )
     process.start()
     orphan = said.get(LONG)

@@ -12,7 +12,7 @@ import pytest
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 
-from . import deeds
+from . import tasks
 
 LONG = 60.0
 
@@ -152,8 +152,8 @@ def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
         first, send = Receiver(reader), writer.send
     x = st.arange(3.0)
     processes = [
-        context.Process(target=deeds.send_on, args=(first, middle)),
-        context.Process(target=deeds.try_to_write, args=(middle, outbox, back)),
+        context.Process(target=tasks.send_on, args=(first, middle)),
+        context.Process(target=tasks.try_to_write, args=(middle, outbox, back)),
     ]
     for process in processes:
         process.start()

@@ -14,7 +14,7 @@ from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.multiprocessing.reduction import dumps, loads
 
-from . import deeds
+from . import tasks
 
 LONG = 60.0
 
@@ -33,7 +33,7 @@ def contents() -> tuple[Any, Any]:
 def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     context = library.get_context(method)
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    process = context.Process(target=deeds.answer, args=(inbox, outbox))
+    process = context.Process(target=tasks.answer, args=(inbox, outbox))
     process.start()
     words, table = contents()
     inbox.put((words[1::2], table))
@@ -80,7 +80,7 @@ def test_workers_that_read_all_take_no_memory() -> None:
 
     def shares(data: Any) -> int:
         processes = [
-            context.Process(target=deeds.read_all, args=(data, out, go)) for _ in range(workers)
+            context.Process(target=tasks.read_all, args=(data, out, go)) for _ in range(workers)
         ]
         for process in processes:
             process.start()

@@ -1,4 +1,4 @@
-"""What the processes of these tests do: functions that a spawned interpreter can import."""
+"""The functions that the processes of these tests run; a spawned interpreter can import them."""
 
 from __future__ import annotations
 
