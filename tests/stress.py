@@ -1,7 +1,7 @@
-"""Random actions and kills for a given time: `python -m tests.stress --seconds 300`.
+"""Random actions and kills for any time: `python -m tests.stress --seconds 300`.
 
-Eight processes with three threads each (tests/memory/workers.py). Each round of ten seconds prints
-the seed with which it can be repeated.
+Eight processes with three threads each (tests/memory/stress_workers.py). Each round of ten seconds
+prints its seed, by which it can be repeated.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from .memory.workers import stress
+from .memory.stress_workers import stress
 
 
 def main() -> None:

@@ -42,7 +42,7 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
     """Prepares this process by the parent's data, unpickles the process object and runs it.
 
     Until it runs, Ctrl-C ends the process silently: the parent gets the signal, too, and a
-    traceback through imports helps nobody.
+    traceback through imports is useless.
     """
     _, preparation, handles, data = message
     current: Any = process.current_process()

@@ -27,7 +27,7 @@ def control() -> Iterator[int]:
 def test_files_that_are_not_domains_are_refused() -> None:
     for make in (lambda: os.open("/dev/null", os.O_RDONLY), lambda: os.memfd_create("x")):
         descriptor = make()
-        with pytest.raises(DomainError, match="survey: cannot look at the domain"):
+        with pytest.raises(DomainError, match="survey: cannot read the domain"):
             native.survey(descriptor)
         os.close(descriptor)
     with pytest.raises((ValueError, DomainError)):

@@ -1,4 +1,4 @@
-"""The interpreter that runs the scenarios one after the other, and the results that it writes."""
+"""Runs scenarios one after the other in a new interpreter, and writes down the results."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from collections.abc import Callable
 
 from shmtensor import memory, native
 
-from . import block_scenarios, scenarios
-from .stage import NotReachedError, Stage, Witness, perform, until
+from . import ipc_scenarios, memory_scenarios
+from .harness import Harness, NotReachedError, Witness, perform, until
 
-SCENARIOS: dict[str, Callable[[Stage], None]] = {**scenarios.SCENARIOS, **block_scenarios.SCENARIOS}
+SCENARIOS: dict[str, Callable[[Harness], None]] = {
+    **memory_scenarios.SCENARIOS,
+    **ipc_scenarios.SCENARIOS,
+}
 
 
 def begin() -> Witness:
@@ -25,22 +28,22 @@ def begin() -> Witness:
     return Witness()
 
 
-def survey(path: str) -> None:
-    """Runs every scenario once without a death; writes how often it passes each point to `path`."""
+def count_points(path: str) -> None:
+    """Runs each scenario once without a death; writes how often it passes each point to `path`."""
     witness = begin()
-    counts_by_name = {}
+    result = {}
     for name, scenario in SCENARIOS.items():
         if name == "rowless" and memory.statistics().liveness == "process":
-            continue  # it never frees a row: run by `rowless_by_name`
+            continue  # it leaves a row for ever: see `rowless_by_name`
         counts = perform(scenario, witness, "?")
-        counts_by_name[name] = {point: n for point, n in counts.items() if n}
+        result[name] = {point: n for point, n in counts.items() if n}
     with open(path, "w") as file:
-        json.dump(counts_by_name, file)
+        json.dump(result, file)
 
 
-def reach(name: str, witness: Witness, specification: str) -> None:
-    """Runs a scenario until its victim reaches the point: which of several processes sweeps, and
-    so which steps the victim takes, depends on which one looks first.
+def run_until_reached(name: str, witness: Witness, specification: str) -> None:
+    """Runs a scenario until its victim reaches the point. It may not at first: which of several
+    processes sweeps, and so what the victim has to do, depends on timing.
     """
     for _ in range(9):
         try:
@@ -52,12 +55,12 @@ def reach(name: str, witness: Witness, specification: str) -> None:
 
 
 def rowless_by_name(specification: str) -> None:
-    """A fork without a row where rows name their processes: only its parent's blocks stay until
-    the domain ends (docs/known-limits.md)."""
+    """A fork without a row in liveness mode "process": its parent's blocks, and nothing else, stay
+    until the domain ends (docs/known-limits.md)."""
     witness = begin()
-    stage = Stage(witness, specification)
-    scenarios.rowless(stage)
-    assert stage.is_reached()
+    harness = Harness(witness, specification)
+    memory_scenarios.rowless(harness)
+    assert harness.reached()
 
     def quiet() -> bool:
         native.sweep(True)
@@ -69,18 +72,18 @@ def rowless_by_name(specification: str) -> None:
     witness.ask(b"c")
 
 
-def run_cases(cases: str, path: str) -> None:
-    """Runs scenarios with their victim killed or stopped; writes a line for each that passed."""
+def run(cases: str, path: str) -> None:
+    """Runs scenarios with their victim killed or stopped; a line for each that went well."""
     witness = begin()
     with open(path, "a", buffering=1) as file:
         for name, specification in json.loads(cases):
             print(f"{name} {specification}", flush=True)
             start = time.monotonic()
             try:
-                reach(name, witness, specification)
+                run_until_reached(name, witness, specification)
             except BaseException:
                 traceback.print_exc()
                 sys.stderr.flush()
                 sys.stdout.flush()
-                os._exit(1)  # leftovers would disturb the next scenario
+                os._exit(1)  # its remains would disturb the next
             file.write(json.dumps([name, specification, time.monotonic() - start]) + "\n")

@@ -1,8 +1,8 @@
-"""Every instruction of the extension that changes a shared word, and whether a fault point
+"""Every instruction of the extension that changes a word others see, and whether a fault point
 follows it.
 
     step    an atomic store, exchange, CAS or read-modify-write, or a call of one of `WRAPPERS`
-    state   what others see after a step; a death can leave it if a point comes before the next step
+    state   what others find after a step; a death meets it if a point comes before the next step
 
 Read from the text of the sources: a function ends where a line begins with a brace, as they are
 formatted.
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 def blanked(source: str) -> str:
-    """The source without comments and strings; everything else keeps its position."""
+    """The source without comments and strings; all else is where it was."""
     return COMMENT_OR_TEXT.sub(lambda match: re.sub(r"[^\n]", " ", match.group()), source)
 
 
@@ -44,10 +44,10 @@ def steps_of(file: str, source: str, passed_over: set[tuple[str, str]]) -> list[
     """The steps of one file, in order.
 
     Args:
-        passed_over: (a file's name, a part of a line) of instructions that are not steps.
+        passed_over: (a file's name, a part of a line) of instructions that are no steps.
     """
     text, lines = blanked(source), source.splitlines()
-    steps: list[Step] = []
+    result: list[Step] = []
     start = 0
     for end in [match.end() for match in re.finditer(r"^}", text, re.MULTILINE)] + [len(text)]:
         marks = [(match.start(), False) for match in POINT.finditer(text, start, end)]
@@ -60,11 +60,11 @@ def steps_of(file: str, source: str, passed_over: set[tuple[str, str]]) -> list[
         for (at, is_step), next_is_step in zip(marks, following, strict=True) if marks else ():
             if is_step:
                 line_number = text.count("\n", 0, at)
-                steps.append(
+                result.append(
                     Step(file, line_number + 1, lines[line_number].strip(), not next_is_step)
                 )
         start = end
-    return steps
+    return result
 
 
 def steps(root: Path, passed_over: set[tuple[str, str]]) -> list[Step]:

@@ -1,9 +1,9 @@
-"""A process killed or stopped at each point of each protocol: nobody hangs, no data is lost or
-overwritten, every survivor's `check()` holds, and everything that the dead process had is freed.
+"""A process killed, or stopped, at each point of each protocol: nobody hangs, no data is lost or
+overwritten, every survivor's `check()` holds, and everything that the dead one had comes back.
 
-The extension lists its points. The scenarios are run once to learn which of them pass which points;
-then once more for each point, in the process that reaches it. A point that no scenario passes is an
-error: it has no test.
+The extension lists its points. The scenarios are run once to record which points each one passes;
+then once more for each point, with a fault in the process that reaches it. A point that no scenario
+passes is an error: it has no test.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from memory.test_room import needs_mounts
 
 from shmtensor import native
 
-from .run_scenarios import rowless_by_name, run_cases, survey
+from .run_scenarios import count_points, rowless_by_name, run
 
-# A private /dev/shm without room for the larger blocks: the second volume takes over.
+# A /dev/shm of its own, in which the larger blocks have no room: the second volume takes over.
 SMALL = (
     "unshare", "-m", "sh", "-c",
     'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh",
 )  # fmt: skip
 
-# Scenarios in which a stopped victim delays others because they wait for it by name until their
-# timeout (a group's ranks), or because this process itself stops and continues the victim.
+# Scenarios in which a stopped victim holds up others because they wait for it by name, until their
+# timeout (a group's ranks), or because this process stops and continues the victim itself.
 NOT_STOPPED = {
     "group", "making", "joining", "taking_over", "rescuing", "spoiled_reclaim", "spoiled_orphan",
     "refused", "entering", "giving_up",
 }  # fmt: skip
 
-# A rank that dies before its row is written into the group is unknown to the other ranks.
+# Whoever dies before its row is written into the group is unknown to the other ranks.
 ENTERING = ("group.marked", "group.sized", "group.joining")
 # In the other scenarios of a group the victim sleeps only if it came first.
 ALONE = ("group.waiting",)
@@ -45,7 +45,7 @@ POINTS = sorted(native.fault_points())
 BY_PROCESS = os.environ.get("SHMTENSOR_LIVENESS") == "process"
 WITHOUT_A_ROW = ("fork.frozen", "fork.rowless")
 
-# A death in each of these, in a separate interpreter that does not use the kernel's locks.
+# A death in each of these, in an interpreter of its own, where the kernel's locks are not used.
 WITHOUT_LOCKS = [
     ("receiver", "receive.validated:1"),
     ("forking", "fork.copied:1"),
@@ -63,40 +63,42 @@ class Outcomes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        fresh(survey, str(folder / "survey"), prefix=SMALL)
+        fresh(count_points, str(folder / "survey"), prefix=SMALL)
         self.passes: dict[str, dict[str, int]] = json.loads((folder / "survey").read_text())
         self.failures: dict[str, str] = {}
         self.pending = [case for point in POINTS for case in self.cases(point)]
         while self.pending and len(self.failures) < 10:
-            self.run_cases()
+            self.run_all()
 
     def cases(self, point: str) -> list[tuple[str, str]]:
         """Killed at its first time in one scenario, at its last in another; stopped in one."""
-        pairs = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
+        result = [(name, counts[point]) for name, counts in self.passes.items() if point in counts]
         if not point.startswith(("group.", "send.", "recv.", "trail.message.")):
-            # A rank that dies before it enters is unknown to the others: they time out.
-            pairs = [(name, n) for name, n in pairs if name != "group"]
+            # A rank that dies before it has entered is unknown to the others: they wait in vain.
+            result = [(name, n) for name, n in result if name != "group"]
         if point in ENTERING:
-            pairs = [(name, n) for name, n in pairs if name == "entering"]
+            result = [(name, n) for name, n in result if name == "entering"]
         if point in ALONE:
-            pairs = [(name, n) for name, n in pairs if name == "giving_up"]
+            result = [(name, n) for name, n in result if name == "giving_up"]
         if not point.startswith(("guest.", "fork.", "join.", "row.obtained")):
-            # The other points that it passes depend on when its sweeps are due.
-            pairs = [(name, n) for name, n in pairs if not name.startswith("guest")]
-        cases = [(name, f"{point}:1") for name, _ in pairs[:1]]
-        cases += [(name, f"{point}:{n}") for name, n in pairs[-1:] if (name, n) != (pairs[0][0], 1)]
-        still = [name for name, _ in pairs if name not in NOT_STOPPED]
+            # What else it passes depends on when its sweeps are due.
+            result = [(name, n) for name, n in result if not name.startswith("guest")]
+        cases = [(name, f"{point}:1") for name, _ in result[:1]]
+        cases += [
+            (name, f"{point}:{n}") for name, n in result[-1:] if (name, n) != (result[0][0], 1)
+        ]
+        still = [name for name, _ in result if name not in NOT_STOPPED]
         return cases + [(name, f"{point}:1:stop") for name in still[:1]]
 
-    def run_cases(self) -> None:
-        log = self.folder / f"done{len(self.failures)}"
-        log.touch()
+    def run_all(self) -> None:
+        path = self.folder / f"done{len(self.failures)}"
+        path.touch()
         text = ""
         try:
-            fresh(run_cases, json.dumps(self.pending), str(log), prefix=SMALL, timeout=400)
+            fresh(run, json.dumps(self.pending), str(path), prefix=SMALL, timeout=400)
         except AssertionError as error:
             text = str(error)
-        n_run = len(log.read_text().splitlines())
+        n_run = len(path.read_text().splitlines())
         if n_run < len(self.pending):
             name, specification = self.pending[n_run]
             self.failures[specification.partition(":")[0]] = f"{name} {specification}\n{text}"
@@ -115,23 +117,23 @@ def test_death_at(point: str, outcomes: Outcomes) -> None:
         pytest.skip("in test_a_child_without_a_row_where_the_kernel_has_no_locks")
     assert outcomes.cases(point), f"no scenario of tests/faults passes {point}: it has no test"
     assert point not in outcomes.failures, outcomes.failures[point]
-    skipped: Sequence[tuple[str, str]] = [
+    remaining: Sequence[tuple[str, str]] = [
         c for c in outcomes.pending if c[1].split(":")[0] == point
     ]
-    assert not skipped, f"not run, too much failed before: {skipped}"
+    assert not remaining, f"not run, too much failed before: {remaining}"
 
 
 def test_deaths_where_the_kernel_has_no_locks(tmp_path: Path) -> None:
-    log = tmp_path / "done"
+    path = tmp_path / "done"
     env = {"SHMTENSOR_LIVENESS": "process"}
-    fresh(run_cases, json.dumps(WITHOUT_LOCKS), str(log), env=env, timeout=400)
-    assert len(log.read_text().splitlines()) == len(WITHOUT_LOCKS)
+    fresh(run, json.dumps(WITHOUT_LOCKS), str(path), env=env, timeout=400)
+    assert len(path.read_text().splitlines()) == len(WITHOUT_LOCKS)
 
 
 @pytest.mark.parametrize("point", WITHOUT_A_ROW)
-@pytest.mark.parametrize("kind", ["1", "1:stop"])
-def test_a_child_without_a_row_where_the_kernel_has_no_locks(point: str, kind: str) -> None:
-    fresh(rowless_by_name, f"{point}:{kind}", env={"SHMTENSOR_LIVENESS": "process"})
+@pytest.mark.parametrize("how", ["1", "1:stop"])
+def test_a_child_without_a_row_where_the_kernel_has_no_locks(point: str, how: str) -> None:
+    fresh(rowless_by_name, f"{point}:{how}", env={"SHMTENSOR_LIVENESS": "process"})
 
 
 def test_unknown_point_is_refused() -> None:

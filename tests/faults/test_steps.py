@@ -1,7 +1,7 @@
-"""Every instruction that changes a shared word has a fault point after it, or is listed here with
-the reason why not.
+"""Every instruction that changes a shared word has a fault point after it, or stands here with the
+reason why not.
 
-tests/faults/test_points.py kills a process at each point. This file checks that none is missing: a
+tests/faults/test_points.py kills a process at each point. This file holds that none is missing: a
 new CAS without a point fails here.
 """
 
@@ -11,11 +11,9 @@ from pathlib import Path
 
 from .steps import WRAPPERS, Step, steps, steps_of
 
-SOURCES = (
-    Path(__file__).resolve().parents[2] / "shmtensor" / "native"
-)  # the sources, not the installed package
+SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not where it is installed
 
-# Instructions that are not steps: reason -> file -> parts of the lines.
+# What is no step at all: reason -> file -> parts of the lines.
 NO_STEPS = {
     "of this process alone": {
         "dispatch/modes.cc": [""],
@@ -32,19 +30,19 @@ NO_STEPS = {
         "ipc/process_group/flight_recorder.cc": ["messages_."],
     },
     "the fault points themselves, and a figure for people": {
-        "memory/inspect/fault_points.cc": ["board->", "remaining->"],
+        "memory/inspect/fault_points.cc": ["shared_counts->", "remaining->"],
         "memory/heap/claim_commit_slot.cc": ["short_volume"],
     },
     "part of what a later step publishes: until then nobody reads it": {
-        # The fields of a pin that is FREE; the point export.fields comes before its word.
+        # The fields of an entry that is FREE; the point export.fields comes before its word.
         "memory/ledger/ledger.cc": [
-            "pin.slot.store", "pin.inc.store", "pin.index.store", "pin.gen.store", "pin.via_",
-            "pin.time_ms.store", "pin.nbytes.store",
+            "entry.slot.store", "entry.inc.store", "entry.index.store", "entry.gen.store",
+            "entry.via_", "entry.time_ms.store", "entry.nbytes.store",
         ],
         # Of a process that has no pid yet; of a row that is FREE, and locked.
         "memory/domain/process_table.cc": [
             "r.start.store", "r.pidns.store",
-            "row.pid.store(0", "row.start.store(0", "row.pin_high.store(0",
+            "row.pid.store(0", "row.start.store(0", "row.in_flight_high.store(0",
         ],
         # The second line of a slot that is CLAIMED.
         "memory/heap/claim_commit_slot.cc": [
@@ -53,10 +51,10 @@ NO_STEPS = {
         ],
         # Of a channel that is being made; of a segment that is not linked.
         "ipc/channel/segment.cc": [
-            "root->head.store", "root->tail.store", "previous_released.store(before",
+            "root->head.store", "root->tail.store", "previous_released.store(previous",
         ],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
-        "ipc/lock/lock.cc": ["places->tickets"],  # of an entry whose state says that nobody waits
+        "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
     },
     "a hint, right whatever its value": {
         "ipc/channel/channel.cc": ["segment->first.store", "segment->last.store"],
@@ -99,7 +97,7 @@ NO_POINT = {
     "the next step does the same once more, or instead": {
         "ipc/lock/lock.cc": [
             "if (!place->who.compare_exchange_strong(who, pack(me)",
-            "bool late =",
+            "bool is_notified =",
             "if (place->state.compare_exchange_strong(state, 0)) vacate",
         ],
     },
@@ -126,10 +124,10 @@ def test_every_step_has_a_fault_point() -> None:
 
 
 def test_every_reason_is_needed() -> None:
-    all_steps = steps(SOURCES, set())
-    followed = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
-    unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in all_steps)]
-    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in followed)]
+    everything = steps(SOURCES, set())
+    remaining = [step for step in steps(SOURCES, flat(NO_STEPS)) if not step.is_followed]
+    unused = [e for e in flat(NO_STEPS) if not any(fits(step, e) for step in everything)]
+    unused += [e for e in flat(NO_POINT) if not any(fits(step, e) for step in remaining)]
     assert not unused
 
 
@@ -152,11 +150,11 @@ void h() {
   fault("h.begun");
 }
 """
-    results = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
-    assert results == [(2, False), (3, True), (7, False), (8, True), (12, False)]
+    result = [(step.line, step.is_followed) for step in steps_of("f.cc", source, set())]
+    assert result == [(2, False), (3, True), (7, False), (8, True), (12, False)]
 
 
-def test_the_wrappers_exist() -> None:
+def test_the_wrappers_are_there() -> None:
     files = [path for kind in ("*.cc", "*.h") for path in SOURCES.rglob(kind)]
     text = "".join(path.read_text() for path in files)
     assert [name for name in WRAPPERS if f" {name}(" not in text] == []

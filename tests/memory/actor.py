@@ -1,4 +1,4 @@
-"""Programs without a common ancestor with the test: each executes lines of Python."""
+"""Programs that share no ancestor with the test: each does what it is told, line by line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from memory.actor import act; act()
 
 
 def act() -> None:
-    """The program: reads a line of Python on stdin and writes its result on stdout."""
+    """The program: a line of Python on stdin, what came of it on stdout."""
     import numpy as np
 
     import shmtensor as st
@@ -44,7 +44,7 @@ def act() -> None:
 
 
 class Actor:
-    """Such a program in a separate domain."""
+    """Such a program, in a domain of its own."""
 
     def __init__(self, env: dict[str, str] | None = None, prefix: Sequence[str] = ()) -> None:
         self.process = subprocess.Popen(
@@ -69,14 +69,14 @@ class Actor:
         self.process.stdin.flush()
 
     def do(self, line: str) -> str:
-        """Executes a line: returns the repr of its variable `out`, or "" if the program died."""
+        """Tells it and waits: the repr of what it called `out`. Empty: it died."""
         self.tell(line)
         answer = self.heard()
         assert not answer or answer.startswith("done "), answer
         return answer.removeprefix("done ")
 
     def fails(self, line: str) -> str:
-        """The error that this line raises."""
+        """The error that this line ends in."""
         self.tell(line)
         answer = self.heard()
         assert answer
@@ -96,14 +96,14 @@ class Actor:
 
 @contextmanager
 def actors(n: int, env: dict[str, str] | None = None) -> Iterator[list[Actor]]:
-    """Starts any number of programs; kills those that still run at the end."""
-    processes: list[Actor] = []
+    """So many programs; whatever is left of them at the end is killed."""
+    actors: list[Actor] = []
     try:
         for _ in range(n):
-            processes.append(Actor(env))
-        yield processes
+            actors.append(Actor(env))
+        yield actors
     finally:
-        for actor in processes:
+        for actor in actors:
             actor.process.kill()
-        for actor in processes:
+        for actor in actors:
             actor.end()

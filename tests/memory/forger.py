@@ -1,8 +1,8 @@
-"""Forged handles and layouts, as an attacker or an accident may send them to a decoder.
+"""Forged handles and layouts: what a decoder is given by somebody who means harm, or by accident.
 
 `Forge(seed)` makes a few real blocks and handles; each `receive` is an attempt with a mutant of one
-of them, or with noise. It must raise, or, if the mutant still names a live block, return that block
-within its bounds. `view` does the same with the layout of an array in a block.
+of them, or with noise. It has to be an error, or, where the mutant still names a living block, that
+very block within its bounds. `view` does the same with the layout of an array in a block.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DTYPES: list[Any] = [
 
 
 class Forge:
-    """Real blocks, and mutants of their handles."""
+    """Real blocks, and mutants of what names them."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -45,7 +45,7 @@ class Forge:
 
     # ---- handles
     def number(self, real: int, bits: int) -> int:
-        """A number near the real one, at a limit, or at random."""
+        """Like the real one, at an edge, or anything."""
         kind = self.rng.randrange(6)
         if kind == 0:
             return self.rng.getrandbits(bits)
@@ -127,7 +127,7 @@ class Forge:
 
 
 def kind_bound(n: int) -> int:
-    """The largest size of a received block of `n` bytes: only its owner knows the exact size."""
+    """What a block of `n` bytes may at most be taken for: only its owner knows its size exactly."""
     return 1024 if n <= 1024 else 16 << 20 if n <= 16 << 20 else n
 
 
@@ -140,10 +140,10 @@ def forge(seed: int, n: int) -> None:
     assert forger.accepted
     assert forger.refused > n / 2
     memory.check()
-    blocks, forger.blocks = forger.blocks, []
+    references, forger.blocks = forger.blocks, []
 
     def child() -> int:
-        blocks.clear()  # inherited blocks: each handle is a separate hold
+        references.clear()  # what was inherited: each handle is a hold of its own
         forger.accepted = forger.refused = 0
         forger.addresses = {a: kind_bound(size) for a, size in forger.addresses.items()}
         for _ in range(n):

@@ -1,4 +1,4 @@
-"""Runs a test's body in a new interpreter with its own domain, in which it may fork."""
+"""A test's body where it can do no harm: a new interpreter with its own domain, forks inside."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def fresh(
         prefix: a command that runs the interpreter, for example `unshare -m ...`.
 
     Returns:
-        Its output.
+        What it printed.
     """
     module = function.__module__
     code = (
@@ -83,7 +83,7 @@ def libc(name: str, *arguments: object) -> None:
 
 
 def filter_calls(steps: Sequence[tuple[int, int, int, int]]) -> None:
-    """Installs a filter for this process's system calls.
+    """From now on the kernel asks a filter about each system call of this process.
 
     Args:
         steps: (operation, true, false, value) of the kernel's packet filter.
@@ -134,7 +134,7 @@ def check() -> None:
 
 
 def settle(slots: int | None = None) -> None:
-    """Waits until everything of dead processes is freed: rows, orphans, pins; checks invariants."""
+    """Everything the dead left is gone: rows, orphans, pins; the invariants hold."""
     native.set_unread_grace(0, 0)
     end = time.monotonic() + 10
     while True:

@@ -1,4 +1,4 @@
-"""Ways to keep the memory of an array alive, and buffers and arrays to try them on."""
+"""Ways to keep the memory of an array, and buffers and arrays to try them on."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def make_buffer() -> native.GradientBuffer:
 
 
 def is_free(buffer: native.GradientBuffer) -> bool:
-    """Whether the buffer lends its memory; the array ends at once."""
+    """Whether the buffer gives its memory out; what it gives ends at once."""
     free = not buffer.lent
     assert (buffer.take() is not None) == free
     return free

@@ -1,4 +1,4 @@
-"""The heap's cache: bounded over a day-like trace, freed when a sibling finds no room."""
+"""What the heap keeps: bounded over a day-like trace, given back when a sibling finds no room."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ def day(seed: int) -> dict[str, float]:
     shapes, requests of all lifetimes. Returns committed bytes over live bytes."""
     random_ = random.Random(seed)
     model = [shared(size(random_)) for _ in range(1500)]
-    sample: list[np.ndarray] = []
+    references: list[np.ndarray] = []
     worst, peak = 0.0, 0.0
     ratios = {}
     for hour in range(24):
         for _ in range(60):
             step = [shared(size(random_)) for _ in range(random_.randrange(10, 60))]
-            sample += random_.sample(step, 3)
-            if len(sample) > 600:
+            references += random_.sample(step, 3)
+            if len(references) > 600:
                 for _ in range(40):
-                    sample[random_.randrange(len(sample))] = sample[-1]
-                    sample.pop()
+                    references[random_.randrange(len(references))] = references[-1]
+                    references.pop()
             step.clear()
         if hour % 6 == 5:  # an evaluation; then part of the model is replaced
             batch = [shared(random_.randrange(MIB, 20 * MIB)) for _ in range(8)]
@@ -60,14 +60,14 @@ def day(seed: int) -> dict[str, float]:
         live = s.private_bytes + s.shared_bytes
         peak = max(peak, live)
         worst = max(worst, (s.committed_bytes - s.cached_bytes) / live)
-    nbytes = sum(x.nbytes for x in model) + sum(x.nbytes for x in sample)
+    requested_bytes = sum(x.nbytes for x in model) + sum(x.nbytes for x in references)
     memory.trim()
     s = memory.statistics()
     live = s.private_bytes + s.shared_bytes
     ratios = {
         "worst, without what is kept warm": worst,
         "evening, after trim": s.committed_bytes / live,
-        "rounding up to size classes": live / nbytes,
+        "rounding up to size classes": live / requested_bytes,
         "live MB": live / 1e6,
     }
     check()
@@ -101,7 +101,7 @@ def sibling_calls() -> None:
         return 0
 
     assert Child(body).wait() == 0
-    assert memory.statistics().cached_bytes == warm  # no other process is interrupted
+    assert memory.statistics().cached_bytes == warm  # nobody is interrupted for it
     y = shared(MIB)
     s = memory.statistics()
     assert (s.calls_answered, s.cached_bytes < MIB) == (1, True), s
@@ -111,7 +111,7 @@ def sibling_calls() -> None:
     check()
 
 
-def test_warm_memory_is_freed_when_a_sibling_finds_no_room() -> None:
+def test_warm_memory_is_given_back_when_a_sibling_finds_no_room() -> None:
     fresh(sibling_calls)
 
 
@@ -126,7 +126,7 @@ def waiting_sibling_gives_back() -> None:
         end = time.monotonic() + 60
         while memory.statistics().cached_bytes > MIB and time.monotonic() < end:
             with contextlib.suppress(Empty):
-                queue.get(timeout=0.2)  # its only action
+                queue.get(timeout=0.2)  # all that it does
         return 0 if memory.statistics().calls_answered == 1 else 3
 
     child = Child(wait)
@@ -137,7 +137,7 @@ def waiting_sibling_gives_back() -> None:
     check()
 
 
-def test_a_waiting_process_frees_warm_memory_too() -> None:
+def test_who_only_waits_gives_warm_memory_back_too() -> None:
     fresh(waiting_sibling_gives_back)
 
 
@@ -178,7 +178,7 @@ def test_huge_pages_are_asked_for_where_the_kernel_waits_for_it(
         ("force", "", "force"),
     ],
 )
-def test_the_mount_of_dev_shm_decides_for_its_volume(
+def test_the_mount_of_dev_shm_decides_for_what_lies_there(
     policy: str, options: str, expected: str, tmp_path: Path
 ) -> None:
     root = kernel(tmp_path, policy, f"{MOUNT},huge=within_size", MOUNT + options)
@@ -227,28 +227,28 @@ def huge_mapped(volume: str) -> int:
 
 
 def in_huge_pages(volume: str, expected: str) -> None:
-    """Entire blocks, parts of a slot and holes in huge pages."""
-    before = kernel_counts("thp_file_fallback")
+    """Whole blocks, parts of a slot, holes: all that the heap does, in huge pages."""
+    failures = kernel_counts("thp_file_fallback")
     x = shared(40 * MIB)
     x[:] = 7
     assert memory.statistics().huge_pages == expected
-    # With fragmented memory the kernel may have no huge page: then its counters show the attempt.
-    assert huge_mapped(volume) >= 2 * MIB or kernel_counts("thp_file_fallback") > before
-    tensors = [shared(300_000) for _ in range(60)]
-    for i, y in enumerate(tensors):
+    # Where memory is in pieces the kernel may have none to give: then it says that it tried.
+    assert huge_mapped(volume) >= 2 * MIB or kernel_counts("thp_file_fallback") > failures
+    references = [shared(300_000) for _ in range(60)]
+    for i, y in enumerate(references):
         y[:] = i
     handle = memory.export(x)
 
     def body() -> int:
-        array = np.frombuffer(memory.receive(handle), np.uint8)
-        return int(array[-1]) - 7
+        result = np.frombuffer(memory.receive(handle), np.uint8)
+        return int(result[-1]) - 7
 
     assert Child(body).wait() == 0
-    del tensors[::2], y
+    del references[::2], y
     memory.trim()  # holes inside of huge pages
-    assert all((y == 2 * i + 1).all() for i, y in enumerate(tensors))
+    assert all((y == 2 * i + 1).all() for i, y in enumerate(references))
     assert (x == 7).all()
-    del x, tensors
+    del x, references
     settle(0)
     assert os.fstat(native.domain_fds()[1 if volume == FIRST else 2]).st_blocks == 0
 
@@ -265,12 +265,12 @@ def test_huge_pages_in_effect(option: str, expected: str) -> None:
 
 def test_huge_pages_in_effect_in_the_second_volume() -> None:
     policy = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
-    policy_match = re.search(r"\[(\w+)\]", policy.read_text()) if policy.exists() else None
-    if policy_match is None or policy_match[1] not in ("advise", "always", "within_size"):
+    result = re.search(r"\[(\w+)\]", policy.read_text()) if policy.exists() else None
+    if result is None or result[1] not in ("advise", "always", "within_size"):
         pytest.skip(f"the kernel offers none for memfds: {policy} must say advise or always")
     mount = "mount -t tmpfs -o size=1m tmpfs /dev/shm"  # the first volume has no room
     in_a_mount = ("unshare", "-m", "sh", "-c", f'{mount} && exec "$@"', "sh")
     if subprocess.run([*in_a_mount, "true"], capture_output=True).returncode:
         pytest.skip("mounts need root")
-    expected = "advised" if policy_match[1] == "advise" else policy_match[1]
+    expected = "advised" if result[1] == "advise" else result[1]
     fresh(in_huge_pages, SECOND, expected, prefix=in_a_mount)

@@ -1,4 +1,4 @@
-"""The domain: created late, joined, refused with a message, and gone with its last process."""
+"""The domain: made late, joined, refused in words, and gone with its last process."""
 
 # ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
@@ -65,10 +65,10 @@ def small_address_space(gigabytes: int) -> None:
         memory.allocate(10)
     with pytest.raises(DomainError, match="domain: cannot"), memory.shared_numpy():
         np.ones(3)
-    assert np.ones(3).sum() == 3  # NumPy itself still works
+    assert np.ones(3).sum() == 3  # NumPy itself goes on
 
 
-def test_too_little_address_space_is_an_error() -> None:
+def test_too_little_address_space_is_said() -> None:
     fresh(small_address_space, 8)
     fresh(small_address_space, 60)
 
@@ -79,7 +79,7 @@ def few_files() -> None:
         memory.allocate(10)
 
 
-def test_too_small_a_file_limit_is_an_error() -> None:
+def test_too_small_a_file_limit_is_said() -> None:
     fresh(few_files)
 
 
@@ -100,17 +100,17 @@ def life_and_death() -> None:
         child.pid,
         None,
     )
-    start = time.perf_counter()
+    actors = time.perf_counter()
     os.kill(child.pid, 9)
     while native.liveness(child.row, child.inc) == "alive":
-        assert time.perf_counter() - start < 1
+        assert time.perf_counter() - actors < 1
     with pytest.raises(PeerLostError) as caught:
         native.raise_peer_lost("barrier", child.row, child.inc)
     assert str(caught.value) == f"barrier: rank 1 (pid {child.pid}) was killed by SIGKILL (-9)"
     assert (caught.value.name, caught.value.pid, caught.value.exitcode) == ("rank 1", child.pid, -9)
     os.waitpid(child.pid, 0)
     while native.liveness(child.row, child.inc) != "dead":
-        assert time.perf_counter() - start < 1
+        assert time.perf_counter() - actors < 1
     settle(0)
     assert native.liveness(*native.row()) == "alive"
     assert native.liveness(child.row, child.inc + 1) == "dead"
@@ -118,10 +118,10 @@ def life_and_death() -> None:
     text, _, code = native.describe(child.row, child.inc)
     assert "killed by SIGKILL" in text
     assert code == -9
-    successor = Child(lambda: 0)
-    assert (successor.row, successor.inc) == (child.row, child.inc + 1)
+    again = Child(lambda: 0)
+    assert (again.row, again.inc) == (child.row, child.inc + 1)
     assert native.describe(child.row, child.inc)[0] == f"a process that has left (row {child.row})"
-    successor.wait()
+    again.wait()
 
 
 def test_dead_process_is_named_with_its_exit_code() -> None:
@@ -129,7 +129,7 @@ def test_dead_process_is_named_with_its_exit_code() -> None:
 
 
 def sibling_sees() -> None:
-    ready, go, errors = os.pipe(), os.pipe(), os.pipe()
+    ready, go, reply = os.pipe(), os.pipe(), os.pipe()
     victim = Child(lambda: os.write(ready[1], b"x") and time.sleep(60))  # type: ignore[func-returns-value]
     os.read(ready[0], 1)
 
@@ -138,7 +138,7 @@ def sibling_sees() -> None:
         try:
             native.raise_peer_lost("wait", victim.row, victim.inc)
         except PeerLostError as error:
-            os.write(errors[1], str(error).encode())
+            os.write(reply[1], str(error).encode())
         return 0
 
     native.record_exit(
@@ -150,11 +150,11 @@ def sibling_sees() -> None:
     _, status = os.waitpid(victim.pid, 0)
     assert native.record_exit_pid(victim.pid, os.waitstatus_to_exitcode(status)) in (True, False)
     assert watcher.wait() == 0
-    text = os.read(errors[0], 1000).decode()
+    text = os.read(reply[0], 1000).decode()
     assert f"process {victim.pid} " in text
 
 
-def test_exit_code_reaches_other_processes_than_the_parent() -> None:
+def test_exit_code_reaches_those_who_are_not_the_parent() -> None:
     fresh(sibling_sees)
 
 
@@ -193,7 +193,7 @@ def rows_run_out() -> None:
             warnings.simplefilter("always")
             with memory.shared_numpy():
                 z = x + 1
-        assert any("rows of the domain are taken" in str(w.message) for w in caught)
+        assert any("rows of the domain are in use" in str(w.message) for w in caught)
         assert not memory.is_shared(z)
         with pytest.raises(DomainError, match="shares nothing"):
             memory.export(x)
@@ -215,8 +215,8 @@ def rows_run_out() -> None:
         assert c.wait() == 0
     assert (
         memory.statistics().frozen_blocks == 2
-    )  # never reclaimed: the cost of a fork without a row
-    # With a row again everything works as usual.
+    )  # never reclaimed: the bound of a fork without a row
+    # A row again, and all is as ever.
     assert Child(lambda: 3).wait() == 3
     native.sweep(True)
     check()
@@ -244,7 +244,7 @@ def all_killed() -> None:
     time.sleep(60)
 
 
-# A private /dev/shm, kept by a process: other programs do not use it.
+# A /dev/shm of its own, kept by a process: what other programs take or leave is none of it.
 OWN_SHM = (
     "unshare", "-m", "sh", "-c", "mount -t tmpfs tmpfs /dev/shm && echo mounted && exec sleep 100",
 )  # fmt: skip
@@ -254,9 +254,9 @@ def test_nothing_is_left_when_all_are_killed_at_once() -> None:
     with subprocess.Popen(OWN_SHM, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as keeper:
         try:
             assert keeper.stdout
-            line = keeper.stdout.readline()
-            assert line == b"mounted\n", (
-                f"this test mounts a /dev/shm and needs the right to: {line!r}"
+            said = keeper.stdout.readline()
+            assert said == b"mounted\n", (
+                f"this test mounts a /dev/shm and needs the right to: {said!r}"
             )
             all_killed_over(keeper.pid)
         finally:
@@ -289,7 +289,7 @@ def killed_with_a_name() -> None:
     native.domain_ensure()
 
 
-def test_name_of_a_killed_process_is_swept_at_the_next_start() -> None:
+def test_name_left_by_a_kill_is_swept_at_the_next_start() -> None:
     fresh(killed_with_a_name, env={"SHMTENSOR_FAULT": "domain.opened"}, returncode=-9)
     assert len(names()) == 1
     assert all(Path("/dev/shm", n).stat().st_size == 0 for n in names())

@@ -54,7 +54,7 @@ def dying_receiver(fault: str) -> None:
 
     def body() -> int:
         inherited = len(arrays)
-        arrays.clear()  # inherited blocks are released, so that the handles are new holds
+        arrays.clear()  # what was inherited is let go, so that the handles are new holds
         blocks = [memory.receive(h) for h in handles]
         del blocks
         return inherited
@@ -64,12 +64,12 @@ def dying_receiver(fault: str) -> None:
     check()
     for x in arrays:
         assert (x == x.size % 251).all()
-    received = []
+    again = []
     for h, x in zip(handles, arrays, strict=True):  # the sender still has them all
-        received.append(memory.receive(h))
-        assert received[-1].address == memory.block_of(x)[0]
+        again.append(memory.receive(h))
+        assert again[-1].address == memory.block_of(x)[0]
     arrays.clear()
-    del x, received
+    del x, again
     settle(0)
 
 
@@ -80,14 +80,14 @@ def test_kill_in_receive_acknowledge_or_drop() -> None:
 
 # ---- an owner dies while it reclaims; a survivor holds some of its blocks
 def dying_owner(fault: str) -> None:
-    handles, handles_out = os.pipe(), os.pipe()
+    handles, exit_pipe = os.pipe(), os.pipe()
 
     def body() -> int:
         arrays = [shared(n, n % 251) for n in (100, 2000, 5000, 300_000, 20 * MIB)]
         for x in arrays:
             os.write(handles[1], memory.export(x))
             os.write(handles[1], memory.export(x))
-        os.read(handles_out[0], 1)
+        os.read(exit_pipe[0], 1)
         del x
         arrays.clear()
         memory.trim()
@@ -95,26 +95,26 @@ def dying_owner(fault: str) -> None:
         return 0
 
     child = Child(body, fault)
-    blocks = []
+    references = []
     for i in range(10):
         block = memory.receive(os.read(handles[0], 72))
         if i % 4 == 0:
-            blocks.append(block)
+            references.append(block)
         del block
-    os.write(handles_out[1], b"x")
+    os.write(exit_pipe[1], b"x")
     killed(child)
     for _ in range(3):
         native.sweep(True)
         check()
     sizes = [100, 5000, 20 * MIB]
-    for block, n in zip(blocks, sizes, strict=True):
+    for block, n in zip(references, sizes, strict=True):
         x = np.frombuffer(block, np.uint8, n)
         assert (x == n % 251).all()
-        handle = memory.export(x)  # a dead owner's block still travels
-        memory.receive(handle)
+        again = memory.export(x)  # a dead owner's block still travels
+        memory.receive(again)
     del x, block
     assert memory.statistics().slots_orphaned > 0
-    blocks.clear()
+    references.clear()
     settle(0)
 
 
@@ -155,27 +155,27 @@ def test_kill_in_claim_or_release_of_slots() -> None:
 
 # ---- a claim that ends at its very first slot
 def dying_at_first_claim(fault: str) -> None:
-    before = memory.statistics().slots_used
+    n_slots = memory.statistics().slots_used
     killed(Child(lambda: int(shared(150 * MIB, 1)[0]) - 1, fault))  # three slots
     native.sweep(True)
-    # They are free again before another process with the dead one's row has died, too.
+    # They are free again, and not only once somebody with the dead one's row has died, too.
     x = shared(150 * MIB, 7)
     s = memory.statistics()
-    assert s.slots_used == before + s.slots_tiny + s.slots_medium + s.slots_huge, s
+    assert s.slots_used == n_slots + s.slots_tiny + s.slots_medium + s.slots_huge, s
     assert (x[:: 1 << 16] == 7).all()
     del x
-    settle(before)
+    settle(n_slots)
 
 
 def test_slots_claimed_by_the_dead_are_not_lost() -> None:
-    """Also those that were never claimed before, so that no scan had looked at them."""
+    """Also those that nobody had ever claimed before, so that no scan looked at them."""
     for nth in (1, 2, 3):
         fresh(dying_at_first_claim, f"slot.claiming:{nth}")
 
 
 # ---- a sweeper that is stopped over a slot which others free, and use again, meanwhile
 def stalled_sweeper() -> None:
-    handles, birth, go = os.pipe(), os.pipe(), os.pipe()
+    handles, start_pipe, go = os.pipe(), os.pipe(), os.pipe()
 
     def sweeper() -> int:
         row, inc = os.read(go[0], 1)[0], os.read(go[0], 1)[0]
@@ -187,23 +187,23 @@ def stalled_sweeper() -> None:
 
     def owner() -> int:
         os.write(handles[1], memory.export(shared(130 * MIB, 3)))  # a head and two tails
-        os.read(birth[0], 1)
+        os.read(start_pipe[0], 1)
         return 0
 
     third = Child(sweeper)
     first = Child(owner)
-    block = memory.receive(os.read(handles[0], 72))
-    last_tail = block.address + 128 * MIB
+    holds = memory.receive(os.read(handles[0], 72))
+    last_tail = holds.address + 128 * MIB
     first.kill()
-    native.sweep(True)  # an orphan now; its tails still name the dead process's row
-    second = Child(lambda: len(os.read(birth[0], 1)))
+    native.sweep(True)  # an orphan now, whose tails go on to name the dead one's row
+    second = Child(lambda: len(os.read(start_pipe[0], 1)))
     assert second.row == first.row
     second.kill()
     os.write(go[1], bytes([second.row, second.inc]))
     assert os.WIFSTOPPED(os.waitpid(third.pid, os.WUNTRACED)[1])
 
-    del block
-    native.sweep(True)  # nobody holds the orphan: it is freed
+    del holds
+    native.sweep(True)  # nobody holds the orphan: it goes
     arrays = [shared(60 * MIB, 7) for _ in range(3)]
     assert last_tail in [memory.block_of(x)[0] for x in arrays]
     os.kill(third.pid, 18)
@@ -220,7 +220,7 @@ def test_a_sweeper_that_was_stopped_leaves_alone_what_others_have_freed_meanwhil
 
 # ---- the process that sweeps a dead one, or reclaims its orphans, dies
 def at_once(fault: str) -> None:
-    """The fork itself sweeps, so the owner has to die after its heir was forked."""
+    """The fork itself sweeps, so the owner has to die after its heir was born."""
     go = os.pipe()
 
     def owner() -> int:
@@ -229,8 +229,8 @@ def at_once(fault: str) -> None:
         os.read(go[0], 1)
         return int(x[0]) - 1 + mine.nbytes * 0
 
-    original = shared(1000, 5)
-    handle = memory.export(original)
+    references = shared(1000, 5)
+    handle = memory.export(references)
     first = Child(owner)
 
     def heir() -> int:
@@ -245,8 +245,8 @@ def at_once(fault: str) -> None:
     os.write(go[1], b"x")
     assert first.wait() == 0
     killed(second)
-    assert (original == 5).all()
-    del original
+    assert (references == 5).all()
+    del references
     settle(0)
 
 
@@ -260,7 +260,7 @@ def test_kill_in_sweep_or_orphan_reclaim() -> None:
 
 # ---- parent or child dies in a fork
 def dying_fork(fault: str, child_dies: bool) -> None:
-    original = shared(1000, 5)
+    references = shared(1000, 5)
     huge = shared(70 * MIB, 6)
 
     def middle() -> int:
@@ -269,7 +269,7 @@ def dying_fork(fault: str, child_dies: bool) -> None:
         native.arm_fault(fault)
         pid = os.fork()
         if pid == 0:
-            os._exit(int(x[0]) + int(y[0]) + int(original[0]) + int(huge[-1]) - 14)
+            os._exit(int(x[0]) + int(y[0]) + int(references[0]) + int(huge[-1]) - 14)
         code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         native.arm_fault(None)
         check()
@@ -280,9 +280,9 @@ def dying_fork(fault: str, child_dies: bool) -> None:
     code = child.wait()
     assert code == (4 if child_dies else -9)
     time.sleep(0.05)
-    assert (original == 5).all()
+    assert (references == 5).all()
     check()
-    del original, huge
+    del references, huge
     settle(0)
 
 
@@ -300,21 +300,21 @@ def newcomer() -> None:
     native.domain_ensure()
 
 
-def join_domain(fault: str) -> None:
-    original = shared(1000, 5)
+def join_with_fault(fault: str) -> None:
+    references = shared(1000, 5)
     fresh(
         newcomer,
         env={"SHMTENSOR_DOMAIN": memory.domain_environment(), "SHMTENSOR_FAULT": fault},
         returncode=-9,
     )
-    assert (original == 5).all()
-    del original
+    assert (references == 5).all()
+    del references
     settle(0)
     assert len(native.members()) == 1
 
 
 def test_kill_of_a_newcomer() -> None:
-    fresh_each(join_domain, ("row.locked",), ("row.claimed",), ("domain.entered",))
+    fresh_each(join_with_fault, ("row.locked",), ("row.claimed",), ("domain.entered",))
 
 
 # ---- a message expires, or its expirer dies
@@ -371,7 +371,7 @@ def stalled_reclaimer(fault: str) -> None:
     memory.receive(handle)
     os.write(go[1], b"x")
     assert os.WIFSTOPPED(os.waitpid(child.pid, os.WUNTRACED)[1])
-    # The generation has not changed yet, so this hold is valid: it rescues the block.
+    # The generation has not moved on yet, so this hold stands: it rescues the block.
     block = memory.receive(handle)
     x = np.frombuffer(block, np.uint8, 5000)
     os.kill(child.pid, 18)
@@ -389,11 +389,11 @@ def test_block_is_rescued_from_a_stopped_reclaimer() -> None:
 
 
 def stalled_heir(fault: str) -> None:
-    handles, birth = os.pipe(), os.pipe()
+    handles, start_pipe = os.pipe(), os.pipe()
 
     def owner() -> int:
         os.write(handles[1], memory.export(shared(5000, 1)))
-        os.read(birth[0], 1)
+        os.read(start_pipe[0], 1)
         return 0
 
     first = Child(owner)
@@ -409,7 +409,7 @@ def stalled_heir(fault: str) -> None:
 
     memory.receive(handle)  # acknowledged and dropped again
     second = Child(heir)
-    os.write(birth[1], b"x")
+    os.write(start_pipe[1], b"x")
     assert first.wait() == 0
     assert os.WIFSTOPPED(os.waitpid(second.pid, os.WUNTRACED)[1])
     block = memory.receive(handle)

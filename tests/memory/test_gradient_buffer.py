@@ -1,4 +1,4 @@
-"""Buffers lend the memory of a gradient to one array at a time."""
+"""Who sees the memory of a gradient: buffers that lend it to one array at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.multiprocessing.reduction import pickled
+from shmtensor.multiprocessing.reduction import pickle_dumps
 
 from .keepers import SHAPE, in_cycle, is_free, keepers, make_buffer
 
@@ -40,16 +40,16 @@ def test_the_lent_array_is_the_memory(buffer: native.GradientBuffer) -> None:
     assert g.ctypes.data == buffer.address
     assert g.flags.writeable
     g[...] = 7
-    array = np.frombuffer(buffer.memory, np.float32)
-    assert array.tolist() == [0] * 16 + [7] * 8 + [0] * 40
+    full = np.frombuffer(buffer.memory, np.float32)
+    assert full.tolist() == [0] * 16 + [7] * 8 + [0] * 40
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (0, 2, 1)])
 def test_the_lent_array_has_the_strides_of_the_given_one(order: tuple[int, ...]) -> None:
-    model = np.empty((2, 3, 4)).transpose(order)
-    g = native.GradientBuffer(model).take()
+    array = np.empty((2, 3, 4)).transpose(order)
+    g = native.GradientBuffer(array).take()
     assert g is not None
-    assert (g.shape, g.strides) == (model.shape, model.strides)
+    assert (g.shape, g.strides) == (array.shape, array.strides)
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,) * 33])
@@ -65,9 +65,9 @@ def test_any_shape_is_lent(shape: tuple[int, ...]) -> None:
 def test_memory_that_something_sees_is_not_lent_again(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
-    holder = keeper(buffer.take())
+    references = keeper(buffer.take())
     assert not is_free(buffer)
-    del holder
+    del references
     assert is_free(buffer)
 
 
@@ -173,7 +173,7 @@ def test_one_of_many_threads_gets_the_memory(buffer: native.GradientBuffer) -> N
 
 SENDERS: dict[str, Callable[[Any], Any]] = {
     "message": native.encode,
-    "pickled message": pickled,
+    "pickled message": pickle_dumps,
     "handle": lambda g: native.acknowledge(native.export(g)),
     "message of a part": lambda g: native.encode([g[1:].T]),
     "message of a memoryview": lambda g: native.encode(np.asarray(memoryview(g))),
@@ -186,14 +186,14 @@ def test_memory_that_was_sent_to_another_process_is_not_lent_again(
 ) -> None:
     block: Any = native.allocate(256)
     arrays = (np.ndarray(SHAPE, np.float32, block, at) for at in (0, 64))
-    buffer, other = map(native.GradientBuffer, arrays)
-    assert sender(buffer.take()) is not NotImplemented
-    assert buffer.lent
-    assert buffer.take() is None
+    message, other = map(native.GradientBuffer, arrays)
+    assert sender(message.take()) is not NotImplemented
+    assert message.lent
+    assert message.take() is None
     assert is_free(other)
 
 
-def test_a_buffer_owns_only_its_lent_array(buffer: native.GradientBuffer) -> None:
+def test_a_buffer_owns_what_it_lent_and_nothing_else(buffer: native.GradientBuffer) -> None:
     g = buffer.take()
     assert g is not None
     assert buffer.owns(g)
@@ -204,7 +204,7 @@ def test_a_buffer_owns_only_its_lent_array(buffer: native.GradientBuffer) -> Non
 
 
 @pytest.mark.filterwarnings("ignore:Setting the shape:DeprecationWarning")  # NumPy 2.5
-def test_a_reshaped_lent_array_is_no_longer_owned(
+def test_a_lent_array_that_was_given_another_shape_is_no_longer_owned(
     buffer: native.GradientBuffer,
 ) -> None:
     g = buffer.take()
@@ -233,7 +233,7 @@ def test_the_memory_lives_as_long_as_a_buffer_or_an_array_of_it() -> None:
     assert alive() is None
 
 
-def test_unsuitable_arrays_of_a_buffer_are_refused() -> None:
+def test_what_no_buffer_can_be_over_is_refused() -> None:
     fixed = np.ones(3)
     fixed.flags.writeable = False
     with pytest.raises(ValueError, match="GradientBuffer: the array is read-only"):

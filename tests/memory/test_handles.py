@@ -1,4 +1,4 @@
-"""Invalid handles and layouts: an error each time, never a crash, never other bytes."""
+"""Handles and layouts that nobody made: an error each time, never a crash, never other bytes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def test_flipped_bits_are_refused_or_irrelevant(bits: set[int]) -> None:
     for bit in bits:
         handle[bit // 8] ^= 1 << bit % 8
     try:
-        array = memory.receive(bytes(handle), False)
+        result = memory.receive(bytes(handle), False)
     except (StaleHandle, ForeignHandle):
         pass
-    else:  # a smaller size, or another pin
-        assert array.address == block.address
-        assert 0 < array.nbytes <= memory.block_of(block)[1]
-        del array
+    else:  # the size was made smaller, or the pin is another one
+        assert result.address == block.address
+        assert 0 < result.nbytes <= memory.block_of(block)[1]
+        del result
     for bit in bits:
         handle[bit // 8] ^= 1 << bit % 8
     native.acknowledge(bytes(handle))

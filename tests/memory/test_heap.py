@@ -21,8 +21,8 @@ SIZES = [
 
 
 @pytest.mark.parametrize("nbytes", SIZES)
-def test_block_of_any_size_is_zeroed_aligned_and_complete(nbytes: int) -> None:
-    for _ in range(2):  # the second is warm: the first one's bytes must not show
+def test_block_of_any_size_is_zeroed_aligned_and_whole(nbytes: int) -> None:
+    for _ in range(2):  # the second is warm: what the first wrote must not show
         block = memory.allocate(nbytes)
         assert block.nbytes == nbytes
         assert block.address % 64 == 0
@@ -56,18 +56,18 @@ def test_gate_is_restored_by_an_exception() -> None:
 
 
 def test_gate_in_a_thread_that_never_saw_the_handler() -> None:
-    states: list[bool] = []
+    observed: list[bool] = []
 
     def body() -> None:
-        states.append(memory.is_shared(np.ones(100)))
+        observed.append(memory.is_shared(np.ones(100)))
         with memory.shared_numpy():
-            states.append(memory.is_shared(np.ones(100)))
-        states.append(memory.is_shared(np.ones(100)))
+            observed.append(memory.is_shared(np.ones(100)))
+        observed.append(memory.is_shared(np.ones(100)))
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    assert states == [False, True, False]
+    assert observed == [False, True, False]
 
 
 def test_blocks_freed_in_another_thread_come_back() -> None:
@@ -90,15 +90,15 @@ def test_threads_allocate_at_once() -> None:
 
     def body(seed: int) -> None:
         rng = np.random.default_rng(seed)
-        tensors: list[np.ndarray] = []
+        holds: list[np.ndarray] = []
         try:
             with memory.shared_numpy():
                 for i in range(3000):
                     n = int(2 ** rng.uniform(0, 19))
                     x = np.full(n, i % 251, np.uint8)
-                    tensors.append(x)
-                    if len(tensors) > 20:
-                        y = tensors.pop(int(rng.integers(len(tensors))))
+                    holds.append(x)
+                    if len(holds) > 20:
+                        y = holds.pop(int(rng.integers(len(holds))))
                         assert (y == y[0]).all()
         except BaseException as error:
             failures.append(error)
@@ -198,29 +198,29 @@ def test_arrays_may_outlive_the_interpreter() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5_000_000)), max_size=60))
 def test_random_programs_keep_every_invariant(program: list[tuple[int, int]]) -> None:
-    blocks: list[tuple[memory.Block, int, int]] = []  # nbytes, tag
+    holds: list[tuple[memory.Block, int, int]] = []  # nbytes, tag
     handles: list[bytes] = []
-    for step, (action, number) in enumerate(program):
-        if action == 0 or not blocks:
+    for step, (what, number) in enumerate(program):
+        if what == 0 or not holds:
             nbytes = number % 3000 if number % 3 else number
             block = memory.allocate(nbytes, zero=False)
             if nbytes:
                 np.frombuffer(block, np.uint8)[:] = step % 256
-            blocks.append((block, nbytes, step % 256))
-        elif action == 1:
-            block, nbytes, tag = blocks.pop(number % len(blocks))
+            holds.append((block, nbytes, step % 256))
+        elif what == 1:
+            block, nbytes, tag = holds.pop(number % len(holds))
             assert not nbytes or (np.frombuffer(block, np.uint8)[:nbytes] == tag).all()
-        elif action == 2:
-            block, nbytes, tag = blocks[number % len(blocks)]
+        elif what == 2:
+            block, nbytes, tag = holds[number % len(holds)]
             handles.append(memory.export(block))
-            blocks.append((memory.receive(handles[-1], bool(number % 2)), nbytes, tag))
+            holds.append((memory.receive(handles[-1], bool(number % 2)), nbytes, tag))
         elif handles:
             memory.acknowledge(handles.pop())
         if step % 7 == 0:
             memory.check()
-        del action, number
+        del what, number
         block = None  # type: ignore[assignment]
-    blocks.clear()
+    holds.clear()
     for handle in handles:
         memory.acknowledge(handle)
     memory.trim()

@@ -23,7 +23,7 @@ def shared(n: int, value: int = 0) -> np.ndarray:
         return np.full(n, value, np.uint8)
 
 
-def test_own_handle_leads_to_the_same_memory() -> None:
+def test_own_handle_comes_back_to_the_same_memory() -> None:
     x = shared(1000, 7)
     handle = memory.export(x[10:])
     block = memory.receive(handle)
@@ -79,13 +79,13 @@ def test_stale_handle_of_a_reused_block_is_refused() -> None:
 def test_bad_handles_are_refused() -> None:
     x = shared(10)
     handle = memory.export(x)
-    with pytest.raises(ForeignHandle, match="receive: the handle is of another domain"):
+    with pytest.raises(ForeignHandle, match="receive: the handle belongs to another domain"):
         memory.receive(bytes(16) + handle[16:])
     with pytest.raises(ValueError, match="receive: a handle has 72 bytes: 3"):
         memory.receive(b"abc")
-    with pytest.raises(ForeignHandle, match="no valid handle: its fields are out of bounds"):
+    with pytest.raises(ForeignHandle, match="invalid handle: its fields are out of bounds"):
         memory.receive(handle[:16] + b"\xff" * 4 + handle[20:])
-    for i in range(16, 72):  # a corrupted handle must not crash or name another block
+    for i in range(16, 72):  # no bent handle may crash or be taken for another block
         bent = bytearray(handle)
         bent[i] ^= 0x41
         try:
@@ -95,7 +95,7 @@ def test_bad_handles_are_refused() -> None:
         assert memory.block_of(block)[0] == memory.block_of(x)[0]
         del block
     memory.acknowledge(handle)
-    with pytest.raises(ValueError, match="export: no shared memory"):
+    with pytest.raises(ValueError, match="export: not shared memory"):
         memory.export(np.ones(3))
     with pytest.raises(TypeError, match="export: expects an array, a Block or an address: str"):
         memory.export("x")  # type: ignore[arg-type]
@@ -119,8 +119,8 @@ def receive_in_child() -> None:
         assert (z[:: 1 << 20] == 4).all()
         assert memory.block_of(z[66 << 20 :])[0] == blocks[1].address
         y[:] = 8
-        handle = memory.export(y[100:])  # a receiver sends on
-        assert memory.receive(handle).address == blocks[0].address
+        again = memory.export(y[100:])  # a receiver sends on
+        assert memory.receive(again).address == blocks[0].address
         check()
         x = big = None  # type: ignore[assignment]
         check()
@@ -188,10 +188,10 @@ def grandchildren() -> None:
         return 0
 
     def middle() -> int:
-        private = shared(2000, 6)
+        child_tensor = shared(2000, 6)
         inner = Child(leaf)
         check()
-        assert (private == 6).all()
+        assert (child_tensor == 6).all()
         return inner.wait()
 
     assert Child(middle).wait() == 0
@@ -211,11 +211,11 @@ def fork_while_threads_allocate() -> None:
     def churn() -> None:
         rng = np.random.default_rng(0)
         with memory.shared_numpy():
-            tensors = []
+            references = []
             while not stop.is_set():
-                tensors.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
-                if len(tensors) > 10:
-                    tensors.pop(0)
+                references.append(np.empty(int(2 ** rng.uniform(0, 23)), np.uint8))
+                if len(references) > 10:
+                    references.pop(0)
 
     threads = [threading.Thread(target=churn) for _ in range(3)]
     for t in threads:
@@ -245,7 +245,7 @@ def test_fork_while_other_threads_allocate() -> None:
 
 
 def without_membarrier() -> None:
-    """Kernels of some sandboxes lack it: the fast path then uses its own fence."""
+    """Kernels of some sandboxes lack it: the fast path then looks at its fence itself."""
     number = {"x86_64": 324, "aarch64": 283}[platform.machine()]
     filter_calls(
         [
@@ -256,9 +256,9 @@ def without_membarrier() -> None:
         ]
     )
     fork_while_threads_allocate()
-    tensors = [shared(100, i) for i in range(200)]
-    assert all((x == i).all() for i, x in enumerate(tensors))
-    tensors.clear()
+    references = [shared(100, i) for i in range(200)]
+    assert all((x == i).all() for i, x in enumerate(references))
+    references.clear()
     memory.trim()
     settle(slots=0)
 
@@ -339,7 +339,7 @@ def exported_via_a_channel() -> None:
     memory.trim()
     assert memory.statistics().limbo_blocks == 1
     assert memory.receive(handle, False).nbytes >= 100_000
-    del channel  # nobody can read it any more: it is freed, then its blocks
+    del channel  # nobody can read it any more: it goes, and then what it carried
     memory.trim()
     memory.trim()
     assert memory.statistics().limbo_blocks == 0
@@ -350,7 +350,7 @@ def exported_via_a_channel() -> None:
     settle(slots=0)
 
 
-def test_messages_of_a_closed_channel_are_void() -> None:
+def test_messages_of_a_gone_channel_are_void() -> None:
     fresh(exported_via_a_channel)
 
 

@@ -1,4 +1,4 @@
-"""Limits: descriptors, address space, rows, namespaces, users. It works or names the limit."""
+"""Limits: descriptors, address space, rows, namespaces, users. It works, or says what is wrong."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ def many_live_tensors(n: int) -> None:
     data = b"".join([memory.export(x) for x in tensors])
 
     def receiver() -> int:
-        tensors.clear()  # inherited blocks
-        arrays = [
+        tensors.clear()  # what was inherited
+        holds = [
             np.frombuffer(memory.receive(data[i : i + 72]), np.int32, 4)
             for i in range(0, len(data), 72)
         ]
         for i in range(0, n, 97):
-            assert (arrays[i] == i).all()
+            assert (holds[i] == i).all()
         assert len(os.listdir("/proc/self/fd")) < 64
         assert len(Path("/proc/self/maps").read_text().splitlines()) < maps + 200
         check()
@@ -54,7 +54,7 @@ def many_live_tensors(n: int) -> None:
 
 def test_hundred_thousand_tensors_under_256_descriptors() -> None:
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
-    assert limit <= 1 << 20  # more maps would fail at the default limit of 65,530
+    assert limit <= 1 << 20  # where it is the default of 65,530, more maps than that would fail
     fresh(many_live_tensors, 100_000)
 
 
@@ -113,7 +113,7 @@ def little_address_space(gib: int) -> None:
 
 
 @pytest.mark.parametrize("gib", [4, 400])
-def test_address_space_limit_is_named_or_enough(gib: int) -> None:
+def test_address_space_limit_is_said_or_enough(gib: int) -> None:
     text = fresh(little_address_space, gib)
     assert "refused" in text or "slots" in text
     assert gib > 4 or "refused" in text
@@ -139,7 +139,7 @@ def needs_the_switch() -> None:
 @contextlib.contextmanager
 def strict_accounting(limit: int) -> Iterator[None]:
     """vm.overcommit_memory = 2, with a limit in bytes for all programs together."""
-    lock = os.open(VM / "overcommit_memory", os.O_RDONLY)  # its guard process shares it to the end
+    lock = os.open(VM / "overcommit_memory", os.O_RDONLY)  # its guard has it, too, to the end
     try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         # Setting the one of kbytes and ratio undoes the other.
@@ -173,8 +173,8 @@ def mapping_flags() -> dict[str, list[str]]:
 
 
 def mappings_reserve_nothing() -> None:
-    """Mappings that strict accounting charges ahead are marked `ac`. The domain's mappings are not:
-    they are charged page by page, as memory is committed."""
+    """What strict accounting charges ahead is marked `ac`. The domain's mappings are not, so they
+    are charged page by page, as memory is committed."""
     native.domain_ensure()
     ours = {
         name: flags
@@ -190,10 +190,10 @@ def test_mappings_are_not_charged_before_they_are_used() -> None:
 
 
 def strictly(refused: int) -> None:
-    """Uses a domain, then makes a request that strict accounting refuses."""
+    """All that a process does with its domain, and a request that strict accounting refuses."""
     private = mmap.mmap(-1, 1 << 30, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | MAP_NORESERVE)
     where = np.frombuffer(private, np.uint8).ctypes.data
-    around = []  # of one reading: a later reading may show merged mappings
+    around = []  # of one reading: the next mapping may have grown together with this one
     for name, flags in mapping_flags().items():
         start, end = (int(x, 16) for x in name.split()[0].split("-"))
         around += [flags] if start <= where < end else []
@@ -207,11 +207,11 @@ def strictly(refused: int) -> None:
 
     def body() -> int:
         arrays.clear()
-        array = np.frombuffer(memory.receive(handle), np.uint8)
+        result = np.frombuffer(memory.receive(handle), np.uint8)
         with memory.shared_numpy():
             mine = np.ones(1000)
         check()
-        return int(array[-1]) - 20 * MIB % 251 + int(mine[0]) - 1
+        return int(result[-1]) - 20 * MIB % 251 + int(mine[0]) - 1
 
     assert Child(body).wait() == 0
     if refused:
@@ -225,11 +225,11 @@ def strictly(refused: int) -> None:
 
 def test_overcommit_off() -> None:
     needs_the_switch()
-    with strict_accounting(1 << 50):  # meanwhile no other process is refused memory
+    with strict_accounting(1 << 50):  # nobody else is refused anything meanwhile
         fresh(strictly, 0)
 
 
-def test_overcommit_off_near_the_limit() -> None:
+def test_overcommit_off_and_little_left() -> None:
     if os.environ.get("SHMTENSOR_OVERCOMMIT") != "strict":
         pytest.skip("others would be refused memory, too: `make overcommit` on a machine of yours")
     needs_the_switch()
@@ -242,27 +242,27 @@ def test_overcommit_off_near_the_limit() -> None:
 
 def private_memory_refused() -> None:
     """Every further private byte is refused, as strict accounting does past its limit
-    (RLIMIT_DATA counts just those): existing data stays intact."""
+    (RLIMIT_DATA counts just those): what is there stays whole."""
     with memory.shared_numpy():
         warm = [np.full(n, 3, np.uint8) for n in (100, 5000, 300_000)]
-    nbytes = next(
+    committed = next(
         int(line.split()[1]) * 1024
         for line in Path("/proc/self/status").read_text().splitlines()
         if line.startswith("VmData")
     )
-    resource.setrlimit(resource.RLIMIT_DATA, (nbytes, resource.RLIM_INFINITY))
+    resource.setrlimit(resource.RLIMIT_DATA, (committed, resource.RLIM_INFINITY))
     refusal: MemoryError | None = None
     try:
-        arrays = []
+        references = []
         with memory.shared_numpy():
             for _ in range(400):
-                arrays.append(np.full(MIB, 7, np.uint8))
+                references.append(np.full(MIB, 7, np.uint8))
     except MemoryError as error:  # the record of a new slot is private memory
         refusal = error
     resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert refusal is None or isinstance(refusal, OutOfSharedMemory), refusal
-    assert len(arrays) > 10  # an existing slot was used to its end
-    assert all(x[0] == x[-1] == 7 for x in arrays)
+    assert len(references) > 10  # a slot that was there was used to its end
+    assert all(x[0] == x[-1] == 7 for x in references)
     assert all((x == 3).all() for x in warm)
     check()
 
@@ -286,7 +286,7 @@ def more_processes_than_rows(n: int) -> None:
             try:
                 os.close(go[1])
                 os.read(go[0], 1)
-                assert x[-1] == 999.0  # inherited, with or without a row
+                assert x[-1] == 999.0  # inherited, whoever has a row
                 if native.row()[0] != parent_row:
                     memory.receive(handle)
                 code = 0
@@ -308,10 +308,10 @@ def more_processes_than_rows(n: int) -> None:
         assert os.waitpid(pid, 0)[1] == 0
     os.close(go[0])
     check()
-    process = subprocess.run(
+    again = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    assert process.returncode == 0, process.stderr  # rows are freed
+    assert again.returncode == 0, again.stderr  # rows come back
     assert x[-1] == 999.0
 
 
@@ -332,7 +332,7 @@ print("received in row", native.row()[0], native.liveness(0, 1))
 
 
 def elsewhere(*prefix: str) -> None:
-    """A process of another pid namespace with the descriptors is an ordinary member."""
+    """A process of another pid namespace that has the descriptors is a member as any other."""
     with memory.shared_numpy():
         x = np.full(1000, 9, np.uint8)
     code = STRANGER.format(sources=SOURCES, handle=memory.export(x).hex())
@@ -346,7 +346,7 @@ def elsewhere(*prefix: str) -> None:
     )
     assert process.returncode == 0, process.stderr
     assert "received in row" in process.stdout
-    assert "alive" in process.stdout  # by its lock: a pid has no meaning across namespaces
+    assert "alive" in process.stdout  # by its lock: a pid means nothing across namespaces
     del x
     settle(0)
 
@@ -356,7 +356,7 @@ def test_another_pid_namespace() -> None:
 
 
 def another_user() -> None:
-    """A child that drops its rights keeps its blocks, and may go on sharing or gets an error."""
+    """A child that gives its rights away keeps what it has, and may go on sharing or is told."""
     with memory.shared_numpy():
         x = np.full(1000, 9, np.uint8)
     handle = memory.export(x)

@@ -1,4 +1,4 @@
-"""Without the kernel's locks rows hold the names of their processes: forks, kills, joins."""
+"""Where the kernel locks nothing, rows bear the names of their processes: forks, kills, joins."""
 
 # ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
@@ -36,10 +36,10 @@ def shared(n: int, value: int = 0) -> np.ndarray:
         return np.full(n, value, np.uint8)
 
 
-def until(true: Callable[[], object], goal: str) -> None:
+def until(true: Callable[[], object], what: str) -> None:
     end = time.monotonic() + 20
     while not true():
-        assert time.monotonic() < end, f"{goal}: {native.members()}"
+        assert time.monotonic() < end, f"{what}: {native.members()}"
         time.sleep(0.002)
 
 
@@ -95,7 +95,7 @@ def insisting() -> None:
         memory.allocate(10)
 
 
-def test_locks_on_a_kernel_without_them_are_refused() -> None:
+def test_locks_where_there_are_none_are_refused() -> None:
     fresh(insisting, env={"SHMTENSOR_LIVENESS": "locks"})
 
 
@@ -103,7 +103,7 @@ def mode(expected: str) -> None:
     assert memory.statistics().liveness == expected
 
 
-def test_mode_is_the_requested_one() -> None:
+def test_mode_is_what_was_asked_for() -> None:
     fresh(doctored, env=PROCESS)
     fresh(mode, "process", env=PROCESS)
     fresh(mode, "locks", env={"SHMTENSOR_LIVENESS": "locks"})
@@ -154,14 +154,14 @@ def joins() -> None:
     handle = memory.export(x)
     elsewhere = stranger(handle, "unshare", "--pid", "--fork", "--mount-proc")
     assert elsewhere.returncode != 0
-    assert "has room for one pid namespace" in elsewhere.stderr
+    assert "limited to one pid namespace" in elsewhere.stderr
     assert "DomainError" in elsewhere.stderr
     native.acknowledge(handle)
     del x
     settle(0)
 
 
-def test_a_process_joins_with_the_domains_mode_in_its_pid_namespace() -> None:
+def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
     fresh(joins, env=PROCESS)
 
 
@@ -170,7 +170,7 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
     name = f"liveness/{founder}/{os.getpid()}"
     publisher = Actor({"SHMTENSOR_LIVENESS": founder})
     guest = Actor({"SHMTENSOR_LIVENESS": "locks" if founder == "process" else "process"})
-    sweep_until_alone = (
+    script = (
         "import time\nend = time.monotonic() + 20\nwhile True:\n    native.sweep(True)\n"
         "    s = memory.domains()[0]\n    out = (s.processes, s.zombies)\n"
         "    if out == (1, 0) or time.monotonic() > end: break\n    time.sleep(0.01)\n"
@@ -183,18 +183,18 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
             assert guest.do("out = t.sum().item()") in ("7000", "7000.0")
             assert publisher.do("out = memory.domains()[0].processes") == "2"
             guest.do("del t; memory.check()")
-            assert publisher.do(sweep_until_alone) == "(1, 0)"
+            assert publisher.do(script) == "(1, 0)"
         guest.do(f"t = memory.open({name!r}, timeout=10)")
         guest.kill()
-        assert publisher.do(sweep_until_alone) == "(1, 0)"
+        assert publisher.do(script) == "(1, 0)"
     finally:
         publisher.kill()
         guest.kill()
 
 
 # ---- forks and deaths
-def starts(method: str) -> None:
-    context = st.multiprocessing.get_context(method)
+def starts(how: str) -> None:
+    context = st.multiprocessing.get_context(how)
     t = st.zeros(1000)
     children = [context.Process(target=add_one, args=(t,)) for _ in range(2)]
     for child in children:
@@ -213,13 +213,13 @@ def add_one(t: st.Tensor) -> None:
     memory.check()
 
 
-@pytest.mark.parametrize("method", ["fork", "forkserver", "spawn"])
-def test_children_of_each_start_method(method: str) -> None:
-    fresh(starts, method, env=PROCESS)
+@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
+def test_children_of_each_kind(how: str) -> None:
+    fresh(starts, how, env=PROCESS)
 
 
 def dying_children(fault: str) -> None:
-    """Killed before it has a name, with a name, and at work; its parent frees everything."""
+    """Killed before it has a name, with a name, and at work; its parent takes all of it back."""
     mine = shared(5000, 3)
 
     def body() -> int:
@@ -250,7 +250,7 @@ def dying_parent(fault: str) -> None:
 
 
 def child_outlives_its_parent_unborn() -> None:
-    """Stopped before it runs; its parent is killed. It keeps its inherited blocks."""
+    """Stopped before it runs; its parent is killed. What it inherited stays its own."""
     adopt_grandchildren()
 
     def parent() -> None:
@@ -279,7 +279,7 @@ def child_outlives_its_parent_unborn() -> None:
 
 
 def dead_unborn_and_parent() -> None:
-    """Both are killed, the child before it had a name: the row is still freed."""
+    """Killed both, the child before it had a name: the row comes back all the same."""
     adopt_grandchildren()
 
     def parent() -> None:
@@ -297,7 +297,7 @@ def dead_unborn_and_parent() -> None:
 
 
 def fork_fails() -> None:
-    """The fork fails: the row is freed."""
+    """No process is to be had: the row is given back."""
     import resource
 
     x = shared(1000, 1)
@@ -314,7 +314,7 @@ def fork_fails() -> None:
 
 
 def executing() -> None:
-    """A child that executes another program holds nothing."""
+    """A child that lives on as another program holds nothing."""
     x = shared(300_000, 1)
     pid = os.fork()
     if pid == 0:
@@ -330,8 +330,8 @@ def dying_sweepers(fault: str) -> None:
     """Two sweepers die one after the other over one dead process."""
 
     def owner() -> None:
-        original = shared(300_000, 5)
-        memory.export(original)
+        references = shared(300_000, 5)
+        memory.export(references)
         os.write(go[1][1], b"x")
         signal.pause()
 
@@ -379,7 +379,7 @@ def test_dead_sweepers_are_followed_by_others() -> None:
 
 
 def beyond_names() -> None:
-    """A child in another pid namespace has no row; its blocks stay even if its parent dies."""
+    """A child in another pid namespace has no row; what it sees stays, its parent dead or not."""
     out, go = os.pipe(), os.pipe()
 
     def parent() -> None:

@@ -1,5 +1,5 @@
-"""The heap against a model: the rules of a hypothesis state machine are the operations of one
-process on blocks."""
+"""The heap against a model of it: a hypothesis state machine whose rules are all that one process
+does with blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def view_of(block: Any) -> np.ndarray:
 
 
 class Piece:
-    """A reference to a block: a Block, an array that owns it, or a view of such an array."""
+    """What keeps a block: a Block, an array that owns it, or a view of such an array."""
 
     def __init__(self, x: np.ndarray, tag: int) -> None:
         self.x, self.tag = x, tag
@@ -65,7 +65,7 @@ class Heap(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pieces: list[Piece] = []
+        self.held: list[Piece] = []
         self.pins: list[bytes] = []
         self.tag = 0
 
@@ -81,7 +81,7 @@ class Heap(RuleBasedStateMachine):
         piece = Piece(x, tag or self.tag)
         if not tag:
             piece.write()
-        self.pieces.append(piece)
+        self.held.append(piece)
         return piece
 
     # ---- what one does
@@ -110,28 +110,28 @@ class Heap(RuleBasedStateMachine):
 
     @rule(piece=consumes(pieces))
     def free(self, piece: Piece) -> None:
-        self.pieces.remove(piece)
+        self.held.remove(piece)
         piece.drop()
 
     @rule(piece=consumes(pieces))
     def free_in_a_thread(self, piece: Piece) -> None:
-        self.pieces.remove(piece)
+        self.held.remove(piece)
         thread = threading.Thread(target=piece.drop)
         thread.start()
         thread.join()
 
     @rule(target=pieces, piece=pieces)
     def look_at_a_part(self, piece: Piece) -> Piece:
-        """A view keeps the entire block alive, whatever happens to its base array."""
+        """A view keeps the whole block, whatever becomes of the array that it was made from."""
         part = self.enter(piece.x[-1:], piece.tag)
         part.is_exported = piece.is_exported
         return part
 
     @rule(piece=pieces, nbytes=SIZES)
     def resize(self, piece: Piece, nbytes: int) -> None:
-        """Resizes an unshared array that owns its memory: in place or not, what fits is kept."""
-        is_shared = any(other.x.base is piece.x for other in self.pieces)
-        if piece.x.base is None and not piece.is_exported and not is_shared:
+        """In place or not, what fits stays. Of an array that owns its memory, seen by nobody."""
+        observed = any(other.x.base is piece.x for other in self.held)
+        if piece.x.base is None and not piece.is_exported and not observed:
             piece.x.resize(nbytes, refcheck=False)
             assert piece.x[0] == piece.tag
             piece.write()
@@ -140,7 +140,7 @@ class Heap(RuleBasedStateMachine):
     @rule(target=handles, piece=pieces)
     def export(self, piece: Piece) -> tuple[bytes, int, int]:
         base, _ = memory.block_of(piece.x)
-        for other in self.pieces:
+        for other in self.held:
             other.is_exported |= memory.block_of(other.x)[0] == base
         self.pins.append(handle := memory.export(piece.x))
         return handle, piece.x.size, piece.tag
@@ -148,7 +148,7 @@ class Heap(RuleBasedStateMachine):
     @rule(target=pieces, message=handles)
     def receive(self, message: tuple[bytes, int, int]) -> Any:
         handle, _, tag = message
-        if handle not in self.pins:  # acknowledged: the block may have another owner by now
+        if handle not in self.pins:  # acknowledged: the block may be another one's by now
             return multiple()
         piece = self.enter(view_of(memory.receive(handle, False))[:1], tag)
         piece.is_exported = True
@@ -168,7 +168,7 @@ class Heap(RuleBasedStateMachine):
         self.pins.remove(handle)
 
         def body() -> int:
-            assert all(piece.is_whole() for piece in self.pieces)  # inherited
+            assert all(piece.is_whole() for piece in self.held)  # inherited
             assert view_of(memory.receive(handle))[0] == tag
             memory.check()
             return 0
@@ -183,25 +183,25 @@ class Heap(RuleBasedStateMachine):
     # ---- what is always so
     @invariant()
     def everything_is_as_it_was_left(self) -> None:
-        assert all(piece.is_whole() for piece in self.pieces)
+        assert all(piece.is_whole() for piece in self.held)
         memory.check()
 
     @invariant()
     def blocks_do_not_overlap(self) -> None:
-        sizes: dict[int, int] = {}
-        for piece in self.pieces:
+        places: dict[int, int] = {}
+        for piece in self.held:
             base, size = memory.block_of(piece.x)
-            assert sizes.setdefault(base, size) == size
+            assert places.setdefault(base, size) == size
             assert base <= piece.x.ctypes.data <= base + size - piece.x.nbytes
-        for (base, size), (after, _) in itertools.pairwise(sorted(sizes.items())):
+        for (base, size), (after, _) in itertools.pairwise(sorted(places.items())):
             assert base + size <= after
         s = memory.statistics()
-        assert s.private_blocks + s.shared_blocks == self.before + len(sizes)
+        assert s.private_blocks + s.shared_blocks == self.before + len(places)
 
     def teardown(self) -> None:
-        for piece in self.pieces:
+        for piece in self.held:
             piece.drop()
-        self.pieces.clear()
+        self.held.clear()
         for handle in self.pins:
             memory.acknowledge(handle)
         memory.trim()

@@ -1,4 +1,4 @@
-"""Named tensors: programs without a common ancestor share one and may die at any step."""
+"""Named tensors: programs without a common ancestor share one, and may die at any step."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ out = (s.processes, s.zombies, s.slots_orphaned)
 """
 
 
-def until(true: Callable[[], object], message: str) -> None:
+def until(true: Callable[[], object], what: str) -> None:
     end = time.monotonic() + 20
     while not true():
-        assert time.monotonic() < end, message
+        assert time.monotonic() < end, what
         time.sleep(0.01)
 
 
@@ -65,7 +65,7 @@ def test_unrelated_programs_see_the_same_bytes() -> None:
         assert opener.do("out = t[0, 0].item()") == "5.0"
         assert opener.do("out = [d.own for d in memory.domains()]") == "[True, False]"
         assert publisher.do("out = memory.domains()[0].processes") == "2"
-        opener.do("u = t + 1; memory.check()")  # results are in its own heap
+        opener.do("u = t + 1; memory.check()")  # results lie in its own heap
         opener.do("del t")
         assert opener.do("out = [d.own for d in memory.domains()]") == "[True]"
         assert publisher.do(IDLE) == "(1, 0, 0)"
@@ -125,14 +125,14 @@ def test_wrong_use_is_refused() -> None:
     assert not mine()
 
 
-def test_no_free_descriptor_is_not_reported_as_a_used_name() -> None:
+def test_no_descriptor_left_is_said_and_not_taken_for_a_taken_name() -> None:
     fill = "import resource; limit = resource.getrlimit(7); resource.setrlimit(7, (20, limit[1]))"
     with actors(1) as (publisher,):
         publisher.do(f"{fill}; t = st.arange(5); fds = [os.dup(0)]")
         publisher.do("while fds[-1] < 19: fds.append(os.dup(0))")
-        message = publisher.fails(f"memory.publish({NAME!r}, t)")
-        assert "Too many open files" in message
-        assert "FileExistsError" not in message
+        said = publisher.fails(f"memory.publish({NAME!r}, t)")
+        assert "Too many open files" in said
+        assert "FileExistsError" not in said
         publisher.do("for fd in fds: os.close(fd)")
         publisher.do(f"memory.publish({NAME!r}, t)")
         assert memory.open(NAME).tolist() == [0, 1, 2, 3, 4]
@@ -194,19 +194,19 @@ def test_readonly_tensor_refuses_writes() -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.parametrize("mode", [0o600, 0o604, 0o606, 0o640])
-def test_other_users_get_the_rights_of_the_mode(mode: int) -> None:
+def test_other_users_get_what_the_mode_says(mode: int) -> None:
     become = "os.setgroups([]); os.setgid(65534); os.setuid(65534)"
     with actors(2) as (publisher, opener):
         publisher.do(PUBLISH.replace(", t)", f", t, mode={mode})"))
         opener.do(become)
         assert "FileNotFoundError" in opener.fails(f"memory.open({NAME!r})")  # not its own name
-        opening = f"t = memory.open({NAME!r}, owner=0, readonly={mode != 0o606})"
+        look = f"t = memory.open({NAME!r}, owner=0, readonly={mode != 0o606})"
         if mode in (0o600, 0o640):
-            assert "PermissionError" in opener.fails(opening)
+            assert "PermissionError" in opener.fails(look)
             return
         if mode == 0o604:
             assert "PermissionError" in opener.fails(f"memory.open({NAME!r}, owner=0)")
-        opener.do(opening)
+        opener.do(look)
         assert opener.do("memory.check(); out = t.sum().item()") == "66.0"
         if mode == 0o606:
             opener.do("t[0, 0] = 4")
@@ -217,19 +217,19 @@ def test_other_users_get_the_rights_of_the_mode(mode: int) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o660])
-def test_members_of_the_publishers_group_get_the_rights_of_its_bits(mode: int) -> None:
+def test_members_of_the_publishers_group_get_what_its_bits_say(mode: int) -> None:
     become = f"os.setgroups([{os.getegid()}]); os.setgid(65534); os.setuid(65534)"
     with actors(2) as (publisher, opener):
         publisher.do(PUBLISH.replace(", t)", f", t, mode={mode})"))
         opener.do(become)
-        opening = f"t = memory.open({NAME!r}, owner=0, readonly={mode == 0o640})"
+        look = f"t = memory.open({NAME!r}, owner=0, readonly={mode == 0o640})"
         if mode == 0o604:  # as with files: the group's bits count, and not those of others
-            assert "PermissionError" in opener.fails(opening.replace("False", "True"))
+            assert "PermissionError" in opener.fails(look.replace("False", "True"))
             return
-        opener.do(opening)
+        opener.do(look)
         assert opener.do("out = t.sum().item()") == "66.0"
         if mode == 0o640:
-            assert "PermissionError" in opener.fails(opening.replace("True", "False"))
+            assert "PermissionError" in opener.fails(look.replace("True", "False"))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -330,7 +330,7 @@ def test_kill_in_serving(step: str) -> None:
         if step == "serve.asked":
             assert "FileNotFoundError" in opener.fails(f"memory.open({NAME!r})")
             opener.do("memory.check()")
-        else:  # the answer is in flight: the opener is the last holder, or comes too late
+        else:  # the answer is on its way: the opener is the last holder, or comes too late
             opener.tell(f"t = memory.open({NAME!r})")
             answer = opener.heard()
             assert answer == "done None" or answer.startswith("FileNotFoundError"), answer

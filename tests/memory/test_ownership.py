@@ -1,4 +1,4 @@
-"""Whether a gradient or a tensor's memory has other references, by exact counts in C."""
+"""Whether anybody else has a gradient, or a tensor's memory: counts in C, which are exact."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def buffer() -> native.GradientBuffer:
 
 
 class Leaf:
-    """A leaf with its own array, and the gradient sums of a backward that reached it."""
+    """A leaf with its own array, and the sums of a backward."""
 
     def __init__(self, gradient: Any, grad_buffer: native.GradientBuffer | None = None) -> None:
         self.tensor = st.ones(*gradient.shape)
         self.grad_buffer = grad_buffer
         self.sums = {"leaf": gradient, "other": None}
 
-    def steal(self) -> Any:
+    def take_over(self) -> Any:
         return native.steal_gradient(
             self.sums, "leaf", weakref.ref(self.tensor), self.grad_buffer
         ).array
@@ -41,15 +41,29 @@ class Leaf:
 def is_taken_over(
     make: Callable[[], Any], keeper: Callable[[Any], Any], grad_buffer: Any = None
 ) -> bool:
-    """Whether a gradient becomes `.grad` without a copy while the keeper holds it."""
+    """Whether a gradient becomes `.grad` without a copy while the keeper keeps it."""
     leaf = Leaf(make(), grad_buffer)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
-    holder = keeper(leaf.sums["leaf"])
-    g = leaf.steal()
+<<<<<<< /tmp/o.m
+    references = keeper(leaf.sums["leaf"])
+    g = leaf.taken()
+||||||| /tmp/o.base
+    kept = keeper(leaf.sums["leaf"])
+    g = leaf.taken()
+=======
+    reference = keeper(leaf.sums["leaf"])
+    g = leaf.take_over()
+>>>>>>> /tmp/o.a
     assert leaf.sums == {"other": None}
     assert (g == 5).all()
-    del holder
+<<<<<<< /tmp/o.m
+    del references
+||||||| /tmp/o.base
+    del kept
+=======
+    del reference
+>>>>>>> /tmp/o.a
     return bool(g.ctypes.data == address)
 
 
@@ -60,7 +74,7 @@ def test_a_fresh_gradient_is_taken_over() -> None:
 
 
 @keepers
-def test_a_referenced_gradient_is_copied(keeper: Callable[[Any], Any]) -> None:
+def test_a_gradient_that_something_sees_is_copied(keeper: Callable[[Any], Any]) -> None:
     assert not is_taken_over(fresh, keeper)
 
 
@@ -70,14 +84,14 @@ def test_a_gradient_in_its_buffer_stays_there(buffer: native.GradientBuffer) -> 
 
 
 @keepers
-def test_a_referenced_gradient_in_its_buffer_is_copied(
+def test_a_gradient_in_its_buffer_that_something_sees_is_copied(
     buffer: native.GradientBuffer, keeper: Callable[[Any], Any]
 ) -> None:
     assert not is_taken_over(buffer.take, keeper, buffer)
     assert is_free(buffer)
 
 
-def test_an_outstanding_lease_makes_a_copy(buffer: native.GradientBuffer) -> None:
+def test_a_lease_that_somebody_has_makes_a_copy(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(buffer.take, lambda g: g.base, buffer)
 
 
@@ -85,35 +99,35 @@ def test_an_outstanding_lease_makes_a_copy(buffer: native.GradientBuffer) -> Non
 def test_a_gradient_in_garbage_is_copied(
     grad_buffer: str | None, buffer: native.GradientBuffer
 ) -> None:
-    borrowed = buffer.take() if grad_buffer == "lent" else None
+    array = buffer.take() if grad_buffer == "lent" else None
     gc.disable()
     try:
         taken_over = is_taken_over(fresh, in_cycle, buffer if grad_buffer else None)
     finally:
         gc.enable()
     assert not taken_over
-    del borrowed
+    del array
 
 
-def test_a_gradient_of_two_leaves_is_copied_for_the_first() -> None:
+def test_a_gradient_that_another_leaf_gets_too_is_copied_for_the_first() -> None:
     g = np.full(SHAPE, 5, np.float32)
     address = g.ctypes.data
     leaf = Leaf(g)
     leaf.sums["other"] = g
     del g
-    first = leaf.steal()
+    first = leaf.take_over()
     second = native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None).array
     assert first.ctypes.data != address
     assert second.ctypes.data == address
     assert leaf.sums == {}
 
 
-def test_a_gradient_in_foreign_memory_is_copied() -> None:
+def test_a_gradient_whose_memory_is_not_its_own_is_copied() -> None:
     leaf = Leaf(np.ones((2, *SHAPE), np.float32)[0])
-    assert leaf.steal().flags.owndata
+    assert leaf.take_over().flags.owndata
     other = native.GradientBuffer(np.ones(SHAPE, np.float32))
     leaf = Leaf(other.take())
-    assert leaf.steal().flags.owndata
+    assert leaf.take_over().flags.owndata
     assert is_free(other)
 
 
@@ -124,50 +138,94 @@ def test_a_read_only_gradient_is_copied(buffer: native.GradientBuffer) -> None:
     assert not is_taken_over(fresh, locked)
     leaf = Leaf(buffer.take(), buffer)
     locked(leaf.sums["leaf"])
-    assert leaf.steal().flags.writeable
+    assert leaf.take_over().flags.writeable
 
 
-def test_a_gradient_from_elsewhere_is_moved_into_the_buffer(buffer: native.GradientBuffer) -> None:
+def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer) -> None:
     leaf = Leaf(np.full(SHAPE, 5, np.float32), buffer)
-    g = leaf.steal()
+    g = leaf.take_over()
     assert buffer.owns(g)
     assert (g == 5).all()
 
 
-def test_a_gradient_is_not_moved_into_a_referenced_buffer(
+def test_a_gradient_is_not_copied_to_a_referenced_buffer(
     buffer: native.GradientBuffer,
 ) -> None:
-    gradient = buffer.take()
-    assert gradient is not None
-    gradient[...] = 1
+<<<<<<< /tmp/o.m
+    references = buffer.take()
+    assert references is not None
+    references[...] = 1
+||||||| /tmp/o.base
+    kept = buffer.take()
+    assert kept is not None
+    kept[...] = 1
+=======
+    reference = buffer.take()
+    assert reference is not None
+    reference[...] = 1
+>>>>>>> /tmp/o.a
     assert is_taken_over(fresh, lambda g: None, buffer)
-    assert (gradient == 1).all()
+<<<<<<< /tmp/o.m
+    assert (references == 1).all()
+||||||| /tmp/o.base
+    assert (kept == 1).all()
+=======
+    assert (reference == 1).all()
+>>>>>>> /tmp/o.a
 
 
+<<<<<<< /tmp/o.m
+@pytest.mark.parametrize("home", [False, True])
+def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
+    references = buffer.take()
+    leaf = Leaf(fresh(), buffer if home else None)
+||||||| /tmp/o.base
+@pytest.mark.parametrize("home", [False, True])
+def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
+    kept = buffer.take()
+    leaf = Leaf(fresh(), buffer if home else None)
+=======
 @pytest.mark.parametrize("grad_buffer", [False, True])
-def test_a_gradient_gets_the_layout_of_its_leaf(
+def test_a_gradient_has_the_strides_of_its_leaf(
     grad_buffer: bool, buffer: native.GradientBuffer
 ) -> None:
-    gradient = buffer.take()
+    reference = buffer.take()
     leaf = Leaf(fresh(), buffer if grad_buffer else None)
+>>>>>>> /tmp/o.a
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    g = leaf.steal()
+    g = leaf.take_over()
     assert g.strides == (4, 16)
     leaf = Leaf(g, None)
     del g
     address = leaf.sums["leaf"].ctypes.data
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-    assert leaf.steal().ctypes.data == address
-    assert gradient is not None
+<<<<<<< /tmp/o.m
+    assert leaf.taken().ctypes.data == address
+    assert references is not None
+||||||| /tmp/o.base
+    assert leaf.taken().ctypes.data == address
+    assert kept is not None
+=======
+    assert leaf.take_over().ctypes.data == address
+    assert reference is not None
+>>>>>>> /tmp/o.a
 
 
-def test_a_dead_leaf_gets_its_gradient() -> None:
+def test_a_freed_leaf_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
-    dead = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", dead, None).shape == SHAPE
+<<<<<<< /tmp/o.m
+    dead_reference = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", dead_reference, None).shape == SHAPE
+||||||| /tmp/o.base
+    gone = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
+=======
+    dead_ref = weakref.ref(st.ones(1))
+    assert native.steal_gradient(leaf.sums, "leaf", dead_ref, None).shape == SHAPE
+>>>>>>> /tmp/o.a
 
 
-def test_a_gradient_other_than_an_array_is_unchanged() -> None:
+def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
     leaf = Leaf(fresh())
     assert native.steal_gradient(leaf.sums, "other", weakref.ref(leaf.tensor), None) is None
     assert list(leaf.sums) == ["leaf"]
@@ -200,14 +258,26 @@ ARRAYS: dict[str, Callable[[], Any]] = {
 
 @keepers
 @pytest.mark.parametrize("make", ARRAYS.values(), ids=ARRAYS.keys())
-def test_a_tensor_with_referenced_memory_is_not_its_only_owner(
+def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
     make: Callable[[], Any], keeper: Callable[[Any], Any]
 ) -> None:
     x = native.wrap(make())
     assert native.is_only_owner(x)
-    holder = keeper(x.array)
+<<<<<<< /tmp/o.m
+    references = keeper(x.array)
+||||||| /tmp/o.base
+    kept = keeper(x.array)
+=======
+    reference = keeper(x.array)
+>>>>>>> /tmp/o.a
     assert not native.is_only_owner(x)
-    del holder
+<<<<<<< /tmp/o.m
+    del references
+||||||| /tmp/o.base
+    del kept
+=======
+    del reference
+>>>>>>> /tmp/o.a
     assert native.is_only_owner(x)
 
 
@@ -226,10 +296,24 @@ def test_the_owner_of_the_memory_counts(kind: str, view: Callable[[Any], Any]) -
 
 
 def test_a_second_memoryview_counts() -> None:
+<<<<<<< /tmp/o.m
+    observed = memoryview(block_of("block"))
+    x = native.wrap(np.frombuffer(observed[:32], np.float32))
+||||||| /tmp/o.base
+    seen = memoryview(block_of("block"))
+    x = native.wrap(np.frombuffer(seen[:32], np.float32))
+=======
     view = memoryview(block_of("block"))
     x = native.wrap(np.frombuffer(view[:32], np.float32))
+>>>>>>> /tmp/o.a
     assert not native.is_only_owner(x)
+<<<<<<< /tmp/o.m
+    del observed
+||||||| /tmp/o.base
+    del seen
+=======
     del view
+>>>>>>> /tmp/o.a
     assert native.is_only_owner(x)
 
 
@@ -245,7 +329,7 @@ def test_two_tensors_over_an_array_are_both_not_its_only_owner() -> None:
     assert not native.is_only_owner(z)
 
 
-def test_memory_with_uncounted_references_has_no_only_owner(
+def test_memory_that_may_be_seen_without_a_reference_is_nobodys_own(
     buffer: native.GradientBuffer,
 ) -> None:
     for array in (np.frombuffer(bytearray(64), np.float32), buffer.take()):

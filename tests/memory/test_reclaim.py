@@ -1,4 +1,4 @@
-"""Entire slots are freed in one pass, which reads nothing of them."""
+"""Whole slots that come back in one pass: nothing is read of a slot that is given back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def slots_leave_with_their_last_block(nbytes: int, per_slot: int, kind: str) -> 
     before = getattr(memory.statistics(), kind)
     assert before >= 4
     for x in arrays:
-        memory.acknowledge(memory.export(x))  # shared: from now on only a reclaim frees the slot
+        memory.acknowledge(memory.export(x))  # shared: from now on only a reclaim frees it
     del x
     arrays.clear()
     assert memory.statistics().limbo_blocks > 0
@@ -26,8 +26,8 @@ def slots_leave_with_their_last_block(nbytes: int, per_slot: int, kind: str) -> 
     assert (s.limbo_blocks, s.live_blocks, getattr(s, kind)) == (0, 0, 0), s
     check()
     with memory.shared_numpy():
-        array = np.full(nbytes, 3, np.uint8)
-    assert (array == 3).all()
+        again = np.full(nbytes, 3, np.uint8)
+    assert (again == 3).all()
 
 
 def test_slots_of_small_blocks_leave_in_one_pass() -> None:

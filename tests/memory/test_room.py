@@ -1,4 +1,4 @@
-"""No room: a small /dev/shm, a full memory cgroup, both volumes full; data stays intact."""
+"""Running out: a small /dev/shm, a full memory cgroup, nothing anywhere; data stays intact."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_loader_workers_in_a_small_shm_meet_no_bus_error() -> None:
 
 # ---- a memory cgroup
 def memory_group() -> Path:
-    """The folder for a memory cgroup: of version 1 or 2, whichever has the controller."""
+    """Where this process may make a memory cgroup: version 1 or 2, whichever has the controller."""
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -117,7 +117,7 @@ def nearly_full(group: str) -> None:
     native.domain_ensure()
     Path(group, "cgroup.procs").write_text(str(os.getpid()))
     with memory.shared_numpy():
-        arrays = [np.full(10 * MIB, i, np.uint8) for i in range(1, 10)]
+        references = [np.full(10 * MIB, i, np.uint8) for i in range(1, 10)]
         small = np.full(1000, 7, np.uint8)
     for size in (300 * MIB, 120 * MIB):
         with pytest.raises(OutOfSharedMemory) as caught, memory.shared_numpy():
@@ -130,19 +130,19 @@ def nearly_full(group: str) -> None:
     with memory.shared_numpy():
         try:
             for _ in range(1000):  # in medium blocks, too
-                arrays.append(np.full(MIB, 11, np.uint8))
+                references.append(np.full(MIB, 11, np.uint8))
         except MemoryError:
             refused = 1
     assert refused
-    for i, x in enumerate(arrays[:9]):
-        assert x.min() == x.max() == i + 1  # no temporaries: they would use private memory
+    for i, x in enumerate(references[:9]):
+        assert x.min() == x.max() == i + 1  # no temporaries: they would be private memory
     assert (small == 7).all()
     check()
-    count = len(arrays)
-    del arrays[8:], x
-    with memory.shared_numpy():  # the freed memory is available again
-        reused = [np.full(MIB, 3, np.uint8) for _ in range(count - 10)]
-    assert len(reused) > 20
+    count = len(references)
+    del references[8:], x
+    with memory.shared_numpy():  # what was given up is there again
+        again = [np.full(MIB, 3, np.uint8) for _ in range(count - 10)]
+    assert len(again) > 20
     check()
 
 
@@ -154,17 +154,17 @@ def test_cgroup_about_to_be_full_is_an_error_and_not_a_kill() -> None:
 # ---- both volumes exhausted: nothing is committed at all
 def nothing_anywhere(limit: str) -> None:
     with memory.shared_numpy():
-        original = np.full(100_000, 9, np.uint8)
+        references = np.full(100_000, 9, np.uint8)
     with pytest.raises(OutOfSharedMemory, match=r"shared_numpy: no room for \d+ bytes: "):
         with memory.shared_numpy():
             np.empty(int(limit), np.uint8)
     with pytest.raises(OutOfSharedMemory, match=r"allocate: no room for \d+ bytes: "):
         memory.allocate(int(limit))
-    assert (original == 9).all()
+    assert (references == 9).all()
     check()
     with memory.shared_numpy():
-        array = np.ones(100)
-    assert memory.is_shared(array)
+        again = np.ones(100)
+    assert memory.is_shared(again)
 
 
 def test_more_than_the_machine_has() -> None:

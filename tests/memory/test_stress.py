@@ -7,7 +7,7 @@ import time
 import pytest
 
 from .fresh import fresh
-from .workers import stress
+from .stress_workers import stress
 
 
 @pytest.mark.parametrize("seed", [1, int(time.time())], ids=["fixed", "of now"])

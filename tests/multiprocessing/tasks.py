@@ -1,4 +1,4 @@
-"""Functions that the processes of these tests run: a spawned interpreter can import them."""
+"""The functions that the processes of these tests run; a spawned interpreter can import them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from shmtensor import memory, native
 from shmtensor.multiprocessing.managers import BaseManager
 
 
-def write_ones(tensor: Any, queue: Any) -> None:
+def write_ones(tensor: Any, out: Any) -> None:
     tensor += 1
-    queue.put((tensor.is_shared(), os.getpid(), native.domain_id()))
+    out.put((tensor.is_shared(), os.getpid(), native.domain_id()))
 
 
 def echo(inbox: Any, outbox: Any) -> None:
@@ -24,8 +24,8 @@ def echo(inbox: Any, outbox: Any) -> None:
         outbox.put(message)
 
 
-def send(outbox: Any, value: Any) -> None:
-    outbox.put(value)
+def send(outbox: Any, what: Any) -> None:
+    outbox.put(what)
 
 
 def make_and_send(outbox: Any, n: int) -> None:
@@ -46,20 +46,20 @@ def touch_all(objects: dict[str, Any], out: Any) -> None:
     out.put(objects["barrier"].wait(20.0))
 
 
-def die(ending: str) -> None:
-    if ending == "kill":
+def die(how: str) -> None:
+    if how == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
-    if ending == "exit":
+    if how == "exit":
         raise SystemExit(3)
-    if ending == "raise":
+    if how == "raise":
         raise ValueError("on purpose")
-    if ending == "abort":
+    if how == "abort":
         os._exit(7)
 
 
-def die_on(i: int, which: int, ending: str, ready: Any) -> None:
+def die_on(i: int, which: int, how: str, ready: Any) -> None:
     if i == which:
-        die(ending)
+        die(how)
     ready.get()
 
 
@@ -128,20 +128,20 @@ def statistics(out: Any) -> None:
     out.put(memory.statistics().processes)
 
 
-def wait_for_ever(queue: Any, outbox: Any) -> None:
+def wait_for_ever(queue: Any, said: Any) -> None:
     from shmtensor.errors import PeerLostError
 
-    outbox.put(os.getpid())
+    said.put(os.getpid())
     try:
         queue.get()
     except PeerLostError as error:
-        outbox.put(str(error))
+        said.put(str(error))
 
 
-def start_waiter(method: str, queue: Any, outbox: Any) -> None:
+def start_waiter(method: str, queue: Any, said: Any) -> None:
     import shmtensor.multiprocessing as mp
 
-    mp.get_context(method).Process(target=wait_for_ever, args=(queue, outbox)).start()
+    mp.get_context(method).Process(target=wait_for_ever, args=(queue, said)).start()
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -154,11 +154,11 @@ def identity(x: Any) -> Any:
     return x
 
 
-def fail_or_finish(i: int, queue: Any) -> None:
+def fail_or_finish(i: int, out: Any) -> None:
     if i == 0:
         raise ValueError("on purpose")
     time.sleep(0.5)
-    queue.put(i)
+    out.put(i)
 
 
 def compute(i: int, pids: Any) -> None:
@@ -174,12 +174,12 @@ def start_busy(method: str, pids: Any) -> None:
 
 
 def use_managed(managed: Any) -> None:
-    for tensor in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
-        tensor.add_(1)
+    for obj in (managed["dict"]["x"], managed["list"][0], managed["namespace"].x):
+        obj.add_(1)
 
 
 class Holder:
-    """A user's class whose objects live in a manager's process."""
+    """A class of the user's, whose objects live in a manager's process."""
 
     def __init__(self, x: Any) -> None:
         self.x = x
@@ -192,7 +192,7 @@ class Holder:
 
 
 class Exchange(BaseManager):
-    """A user's manager."""
+    """A manager of the user's."""
 
 
 Exchange.register("Holder", Holder)
@@ -203,7 +203,7 @@ def begin(*values: Any) -> None:
     started_with.extend(values)
 
 
-def inherited_tensor(_: Any = None) -> Any:
+def first_initarg(_: Any = None) -> Any:
     return started_with[0]
 
 
@@ -252,7 +252,7 @@ def put_and_report(queue: Any) -> None:
 
 
 class Unreadable(Exception):
-    """Can be pickled but not unpickled: the classic mistake of exceptions with two arguments."""
+    """Can be pickled, and not unpickled: the classic mistake of errors with two arguments."""
 
     def __init__(self, text: object, more: object = None) -> None:
         super().__init__(text)

@@ -29,7 +29,7 @@ def test_all_meet_again_and_again() -> None:
     assert sorted(mine + theirs) == sorted([0, 1, 2] * 50)
 
 
-def test_action_runs_once_before_the_others_continue() -> None:
+def test_action_runs_once_before_the_others_go_on() -> None:
     calls = mp.RawValue("i", 0)
 
     def act() -> None:

@@ -14,13 +14,13 @@ from shmtensor import native
 from shmtensor.errors import PeerLostError
 
 
-def in_child(function: Callable[[], None]) -> int:
-    """Runs `function` in a forked child, which then exits; returns its pid."""
+def in_child(deed: Callable[[], None]) -> int:
+    """Runs `deed` in a forked child; its pid. The child never comes back."""
     pid = os.fork()
     if pid == 0:
         code = 1
         try:
-            function()
+            deed()
             code = 0
         finally:
             os._exit(code)
@@ -53,13 +53,13 @@ def test_nothing_depends_on_size(nbytes: int, n: int) -> None:
     data = os.urandom(nbytes)
     arrays = [shared_array(value=i) for i in range(n)]
     assert channel.put(data, arrays, None)
-    message, blocks = channel.get(1.0)
-    assert bytes(message) == data
+    result, blocks = channel.get(1.0)
+    assert bytes(result) == data
     assert [np.frombuffer(block, np.float64)[0] for block in blocks] == list(range(n))
     assert [block.address for block in blocks] == [native.block_of(array)[0] for array in arrays]
 
 
-def test_a_private_array_is_refused_and_the_channel_still_works() -> None:
+def test_an_array_that_is_not_shared_is_refused_and_the_channel_goes_on() -> None:
     channel = native.Channel()
     with pytest.raises((ValueError, RuntimeError)):
         channel.put(b"x", [np.ones(3)], None)
@@ -81,7 +81,7 @@ def test_bound_is_exact() -> None:
         assert not channel.put(b"", [], 0.0)
 
 
-def test_get_waits_no_longer_than_its_timeout() -> None:
+def test_get_waits_for_its_time_and_no_longer() -> None:
     channel = native.Channel()
     assert channel.get(0.12) is None
     assert channel.get(-1.0) is None
@@ -113,7 +113,7 @@ def test_unread_messages_hold_their_blocks_and_let_them_go_with_the_channel() ->
     del array
     channel.put(b"", [shared_array(1 << 20)], None)
     _, (block,) = channel.get(0.0)
-    assert block.address == address  # unused meanwhile
+    assert block.address == address  # nobody used it meanwhile
 
 
 def test_tasks_are_counted() -> None:
@@ -152,11 +152,11 @@ def test_each_message_reaches_one_reader() -> None:
     for _ in readers:
         channel.put(b"end", [], None)
     assert [end_of(pid) for pid in readers] == [0, 0]
-    counts = Counter()
+    result = Counter()
     while message := results.get(0.0):
-        counts[bytes(message[0])] += 1
-    assert len(counts) == 3 * per_writer
-    assert set(counts.values()) == {1}
+        result[bytes(message[0])] += 1
+    assert len(result) == 3 * per_writer
+    assert set(result.values()) == {1}
 
 
 def test_bounded_between_processes() -> None:

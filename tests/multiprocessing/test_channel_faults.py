@@ -1,5 +1,5 @@
-"""A process killed at each step of the channel's protocol loses no other message, blocks nobody and
-leaves nothing."""
+"""A process killed at each arrow of the channel's protocol loses no other message, blocks nobody
+and leaves nothing."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ SEGMENT = ["channel.segment.made", "channel.segment.pinned", "channel.segment.li
 RETIRE = ["channel.retire.tail", "channel.retire.head"]
 
 
-def killed_at(point: str, function) -> None:
+def killed_at(point: str, deed) -> None:
     def run() -> None:
         native.arm_fault(point)
-        function()
+        deed()
 
     assert end_of(in_child(run)) == -signal.SIGKILL
 
 
-def all_messages(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
-    """All messages, including those of dead readers, which the kernel takes a moment to end."""
-    messages = []
+def everything(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
+    """All messages, those of dead readers included: their death takes the kernel a moment."""
+    result = []
     end = time.monotonic() + seconds
     while time.monotonic() < end and (message := channel.get(0.5)):
-        messages.append(bytes(message[0]))
-    return messages
+        result.append(bytes(message[0]))
+    return result
 
 
 def unread_blocks() -> int:
@@ -54,7 +54,7 @@ def test_killed_writer(point: str, large: bool) -> None:
     expected = (
         [b"before", data, b"after"] if point == "channel.put.ready" else [b"before", b"after"]
     )
-    assert all_messages(channel) == expected
+    assert everything(channel) == expected
     assert channel.size() == 0
 
 
@@ -80,8 +80,8 @@ def test_killed_reader_gives_its_message_back(point: str, large: bool) -> None:
     end = time.monotonic() + 5.0
     while time.monotonic() < end and (message := channel.get(0.5)):
         remaining.append((message[0][0], np.frombuffer(message[1][0], np.float64)[0]))
-    is_taken = point in ("channel.get.done", "channel.get.released")
-    assert sorted(remaining) == [(i, float(i)) for i in ((1, 2) if is_taken else (0, 1, 2))]
+    result = point in ("channel.get.done", "channel.get.released")
+    assert sorted(remaining) == [(i, float(i)) for i in ((1, 2) if result else (0, 1, 2))]
 
 
 @pytest.mark.parametrize("point", READER)
@@ -90,7 +90,7 @@ def test_nothing_stays_pinned_after_a_killed_reader(point: str) -> None:
     before = unread_blocks()
     channel.put(b"x" * 5000, [shared_array(), shared_array()], None)
     killed_at(point, lambda: channel.get(None))
-    all_messages(channel)
+    everything(channel)
     assert unread_blocks() <= before
 
 
@@ -105,9 +105,9 @@ def test_killed_while_growing(point: str) -> None:
     killed_at(point, fill)
     for i in range(200):
         channel.put(f"b{i}".encode(), [], None)
-    messages = all_messages(channel)
-    assert [m for m in messages if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
-    theirs = [int(m) for m in messages if m[:1] != b"b"]
+    result = everything(channel)
+    assert [m for m in result if m[:1] == b"b"] == [f"b{i}".encode() for i in range(200)]
+    theirs = [int(m) for m in result if m[:1] != b"b"]
     assert theirs == list(range(len(theirs)))
     assert len(theirs) == 64
 
@@ -124,10 +124,10 @@ def test_killed_while_leaving_a_segment(point: str) -> None:
             continue
 
     killed_at(point, read)
-    assert [int(m) for m in all_messages(channel)] == list(range(64, 200))
+    assert [int(m) for m in everything(channel)] == list(range(64, 200))
     for i in range(200):
         channel.put(str(i).encode(), [], None)
-    assert len(all_messages(channel)) == 200
+    assert len(everything(channel)) == 200
     assert unread_blocks() <= before
 
 
@@ -148,9 +148,9 @@ def test_killed_while_helping(helper: str) -> None:
 
     killed_at(helper, help_out)
     channel.put(b"more", [array], None)
-    messages = all_messages(channel)
-    assert b"more" in messages
-    assert b"dead" not in messages
+    result = everything(channel)
+    assert b"more" in result
+    assert b"dead" not in result
 
 
 def test_a_stopped_reader_blocks_nobody() -> None:
@@ -172,11 +172,11 @@ def test_a_stopped_reader_blocks_nobody() -> None:
     assert [int(channel.get(1.0)[0]) for _ in range(300)] == list(range(300))
     os.kill(pid, signal.SIGKILL)
     assert end_of(pid) == -signal.SIGKILL
-    assert all_messages(channel) == [b"0"]
+    assert everything(channel) == [b"0"]
 
 
-def test_random_kills_lose_only_messages_of_the_dead() -> None:
-    """Writers and readers killed at random; every message of a surviving writer arrives, none
+def test_random_kills_lose_only_what_the_dead_had() -> None:
+    """Writers and readers killed at random; every message of a writer that lived arrives, none
     arrives twice."""
     import os
     import random
@@ -200,12 +200,12 @@ def test_random_kills_lose_only_messages_of_the_dead() -> None:
     survivor = in_child(lambda: write(0, 400))
     victims = [in_child(lambda k=k: write(k, 100_000)) for k in (1, 2)]
     readers = [in_child(read) for _ in range(3)]
-    messages: list[bytes] = []
+    result: list[bytes] = []
     for _ in range(12):
         end = time.monotonic() + rng.uniform(0.01, 0.1)
         while time.monotonic() < end:
             if message := results.get(0.01):
-                messages.append(bytes(message[0]))
+                result.append(bytes(message[0]))
         k = rng.randrange(len(readers))
         os.kill(readers[k], signal.SIGKILL)
         end_of(readers[k])
@@ -219,12 +219,12 @@ def test_random_kills_lose_only_messages_of_the_dead() -> None:
         message = results.get(0.1)
         idle = 0 if message else idle + 1
         if message:
-            messages.append(bytes(message[0]))
+            result.append(bytes(message[0]))
     for pid in readers:
         os.kill(pid, signal.SIGKILL)
         end_of(pid)
-    assert len(messages) == len(set(messages)), "a message came twice"
-    mine = {int(text.split()[1]) for text in messages if text.split()[0] == b"0"}
+    assert len(result) == len(set(result)), "a message came twice"
+    mine = {int(text.split()[1]) for text in result if text.split()[0] == b"0"}
     # A reader killed between taking a message and passing it on loses that one: at most one for
     # each kill.
     assert 400 - len(mine) <= 12

@@ -1,4 +1,4 @@
-"""The codec: round trips keep objects and aliasing, and no bytes make it crash."""
+"""The codec: what goes in comes out, sharing included, and no bytes whatever make it crash."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ NESTED = some.recursive(
 
 
 def through(obj: Any) -> Any:
-    """`obj` as another process would receive it, through the codec alone."""
-    encoded = native.encode(obj)
-    assert encoded is not None, "left to the pickler"
-    data, carriers = encoded
+    """`obj` as another process would get it, by the codec alone."""
+    message = native.encode(obj)
+    assert message is not None, "left to the pickler"
+    data, carriers = message
     handles = [native.export(carrier) for carrier in carriers]
     return native.decode(data, [native.receive(handle, True) for handle in handles])
 
 
-def is_same(x: Any, y: Any) -> bool:
+def is_equal(x: Any, y: Any) -> bool:
     """Equal, and of the same types all the way down."""
     if type(x) is not type(y):
         return False
     if isinstance(x, (tuple, list)):
-        return len(x) == len(y) and all(map(is_same, x, y))
+        return len(x) == len(y) and all(map(is_equal, x, y))
     if isinstance(x, dict):
-        return is_same(list(x.items()), list(y.items()))
+        return is_equal(list(x.items()), list(y.items()))
     if isinstance(x, float):
         return x == y and math.copysign(1, x) == math.copysign(1, y)
     return bool(x == y)
@@ -62,11 +62,11 @@ def is_same(x: Any, y: Any) -> bool:
 
 @CALM
 @given(NESTED)
-def test_objects_survive_a_round_trip(obj: Any) -> None:
+def test_what_goes_in_comes_out(obj: Any) -> None:
     message = reduction.dumps(obj)
-    assert is_same(reduction.loads(message[0], []), obj)
-    if (encoded := native.encode(obj)) is not None:
-        assert is_same(native.decode(encoded[0], []), obj)
+    assert is_equal(reduction.loads(message[0], []), obj)
+    if (written := native.encode(obj)) is not None:
+        assert is_equal(native.decode(written[0], []), obj)
 
 
 @CALM
@@ -77,15 +77,15 @@ def test_objects_survive_a_round_trip(obj: Any) -> None:
 )
 def test_views_keep_their_place(sizes: list[int], dtype: str, rng: random.Random) -> None:
     with st.memory.shared_numpy():
-        base = np.zeros([2 * n for n in sizes], dtype)
-    base[...] = np.arange(base.size).reshape(base.shape) % 2
+        full = np.zeros([2 * n for n in sizes], dtype)
+    full[...] = np.arange(full.size).reshape(full.shape) % 2
     steps = tuple(
         slice(None, None, rng.choice([1, 2, -1])) if rng.random() < 0.8 else 0 for _ in sizes
     )
-    view = base[steps + (...,)].transpose()
-    for obj in (view, st.from_numpy(view)):
-        result = through(obj)
-        assert type(result) is type(obj)
+    view = full[steps + (...,)].transpose()
+    for message in (view, st.from_numpy(view)):
+        result = through(message)
+        assert type(result) is type(message)
         array = np.asarray(result)
         assert array.dtype == view.dtype
         assert array.shape == view.shape
@@ -105,8 +105,8 @@ def test_a_tensor_arrives_as_the_same_memory() -> None:
     assert [float(y[0]) for y in through(many)] == [float(i) for i in range(300)]
 
 
-def test_empty_arrays_name_no_block() -> None:
-    """Another block may begin at the address of an empty view."""
+def test_what_has_no_elements_names_no_block() -> None:
+    """Where an empty view begins another block may begin, which is not its own."""
     x = st.zeros(4, 3)
     for empty in (st.zeros(0, 3), x[4:], x[:, 3:].t(), st.zeros(0, dtype=st.int8)):
         data, blocks = native.encode(empty)
@@ -115,7 +115,7 @@ def test_empty_arrays_name_no_block() -> None:
         assert (result.shape, result.dtype) == (empty.shape, empty.dtype)
         assert result.is_shared()
         queue = st.Queue(1)
-        queue.put({"x": empty, "set": {1}})  # left to pickle
+        queue.put({"x": empty, "set": {1}})  # the pickler's way
         assert queue.get()["x"].shape == empty.shape
         queue.close()
     assert len(reduction.pickle_dumps({"x": x[4:], "set": {1}})[1]) == 1
@@ -148,7 +148,7 @@ def deep(n: int) -> list[Any]:
 
 
 class Pair(tuple):
-    """A subclass, which must not arrive as its base."""
+    """A subclass, which is not its base."""
 
 
 @pytest.mark.parametrize(
@@ -171,13 +171,13 @@ class Pair(tuple):
         lambda: ["".join(["x"] * 300)] * 2,
     ],
 )
-def test_other_objects_are_left_to_pickle(make: Any) -> None:
+def test_what_does_not_fit_is_left_to_the_pickler(make: Any) -> None:
     obj = make()
     assert native.encode(obj) is None
     assert native.encode([1, obj]) is None
 
 
-def test_repeated_objects_arrive_as_one() -> None:
+def test_what_occurs_twice_arrives_as_one() -> None:
     queue = st.Queue(4)
     x, items = st.zeros(2), [1]
     queue.put([x, x, items, items])
@@ -206,10 +206,10 @@ def test_a_tower_of_shared_tuples_is_written_once() -> None:
 @CALM
 @given(NESTED, some.data())
 def test_malformed_bytes_give_an_error(obj: Any, data: Any) -> None:
-    encoded = native.encode(obj)
-    if encoded is None:
+    message = native.encode(obj)
+    if message is None:
         return
-    good = encoded[0]
+    good = message[0]
     n = data.draw(some.integers(0, len(good) - 1))
     with pytest.raises(ValueError, match="malformed"):
         native.decode(good[:n], [])
@@ -229,7 +229,7 @@ def test_any_bytes_give_an_object_or_an_error(tail: bytes) -> None:
 
 
 def test_bytes_changed_at_random_give_an_object_or_an_error() -> None:
-    """As a hostile writer would send them: no read leaves the block."""
+    """As a hostile writer would send them: nothing outside of the block can be reached."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     rng = random.Random(seed)
@@ -239,13 +239,13 @@ def test_bytes_changed_at_random_give_an_object_or_an_error() -> None:
     low, high = block.address, block.address + block.nbytes
     refused = 0
     for _ in range(20_000):
-        mutated = bytearray(data)
+        corrupted = bytearray(data)
         for _ in range(rng.randrange(1, 5)):
-            mutated[rng.randrange(1, len(mutated))] = rng.choice(
+            corrupted[rng.randrange(1, len(corrupted))] = rng.choice(
                 [0, 1, 127, 255, rng.randrange(256)]
             )
         try:
-            result = native.decode(mutated, [block])
+            result = native.decode(corrupted, [block])
         except ValueError:
             refused += 1
             continue

@@ -46,7 +46,7 @@ def test_process_pool_executor(name: str) -> None:
             executor.submit(tasks.die, "raise").result(LONG)
 
 
-def test_a_killed_worker_breaks_the_executor_and_the_caller_gets_an_error() -> None:
+def test_a_killed_worker_breaks_the_executor_and_the_caller_is_told() -> None:
     with ProcessPoolExecutor(1, mp_context=CONTEXTS["our fork"]) as executor:
         broken = executor.submit(tasks.die, "kill")
         with pytest.raises(BrokenProcessPool):
@@ -74,7 +74,7 @@ def test_a_queue_that_has_a_descriptor_still_is_a_queue() -> None:
 
 
 def script(code: str) -> None:
-    """Runs code in a separate interpreter: loky keeps its workers and its tracker until its end."""
+    """Runs it by itself: loky keeps its workers and its tracker until the interpreter ends."""
     process = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)],
         capture_output=True,

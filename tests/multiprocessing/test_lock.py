@@ -1,4 +1,4 @@
-"""Locks, semaphores, conditions and events between processes, and the effects of a kill."""
+"""Locks, semaphores, conditions, events between processes, and what a kill does to them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from shmtensor import native
 from shmtensor.errors import PeerLostError
 
 
-def killed_child(function) -> int:
-    """Kills and reaps a child once it has run `function`; returns its pid."""
-    is_ready = mp.Event()
+def killed_child(deed) -> int:
+    """A child that does `deed`, says so, and is killed. Returns its pid; reaped."""
+    said = mp.Event()
 
     def run() -> None:
         native.set_role("the victim")
-        function()
-        is_ready.set()
+        deed()
+        said.set()
         signal.pause()
 
     pid = in_child(run)
-    assert is_ready.wait(20.0)
+    assert said.wait(20.0)
     os.kill(pid, signal.SIGKILL)
     native.record_exit_pid(pid, end_of(pid))
     return pid
@@ -61,11 +61,11 @@ def test_rlock_counts_and_belongs_to_its_thread() -> None:
     assert lock.acquire()
     assert lock.acquire()
     lock.release()
-    acquired = []
-    thread = threading.Thread(target=lambda: acquired.append(lock.acquire(False)))
+    result = []
+    thread = threading.Thread(target=lambda: result.append(lock.acquire(False)))
     thread.start()
     thread.join()
-    assert acquired == [False]
+    assert result == [False]
     lock.release()
     with pytest.raises(AssertionError, match="not owned"):
         lock.release()
@@ -76,7 +76,7 @@ def test_a_lock_of_a_dead_process_says_so_and_can_be_recovered(kind) -> None:
     lock = kind()
     start = time.monotonic()
     pid = killed_child(lock.acquire)
-    for _ in range(2):  # every acquire raises until somebody recovers the lock
+    for _ in range(2):  # everybody is told, until somebody recovers it
         with pytest.raises(PeerLostError, match=r"the victim .*SIGKILL") as caught:
             lock.acquire(timeout=20.0)
         assert caught.value.pid == pid
@@ -87,16 +87,16 @@ def test_a_lock_of_a_dead_process_says_so_and_can_be_recovered(kind) -> None:
         assert not mp.Lock().locked()
 
 
-def test_a_waiter_gets_an_error_within_a_second() -> None:
-    lock, is_acquired = mp.Lock(), mp.Event()
+def test_a_waiter_is_told_within_a_second() -> None:
+    lock, said = mp.Lock(), mp.Event()
 
     def hold() -> None:
         lock.acquire()
-        is_acquired.set()
+        said.set()
         signal.pause()
 
     pid = in_child(hold)
-    assert is_acquired.wait(20.0)
+    assert said.wait(20.0)
     killer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
     killer.start()
     start = time.monotonic()
@@ -158,7 +158,7 @@ def test_condition_wakes_as_many_as_are_notified() -> None:
     pids = [in_child(wait) for _ in range(3)]
     for _ in pids:
         assert ready.acquire(timeout=20.0)
-    with condition:  # all waiters are inside wait() once the lock is free
+    with condition:  # all are inside wait() once the lock is free
         condition.notify()
     assert woken.acquire(timeout=20.0)
     assert not woken.acquire(timeout=0.3)
@@ -208,12 +208,12 @@ def test_a_killed_waiter_takes_no_notification_away() -> None:
         time.sleep(0.01)
 
 
-def killed_at(point: str, function) -> None:
-    """Kills a child at a fault point of `function`; reaps it without telling the ledger."""
+def killed_at(point: str, deed) -> None:
+    """A child that is killed at a fault point of `deed`; reaped, and not told to the ledger."""
 
     def run() -> None:
         native.arm_fault(point)
-        function()
+        deed()
 
     assert end_of(in_child(run)) == -signal.SIGKILL
 
@@ -241,18 +241,18 @@ def test_a_lock_after_a_kill_at(point: str, kind) -> None:
         pass
 
 
-def test_a_waiter_gets_a_lock_whose_holder_died_during_release() -> None:
-    lock, is_acquired = mp.Lock(), mp.Event()
+def test_a_waiter_gets_a_lock_whose_holder_died_while_it_let_go() -> None:
+    lock, said = mp.Lock(), mp.Event()
 
     def hold() -> None:
         lock.acquire()
-        is_acquired.set()
+        said.set()
         time.sleep(0.2)
         native.arm_fault("lock.freed")
         lock.release()
 
     pid = in_child(hold)
-    assert is_acquired.wait(20.0)
+    assert said.wait(20.0)
     assert lock.acquire(timeout=20.0)
     assert end_of(pid) == -signal.SIGKILL
     lock.release()
@@ -273,15 +273,15 @@ def test_permits_of_a_killed_process_come_back(kind) -> None:
 
 
 def test_a_waiter_gets_the_permit_of_a_holder_that_is_killed() -> None:
-    semaphore, is_acquired = mp.Semaphore(1), mp.Event()
+    semaphore, said = mp.Semaphore(1), mp.Event()
 
     def hold() -> None:
         semaphore.acquire()
-        is_acquired.set()
+        said.set()
         signal.pause()
 
     pid = in_child(hold)
-    assert is_acquired.wait(20.0)
+    assert said.wait(20.0)
     killer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
     killer.start()
     start = time.monotonic()
@@ -294,8 +294,8 @@ def test_a_waiter_gets_the_permit_of_a_holder_that_is_killed() -> None:
     killer.join()
 
 
-@pytest.mark.parametrize(("point", "count"), [("semaphore.taken", 2), ("semaphore.given", 2)])
-def test_a_semaphore_after_a_kill_at(point: str, count: int) -> None:
+@pytest.mark.parametrize(("point", "left"), [("semaphore.taken", 2), ("semaphore.given", 2)])
+def test_a_semaphore_after_a_kill_at(point: str, left: int) -> None:
     semaphore = mp.BoundedSemaphore(2)
 
     def use() -> None:
@@ -303,9 +303,9 @@ def test_a_semaphore_after_a_kill_at(point: str, count: int) -> None:
         semaphore.release()
 
     killed_at(point, use)
-    assert [semaphore.acquire(timeout=20.0) for _ in range(count)] == [True] * count
+    assert [semaphore.acquire(timeout=20.0) for _ in range(left)] == [True] * left
     assert not semaphore.acquire(block=False)
-    semaphore.release(count)
+    semaphore.release(left)
     with pytest.raises(ValueError, match="too many times"):
         semaphore.release()
 
@@ -318,7 +318,7 @@ def test_a_semaphore_after_a_kill_while_it_took_from_the_dead() -> None:
     assert not semaphore.acquire(block=False)
 
 
-def test_permits_of_a_normally_ended_process_stay_taken() -> None:
+def test_permits_stay_taken_by_who_left_in_order() -> None:
     semaphore = mp.Semaphore(2)
     process = mp.get_context("fork").Process(target=semaphore.acquire)
     process.start()
@@ -330,14 +330,14 @@ def test_permits_of_a_normally_ended_process_stay_taken() -> None:
 
 
 def test_permits_handed_over_are_not_counted_twice() -> None:
-    """Permits for room in a buffer: the writer acquires them, the reader releases them; the writer
-    is killed."""
+    """Room in a buffer: taken by who fills, given back by who empties; the one who fills is
+    killed."""
     room = mp.BoundedSemaphore(2)
     killed_child(lambda: room.acquire() and room.acquire())
-    room.release()  # its items were consumed
+    room.release()  # what it had put was used
     assert room.get_value() == 1
     assert room.acquire(timeout=20.0)
-    assert room.acquire(timeout=20.0)  # its death returned the other permit
+    assert room.acquire(timeout=20.0)  # the other one came back by its death
     assert not room.acquire(block=False)
     room.release()
     room.release()
@@ -347,19 +347,19 @@ def test_permits_handed_over_are_not_counted_twice() -> None:
 
 
 def test_a_signal_belongs_to_nobody() -> None:
-    signals, woken = mp.Semaphore(0), mp.Semaphore(0)
+    signals, result = mp.Semaphore(0), mp.Semaphore(0)
     signals.release(5)
 
     def take() -> None:
         for _ in range(3):
             assert signals.acquire(timeout=20.0)
-            woken.release()
+            result.release()
 
     killed_child(take)
-    assert woken.get_value() == 3
+    assert result.get_value() == 3
     assert signals.acquire(timeout=20.0)
     assert signals.acquire(timeout=20.0)
-    assert not signals.acquire(timeout=0.3)  # the dead process's permit was used
+    assert not signals.acquire(timeout=0.3)  # what the dead one took was used
 
 
 def test_a_large_semaphore_counts() -> None:
@@ -421,7 +421,7 @@ def test_a_condition_after_the_notifier_was_killed() -> None:
     with condition:
         pass
     assert end_of(in_child(notify)) == -signal.SIGKILL
-    ends.append(end_of(pid))  # it was notified, and reports the lost holder of the lock
+    ends.append(end_of(pid))  # it was told, and says that the lock's holder is lost
     assert ends == [1]
     assert condition._lock.recover()
     condition.release()
@@ -444,7 +444,7 @@ def test_places_of_killed_waiters_are_used_again() -> None:
         assert not condition.wait(0.05)
 
 
-def test_an_event_outlives_its_setter() -> None:
+def test_an_event_outlives_who_set_it() -> None:
     event = mp.Event()
     killed_child(event.set)
     assert event.wait(20.0)

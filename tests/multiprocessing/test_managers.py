@@ -1,4 +1,4 @@
-"""Managers: objects in the server's process, and tensors as handles."""
+"""Managers: what lies in the server's process, tensors as handles included."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_tensors_in_a_manager_are_the_same_memory(context: Any) -> None:
         process.close()
 
 
-def test_other_methods_of_a_manager() -> None:
+def test_what_else_a_manager_has() -> None:
     with mp.get_context("fork").Manager() as manager:
         with manager.Lock(), manager.RLock(), manager.Semaphore(2), manager.BoundedSemaphore(1):
             condition = manager.Condition()
@@ -57,7 +57,7 @@ def test_other_methods_of_a_manager() -> None:
         assert manager.Pool(1).apply(tasks.square, (3,)) == 9
 
 
-def test_users_classes(context: Any) -> None:
+def test_classes_of_ones_own(context: Any) -> None:
     x = st.zeros(3)
     with tasks.Exchange(ctx=context) as exchange:
         holder = exchange.Holder(x)

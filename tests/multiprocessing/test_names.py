@@ -1,4 +1,4 @@
-"""Names of the standard library, or replacements for them: present, with the same meaning."""
+"""Names that are the standard library's own, or stand in for it: present, and meaning the same."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ MODULES = {
     "resource_sharer": [],
     "resource_tracker": [],
 }
-# Absent names; docs/design/multiprocessing.md answers each.
+# What is not here; docs/design/multiprocessing.md answers each.
 ANSWERED = {
     "ENV_VAR_PARALLEL_START",
     "init_reductions",
@@ -93,7 +93,7 @@ def test_every_name_is_present_or_answered() -> None:
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_the_list_of_a_module_is_complete(name: str) -> None:
+def test_the_list_of_a_module_is_whole(name: str) -> None:
     if MODULES[name]:
         module = importlib.import_module(f"multiprocessing.{name}")
         assert set(module.__all__) <= set(MODULES[name])

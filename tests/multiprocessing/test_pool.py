@@ -28,7 +28,7 @@ def running() -> Iterator[Any]:
         pool.join()
 
 
-def test_every_way_to_submit() -> None:
+def test_every_way_to_ask() -> None:
     with running() as pool:
         assert pool.apply(tasks.add, (1,), {"y": 2}) == 3
         assert pool.map(tasks.square, range(7), chunksize=3) == [x * x for x in range(7)]
@@ -37,7 +37,10 @@ def test_every_way_to_submit() -> None:
         assert list(pool.imap(tasks.square, range(7), chunksize=3)) == [x * x for x in range(7)]
         assert sorted(pool.imap_unordered(tasks.square, range(5), 2)) == [0, 1, 4, 9, 16]
         assert pool.starmap(tasks.add, [(1, 2), (3, 4)]) == [3, 7]
-        assert pool.starmap_async(tasks.add, [(1, 2), (3, 4)], chunksize=1).get(LONG) == [3, 7]
+        assert pool.starmap_async(tasks.add, [(1, 2), (3, 4)], chunksize=1).get(LONG) == [
+            3,
+            7,
+        ]
         assert pool.map(tasks.square, []) == []
         assert pool.map(lambda x: x + 1, [1]) == [2]
 
@@ -59,18 +62,18 @@ def test_results() -> None:
 
 def test_callbacks() -> None:
     with running() as pool:
-        results: queue.Queue[Any] = queue.Queue()
-        pool.apply_async(tasks.square, (3,), callback=results.put)
-        assert results.get(timeout=LONG) == 9
-        pool.map_async(tasks.square, [1, 2], callback=results.put)
-        assert results.get(timeout=LONG) == [1, 4]
-        failing = pool.starmap_async(tasks.refuse, [(1,)], error_callback=results.put)
-        assert isinstance(results.get(timeout=LONG), ValueError)
+        said: queue.Queue[Any] = queue.Queue()
+        pool.apply_async(tasks.square, (3,), callback=said.put)
+        assert said.get(timeout=LONG) == 9
+        pool.map_async(tasks.square, [1, 2], callback=said.put)
+        assert said.get(timeout=LONG) == [1, 4]
+        failures = pool.starmap_async(tasks.refuse, [(1,)], error_callback=said.put)
+        assert isinstance(said.get(timeout=LONG), ValueError)
         with pytest.raises(ValueError, match="on purpose: 1"):
-            failing.get(LONG)
+            failures.get(LONG)
 
 
-def test_an_unpicklable_result_fails_its_task_and_the_pool_still_works() -> None:
+def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
     with running() as pool:
         for function, argument in [
             (tasks.raise_unreadable, 1),  # the error on its way back
@@ -84,11 +87,11 @@ def test_an_unpicklable_result_fails_its_task_and_the_pool_still_works() -> None
         assert pool.map(tasks.square, range(4)) == [0, 1, 4, 9]
 
 
-def test_a_failing_callback_is_reported_and_blocks_nobody(
+def test_a_callback_that_fails_is_told_and_holds_nobody_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    errors: queue.Queue[Any] = queue.Queue()
-    monkeypatch.setattr(threading, "excepthook", lambda args: errors.put(args.exc_type))
+    said: queue.Queue[Any] = queue.Queue()
+    monkeypatch.setattr(threading, "excepthook", lambda told: said.put(told.exc_type))
 
     def fail(_: object) -> None:
         raise ZeroDivisionError
@@ -98,7 +101,7 @@ def test_a_failing_callback_is_reported_and_blocks_nobody(
         assert pool.map_async(tasks.square, [1, 2], callback=fail).get(LONG) == [1, 4]
         with pytest.raises(ValueError, match="on purpose"):
             pool.apply_async(tasks.refuse, (1,), error_callback=fail).get(LONG)
-    assert [errors.get(timeout=LONG) for _ in range(3)] == [ZeroDivisionError] * 3
+    assert [said.get(timeout=LONG) for _ in range(3)] == [ZeroDivisionError] * 3
 
 
 def test_an_error_names_where_it_was_raised() -> None:
@@ -111,16 +114,16 @@ def test_an_error_names_where_it_was_raised() -> None:
 def test_tensors_are_the_same_memory_both_ways() -> None:
     with running() as pool:
         x = st.zeros(3)
-        results = pool.map(tasks.add_one, [x[i : i + 1] for i in range(3)])
+        result = pool.map(tasks.add_one, [x[i : i + 1] for i in range(3)])
         assert x.tolist() == [1, 1, 1]
-        results[0].add_(4)
+        result[0].add_(4)
         assert x[0].item() == 5
 
 
 def test_initializer_and_its_tensors() -> None:
     x = st.zeros(2)
     with mp.get_context("fork").Pool(2, tasks.begin, (x,)) as pool:
-        for result in pool.map(tasks.inherited_tensor, range(4), chunksize=1):
+        for result in pool.map(tasks.first_initarg, range(4), chunksize=1):
             assert result.data_ptr() == x.data_ptr()
 
 
@@ -141,7 +144,7 @@ def test_wrong_arguments() -> None:
             mp.get_context("fork").Pool(*arguments)
 
 
-def test_terminate_fails_waiting_tasks_and_close_refuses_more() -> None:
+def test_terminate_fails_what_waits_and_close_refuses_more() -> None:
     pool = mp.get_context("fork").Pool(1)
     result = pool.apply_async(time.sleep, (60,))
     pool.terminate()

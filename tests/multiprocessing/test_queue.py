@@ -1,4 +1,4 @@
-"""Queues behave as the standard library's: the same calls give the same results."""
+"""Queues behave as the standard library's: the same calls, the same answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shmtensor.errors import PeerLostError
 
 
 def calls(q: Any) -> list[Any]:
-    """The results of a sequence of calls."""
+    """What a sequence of calls answers."""
     log: list[Any] = []
 
     def do(name: str, *arguments: Any, **kwargs: Any) -> None:
@@ -131,14 +131,14 @@ def test_join_names_a_worker_that_died_at_its_task() -> None:
     with pytest.raises(PeerLostError, match="SIGKILL"):
         q.join(watch=[process])
     q.task_done()
-    q.join(watch=[process])  # no task is left: its death does not matter
+    q.join(watch=[process])  # nothing is left: its death does not matter
     process.join()
     q.close()
 
 
 def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
-    """The queue itself notes which process takes a task; the program registers no workers."""
-    q, progress = mp.JoinableQueue(), mp.SimpleQueue()
+    """Nobody named the worker; one that ended at a task of its own has nothing to do with it."""
+    q, out = mp.JoinableQueue(), mp.SimpleQueue()
     for i in range(3):
         q.put(i)
 
@@ -146,26 +146,26 @@ def test_join_ends_when_whoever_took_a_task_is_gone() -> None:
         q.get()
         q.task_done()
         q.get()
-        progress.put("took two, did one")
+        out.put("took two, did one")
         os.kill(os.getpid(), signal.SIGKILL)
 
     process = mp.get_context("fork").Process(target=work)
     process.start()
-    assert progress.get(timeout=60.0) == "took two, did one"
+    assert out.get(timeout=60.0) == "took two, did one"
     process.join()
     with pytest.raises(PeerLostError, match="SIGKILL"):
         q.join()
     q.put("again")
-    q.task_done()  # for the lost task
-    taker = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
-    taker.start()
-    q.join()  # two tasks wait in the queue: a death loses nothing
-    taker.join()
+    q.task_done()  # for the one that was lost
+    waiters = threading.Timer(0.3, lambda: [(q.get(), q.task_done()) for _ in range(2)])
+    waiters.start()
+    q.join()  # two wait in the queue: nothing is lost, whoever has died
+    waiters.join()
     q.close()
 
 
-def test_join_waits_for_tasks_of_another_process() -> None:
-    """A dead process without an open task, and tasks of live processes, do not end a wait."""
+def test_join_waits_for_what_another_process_gives_back() -> None:
+    """A dead one that owed nothing, and tasks of the living, end no wait."""
     q, took = mp.JoinableQueue(), mp.SimpleQueue()
     context = mp.get_context("fork")
 
@@ -177,7 +177,7 @@ def test_join_waits_for_tasks_of_another_process() -> None:
     def slow() -> None:
         q.get()
         took.put(1)
-        time.sleep(0.3)  # several polls of the joining process
+        time.sleep(0.3)  # several looks of the one that joins
         q.task_done()
 
     for target in (brief, slow):

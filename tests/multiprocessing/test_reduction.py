@@ -1,4 +1,4 @@
-"""The contents of a message: handles for shared memory, values otherwise, clear errors."""
+"""What a message holds: handles for shared memory, values for the rest, clear refusals."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from shmtensor.multiprocessing.reduction import dumps, loads
 
 
 def through(obj: object) -> object:
-    """Sends a message within this process."""
+    """A message's way, within this process."""
     data, blocks = dumps(obj)
     return loads(data, [native.receive(native.export(block)) for block in blocks])
 
@@ -72,8 +72,8 @@ def test_private_arrays_and_objects_go_by_value() -> None:
     private = np.ones(3)
     with memory.shared_numpy():
         objects = np.array([{}, None], object)
-    array, other = through([private, objects])
-    assert not native.is_shared(array)
+    result, other = through([private, objects])
+    assert not native.is_shared(result)
     assert other.tolist() == [{}, None]
 
 
@@ -115,10 +115,10 @@ def test_arrays_with_negative_strides() -> None:
     with memory.shared_numpy():
         array = np.arange(6.0)
     backwards = array[::-1]
-    flipped, forwards = through([backwards, array])
-    assert flipped.strides == (-8,)
-    flipped[0] = -1
-    assert forwards[5] == array[5] == -1
+    result, full = through([backwards, array])
+    assert result.strides == (-8,)
+    result[0] = -1
+    assert full[5] == array[5] == -1
     assert through(st.from_numpy(array[::-1].copy())).tolist() == [-1, 4, 3, 2, 1, 0]
 
 
@@ -128,9 +128,9 @@ def test_overlapping_views_are_one_block_sent_once() -> None:
     data, blocks = dumps(views)
     assert len(blocks) == 1
     assert len(data) < 1000
-    results = through(views)
-    results[0][2] = 50
-    assert [results[i][2 - i].item() for i in range(3)] == [50, 50, 50]
+    result = through(views)
+    result[0][2] = 50
+    assert [result[i][2 - i].item() for i in range(3)] == [50, 50, 50]
     assert x[2].item() == 50
 
 
@@ -167,10 +167,10 @@ def test_parameters_keep_class_gradient_and_attributes() -> None:
 
 def test_storages_and_sparse_tensors_are_the_same_memory() -> None:
     x = st.arange(4.0)
-    storage, numbers = through([x.untyped_storage(), x[1:].storage()])
+    full, numbers = through([x.untyped_storage(), x[1:].storage()])
     numbers[1] = 7.0
     assert x.tolist() == [0, 7, 2, 3]
-    assert storage == x.untyped_storage()
+    assert full == x.untyped_storage()
     assert (type(numbers), numbers.dtype) == (st.TypedStorage, st.float32)
     matrix = st.sparse_coo_tensor([[0, 1], [1, 0]], st.tensor([1.0, 2.0]), (2, 2))
     result = through(matrix)
@@ -219,8 +219,8 @@ def test_modules_and_optimizers_step_on_the_same_memory() -> None:
 def test_generators_go_on_where_they_were() -> None:
     generator = st.Generator().manual_seed(3)
     st.rand(3, generator=generator)
-    copy = through(generator)
-    assert st.rand(4, generator=copy).tolist() == st.rand(4, generator=generator).tolist()
+    result = through(generator)
+    assert st.rand(4, generator=result).tolist() == st.rand(4, generator=generator).tolist()
 
 
 def test_closures_carry_tensors_as_handles() -> None:
@@ -254,7 +254,7 @@ def test_a_non_leaf_is_refused_with_advice() -> None:
     assert queue.get(5.0).tolist() == [2, 2, 2]
 
 
-def test_unpicklable_objects_raise_in_put() -> None:
+def test_what_cannot_be_pickled_raises_where_it_is_put() -> None:
     queue = mp.Queue()
     with pytest.raises(TypeError, match="pickle"):
         queue.put(sys._getframe())
@@ -271,8 +271,8 @@ def test_a_queue_travels_through_a_queue() -> None:
 
 def test_plain_pickle_copies() -> None:
     x = st.ones(3)
-    copy = pickle.loads(pickle.dumps(x))
-    copy += 1
+    result = pickle.loads(pickle.dumps(x))
+    result += 1
     assert x.tolist() == [1, 1, 1]
 
 

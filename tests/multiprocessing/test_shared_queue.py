@@ -1,4 +1,4 @@
-"""st.Queue: its promises to one process, to several, and at its end."""
+"""st.Queue: what it promises to one process, to several, and at its end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_bound_holds() -> None:
 
 
 def children_end(processes: Any) -> None:
-    """Joins the processes; each must exit with code 0."""
+    """Waits for all of them; each must end well."""
     for process in processes:
         process.join(60)
         assert process.exitcode == 0
@@ -92,13 +92,13 @@ def test_put_many_sends_nothing_when_one_cannot_be_sent() -> None:
 
 
 class Unreadable:
-    """Can be sent; raises when it is received."""
+    """Can be sent; raises where it arrives."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, ("not a number",)
 
 
-def test_get_many_loses_no_message_before_an_unreadable_one() -> None:
+def test_get_many_loses_nothing_before_what_cannot_be_read() -> None:
     with Queue(5) as queue:
         queue.put_many([1, 2, Unreadable(), 3])
         assert queue.get_many(10) == [1, 2]
@@ -136,7 +136,7 @@ def test_closed_here() -> None:
             call()
 
 
-def test_remaining_messages_can_be_read_after_shutdown() -> None:
+def test_after_shutdown_what_is_left_can_be_got() -> None:
     with Queue(4) as queue:
         queue.put_many([1, 2])
         queue.shutdown()
@@ -155,7 +155,7 @@ def test_remaining_messages_can_be_read_after_shutdown() -> None:
         assert queue.statistics().sent == 2
 
 
-def test_immediate_shutdown_drops_remaining_messages() -> None:
+def test_immediate_shutdown_gives_up_what_is_left() -> None:
     with Queue(4) as queue:
         queue.put_many([st.ones(3), 2])
         queue.shutdown(immediate=True)
@@ -198,11 +198,11 @@ def test_every_start_method(method: str) -> None:
     inbox, outbox = Queue(4), Queue(4)
     process = context.Process(target=double_all, args=(inbox, outbox))
     process.start()
-    tensors = [st.full((3,), float(i)) for i in range(10)]
-    for x in tensors:
+    message = [st.full((3,), float(i)) for i in range(10)]
+    for x in message:
         inbox.put({"x": x, "row": (1, "a", None)})
         assert outbox.get(timeout=60.0)["row"] == (1, "a", None)
-    assert [float(x[0]) for x in tensors] == [2.0 * i for i in range(10)]
+    assert [float(x[0]) for x in message] == [2.0 * i for i in range(10)]
     inbox.shutdown()
     process.join(60)
     assert process.exitcode == 0
@@ -215,13 +215,13 @@ def test_every_start_method(method: str) -> None:
 
 
 def test_a_queue_travels_through_another() -> None:
-    outer, inner = Queue(2), Queue(2)
-    process = mp.get_context("fork").Process(target=put_and_report, args=(outer,))
+    channel, back = Queue(2), Queue(2)
+    process = mp.get_context("fork").Process(target=put_and_report, args=(channel,))
     process.start()
-    outer.put(inner)
-    assert inner.get(timeout=60.0) == "from the child"
+    channel.put(back)
+    assert back.get(timeout=60.0) == "from the child"
     process.join(60)
-    for queue in (outer, inner):
+    for queue in (channel, back):
         queue.close()
 
 
@@ -245,12 +245,12 @@ def test_many_producers_and_consumers() -> None:
     takers = [context.Process(target=read) for _ in range(readers)]
     for process in senders + takers:
         process.start()
-    results = [out.get(timeout=60.0) for _ in range(n * writers)]
+    result = [out.get(timeout=60.0) for _ in range(n * writers)]
     for process in senders:
         process.join(60)
     queue.shutdown()
     children_end(takers)
-    assert sorted(results) == [(k, i) for k in range(writers) for i in range(n)]
+    assert sorted(result) == [(k, i) for k in range(writers) for i in range(n)]
     s = queue.statistics()
     assert (s.sent, s.received, s.waiting, s.writing) == (n * writers, n * writers, 0, 0)
     for q in (queue, out):

@@ -1,4 +1,4 @@
-"""A process killed at each step of st.Queue's protocol loses only its own messages, and blocks
+"""A process killed at each step of st.Queue's protocol loses what it alone had, and blocks
 nobody."""
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ TAKEN = ("channel.get.done", "channel.get.released")
 
 def rest_of(queue: Queue, seconds: float = 20.0) -> list[int]:
     """All messages until the end, as the number in each one's tensor."""
-    numbers = []
+    result = []
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
-            numbers += [int(tensor[0]) for tensor in queue.get_many(50, timeout=5.0)]
+            result += [int(tensor[0]) for tensor in queue.get_many(50, timeout=5.0)]
         except ShutDown:
-            return numbers
+            return result
     raise TimeoutError(f"the end did not come: {queue.statistics()}")
 
 
@@ -44,10 +44,10 @@ def test_killed_producer(point: str) -> None:
         killed_at(point, lambda: queue.put(st.full((20,), 1.0)))
         assert queue.put_many(numbered(2, 2), timeout=20.0) == 2
         queue.shutdown()
-        is_ready = point == "channel.put.ready"
-        assert rest_of(queue) == ([0, 1, 2, 3] if is_ready else [0, 2, 3])
+        received = point == "channel.put.ready"
+        assert rest_of(queue) == ([0, 1, 2, 3] if received else [0, 2, 3])
         s = queue.statistics()
-        assert (s.sent, s.received, s.given_up) == ((4, 4, 0) if is_ready else (3, 3, 1))
+        assert (s.sent, s.received, s.given_up) == ((4, 4, 0) if received else (3, 3, 1))
         queue.check()
 
 
@@ -78,8 +78,8 @@ def test_killed_while_the_chain_changes(point: str) -> None:
         queue.check()
         for tensor in numbered(150, 1000):
             queue.put(tensor, timeout=20.0)
-            number = int(queue.get(timeout=20.0)[0])
-            if number < 1000:  # messages that the dead process had put and not taken
+            result = int(queue.get(timeout=20.0)[0])
+            if result < 1000:  # what the dead process had put and not taken
                 assert int(queue.get(timeout=20.0)[0]) >= 1000
         queue.check()
         assert queue.empty()
@@ -97,7 +97,7 @@ def test_killed_between_closing_the_queue_and_saying_so() -> None:
 
 
 @pytest.mark.parametrize("point", READER)
-def test_killed_while_it_drops_remaining_messages(point: str) -> None:
+def test_killed_while_it_gives_up_what_is_left(point: str) -> None:
     with Queue(8) as queue:
         before = unread_blocks()
         queue.put_many(numbered(5))
@@ -117,7 +117,7 @@ def test_killed_when_its_put_is_refused() -> None:
             queue.put(1)
 
         pid = in_child(run)
-        os.waitpid(pid, os.WUNTRACED)  # it has claimed its cell; the queue is shut down meanwhile
+        os.waitpid(pid, os.WUNTRACED)  # it has claimed its place, and the end is said meanwhile
         queue.shutdown()
         with pytest.raises(Empty):  # it may still send
             queue.get(timeout=0.05)
@@ -140,7 +140,7 @@ def test_killed_when_its_put_is_refused() -> None:
             time.sleep(0.001)
         queue.shutdown()
         code = end_of(pid)
-        assert code in (1, -signal.SIGKILL)  # refused before or after it had claimed a cell
+        assert code in (1, -signal.SIGKILL)  # refused before or after it had claimed a place
         while True:
             try:
                 queue.get(timeout=20.0)
@@ -168,7 +168,7 @@ def test_a_dying_waiter_takes_nothing_along() -> None:
 
 
 def storm(kills: int, rng: random.Random) -> None:
-    """Producers and consumers killed at random; the receivers check the contents."""
+    """Producers and consumers killed at random; contents are checked by who takes them."""
     queue, out = Queue(16), Queue(4096)
     n = 400
 
@@ -194,11 +194,11 @@ def storm(kills: int, rng: random.Random) -> None:
     survivors = [in_child(lambda k=k: write(k, n)) for k in range(2)]
     writers = [in_child(lambda k=k: write(k, 1 << 30)) for k in (2, 3)]
     readers = [in_child(read) for _ in range(3)]
-    numbers: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     for kill in range(kills):
         end = time.monotonic() + rng.uniform(0.0, 0.05)
         while time.monotonic() < end:
-            numbers += take(out, 0.01)
+            result += take(out, 0.01)
         group = readers if kill % 2 else writers
         k = rng.randrange(len(group))
         os.kill(group[k], signal.SIGKILL)
@@ -208,28 +208,28 @@ def storm(kills: int, rng: random.Random) -> None:
         os.kill(pid, signal.SIGKILL)
         end_of(pid)
     while survivors:
-        numbers += take(out, 0.01)
+        result += take(out, 0.01)
         pid, status = os.waitpid(survivors[0], os.WNOHANG)
         if pid:
             assert status == 0
             survivors.pop(0)
     queue.shutdown()
     while readers:
-        numbers += take(out, 0.01)
+        result += take(out, 0.01)
         pid, status = os.waitpid(readers[0], os.WNOHANG)
         if pid:
             assert status == 0, "a reader met wrong contents"
             readers.pop(0)
-    numbers += take(out, 0.0)
-    twice = [message for message, times in Counter(numbers).items() if times > 1]
+    result += take(out, 0.0)
+    twice = [message for message, times in Counter(result).items() if times > 1]
     assert not twice
-    missing = 2 * n - sum(number < 2 for number, _ in numbers)
+    missing = 2 * n - sum(number < 2 for number, _ in result)
     # A consumer killed between taking messages and passing them on has them: three for each kill.
     assert missing <= 3 * ((kills + 1) // 2)
     s = queue.statistics()
     assert s.waiting == s.reading == s.writing == 0
     assert s.sent == s.received
-    assert 0 <= s.sent - len(numbers) <= 3 * kills
+    assert 0 <= s.sent - len(result) <= 3 * kills
     for q in (queue, out):
         q.check()
         q.close()
@@ -238,14 +238,14 @@ def storm(kills: int, rng: random.Random) -> None:
 
 
 def take(queue: Queue, seconds: float) -> list[tuple[int, int]]:
-    """The messages that are there or arrive in time."""
+    """What is there, or comes in that time."""
     try:
         return queue.get_many(1000, timeout=seconds)
     except Empty:
         return []
 
 
-def test_random_kills_lose_only_messages_of_the_dead() -> None:
+def test_random_kills_lose_only_what_the_dead_had() -> None:
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
     storm(16, random.Random(seed))

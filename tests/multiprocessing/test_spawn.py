@@ -1,4 +1,4 @@
-"""spawn and start_processes: the error shows the first failure and its cause."""
+"""spawn and start_processes: the first failure is told, with its cause."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_errors_have_the_attributes_of_pytorch() -> None:
     assert issubclass(mp.ProcessRaisedException, mp.ProcessException)
 
 
-def test_the_pid_of_the_failed_process_is_reported() -> None:
+def test_the_pid_of_the_failed_one_is_told() -> None:
     ready = mp.SimpleQueue()
     context = mp.start_processes(
         tasks.die_on, (1, "abort", ready), nprocs=2, join=False, start_method="fork"
@@ -103,19 +103,19 @@ def test_the_pid_of_the_failed_process_is_reported() -> None:
 
 
 def test_others_may_end_by_themselves_within_the_grace_period() -> None:
-    finished = mp.SimpleQueue()
+    out = mp.SimpleQueue()
     context = mp.start_processes(
-        tasks.fail_or_finish, (finished,), nprocs=2, join=False, start_method="fork"
+        tasks.fail_or_finish, (out,), nprocs=2, join=False, start_method="fork"
     )
     assert context is not None
     with pytest.raises(ProcessRaisedException):
         context.join(grace_period=20.0)
-    assert finished.get(1.0) == 1
+    assert out.get(1.0) == 1
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_children_of_a_killed_process_end(method: str) -> None:
-    """Even computing children end: they get SIGINT, as in PyTorch."""
+    """Even those that compute: they get SIGINT, as PyTorch's do."""
     pids = mp.SimpleQueue()
     process = mp.get_context(method).Process(target=tasks.start_busy, args=(method, pids))
     process.start()

@@ -38,9 +38,9 @@ def run(context: Any, target: Any, *args: Any) -> None:
 
 
 def test_arguments_are_the_same_memory(context: Any) -> None:
-    tensor, reports = st.zeros(4), context.SimpleQueue()
-    run(context, tasks.write_ones, tensor, reports)
-    shared, pid, domain = reports.get(LONG)
+    tensor, out = st.zeros(4), context.SimpleQueue()
+    run(context, tasks.write_ones, tensor, out)
+    shared, pid, domain = out.get(LONG)
     assert tensor.tolist() == [1, 1, 1, 1]
     assert shared
     assert pid != os.getpid()
@@ -59,7 +59,7 @@ def test_views_in_one_message_alias(context: Any) -> None:
     inbox.put(None)
     process.join(LONG)
     result["row"][0] = -1
-    assert base[1, 0].item() == -1  # the same memory as ours
+    assert base[1, 0].item() == -1  # and it is our memory, too
     assert result["all"][1, 0].item() == -1
     assert result["strided"].shape == (3, 2)
     assert result["strided"][1, 0].item() == -1
@@ -147,11 +147,11 @@ def test_gradients_travel_with_their_leaf(context: Any) -> None:
     leaf, outbox = st.ones(3, requires_grad=True), context.SimpleQueue()
     (leaf * 2).sum().backward()
     run(context, tasks.send, outbox, leaf)
-    copy = outbox.get(LONG)
-    assert copy.requires_grad
-    assert copy.is_leaf
-    assert copy.grad.tolist() == [2, 2, 2]
-    copy.grad.add_(1)
+    result = outbox.get(LONG)
+    assert result.requires_grad
+    assert result.is_leaf
+    assert result.grad.tolist() == [2, 2, 2]
+    result.grad.add_(1)
     assert leaf.grad.tolist() == [3, 3, 3]
 
 
@@ -190,13 +190,9 @@ def test_grandchildren_share(context: Any) -> None:
     assert out.get(LONG).tolist() == [1, 1, 1]
 
 
-@pytest.mark.parametrize(
-    ("ending", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)]
-)
-def test_exit_codes(
-    context: Any, ending: str, code: int, capfd: pytest.CaptureFixture[str]
-) -> None:
-    process = context.Process(target=tasks.die, args=(ending,))
+@pytest.mark.parametrize(("how", "code"), [("kill", -9), ("exit", 3), ("raise", 1), ("abort", 7)])
+def test_exit_codes(context: Any, how: str, code: int, capfd: pytest.CaptureFixture[str]) -> None:
+    process = context.Process(target=tasks.die, args=(how,))
     process.start()
     process.join(LONG)
     assert process.exitcode == code
@@ -223,7 +219,7 @@ def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
     process.close()
 
 
-def test_messages_sent_before_a_watched_death_still_arrive(context: Any) -> None:
+def test_what_was_sent_before_a_watched_death_still_comes(context: Any) -> None:
     outbox = context.Queue()
     process = context.Process(target=tasks.make_and_send, args=(outbox, 3))
     process.start()
@@ -239,16 +235,16 @@ def test_a_killed_child_gives_back_what_it_held(context: Any) -> None:
     inbox, ready = context.Queue(), context.Event()
     process = context.Process(target=tasks.hold, args=(inbox, ready))
     process.start()
-    tensor = st.ones(1 << 18)
-    inbox.put(tensor)
+    references = st.ones(1 << 18)
+    inbox.put(references)
     assert ready.wait(LONG)
-    assert memory.held_elsewhere(tensor.numpy())
+    assert memory.held_elsewhere(references.numpy())
     process.kill()
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
     end = time.monotonic() + LONG
-    while memory.held_elsewhere(tensor.numpy()):
+    while memory.held_elsewhere(references.numpy()):
         native.sweep(True)
         assert time.monotonic() < end, "the dead one holds it still"
 
@@ -283,7 +279,7 @@ def test_pool(context: Any) -> None:
         pool.join()
 
 
-def test_pool_fails_the_task_of_a_killed_worker_and_still_works(context: Any) -> None:
+def test_pool_fails_the_task_of_a_killed_worker_and_goes_on(context: Any) -> None:
     with context.Pool(2) as pool:
         results = [pool.apply_async(tasks.killed_task, (i,)) for i in range(8)]
         start = time.monotonic()
@@ -296,16 +292,16 @@ def test_pool_fails_the_task_of_a_killed_worker_and_still_works(context: Any) ->
 
 
 def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None:
-    queue, pids = context.Queue(), context.SimpleQueue()
+    queue, said = context.Queue(), context.SimpleQueue()
     process = context.Process(
-        target=tasks.start_waiter, args=(context._name, queue, pids), name="the parent"
+        target=tasks.start_waiter, args=(context._name, queue, said), name="the parent"
     )
     process.start()
-    orphan = pids.get(LONG)
+    orphan = said.get(LONG)
     process.join(LONG)
     assert process.exitcode == -9
     process.close()
-    assert "the parent" in pids.get(LONG)
+    assert "the parent" in said.get(LONG)
     end = time.monotonic() + LONG
     while runs(orphan):
         assert time.monotonic() < end, "the orphan waits on"
@@ -313,7 +309,7 @@ def test_children_of_a_killed_process_do_not_wait_for_ever(context: Any) -> None
 
 
 def runs(pid: int) -> bool:
-    """Whether a process runs, and is not a zombie."""
+    """Whether a process is there and not only waits to be reaped."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(") ")[2][0] not in "ZX"
@@ -346,7 +342,7 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
-def test_ctrl_c_while_a_process_starts_is_reported_once(method: str, tmp_path: Path) -> None:
+def test_ctrl_c_while_a_process_starts_is_told_once(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(STARTING)
     root = str(Path(st.__file__).parents[1])
@@ -386,7 +382,7 @@ if __name__ == "__main__":
 """
 
 
-def test_an_interrupted_start_blocks_nobody(tmp_path: Path) -> None:
+def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ABANDONED)
     root = str(Path(st.__file__).parents[1])

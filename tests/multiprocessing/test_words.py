@@ -1,4 +1,5 @@
-"""Waits on shared words: they end at the timeout, wake at once, and end on signals and deaths."""
+"""Waits on shared words: no longer than told, woken at once, interrupted by signals, aware of
+deaths."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def test_a_wait_ends_with_its_time() -> None:
     assert not native.word_wait(word(), 0, 0, 0.0)
 
 
-def test_another_value_ends_the_wait_at_once() -> None:
+def test_another_value_is_no_wait() -> None:
     assert native.word_wait(word(), 0, 1, None)
 
 
@@ -74,7 +75,7 @@ def test_waiting_takes_no_cpu() -> None:
 
 
 @pytest.mark.parametrize(("offset", "size"), [(1, 64), (64, 64), (-4, 64)])
-def test_a_word_outside_of_the_block_is_refused(offset: int, size: int) -> None:
+def test_a_word_that_is_not_there_is_refused(offset: int, size: int) -> None:
     with pytest.raises(ValueError, match="no aligned word"):
         native.word_wait(native.allocate(size, shared=True), offset, 0, 0.0)
 
@@ -93,7 +94,7 @@ def test_a_count_is_added_to_in_one_step_by_many_processes() -> None:
     assert native.count_load(block, 0) == 0
 
 
-def test_writes_before_a_count_are_visible_to_its_reader() -> None:
+def test_what_was_written_before_a_count_is_there_for_its_reader() -> None:
     block = native.allocate(4096, shared=True)
     data = memoryview(block).cast("B").cast("Q")
     n, rounds = 64, 2000
@@ -108,13 +109,13 @@ def test_writes_before_a_count_are_visible_to_its_reader() -> None:
     pid = in_child(write)
     while True:
         before = native.count_load(block, 0)
-        counts = list(data[8 : 8 + n])
+        observed = list(data[8 : 8 + n])
         if before % 2 == 0:  # whole, or already a later step
-            assert min(counts) >= before // 2, (before, counts)
+            assert min(observed) >= before // 2, (before, observed)
         if before == 2 * rounds:
             break
     assert end_of(pid) == 0
-    assert counts == [rounds] * n
+    assert observed == [rounds] * n
 
 
 def test_counts_hold_the_largest_number_and_say_what_is_wrong() -> None:

@@ -2,7 +2,7 @@
  *
  * A row's holder is the name (pid and start time, never given twice) of who has it, 0: nobody. Process 0 is a member in
  * row 0 and forks process 1 into row 1; until the child puts its own name there the row bears its parent's, and a pipe
- * says to the parent alone whether that is still to come (Note [Birth]). 0 may sweep row 1; 2 sweeps both rows; 3 joins:
+ * says to the parent alone whether that is still to come (Note [Fork pipe]). 0 may sweep row 1; 2 sweeps both rows; 3 joins:
  * it sweeps what it finds, takes a row and uses it. MAXCRASH of them are killed between any two accesses. At the end
  * all are dead and a newcomer sweeps. Every statement outside d_step is one access to shared memory or one look at a
  * process.

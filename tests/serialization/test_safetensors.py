@@ -34,13 +34,13 @@ def test_named_tensors_come_back(tmp_path: Path) -> None:
         "scalar": tensor(np.float64(2)),
     }
     safetensors.save_file(tensors, tmp_path / "x", {"format": "pt"})
-    loaded = safetensors.load_file(tmp_path / "x")
-    assert loaded.keys() == tensors.keys()
-    for name, want in tensors.items():
-        assert loaded[name].dtype == want.dtype, name
-        assert loaded[name].shape == want.shape, name
-        assert loaded[name].tolist() == want.tolist(), name
-        assert loaded[name].is_shared()
+    back = safetensors.load_file(tmp_path / "x")
+    assert back.keys() == tensors.keys()
+    for name, expected in tensors.items():
+        assert back[name].dtype == expected.dtype, name
+        assert back[name].shape == expected.shape, name
+        assert back[name].tolist() == expected.tolist(), name
+        assert back[name].is_shared()
     assert safetensors.metadata(tmp_path / "x") == {"format": "pt"}
 
 
@@ -48,7 +48,7 @@ def test_bytes_come_back() -> None:
     assert safetensors.load(safetensors.save({"x": tensor([1, 2])}))["x"].tolist() == [1, 2]
 
 
-def test_bfloat16_round_trips() -> None:
+def test_bfloat16_there_and_back() -> None:
     words = (np.float32([1.5, -2]).view(np.uint32) >> 16).astype(np.uint16)
     entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
     x = safetensors.load(encode({"x": entry}, words.tobytes()))["x"]
@@ -56,9 +56,9 @@ def test_bfloat16_round_trips() -> None:
     assert x.tolist() == [1.5, -2]
     assert safetensors.save({"x": x})[-4:] == words.tobytes()
     empty, number = (st.tensor(v, dtype=dtypes.bfloat16) for v in ([], 3.0))
-    loaded = safetensors.load(safetensors.save({"empty": empty, "number": number}))
-    assert loaded["empty"].shape == (0,)
-    assert loaded["number"].item() == 3
+    back = safetensors.load(safetensors.save({"empty": empty, "number": number}))
+    assert back["empty"].shape == (0,)
+    assert back["number"].item() == 3
 
 
 def test_the_layout_is_that_of_the_format() -> None:
@@ -92,7 +92,7 @@ def test_the_layout_is_that_of_the_format() -> None:
         ),
     ],
 )
-def test_incomplete_files_are_refused(data: bytes, message: str) -> None:
+def test_what_is_not_whole_is_refused(data: bytes, message: str) -> None:
     with pytest.raises(RuntimeError, match=message):
         safetensors.load(data)
 

@@ -39,12 +39,12 @@ DTYPES = ["f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?",
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_every_dtype_is_restored(dtype: str) -> None:
+def test_every_dtype_comes_back(dtype: str) -> None:
     array = np.arange(6).reshape(2, 3).astype(dtype)
-    loaded = roundtrip(tensor(array))
-    assert loaded.dtype == array.dtype
-    assert (loaded.numpy() == array).all()
-    assert loaded.is_shared()
+    back = roundtrip(tensor(array))
+    assert back.dtype == array.dtype
+    assert (back.numpy() == array).all()
+    assert back.is_shared()
 
 
 def test_containers_and_numbers_come_back() -> None:
@@ -60,13 +60,13 @@ def test_containers_and_numbers_come_back() -> None:
         "scalar": np.float32(1.5),
         "dtype": st.float32,
     }
-    loaded = roundtrip(obj)
-    assert loaded.keys() == obj.keys()
+    back = roundtrip(obj)
+    assert back.keys() == obj.keys()
     for name in ("epoch", "loss", "name", "flags", "set", "bytes", "scalar", "dtype"):
-        assert loaded[name] == obj[name], name
-    assert (loaded["array"] == obj["array"]).all()
-    assert type(loaded["state"]) is OrderedDict
-    assert loaded["state"]["weight"].tolist() == [1, 2]
+        assert back[name] == obj[name], name
+    assert (back["array"] == obj["array"]).all()
+    assert type(back["state"]) is OrderedDict
+    assert back["state"]["weight"].tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0, 3), (1, 1)])
@@ -76,17 +76,17 @@ def test_odd_shapes_come_back(shape: tuple[int, ...]) -> None:
 
 def test_views_of_one_memory_stay_views_of_one_memory() -> None:
     full = tensor(np.arange(12, dtype=np.float32))
-    loaded = roundtrip({"whole": full, "part": full[4:8], "turned": full.reshape(3, 4).T})
-    loaded["whole"].numpy()[5] = -1
-    assert loaded["part"].tolist() == [4, -1, 6, 7]
-    assert loaded["turned"].tolist()[1] == [1, -1, 9]
+    back = roundtrip({"whole": full, "part": full[4:8], "turned": full.reshape(3, 4).T})
+    back["whole"].numpy()[5] = -1
+    assert back["part"].tolist() == [4, -1, 6, 7]
+    assert back["turned"].tolist()[1] == [1, -1, 9]
 
 
 def test_tensors_of_two_dtypes_over_one_memory_stay_so() -> None:
     raw = np.arange(4, dtype=np.int64)
-    loaded = roundtrip([tensor(raw), tensor(raw.view(np.float64))])
-    loaded[0].numpy()[0] = np.float64(2.0).view(np.int64)
-    assert loaded[1].numpy()[0] == 2.0
+    back = roundtrip([tensor(raw), tensor(raw.view(np.float64))])
+    back[0].numpy()[0] = np.float64(2.0).view(np.int64)
+    assert back[1].numpy()[0] == 2.0
 
 
 def test_neighbours_in_one_block_are_not_saved_twice() -> None:
@@ -99,15 +99,15 @@ def test_neighbours_in_one_block_are_not_saved_twice() -> None:
 
 def test_gradients_are_asked_for_again() -> None:
     parameter = nn.Parameter(tensor(np.ones(3, np.float32)))
-    loaded = roundtrip({"p": parameter, "again": parameter, "q": tensor([1.0]).requires_grad_()})
-    assert isinstance(loaded["p"], nn.Parameter)
-    assert loaded["p"].requires_grad
-    assert loaded["again"] is loaded["p"]
-    assert loaded["q"].requires_grad
-    assert not isinstance(loaded["q"], nn.Parameter)
+    back = roundtrip({"p": parameter, "again": parameter, "q": tensor([1.0]).requires_grad_()})
+    assert isinstance(back["p"], nn.Parameter)
+    assert back["p"].requires_grad
+    assert back["again"] is back["p"]
+    assert back["q"].requires_grad
+    assert not isinstance(back["q"], nn.Parameter)
 
 
-def test_a_state_dict_is_restored() -> None:
+def test_a_state_dict_comes_back() -> None:
     model = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     other = nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2))
     other.load_state_dict(roundtrip(model.state_dict()))
@@ -146,8 +146,8 @@ def test_classes_can_be_trusted_by_name() -> None:
 
 
 def test_only_plain_arrays_are_rebuilt() -> None:
-    loaded = roundtrip(np.array([[1.5, 2]]).T)
-    assert loaded.tolist() == [[1.5], [2]]
+    back = roundtrip(np.array([[1.5, 2]]).T)
+    assert back.tolist() == [[1.5], [2]]
     with pytest.raises(Exception, match=r"not trusted|plain NumPy"):
         roundtrip(np.rec.array([(1, 2.0)], dtype=[("a", int), ("b", float)]))
 
@@ -164,14 +164,14 @@ def test_foreign_byte_order_becomes_ours() -> None:
 
 
 class Builder:
-    """Pickles as a trusted function with an attribute set, as a hostile file would."""
+    """Pickles as a trusted function with an attribute set: what a hostile file would do."""
 
     def __reduce__(self) -> Any:
         return np.dtype, ("f4",), (3, "<", None, ("a",), {"a": (np.dtype("i4"), 0)}, 8, 8, 0)
 
 
 def test_state_is_set_of_trusted_types_only() -> None:
-    assert roundtrip(Builder()) == np.dtype("f4")  # NumPy's own instance, which must not change
+    assert roundtrip(Builder()) == np.dtype("f4")  # NumPy's own instance, which stays as it is
     file = io.BytesIO()
     save(1, file)
     hostile = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}U\x0c__defaults__NsU\x01xNs\x86b."
@@ -188,9 +188,9 @@ def test_state_is_set_of_trusted_types_only() -> None:
 
 def test_mapped_files_are_not_read(tmp_path: Path) -> None:
     save({"x": tensor(np.arange(5.0))}, tmp_path / "x.pt")
-    loaded = load(tmp_path / "x.pt", mmap=True)["x"]
-    assert loaded.tolist() == [0, 1, 2, 3, 4]
-    loaded.numpy()[0] = 9
+    back = load(tmp_path / "x.pt", mmap=True)["x"]
+    assert back.tolist() == [0, 1, 2, 3, 4]
+    back.numpy()[0] = 9
     assert load(tmp_path / "x.pt")["x"].tolist() == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="mmap=True needs a path"):
         roundtrip(tensor([1.0]), mmap=True)
@@ -213,13 +213,13 @@ def test_where_tensors_go() -> None:
         roundtrip(x, map_location={"cpu": "cuda:0"})
 
 
-def test_files_that_are_not_archives_are_refused(tmp_path: Path) -> None:
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(pickle.dumps([1]))
     with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
         load(tmp_path / "x")
     save(tensor(np.arange(1000.0)), tmp_path / "y")
-    content = (tmp_path / "y").read_bytes()
-    (tmp_path / "y").write_bytes(content[: len(content) // 2])
+    full = (tmp_path / "y").read_bytes()
+    (tmp_path / "y").write_bytes(full[: len(full) // 2])
     with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
         load(tmp_path / "y")
 
@@ -239,12 +239,12 @@ def test_pytorch_reads_our_files(tmp_path: Path) -> None:
         },
         tmp_path / "x.pt",
     )
-    loaded = torch.load(tmp_path / "x.pt")
-    assert loaded["part"].tolist() == [4, 5, 6, 7]
-    assert loaded["turned"].shape == (4, 3)
-    assert isinstance(loaded["p"], torch.nn.Parameter)
-    assert loaded["u"].dtype is torch.uint16
-    assert loaded["state"] == OrderedDict(n=3, name="x")
+    back = torch.load(tmp_path / "x.pt")
+    assert back["part"].tolist() == [4, 5, 6, 7]
+    assert back["turned"].shape == (4, 3)
+    assert isinstance(back["p"], torch.nn.Parameter)
+    assert back["u"].dtype is torch.uint16
+    assert back["state"] == OrderedDict(n=3, name="x")
 
 
 @pytest.mark.torch
@@ -263,11 +263,11 @@ def test_we_read_pytorch_files(tmp_path: Path) -> None:
         },
         tmp_path / "x.pt",
     )
-    loaded = load(tmp_path / "x.pt")
-    assert loaded["state"]["weight"].tolist() == linear.weight.tolist()
-    assert isinstance(loaded["weight"], nn.Parameter)
-    assert loaded["view"].tolist() == [2, 3, 4]
-    assert loaded["bfloat16"].dtype is st.bfloat16
-    assert loaded["bfloat16"].tolist() == [1.5, -2.0]
-    assert loaded["u"].dtype == np.uint16
-    assert loaded["complex"].tolist() == [1 + 2j]
+    back = load(tmp_path / "x.pt")
+    assert back["state"]["weight"].tolist() == linear.weight.tolist()
+    assert isinstance(back["weight"], nn.Parameter)
+    assert back["view"].tolist() == [2, 3, 4]
+    assert back["bfloat16"].dtype is st.bfloat16
+    assert back["bfloat16"].tolist() == [1.5, -2.0]
+    assert back["u"].dtype == np.uint16
+    assert back["complex"].tolist() == [1 + 2j]

@@ -1,4 +1,4 @@
-"""Functions that the processes of these tests run: a spawned interpreter can import them."""
+"""The functions that the processes of these tests run; a spawned interpreter can import them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def answer(inbox: Any, outbox: Any) -> None:
-    """Reports the contents of a list and a dictionary, and whether they are the sender's memory."""
+    """Says what it finds in a list and a dictionary, and whether it is the sender's memory."""
     words, table = inbox.get()
     outbox.put(
         (
@@ -27,7 +27,7 @@ def answer(inbox: Any, outbox: Any) -> None:
 
 
 def read_all(words: Any, out: Any, go: Any) -> None:
-    """Reads every element, then reports this process's share of the memory."""
+    """Reads every element, then says how much memory is this process's own share."""
     total = sum(len(word) for word in words)
     go.wait()
     out.put((total, proportional()))
@@ -40,8 +40,8 @@ def proportional() -> int:
         return sum(int(line.split()[1]) for line in file if line.startswith("Pss:")) * 1024
 
 
-def try_to_write(inbox: Any, outbox: Any, report: Any) -> None:
-    """Tries every way to write a tensor, reports the exceptions, and sends the tensor on."""
+def try_to_write(inbox: Any, outbox: Any, back: Any) -> None:
+    """Tries every way to write a tensor, says what the attempts raised, and sends the tensor on."""
     x = inbox.get()
     attempts: dict[str, Any] = {
         "add_": lambda: x.add_(1),
@@ -57,10 +57,10 @@ def try_to_write(inbox: Any, outbox: Any, report: Any) -> None:
             raised[name] = "nothing"
         except Exception as error:
             raised[name] = f"{type(error).__name__}: {error}"
-    private = x.clone()
-    private += 1
-    outbox.put((raised, x.tolist(), private.tolist()))
-    report.put(x)
+    copy = x.clone()
+    copy += 1
+    outbox.put((raised, x.tolist(), copy.tolist()))
+    back.put(x)
 
 
 def send_on(inbox: Any, outbox: Any) -> None:

@@ -1,4 +1,4 @@
-"""Any bytes give an error or some value, never a crash."""
+"""Whatever the bytes are: an error or some value, never a crash."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _memo_within_reason() -> Iterator[None]:
 
 
 def read_everything(cls: Any, data: Any) -> None:
-    """Only exceptions are allowed. Reads the arrays, which must be in the block."""
+    """Only exceptions; arrays are touched, for they must lie in the block."""
     try:
         container = cls(data)
     except (ValueError, TypeError):
@@ -62,7 +62,7 @@ def read_everything(cls: Any, data: Any) -> None:
                 value.copy()
         except MemoryError:
             pass
-        except Exception:  # a broken pickle may raise anything
+        except Exception:  # what a broken pickle raises is anything
             continue
 
 
@@ -105,7 +105,7 @@ def test_errors_say_what_is_wrong() -> None:
         native.PackedList([bad])[0]
 
 
-def test_a_pickle_that_reads_beyond_its_end_is_an_error(
+def test_a_pickle_that_asks_for_more_than_there_is_is_an_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(pickle, "loads", LOADS)
@@ -131,7 +131,7 @@ def test_a_pickle_that_reads_beyond_its_end_is_an_error(
         (np.zeros(2, [("a", "i4", 3)]), b"K\x03\x85", b"K\x04\x85"),  # 4 of 4 bytes in 12
     ],
 )
-def test_a_dtype_with_items_beyond_its_bytes_is_refused(
+def test_a_dtype_whose_items_leave_their_bytes_is_refused(
     array: Any, good: bytes, bad: bytes
 ) -> None:
     data = bytes_of(st.SharedList([array]))

@@ -29,37 +29,37 @@ ROOT = Path(st.__file__).resolve().parent.parent
 @given(some.lists(some.tuples(keys, elements), max_size=12))
 def test_it_is_the_dict_of_the_same_pairs(pairs: list[Any]) -> None:
     table = dict(pairs)
-    for shared in (st.SharedDict(pairs), st.SharedDict(table), st.SharedDict(iter(pairs))):
-        assert shared == table
-        assert table == shared
-        assert list(shared) == list(shared.keys()) == list(table)
-        assert list(shared.values()) == list(table.values())
-        assert list(shared.items()) == list(table.items())
-        assert list(reversed(shared)) == list(reversed(table))
-        assert len(shared) == len(shared.keys()) == len(table)
+    for container in (st.SharedDict(pairs), st.SharedDict(table), st.SharedDict(iter(pairs))):
+        assert container == table
+        assert table == container
+        assert list(container) == list(container.keys()) == list(table)
+        assert list(container.values()) == list(table.values())
+        assert list(container.items()) == list(table.items())
+        assert list(reversed(container)) == list(reversed(table))
+        assert len(container) == len(container.keys()) == len(table)
         for key, value in table.items():
-            assert key in shared
-            assert shared[key] == shared.get(key) == value
+            assert key in container
+            assert container[key] == container.get(key) == value
 
 
 @given(some.dictionaries(keys, some.integers()), keys)
 def test_a_missing_key_is_missing(table: dict[Any, int], key: Any) -> None:
-    shared = st.SharedDict(table)
-    assert (key in shared) == (key in table)
-    assert shared.get(key, "none") == table.get(key, "none")
+    container = st.SharedDict(table)
+    assert (key in container) == (key in table)
+    assert container.get(key, "none") == table.get(key, "none")
     if key not in table:
         with pytest.raises(KeyError) as caught:
-            shared[key]
+            container[key]
         assert caught.value.args == (key,)
 
 
 def test_equal_numbers_are_one_key() -> None:
-    shared = st.SharedDict([(1, "a"), (True, "b"), (2.0, "c"), (2**80, "d")])
-    assert list(shared.items()) == [(1, "b"), (2.0, "c"), (2**80, "d")]
+    container = st.SharedDict([(1, "a"), (True, "b"), (2.0, "c"), (2**80, "d")])
+    assert list(container.items()) == [(1, "b"), (2.0, "c"), (2**80, "d")]
     for key in (1, 1.0, True, 1 + 0j, Fraction(1), np.int64(1), np.float32(1)):
-        assert shared[key] == "b"
-    assert shared[2] == "c"
-    assert shared[float(2**80)] == "d"
+        assert container[key] == "b"
+    assert container[2] == "c"
+    assert container[float(2**80)] == "d"
     assert -0.0 in st.SharedDict({0: 1})
     assert float("nan") not in st.SharedDict({float("nan"): 1})
 
@@ -68,10 +68,10 @@ def test_subclasses_of_str_are_equal_to_it() -> None:
     class Color(str, enum.Enum):
         RED = "red"
 
-    shared = st.SharedDict({np.str_("blue"): 1, "red": 2})
-    assert shared["blue"] == 1
-    assert shared[np.str_("red")] == 2
-    assert shared[Color.RED] == 2
+    container = st.SharedDict({np.str_("blue"): 1, "red": 2})
+    assert container["blue"] == 1
+    assert container[np.str_("red")] == 2
+    assert container[Color.RED] == 2
 
 
 @pytest.mark.parametrize(
@@ -94,41 +94,41 @@ def test_unhashable_keys_are_refused() -> None:
     ("pairs", "error"),
     [([1], TypeError), (["abc"], ValueError), ([(1,)], ValueError), (5, TypeError)],
 )
-def test_items_that_are_not_pairs_are_refused(pairs: Any, error: type[Exception]) -> None:
+def test_what_is_no_pair_is_refused(pairs: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         st.SharedDict(pairs)
 
 
 def test_it_cannot_be_changed() -> None:
-    shared: Any = SharedDict({"a": 1})
+    container: Any = SharedDict({"a": 1})
     with pytest.raises(TypeError):
-        shared["a"] = 3
+        container["a"] = 3
     with pytest.raises(TypeError, match="unhashable"):
-        hash(shared)
-    assert isinstance(shared, Mapping)
-    assert copy.copy(shared) is copy.deepcopy(shared) is shared
-    assert shared != {"a": 2}
-    assert shared != {"b": 1}
-    assert shared != 5
+        hash(container)
+    assert isinstance(container, Mapping)
+    assert copy.copy(container) is copy.deepcopy(container) is container
+    assert container != {"a": 2}
+    assert container != {"b": 1}
+    assert container != 5
 
 
 def test_views_are_those_of_a_dict() -> None:
-    shared = st.SharedDict({"a": 1, "b": 2})
-    assert shared.keys() & {"a", "c"} == {"a"}
-    assert ("b", 2) in shared.items()
-    assert 2 in shared.values()
-    assert list(reversed(shared.items())) == [("b", 2), ("a", 1)]
-    assert list(reversed(shared.values())) == [2, 1]
-    assert list(reversed(shared.keys())) == ["b", "a"]
-    assert dict(shared) == {**shared} == {"a": 1, "b": 2}
+    container = st.SharedDict({"a": 1, "b": 2})
+    assert container.keys() & {"a", "c"} == {"a"}
+    assert ("b", 2) in container.items()
+    assert 2 in container.values()
+    assert list(reversed(container.items())) == [("b", 2), ("a", 1)]
+    assert list(reversed(container.values())) == [2, 1]
+    assert list(reversed(container.keys())) == ["b", "a"]
+    assert dict(container) == {**container} == {"a": 1, "b": 2}
 
 
 def test_arrays_are_views() -> None:
-    shared = st.SharedDict({"x": np.arange(3), "t": st.ones(2)}, readonly=False)
-    shared["x"][0] = 9
-    assert shared["x"].tolist() == [9, 1, 2]
-    assert isinstance(shared["t"], st.Tensor)
-    assert not shared.readonly
+    container = st.SharedDict({"x": np.arange(3), "t": st.ones(2)}, readonly=False)
+    container["x"][0] = 9
+    assert container["x"].tolist() == [9, 1, 2]
+    assert isinstance(container["t"], st.Tensor)
+    assert not container.readonly
     assert st.SharedDict({"x": np.arange(3)})["x"].flags.writeable is False
 
 
@@ -138,14 +138,14 @@ def test_the_repr_is_short() -> None:
 
 
 def test_many_keys() -> None:
-    n = 200_000  # the table has a separate block
-    shared = st.SharedDict((f"key {i}", i) for i in range(n))
-    assert len(shared._blocks) > 1
-    assert shared["key 0"] == 0
-    assert shared[f"key {n - 1}"] == n - 1
-    assert f"key {n}" not in shared
-    assert sum(shared.values()) == n * (n - 1) // 2
-    assert shared.nbytes > 2 * n * 8
+    n = 200_000  # the table has a block of its own
+    container = st.SharedDict((f"key {i}", i) for i in range(n))
+    assert len(container._blocks) > 1
+    assert container["key 0"] == 0
+    assert container[f"key {n - 1}"] == n - 1
+    assert f"key {n}" not in container
+    assert sum(container.values()) == n * (n - 1) // 2
+    assert container.nbytes > 2 * n * 8
 
 
 def test_hashes_are_those_of_every_process() -> None:

@@ -38,7 +38,7 @@ elements = some.recursive(
 
 
 def types_of(x: Any) -> Any:
-    """The types in a nested value, to distinguish 1, 1.0 and True."""
+    """The types in a nested value, so that 1, 1.0 and True are told apart."""
     if isinstance(x, dict):
         return [(types_of(k), types_of(v)) for k, v in x.items()]
     if isinstance(x, (list, tuple)):
@@ -48,12 +48,12 @@ def types_of(x: Any) -> Any:
 
 @settings(max_examples=60)
 @given(some.lists(elements, max_size=20))
-def test_objects_survive_a_round_trip(xs: list[Any]) -> None:
-    shared = st.SharedList(xs)
-    assert shared == xs
-    assert xs == shared
-    assert list(shared) == [shared[i] for i in range(len(xs))] == xs
-    assert types_of(list(shared)) == types_of(xs)
+def test_what_goes_in_comes_out(xs: list[Any]) -> None:
+    container = st.SharedList(xs)
+    assert container == xs
+    assert xs == container
+    assert list(container) == [container[i] for i in range(len(xs))] == xs
+    assert types_of(list(container)) == types_of(xs)
 
 
 @given(
@@ -61,21 +61,21 @@ def test_objects_survive_a_round_trip(xs: list[Any]) -> None:
     some.lists(some.slices(20), min_size=1, max_size=3),
 )
 def test_slices_are_those_of_a_list(xs: list[int], cuts: list[slice]) -> None:
-    shared = st.SharedList(xs)
-    for index in cuts:
-        shared, xs = shared[index], xs[index]
-        assert list(shared) == xs
-        assert list(reversed(shared)) == xs[::-1]
-        assert len(shared) == len(xs)
-        assert list(pickle.loads(pickle.dumps(shared))) == xs
+    container = st.SharedList(xs)
+    for key in cuts:
+        container, xs = container[key], xs[key]
+        assert list(container) == xs
+        assert list(reversed(container)) == xs[::-1]
+        assert len(container) == len(xs)
+        assert list(pickle.loads(pickle.dumps(container))) == xs
 
 
 def test_a_slice_shares_the_memory() -> None:
-    shared = st.SharedList(range(1000))
+    container = st.SharedList(range(1000))
     before = memory.statistics().live_blocks
-    part = shared[10:900:7]
+    part = container[10:900:7]
     assert memory.statistics().live_blocks == before
-    del shared
+    del container
     assert part[1] == 17
     assert part[::-1][-1] == 10
 
@@ -93,34 +93,34 @@ def test_an_index_of_another_type_is_a_type_error(i: Any) -> None:
 
 
 def test_it_cannot_be_changed() -> None:
-    shared: Any = st.SharedList([1, 2])
+    container: Any = st.SharedList([1, 2])
     with pytest.raises(TypeError):
-        shared[0] = 3
+        container[0] = 3
     with pytest.raises(TypeError):
-        del shared[0]
+        del container[0]
     with pytest.raises(TypeError, match="unhashable"):
-        hash(shared)
-    assert not hasattr(shared, "append")
-    assert isinstance(shared, Sequence)
-    assert copy.copy(shared) is copy.deepcopy(shared) is shared
+        hash(container)
+    assert not hasattr(container, "append")
+    assert isinstance(container, Sequence)
+    assert copy.copy(container) is copy.deepcopy(container) is container
 
 
 def test_searching_is_that_of_a_list() -> None:
     xs = [1, "a", 1.0, None, (2, 3), "a"]
-    shared = SharedList(xs)
-    assert None in shared
-    assert (2, 3) in shared
-    assert "b" not in shared
+    container = SharedList(xs)
+    assert None in container
+    assert (2, 3) in container
+    assert "b" not in container
     for value in (1, "a", None, "b"):
-        assert shared.count(value) == xs.count(value)
+        assert container.count(value) == xs.count(value)
     for arguments in (("a",), ("a", 2), ("a", -3), (1, 1, 3), (None, 0, -2)):
-        assert shared.index(*arguments) == xs.index(*arguments)
+        assert container.index(*arguments) == xs.index(*arguments)
     for arguments in (("b",), ("a", 2, 4), (None, 4)):
         with pytest.raises(ValueError, match=r"SharedList\.index: not in the list"):
-            shared.index(*arguments)
-    assert shared != xs[:-1]
-    assert shared != [*xs[:-1], "b"]
-    assert shared != 5
+            container.index(*arguments)
+    assert container != xs[:-1]
+    assert container != [*xs[:-1], "b"]
+    assert container != 5
 
 
 @pytest.mark.parametrize(
@@ -140,9 +140,9 @@ def test_searching_is_that_of_a_list() -> None:
     ],
     ids=lambda a: f"{a.dtype}{a.shape}",
 )
-def test_an_array_is_returned_as_a_view(array: Any) -> None:
-    shared = st.SharedList(["x", array, [array]])
-    for result in (shared[1], shared[2][0]):
+def test_an_array_comes_back_as_a_view(array: Any) -> None:
+    container = st.SharedList(["x", array, [array]])
+    for result in (container[1], container[2][0]):
         assert result.dtype == array.dtype
         assert result.shape == array.shape
         np.testing.assert_array_equal(result, array)
@@ -150,13 +150,13 @@ def test_an_array_is_returned_as_a_view(array: Any) -> None:
         assert result.flags.aligned
         assert result.nbytes == 0 or memory.is_shared(result)
         assert result.flags.f_contiguous == array.flags.f_contiguous or not array.flags.c_contiguous
-    assert shared[1].ctypes.data == shared[1].ctypes.data
+    assert container[1].ctypes.data == container[1].ctypes.data
 
 
 def test_a_view_keeps_the_memory() -> None:
-    shared = st.SharedList([np.arange(10), st.arange(10)])
-    array, tensor = shared
-    del shared
+    container = st.SharedList([np.arange(10), st.arange(10)])
+    array, tensor = container
+    del container
     gc.collect()
     other = [np.ones(10) for _ in range(100)]
     assert array.tolist() == tensor.tolist() == list(range(10))
@@ -164,21 +164,21 @@ def test_a_view_keeps_the_memory() -> None:
 
 
 def test_large_data_is_aligned_for_vectors() -> None:
-    shared = st.SharedList(["x" * 7, st.ones(1000), b"y", np.ones(300)])
-    assert shared[1].data_ptr() % 64 == shared[3].ctypes.data % 64 == 0
+    container = st.SharedList(["x" * 7, st.ones(1000), b"y", np.ones(300)])
+    assert container[1].data_ptr() % 64 == container[3].ctypes.data % 64 == 0
 
 
 def test_tensors_come_back_as_tensors() -> None:
     parameter = st.ones(2, requires_grad=True)
-    shared = st.SharedList([st.arange(3), parameter, st.tensor(2.5)], readonly=False)
-    x = shared[0]
+    container = st.SharedList([st.arange(3), parameter, st.tensor(2.5)], readonly=False)
+    x = container[0]
     assert isinstance(x, st.Tensor)
     assert x.dtype == st.int64
     x[0] = 5
-    assert shared[0].tolist() == [5, 1, 2]
-    assert not shared.readonly
-    assert shared[1].requires_grad
-    assert shared[2].item() == 2.5
+    assert container[0].tolist() == [5, 1, 2]
+    assert not container.readonly
+    assert container[1].requires_grad
+    assert container[2].item() == 2.5
     with pytest.raises(RuntimeError, match="not a leaf"):
         st.SharedList([parameter * 2])
 
@@ -253,10 +253,10 @@ def test_the_repr_is_short() -> None:
 def test_many_parts() -> None:
     """More elements and bytes than one part has, and an element larger than a part."""
     n, large = (1 << 20) + 10, b"z" * (65 << 20)
-    shared = st.SharedList(large if i == n - 5 else b"%d" % i * 9 for i in range(n))
-    assert len(shared._blocks) > 2
+    container = st.SharedList(large if i == n - 5 else b"%d" % i * 9 for i in range(n))
+    assert len(container._blocks) > 2
     for i in (0, 1, n // 2, 1 << 20, (1 << 20) - 1, n - 6, n - 4, n - 1):
-        assert shared[i] == b"%d" % i * 9
-    assert shared[n - 5] == large
-    assert len(pickle.loads(pickle.dumps(shared[-3:]))) == 3
-    assert shared.nbytes > len(large)
+        assert container[i] == b"%d" % i * 9
+    assert container[n - 5] == large
+    assert len(pickle.loads(pickle.dumps(container[-3:]))) == 3
+    assert container.nbytes > len(large)

@@ -1,4 +1,4 @@
-"""`share(readonly=True)`: receivers can read the tensor; a write raises and names the remedy."""
+"""`share(readonly=True)`: who gets the tensor can read it; a write says what to do instead."""
 
 from __future__ import annotations
 
@@ -58,69 +58,64 @@ def pair() -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("name", WRITES)
 def test_every_write_is_refused(name: str) -> None:
-    x, readonly = pair()
+    x, view = pair()
     with pytest.raises(RuntimeError, match=r"cannot be written: shape .*; write to a clone\(\)"):
-        WRITES[name](readonly)
+        WRITES[name](view)
     assert x.tolist() == np.arange(12.0).reshape(4, 3).tolist()
 
 
 def test_numpys_views_are_read_only() -> None:
-    x, readonly = pair()
-    for array in (
-        readonly.numpy(),
-        np.asarray(readonly),
-        np.from_dlpack(readonly),
-        readonly[1:].numpy(),
-    ):
+    x, view = pair()
+    for array in (view.numpy(), np.asarray(view), np.from_dlpack(view), view[1:].numpy()):
         assert not array.flags.writeable
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 1
     with pytest.raises(ValueError, match="read-only"):
-        np.add(1, 1, out=readonly.numpy())
+        np.add(1, 1, out=view.numpy())
     assert x.numpy().flags.writeable
 
 
 def test_storages_are_read_only_here_and_where_they_arrive() -> None:
-    x, readonly = pair()
+    x, view = pair()
     queue = mp.Queue()
-    for storage in (readonly.untyped_storage(), readonly[1:].storage()):
+    for storage in (view.untyped_storage(), view[1:].storage()):
         queue.put(storage)
         for each in (storage, queue.get()):
             assert each.data_ptr() == x.data_ptr()
             with pytest.raises(RuntimeError, match="storage: the memory cannot be written"):
                 each[0] = 1
     x.untyped_storage()[3] = 64
-    assert readonly[0, 0].item() == 2
+    assert view[0, 0].item() == 2
 
 
 def test_the_owner_writes_and_all_see_it() -> None:
-    x, readonly = pair()
-    assert readonly.data_ptr() == x.data_ptr()
+    x, view = pair()
+    assert view.data_ptr() == x.data_ptr()
     x[0, 0] = 5
-    assert readonly[0, 0].item() == 5
-    private = readonly.clone()
-    private += 1
-    assert private[0, 0].item() == 6
+    assert view[0, 0].item() == 5
+    copy = view.clone()
+    copy += 1
+    assert copy[0, 0].item() == 6
     assert x.share()[0, 0].item() == 5
     x.share().add_(1)
-    assert readonly[0, 0].item() == 6
+    assert view[0, 0].item() == 6
 
 
 def test_autograds_in_place_writes_are_refused() -> None:
-    readonly = st.ones(3).share(readonly=True)
+    view = st.ones(3).share(readonly=True)
     weight = st.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        readonly.mul_(weight)
+        view.mul_(weight)
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        readonly[0] = weight[0]
-    assert not readonly.requires_grad
-    (readonly * weight).sum().backward()
+        view[0] = weight[0]
+    assert not view.requires_grad
+    (view * weight).sum().backward()
     assert weight.grad.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("optimizer", [st.optim.SGD, st.optim.Adam])
 def test_an_optimizer_is_refused(optimizer: Any) -> None:
-    """An optimizer may move parameters to its own memory; the shared memory does not change."""
+    """An optimizer may move parameters to memory of its own; the shared memory stays as it is."""
     x = st.ones(4)
     parameter = st.nn.Parameter(x.share(readonly=True))
     (parameter * 2).sum().backward()
@@ -133,10 +128,10 @@ def test_outside_memory_moves_in_once() -> None:
     plain = np.ones(3)
     x = st.from_numpy(plain)
     assert not x.is_shared()
-    readonly = x.share(readonly=True)
-    assert readonly.is_shared()
+    view = x.share(readonly=True)
+    assert view.is_shared()
     x[0] = 4
-    assert readonly.tolist() == [4, 1, 1]
+    assert view.tolist() == [4, 1, 1]
     assert plain[0] == 1
 
 
@@ -144,12 +139,12 @@ def test_outside_memory_moves_in_once() -> None:
     ("library", "method"),
     [(mp, "fork"), (mp, "forkserver"), (mp, "spawn"), (standard, "fork")],
 )
-@pytest.mark.parametrize("transport", ["queue", "pipe"])
-def test_a_receiver_cannot_write(library: Any, method: str, transport: str) -> None:
+@pytest.mark.parametrize("road", ["queue", "pipe"])
+def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
     """Through a second process, and back again."""
     context = library.get_context(method)
-    outbox, report, middle = (context.SimpleQueue() for _ in range(3))
-    if transport == "queue":
+    outbox, back, middle = (context.SimpleQueue() for _ in range(3))
+    if road == "queue":
         inbox = context.SimpleQueue()
         first, send = inbox, inbox.put
     else:
@@ -158,30 +153,30 @@ def test_a_receiver_cannot_write(library: Any, method: str, transport: str) -> N
     x = st.arange(3.0)
     processes = [
         context.Process(target=tasks.send_on, args=(first, middle)),
-        context.Process(target=tasks.try_to_write, args=(middle, outbox, report)),
+        context.Process(target=tasks.try_to_write, args=(middle, outbox, back)),
     ]
     for process in processes:
         process.start()
     send(x.share(readonly=True))
-    raised, contents, private = outbox.get()
+    raised, observed, copy = outbox.get()
     for name, message in raised.items():
         if name in ("numpy", "flag"):
             assert message.startswith("ValueError"), (name, message)
         else:
             assert "write to a clone()" in message, (name, message)
-    assert (contents, private) == ([0, 1, 2], [1, 2, 3])
-    reported = report.get()
+    assert (observed, copy) == ([0, 1, 2], [1, 2, 3])
+    again = back.get()
     with pytest.raises(RuntimeError, match="cannot be written"):
-        reported += 1
+        again += 1
     x += 1
-    assert reported.tolist() == [1, 2, 3]
+    assert again.tolist() == [1, 2, 3]
     for process in processes:
         process.join(LONG)
         assert process.exitcode == 0
         process.close()
-    for queue in (outbox, report, middle):
+    for queue in (outbox, back, middle):
         queue.close()
-    if transport == "queue":
+    if road == "queue":
         first.close()
     else:
         reader.close()
@@ -198,7 +193,7 @@ class Receiver:
         return self.reader.recv()
 
 
-def test_read_only_and_writable_in_one_message() -> None:
+def test_both_kinds_in_one_message() -> None:
     x = st.zeros(2)
     queue = mp.get_context("fork").SimpleQueue()
     queue.put({"in": [x.share(readonly=True), (x,)]})
@@ -211,9 +206,9 @@ def test_read_only_and_writable_in_one_message() -> None:
 
 
 def test_views_of_packed_arrays_stay_read_only() -> None:
-    shared = st.SharedList([np.ones(3), st.ones(3)])
+    container = st.SharedList([np.ones(3), st.ones(3)])
     with pytest.raises(ValueError, match="WRITEABLE"):
-        shared[0].flags.writeable = True
+        container[0].flags.writeable = True
     with pytest.raises(RuntimeError, match=r"write to a clone\(\)"):
-        shared[1].add_(1)
-    assert shared[1].tolist() == [1, 1, 1]
+        container[1].add_(1)
+    assert container[1].tolist() == [1, 1, 1]

@@ -1,4 +1,4 @@
-"""Sent to other processes as handles: the same memory by every start method and transport."""
+"""To other processes as handles: the same memory by every start method and road."""
 
 from __future__ import annotations
 
@@ -42,11 +42,7 @@ def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     assert (b, t, x) == ([1, 2], "tuple", 0.0)
     assert all(blocks)
     assert outbox.get() == "written"
-    assert table["x"].tolist() == [
-        7.0,
-        0.0,
-        0.0,
-    ]  # the same memory: the array is a view of our block
+    assert table["x"].tolist() == [7.0, 0.0, 0.0]  # the same memory: the array is a view of ours
     process.join(LONG)
     assert process.exitcode == 0
     process.close()
@@ -55,7 +51,7 @@ def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
 
 
 def test_a_message_names_its_blocks() -> None:
-    """As with tensors: the message keeps its blocks, however late and however often it is read."""
+    """As a tensor's: the message keeps them, however late it is read, and however often."""
     words, table = contents()
     for n, message in ((1, (words, words[1:])), (2, [table, lambda: words[3]])):
         data, blocks = dumps(message)
@@ -76,7 +72,7 @@ def test_plain_pickle_carries_the_bytes() -> None:
 
 
 def test_workers_that_read_all_take_no_memory() -> None:
-    """Memory does not grow with each worker: four workers read one copy."""
+    """The cure for memory that grows with each worker: what four of them read is there once."""
     n, workers = 200_000, 4
     words = st.SharedList(f"image-{i:08d}.png" for i in range(n))
     context = mp.get_context("fork")
@@ -89,13 +85,13 @@ def test_workers_that_read_all_take_no_memory() -> None:
         for process in processes:
             process.start()
         go.wait()  # all have read
-        reports = [out.get() for _ in processes]
+        said = [out.get() for _ in processes]
         go.wait()
         for process in processes:
             process.join(LONG)
             process.close()
-        assert {total for total, _ in reports} == {n * 18}
-        return sum(share for _, share in reports)
+        assert {total for total, _ in said} == {n * 18}
+        return sum(share for _, share in said)
 
     plain = list(words)
     growth = shares(plain) - shares(words)

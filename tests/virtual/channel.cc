@@ -56,13 +56,13 @@ bool virtual_hold(const Handle& handle, void** base, size_t* nbytes) {
   *nbytes = failed ? 0 : handle.nbytes;
   return !failed;
 }
-Found virtual_around(const void* p) {
+BlockRef virtual_around(const void* p) {
   Domain* d = here_domain();
   if (!d) return {};
   Locked lock(*d);
   return find_block(*d, p);
 }
-bool virtual_export(const Found& block, const Found& via, Handle* out) {
+bool virtual_export(const BlockRef& block, const BlockRef& via, Handle* out) {
   Domain* d = here_domain();
   const char* why = nullptr;
   if (!d) return false;
@@ -74,7 +74,7 @@ void virtual_drop(void* base) try {
   if (!d) return;
   Locked lock(*d);
   if (drop_locked(*d, base)) return;
-  Found found = find_block(*d, base);
+  BlockRef found = find_block(*d, base);
   REQUIRE(found.arena);
 } catch (...) {  // a death, under the destructor of a Spill or of a block: thrown again by traffic()
 }
@@ -136,10 +136,10 @@ Traffic* new_traffic() {
 void drop_traffic(Traffic* t) { delete t; }  // with no process around: changes nothing
 
 void open_channel(Traffic* t) {
-  Root* made = static_cast<Root*>(virtual_allocate(sizeof(Root)));
-  REQUIRE(made && t->channel.create(made, 0, false));
-  REQUIRE(virtual_export(virtual_around(made), {}, &root_handle));  // the founder keeps it; the pin expires
-  root = made;
+  Root* block = static_cast<Root*>(virtual_allocate(sizeof(Root)));
+  REQUIRE(block && t->channel.create(block, 0, false));
+  REQUIRE(virtual_export(virtual_around(block), {}, &root_handle));  // the founder keeps it; the entry expires
+  root = block;
 }
 
 static void put(Traffic* t, std::mt19937& dice) {
@@ -155,7 +155,7 @@ static void put(Traffic* t, std::mt19937& dice) {
   }
   {
     Gil gil(t);
-    Found found[2] = {};
+    BlockRef found[2] = {};
     for (uint32_t k = 0; k < n; k++) found[k] = virtual_around(blocks[k]);
     t->channel.put(reinterpret_cast<char*>(text), 8 * words, found, n, &spill);
     Channel::discard(&spill);
@@ -164,7 +164,7 @@ static void put(Traffic* t, std::mt19937& dice) {
 }
 
 static bool get(Traffic* t) {
-  Arrival arrival;
+  ReceivedMessage arrival;
   Channel::Try result;
   Gil gil(t);
   result = t->channel.get(&arrival);
@@ -175,7 +175,7 @@ static bool get(Traffic* t) {
   uint64_t number;
   memcpy(&number, arrival.bytes, sizeof number);
   for (size_t i = 0; i < arrival.nbytes; i += 8) REQUIRE(!memcmp(arrival.bytes + i, &number, 8));
-  for (PyObject* block : arrival.held)
+  for (PyObject* block : arrival.blocks_held)
     for (int i = 0; i < kWords; i++) REQUIRE(static_cast<uint64_t*>(virtual_base(block))[i] == number);
   received.fetch_add(1, std::memory_order_relaxed);
   return true;

@@ -1,7 +1,7 @@
 // The ledger as several virtual processes in threads of one, for ThreadSanitizer, which cannot see
 // across processes.
 //
-//   virtual process = a Domain record of its own (row, lock, pins, private side, ledger mutex) over
+//   virtual process = a Domain record of its own (row, lock, entries in flight, private side, ledger mutex) over
 //                     one mapping that all share, two threads, and a death at any fault point
 //
 // Its threads allocate, write, send, receive, read, drop, free, reclaim, sweep, trim and take a lock
@@ -121,7 +121,7 @@ struct Process {
 };
 
 static int class_at(Arena* a, uint32_t index) { return a->page[index / kPageGranules].cls == kClass[1]; }
-static void take_back(Arena* a, uint32_t index) { here_now->spare[class_at(a, index)].push_back({a, index}); }
+static void return_block(Arena* a, uint32_t index) { here_now->spare[class_at(a, index)].push_back({a, index}); }
 
 // ---- a virtual process is born and ends
 static Process* born() {
@@ -135,11 +135,11 @@ static Process* born() {
   d.control_base = domain.control_base;
   d.header = domain.header, d.rows = domain.rows, d.slot = domain.slot;
   d.nheld_base = domain.nheld_base, d.nheld_stride = domain.nheld_stride;
-  d.words = domain.words, d.bits_base = domain.bits_base, d.pins = domain.pins;
+  d.words = domain.words, d.bits_base = domain.bits_base, d.in_flight = domain.in_flight;
   d.base = domain.base, d.mapped = d.shared = domain.mapped;
   d.mutex = &p->mutex;
-  d.take_back = take_back;
-  d.books = new_books();
+  d.return_block = return_block;
+  d.local = new_local_ledger();
   d.lock = open_description(d);
   struct stat st;
   fstat(d.lock, &st);
@@ -161,7 +161,7 @@ static void died(Process* p) {
   drop_traffic(p->traffic);
   for (uint32_t s = 0; s < d.slots; ++s)
     if (d.arenas[s]) drop_arena(d.arenas[s]);
-  drop_books(d.books);
+  drop_local_ledger(d.local);
   __tsan_release(&byte_of_row[d.row]);
   close(d.lock);
   munmap(p->d, sizeof *p->d);
@@ -188,7 +188,7 @@ static bool grow(Process* p, int cls) {
   if (s < 0) return false;
   publish_slots(d, uint32_t(s));
   uint32_t inc = uint32_t(SlotWord::of(d.slot[s].word.load(relaxed)).inc);
-  Arena* a = new_arena(d, Part::Own, uint32_t(s), inc, kTiny, 1);
+  Arena* a = new_arena(d, Ownership::Own, uint32_t(s), inc, kTiny, 1);
   size_t bytes = size_t(kPagesUsed) * kPageGranules * 64;
   REQUIRE(commit(d, uint32_t(s), 0, bytes) == 0, "no memory");
   d.slot[s].committed.store(bytes, relaxed);
@@ -270,7 +270,7 @@ static void let_go(Process* p, std::vector<Block>& mine) {
   verify(b);
   Locked lock(*p->d);
   if (b.own) {
-    Found found = find_block(*p->d, b.base);
+    BlockRef found = find_block(*p->d, b.base);
     REQUIRE(found.arena && discard_locked(found.arena, found.index), "free of %p", (void*)b.base);
   } else {
     REQUIRE(drop_locked(*p->d, b.base), "drop of %p", (void*)b.base);
@@ -301,9 +301,9 @@ static void trim(Process* p) {
 
 static void count_guarded(Process* p) {
   Peer me{p->d->row, p->d->inc}, lost{};
-  Taken taken = take_lock(&guard, me, 0.05, &lost);
-  if (taken == Taken::HolderLost) taken = recover_lock(&guard, me, 0.05, &lost);
-  if (taken != Taken::Ok) return;
+  LockResult taken = take_lock(&guard, me, 0.05, &lost);
+  if (taken == LockResult::HolderLost) taken = recover_lock(&guard, me, 0.05, &lost);
+  if (taken != LockResult::Ok) return;
   ++guarded;
   free_lock(&guard);
 }
@@ -339,7 +339,7 @@ static void live(Process* p, uint32_t seed, int number, Clock::time_point end) {
         trim(p);
       } else if (what < 96) {
         Locked lock(*p->d);
-        expire_pins(*p->d, true, 0);
+        expire_messages(*p->d, true, 0);
       } else {
         count_guarded(p);
       }
@@ -374,7 +374,7 @@ void free_here(void* base) {
   Domain* d = here_domain();
   if (!d) return;
   Locked lock(*d);
-  Found found = find_block(*d, base);
+  BlockRef found = find_block(*d, base);
   REQUIRE(found.arena && discard_locked(found.arena, found.index), "free of %p", base);
 }
 
@@ -387,7 +387,7 @@ static void create_domain() {
   REQUIRE(sized, "no files");
   const char* bad = map_domain(domain, kSlots);
   REQUIRE(!bad, "%s", bad);
-  domain.take_back = take_back;
+  domain.return_block = return_block;
   Header* h = domain.header;
   h->version = kLayoutVersion, h->rows = kRows, h->slots = kSlots, h->blocks = kBlocks;
   memset(domain.id, 7, sizeof domain.id);
@@ -412,8 +412,8 @@ static void settle() {
             "row %u is left", r);
     for (uint32_t s = 0; s < kSlots; ++s)
       REQUIRE(domain.nheld(r, s).load() == 0, "row %u holds in slot %u", r, s);
-    for (uint32_t i = 0; i < domain.rows[r].pin_high.load(); ++i)
-      REQUIRE(!(domain.pin(r, i).word.load() & 1), "pin %u of row %u is left", i, r);
+    for (uint32_t i = 0; i < domain.rows[r].in_flight_high.load(); ++i)
+      REQUIRE(!(domain.entry(r, i).word.load() & 1), "entry %u of row %u is pending", i, r);
   }
 }
 

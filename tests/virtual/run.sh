@@ -101,7 +101,7 @@ seeded drop memory/ledger/hold.cc 's/(index % 64\)\), )release/\1relaxed/; s/(lo
 seeded scan memory/ledger/reclaim_blocks.cc 's/(a->slot\)\.load\()acquire/\1relaxed/; s/(bits\[w\]\.load\()acquire/\1relaxed/'
 seeded lock ipc/lock/lock.cc 's/(owner\.store\(0, std::memory_order_)seq_cst/\1relaxed/'
 seeded channel_ready ipc/channel/channel.cc 's/(store\(READY, std::memory_order_)seq_cst/\1relaxed/'
-seeded channel_claim ipc/channel/channel.cc 's/(words\[i\]\.load\(std::memory_order_)acquire/\1relaxed/; s/(CLAIMED, here\(\)\), std::memory_order_)acq_rel/\1relaxed/'
-seeded channel_next ipc/channel/channel.cc 's/(compare_exchange_strong\(next, made->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
+seeded channel_claim ipc/channel/channel.cc 's/(words\[i\]\.load\(std::memory_order_)acquire/\1relaxed/; s/(CLAIMED, own_peer\(\)\), std::memory_order_)acq_rel/\1relaxed/'
+seeded channel_next ipc/channel/channel.cc 's/(compare_exchange_strong\(next, created->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
 seeded heap_busy memory/heap/heap.cc 's/(busy\.store\(0, )release/\1relaxed/' heap
 seeded heap_stop memory/heap/heap.cc 's/(stop\.load\()acquire/\1relaxed/' heap

@@ -8,8 +8,8 @@
 namespace shmtensor {
 
 bool virtual_hold(const Handle& handle, void** base, size_t* nbytes);
-Found virtual_around(const void* p);
-bool virtual_export(const Found& block, const Found& via, Handle* out);
+BlockRef virtual_around(const void* p);
+bool virtual_export(const BlockRef& block, const BlockRef& via, Handle* out);
 void virtual_drop(void* base);
 void virtual_acknowledge(const Handle& handle);
 void* virtual_allocate(size_t nbytes);

@@ -1,5 +1,5 @@
-// The Python face of futex.h: waits on a 32-bit word, and reads and writes a 64-bit one, inside a writable buffer (for
-// tests and small protocols).
+// Python bindings of futex.h: waiting on a 32-bit word, reading and writing a 64-bit one, in a writable buffer (for tests
+// and small protocols).
 #include "memory/inspect/fault_points.h"
 #include "python.h"
 #include "ipc/futex.h"
@@ -40,7 +40,7 @@ PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   for (;;) {
     Wait result;
     Py_BEGIN_ALLOW_THREADS
-    result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.left(), nullptr, 0, nullptr);
+    result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.remaining(), nullptr, 0, nullptr);
     Py_END_ALLOW_THREADS
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) return nullptr;
@@ -58,10 +58,10 @@ PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 // Note [Order of a count]
-// A count says how far the other bytes of a protocol are: odd while its writer changes them, even when they are whole.
-// Adding to it is acquire and release: what the writer changes afterwards cannot be seen before the odd value, and what
-// it changed before is there for whoever reads (acquire) the even one. One instruction, so that a death leaves the old
-// value or the new one.
+// A count tells the state of the other bytes of a protocol: odd while the writer changes them, even when they are
+// consistent. Adding to it is acquire and release: no reader sees the writer's later changes before the odd value, and a
+// reader (acquire) of the even value sees all earlier changes. It is one instruction, so a death leaves the old or the
+// new value.
 struct Count {
   Py_buffer view{};
   std::atomic<uint64_t>* at = nullptr;
@@ -114,19 +114,19 @@ PyMethodDef methods[] = {
     {"word_wait", reinterpret_cast<PyCFunction>(word_wait), METH_FASTCALL,
      "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."},
     {"word_wake", reinterpret_cast<PyCFunction>(word_wake), METH_FASTCALL,
-     "word_wake(buffer, offset): wakes everybody who waits on the u32 at offset."},
+     "word_wake(buffer, offset): wakes all that wait on the u32 at offset."},
     {"count_load", reinterpret_cast<PyCFunction>(count_load), METH_FASTCALL,
-     "count_load(buffer, offset) -> int: the u64 at offset, and all that was written before it (acquire)."},
+     "count_load(buffer, offset) -> int: the u64 at offset (acquire)."},
     {"count_store", reinterpret_cast<PyCFunction>(count_store), METH_FASTCALL,
-     "count_store(buffer, offset, value): writes the u64 at offset, after all that was written before (release)."},
+     "count_store(buffer, offset, value): writes the u64 at offset (release)."},
     {"count_add", reinterpret_cast<PyCFunction>(count_add), METH_FASTCALL,
-     "count_add(buffer, offset, value) -> int: adds to the u64 at offset in one step; what it is then (acquire and "
+     "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
      "release)."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
-int add_words(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+int add_futex(PyObject* module) { return PyModule_AddFunctions(module, methods); }
 
 }  // namespace shmtensor

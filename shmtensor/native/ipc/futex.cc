@@ -19,50 +19,49 @@ namespace shmtensor {
 
 namespace {
 
-constexpr double kSpin = 50e-6;       // what an answer restores
-constexpr double kLongSpin = 200e-6;  // at most
-constexpr double kLeastSpin = 3e-6;   // less is none
-constexpr double kAway = 15e-6;       // 32 looks take 2 us
-constexpr unsigned kProbe = 64;       // one wait in so many spins in full, whatever the last ones taught
+constexpr double kSpin = 50e-6;       // the budget after a successful spin
+constexpr double kLongSpin = 200e-6;  // the largest budget
+constexpr double kMinSpin = 3e-6;     // less counts as none
+constexpr double kPreempted = 15e-6;  // 32 loads take 2 us
+constexpr unsigned kProbe = 64;       // one of so many waits spins in full
 constexpr double kSlice = 25e-3;
-constexpr int kSlicesPerLook = 8;  // then the caller looks for Python's signals
+constexpr int kSlicesPerCall = 8;  // then the caller looks for Python's signals
 
 long futex(std::atomic<uint32_t>* word, int op, uint32_t value, const timespec* timeout) {
   return syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), op, value, timeout, nullptr, 0);
 }
 
-bool one_cpu() {
+bool has_one_cpu() {
   static const bool one = sysconf(_SC_NPROCESSORS_ONLN) < 2;
   return one;
 }
 
 // Note [Spin]
-// Spinning pays when the other side runs on another CPU and answers soon: about as soon as this one could be woken. That
-// is 50 us; but a side that has slept for long needs that itself before it begins, so an answer after t raises the
-// budget to 2 t, up to 200 us. On a busy machine the other side may wait for this very CPU, and the spin is what keeps it
-// waiting: then each spin that ends without an answer halves the next one, down to none, and one that is answered
-// restores it (measured: 114 us a round trip with a fixed spin, 10 so). Now and then a full one looks whether times have
-// changed.
+// Spinning pays if the other side runs on another CPU and answers within the time of a wake, about 50 us. A side that
+// has slept needs that time itself before it starts, so an answer after t raises the budget to 2 t, up to 200 us. On a
+// busy machine the other side may wait for this CPU, which the spin occupies. So each spin without an answer halves the
+// budget, down to none, and a successful one restores it (measured: 114 us per round trip with a fixed spin, 10 us with
+// this one). A full spin now and then detects that the load has changed.
 struct Spin {
   double budget = kLongSpin;
   unsigned waits = 0;
-  double next() { return one_cpu() ? 0.0 : ++waits % kProbe == 0 ? kLongSpin : budget; }
-  // A long step between two looks: this thread was taken off its CPU, and the answer came because of that.
-  void answered(double after, double step) {
-    step < kAway ? void(budget = std::min(std::max(kSpin, 2 * after), kLongSpin)) : failed();
+  double next() { return has_one_cpu() ? 0.0 : ++waits % kProbe == 0 ? kLongSpin : budget; }
+  // A long step between two checks: this thread was preempted, and the answer came because of that.
+  void succeeded(double after, double step) {
+    step < kPreempted ? void(budget = std::min(std::max(kSpin, 2 * after), kLongSpin)) : failed();
   }
-  void failed() { budget = budget < 2 * kLeastSpin ? 0.0 : budget / 2; }
+  void failed() { budget = budget < 2 * kMinSpin ? 0.0 : budget / 2; }
 };
 thread_local Spin spin_of_thread;
 
-// The lock of a row costs 0.3 us to ask for; whether a process that still has it is on its way out says /proc, for 30.
-int find_lost(const Peer* peers, int n, bool closely) {
+// Testing the lock of a row costs 0.3 us; /proc, which shows whether a process with the lock is exiting, costs 30 us.
+int find_dead(const Peer* peers, int n, bool use_proc) {
 #if __has_include("memory/ledger/ledger.h")
   answer_in_wait();
   for (int i = 0; i < n; i++)
-    if (life_of(domain, peers[i].row, peers[i].inc, closely) != Life::Alive) return i;
+    if (liveness_of(domain, peers[i].row, peers[i].inc, use_proc) != Liveness::Alive) return i;
 #else
-  (void)peers, (void)n, (void)closely;
+  (void)peers, (void)n, (void)use_proc;
 #endif
   return -1;
 }
@@ -77,9 +76,9 @@ double monotonic() {
 
 void wake(std::atomic<uint32_t>* word, int n) {
   fault("wake");
-  int kept = errno;
+  int saved_errno = errno;
   futex(word, FUTEX_WAKE, static_cast<uint32_t>(n), nullptr);
-  errno = kept;
+  errno = saved_errno;
 }
 
 bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s) {
@@ -89,11 +88,11 @@ bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
   if (timeout_s >= 0) spin = std::min(spin, timeout_s);
   double now = start;
   while (now - start < spin) {
-    double before = now;
+    double previous = now;
     for (int i = 0; i < 32; i++) {
       if (word->load(std::memory_order_acquire) != value) {
         now = monotonic();
-        spin_of_thread.answered(now - start, now - before);
+        spin_of_thread.succeeded(now - start, now - previous);
         return true;
       }
       relax();
@@ -105,31 +104,31 @@ bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
 }
 
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins, const News& news) {
+                      int* lost, bool spins, const EventWord& event) {
   if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
   double start = monotonic();
   if (spins && spin_while_equal(word, value, timeout_s)) return Wait::Ok;
-  for (int slice = 0; slice < kSlicesPerLook; slice++) {
-    double rest = timeout_s < 0 ? kSlice : timeout_s - (monotonic() - start);
-    bool last = timeout_s >= 0 && rest <= kSlice;
-    if (rest > 0) {
-      double length = std::min(rest, kSlice);
+  for (int slice = 0; slice < kSlicesPerCall; slice++) {
+    double remaining = timeout_s < 0 ? kSlice : timeout_s - (monotonic() - start);
+    bool is_last = timeout_s >= 0 && remaining <= kSlice;
+    if (remaining > 0) {
+      double length = std::min(remaining, kSlice);
       timespec slice_time{static_cast<time_t>(length), static_cast<long>((length - static_cast<time_t>(length)) * 1e9)};
       long rc = futex(word, FUTEX_WAIT, value, &slice_time);
-      int why = errno;
-      if (rc == 0 || why == EAGAIN) return Wait::Ok;
-      if (why == EINTR) return Wait::Interrupted;
+      int error = errno;
+      if (rc == 0 || error == EAGAIN) return Wait::Ok;
+      if (error == EINTR) return Wait::Interrupted;
     }
     if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
-    int dead = find_lost(peers, n, last || slice % 2);
+    int dead = find_dead(peers, n, is_last || slice % 2);
     if (dead >= 0) {
-      // What the dead one did last counts: its stores are visible once its death is.
+      // The last stores of the dead process count: they are visible once its death is.
       if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
       if (lost) *lost = dead;
       return Wait::PeerLost;
     }
-    if (last) return Wait::Timeout;
-    if (news.came()) return Wait::Interrupted;
+    if (is_last) return Wait::Timeout;
+    if (event.has_changed()) return Wait::Interrupted;
   }
   return Wait::Interrupted;
 }

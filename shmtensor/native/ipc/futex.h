@@ -1,10 +1,10 @@
-// Waiting on a word of shared memory: spin for a moment, then sleep in the kernel, and never past a death.
+// Waiting on a word of shared memory: spins for a moment, then sleeps in the kernel; a death ends the wait.
 //
-//   spin <= 200 us (as long as that pays: Note [Spin] in futex.cc) -> FUTEX_WAIT in slices of 25 ms -> after each slice: are the peers alive?
+//   spin <= 200 us (Note [Spin] in futex.cc) -> FUTEX_WAIT in slices of 25 ms -> after each slice: are the peers alive?
 //
-// A waiter reads the state, then calls wait_while_equal with the value of the word that it saw; whoever changes the
-// state changes the word (release) before wake(). So no wake can fall between the look and the sleep. The futexes are
-// shared ones (not FUTEX_PRIVATE): the word lies in a mapped file and its waiters in several processes.
+// A waiter loads the word, reads the state, then calls wait_while_equal with the loaded value. A process that changes the
+// state changes the word (release) before wake(). So no wake is lost between reading and sleeping. The futexes are
+// shared (not FUTEX_PRIVATE): the word is in a mapped file and its waiters are in several processes.
 #pragma once
 
 #include <atomic>
@@ -18,38 +18,38 @@ struct Peer {
   uint32_t inc;
 };
 
-// A second word that a wait looks at after each slice; whoever changes it need not wake.
-struct News {
+// A second word that a wait reads after each slice; a process that changes it need not wake the waiters.
+struct EventWord {
   const std::atomic<uint32_t>* word = nullptr;
-  uint32_t seen = 0;
-  bool came() const { return word && word->load(std::memory_order_acquire) != seen; }
+  uint32_t value = 0;
+  bool has_changed() const { return word && word->load(std::memory_order_acquire) != value; }
 };
 
-// Interrupted: a signal came, or news, or 200 ms went by without either. The caller takes the GIL, looks for signals
-// (PyErr_CheckSignals) and goes on waiting with what is left of its timeout.
+// Interrupted: a signal, a change of the event word, or 200 ms without either. The caller takes the GIL, checks for
+// signals (PyErr_CheckSignals) and continues to wait for the remaining time.
 enum class Wait { Ok, Timeout, PeerLost, Interrupted };
 
-// Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (look again).
+// Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (check again).
 // PeerLost: *lost is the index of a peer that is dead or doomed.
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins = true, const News& news = {});
-// The first part of such a wait alone: whether the word differed while it spun. Nobody need wake who only spins.
+                      int* lost, bool spins = true, const EventWord& event = {});
+// Only the spin of such a wait: whether the word differed. A spinning thread needs no wake.
 bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s);
 void wake(std::atomic<uint32_t>* word, int n = INT_MAX);
 
-// A moment on a CLOCK_MONOTONIC clock that all processes share, in seconds.
+// CLOCK_MONOTONIC, which all processes share, in seconds.
 double monotonic();
 
-// Deadline of a wait that is made of several: left() is what wait_while_equal wants, -1 for no limit.
+// The deadline of several consecutive waits: remaining() is the timeout of wait_while_equal, -1: no limit.
 class Deadline {
  public:
   explicit Deadline(double timeout_s) : at_(timeout_s < 0 ? -1.0 : monotonic() + timeout_s) {}
-  double left() const {
+  double remaining() const {
     if (at_ < 0) return -1.0;
-    double rest = at_ - monotonic();
-    return rest > 0 ? rest : 0.0;
+    double remaining = at_ - monotonic();
+    return remaining > 0 ? remaining : 0.0;
   }
-  bool passed() const { return at_ >= 0 && monotonic() >= at_; }
+  bool is_over() const { return at_ >= 0 && monotonic() >= at_; }
 
  private:
   double at_;

@@ -1,4 +1,4 @@
-// Who is alive, asked in terms of processes: the ledger's answers about rows (docs/design/memory.md).
+// Liveness of processes, from their rows (docs/design/memory.md).
 #pragma once
 
 #include "memory/ledger/ledger.h"
@@ -6,10 +6,10 @@
 
 namespace shmtensor {
 
-inline bool is_alive(Peer peer) { return life_of(peer.row, peer.inc) == Life::Alive; }
-// Dead, not only doomed: no thread of it runs any more, so what it left may be changed.
-inline bool is_dead(Peer peer) { return life_of(peer.row, peer.inc) == Life::Dead; }
-inline Peer here() {
+inline bool is_alive(Peer peer) { return liveness_of(peer.row, peer.inc) == Liveness::Alive; }
+// Dead, not only doomed: none of its threads runs, so its data may be changed.
+inline bool is_dead(Peer peer) { return liveness_of(peer.row, peer.inc) == Liveness::Dead; }
+inline Peer own_peer() {
   Self me = self();
   return {me.row, me.inc};
 }

@@ -1,4 +1,4 @@
-// Few: a vector for things of which there is mostly one.
+// SmallVector: a vector without allocation for few elements.
 #pragma once
 
 #include <cstddef>
@@ -6,14 +6,14 @@
 
 namespace shmtensor {
 
-// A vector whose first few elements need no allocation: most messages name one block. For plain data.
+// The first elements need no allocation: most messages refer to one block. For plain data.
 template <class T>
-class Few {
+class SmallVector {
  public:
-  Few() = default;
-  ~Few() { clear(); }
-  Few(const Few&) = delete;
-  Few& operator=(const Few&) = delete;
+  SmallVector() = default;
+  ~SmallVector() { clear(); }
+  SmallVector(const SmallVector&) = delete;
+  SmallVector& operator=(const SmallVector&) = delete;
   T* data() { return data_; }
   const T* data() const { return data_; }
   T* begin() { return data_; }
@@ -21,28 +21,28 @@ class Few {
   uint32_t size() const { return n_; }
   T& operator[](size_t i) { return data_[i]; }
   void push_back(T value) {
-    if (n_ == room_) grow();
+    if (n_ == capacity_) grow();
     data_[n_++] = value;
   }
   void clear() {
-    if (data_ != few_) delete[] data_;
-    data_ = few_;
+    if (data_ != inline_) delete[] data_;
+    data_ = inline_;
     n_ = 0;
-    room_ = kFew;
+    capacity_ = kInlineSize;
   }
 
  private:
-  static constexpr uint32_t kFew = 4;
+  static constexpr uint32_t kInlineSize = 4;
   void grow() {
-    T* larger = new T[4 * room_];
+    T* larger = new T[4 * capacity_];
     for (uint32_t i = 0; i < n_; i++) larger[i] = data_[i];
-    if (data_ != few_) delete[] data_;
+    if (data_ != inline_) delete[] data_;
     data_ = larger;
-    room_ *= 4;
+    capacity_ *= 4;
   }
-  T few_[kFew];
-  T* data_ = few_;
-  uint32_t n_ = 0, room_ = kFew;
+  T inline_[kInlineSize];
+  T* data_ = inline_;
+  uint32_t n_ = 0, capacity_ = kInlineSize;
 };
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// The Python face of memory/: domain, rows, blocks, gate.
+// Python bindings of memory/: domain, rows, blocks, gate.
 #include <stdio.h>
 #include <string.h>
 
@@ -89,8 +89,8 @@ static PyObject* py_domain_join(PyObject*, Arguments a, Py_ssize_t n) {
   if (PyBytes_AsStringAndSize(a[3], &id, &size) < 0) return nullptr;
   if (size != 16)
     return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
-  if (const char* bad = domain_join(fds, reinterpret_cast<uint8_t*>(id))) {
-    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", bad, fds[0], fds[1],
+  if (const char* error = domain_join(fds, reinterpret_cast<uint8_t*>(id))) {
+    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", error, fds[0], fds[1],
                  fds[2]);
   }
   Py_RETURN_NONE;
@@ -105,12 +105,12 @@ static PyObject* py_liveness(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
   if (!count_is("liveness", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
-  switch (life_of(row, inc)) {
-    case Life::Alive:
+  switch (liveness_of(row, inc)) {
+    case Liveness::Alive:
       return PyUnicode_InternFromString("alive");
-    case Life::Doomed:
+    case Liveness::Doomed:
       return PyUnicode_InternFromString("doomed");
-    case Life::Dead:
+    case Liveness::Dead:
       break;
   }
   return PyUnicode_InternFromString("dead");
@@ -118,11 +118,11 @@ static PyObject* py_liveness(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_describe(PyObject*, Arguments a, Py_ssize_t n) {
   int row, pid, code;
   uint32_t inc;
-  bool known;
+  bool has_code;
   char text[320];
   if (!count_is("describe", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
-  describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
-  return known ? Py_BuildValue("sii", text, pid, code) : Py_BuildValue("siO", text, pid, Py_None);
+  describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
+  return has_code ? Py_BuildValue("sii", text, pid, code) : Py_BuildValue("siO", text, pid, Py_None);
 }
 static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
@@ -170,16 +170,16 @@ static PyObject* py_sweep(PyObject*, Arguments a, Py_ssize_t n) {
 }
 
 // ---- blocks
-static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* names) {
-  Py_ssize_t given = n + (names ? PyTuple_GET_SIZE(names) : 0);
-  if (!count_is("allocate", given, 1, 3)) return nullptr;
+static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* kwnames) {
+  Py_ssize_t n_args = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
+  if (!count_is("allocate", n_args, 1, 3)) return nullptr;
   PyObject* values[3] = {nullptr, Py_True, Py_False};
-  static const char* const known[3] = {"nbytes", "zero", "shared"};
+  static const char* const keywords[3] = {"nbytes", "zero", "shared"};
   for (Py_ssize_t i = 0; i < n; ++i) values[i] = a[i];
-  for (Py_ssize_t i = n; i < given; ++i) {
-    PyObject* name = PyTuple_GET_ITEM(names, i - n);
+  for (Py_ssize_t i = n; i < n_args; ++i) {
+    PyObject* name = PyTuple_GET_ITEM(kwnames, i - n);
     int k = 0;
-    while (k < 3 && PyUnicode_CompareWithASCIIString(name, known[k]) != 0) ++k;
+    while (k < 3 && PyUnicode_CompareWithASCIIString(name, keywords[k]) != 0) ++k;
     if (k == 3) return PyErr_Format(PyExc_TypeError, "allocate: unknown argument: %U", name);
     values[k] = a[i];
   }
@@ -214,9 +214,9 @@ static PyObject* py_received_here(PyObject*, PyObject* o) {
 static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
-  Found block = block_around(p);
+  BlockRef block = block_around(p);
   if (!block.arena)
-    return PyErr_Format(PyExc_ValueError, "block_of: no shared memory of this process: address %p",
+    return PyErr_Format(PyExc_ValueError, "block_of: not shared memory of this process: address %p",
                         p);
   return Py_BuildValue("Nn", PyLong_FromVoidPtr(block.base), Py_ssize_t(block.nbytes));
 }
@@ -225,7 +225,7 @@ static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("export", n, 1, 2) || !address_of("export", a[0], &p)) return nullptr;
   if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
   Handle h;
-  if (!export_block(block_around(p), via ? block_around(via) : Found{}, &h)) return nullptr;
+  if (!export_block(block_around(p), via ? block_around(via) : BlockRef{}, &h)) return nullptr;
   if (PyArray_Check(a[0])) mark_sent(reinterpret_cast<PyArrayObject*>(a[0]));
   return PyBytes_FromStringAndSize(reinterpret_cast<char*>(&h), sizeof h);
 }
@@ -266,9 +266,9 @@ static PyObject* py_uninstall(PyObject*, PyObject*) {
   uninstalled = true;
   gate_attention = true;
   PyObject* current = PyDataMem_GetHandler();
-  bool ours = current == handler_capsule;
+  bool is_installed = current == handler_capsule;
   Py_XDECREF(current);
-  if (ours) {
+  if (is_installed) {
     PyObject* old = PyDataMem_SetHandler(nullptr);
     if (!old) return nullptr;
     Py_DECREF(old);
@@ -296,15 +296,15 @@ static PyMethodDef fast(const char* name, F* function, const char* doc, int flag
 
 static PyMethodDef functions[] = {
     {"domain_ensure", py_domain_ensure, METH_NOARGS,
-     "Makes the domain of this process if there is none yet."},
+     "Creates the domain of this process unless it exists."},
     {"domain_ready", py_domain_ready, METH_NOARGS,
      "Whether this process has a domain."},
     {"domain_fds", py_domain_fds, METH_NOARGS,
      "The descriptors of the control file and the two volumes."},
     {"domain_id", py_domain_id, METH_NOARGS,
-     "The 16 bytes that name the domain."},
+     "The 16 bytes of the domain's id."},
     {"domain_environment", py_domain_environment, METH_NOARGS,
-     "The value of SHMTENSOR_DOMAIN with which a child finds this domain."},
+     "The value of SHMTENSOR_DOMAIN by which a child joins this domain."},
     fast("domain_join", py_domain_join,
          "Joins a domain by the descriptors of its files. Raises DomainError."),
     {"row", py_row, METH_NOARGS,
@@ -312,7 +312,7 @@ static PyMethodDef functions[] = {
     fast("liveness", py_liveness,
          "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
     fast("describe", py_describe,
-         "Who a process was: a text, its pid, its exit code or None."),
+         "(text, pid, exit code or None) of a process by row and incarnation."),
     fast("raise_peer_lost", py_raise_peer_lost,
          "Raises PeerLostError for a dead process; waits up to 200 ms for its exit code."),
     {"set_role", py_set_role, METH_O,
@@ -324,41 +324,41 @@ static PyMethodDef functions[] = {
     {"last_child", py_last_child, METH_NOARGS,
      "Row and incarnation of the child that this thread forked last."},
     fast("sweep", py_sweep,
-         "Clears the rows of dead processes; how many. At most every 100 ms unless forced."),
+         "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
     fast("allocate", py_allocate,
-         "A Block of shared memory, 64-byte aligned; `shared`: known to others from birth. Raises:\n"
+         "A Block of shared memory, 64-byte aligned; `shared`: marked as shared from the start. Raises:\n"
          "OutOfSharedMemory.",
          METH_KEYWORDS),
     {"is_shared", py_is_shared, METH_O,
-     "Whether the memory of an array lies in the domain. Copies: none."},
+     "Whether the memory of an array is shared. Copies: none."},
     {"held_elsewhere", py_held_elsewhere, METH_O,
-     "Whether another process, or a message under way, has the block of an array."},
+     "Whether another process, or a message in flight, has the block of an array."},
     {"received_here", py_received_here, METH_O,
-     "How many Blocks of this process that came by handle lie over the block of an array."},
+     "How many received Blocks of this process are over the block of an array."},
     {"block_of", py_block_of, METH_O,
-     "Address and size in bytes of the block that an array lies in."},
+     "Address and size in bytes of the block of an array."},
     fast("export", py_export,
-         "A handle (72 bytes) of the block that an array lies in, with one pin: the block lives until it\n"
-     "is acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
+         "A handle (72 bytes) of the block of an array. It is in flight, and the block lives, until it is\n"
+         "acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
     fast("receive", py_receive,
-         "The Block that a handle names, held until the Block is gone. Copies: none. Raises:\n"
-     "StaleHandle, ForeignHandle."),
+         "The Block of a handle, held until the Block is freed. Copies: none. Raises:\n"
+         "StaleHandle, ForeignHandle."),
     {"acknowledge", py_acknowledge, METH_O,
-     "Ends the pin of a handle: it arrived, or never will. Idempotent."},
+     "A handle is not in flight any more: it has arrived, or never will. Idempotent."},
     {"gate_open", py_gate_open, METH_NOARGS,
      "Opens the heap for NumPy allocations of this thread; a token for gate_close."},
     {"gate_shut", py_gate_shut, METH_NOARGS,
      "Shuts the heap in this thread; a token for gate_close."},
     {"gate_close", py_gate_close, METH_O,
-     "Puts the gate back to what it was."},
+     "Restores the former state of the gate."},
     {"gate_is_open", py_gate_is_open, METH_NOARGS,
      "Whether NumPy allocations of this thread go to the heap."},
     {"uninstall", py_uninstall, METH_NOARGS,
-     "Puts NumPy's own allocator back in this context."},
+     "Restores NumPy's own allocator in this context."},
     {"install", py_install, METH_NOARGS,
      "Installs the heap as NumPy's allocator in this context."},
     {"take_allocation_failure", py_take_allocation_failure, METH_NOARGS,
-     "Why the heap refused last in this thread, or None; forgets it."},
+     "The reason of this thread's last allocation failure, or None; clears it."},
     {nullptr, nullptr, 0, nullptr}};
 
 int add_memory(PyObject* module) {
@@ -366,8 +366,8 @@ int add_memory(PyObject* module) {
   register_cache_exit();
   install_fork_handlers();
   if (!make_handler() || !add_block(module) || !add_gradient_buffer(module)) return -1;
-  for (PyMethodDef* some : {figure_functions, guest_functions, survey_functions})
-    if (PyModule_AddFunctions(module, some) < 0) return -1;
+  for (PyMethodDef* table : {figure_functions, guest_functions, survey_functions})
+    if (PyModule_AddFunctions(module, table) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }
 

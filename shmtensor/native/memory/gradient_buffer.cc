@@ -15,7 +15,7 @@ PyObject* grad_buffer_name;
 
 struct GradientBuffer {
   PyObject_HEAD
-  PyArrayObject* array;  // never handed out: where the memory is, its layout, and who owns it
+  PyArrayObject* array;  // never returned: address, layout and owner of the memory
   std::atomic<bool> lent;
   std::atomic<bool> sent;
 };
@@ -43,7 +43,7 @@ void lease_dealloc(PyObject* self) {
 }
 
 PyType_Slot lease_slots[] = {
-    {Py_tp_doc, const_cast<char*>("While it lives, somebody sees the memory of a GradientBuffer.")},
+    {Py_tp_doc, const_cast<char*>("Exists while an array refers to the memory of a GradientBuffer.")},
     {Py_tp_dealloc, reinterpret_cast<void*>(lease_dealloc)},
     {0, nullptr},
 };
@@ -60,23 +60,23 @@ PyObject* same_layout(PyArrayObject* a) {
                               PyArray_DATA(a), NPY_ARRAY_WRITEABLE, nullptr);
 }
 
-PyObject* buffer_new(PyTypeObject* type, PyObject* args, PyObject* names) {
+PyObject* buffer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
   PyObject* array;
-  static const char* known[] = {"", nullptr};
-  if (!PyArg_ParseTupleAndKeywords(args, names, "O:GradientBuffer", const_cast<char**>(known), &array)) return nullptr;
+  static const char* keywords[] = {"", nullptr};
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:GradientBuffer", const_cast<char**>(keywords), &array)) return nullptr;
   if (!PyArray_CheckExact(array))
     return raise("TypeError", "GradientBuffer: an array is needed: %s", Py_TYPE(array)->tp_name);
   PyArrayObject* a = reinterpret_cast<PyArrayObject*>(array);
   if (!PyArray_ISWRITEABLE(a)) return raise("ValueError", "GradientBuffer: the array is read-only");
   if (PyDataType_REFCHK(PyArray_DESCR(a))) return raise("TypeError", "GradientBuffer: the array holds Python objects");
-  PyObject* own = PyArray_View(a, nullptr, nullptr);  // so that nobody gives it another shape
-  if (!own) return nullptr;
+  PyObject* view = PyArray_View(a, nullptr, nullptr);  // its shape cannot be changed by users
+  if (!view) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
   if (!self) {
-    Py_DECREF(own);
+    Py_DECREF(view);
     return nullptr;
   }
-  as_buffer(self)->array = reinterpret_cast<PyArrayObject*>(own);
+  as_buffer(self)->array = reinterpret_cast<PyArrayObject*>(view);
   new (&as_buffer(self)->lent) std::atomic<bool>(false);
   new (&as_buffer(self)->sent) std::atomic<bool>(false);
   return self;
@@ -121,24 +121,24 @@ PyObject* buffer_repr(PyObject* self) {
 }
 
 PyGetSetDef buffer_getset[] = {
-    {"lent", get_lent, nullptr, "whether anybody, here or elsewhere, sees the memory by way of an array from take()",
+    {"lent", get_lent, nullptr, "whether this or another process refers to the memory through an array from take()",
      nullptr},
     {"shape", get_shape, nullptr, "of the gradient", nullptr},
     {"dtype", get_dtype, nullptr, "of the gradient", nullptr},
-    {"memory", get_memory, nullptr, "what owns the memory", nullptr},
-    {"address", get_address, nullptr, "where the gradient begins", nullptr},
+    {"memory", get_memory, nullptr, "the object that owns the memory", nullptr},
+    {"address", get_address, nullptr, "the address of the gradient", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 PyMethodDef buffer_methods[] = {
-    {"take", take, METH_NOARGS, "An array over the memory if nobody sees it, else None. Copies: none."},
+    {"take", take, METH_NOARGS, "An array over the memory if nothing refers to it, else None. Copies: none."},
     {"owns", owns, METH_O, "Whether an array came from take(), and still has the same layout."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 PyType_Slot buffer_slots[] = {
-    {Py_tp_doc, const_cast<char*>("GradientBuffer(array): lends the array's memory, where the gradient of one leaf\n"
-                                  "belongs, to one array at a time, of the same layout. Copies: none.")},
+    {Py_tp_doc, const_cast<char*>("GradientBuffer(array): lends the array's memory, for the gradient of one leaf, to\n"
+                                  "one array at a time, of the same layout. Copies: none.")},
     {Py_tp_new, reinterpret_cast<void*>(buffer_new)},
     {Py_tp_dealloc, reinterpret_cast<void*>(buffer_dealloc)},
     {Py_tp_repr, reinterpret_cast<void*>(buffer_repr)},
@@ -152,11 +152,11 @@ PyType_Spec buffer_spec = {"shmtensor.native.GradientBuffer", sizeof(GradientBuf
 // in_grad_buffer(leaf, array)
 PyObject* in_grad_buffer(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2) return raise("TypeError", "in_grad_buffer: (leaf, array) is needed");
-  PyObject* home = PyObject_GetAttr(args[0], grad_buffer_name);
-  if (!home) return nullptr;
-  const bool owned = Py_TYPE(home) == gradient_buffer_type && owns_gradient(home, args[1]);
-  Py_DECREF(home);
-  return PyBool_FromLong(owned);
+  PyObject* buffer = PyObject_GetAttr(args[0], grad_buffer_name);
+  if (!buffer) return nullptr;
+  const bool is_owned = Py_TYPE(buffer) == gradient_buffer_type && owns_gradient(buffer, args[1]);
+  Py_DECREF(buffer);
+  return PyBool_FromLong(is_owned);
 }
 
 PyMethodDef functions[] = {
@@ -201,11 +201,11 @@ bool owns_gradient(PyObject* self, PyObject* x) {
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(x);
   Lease* lease = lease_of(array);
   if (!lease || lease->buffer != as_buffer(self)) return false;
-  PyArrayObject* own = lease->buffer->array;  // a user may have given the array another shape
-  return PyArray_DATA(array) == PyArray_DATA(own) && PyArray_DESCR(array) == PyArray_DESCR(own) &&
-         PyArray_NDIM(array) == PyArray_NDIM(own) &&
-         PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(own), PyArray_NDIM(own)) &&
-         PyArray_CompareLists(PyArray_STRIDES(array), PyArray_STRIDES(own), PyArray_NDIM(own));
+  PyArrayObject* layout = lease->buffer->array;  // a user may have given the array another shape
+  return PyArray_DATA(array) == PyArray_DATA(layout) && PyArray_DESCR(array) == PyArray_DESCR(layout) &&
+         PyArray_NDIM(array) == PyArray_NDIM(layout) &&
+         PyArray_CompareLists(PyArray_DIMS(array), PyArray_DIMS(layout), PyArray_NDIM(layout)) &&
+         PyArray_CompareLists(PyArray_STRIDES(array), PyArray_STRIDES(layout), PyArray_NDIM(layout));
 }
 
 bool is_seen_by_caller_alone(PyObject* x) {

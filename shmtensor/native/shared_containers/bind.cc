@@ -1,4 +1,4 @@
-// The Python face of shared_containers/: pack(), and the types that read what it made.
+// Python bindings of shared_containers/: pack(), and the types that read packed blocks.
 #include "shared_containers/pack.h"
 #include "shared_containers/store.h"
 

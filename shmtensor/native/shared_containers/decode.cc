@@ -1,7 +1,7 @@
-// Note [Corrupt bytes]: every length is compared with what is left of the part before it is used, a
-// container of n elements needs n bytes, sizes are multiplied with an overflow check, nesting is
-// bounded by Python's recursion limit, and a dtype that a pickle gave must hold no objects and keep within
-// its items. Each field is copied out once, so that it cannot change between the look and the use.
+// Note [Corrupt bytes]: every length is compared with the rest of the part before it is used, a container of n elements
+// needs n bytes, sizes are multiplied with an overflow check, Python's recursion limit bounds nesting, and an unpickled
+// dtype must not contain objects or reach outside its items. Each field is copied once, so that it cannot change between
+// check and use.
 #include "shared_containers/decode.h"
 
 #include "dispatch/autograd_node.h"
@@ -58,13 +58,13 @@ PyObject* read_big(Reader& r) {
   const uint8_t* p = take_counted(r, &n);
   if (!p) return nullptr;
   PyObject* from = PyObject_GetAttrString(reinterpret_cast<PyObject*>(&PyLong_Type), "from_bytes");
-  PyObject* given =
+  PyObject* args =
       Py_BuildValue("(y#s)", reinterpret_cast<const char*>(p), Py_ssize_t(n), "little");
-  PyObject* names = Py_BuildValue("{sO}", "signed", Py_True);
-  PyObject* value = from && given && names ? PyObject_Call(from, given, names) : nullptr;
+  PyObject* kwargs = Py_BuildValue("{sO}", "signed", Py_True);
+  PyObject* value = from && args && kwargs ? PyObject_Call(from, args, kwargs) : nullptr;
   Py_XDECREF(from);
-  Py_XDECREF(given);
-  Py_XDECREF(names);
+  Py_XDECREF(args);
+  Py_XDECREF(kwargs);
   return value;
 }
 
@@ -84,7 +84,7 @@ PyObject* read_text(Reader& r) {
   uint64_t n;
   const uint8_t* p = take_counted(r, &n);
   if (!p) return nullptr;
-  if (n > 1 && is_ascii(p, n)) {  // shorter ones are Python's own, which it has already
+  if (n > 1 && is_ascii(p, n)) {  // Python has cached objects for shorter strings
     PyObject* text = PyUnicode_New(Py_ssize_t(n), 127);
     if (text) memcpy(PyUnicode_1BYTE_DATA(text), p, n);
     return text;
@@ -102,35 +102,35 @@ PyObject* read_sequence(Reader& r, bool is_tuple) {
   uint64_t n;
   if (!read_number(r, &n)) return nullptr;
   if (n > uint64_t(r.end - r.p)) return corrupt(r, "a container reaches beyond its part");
-  PyObject* all = is_tuple ? PyTuple_New(Py_ssize_t(n)) : PyList_New(Py_ssize_t(n));
-  for (Py_ssize_t i = 0; all && i < Py_ssize_t(n); ++i) {
+  PyObject* result = is_tuple ? PyTuple_New(Py_ssize_t(n)) : PyList_New(Py_ssize_t(n));
+  for (Py_ssize_t i = 0; result && i < Py_ssize_t(n); ++i) {
     PyObject* value = read_value(r);
     if (!value)
-      Py_CLEAR(all);
+      Py_CLEAR(result);
     else if (is_tuple)
-      PyTuple_SET_ITEM(all, i, value);
+      PyTuple_SET_ITEM(result, i, value);
     else
-      PyList_SET_ITEM(all, i, value);
+      PyList_SET_ITEM(result, i, value);
   }
-  return all;
+  return result;
 }
 
 PyObject* read_dict(Reader& r) {
   uint64_t n;
   if (!read_number(r, &n)) return nullptr;
   if (n > uint64_t(r.end - r.p) / 2) return corrupt(r, "a container reaches beyond its part");
-  PyObject* all = PyDict_New();
-  for (uint64_t i = 0; all && i < n; ++i) {
+  PyObject* result = PyDict_New();
+  for (uint64_t i = 0; result && i < n; ++i) {
     PyObject* key = read_value(r);
     PyObject* value = key ? read_value(r) : nullptr;
-    if (!value || PyDict_SetItem(all, key, value) < 0) Py_CLEAR(all);
+    if (!value || PyDict_SetItem(result, key, value) < 0) Py_CLEAR(result);
     Py_XDECREF(key);
     Py_XDECREF(value);
   }
-  return all;
+  return result;
 }
 
-// loads() of whoever packed it: what pickle means for trust is in docs/shared-data.md.
+// Unpickling trusts the process that packed the data: docs/shared-data.md.
 PyObject* read_pickle(Reader& r) {
   uint64_t n;
   const uint8_t* p = take_counted(r, &n);
@@ -151,12 +151,12 @@ PyArray_Descr* read_dtype(Reader& r) {
   if (type != kOtherType) {
     if (is_plain_number(type)) return PyArray_DescrFromType(type_of(type));
   } else {
-    PyObject* found = read_value(r);
-    if (!found) return nullptr;
-    if (PyArray_DescrCheck(found))
-      descr = reinterpret_cast<PyArray_Descr*>(found);
+    PyObject* object = read_value(r);
+    if (!object) return nullptr;
+    if (PyArray_DescrCheck(object))
+      descr = reinterpret_cast<PyArray_Descr*>(object);
     else
-      Py_DECREF(found);
+      Py_DECREF(object);
   }
   if (descr && is_sound(descr)) return descr;
   Py_XDECREF(descr);
@@ -169,30 +169,30 @@ PyObject* read_array(Reader& r, Tag tag) {
   if (!descr) return nullptr;
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   const uint8_t* order = take(r, 2);
-  const char* wrong = nullptr;
+  const char* error = nullptr;
   int ndim = order ? order[1] : 0;
   npy_intp itemsize = PyDataType_ELSIZE(descr), total = itemsize;
   bool empty = false;
-  if (order && (ndim > NPY_MAXDIMS || order[0] > 1)) wrong = "an array has no such layout";
-  for (int i = 0; order && !wrong && i < ndim; ++i) {
+  if (order && (ndim > NPY_MAXDIMS || order[0] > 1)) error = "an array has no such layout";
+  for (int i = 0; order && !error && i < ndim; ++i) {
     uint64_t size;
     if (!read_number(r, &size)) {
       order = nullptr;
     } else if (size > uint64_t(NPY_MAX_INTP)) {
-      wrong = "an array is too large";
+      error = "an array is too large";
     } else {
       shape[i] = npy_intp(size);
       empty |= size == 0;
-      if (size && __builtin_mul_overflow(total, shape[i], &total)) wrong = "an array is too large";
+      if (size && __builtin_mul_overflow(total, shape[i], &total)) error = "an array is too large";
     }
   }
   if (empty) total = 0;
   size_t at = data_offset(size_t(r.p - r.part->base), uint64_t(total));
-  if (order && !wrong && (at > r.part->nbytes || uint64_t(total) > r.part->nbytes - at))
-    wrong = "an array reaches beyond its part";
-  if (!order || wrong) {
+  if (order && !error && (at > r.part->nbytes || uint64_t(total) > r.part->nbytes - at))
+    error = "an array reaches beyond its part";
+  if (!order || error) {
     Py_DECREF(descr);
-    return wrong ? corrupt(r, wrong) : nullptr;
+    return error ? corrupt(r, error) : nullptr;
   }
   r.p = r.part->base + at + total;
   npy_intp step = itemsize;
@@ -213,10 +213,10 @@ PyObject* read_array(Reader& r, Tag tag) {
     Py_CLEAR(array);
   }
   if (!array || tag == kArray) return array;
-  PyObject* made = tag == kTensor ? make_tensor(array)
+  PyObject* result = tag == kTensor ? make_tensor(array)
                                   : PyArray_ToScalar(data, reinterpret_cast<PyArrayObject*>(array));
   Py_DECREF(array);
-  return made;
+  return result;
 }
 
 PyObject* read_nested(Reader& r, Tag tag) {

@@ -19,7 +19,7 @@ struct Reader {
   bool readonly;
 };
 
-// A new reference, or null with an exception set. The reader then stands after the element.
+// A new reference, or null with an exception set. The reader is then after the element.
 PyObject* read_value(Reader& r);
 // Null; sets ValueError.
 PyObject* corrupt(const Reader& r, const char* what);

@@ -1,4 +1,4 @@
-// PackedDict: what SharedDict is in C.
+// PackedDict: the base class of SharedDict.
 #include "shared_containers/store.h"
 
 namespace shmtensor::packed {
@@ -24,42 +24,42 @@ Py_ssize_t length(PyObject* o) { return Py_ssize_t(store_of(o)->count); }
 
 PyObject* subscript(PyObject* o, PyObject* key) {
   Reader r;
-  int64_t at = find_key(store_of(o), key, &r);
-  if (at == kMissing) {
-    PyObject* packed = PyTuple_Pack(1, key);  // a tuple as a key is one argument, as dict has it
-    if (packed) PyErr_SetObject(PyExc_KeyError, packed);
-    Py_XDECREF(packed);
+  int64_t number = find_key(store_of(o), key, &r);
+  if (number == kMissing) {
+    PyObject* args = PyTuple_Pack(1, key);  // a tuple as a key is one argument, as dict has it
+    if (args) PyErr_SetObject(PyExc_KeyError, args);
+    Py_XDECREF(args);
   }
-  return at < 0 ? nullptr : read_value(r);
+  return number < 0 ? nullptr : read_value(r);
 }
 
 int contains(PyObject* o, PyObject* key) {
   Reader r;
-  int64_t at = find_key(store_of(o), key, &r);
-  return at == kFailed ? -1 : at >= 0;
+  int64_t number = find_key(store_of(o), key, &r);
+  return number == kFailed ? -1 : number >= 0;
 }
 
 PyObject* get(PyObject* o, PyObject* const* a, Py_ssize_t n) {
   if (n < 1 || n > 2)
     return raise("TypeError", "SharedDict.get: takes 1 or 2 arguments: got %zd", n);
   Reader r;
-  int64_t at = find_key(store_of(o), a[0], &r);
-  if (at == kMissing) return Py_NewRef(n == 2 ? a[1] : Py_None);
-  return at < 0 ? nullptr : read_value(r);
+  int64_t number = find_key(store_of(o), a[0], &r);
+  if (number == kMissing) return Py_NewRef(n == 2 ? a[1] : Py_None);
+  return number < 0 ? nullptr : read_value(r);
 }
 
-PyObject* go_through(PyObject* o, Mode mode, bool reverse) {
+PyObject* make_iterator(PyObject* o, Mode mode, bool reverse) {
   int64_t n = int64_t(store_of(o)->count);
   return iterate(store_of(o), mode, reverse ? n - 1 : 0, reverse ? -1 : 1, n);
 }
 
-PyObject* iter(PyObject* o) { return go_through(o, kKeys, false); }
+PyObject* iter(PyObject* o) { return make_iterator(o, kKeys, false); }
 
 PyObject* iterate_method(PyObject* o, PyObject* args) {
   int mode, reverse;
   if (!PyArg_ParseTuple(args, "ip:_iterate", &mode, &reverse)) return nullptr;
   if (mode < kKeys || mode > kPairs) return raise("ValueError", "_iterate: no such mode: %d", mode);
-  return go_through(o, Mode(mode), reverse);
+  return make_iterator(o, Mode(mode), reverse);
 }
 
 PyMethodDef methods[] = {

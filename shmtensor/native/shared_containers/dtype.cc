@@ -6,13 +6,13 @@ namespace shmtensor::packed {
 
 namespace {
 
-// The item of a dtype made of `count` others; false on overflow.
-bool holds(PyArray_Descr* whole, PyArray_Descr* part, npy_intp offset) {
+// Whether a field at `offset` is inside the item.
+bool contains_field(PyArray_Descr* outer, PyArray_Descr* field, npy_intp offset) {
   npy_intp end;
-  return offset >= 0 && !__builtin_add_overflow(offset, PyDataType_ELSIZE(part), &end) && end <= PyDataType_ELSIZE(whole);
+  return offset >= 0 && !__builtin_add_overflow(offset, PyDataType_ELSIZE(field), &end) && end <= PyDataType_ELSIZE(outer);
 }
 
-bool sound_fields(PyArray_Descr* descr, int depth) {
+bool has_sound_fields(PyArray_Descr* descr, int depth) {
   PyObject* names = PyDataType_NAMES(descr);
   PyObject* fields = PyDataType_FIELDS(descr);
   if (!names && !fields) return true;
@@ -25,12 +25,12 @@ bool sound_fields(PyArray_Descr* descr, int depth) {
     PyObject *part = PyTuple_GET_ITEM(field, 0), *offset = PyTuple_GET_ITEM(field, 1);
     if (!PyArray_DescrCheck(part) || !PyLong_Check(offset)) return false;
     auto* inner = reinterpret_cast<PyArray_Descr*>(part);
-    if (!is_sound(inner, depth + 1) || !holds(descr, inner, PyLong_AsSsize_t(offset))) return false;
+    if (!is_sound(inner, depth + 1) || !contains_field(descr, inner, PyLong_AsSsize_t(offset))) return false;
   }
   return true;
 }
 
-bool sound_subarray(PyArray_Descr* descr, int depth) {
+bool has_sound_subarray(PyArray_Descr* descr, int depth) {
   PyArray_ArrayDescr* sub = PyDataType_SUBARRAY(descr);
   if (!sub) return true;
   if (!sub->base || !sub->shape || !PyTuple_Check(sub->shape) || !is_sound(sub->base, depth + 1)) return false;
@@ -46,15 +46,15 @@ bool sound_subarray(PyArray_Descr* descr, int depth) {
 }  // namespace
 
 bool is_sound(PyArray_Descr* descr, int depth) {
-  constexpr int kDeepest = 32;
-  if (depth > kDeepest || !PyDataType_ISLEGACY(descr) || PyDataType_REFCHK(descr)) return false;
+  constexpr int kMaxDepth = 32;
+  if (depth > kMaxDepth || !PyDataType_ISLEGACY(descr) || PyDataType_REFCHK(descr)) return false;
   const npy_intp size = PyDataType_ELSIZE(descr), alignment = PyDataType_ALIGNMENT(descr);
   if (size < 0 || size > INT_MAX || alignment < 1 || alignment > 64 || (alignment & (alignment - 1))) return false;
   switch (descr->type_num) {
     case NPY_OBJECT: return false;
     case NPY_STRING: return true;
     case NPY_UNICODE: return size % 4 == 0;
-    case NPY_VOID: return sound_fields(descr, depth) && sound_subarray(descr, depth);
+    case NPY_VOID: return has_sound_fields(descr, depth) && has_sound_subarray(descr, depth);
     default: {
       PyArray_Descr* plain = PyArray_DescrFromType(descr->type_num);
       const bool good = plain && PyDataType_ELSIZE(plain) == size;

@@ -1,12 +1,12 @@
-// What a dtype that a pickle gave has to be before an array of it may lie in the packed bytes.
+// Checks of an unpickled dtype before an array of it is created over packed bytes.
 #pragma once
 
 #include "python.h"
 
 namespace shmtensor::packed {
 
-// Whether an item of it stays within its size: NumPy believes a pickled dtype, whose strings may then be of a broken
-// length and whose fields may lie outside the item. Holds no objects, down to its fields. Sets no exception.
+// Whether its items stay within their size and contain no objects, down to the fields. NumPy does not check a pickled
+// dtype, whose strings may have an invalid length and whose fields may be outside the item. Sets no exception.
 bool is_sound(PyArray_Descr* descr, int depth = 0);
 
 }  // namespace shmtensor::packed

@@ -1,4 +1,4 @@
-// Writing one element. Exact types only: what a subclass adds would be lost, so it is pickled.
+// Writing one element. Exact types only: subclasses are pickled, so that they keep their attributes.
 #include "dispatch/autograd_node.h"
 #include "ipc/codec/array_layout.h"
 #include "kernels/shape/memcpy.h"
@@ -17,7 +17,7 @@ bool write_counted(Buffer& out, Tag tag, const void* bytes, Py_ssize_t n) {
   return out.add(tag) && out.add_number(uint64_t(n)) && out.add(bytes, size_t(n));
 }
 
-// Takes over the reference to `bytes`, which may be null with an exception set.
+// Steals the reference to `bytes`, which may be null with an exception set.
 bool write_owned(Buffer& out, Tag tag, PyObject* bytes) {
   bool good = bytes && PyBytes_Check(bytes) &&
               write_counted(out, tag, PyBytes_AS_STRING(bytes), PyBytes_GET_SIZE(bytes));
@@ -39,12 +39,12 @@ bool write_long(Buffer& out, PyObject* value) {
   Py_XDECREF(bits);
   if (n_bits < 0) return false;
   PyObject* to = PyObject_GetAttrString(value, "to_bytes");
-  PyObject* given = Py_BuildValue("(ns)", n_bits / 8 + 1, "little");
-  PyObject* names = Py_BuildValue("{sO}", "signed", Py_True);
-  PyObject* bytes = to && given && names ? PyObject_Call(to, given, names) : nullptr;
+  PyObject* args = Py_BuildValue("(ns)", n_bits / 8 + 1, "little");
+  PyObject* kwargs = Py_BuildValue("{sO}", "signed", Py_True);
+  PyObject* bytes = to && args && kwargs ? PyObject_Call(to, args, kwargs) : nullptr;
   Py_XDECREF(to);
-  Py_XDECREF(given);
-  Py_XDECREF(names);
+  Py_XDECREF(args);
+  Py_XDECREF(kwargs);
   return write_owned(out, kBigInt, bytes);
 }
 
@@ -77,7 +77,7 @@ bool write_all(Buffer& out, Tag tag, PyObject* snapshot) {
   return good;
 }
 
-bool can_lie_packed(PyArray_Descr* descr) {
+bool is_packable(PyArray_Descr* descr) {
   return PyDataType_ISLEGACY(descr) && !PyDataType_REFCHK(descr);
 }
 
@@ -109,16 +109,16 @@ bool write_array(Buffer& out, Tag tag, PyArrayObject* array) {
 bool write_other(Buffer& out, PyObject* value) {
   if (PyArray_CheckExact(value)) {
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(value);
-    if (can_lie_packed(PyArray_DESCR(array))) return write_array(out, kArray, array);
+    if (is_packable(PyArray_DESCR(array))) return write_array(out, kArray, array);
   } else if (Py_TYPE(value) == tensor_type) {
     TensorBase* tensor = reinterpret_cast<TensorBase*>(value);
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(tensor->array);
-    if (tensor->node == Py_None && tensor->accumulate_grad == Py_None && can_lie_packed(PyArray_DESCR(array)))
+    if (tensor->node == Py_None && tensor->accumulate_grad == Py_None && is_packable(PyArray_DESCR(array)))
       return write_array(out, kTensor, array);
   } else if (PyArray_IsScalar(value, Generic)) {
     PyObject* array = PyArray_FromScalar(value, nullptr);
     if (!array) return false;
-    bool fits = can_lie_packed(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(array)));
+    bool fits = is_packable(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(array)));
     bool good = fits && write_array(out, kScalar, reinterpret_cast<PyArrayObject*>(array));
     Py_DECREF(array);
     if (fits) return good;
@@ -136,14 +136,14 @@ bool write_any(Buffer& out, PyObject* value) {
 }  // namespace
 
 bool Buffer::reserve(size_t more) {
-  if (more <= room - size) return true;
-  size_t wanted = room + room / 2;
-  if (wanted < size + more) wanted = size + more;
-  if (wanted < 4096) wanted = 4096;
-  void* fresh = PyMem_RawRealloc(base, wanted);
-  if (!fresh) return PyErr_NoMemory(), false;
-  base = static_cast<uint8_t*>(fresh);
-  room = wanted;
+  if (more <= capacity - size) return true;
+  size_t new_capacity = capacity + capacity / 2;
+  if (new_capacity < size + more) new_capacity = size + more;
+  if (new_capacity < 4096) new_capacity = 4096;
+  void* memory = PyMem_RawRealloc(base, new_capacity);
+  if (!memory) return PyErr_NoMemory(), false;
+  base = static_cast<uint8_t*>(memory);
+  capacity = new_capacity;
   return true;
 }
 
@@ -167,8 +167,8 @@ bool write_value(Buffer& out, PyObject* value) {
   if (PyBytes_CheckExact(value))
     return write_counted(out, kBytes, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value));
   if (PyComplex_CheckExact(value)) {
-    double both[2] = {PyComplex_RealAsDouble(value), PyComplex_ImagAsDouble(value)};
-    return out.add(kComplex) && out.add(both, sizeof both);
+    double parts[2] = {PyComplex_RealAsDouble(value), PyComplex_ImagAsDouble(value)};
+    return out.add(kComplex) && out.add(parts, sizeof parts);
   }
   if (Py_EnterRecursiveCall(" while packing")) return false;
   bool good = write_any(out, value);

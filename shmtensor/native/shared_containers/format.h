@@ -4,9 +4,9 @@
 //   others   | one part each: the index and data parts that were full, a large table         |
 //
 //   index    u64 per element (of a dictionary: per pair): data part:16 | offset in it:48
-//   data     element after element; a pair is its key, then its value; none lies in two parts
+//   data     element after element; a pair is its key, then its value; none spans two parts
 //   table    u64 per place, a power of two of them: hash:32 | number of the pair + 1; 0: empty.
-//            Linear probing from hash mod places; at most two thirds are taken.
+//            Linear probing from hash mod places; at most two thirds are used.
 //
 //   element  None False True           tag
 //            Int1 Int2 Int4 Int8       tag, two's complement
@@ -18,9 +18,9 @@
 //   n and sizes are LEB128 numbers; gap brings the data to 64 bytes (16 below 1 KiB) from the
 //   part's start; type is a NumPy type number, or kOtherType and an element that is the dtype.
 //
-// Nothing is changed once it is packed, so no word needs an order: the handles by which the blocks
-// travel publish them. Readers still trust no byte of it: whatever is there, they raise ValueError
-// and never leave the part (Note [Corrupt bytes] in decode.cc).
+// Packed data never changes, so no word needs a memory order: the handles of the blocks publish them. Readers trust no
+// byte of it: if it is invalid they raise ValueError, and they never read outside the part (Note [Corrupt bytes] in
+// decode.cc).
 #pragma once
 
 #include <cstddef>
@@ -32,9 +32,9 @@ namespace shmtensor::packed {
 constexpr char kMagic[8] = {'S', 'H', 'P', 'A', 'C', 'K', '1', 0};
 constexpr uint64_t kIndexEntries = 1 << 20;            // of every index part but the last
 constexpr size_t kFullPart = (64 << 20) - (64 << 10);  // data part: full from here on
-constexpr size_t kSmallTable = 1 << 20;                // bytes: up to this it lies in block 0
+constexpr size_t kSmallTable = 1 << 20;                // bytes: up to this size it is in block 0
 constexpr int kPartShift = 48;
-constexpr uint64_t kMostParts = 1 << 16;
+constexpr uint64_t kMaxParts = 1 << 16;
 constexpr uint8_t kOtherType = 0xFF;
 
 enum Kind : uint32_t { kList = 1, kDict = 2 };

@@ -4,7 +4,7 @@ namespace shmtensor::packed {
 
 namespace {
 
-uint64_t mixed(uint64_t a, uint64_t b) {
+uint64_t mix(uint64_t a, uint64_t b) {
   unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
   return uint64_t(product) ^ uint64_t(product >> 64);
 }
@@ -14,44 +14,44 @@ constexpr uint64_t kOdd = 0x9E3779B97F4A7C15, kOther = 0xD6E8FEB86659FD93;
 uint64_t hash_bytes(const void* bytes, size_t n, uint64_t seed) {
   const char* p = static_cast<const char*>(bytes);
   uint64_t h = seed ^ (uint64_t(n) * kOdd);
-  for (; n >= 8; n -= 8, p += 8) h = mixed(h ^ load<uint64_t>(p), kOther);
+  for (; n >= 8; n -= 8, p += 8) h = mix(h ^ load<uint64_t>(p), kOther);
   if (n) {
-    uint64_t rest = 0;
-    memcpy(&rest, p, n);
-    h = mixed(h ^ rest, kOther);
+    uint64_t tail = 0;
+    memcpy(&tail, p, n);
+    h = mix(h ^ tail, kOther);
   }
-  return mixed(h ^ kOdd, kOther);
+  return mix(h ^ kOdd, kOther);
 }
 
 PyObject* utf8(PyObject* text) { return PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass"); }
 
-Hashed hash_wide(PyObject* key, uint64_t seed, uint64_t* hash) {
+HashResult hash_wide(PyObject* key, uint64_t seed, uint64_t* hash) {
   if (PyUnicode_Check(key)) {
     if (PyUnicode_IS_COMPACT_ASCII(key)) {
       *hash = hash_bytes(PyUnicode_1BYTE_DATA(key), size_t(PyUnicode_GET_LENGTH(key)), seed);
-      return Hashed::Good;
+      return HashResult::Good;
     }
     PyObject* bytes = utf8(key);
-    if (!bytes) return Hashed::Failed;
+    if (!bytes) return HashResult::Failed;
     *hash = hash_bytes(PyBytes_AS_STRING(bytes), size_t(PyBytes_GET_SIZE(bytes)), seed);
     Py_DECREF(bytes);
-    return Hashed::Good;
+    return HashResult::Good;
   }
   if (PyBytes_Check(key)) {
     *hash = hash_bytes(PyBytes_AS_STRING(key), size_t(PyBytes_GET_SIZE(key)), seed + 1);
-    return Hashed::Good;
+    return HashResult::Good;
   }
   if (key == Py_None) {
-    *hash = mixed(seed ^ kOther, kOdd);
-    return Hashed::Good;
+    *hash = mix(seed ^ kOther, kOdd);
+    return HashResult::Good;
   }
   if (PyTuple_Check(key)) {
     uint64_t h = seed + 2 + uint64_t(PyTuple_GET_SIZE(key)), part;
-    if (Py_EnterRecursiveCall(" while hashing a key")) return Hashed::Failed;
-    Hashed result = Hashed::Good;
-    for (Py_ssize_t i = 0; result == Hashed::Good && i < PyTuple_GET_SIZE(key); ++i) {
+    if (Py_EnterRecursiveCall(" while hashing a key")) return HashResult::Failed;
+    HashResult result = HashResult::Good;
+    for (Py_ssize_t i = 0; result == HashResult::Good && i < PyTuple_GET_SIZE(key); ++i) {
       result = hash_wide(PyTuple_GET_ITEM(key, i), seed, &part);
-      h = mixed(h ^ part, kOther) + kOdd;
+      h = mix(h ^ part, kOther) + kOdd;
     }
     Py_LeaveRecursiveCall();
     *hash = h;
@@ -59,25 +59,25 @@ Hashed hash_wide(PyObject* key, uint64_t seed, uint64_t* hash) {
   }
   if (PyFloat_Check(key) && PyFloat_AS_DOUBLE(key) != PyFloat_AS_DOUBLE(key)) {
     *hash = seed;  // Python's hash of a NaN is its address
-    return Hashed::Good;
+    return HashResult::Good;
   }
-  Py_hash_t own = PyObject_Hash(key);
-  if (own == -1 && PyErr_Occurred()) return Hashed::Failed;
-  if (!PyNumber_Check(key)) return Hashed::Never;
-  *hash = mixed(uint64_t(own) ^ seed, kOther);
-  return Hashed::Good;
+  Py_hash_t python_hash = PyObject_Hash(key);
+  if (python_hash == -1 && PyErr_Occurred()) return HashResult::Failed;
+  if (!PyNumber_Check(key)) return HashResult::Unsupported;
+  *hash = mix(uint64_t(python_hash) ^ seed, kOther);
+  return HashResult::Good;
 }
 
 // The integer of one of the four tags, without an object.
 bool is_integer(const Reader& r, long long* value) {
-  size_t left = size_t(r.end - r.p);
-  if (left < 2) return false;
+  size_t remaining = size_t(r.end - r.p);
+  if (remaining < 2) return false;
   size_t n = r.p[0] == kInt1   ? 1
              : r.p[0] == kInt2 ? 2
              : r.p[0] == kInt4 ? 4
              : r.p[0] == kInt8 ? 8
                                : 0;
-  if (n == 0 || left < 1 + n) return false;
+  if (n == 0 || remaining < 1 + n) return false;
   *value = n == 1   ? load<int8_t>(r.p + 1)
            : n == 2 ? load<int16_t>(r.p + 1)
            : n == 4 ? load<int32_t>(r.p + 1)
@@ -87,9 +87,9 @@ bool is_integer(const Reader& r, long long* value) {
 
 }  // namespace
 
-Hashed hash_key(PyObject* key, uint64_t seed, uint32_t* hash) {
+HashResult hash_key(PyObject* key, uint64_t seed, uint32_t* hash) {
   uint64_t wide = 0;
-  Hashed result = hash_wide(key, seed, &wide);
+  HashResult result = hash_wide(key, seed, &wide);
   *hash = uint32_t(wide ^ wide >> 32);
   return result;
 }
@@ -126,9 +126,9 @@ int Query::matches(Reader& r) const {
     r.p += n;
     return 1;
   }
-  long long there;
-  if (form_ == Form::Integer && is_integer(r, &there)) {
-    if (there != integer_) return 0;
+  long long integer;
+  if (form_ == Form::Integer && is_integer(r, &integer)) {
+    if (integer != integer_) return 0;
     r.p += r.p[0] == kInt1 ? 2 : r.p[0] == kInt2 ? 3 : r.p[0] == kInt4 ? 5 : 9;
     return 1;
   }

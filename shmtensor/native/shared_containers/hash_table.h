@@ -1,4 +1,4 @@
-// The hash table of a dictionary: stable hashes of keys, and finding one.
+// The hash table of a dictionary: stable hashes of keys, and lookup.
 #pragma once
 
 #include "shared_containers/decode.h"
@@ -8,19 +8,18 @@ namespace shmtensor::packed {
 // Note [Stable hash]: Python's hash of a str differs between processes that were not forked from
 // one another, so strings and bytes are hashed here, with the dictionary's own seed. Python's hash
 // of a number is the same everywhere and equal for equal numbers (1, 1.0, True), so it is used.
-enum class Hashed { Good, Never, Failed };  // Never: hashable, but no such key can be packed
+enum class HashResult { Good, Unsupported, Failed };  // Unsupported: hashable, but no such key can be packed
 
-Hashed hash_key(PyObject* key, uint64_t seed, uint32_t* hash);
+HashResult hash_key(PyObject* key, uint64_t seed, uint32_t* hash);
 
-// What is looked for, in the form in which most keys can be compared without making an object.
+// A key to look up, in a form in which most keys can be compared without creating an object.
 class Query {
  public:
   explicit Query(PyObject* key);
   ~Query() { Py_XDECREF(encoded_); }
   Query(const Query&) = delete;
   bool good() const { return form_ != Form::Failed; }
-  // 1: the element at r is this key, 0: it is not, -1: exception set. r then stands behind it only
-  // if it is.
+  // 1: the element at r is this key, 0: it is not, -1: exception set. r is moved behind it only if it is.
   int matches(Reader& r) const;
 
  private:

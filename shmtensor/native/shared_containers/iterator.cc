@@ -8,7 +8,7 @@ namespace {
 struct Iterator {
   PyObject_HEAD Store* store;
   Mode mode;
-  int64_t next, step, left;
+  int64_t next, step, remaining;
 };
 
 PyTypeObject* iterator_type = nullptr;
@@ -22,19 +22,19 @@ void dealloc(PyObject* object) {
 
 PyObject* next(PyObject* object) {
   Iterator* self = reinterpret_cast<Iterator*>(object);
-  if (!self->left) return nullptr;
+  if (!self->remaining) return nullptr;
   PyObject* value = read_as(self->store, self->mode, uint64_t(self->next));
   if (!value) return nullptr;
-  --self->left;
-  if (self->left) self->next += self->step;
+  --self->remaining;
+  if (self->remaining) self->next += self->step;
   return value;
 }
 
 PyObject* length_hint(PyObject* object, PyObject*) {
-  return PyLong_FromLongLong(reinterpret_cast<Iterator*>(object)->left);
+  return PyLong_FromLongLong(reinterpret_cast<Iterator*>(object)->remaining);
 }
 
-PyMethodDef methods[] = {{"__length_hint__", length_hint, METH_NOARGS, "How many are left."},
+PyMethodDef methods[] = {{"__length_hint__", length_hint, METH_NOARGS, "The number of remaining elements."},
                          {nullptr, nullptr, 0, nullptr}};
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
                        {Py_tp_iter, reinterpret_cast<void*>(PyObject_SelfIter)},
@@ -54,7 +54,7 @@ PyObject* iterate(Store* store, Mode mode, int64_t start, int64_t step, int64_t 
   self->mode = mode;
   self->next = start;
   self->step = step;
-  self->left = n;
+  self->remaining = n;
   return reinterpret_cast<PyObject*>(self);
 }
 

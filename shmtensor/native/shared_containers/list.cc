@@ -1,5 +1,4 @@
-// PackedList: what SharedList is in C. A view of a store: n elements from `start` in steps of
-// `step`.
+// PackedList: the base class of SharedList. A view of a store: n elements from `start` in steps of `step`.
 #include "shared_containers/store.h"
 
 namespace shmtensor::packed {

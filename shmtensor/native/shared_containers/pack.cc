@@ -11,15 +11,15 @@ Packer::~Packer() {
 
 // A block of shared memory; null with an exception set (OutOfSharedMemory).
 PyObject* Packer::block(size_t nbytes, uint8_t** base) {
-  PyObject* made = PyObject_CallFunction(allocate_, "nO", Py_ssize_t(nbytes), Py_False);
+  PyObject* block = PyObject_CallFunction(allocate_, "nO", Py_ssize_t(nbytes), Py_False);
   Py_buffer view;
-  if (!made || PyObject_GetBuffer(made, &view, PyBUF_WRITABLE) < 0) {
-    Py_XDECREF(made);
+  if (!block || PyObject_GetBuffer(block, &view, PyBUF_WRITABLE) < 0) {
+    Py_XDECREF(block);
     return nullptr;
   }
   *base = static_cast<uint8_t*>(view.buf);
   PyBuffer_Release(&view);  // the block keeps its memory as long as it lives
-  return made;
+  return block;
 }
 
 bool Packer::store(const void* bytes, size_t n, Bytes* out) {
@@ -32,13 +32,12 @@ bool Packer::store(const void* bytes, size_t n, Bytes* out) {
   return true;
 }
 
-// Note [Bounded memory]: what is not yet in shared memory is at most one part of data with its last
-// element, and one part of the index.
+// Note [Bounded memory]: private memory has at most one part of data with its last element, and one part of the index.
 bool Packer::end_element() {
   ++count_;
   if (data_.size < kFullPart) return true;
   Bytes full;
-  if (data_parts_.size() + 1 == kMostParts)
+  if (data_parts_.size() + 1 == kMaxParts)
     return raise("OverflowError", "%s: too much to pack: %llu elements", where_,
                  static_cast<unsigned long long>(count_)),
            false;
@@ -74,9 +73,9 @@ Reader Packer::at(uint64_t i) {
 
 bool Packer::add(PyObject* item) {
   if (kind_ == kDict) return add_pair(item);
-  size_t before = data_.size;
+  size_t offset = data_.size;
   if (write_value(data_, item)) {
-    uint64_t start = uint64_t(data_parts_.size()) << kPartShift | before;
+    uint64_t start = uint64_t(data_parts_.size()) << kPartShift | offset;
     return append(start) && end_element();
   }
   return false;
@@ -101,21 +100,21 @@ bool Packer::add_pair(PyObject* item) {
     PyObject* key = Py_NewRef(PySequence_Fast_GET_ITEM(pair, 0));
     PyObject* value = Py_NewRef(PySequence_Fast_GET_ITEM(pair, 1));
     uint32_t hash;
-    Hashed hashed = hash_key(key, seed_, &hash);
+    HashResult result = hash_key(key, seed_, &hash);
     Query query(key);
-    if (hashed == Hashed::Never)
+    if (result == HashResult::Unsupported)
       raise("TypeError", "%s: a key is a str, bytes, number, None or a tuple of these: %s", where_,
             Py_TYPE(key)->tp_name);
-    if (hashed == Hashed::Good && query.good()) {
-      auto look = [this](int64_t i, Reader* r) { return *r = at(uint64_t(i)), true; };
-      Reader behind;
-      int64_t there = table_.empty()
+    if (result == HashResult::Good && query.good()) {
+      auto reader_at = [this](int64_t i, Reader* r) { return *r = at(uint64_t(i)), true; };
+      Reader after;
+      int64_t number = table_.empty()
                           ? kMissing
-                          : find(table_.data(), table_.size(), hash, query, look, &behind);
-      uint64_t start = here();
-      if (there >= 0)
-        good = replace_value(uint64_t(there), value);
-      else if (there == kMissing && add_to_table(hash, count_))
+                          : find(table_.data(), table_.size(), hash, query, reader_at, &after);
+      uint64_t start = next_position();
+      if (number >= 0)
+        good = replace_value(uint64_t(number), value);
+      else if (number == kMissing && add_to_table(hash, count_))
         good =
             write_value(data_, key) && write_value(data_, value) && append(start) && end_element();
     }
@@ -126,12 +125,11 @@ bool Packer::add_pair(PyObject* item) {
   return good;
 }
 
-// As in a dict: the first key stays, in its place, with the last value. The bytes of the former
-// value are wasted.
+// As in a dict: the first key keeps its position and gets the last value. The bytes of the former value are wasted.
 bool Packer::replace_value(uint64_t number, PyObject* value) {
   Reader r = at(number);
   PyObject* key = read_value(r);
-  uint64_t start = here();
+  uint64_t start = next_position();
   bool good = key && write_value(data_, key) && write_value(data_, value);
   Py_XDECREF(key);
   if (!good) return false;
@@ -166,18 +164,18 @@ bool Packer::add_to_table(uint32_t hash, uint64_t number) {
 
 PyObject* Packer::finish() {
   size_t table_bytes = table_.size() * 8;
-  bool own = table_bytes > kSmallTable;
+  bool has_table_block = table_bytes > kSmallTable;
   uint32_t index_parts = uint32_t(index_parts_.size() + 1),
            data_parts = uint32_t(data_parts_.size() + 1);
   size_t n_parts = size_t(index_parts) + data_parts + (kind_ == kDict);
   size_t index_at = aligned(sizeof(Header) + n_parts * sizeof(Part), 64);
   size_t data_at = aligned(index_at + index_.size, 64);
-  size_t table_at = own || !table_bytes ? data_at : aligned(data_at + data_.size, 64);
+  size_t table_at = has_table_block || !table_bytes ? data_at : aligned(data_at + data_.size, 64);
   size_t total = table_at == data_at ? data_at + data_.size : table_at + table_bytes;
 
   Bytes table{nullptr, 0, nullptr};
-  if (own && !store(table_.data(), table_bytes, &table)) return nullptr;
-  PyObject* blocks = PyTuple_New(Py_ssize_t(index_parts + data_parts - 1 + own));
+  if (has_table_block && !store(table_.data(), table_bytes, &table)) return nullptr;
+  PyObject* blocks = PyTuple_New(Py_ssize_t(index_parts + data_parts - 1 + has_table_block));
   uint8_t* base;
   PyObject* first = blocks ? block(total, &base) : nullptr;
   if (!first) {
@@ -203,7 +201,7 @@ PyObject* Packer::finish() {
   for (const Bytes& part : data_parts_) add(part);
   *parts++ = {0, 0, data_at, data_.size};
   if (kind_ == kDict) {
-    if (own)
+    if (has_table_block)
       add(table);
     else
       *parts++ = {0, 0, table_at, table_bytes};
@@ -211,7 +209,7 @@ PyObject* Packer::finish() {
   Py_XDECREF(table.owner);
   if (index_.size) copy_run(base + index_at, index_.base, index_.size);
   if (data_.size) copy_run(base + data_at, data_.base, data_.size);
-  if (!own && table_bytes) copy_run(base + table_at, table_.data(), table_bytes);
+  if (!has_table_block && table_bytes) copy_run(base + table_at, table_.data(), table_bytes);
   return blocks;
 }
 

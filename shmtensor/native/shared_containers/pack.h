@@ -1,4 +1,4 @@
-// Packer: objects in, few blocks out, with one part's worth of private memory in between.
+// Packer: packs objects into few blocks; it needs private memory for one part.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace shmtensor::packed {
 
-// Bytes that grow. False: out of memory, exception set.
+// A growing buffer of bytes. False: out of memory, exception set.
 class Buffer {
  public:
   ~Buffer() { PyMem_RawFree(base); }
@@ -16,7 +16,7 @@ class Buffer {
   Buffer(const Buffer&) = delete;
   bool reserve(size_t more);
   bool add(const void* bytes, size_t n) {
-    if (n > room - size && !reserve(n)) return false;
+    if (n > capacity - size && !reserve(n)) return false;
     memcpy(base + size, bytes, n);
     size += n;
     return true;
@@ -24,7 +24,7 @@ class Buffer {
   bool add(uint8_t byte) { return add(&byte, 1); }
   bool add_number(uint64_t n);
   uint8_t* base = nullptr;
-  size_t size = 0, room = 0;
+  size_t size = 0, capacity = 0;
 };
 
 // Appends one element (encode.cc). False: exception set, and the buffer is as before.
@@ -50,7 +50,7 @@ class Packer {
   Reader at(uint64_t i);
   PyObject* block(size_t nbytes, uint8_t** base);
   bool store(const void* bytes, size_t n, Bytes* out);
-  uint64_t here() const { return uint64_t(data_parts_.size()) << kPartShift | data_.size; }
+  uint64_t next_position() const { return uint64_t(data_parts_.size()) << kPartShift | data_.size; }
 
   const char* where_;
   Kind kind_;

@@ -11,7 +11,7 @@ PyTypeObject* store_type = nullptr;
 void dealloc(PyObject* object) {
   Store* store = reinterpret_cast<Store*>(object);
   Py_XDECREF(store->blocks);
-  Py_XDECREF(store->keepers);
+  Py_XDECREF(store->owners);
   store->index.~vector();
   store->data.~vector();
   PyTypeObject* type = Py_TYPE(object);
@@ -19,7 +19,7 @@ void dealloc(PyObject* object) {
   Py_DECREF(type);
 }
 
-bool refuse(const char* what) {
+bool raise_corrupt(const char* what) {
   PyErr_Format(PyExc_ValueError, "packed data: corrupt: %s", what);
   return false;
 }
@@ -36,18 +36,18 @@ bool find_buffers(PyObject* blocks, std::vector<Bytes>* out) {
 }
 
 bool read_header(Store* store, const std::vector<Bytes>& blocks, Kind kind) {
-  if (blocks.empty() || blocks[0].nbytes < sizeof(Header)) return refuse("no header");
+  if (blocks.empty() || blocks[0].nbytes < sizeof(Header)) return raise_corrupt("no header");
   Header h = load<Header>(blocks[0].base);
-  if (memcmp(h.magic, kMagic, sizeof kMagic) != 0) return refuse("no header");
-  if (h.kind != kind) return refuse(kind == kList ? "it is no list" : "it is no dictionary");
+  if (memcmp(h.magic, kMagic, sizeof kMagic) != 0) return raise_corrupt("no header");
+  if (h.kind != kind) return raise_corrupt(kind == kList ? "it is no list" : "it is no dictionary");
   uint64_t n = uint64_t(h.index_parts) + h.data_parts + (kind == kDict);
   if (!h.index_parts || !h.data_parts || n > (blocks[0].nbytes - sizeof h) / sizeof(Part))
-    return refuse("the parts do not fit into the header's block");
+    return raise_corrupt("the parts do not fit into the header's block");
   for (uint64_t i = 0; i < n; ++i) {
     Part part = load<Part>(blocks[0].base + sizeof h + i * sizeof(Part));
     if (part.block >= blocks.size() || part.offset > blocks[part.block].nbytes ||
         part.nbytes > blocks[part.block].nbytes - part.offset || part.offset % 8)
-      return refuse("a part reaches beyond its block");
+      return raise_corrupt("a part reaches beyond its block");
     const Bytes& block = blocks[part.block];
     Bytes bytes{block.base + part.offset, size_t(part.nbytes), block.owner};
     if (i < h.index_parts)
@@ -59,14 +59,14 @@ bool read_header(Store* store, const std::vector<Bytes>& blocks, Kind kind) {
   }
   uint64_t entries = 0;
   for (size_t i = 0; i < store->index.size(); ++i) {
-    uint64_t own = store->index[i].nbytes / 8;
-    if (i + 1 < store->index.size() ? own != kIndexEntries : own > kIndexEntries)
-      return refuse("a part of the index has another length");
-    entries += own;
+    uint64_t n_entries = store->index[i].nbytes / 8;
+    if (i + 1 < store->index.size() ? n_entries != kIndexEntries : n_entries > kIndexEntries)
+      return raise_corrupt("a part of the index has another length");
+    entries += n_entries;
   }
-  if (h.count > entries) return refuse("the index is too short");
+  if (h.count > entries) return raise_corrupt("the index is too short");
   if (kind == kDict && ((h.places & (h.places - 1)) || h.places > store->table.nbytes / 8))
-    return refuse("the table is too short");
+    return raise_corrupt("the table is too short");
   store->count = h.count;
   store->seed = h.seed;
   store->places = kind == kDict ? h.places : 0;
@@ -74,20 +74,19 @@ bool read_header(Store* store, const std::vector<Bytes>& blocks, Kind kind) {
   return true;
 }
 
-// Read-only arrays keep a block behind a read-only buffer, or NumPy would let anybody set their
-// flag again.
-bool keep(Store* store) {
+// The base of a read-only array is a read-only buffer; else NumPy would allow setting its writeable flag again.
+bool make_owners(Store* store) {
   if (!store->readonly) return true;
   Py_ssize_t n = PyTuple_GET_SIZE(store->blocks);
-  store->keepers = PyTuple_New(n);
-  for (Py_ssize_t i = 0; store->keepers && i < n; ++i) {
+  store->owners = PyTuple_New(n);
+  for (Py_ssize_t i = 0; store->owners && i < n; ++i) {
     PyObject* view = readonly_view(PyTuple_GET_ITEM(store->blocks, i));
     if (!view) return false;
-    PyTuple_SET_ITEM(store->keepers, i, view);
+    PyTuple_SET_ITEM(store->owners, i, view);
     for (Bytes& part : store->data)
       if (part.owner == PyTuple_GET_ITEM(store->blocks, i)) part.owner = view;
   }
-  return store->keepers != nullptr;
+  return store->owners != nullptr;
 }
 
 PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)}, {0, nullptr}};
@@ -107,14 +106,14 @@ PyObject* get_blocks(PyObject* o, void*) { return Py_NewRef(store_of(o)->blocks)
 PyObject* get_nbytes(PyObject* o, void*) { return PyLong_FromSize_t(store_of(o)->nbytes); }
 PyObject* get_readonly(PyObject* o, void*) { return PyBool_FromLong(store_of(o)->readonly); }
 
-bool Store::lost(uint64_t i) const {
-  PyErr_Format(PyExc_ValueError, "packed data: corrupt: element %llu lies nowhere",
+bool Store::raise_corrupt_index(uint64_t i) const {
+  PyErr_Format(PyExc_ValueError, "packed data: corrupt: element %llu is outside the data",
                static_cast<unsigned long long>(i));
   return false;
 }
 
-Store* open_store(PyObject* given, Kind kind) {
-  PyObject* blocks = PySequence_Tuple(given);
+Store* open_store(PyObject* sequence, Kind kind) {
+  PyObject* blocks = PySequence_Tuple(sequence);
   if (!blocks) return nullptr;
   Store* store = reinterpret_cast<Store*>(store_type->tp_alloc(store_type, 0));
   if (!store) {
@@ -131,7 +130,7 @@ Store* open_store(PyObject* given, Kind kind) {
     return nullptr;
   }
   for (const Bytes& block : buffers) store->nbytes += block.nbytes;
-  if (!keep(store)) {
+  if (!make_owners(store)) {
     Py_DECREF(store);
     return nullptr;
   }
@@ -140,15 +139,15 @@ Store* open_store(PyObject* given, Kind kind) {
 
 int64_t find_key(const Store* store, PyObject* key, Reader* after) {
   uint32_t hash;
-  Hashed hashed = hash_key(key, store->seed, &hash);
-  if (hashed != Hashed::Good) return hashed == Hashed::Never ? kMissing : kFailed;
+  HashResult result = hash_key(key, store->seed, &hash);
+  if (result != HashResult::Good) return result == HashResult::Unsupported ? kMissing : kFailed;
   Query query(key);
   if (!query.good()) return kFailed;
-  auto look = [store](int64_t i, Reader* r) {
-    return uint64_t(i) < store->count ? store->at(uint64_t(i), r) : store->lost(uint64_t(i));
+  auto reader_at = [store](int64_t i, Reader* r) {
+    return uint64_t(i) < store->count ? store->at(uint64_t(i), r) : store->raise_corrupt_index(uint64_t(i));
   };
   return find(reinterpret_cast<const uint64_t*>(store->table.base), store->places, hash, query,
-              look, after);
+              reader_at, after);
 }
 
 PyObject* read_as(const Store* store, Mode mode, uint64_t i) {

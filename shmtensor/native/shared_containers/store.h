@@ -1,4 +1,4 @@
-// Store: the blocks of a packed list or dictionary, looked through once and kept.
+// Store: the blocks of a packed list or dictionary, with their parts.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@ namespace shmtensor::packed {
 
 struct Store {
   PyObject_HEAD PyObject* blocks;  // tuple
-  PyObject* keepers;               // tuple: what arrays keep, the blocks or read-only views of them
+  PyObject* owners;                // tuple: what arrays keep, the blocks or read-only views of them
   std::vector<Bytes> index, data;
   Bytes table;
   Kind kind;
@@ -22,15 +22,15 @@ struct Store {
     const Bytes& part = index[i / kIndexEntries];
     uint64_t where = load<uint64_t>(part.base + i % kIndexEntries * 8);
     uint64_t number = where >> kPartShift, offset = where & ((1ull << kPartShift) - 1);
-    if (number >= data.size() || offset >= data[number].nbytes) return lost(i);
+    if (number >= data.size() || offset >= data[number].nbytes) return raise_corrupt_index(i);
     const Bytes& bytes = data[number];
     *out = {bytes.base + offset, bytes.base + bytes.nbytes, &bytes, readonly};
     return true;
   }
-  bool lost(uint64_t i) const;
+  bool raise_corrupt_index(uint64_t i) const;
 };
 
-// How the objects of Python begin that read a store, a list or a dictionary; and what both have.
+// The common start of PackedList and PackedDict objects, and their common functions.
 struct Packed {
   PyObject_HEAD Store* store;
 };
@@ -46,7 +46,7 @@ int64_t find_key(const Store* store, PyObject* key, Reader* after);
 bool add_store(PyObject* module);
 
 enum Mode : int { kElements, kKeys, kValues, kPairs };
-// What goes through n elements from `start` in steps of `step`.
+// An iterator over n elements from `start` in steps of `step`.
 PyObject* iterate(Store* store, Mode mode, int64_t start, int64_t step, int64_t n);
 PyObject* read_as(const Store* store, Mode mode, uint64_t i);
 bool add_iterator(PyObject* module);

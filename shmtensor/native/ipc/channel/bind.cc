@@ -1,4 +1,4 @@
-// The Python face of channel.h: the type Channel. Waiting is here, because only here the GIL is let go.
+// Python bindings of channel.h: the type Channel. Waiting is here, because it releases the GIL.
 #include <algorithm>
 #include <new>
 
@@ -45,16 +45,16 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
   int lost = 0;
   *late = false;
   Py_BEGIN_ALLOW_THREADS
-  if (!spin_while_equal(word, seen, deadline.left())) {  // uncounted: a wake costs its sender 0.4 us
+  if (!spin_while_equal(word, seen, deadline.remaining())) {  // without counting: a wake costs its sender 0.4 us
     waiters->fetch_add(1, std::memory_order_seq_cst);
     fault("channel.waiting");
-    result = wait_while_equal(word, seen, deadline.left(), peers.data(), static_cast<int>(peers.size()), &lost, false);
+    result = wait_while_equal(word, seen, deadline.remaining(), peers.data(), static_cast<int>(peers.size()), &lost, false);
     waiters->fetch_sub(1, std::memory_order_seq_cst);
   }
   Py_END_ALLOW_THREADS
   if (result == Wait::PeerLost) return raise_peer_lost(where, peers[lost].row, peers[lost].inc);
   if (result == Wait::Interrupted && PyErr_CheckSignals() < 0) return false;
-  *late = deadline.passed();
+  *late = deadline.is_over();
   return true;
 }
 
@@ -64,22 +64,22 @@ bool is_open(ChannelObject* self, const char* where) {
   return false;
 }
 
-bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadline, double timeout, const char* where,
+bool put_message(ChannelObject* self, const OutgoingMessage& message, const Deadline& deadline, double timeout, const char* where,
                 bool* done) {
   void* spill = nullptr;
   bool good = is_open(self, where);
   *done = false;
   for (bool is_first = true; good && !*done; is_first = false) {
     Root* root = self->channel.root();
-    // Readers write to that word all the time: the first try, which seldom is the last, does without it.
+    // Readers write to that word often; the first try, which rarely fails, does not read it.
     uint32_t room = is_first ? 0 : root->room.load(std::memory_order_seq_cst);
-    Channel::Try result = self->channel.put(parcel.bytes, parcel.nbytes, parcel.blocks, parcel.n, &spill);
+    Channel::Try result = self->channel.put(message.bytes, message.nbytes, message.blocks, message.n, &spill);
     if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
     good = result == Channel::Try::Ok || result == Channel::Try::NotNow;
     *done = result == Channel::Try::Ok;
     if (result != Channel::Try::NotNow) break;
     if (is_first) continue;
-    bool late = deadline.passed();
+    bool late = deadline.is_over();
     if (!late) good = wait_for(&root->room, room, &root->writers, deadline, {}, where, &late) && is_open(self, where);
     if (late && timeout == 0.0) break;
     if (late) timeout = 0.0;  // one more look
@@ -88,45 +88,45 @@ bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadl
   return good;
 }
 
-bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadline, double timeout, PyObject* peers,
+bool take_message(ChannelObject* self, ReceivedMessage* message, const Deadline& deadline, double timeout, PyObject* peers,
                   const char* where, bool* done) {
-  std::vector<Peer> watched;
+  std::vector<Peer> peers_to_watch;
   bool is_first = true;
   *done = false;
   while (is_open(self, where)) {
     Root* root = self->channel.root();
     uint32_t items = root->items.load(std::memory_order_seq_cst);
-    Channel::Try result = self->channel.get(arrival);
+    Channel::Try result = self->channel.get(message);
     *done = result == Channel::Try::Ok;
     if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
     if (result != Channel::Try::NotNow) return *done;
-    bool late = deadline.passed();
+    bool late = deadline.is_over();
     if (late && timeout == 0.0) return true;
     if (late) {
       timeout = 0.0;  // one more look
       continue;
     }
-    if (is_first && !read_peers(peers, &watched)) return false;  // who need not wait need not know
+    if (is_first && !read_peers(peers, &peers_to_watch)) return false;  // only needed if it waits
     is_first = false;
-    if (!wait_for(&root->items, items, &root->readers, deadline, watched, where, &late)) return false;
+    if (!wait_for(&root->items, items, &root->readers, deadline, peers_to_watch, where, &late)) return false;
   }
   return false;
 }
 
 namespace {
 
-PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) {
-  static const char* names[] = {"maxsize", "block", "joinable", nullptr};
+PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* kwargs) {
+  static const char* keywords[] = {"maxsize", "block", "joinable", nullptr};
   long long maxsize = 0;
   PyObject* block = nullptr;
   int joinable = 0;
-  if (!PyArg_ParseTupleAndKeywords(arguments, named, "|LOp", const_cast<char**>(names), &maxsize, &block, &joinable))
+  if (!PyArg_ParseTupleAndKeywords(arguments, kwargs, "|LOp", const_cast<char**>(keywords), &maxsize, &block, &joinable))
     return nullptr;
   ChannelObject* self = reinterpret_cast<ChannelObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   new (&self->channel) Channel();
-  bool fresh = !block;
-  if (fresh) {
+  bool is_new = !block;
+  if (is_new) {
     const size_t size = sizeof(Root) + (joinable ? kDebtors * sizeof(uint64_t) : 0);
     void* root = domain_ensure() ? allocate_shared(size) : nullptr;
     if (root)
@@ -140,7 +140,7 @@ PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* named) 
   void* base;
   size_t nbytes;
   if (!block || !find_buffer(block, &base, &nbytes) ||
-      !(fresh ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0, joinable)
+      !(is_new ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0, joinable)
               : self->channel.attach(base, nbytes))) {
     Py_DECREF(self);
     return nullptr;
@@ -166,11 +166,11 @@ PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   if (!read_timeout(a[2], &timeout)) return nullptr;
   PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
-  Draft draft;
+  MessageEncoder draft;
   bool done = false;
   Deadline deadline(timeout);
   bool good = pair && draft.adopt(pair) &&
-              put_parcel(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout,
+              put_message(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout,
                          "Channel.put", &done);
   Py_XDECREF(pair);
   return good ? PyBool_FromLong(done) : nullptr;
@@ -180,26 +180,26 @@ PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
   double timeout;
   if (!read_timeout(a[0], &timeout)) return nullptr;
-  Arrival arrival;
+  ReceivedMessage message;
   bool done;
   Deadline deadline(timeout);
-  if (!take_arrival(self, &arrival, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
+  if (!take_message(self, &message, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
   if (!done) Py_RETURN_NONE;
-  PyObject *data = arrival.data(), *blocks = data ? arrival.blocks() : nullptr;
+  PyObject *data = message.data(), *blocks = data ? message.blocks() : nullptr;
   return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
 }
 
 PyObject* channel_size(ChannelObject* self, PyObject*) {
-  Account account;
-  if (!is_open(self, "Channel.size") || !self->channel.count(&account)) return nullptr;
-  return PyLong_FromUnsignedLongLong(account.waiting);
+  MessageCounts counts;
+  if (!is_open(self, "Channel.size") || !self->channel.count(&counts)) return nullptr;
+  return PyLong_FromUnsignedLongLong(counts.waiting);
 }
 
 PyObject* channel_full(ChannelObject* self, PyObject*) {
-  Account account;
-  if (!is_open(self, "Channel.full") || !self->channel.count(&account)) return nullptr;
+  MessageCounts counts;
+  if (!is_open(self, "Channel.full") || !self->channel.count(&counts)) return nullptr;
   uint64_t maxsize = self->channel.root()->maxsize;
-  return PyBool_FromLong(maxsize && account.waiting + account.reading + account.writing >= maxsize);
+  return PyBool_FromLong(maxsize && counts.waiting + counts.reading + counts.writing >= maxsize);
 }
 
 PyObject* channel_task_done(ChannelObject* self, PyObject*) {
@@ -233,7 +233,7 @@ PyObject* channel_join(ChannelObject* self, PyObject* argument) {
     int64_t unfinished = self->channel.unfinished_tasks();
     if (unfinished < 0 && PyErr_Occurred()) return nullptr;
     if (unfinished <= 0) Py_RETURN_TRUE;
-    bool late = deadline.passed();
+    bool late = deadline.is_over();
     if (late) Py_RETURN_FALSE;
     if (!wait_for(&root->tasks, tasks, &root->joiners, deadline, {}, "Channel.join", &late) ||
         !is_open(self, "Channel.join"))
@@ -261,24 +261,24 @@ PyMethodDef methods[] = {
     {"get", METHOD(channel_get), METH_FASTCALL,
      "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."},
     {"send", METHOD(channel_send), METH_FASTCALL,
-     "send(object, dumps, timeout) -> bool: as put, of an object; dumps(object) -> (data, blocks) of what the codec leaves."},
+     "send(object, dumps, timeout) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot."},
     {"receive", METHOD(channel_receive), METH_FASTCALL,
      "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."},
     {"send_many", METHOD(channel_send_many), METH_FASTCALL,
-     "send_many(objects, dumps, timeout) -> how many; all are written before the first is sent."},
+     "send_many(objects, dumps, timeout) -> how many; all are encoded before the first is sent."},
     {"receive_many", METHOD(channel_receive_many), METH_FASTCALL,
      "receive_many(n, timeout, peers, loads) -> list of 1 to n; empty after timeout."},
     {"shut_down", METHOD(channel_shut_down), METH_O,
      "shut_down(immediate): put raises ShutDown from now on, and so does get once it is empty, or at once."},
     {"statistics", METHOD(channel_statistics), METH_NOARGS, "statistics() -> dict of counts, from the words alone"},
-    {"check", METHOD(channel_check), METH_NOARGS, "check() -> None, or which invariant is broken"},
+    {"check", METHOD(channel_check), METH_NOARGS, "check() -> None, or the violated invariant"},
     {"size", METHOD(channel_size), METH_NOARGS, "size() -> messages that wait to be read"},
     {"full", METHOD(channel_full), METH_NOARGS, "full() -> whether put would wait"},
-    {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one message got has been worked on"},
-    {"join", METHOD(channel_join), METH_O, "join(timeout) -> bool: waits until every message was worked on"},
+    {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one received message is done"},
+    {"join", METHOD(channel_join), METH_O, "join(timeout) -> bool: waits until all messages are done"},
     {"check_debtors", METHOD(channel_check_debtors), METH_NOARGS,
-     "check_debtors(): raises PeerLostError when one has died that took a message and did not say it was done"},
-    {"close", METHOD(channel_close), METH_NOARGS, "close(): drops this process's holds; others go on"},
+     "check_debtors(): raises PeerLostError if a process died between taking a message and task_done"},
+    {"close", METHOD(channel_close), METH_NOARGS, "close(): drops this process's holds; other processes keep theirs"},
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef getters[] = {

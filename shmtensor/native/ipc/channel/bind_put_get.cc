@@ -1,4 +1,4 @@
-// The Python face of a channel's traffic: objects in and out, the codec first and the pickler for the rest.
+// Python bindings of sending and receiving objects: by the codec, or by the pickler if the codec cannot.
 #include <memory>
 #include <new>
 
@@ -12,32 +12,32 @@ namespace shmtensor {
 namespace {
 
 // The object as a message. False: an exception is set.
-bool write_draft(PyObject* object, PyObject* dumps, Draft* draft) {
-  Draft::Outcome outcome = draft->write(object);
-  if (outcome != Draft::Outcome::Unfit) return outcome == Draft::Outcome::Good;
+bool encode_message(PyObject* object, PyObject* dumps, MessageEncoder* encoder) {
+  MessageEncoder::Outcome outcome = encoder->write(object);
+  if (outcome != MessageEncoder::Outcome::Unfit) return outcome == MessageEncoder::Outcome::Good;
   PyObject* pair = PyObject_CallOneArg(dumps, object);
-  bool good = pair && draft->adopt(pair);
+  bool good = pair && encoder->adopt(pair);
   Py_XDECREF(pair);
   return good;
 }
 
-bool put_draft(ChannelObject* self, const Draft& draft, const Deadline& deadline, double timeout, const char* where,
+bool put_encoded(ChannelObject* self, const MessageEncoder& encoder, const Deadline& deadline, double timeout, const char* where,
                bool* done) {
-  return put_parcel(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout, where, done);
+  return put_message(self, {encoder.bytes(), encoder.nbytes(), encoder.blocks(), encoder.n_blocks()}, deadline, timeout, where, done);
 }
 
-PyObject* read_arrival(Arrival* arrival, PyObject* loads) {
-  if (arrival->nbytes && arrival->bytes[0] == kCodecMark)
-    return decode(arrival->bytes, arrival->nbytes, arrival->held.data(), arrival->held.size());
-  PyObject *data = arrival->data(), *blocks = data ? arrival->blocks() : nullptr;
+PyObject* decode_message(ReceivedMessage* received, PyObject* loads) {
+  if (received->nbytes && received->bytes[0] == kCodecMark)
+    return decode(received->bytes, received->nbytes, received->blocks_held.data(), received->blocks_held.size());
+  PyObject *data = received->data(), *blocks = data ? received->blocks() : nullptr;
   PyObject* out = blocks ? PyObject_CallFunctionObjArgs(loads, data, blocks, nullptr) : nullptr;
   Py_XDECREF(data);
   Py_XDECREF(blocks);
   return out;
 }
 
-// The error that an earlier receive_many left behind; false: it is set now.
-bool nothing_pending(ChannelObject* self) {
+// False: sets the error that an earlier receive_many has stored.
+bool has_no_pending_error(ChannelObject* self) {
   if (!self->pending) return true;
   PyObject* error = self->pending;
   self->pending = nullptr;
@@ -46,7 +46,7 @@ bool nothing_pending(ChannelObject* self) {
   return false;
 }
 
-void keep_error(ChannelObject* self) {
+void store_error(ChannelObject* self) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -61,66 +61,66 @@ void keep_error(ChannelObject* self) {
 PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n != 3) return raise("TypeError", "Channel.send: takes object, dumps, timeout: got %zd arguments", n);
   double timeout;
-  Draft draft;
+  MessageEncoder encoder;
   bool done;
-  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") || !write_draft(a[0], a[1], &draft)) return nullptr;
+  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") || !encode_message(a[0], a[1], &encoder)) return nullptr;
   Deadline deadline(timeout);
-  return put_draft(self, draft, deadline, timeout, "Queue.put", &done) ? PyBool_FromLong(done) : nullptr;
+  return put_encoded(self, encoder, deadline, timeout, "Queue.put", &done) ? PyBool_FromLong(done) : nullptr;
 }
 
 PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n != 3) return raise("TypeError", "Channel.send_many: takes objects, dumps, timeout: got %zd arguments", n);
   double timeout;
   if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put_many")) return nullptr;
-  PyObject* objects = PySequence_List(a[0]);  // one of our own: dumps may run any code
+  PyObject* objects = PySequence_List(a[0]);  // a copy: dumps may run any code
   if (!objects) return nullptr;
-  size_t count = static_cast<size_t>(PyList_GET_SIZE(objects)), sent = 0;
-  std::unique_ptr<Draft[]> drafts(new (std::nothrow) Draft[count]);
-  bool good = drafts != nullptr;
+  size_t count = static_cast<size_t>(PyList_GET_SIZE(objects)), n_sent = 0;
+  std::unique_ptr<MessageEncoder[]> encoders(new (std::nothrow) MessageEncoder[count]);
+  bool good = encoders != nullptr;
   if (!good) PyErr_NoMemory();
   for (size_t i = 0; good && i < count; i++)
-    good = write_draft(PyList_GET_ITEM(objects, static_cast<Py_ssize_t>(i)), a[1], &drafts[i]);
+    good = encode_message(PyList_GET_ITEM(objects, static_cast<Py_ssize_t>(i)), a[1], &encoders[i]);
   Deadline deadline(timeout);
-  for (bool done = true; good && sent < count; sent++) {
-    good = put_draft(self, drafts[sent], deadline, timeout, "Queue.put_many", &done);
+  for (bool done = true; good && n_sent < count; n_sent++) {
+    good = put_encoded(self, encoders[n_sent], deadline, timeout, "Queue.put_many", &done);
     if (!done) break;
   }
   Py_DECREF(objects);
-  return good ? PyLong_FromSize_t(sent) : nullptr;
+  return good ? PyLong_FromSize_t(n_sent) : nullptr;
 }
 
 PyObject* channel_receive(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n != 4) return raise("TypeError", "Channel.receive: takes timeout, peers, loads, missing: got %zd arguments", n);
   double timeout;
   bool done;
-  Arrival arrival;
-  if (!read_timeout(a[0], &timeout) || !nothing_pending(self)) return nullptr;
+  ReceivedMessage received;
+  if (!read_timeout(a[0], &timeout) || !has_no_pending_error(self)) return nullptr;
   Deadline deadline(timeout);
-  if (!take_arrival(self, &arrival, deadline, timeout, a[1], "Queue.get", &done)) return nullptr;
-  return done ? read_arrival(&arrival, a[2]) : Py_NewRef(a[3]);
+  if (!take_message(self, &received, deadline, timeout, a[1], "Queue.get", &done)) return nullptr;
+  return done ? decode_message(&received, a[2]) : Py_NewRef(a[3]);
 }
 
 PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n != 4) return raise("TypeError", "Channel.receive_many: takes n, timeout, peers, loads: got %zd arguments", n);
-  Py_ssize_t most = PyLong_AsSsize_t(a[0]);
+  Py_ssize_t max_n = PyLong_AsSsize_t(a[0]);
   double timeout;
-  if ((most == -1 && PyErr_Occurred()) || !read_timeout(a[1], &timeout) || !nothing_pending(self)) return nullptr;
+  if ((max_n == -1 && PyErr_Occurred()) || !read_timeout(a[1], &timeout) || !has_no_pending_error(self)) return nullptr;
   PyObject* out = PyList_New(0);
   if (!out) return nullptr;
-  Arrival arrival;
+  ReceivedMessage received;
   Deadline deadline(timeout), now(0.0);
-  for (Py_ssize_t i = 0; i < most; i++) {
+  for (Py_ssize_t i = 0; i < max_n; i++) {
     bool done;
-    bool good = take_arrival(self, &arrival, i ? now : deadline, i ? 0.0 : timeout, a[2], "Queue.get_many", &done);
+    bool good = take_message(self, &received, i ? now : deadline, i ? 0.0 : timeout, a[2], "Queue.get_many", &done);
     if (good && !done) break;
-    PyObject* message = good ? read_arrival(&arrival, a[3]) : nullptr;
+    PyObject* message = good ? decode_message(&received, a[3]) : nullptr;
     if (!message || PyList_Append(out, message) < 0) {
       Py_XDECREF(message);
       if (i == 0) {
         Py_DECREF(out);
         return nullptr;
       }
-      keep_error(self);  // what came before it is not lost; the next call raises it
+      store_error(self);  // returns the messages before it; the next call raises it
       break;
     }
     Py_DECREF(message);
@@ -137,7 +137,7 @@ PyObject* channel_shut_down(ChannelObject* self, PyObject* immediate) {
 }
 
 PyObject* channel_statistics(ChannelObject* self, PyObject*) {
-  Account x;
+  MessageCounts x;
   if (!is_open(self, "Queue.statistics") || !self->channel.count(&x)) return nullptr;
   Root* root = self->channel.root();
   auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
@@ -148,24 +148,24 @@ PyObject* channel_statistics(ChannelObject* self, PyObject*) {
 }
 
 PyObject* channel_check(ChannelObject* self, PyObject*) {
-  std::string broken;
-  if (!is_open(self, "Queue.check") || !self->channel.check(&broken)) return nullptr;
-  if (broken.empty()) Py_RETURN_NONE;
-  return PyUnicode_FromString(broken.c_str());
+  std::string violation;
+  if (!is_open(self, "Queue.check") || !self->channel.check(&violation)) return nullptr;
+  if (violation.empty()) Py_RETURN_NONE;
+  return PyUnicode_FromString(violation.c_str());
 }
 
 namespace {
 
 PyObject* encode_object(PyObject*, PyObject* object) {
-  Draft draft;
-  switch (draft.write(object)) {
-    case Draft::Outcome::Failed: return nullptr;
-    case Draft::Outcome::Unfit: Py_RETURN_NONE;
-    case Draft::Outcome::Good: break;
+  MessageEncoder encoder;
+  switch (encoder.write(object)) {
+    case MessageEncoder::Outcome::Failed: return nullptr;
+    case MessageEncoder::Outcome::Unfit: Py_RETURN_NONE;
+    case MessageEncoder::Outcome::Good: break;
   }
-  PyObject* carriers = PyList_New(draft.n_blocks());
-  for (uint32_t i = 0; carriers && i < draft.n_blocks(); i++) PyList_SET_ITEM(carriers, i, Py_NewRef(draft.carriers().data()[i]));
-  return carriers ? Py_BuildValue("y#N", draft.bytes(), static_cast<Py_ssize_t>(draft.nbytes()), carriers) : nullptr;
+  PyObject* owners = PyList_New(encoder.n_blocks());
+  for (uint32_t i = 0; owners && i < encoder.n_blocks(); i++) PyList_SET_ITEM(owners, i, Py_NewRef(encoder.owners().data()[i]));
+  return owners ? Py_BuildValue("y#N", encoder.bytes(), static_cast<Py_ssize_t>(encoder.nbytes()), owners) : nullptr;
 }
 
 PyObject* decode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
@@ -199,6 +199,6 @@ PyMethodDef functions[] = {
 
 }  // namespace
 
-int add_traffic(PyObject* module) { return PyModule_AddFunctions(module, functions); }
+int add_messages(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace shmtensor

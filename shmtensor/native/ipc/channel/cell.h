@@ -1,4 +1,4 @@
-// What the words and links of a channel say, for channel.cc and segment.cc.
+// Packing and unpacking the words and links of a channel.
 #pragma once
 
 #include "memory/ledger/ledger.h"
@@ -23,7 +23,7 @@ inline uint64_t link_of(const void* segment, uint64_t number) {
 inline Segment* segment_at(uint64_t link) {
   return reinterpret_cast<Segment*>(domain.base + (link & ((1ull << 34) - 1)) * 64);
 }
-// A hold on a message's own block while this scope lasts; refused: base stays nullptr and an exception is set.
+// Holds a message's own block in this scope. If it is refused, base is nullptr and an exception is set.
 struct Spill {
   void* base = nullptr;
   explicit Spill(const Handle& handle) {

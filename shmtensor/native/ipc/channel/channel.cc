@@ -1,22 +1,22 @@
 // The channel's protocol: put, get and recovery (channel.h has the picture, segment.cc the chain of segments).
 //
-// Note [Who may release pins]
-// Whoever finds a cell in WRITING or DONE whose process is dead (not only doomed) does what that process would have
-// done; releasing a pin is idempotent (its sequence number moved on), so any number may help, and the word changes
-// last. A message's own block is released after the pins that it lists, so who cannot get it any more knows that
-// everything in it was released.
+// Note [Recovering cells]
+// A process that finds a cell in WRITING or DONE whose process is dead (not only doomed) completes that process's work:
+// it acknowledges the handles, then changes the word. Acknowledging is idempotent (the sequence number differs
+// afterwards), so several processes may do it. A message's own block is acknowledged after the handles in it, so if it
+// cannot be received any more, all of them have been acknowledged.
 //
 // Note [First in, first out]
-// Cells are claimed in order, so a cell after an EMPTY one is EMPTY. A reader passes over cells that others are still
-// writing; before it takes a later message it looks whether the earlier ones are still being written. So two puts of
-// which one ended before the other began are got in this order, by one reader. A message given back comes late.
+// Cells are claimed in order, so a cell after an EMPTY one is EMPTY. A reader skips cells that others are writing; before
+// it takes a later message it checks whether the earlier ones are still being written. So if one put ended before
+// another began, one reader gets their messages in this order. A message that returns after its reader's death is late.
 //
 // Note [The end]
-// shut_down() stores `shut` and then wakes everybody. A writer that has claimed a cell looks at `shut` once more, and
-// gives the cell up if it is set; a reader loads `shut` before it scans. Both pairs are seq_cst (the CAS and the load of
-// the writer, the load and the fence of the reader): either the writer sees `shut`, or the reader that saw it sees the
-// cell. So a reader for which it is set and which finds neither a message nor a cell that a living process is writing or
-// may still give back knows that nothing will come.
+// shut_down() stores `shut` and then wakes all waiters. A writer that has claimed a cell loads `shut` again, and makes
+// the cell a TOMB if it is set; a reader loads `shut` before it scans. Both pairs are seq_cst (the CAS and the load of the
+// writer, the load and the fence of the reader): either the writer sees `shut`, or the reader that saw it sees the cell.
+// So if `shut` is set and a reader finds neither a message nor a cell that a living process writes or may return,
+// no message will come.
 #include "ipc/channel/channel.h"
 
 #include <climits>
@@ -30,34 +30,34 @@
 
 namespace shmtensor {
 
-// As much of a cell as the message of a tensor takes: fetched while the cell is being claimed.
+// The size of a tensor's message in a cell: prefetched while the cell is claimed.
 constexpr size_t kExpected = 192;
 
-void Channel::release_pins(Cell* cell) {
+void Channel::acknowledge_handles(Cell* cell) {
   if (cell->spilled.load(std::memory_order_acquire) != 1) {
-    release_pins(&cell->message);
+    acknowledge_handles(&cell->message);
     return;
   }
   Spill spill(*cell->spill());
-  if (!spill.base) {  // released by another helper: see Note [Who may release pins]
+  if (!spill.base) {  // another process has acknowledged it: Note [Recovering cells]
     PyErr_Clear();
     return;
   }
-  release_pins(static_cast<Message*>(spill.base));
+  acknowledge_handles(static_cast<Message*>(spill.base));
   acknowledge(*cell->spill());
 }
 
-void Channel::release_pins(Message* message) {
+void Channel::acknowledge_handles(Message* message) {
   uint32_t n = message->exported.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < n; i++) acknowledge(message->table()[i]);
 }
 
-// Does for a dead process what it can do no more. True: the word changed, look again.
-bool Channel::tend(Segment* segment, int i, uint64_t word) {
+// Completes the work of a dead process on a cell. True: the word has changed, read it again.
+bool Channel::recover_cell(Segment* segment, int i, uint64_t word) {
   if (!is_busy(state_of(word)) || !is_dead(peer_of(word))) return false;
   switch (state_of(word)) {
     case WRITING:
-      release_pins(&segment->cells[i]);
+      acknowledge_handles(&segment->cells[i]);
       fault("channel.tend.writing");
       if (segment->words[i].compare_exchange_strong(word, TOMB, std::memory_order_acq_rel)) {
         fault("channel.tend.tomb");
@@ -72,7 +72,7 @@ bool Channel::tend(Segment* segment, int i, uint64_t word) {
       }
       break;
     default:
-      release_pins(&segment->cells[i]);
+      acknowledge_handles(&segment->cells[i]);
       fault("channel.tend.done");
       if (segment->words[i].compare_exchange_strong(word, FINISHED, std::memory_order_acq_rel)) {
         fault("channel.tend.finished");
@@ -82,30 +82,30 @@ bool Channel::tend(Segment* segment, int i, uint64_t word) {
   return true;
 }
 
-void Arrival::clear() {
-  for (PyObject* block : held) Py_DECREF(block);
-  held.clear();
+void ReceivedMessage::clear() {
+  for (PyObject* block : blocks_held) Py_DECREF(block);
+  blocks_held.clear();
   Py_CLEAR(spill);
 }
 
-PyObject* Arrival::data() const {
+PyObject* ReceivedMessage::data() const {
   if (!spill) return PyBytes_FromStringAndSize(bytes, static_cast<Py_ssize_t>(nbytes));
   return slice(spill, static_cast<size_t>(bytes - static_cast<char*>(block_base(spill))), nbytes);
 }
 
-PyObject* Arrival::blocks() const {
-  PyObject* out = PyList_New(static_cast<Py_ssize_t>(held.size()));
-  for (uint32_t i = 0; out && i < held.size(); i++) PyList_SET_ITEM(out, i, Py_NewRef(held.data()[i]));
+PyObject* ReceivedMessage::blocks() const {
+  PyObject* out = PyList_New(static_cast<Py_ssize_t>(blocks_held.size()));
+  for (uint32_t i = 0; out && i < blocks_held.size(); i++) PyList_SET_ITEM(out, i, Py_NewRef(blocks_held.data()[i]));
   return out;
 }
 
-// Takes the message of a cell that this process has claimed; afterwards the cell is FINISHED.
-Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
+// Receives the message of a cell that this process has claimed; afterwards the cell is FINISHED.
+Channel::Try Channel::take(Segment* segment, int i, ReceivedMessage* out) {
   Cell* cell = &segment->cells[i];
   std::atomic<uint64_t>* word = &segment->words[i];
   const bool spilled = cell->spilled.load(std::memory_order_relaxed) == 1;
   Message* message = &cell->message;
-  bool good = true;  // not good: a handle of it was refused, nobody else could receive it either
+  bool good = true;  // false: a handle was refused; no other process could receive it either
   out->clear();
   if (spilled) {
     out->spill = receive_block(*cell->spill());
@@ -113,22 +113,22 @@ Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
     if (good) message = static_cast<Message*>(block_base(out->spill));
   }
   uint32_t n = good ? message->handles : 0;
-  for (uint32_t k = 0; k < n; k++) expect_block(message->table()[k]);
-  out->bytes = spilled ? message->bytes() : out->few_;
+  for (uint32_t k = 0; k < n; k++) prefetch_block(message->table()[k]);
+  out->bytes = spilled ? message->bytes() : out->inline_bytes_;
   out->nbytes = message->nbytes;
-  if (!spilled) memcpy(out->few_, message->bytes(), message->nbytes);
+  if (!spilled) memcpy(out->inline_bytes_, message->bytes(), message->nbytes);
   for (uint32_t k = 0; good && k < n; k++) {
     PyObject* block = receive_block(message->table()[k]);
     good = block != nullptr;
-    if (good) out->held.push_back(block);
+    if (good) out->blocks_held.push_back(block);
   }
   fault("channel.get.held");
-  owe(1);  // before DONE: a message is given back as long as nobody owes it
+  owe(1);  // before DONE: until then the message returns to the queue if this process dies
   PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
   if (!good) PyErr_Fetch(&type, &value, &trace);
-  word->store(word_of(DONE, here()), std::memory_order_seq_cst);
+  word->store(word_of(DONE, own_peer()), std::memory_order_seq_cst);
   fault("channel.get.done");
-  release_pins(cell);
+  acknowledge_handles(cell);
   fault("channel.get.released");
   word->store(FINISHED, std::memory_order_release);
   fault("channel.get.finished");
@@ -142,13 +142,13 @@ Channel::Try Channel::take(Segment* segment, int i, Arrival* out) {
   return Try::Failed;
 }
 
-Channel::Try Channel::get(Arrival* out, bool draining) {
-  struct Passed {
+Channel::Try Channel::get(ReceivedMessage* out, bool draining) {
+  struct BusyCell {
     Segment* segment;
     int i;
     uint64_t word;
   };
-  std::vector<Passed> busy;
+  std::vector<BusyCell> busy;
   uint32_t shut = root_->shut.load(std::memory_order_seq_cst);
   if (shut) std::atomic_thread_fence(std::memory_order_seq_cst);  // see Note [The end]
   if (shut == AT_ONCE && !draining) return Try::Over;
@@ -169,18 +169,18 @@ again:
         busy.push_back({segment, static_cast<int>(i), word});
         continue;
       }
-      for (Passed& earlier : busy)  // see Note [First in, first out]
+      for (BusyCell& earlier : busy)  // see Note [First in, first out]
         if (state_of(earlier.word) == WRITING &&
             state_of(earlier.segment->words[earlier.i].load(std::memory_order_acquire)) == READY)
           goto again;
       for (size_t at = 0; at < kExpected; at += 64) __builtin_prefetch(reinterpret_cast<char*>(&segment->cells[i]) + at);
-      if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, here()), std::memory_order_acq_rel)) goto again;
+      if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, own_peer()), std::memory_order_acq_rel)) goto again;
       fault("channel.get.claimed");
       return take(segment, static_cast<int>(i), out);
     }
     if (!segment->next.load(std::memory_order_acquire)) break;
     if (k == 0 && segment->first.load(std::memory_order_relaxed) == kCells) {
-      if (!retire()) return Try::Failed;
+      if (!retire_head()) return Try::Failed;
       goto again;
     }
     if (!follow(k)) {
@@ -190,14 +190,13 @@ again:
   }
 none:
   bool changed = false;
-  for (Passed& passed : busy) changed |= tend(passed.segment, passed.i, passed.word);
+  for (BusyCell& cell : busy) changed |= recover_cell(cell.segment, cell.i, cell.word);
   if (changed) goto again;
-  for (Passed& passed : busy) shut = shut && state_of(passed.word) == DONE ? shut : 0;
+  for (BusyCell& cell : busy) shut = shut && state_of(cell.word) == DONE ? shut : 0;
   return shut ? Try::Over : Try::NotNow;
 }
 
-// How many positions, counted from the first message ever, are known to be over; stops looking at `enough`. Only grows.
-// UINT64_MAX: exception.
+// The number of finished positions since the first message; stops counting at `enough`. Only grows. UINT64_MAX: exception.
 uint64_t Channel::finished_from_head(uint64_t enough) {
 again:
   if (finished_ >= enough) return finished_;
@@ -206,16 +205,16 @@ again:
   uint64_t n = (chain_[0]->number - 1) * kCells;
   for (size_t k = 0;; k++) {
     Segment* segment = chain_[k];
-    uint32_t over = segment->first.load(std::memory_order_relaxed);
-    n += over;
-    for (uint32_t i = over; i < kCells && n < enough; i++) {
+    uint32_t first = segment->first.load(std::memory_order_relaxed);
+    n += first;
+    for (uint32_t i = first; i < kCells && n < enough; i++) {
       uint64_t word = segment->words[i].load(std::memory_order_acquire);
       uint64_t state = state_of(word);
       if (state == EMPTY) goto end;
       if (state == FINISHED || state == TOMB)
         n++;
       else
-        changed |= state != READY && tend(segment, static_cast<int>(i), word);
+        changed |= state != READY && recover_cell(segment, static_cast<int>(i), word);
     }
     if (n >= enough || !segment->next.load(std::memory_order_acquire)) break;
     if (!follow(k)) {
@@ -229,7 +228,7 @@ end:
   return finished_;
 }
 
-Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks, uint32_t n, void** spill) {
+Channel::Try Channel::put(const char* bytes, size_t nbytes, const BlockRef* blocks, uint32_t n, void** spill) {
   if (Message::size(n, nbytes) > sizeof(Cell::data) + sizeof(Message) && !*spill) {
     Message* message = static_cast<Message*>(allocate_shared(Message::size(n, nbytes)));
     if (!message) {
@@ -261,13 +260,13 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
     if (i == kCells) {
       uint64_t next = segment->next.load(std::memory_order_acquire);
       if (!next) {
-        Segment* made = make_segment(segment);
-        if (!made) return Try::Failed;
-        if (segment->next.compare_exchange_strong(next, made->link, std::memory_order_seq_cst))
-          next = made->link;
+        Segment* created = make_segment(segment);
+        if (!created) return Try::Failed;
+        if (segment->next.compare_exchange_strong(next, created->link, std::memory_order_seq_cst))
+          next = created->link;
         else
-          acknowledge(made->self);  // somebody was faster; `next` is theirs
-        heap_free(made);            // the pin keeps it while it is linked
+          acknowledge(created->self);  // another process was faster; `next` is its segment
+        heap_free(created);            // the handle in flight keeps it while it is linked
       }
       fault("channel.segment.linked");
       uint64_t old = segment->link;
@@ -278,7 +277,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
     }
     for (size_t at = 0; at < fetched; at += 64) fetch_to_write(reinterpret_cast<char*>(&segment->cells[i]) + at);
     uint64_t empty = EMPTY;
-    if (segment->words[i].compare_exchange_strong(empty, word_of(WRITING, here()), std::memory_order_seq_cst)) break;
+    if (segment->words[i].compare_exchange_strong(empty, word_of(WRITING, own_peer()), std::memory_order_seq_cst)) break;
   }
   fault("channel.put.writing");
   Segment* segment = tail_;
@@ -295,7 +294,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
   bool good = true;
   if (*spill) {
     message = static_cast<Message*>(*spill);
-    good = pin(block_around(message), cell->spill());
+    good = export_handle(block_around(message), cell->spill());
     fault("channel.put.spilled");
     if (good) cell->spilled.store(1, std::memory_order_release);
   } else {
@@ -304,7 +303,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
     memcpy(message->bytes(), bytes, nbytes);
   }
   for (uint32_t k = 0; good && k < n; k++) {
-    good = pin(blocks[k], &message->table()[k]);
+    good = export_handle(blocks[k], &message->table()[k]);
     fault("channel.put.pinned");
     if (good) message->exported.store(k + 1, std::memory_order_release);
   }
@@ -312,7 +311,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
   if (!good) {
     PyObject *type, *value, *trace;
     PyErr_Fetch(&type, &value, &trace);
-    release_pins(cell);
+    acknowledge_handles(cell);
     segment->words[i].store(TOMB, std::memory_order_release);
     fault("channel.put.tomb");
     announce(&root_->room, &root_->writers, 1);
@@ -323,7 +322,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const Found* blocks,
   fault("channel.put.ready");
   announce(&root_->items, &root_->readers, 1);
   discard(spill);
-  if (n) expect_export();
+  if (n) prefetch_export();
   return Try::Ok;
 }
 

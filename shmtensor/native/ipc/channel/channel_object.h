@@ -1,4 +1,4 @@
-// The Python type Channel, for the files that give it its methods.
+// The Python type Channel, for the files with its methods.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ struct ChannelObject {
   PyObject_HEAD
   Channel channel;
   PyObject* block;    // the root's
-  PyObject* pending;  // nullptr, or the error of a message that a receive_many met after others
+  PyObject* pending;  // nullptr, or the error of a message in receive_many after others were received
 };
 
 // ---- arguments and waits (bind.cc). False: an exception is set
@@ -23,17 +23,17 @@ bool is_open(ChannelObject* self, const char* where);
 bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
               const std::vector<Peer>& peers, const char* where, bool* late);
 
-struct Parcel {
+struct OutgoingMessage {
   const char* bytes;
   size_t nbytes;
-  const Found* blocks;
+  const BlockRef* blocks;
   uint32_t n;
 };
-// Puts it, waiting for room until the deadline; *done: it is there. timeout 0: no wait.
-bool put_parcel(ChannelObject* self, const Parcel& parcel, const Deadline& deadline, double timeout, const char* where,
+// Puts a message, waiting for room until the deadline; *done: it was put. timeout 0: no wait.
+bool put_message(ChannelObject* self, const OutgoingMessage& message, const Deadline& deadline, double timeout, const char* where,
                 bool* done);
-// Takes a message, waiting for one; *done: there is one.
-bool take_arrival(ChannelObject* self, Arrival* arrival, const Deadline& deadline, double timeout, PyObject* peers,
+// Receives a message, waiting until the deadline; *done: it was received.
+bool take_message(ChannelObject* self, ReceivedMessage* message, const Deadline& deadline, double timeout, PyObject* peers,
                   const char* where, bool* done);
 
 // ---- methods (bind_put_get.cc)

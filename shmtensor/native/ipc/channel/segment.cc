@@ -1,11 +1,12 @@
-// The chain of a channel's segments: making, reaching and leaving them.
+// The chain of a channel's segments: creating, reaching and retiring them.
 //
 // Note [Reaching a segment]
-// A link is an address, and what lies there may have been reclaimed since the link was read. So: read the handle that
-// the segment carries in itself (perhaps garbage by now), receive it, which publishes our hold and validates, and then
-// look whether the word that led here (root.head, root.tail) still says the same. A segment's pin is released only
-// after head and tail have left it, so if the word still says so the hold was there in time; otherwise drop it and
-// start again. Segments reached through `next` are protected by head itself: pins go in the order of the chain.
+// A link is an address, and its block may have been reclaimed since the link was read. So the reader reads the handle
+// that the segment contains (perhaps garbage by now), receives it, which publishes a hold and validates it, and then
+// checks that the word with the link (root.head, root.tail) is unchanged. A segment's handle is acknowledged only after
+// head and tail have left it, so if the word is unchanged, the hold was published in time; otherwise the reader drops
+// the hold and starts again. Segments reached through `next` are protected by head: handles are acknowledged in the
+// order of the chain.
 #include "ipc/channel/channel.h"
 
 #include <cstring>
@@ -26,7 +27,7 @@ void Channel::discard(void** spill) {
 bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
   Root* root = static_cast<Root*>(block);
   root_ = root;
-  road_ = block_around(root);
+  channel_block_ = block_around(root);
   root->debtors = joinable ? kDebtors : 0;
   root->maxsize = maxsize;
   Segment* first = make_segment(nullptr);
@@ -35,7 +36,7 @@ bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
   root->tail.store(first->link, std::memory_order_relaxed);
   root->magic = kChannelMagic;
   bool good = to_head();
-  heap_free(first);  // its pin and our hold keep it, as everybody's
+  heap_free(first);  // the handle in flight and our hold keep it
   return good;
 }
 
@@ -47,7 +48,7 @@ bool Channel::attach(void* block, size_t nbytes) {
     return false;
   }
   root_ = root;
-  road_ = block_around(root);
+  channel_block_ = block_around(root);
   return true;
 }
 
@@ -60,19 +61,19 @@ void Channel::close() {
   root_ = nullptr;
 }
 
-Segment* Channel::make_segment(Segment* before) {
+Segment* Channel::make_segment(Segment* previous) {
   Segment* segment = static_cast<Segment*>(allocate_shared(sizeof(Segment)));
   if (!segment) {
     PyErr_NoMemory();
     raise_allocation_failure("Channel");
     return nullptr;
   }
-  segment->number = before ? before->number + 1 : 1;
+  segment->number = previous ? previous->number + 1 : 1;
   segment->link = link_of(segment, segment->number);
-  if (before) segment->previous = before->self;
-  segment->previous_released.store(before ? 0 : 1, std::memory_order_relaxed);
+  if (previous) segment->previous = previous->self;
+  segment->previous_released.store(previous ? 0 : 1, std::memory_order_relaxed);
   fault("channel.segment.made");
-  if (!pin(block_around(segment), &segment->self)) {
+  if (!export_handle(block_around(segment), &segment->self)) {
     heap_free(segment);
     return nullptr;
   }
@@ -86,19 +87,19 @@ Channel::Reach Channel::reach(uint64_t link, std::atomic<uint64_t>* anchor, uint
   memcpy(static_cast<void*>(&handle), static_cast<void*>(&segment_at(link)->self), sizeof handle);
   void* base = nullptr;
   size_t nbytes;
-  bool held = hold_block(handle, &base, &nbytes);
+  bool is_held = hold_block(handle, &base, &nbytes);
   if (anchor->load(std::memory_order_seq_cst) != expected) {
-    if (held)
+    if (is_held)
       drop_block(base);
     else
       PyErr_Clear();
     return Reach::Moved;
   }
-  if (!held) return Reach::Failed;
+  if (!is_held) return Reach::Failed;
   Segment* segment = static_cast<Segment*>(base);
   if (segment != segment_at(link) || segment->link != link) {
     drop_block(base);
-    raise("RuntimeError", "Channel: a link leads to a block that is no segment: link %#llx",
+    raise("RuntimeError", "Channel: a link leads to a block that is not a segment: link %#llx",
           static_cast<unsigned long long>(link));
     return Reach::Failed;
   }
@@ -106,7 +107,7 @@ Channel::Reach Channel::reach(uint64_t link, std::atomic<uint64_t>* anchor, uint
   return Reach::Ok;
 }
 
-// Makes chain_[0] the head; what was before it in this process's chain is dropped.
+// Makes chain_[0] the head; drops earlier segments of this process's chain.
 bool Channel::to_head() {
   for (;;) {
     uint64_t head = root_->head.load(std::memory_order_seq_cst);
@@ -145,7 +146,7 @@ bool Channel::to_tail() {
   }
 }
 
-// The segment after chain_[i], held; nullptr without exception: head moved, look again from there.
+// The held segment after chain_[i]; nullptr without exception: head has moved, start again from there.
 Segment* Channel::follow(size_t i) {
   if (i + 1 < chain_.size()) return chain_[i + 1];
   uint64_t next = chain_[i]->next.load(std::memory_order_acquire);
@@ -156,16 +157,16 @@ Segment* Channel::follow(size_t i) {
 }
 
 // The head's cells are all finished and it has a next: moves head there. False: a Python exception.
-bool Channel::retire() {
+bool Channel::retire_head() {
   Segment* old = chain_[0];
   uint64_t link = old->link;
   Segment* next = follow(0);
   if (!next) return !PyErr_Occurred();
   uint64_t tombs = old->tombs_before.load(std::memory_order_relaxed);
   for (auto& word : old->words) tombs += state_of(word.load(std::memory_order_relaxed)) == TOMB;
-  next->tombs_before.store(tombs, std::memory_order_release);  // everybody who retires writes the same
+  next->tombs_before.store(tombs, std::memory_order_release);  // all processes that retire it write the same
   fault("channel.retire.counted");
-  // Tail must have left the segment before its pin goes; head last.
+  // Tail must leave the segment before its handle is acknowledged; head last.
   uint64_t tail = link;
   root_->tail.compare_exchange_strong(tail, next->link, std::memory_order_seq_cst);
   fault("channel.retire.tail");

@@ -1,4 +1,4 @@
-// What the words of a channel say when they are only looked at: counts, invariants; and its end.
+// Counts and invariants of a channel, and its shutdown.
 #include <climits>
 
 #include "memory/inspect/fault_points.h"
@@ -9,9 +9,9 @@
 
 namespace shmtensor {
 
-bool Channel::count(Account* out) {
+bool Channel::count(MessageCounts* out) {
 again:
-  *out = Account();
+  *out = MessageCounts();
   if (!to_head()) return false;
   out->given_up = chain_[0]->tombs_before.load(std::memory_order_acquire);
   out->received = (chain_[0]->number - 1) * kCells - out->given_up;
@@ -29,7 +29,7 @@ again:
         case TOMB: out->given_up++; break;
         default: out->received++;  // DONE, FINISHED
       }
-      changed |= tend(segment, i, word);
+      changed |= recover_cell(segment, i, word);
     }
     if (!segment->next.load(std::memory_order_acquire)) break;
     if (!follow(k)) {
@@ -53,26 +53,26 @@ void Channel::shut_down(Ending how) {
 }
 
 bool Channel::drain() {
-  Arrival arrival;
+  ReceivedMessage message;
   for (;;) {
-    Try result = get(&arrival, true);
-    arrival.clear();
+    Try result = get(&message, true);
+    message.clear();
     if (result == Try::NotNow || result == Try::Over) return true;
-    // A message whose blocks cannot be had is over like the others.
+    // A message whose blocks cannot be received is finished, too.
     if (result == Try::Failed && !PyErr_ExceptionMatches(PyExc_RuntimeError)) return false;
     PyErr_Clear();
   }
 }
 
-bool Channel::check(std::string* broken) {
-  auto wrong = [broken](const char* what, uint64_t a, uint64_t b) {
-    *broken = std::string(what) + ": " + std::to_string(a) + ", " + std::to_string(b);
+bool Channel::check(std::string* violation) {
+  auto report = [violation](const char* what, uint64_t a, uint64_t b) {
+    *violation = std::string(what) + ": " + std::to_string(a) + ", " + std::to_string(b);
     return true;
   };
 again:
-  broken->clear();
+  violation->clear();
   if (!to_head()) return false;
-  bool later_used = false;  // what is used after a cell that is not
+  bool later_used = false;  // whether a later cell is used
   for (size_t k = 0; chain_[k]->next.load(std::memory_order_acquire); k++) {
     if (follow(k)) continue;
     if (PyErr_Occurred()) return false;
@@ -81,37 +81,37 @@ again:
   uint64_t n_tombs = 0;
   for (size_t k = 0; k < chain_.size(); k++) {
     Segment* segment = chain_[k];
-    if (segment->number != chain_[0]->number + k) return wrong("segment numbers", segment->number, chain_[0]->number + k);
-    if (segment->first.load(std::memory_order_relaxed) > kCells) return wrong("hint", k, segment->first.load());
+    if (segment->number != chain_[0]->number + k) return report("segment numbers", segment->number, chain_[0]->number + k);
+    if (segment->first.load(std::memory_order_relaxed) > kCells) return report("hint", k, segment->first.load());
     n_tombs += segment->tombs_before.load(std::memory_order_relaxed) > (segment->number - 1) * kCells;
   }
-  if (n_tombs) return wrong("more puts given up than positions", n_tombs, chain_[0]->number);
-  // Backwards: a cell is taken only after the one before it, and never becomes EMPTY again.
+  if (n_tombs) return report("more puts given up than positions", n_tombs, chain_[0]->number);
+  // Backwards: a cell is claimed only after the previous one, and never becomes EMPTY again.
   for (size_t k = chain_.size(); k-- > 0;) {
     Segment* segment = chain_[k];
     for (int i = kCells; i-- > 0;) {
       uint64_t word = segment->words[i].load(std::memory_order_acquire), state = state_of(word);
       uint64_t position = (segment->number - 1) * kCells + static_cast<uint64_t>(i);
-      if (state > TOMB) return wrong("state of a cell", position, word);
-      if (state == EMPTY && later_used) return wrong("an empty cell before a used one", position, word);
+      if (state > TOMB) return report("state of a cell", position, word);
+      if (state == EMPTY && later_used) return report("an empty cell before a used one", position, word);
       later_used |= state != EMPTY;
       if (static_cast<uint32_t>(i) < segment->first.load(std::memory_order_acquire)) {
         word = segment->words[i].load(std::memory_order_acquire), state = state_of(word);
-        if (state != FINISHED && state != TOMB) return wrong("a cell below the hint is not over", position, word);
+        if (state != FINISHED && state != TOMB) return report("a cell below the hint is not finished", position, word);
       }
       Message& message = segment->cells[i].message;
       if (state == READY && !segment->cells[i].spilled.load(std::memory_order_acquire)) {
         if (message.exported.load(std::memory_order_acquire) != message.handles)
-          return wrong("handles without pins", message.exported.load(), message.handles);
+          return report("handles not in flight", message.exported.load(), message.handles);
         if (Message::size(message.handles, message.nbytes) > sizeof(Cell::data) + sizeof(Message))
-          return wrong("a message larger than its cell", message.handles, message.nbytes);
+          return report("a message larger than its cell", message.handles, message.nbytes);
       }
     }
   }
-  Account account;
-  if (!count(&account)) return false;
-  if (root_->maxsize && account.waiting + account.reading + account.writing > root_->maxsize)
-    return wrong("more messages than maxsize", account.waiting + account.reading + account.writing, root_->maxsize);
+  MessageCounts counts;
+  if (!count(&counts)) return false;
+  if (root_->maxsize && counts.waiting + counts.reading + counts.writing > root_->maxsize)
+    return report("more messages than maxsize", counts.waiting + counts.reading + counts.writing, root_->maxsize);
   return true;
 }
 
@@ -127,7 +127,7 @@ again:
       uint64_t state = state_of(word);
       if (state == EMPTY) goto end;
       n += state != WRITING && state != TOMB;
-      changed |= tend(segment, i, word);
+      changed |= recover_cell(segment, i, word);
     }
     if (!segment->next.load(std::memory_order_acquire)) break;
     if (!follow(k)) {
@@ -141,13 +141,13 @@ end:
 }
 
 // Note [Debts]
-// Who takes a message of a joinable queue owes a task_done(); a process that dies owing would be waited for without
-// end. So each process has a place in the table behind the root, written by itself alone: how many it took and has not
-// said to be done. debt = count:20 | row+1:12 | inc:32. The count is raised before the message is DONE and lowered
-// after tasks_done was raised. join() reads in the opposite order (messages received, debts, tasks_done), so each
-// message that is being worked on is counted in one place at least: what is left over when the debts of the living
-// are taken away was lost with a dead debtor. Work that is handed on, and said to be done by another process than the
-// one that took it, is nobody's debt there; its taker's stays, and can only make join() wait.
+// A process that takes a message of a joinable queue owes a task_done(); if it dies before, join() would wait for ever.
+// So each process has an entry in the table after the root, which it alone writes: the number of messages that it has
+// taken and not yet finished. debt = count:20 | row+1:12 | inc:32. The count is raised before the message is DONE and
+// lowered after tasks_done was raised. join() reads in the opposite order (messages received, debts, tasks_done), so it
+// counts each unfinished message at least once: those that remain after subtracting the debts of living processes were
+// lost with a dead debtor. If a process finishes a message that another one has taken, the taker's debt stays; that can
+// only make join() wait.
 namespace {
 
 constexpr uint64_t kDebtMask = (1ull << 20) - 1;
@@ -163,20 +163,20 @@ Peer debtor_of(uint64_t debt) {
 
 void Channel::owe(int change) {
   if (!root_->debtors) return;
-  const uint64_t mine = debt_of(here(), 0);
-  auto is_mine = [mine](uint64_t debt) { return (debt & ~kDebtMask) == mine; };
-  if (!debt_ || !is_mine(debt_->load(std::memory_order_relaxed))) {
+  const uint64_t own = debt_of(own_peer(), 0);
+  auto is_own = [own](uint64_t debt) { return (debt & ~kDebtMask) == own; };
+  if (!debt_ || !is_own(debt_->load(std::memory_order_relaxed))) {
     debt_ = nullptr;
     std::atomic<uint64_t>* debts = root_->debts();
     for (uint32_t i = 0; !debt_ && i < kDebtors; i++)
-      if (is_mine(debts[i].load(std::memory_order_relaxed))) debt_ = &debts[i];
+      if (is_own(debts[i].load(std::memory_order_relaxed))) debt_ = &debts[i];
     for (uint32_t i = 0; !debt_ && i < kDebtors; i++) {
       uint64_t old = debts[i].load(std::memory_order_acquire);
       bool free = old == 0 || (!(old & kDebtMask) && is_dead(debtor_of(old)));
-      if (free && debts[i].compare_exchange_strong(old, mine, std::memory_order_acq_rel)) debt_ = &debts[i];
+      if (free && debts[i].compare_exchange_strong(old, own, std::memory_order_acq_rel)) debt_ = &debts[i];
       if (debt_) fault("channel.debtor");
     }
-    if (!debt_) return;  // 512 have died owing: join() waits, as if there were no table
+    if (!debt_) return;  // 512 processes have died with debts: join() waits, as without a table
   }
   uint64_t n = debt_->load(std::memory_order_relaxed) & kDebtMask;
   if (change < 0 ? n > 0 : n < kDebtMask) debt_->fetch_add(static_cast<uint64_t>(change), std::memory_order_seq_cst);
@@ -185,25 +185,25 @@ void Channel::owe(int change) {
 
 bool Channel::find_lost_debtor(Peer* lost, bool* found) {
   *found = false;
-  Account account;
+  MessageCounts counts;
   if (!root_->debtors) return true;
-  if (!count(&account)) return false;
+  if (!count(&counts)) return false;
   uint64_t owed = 0;
-  bool dead = false;
+  bool has_dead = false;
   std::atomic<uint64_t>* debts = root_->debts();
   for (uint32_t i = 0; i < kDebtors; i++) {
     uint64_t debt = debts[i].load(std::memory_order_seq_cst);
-    if (!debt) break;  // places are taken in order and never given up
+    if (!debt) break;  // entries are claimed in order and never freed
     if (!(debt & kDebtMask)) continue;
     if (is_alive(debtor_of(debt))) {
       owed += debt & kDebtMask;
-    } else if (!dead) {
-      dead = true;
+    } else if (!has_dead) {
+      has_dead = true;
       *lost = debtor_of(debt);
     }
   }
   uint64_t done = root_->tasks_done.load(std::memory_order_seq_cst);
-  *found = dead && static_cast<int64_t>(account.received - done - owed) > 0;
+  *found = has_dead && static_cast<int64_t>(counts.received - done - owed) > 0;
   return true;
 }
 

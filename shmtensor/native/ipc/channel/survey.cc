@@ -1,4 +1,4 @@
-// Looking at a channel from outside, as Note [Survey] in memory/inspect/survey.cc has it: by pread alone.
+// Reading a channel from outside, by pread alone: Note [Survey] in memory/inspect/survey.cc.
 #include <unistd.h>
 
 #include "ipc/channel/cell.h"
@@ -7,7 +7,7 @@ namespace shmtensor {
 
 namespace {
 
-constexpr int kMostSegments = 1 << 16;
+constexpr int kMaxSegments = 1 << 16;
 
 struct Volumes {
   int fd[2];
@@ -41,9 +41,9 @@ PyObject* survey_channel(PyObject*, PyObject* args) {
   const Segment* segment = reinterpret_cast<const Segment*>(bytes);
   uint64_t link = root->head.load(std::memory_order_relaxed);
   uint64_t count[16] = {}, before = 0;
-  for (int i = 0; link && i < kMostSegments; ++i) {
+  for (int i = 0; link && i < kMaxSegments; ++i) {
     uint64_t at = (link & ((1ull << 34) - 1)) * 64;
-    // A segment that was left and used again meanwhile no longer says that it is this one.
+    // A segment that was freed and reused meanwhile has another link.
     if (!volumes.read(at, bytes, kHead) || segment->link != link) break;
     if (i == 0) before = (segment->number - 1) * kCells;
     for (const auto& word : segment->words) ++count[state_of(word.load(std::memory_order_relaxed))];

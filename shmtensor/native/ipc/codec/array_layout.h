@@ -1,4 +1,4 @@
-// Arrays over blocks, as messages describe them: one way to lay one out, which trusts no number.
+// Arrays over blocks, as messages describe them. All numbers are checked.
 #pragma once
 
 #include "half/bfloat16.h"
@@ -6,7 +6,7 @@
 
 namespace shmtensor {
 
-// Whether a dtype is the same in every process when only its number (bfloat16.h: wire_of) is said.
+// Whether the number of a dtype (bfloat16.h: wire_of) identifies it in every process.
 inline bool is_plain_number(long wire) {
   return (wire >= 0 && wire <= NPY_CLONGDOUBLE && wire != NPY_OBJECT) || wire == NPY_HALF || wire == kBfloat16Wire;
 }
@@ -15,8 +15,8 @@ inline bool is_plain(PyArray_Descr* descr) {
          !PyDataType_HASSUBARRAY(descr);
 }
 
-// An array over nbytes at base, which `owner` keeps: new reference. strides nullptr: contiguous. Steals descr, also when
-// it fails; sizes and strides are looked at before a byte is. Copies: none.
+// An array over nbytes at base, which `owner` keeps alive: new reference. strides nullptr: contiguous. Steals descr, even
+// if it fails. Checks sizes and strides. Copies: none.
 PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
                      const npy_intp* strides, Py_ssize_t offset, bool writeable);
 

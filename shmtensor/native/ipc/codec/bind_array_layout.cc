@@ -1,5 +1,5 @@
-// Arrays as messages say them: which block, and how the array lies in it. In C because a message of 100 tensors needs
-// it 100 times on either side, and NumPy's own ways (`__array_interface__`, `dtype.str`) take microseconds.
+// Arrays in messages: the block, and the layout of the array in it. In C because a message of 100 tensors needs it 100
+// times on either side, and NumPy's attributes (`__array_interface__`, `dtype.str`) take microseconds.
 #include "memory/ledger/block.h"
 #include "memory/gradient_buffer.h"
 #include "memory/ledger/ledger.h"
@@ -20,7 +20,7 @@ PyObject* array_layout(PyObject*, PyObject* object) {
   if (!PyArray_Check(object)) return raise("TypeError", "array_layout: not an array: %s", Py_TYPE(object)->tp_name);
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
   if (!is_shared(PyArray_DATA(array)) || PyDataType_REFCHK(PyArray_DESCR(array))) Py_RETURN_NONE;
-  Found block = block_around(PyArray_DATA(array));
+  BlockRef block = block_around(PyArray_DATA(array));
   if (!block.arena) Py_RETURN_NONE;
   mark_sent(array);
   PyObject* strides =
@@ -92,13 +92,13 @@ PyObject* readonly_view(PyObject* buffer) {
   return readonly;
 }
 
-// Of NumPy's own numbers: neither references nor parts.
+// Whether it is one of NumPy's own number types, which have neither references nor fields.
 static bool is_number(PyArray_Descr* descr) { return descr->type_num >= 0 && descr->type_num < NPY_OBJECT; }
 
 PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
                      const npy_intp* strides, Py_ssize_t offset, bool writeable) {
   const npy_intp element = PyDataType_ELSIZE(descr);
-  // What lies in the block is bytes that others wrote: no pointers, and a size of their own.
+  // Other processes wrote the bytes of the block: the dtype must have no pointers, and a size.
   if (element <= 0 || (!is_number(descr) && (PyDataType_REFCHK(descr) || PyDataType_HASSUBARRAY(descr)))) {
     raise("TypeError", "array_at: no dtype of plain bytes: %s", Py_TYPE(descr)->tp_name);
     Py_DECREF(descr);
@@ -108,31 +108,31 @@ PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* 
   bool empty = false, good = !__builtin_add_overflow(offset, step, &high);
   for (int i = ndim - 1; i >= 0 && good; i--) {
     npy_intp reach;
-    const npy_intp here = strides ? strides[i] : step;
+    const npy_intp stride = strides ? strides[i] : step;
     if (!strides) good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
     empty |= shape[i] == 0;
-    npy_intp& end = here < 0 ? low : high;
-    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, here, &reach) &&
+    npy_intp& end = stride < 0 ? low : high;
+    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, stride, &reach) &&
            !__builtin_add_overflow(end, reach, &end);
   }
   if (!good || offset < 0 || static_cast<size_t>(offset) > nbytes ||
       (!empty && (low < 0 || high < 0 || static_cast<size_t>(high) > nbytes))) {
     Py_DECREF(descr);
-    return raise("ValueError", "array_at: the array does not lie in the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
+    return raise("ValueError", "array_at: the array is not inside the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
                  offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
   }
   PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), const_cast<npy_intp*>(strides), base + offset,
                                          writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
   if (!array) return nullptr;
-  // A read-only array keeps the block behind a read-only buffer, or NumPy would let anybody set its flag again.
-  PyObject* keeper = writeable ? Py_NewRef(owner) : readonly_view(owner);
-  if (!keeper || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), keeper) < 0) {
+  // The base of a read-only array is a read-only buffer; else NumPy would allow setting its writeable flag again.
+  PyObject* base_object = writeable ? Py_NewRef(owner) : readonly_view(owner);
+  if (!base_object || PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(array), base_object) < 0) {
     Py_DECREF(array);
     return nullptr;
   }
   return array;
 }
 
-int add_views(PyObject* module) { return PyModule_AddFunctions(module, methods); }
+int add_array_layout(PyObject* module) { return PyModule_AddFunctions(module, methods); }
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// Blocks as Python objects, for messages: what a reader gets of a handle.
+// Blocks as Python objects, for messages.
 #pragma once
 
 #include "memory/ledger/block.h"
@@ -17,7 +17,7 @@ inline bool find_buffer(PyObject* object, void** base, size_t* nbytes) {
   return true;
 }
 
-// The address that tells which block is meant by an array, a Block, anything with a buffer.
+// An address inside the block of an array, a Block, or another object with a buffer.
 inline bool find_address(PyObject* object, void** address) {
   if (PyArray_Check(object)) {
     *address = PyArray_DATA(reinterpret_cast<PyArrayObject*>(object));
@@ -37,11 +37,11 @@ inline PyObject* receive_block(const Handle& handle) {
 
 // A memoryview of part of a block; it keeps the block.
 inline PyObject* slice(PyObject* block, size_t start, size_t nbytes) {
-  PyObject* whole = PyMemoryView_FromObject(block);
-  if (!whole) return nullptr;
-  PyObject* part = PySequence_GetSlice(whole, static_cast<Py_ssize_t>(start), static_cast<Py_ssize_t>(start + nbytes));
-  Py_DECREF(whole);
-  return part;
+  PyObject* view = PyMemoryView_FromObject(block);
+  if (!view) return nullptr;
+  PyObject* result = PySequence_GetSlice(view, static_cast<Py_ssize_t>(start), static_cast<Py_ssize_t>(start + nbytes));
+  Py_DECREF(view);
+  return result;
 }
 
 }  // namespace shmtensor

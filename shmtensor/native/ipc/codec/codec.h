@@ -1,6 +1,6 @@
 // Messages without pickle: tensors and arrays over shared blocks, numbers, text, bytes, and containers of these.
 //
-//   message   0x01, value           (a pickle begins with 0x80, so whoever reads it knows which one it is)
+//   message   0x01, value           (a pickle begins with 0x80, so the first byte tells which one it is)
 //   value     'N' None   'T' True   'F' False
 //             'i' i64    'f' f64    'c' f64 f64
 //             's' u32 n, n bytes of UTF-8        'b' u32 n, n bytes
@@ -10,9 +10,9 @@
 //             2 strided), u8 0, i64 offset,
 //             i64 sizes[ndim], i64 strides[ndim] when strided
 //
-// All little endian and unaligned. What does not fit (other classes, an object that occurs twice and would arrive as
-// two, nesting beyond kDeepest, numbers beyond 64 bits) is left to the pickler as a whole, so that nothing depends on
-// which of the two carried a message. Reading trusts nothing: any bytes give an object or a ValueError.
+// All little endian and unaligned. A message with anything else (other classes, an object that occurs twice and would be
+// received as two, nesting beyond kMaxDepth, numbers beyond 64 bits) is left to the pickler entirely, so that results do
+// not depend on which of the two encoded it. The decoder trusts no byte: any bytes give an object or a ValueError.
 #pragma once
 
 #include <vector>
@@ -24,10 +24,10 @@
 namespace shmtensor {
 
 constexpr char kCodecMark = 1;
-constexpr int kDeepest = 64;
+constexpr int kMaxDepth = 64;
 constexpr uint32_t kNoBlock = UINT32_MAX;  // of an array without elements
 
-// What the codec knows of tensors, which lie above it: module.cc enters it.
+// Access to tensors, which belong to a higher layer: module.cc sets it.
 struct TensorAccess {
   PyTypeObject** type;                         // points at the class Tensor, or at null until tensor/ has registered it
   PyObject* (*plain_array)(PyObject* tensor);  // borrowed; null: the tensor has a node, or a leaf's gradient and hooks
@@ -42,7 +42,7 @@ struct ViewHead {  // of an array
 };
 static_assert(sizeof(ViewHead) == 16, "as codec.h says");
 
-// Numbers addresses in the order in which they first come: the first few by looking at each, then in a table with open
+// Numbers addresses in the order of their first occurrence: by linear search for the first few, then in a table with open
 // addressing.
 class Numbering {
  public:
@@ -51,25 +51,25 @@ class Numbering {
   void clear();
 
  private:
-  struct Place {
+  struct Entry {
     const void* p;
     uint32_t number;
   };
-  Place* find(std::vector<Place>& places, const void* p);
-  std::vector<Place> places_;  // a power of two of them, or none
-  Few<const void*> first_;
+  Entry* find(std::vector<Entry>& table, const void* p);
+  std::vector<Entry> table_;  // a power of two of them, or none
+  SmallVector<const void*> first_;
   uint32_t n_ = 0;
 };
 
-// A message to be: its bytes, and the blocks that they name by number.
-class Draft {
+// Encodes a message: its bytes, and the blocks to which they refer by number.
+class MessageEncoder {
  public:
   enum class Outcome { Good, Unfit, Failed };  // Unfit: for the pickler. Failed: a Python exception is set
 
-  Draft() = default;
-  ~Draft() { clear(); }
-  Draft(const Draft&) = delete;
-  Draft& operator=(const Draft&) = delete;
+  MessageEncoder() = default;
+  ~MessageEncoder() { clear(); }
+  MessageEncoder(const MessageEncoder&) = delete;
+  MessageEncoder& operator=(const MessageEncoder&) = delete;
 
   Outcome write(PyObject* object);
   // (bytes-like, sequence of arrays or Blocks) from the pickler. False: a Python exception is set.
@@ -78,29 +78,29 @@ class Draft {
 
   const char* bytes() const { return bytes_; }
   size_t nbytes() const { return n_; }
-  const Found* blocks() const { return blocks_.data(); }
+  const BlockRef* blocks() const { return blocks_.data(); }
   uint32_t n_blocks() const { return blocks_.size(); }
-  const Few<PyObject*>& carriers() const { return carriers_; }
+  const SmallVector<PyObject*>& owners() const { return owners_; }
 
  private:
   Outcome value(PyObject* object, int depth);
   Outcome view(PyObject* array, char tag);
   bool is_new(PyObject* object);
-  bool need(size_t more);
+  bool reserve(size_t more);
   bool put(const void* data, size_t n);
   bool put_tag(char tag, uint64_t n);
 
-  char few_[448];
-  char* bytes_ = few_;
-  size_t n_ = 0, room_ = sizeof few_;
-  Few<Found> blocks_;
-  Few<PyObject*> carriers_;           // what keeps it until it is pinned
+  char inline_bytes_[448];
+  char* bytes_ = inline_bytes_;
+  size_t n_ = 0, capacity_ = sizeof inline_bytes_;
+  SmallVector<BlockRef> blocks_;
+  SmallVector<PyObject*> owners_;           // keep the blocks alive until they are exported
   Numbering bases_;                   // of blocks_
   Numbering seen_;                    // objects that may occur again
   Py_buffer view_{};                  // adopted bytes
 };
 
-// The object that a message says: new reference. blocks: received, in the order of the draft. nullptr: an exception.
+// The object of a message: new reference. blocks: received, in the order of the encoder. nullptr: an exception.
 PyObject* decode(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks);
 
 }  // namespace shmtensor

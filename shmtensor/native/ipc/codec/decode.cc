@@ -20,42 +20,42 @@ class Reader {
   PyObject* message() {
     char mark;
     if (!take(&mark, 1)) return nullptr;
-    if (mark != kCodecMark) return bad("it does not begin with its mark");
+    if (mark != kCodecMark) return malformed("it does not begin with its mark");
     PyObject* out = value(0);
     if (out && at_ != end_) {
       Py_DECREF(out);
-      return bad("something follows it");
+      return malformed("something follows it");
     }
     return out;
   }
 
  private:
-  PyObject* bad(const char* what) {
+  PyObject* malformed(const char* what) {
     return raise("ValueError", "receive: the message is malformed: %s: byte %zu of %zu", what,
                  static_cast<size_t>(at_ - start_), static_cast<size_t>(end_ - start_));
   }
-  size_t left() const { return static_cast<size_t>(end_ - at_); }
+  size_t remaining() const { return static_cast<size_t>(end_ - at_); }
   bool take(void* out, size_t n) {
-    if (left() < n) {
-      bad("it ends too early");
+    if (remaining() < n) {
+      malformed("it ends too early");
       return false;
     }
     memcpy(out, at_, n);
     at_ += n;
     return true;
   }
-  // A count of things of which each takes at least so many bytes.
+  // A count of items of at least `each` bytes.
   bool count(uint32_t* n, size_t each) {
     if (!take(n, sizeof *n)) return false;
-    if (*n > left() / each) {
-      bad("it ends before what it counts");
+    if (*n > remaining() / each) {
+      malformed("it ends before what it counts");
       return false;
     }
     return true;
   }
 
-  // The memory of an array without elements: shared like any other's.
-  static PyObject* fresh_block() {
+  // The memory of an array without elements is shared, too.
+  static PyObject* new_empty_block() {
     void* base = allocate_shared(1);
     if (base) return new_block(base, 1, Origin::Allocated);
     PyErr_NoMemory();
@@ -67,10 +67,10 @@ class Reader {
     ViewHead head;
     npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
     if (!take(&head, sizeof head)) return nullptr;
-    bool bare = head.block == kNoBlock;
-    if (!bare && head.block >= n_blocks_) return bad("it names a block that it does not have");
+    bool has_no_block = head.block == kNoBlock;
+    if (!has_no_block && head.block >= n_blocks_) return malformed("it names a block that it does not have");
     if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags > 3 || head.zero)
-      return bad("no such array");
+      return malformed("no such array");
     size_t n = head.ndim * sizeof(npy_intp);
     bool strided = head.flags & 2;
     if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
@@ -78,17 +78,17 @@ class Reader {
     if (!descr) return nullptr;
     if (PyDataType_ELSIZE(descr) == 0) {
       Py_DECREF(descr);
-      return bad("no such array");
+      return malformed("no such array");
     }
-    if (bare) {
+    if (has_no_block) {
       bool empty = false;
       for (int k = 0; k < head.ndim; k++) empty |= sizes[k] == 0;
       if (!empty || head.offset) {
         Py_DECREF(descr);
-        return bad("it names no block");
+        return malformed("it names no block");
       }
     }
-    PyObject* block = bare ? fresh_block() : Py_NewRef(blocks_[head.block]);
+    PyObject* block = has_no_block ? new_empty_block() : Py_NewRef(blocks_[head.block]);
     if (!block) {
       Py_DECREF(descr);
       return nullptr;
@@ -134,13 +134,13 @@ class Reader {
       case '{': return pairs(depth);
       case 'a':
       case 't': return view(tag);
-      default: at_--; return bad("no such tag");
+      default: at_--; return malformed("no such tag");
     }
   }
 
   PyObject* items(bool is_tuple, int depth) {
     uint32_t n;
-    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (depth == kMaxDepth) return malformed("it is nested too deeply");
     if (!count(&n, 1)) return nullptr;
     PyObject* out = is_tuple ? PyTuple_New(n) : PyList_New(n);
     for (uint32_t i = 0; out && i < n; i++) {
@@ -157,7 +157,7 @@ class Reader {
 
   PyObject* pairs(int depth) {
     uint32_t n;
-    if (depth == kDeepest) return bad("it is nested too deeply");
+    if (depth == kMaxDepth) return malformed("it is nested too deeply");
     if (!count(&n, 2)) return nullptr;
     PyObject* out = PyDict_New();
     for (uint32_t i = 0; out && i < n; i++) {
@@ -166,7 +166,7 @@ class Reader {
       if (!item || PyDict_SetItem(out, key, item) < 0) {
         if (item && PyErr_ExceptionMatches(PyExc_TypeError)) {  // a key that cannot be hashed
           PyErr_Clear();
-          bad("no such key");
+          malformed("no such key");
         }
         Py_CLEAR(out);
       }

@@ -14,8 +14,8 @@ namespace shmtensor {
 
 namespace {
 
-constexpr uint32_t kLooked = 8;
-constexpr size_t kLong = 256;  // text of this length is worth the pickler's memory of what it has written
+constexpr uint32_t kLinear = 8;
+constexpr size_t kLong = 256;  // repeated text beyond this length is left to the pickler, which writes it once
 
 }  // namespace
 
@@ -23,99 +23,99 @@ TensorAccess tensor_access;
 
 // ---- writing
 
-Numbering::Place* Numbering::find(std::vector<Place>& places, const void* p) {
-  size_t mask = places.size() - 1, i = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u >> 20 & mask;
-  while (places[i].p && places[i].p != p) i = (i + 1) & mask;
-  return &places[i];
+Numbering::Entry* Numbering::find(std::vector<Entry>& table, const void* p) {
+  size_t mask = table.size() - 1, i = (reinterpret_cast<uintptr_t>(p) >> 4) * 0x9E3779B97F4A7C15u >> 20 & mask;
+  while (table[i].p && table[i].p != p) i = (i + 1) & mask;
+  return &table[i];
 }
 
 uint32_t Numbering::of(const void* p, bool* is_new) {
-  if (places_.empty()) {
+  if (table_.empty()) {
     uint32_t i = 0;
     while (i < n_ && first_[i] != p) i++;
     *is_new = i == n_;
     if (!*is_new) return i;
-    if (n_ < kLooked) {
+    if (n_ < kLinear) {
       first_.push_back(p);
       return n_++;
     }
-    places_.resize(4 * kLooked);
-    for (uint32_t k = 0; k < n_; k++) *find(places_, first_[k]) = {first_[k], k};
+    table_.resize(4 * kLinear);
+    for (uint32_t k = 0; k < n_; k++) *find(table_, first_[k]) = {first_[k], k};
   }
-  if (2 * (n_ + 1) > places_.size()) {
-    std::vector<Place> larger(4 * places_.size());
-    for (Place& place : places_)
-      if (place.p) *find(larger, place.p) = place;
-    places_.swap(larger);
+  if (2 * (n_ + 1) > table_.size()) {
+    std::vector<Entry> larger(4 * table_.size());
+    for (Entry& entry : table_)
+      if (entry.p) *find(larger, entry.p) = entry;
+    table_.swap(larger);
   }
-  Place* place = find(places_, p);
-  *is_new = !place->p;
-  if (*is_new) *place = {p, n_++};
-  return place->number;
+  Entry* entry = find(table_, p);
+  *is_new = !entry->p;
+  if (*is_new) *entry = {p, n_++};
+  return entry->number;
 }
 
 void Numbering::clear() {
-  places_.clear();
+  table_.clear();
   first_.clear();
   n_ = 0;
 }
 
-void Draft::clear() {
-  for (PyObject* carrier : carriers_) Py_DECREF(carrier);
-  carriers_.clear();
+void MessageEncoder::clear() {
+  for (PyObject* owner : owners_) Py_DECREF(owner);
+  owners_.clear();
   blocks_.clear();
   bases_.clear();
   seen_.clear();
   if (view_.obj)
     PyBuffer_Release(&view_);
-  else if (bytes_ != few_)
+  else if (bytes_ != inline_bytes_)
     free(bytes_);
-  bytes_ = few_;
+  bytes_ = inline_bytes_;
   n_ = 0;
-  room_ = sizeof few_;
+  capacity_ = sizeof inline_bytes_;
 }
 
-bool Draft::need(size_t more) {
-  if (n_ + more <= room_) return true;
-  size_t room = 2 * room_ > n_ + more ? 2 * room_ : n_ + more;
-  char* larger = static_cast<char*>(bytes_ == few_ ? malloc(room) : realloc(bytes_, room));
+bool MessageEncoder::reserve(size_t more) {
+  if (n_ + more <= capacity_) return true;
+  size_t capacity = 2 * capacity_ > n_ + more ? 2 * capacity_ : n_ + more;
+  char* larger = static_cast<char*>(bytes_ == inline_bytes_ ? malloc(capacity) : realloc(bytes_, capacity));
   if (!larger) {
     PyErr_NoMemory();
     return false;
   }
-  if (bytes_ == few_) memcpy(larger, few_, n_);
+  if (bytes_ == inline_bytes_) memcpy(larger, inline_bytes_, n_);
   bytes_ = larger;
-  room_ = room;
+  capacity_ = capacity;
   return true;
 }
 
-bool Draft::put(const void* data, size_t n) {
-  if (!need(n)) return false;
-  if (n) memcpy(bytes_ + n_, data, n);  // of nothing there may be no address
+bool MessageEncoder::put(const void* data, size_t n) {
+  if (!reserve(n)) return false;
+  if (n) memcpy(bytes_ + n_, data, n);  // data may be null if n is 0
   n_ += n;
   return true;
 }
 
-bool Draft::put_tag(char tag, uint64_t n) {
+bool MessageEncoder::put_tag(char tag, uint64_t n) {
   uint32_t count = static_cast<uint32_t>(n);
   return put(&tag, 1) && put(&count, sizeof count);
 }
 
-// Whether this object was not met before in this message. What only its container refers to cannot have been.
-bool Draft::is_new(PyObject* object) {
+// Whether this object occurs for the first time in this message. An object with one reference, its container's, does.
+bool MessageEncoder::is_new(PyObject* object) {
   bool is_new = true;
   if (Py_REFCNT(object) != 1) seen_.of(object, &is_new);
   return is_new;
 }
 
-Draft::Outcome Draft::view(PyObject* object, char tag) {
+MessageEncoder::Outcome MessageEncoder::view(PyObject* object, char tag) {
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(object);
   char* data = PyArray_BYTES(array);
   if (!is_shared(data) || !is_plain(PyArray_DESCR(array))) return Outcome::Unfit;
-  // Without elements there is nothing to share, and where it begins may be where another block does.
+  // An array without elements shares nothing, and may point to the start of another block.
   bool empty = PyArray_SIZE(array) == 0, is_new = false;
   uint32_t i = kNoBlock;
-  Found block{};
+  BlockRef block{};
   block.base = data;
   if (!empty) {
     block = block_around(data, true);
@@ -125,7 +125,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   }
   if (is_new) {
     blocks_.push_back(block);
-    carriers_.push_back(Py_NewRef(object));
+    owners_.push_back(Py_NewRef(object));
   }
   int ndim = PyArray_NDIM(array);
   bool strided = !PyArray_IS_C_CONTIGUOUS(array);
@@ -136,7 +136,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
                0,
                data - block.base};
   size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
-  if (!need(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
+  if (!reserve(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
   char* at = bytes_ + n_;
   *at++ = tag;
   memcpy(at, &head, sizeof head);
@@ -147,7 +147,7 @@ Draft::Outcome Draft::view(PyObject* object, char tag) {
   return Outcome::Good;
 }
 
-Draft::Outcome Draft::value(PyObject* object, int depth) {
+MessageEncoder::Outcome MessageEncoder::value(PyObject* object, int depth) {
   auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
   PyTypeObject* type = Py_TYPE(object);
   if (type == *tensor_access.type) {
@@ -189,7 +189,7 @@ Draft::Outcome Draft::value(PyObject* object, int depth) {
   bool is_tuple = type == &PyTuple_Type;
   if (is_tuple || type == &PyList_Type) {
     Py_ssize_t n = is_tuple ? PyTuple_GET_SIZE(object) : PyList_GET_SIZE(object);
-    if (depth == kDeepest || n > UINT32_MAX || (!(is_tuple && n == 0) && !is_new(object))) return Outcome::Unfit;
+    if (depth == kMaxDepth || n > UINT32_MAX || (!(is_tuple && n == 0) && !is_new(object))) return Outcome::Unfit;
     if (!put_tag(is_tuple ? '(' : '[', static_cast<uint64_t>(n))) return Outcome::Failed;
     for (Py_ssize_t i = 0; i < n; i++) {
       PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i);
@@ -201,7 +201,7 @@ Draft::Outcome Draft::value(PyObject* object, int depth) {
   if (type == &PyDict_Type) {
     Py_ssize_t n = PyDict_GET_SIZE(object), at = 0;
     PyObject *key, *item;
-    if (depth == kDeepest || n > UINT32_MAX || !is_new(object)) return Outcome::Unfit;
+    if (depth == kMaxDepth || n > UINT32_MAX || !is_new(object)) return Outcome::Unfit;
     if (!put_tag('{', static_cast<uint64_t>(n))) return Outcome::Failed;
     while (PyDict_Next(object, &at, &key, &item)) {
       Outcome outcome = value(key, depth + 1);
@@ -217,12 +217,12 @@ Draft::Outcome Draft::value(PyObject* object, int depth) {
   return Outcome::Unfit;
 }
 
-Draft::Outcome Draft::write(PyObject* object) {
+MessageEncoder::Outcome MessageEncoder::write(PyObject* object) {
   if (!put(&kCodecMark, 1)) return Outcome::Failed;
   return value(object, 0);
 }
 
-bool Draft::adopt(PyObject* pair) {
+bool MessageEncoder::adopt(PyObject* pair) {
   clear();
   PyObject *data, *sequence;
   if (!PyArg_ParseTuple(pair, "OO", &data, &sequence)) return false;
@@ -239,7 +239,7 @@ bool Draft::adopt(PyObject* pair) {
     good = find_address(item, &address);
     if (!good) break;
     blocks_.push_back(block_around(address));
-    carriers_.push_back(Py_NewRef(item));
+    owners_.push_back(Py_NewRef(item));
   }
   Py_DECREF(items);
   return good;

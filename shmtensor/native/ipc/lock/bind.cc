@@ -1,4 +1,4 @@
-// The Python face of lock.h: functions over a writable buffer (a block of shared memory) that holds the words.
+// Python bindings of lock.h: functions over a writable buffer (a block of shared memory) with the words.
 #include <algorithm>
 
 #include "python.h"
@@ -29,7 +29,7 @@ struct View {
 };
 
 // None: wait for ever (-1); negative: do not wait.
-bool seconds(PyObject* object, double* out) {
+bool read_timeout_or_none(PyObject* object, double* out) {
   if (object == Py_None) {
     *out = -1.0;
     return true;
@@ -40,16 +40,16 @@ bool seconds(PyObject* object, double* out) {
   return true;
 }
 
-bool count_is(Py_ssize_t n, Py_ssize_t wanted, const char* where) {
-  if (n == wanted) return true;
-  raise("TypeError", "%s: wrong number of arguments: %zd, %zd expected", where, n, wanted);
+bool count_is(Py_ssize_t n, Py_ssize_t expected, const char* where) {
+  if (n == expected) return true;
+  raise("TypeError", "%s: wrong number of arguments: %zd, %zd expected", where, n, expected);
   return false;
 }
 
 template <class Take>
 PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where, Take attempt) {
   unsigned long thread = PyThread_get_thread_ident();
-  Peer me = here();
+  Peer me = own_peer();
   if (reentrant && lock->owner.load(std::memory_order_relaxed) == pack(me) &&
       lock->thread.load(std::memory_order_relaxed) == thread) {
     lock->depth.fetch_add(1, std::memory_order_relaxed);
@@ -57,18 +57,18 @@ PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where
   }
   Deadline deadline(timeout);
   for (;;) {
-    Taken result;
+    LockResult result;
     Peer lost{};
     Py_BEGIN_ALLOW_THREADS
-    result = attempt(lock, me, deadline.left(), &lost);
+    result = attempt(lock, me, deadline.remaining(), &lost);
     Py_END_ALLOW_THREADS
-    if (result == Taken::Ok) {
+    if (result == LockResult::Ok) {
       lock->thread.store(thread, std::memory_order_relaxed);
       lock->depth.store(1, std::memory_order_relaxed);
       Py_RETURN_TRUE;
     }
-    if (result == Taken::Timeout) Py_RETURN_FALSE;
-    if (result == Taken::HolderLost) return raise_peer_lost(where, lost.row, lost.inc);
+    if (result == LockResult::Timeout) Py_RETURN_FALSE;
+    if (result == LockResult::HolderLost) return raise_peer_lost(where, lost.row, lost.inc);
     if (PyErr_CheckSignals() < 0) return nullptr;
   }
 }
@@ -76,7 +76,7 @@ PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where
 PyObject* lock_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<LockWord> lock;
-  if (!count_is(n, 3, "lock_acquire") || !seconds(a[1], &timeout) || !lock.find(a[0], "lock_acquire")) return nullptr;
+  if (!count_is(n, 3, "lock_acquire") || !read_timeout_or_none(a[1], &timeout) || !lock.find(a[0], "lock_acquire")) return nullptr;
   return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.acquire: the holder is lost, recover() takes the lock",
               take_lock);
 }
@@ -84,12 +84,12 @@ PyObject* lock_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* lock_recover(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<LockWord> lock;
-  if (!count_is(n, 3, "lock_recover") || !seconds(a[1], &timeout) || !lock.find(a[0], "lock_recover")) return nullptr;
-  return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.recover: the holder is still being taken apart",
+  if (!count_is(n, 3, "lock_recover") || !read_timeout_or_none(a[1], &timeout) || !lock.find(a[0], "lock_recover")) return nullptr;
+  return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.recover: the holder has not finished its exit",
               recover_lock);
 }
 
-// A plain lock may be released by anybody, as in the standard library; a reentrant one by its owner alone.
+// Any process may release a plain lock, as in the standard library; only its owner a reentrant one.
 PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
   if (!count_is(n, 2, "lock_release") || !lock.find(a[0], "lock_release")) return nullptr;
@@ -97,7 +97,7 @@ PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
   if (!reentrant && owner == 0) return raise("ValueError", "Lock.release: the lock is not held");
   if (reentrant) {
-    if (owner != pack(here()) || lock.at->thread.load(std::memory_order_relaxed) != PyThread_get_thread_ident())
+    if (owner != pack(own_peer()) || lock.at->thread.load(std::memory_order_relaxed) != PyThread_get_thread_ident())
       return raise("AssertionError", "RLock.release: attempt to release recursive lock not owned by thread");
     if (lock.at->depth.fetch_sub(1, std::memory_order_relaxed) > 1) Py_RETURN_NONE;
   }
@@ -105,16 +105,16 @@ PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-// (held by anybody, depth if held by this thread else 0, row, inc)
+// (whether it is held, depth if held by this thread else 0, row, inc)
 PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
   if (!count_is(n, 1, "lock_state") || !lock.find(a[0], "lock_state")) return nullptr;
   uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
-  bool mine = owner && owner == pack(here()) &&
+  bool is_own = owner && owner == pack(own_peer()) &&
               lock.at->thread.load(std::memory_order_relaxed) == PyThread_get_thread_ident();
   Peer peer = unpack(owner);
   return Py_BuildValue("Oiik", owner ? Py_True : Py_False,
-                       mine ? static_cast<int>(lock.at->depth.load(std::memory_order_relaxed)) : 0, peer.row,
+                       is_own ? static_cast<int>(lock.at->depth.load(std::memory_order_relaxed)) : 0, peer.row,
                        static_cast<unsigned long>(peer.inc));
 }
 
@@ -122,7 +122,7 @@ PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
 struct SemaphoreView : View<SemaphoreWord> {
   bool find_all(PyObject* buffer, const char* where) {
     if (!find(buffer, where)) return false;
-    if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMostPermitSlots) return true;
+    if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMaxPermitSlots) return true;
     raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
     return false;
   }
@@ -134,7 +134,7 @@ PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
   unsigned long value = PyLong_AsUnsignedLong(a[1]);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
   size_t room = (size_t(semaphore.view.len) - sizeof(SemaphoreWord)) / 8;
-  uint32_t slots = static_cast<uint32_t>(std::min<size_t>({room, value, kMostPermitSlots}));
+  uint32_t slots = static_cast<uint32_t>(std::min<size_t>({room, value, kMaxPermitSlots}));
   semaphore.at->slots = slots;
   semaphore.at->loose.store(static_cast<uint32_t>(value) - slots, std::memory_order_relaxed);
   semaphore.at->bounded = PyObject_IsTrue(a[2]) > 0;
@@ -145,15 +145,15 @@ PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   SemaphoreView semaphore;
-  if (!count_is(n, 2, "semaphore_acquire") || !seconds(a[1], &timeout) ||
+  if (!count_is(n, 2, "semaphore_acquire") || !read_timeout_or_none(a[1], &timeout) ||
       !semaphore.find_all(a[0], "semaphore_acquire"))
     return nullptr;
   Deadline deadline(timeout);
-  Peer me = here();
+  Peer me = own_peer();
   for (;;) {
     Wait result;
     Py_BEGIN_ALLOW_THREADS
-    result = take_one(semaphore.at, me, deadline.left());
+    result = acquire_permit(semaphore.at, me, deadline.remaining());
     Py_END_ALLOW_THREADS
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) return nullptr;
@@ -165,7 +165,7 @@ PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (!count_is(n, 2, "semaphore_release") || !semaphore.find_all(a[0], "semaphore_release")) return nullptr;
   unsigned long count = PyLong_AsUnsignedLong(a[1]);
   if (count == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
-  if (count > INT32_MAX || !give_back(semaphore.at, here(), static_cast<uint32_t>(count)))
+  if (count > INT32_MAX || !release_permits(semaphore.at, own_peer(), static_cast<uint32_t>(count)))
     return raise("ValueError", "Semaphore.release: released too many times: the limit is %u",
                  semaphore.at->limit);
   Py_RETURN_NONE;
@@ -180,7 +180,7 @@ PyObject* semaphore_value(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<Places> places;
   if (!count_is(n, 1, "condition_enter") || !places.find(a[0], "condition_enter")) return nullptr;
-  int index = enter_place(places.at, here());
+  int index = enter_place(places.at, own_peer());
   if (index < 0) return raise("RuntimeError", "Condition.wait: too many wait at once: %d", kPlaces);
   return PyLong_FromLong(index);
 }
@@ -188,7 +188,7 @@ PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<Places> places;
-  if (!count_is(n, 3, "condition_sleep") || !seconds(a[2], &timeout) || !places.find(a[0], "condition_sleep"))
+  if (!count_is(n, 3, "condition_sleep") || !read_timeout_or_none(a[2], &timeout) || !places.find(a[0], "condition_sleep"))
     return nullptr;
   long index = PyLong_AsLong(a[1]);
   if (index == -1 && PyErr_Occurred()) return nullptr;
@@ -197,7 +197,7 @@ PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
   for (;;) {
     Wait result;
     Py_BEGIN_ALLOW_THREADS
-    result = sleep_at(places.at, static_cast<int>(index), deadline.left());
+    result = wait_at_place(places.at, static_cast<int>(index), deadline.remaining());
     Py_END_ALLOW_THREADS
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) {

@@ -1,4 +1,4 @@
-// Locks and conditions on shared words; lock.h has the layout and what a death means.
+// Locks and conditions on shared words; lock.h has the layout and the effects of a death.
 #include "ipc/lock/lock.h"
 
 #include <algorithm>
@@ -9,30 +9,30 @@
 
 namespace shmtensor {
 
-Taken take_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
+LockResult take_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
   Deadline deadline(timeout_s);
   for (;;) {
     uint32_t turn = lock->turn.load(std::memory_order_seq_cst);
     uint64_t holder = 0;
     if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) {
       fault("lock.taken");
-      return Taken::Ok;
+      return LockResult::Ok;
     }
     Peer peer = unpack(holder);
-    if (deadline.passed()) {
-      if (is_alive(peer)) return Taken::Timeout;
+    if (deadline.is_over()) {
+      if (is_alive(peer)) return LockResult::Timeout;
       *lost = peer;
-      return Taken::HolderLost;
+      return LockResult::HolderLost;
     }
     int index = 0;
     lock->waiters.fetch_add(1, std::memory_order_seq_cst);
     fault("lock.waiting");
-    Wait result = wait_while_equal(&lock->turn, turn, deadline.left(), &peer, 1, &index);
+    Wait result = wait_while_equal(&lock->turn, turn, deadline.remaining(), &peer, 1, &index);
     lock->waiters.fetch_sub(1, std::memory_order_seq_cst);
-    if (result == Wait::Interrupted) return Taken::Interrupted;
+    if (result == Wait::Interrupted) return LockResult::Interrupted;
     if (result == Wait::PeerLost && lock->owner.load(std::memory_order_acquire) == holder) {
       *lost = peer;
-      return Taken::HolderLost;
+      return LockResult::HolderLost;
     }
   }
 }
@@ -45,27 +45,27 @@ void free_lock(LockWord* lock) {
   if (lock->waiters.load(std::memory_order_seq_cst)) wake(&lock->turn, 1);
 }
 
-Taken recover_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
+LockResult recover_lock(LockWord* lock, Peer me, double timeout_s, Peer* lost) {
   Deadline deadline(timeout_s);
   for (;;) {
     uint64_t holder = lock->owner.load(std::memory_order_acquire);
     Peer peer = unpack(holder);
-    if (holder == 0 || is_alive(peer)) return take_lock(lock, me, deadline.left(), lost);
+    if (holder == 0 || is_alive(peer)) return take_lock(lock, me, deadline.remaining(), lost);
     if (is_dead(peer)) {
       if (lock->owner.compare_exchange_strong(holder, pack(me), std::memory_order_seq_cst)) {
         fault("lock.recovered");
-        return Taken::Ok;
+        return LockResult::Ok;
       }
       continue;
     }
-    if (deadline.passed()) {
+    if (deadline.is_over()) {
       *lost = peer;
-      return Taken::HolderLost;
+      return LockResult::HolderLost;
     }
-    // Doomed: the kernel is still taking it apart. Nobody wakes us when that is done.
-    std::atomic<uint32_t> nothing{0};
-    double left = deadline.left();
-    wait_while_equal(&nothing, 0, left < 0 ? 2e-3 : std::min(left, 2e-3), nullptr, 0, nullptr);
+    // Doomed: the kernel has not finished its exit, and nobody wakes us then.
+    std::atomic<uint32_t> unchanged{0};
+    double remaining = deadline.remaining();
+    wait_while_equal(&unchanged, 0, remaining < 0 ? 2e-3 : std::min(remaining, 2e-3), nullptr, 0, nullptr);
   }
 }
 
@@ -86,7 +86,7 @@ int enter_place(Places* places, Peer me) {
       Place* place = &places->place[i];
       uint64_t who = 0;
       if (!place->who.compare_exchange_strong(who, pack(me), std::memory_order_acq_rel)) {
-        // A place whose waiter was killed is taken over, but only when there is no other.
+        // Takes over the place of a killed waiter, but only if no other place is free.
         if (round == 0 || !is_dead(unpack(who)) ||
             !place->who.compare_exchange_strong(who, pack(me), std::memory_order_acq_rel))
           continue;
@@ -105,20 +105,20 @@ int enter_place(Places* places, Peer me) {
   return -1;
 }
 
-Wait sleep_at(Places* places, int index, double timeout_s) {
+Wait wait_at_place(Places* places, int index, double timeout_s) {
   Place* place = &places->place[index];
   Deadline deadline(timeout_s);
   for (;;) {
-    Wait result = wait_while_equal(&place->state, 1, deadline.left(), nullptr, 0, nullptr);
+    Wait result = wait_while_equal(&place->state, 1, deadline.remaining(), nullptr, 0, nullptr);
     if (place->state.load(std::memory_order_acquire) == 2) {
       vacate(place, place->who.load(std::memory_order_relaxed));
       return Wait::Ok;
     }
     if (result == Wait::Timeout) {
       uint32_t waiting = 1;
-      bool late = !place->state.compare_exchange_strong(waiting, 0, std::memory_order_acq_rel);
+      bool is_notified = !place->state.compare_exchange_strong(waiting, 0, std::memory_order_acq_rel);
       vacate(place, place->who.load(std::memory_order_relaxed));
-      return late ? Wait::Ok : Wait::Timeout;
+      return is_notified ? Wait::Ok : Wait::Timeout;
     }
     if (result == Wait::Interrupted) return result;
   }
@@ -143,7 +143,7 @@ int notify_places(Places* places, int n) {
     if (notified >= n) break;
     uint64_t who = place->who.load(std::memory_order_acquire);
     uint32_t state = 1;
-    if (is_dead(unpack(who))) {  // a killed waiter must not swallow the notification
+    if (is_dead(unpack(who))) {  // a killed waiter must not consume the notification
       if (place->state.compare_exchange_strong(state, 0)) vacate(place, who);
       continue;
     }

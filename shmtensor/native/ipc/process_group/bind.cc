@@ -1,4 +1,4 @@
-// The Python face of group.h: the type Group. shmtensor/distributed/ gives it C-contiguous arrays in shared memory.
+// Python bindings of group.h: the type Group. shmtensor/distributed/ passes C-contiguous arrays in shared memory.
 #include <new>
 
 #include "half/bfloat16.h"
@@ -75,27 +75,27 @@ bool read_rank(const char* where, PyObject* self, PyObject* object, int* out) {
   return false;
 }
 
-bool read_fold(const char* where, PyObject* object, int dtype, Fold* out) {
+bool read_op(const char* where, PyObject* object, int dtype, ReduceOp* out) {
   int value;
   if (!read_int(object, &value)) return false;
-  *out = static_cast<Fold>(value);
-  if (value >= 0 && value < static_cast<int>(Fold::None) && is_foldable(dtype, *out)) return true;
+  *out = static_cast<ReduceOp>(value);
+  if (value >= 0 && value < static_cast<int>(ReduceOp::None) && supports_op(dtype, *out)) return true;
   PyArray_Descr* descr = PyArray_DescrFromType(type_of(dtype));
   PyObject* name = descr ? PyObject_Str(reinterpret_cast<PyObject*>(descr)) : nullptr;
   raise("TypeError", "%s: this reduction is not defined for this dtype: %s of %s", where,
-        value >= 0 && value < static_cast<int>(Fold::None) ? name_of(*out) : "?", name ? PyUnicode_AsUTF8(name) : "?");
+        value >= 0 && value < static_cast<int>(ReduceOp::None) ? name_of(*out) : "?", name ? PyUnicode_AsUTF8(name) : "?");
   Py_XDECREF(name);
   Py_XDECREF(descr);
   return false;
 }
 
-bool takes(const char* where, Py_ssize_t got, Py_ssize_t wanted) {
-  if (got == wanted) return true;
-  raise("TypeError", "%s: takes %zd arguments: got %zd", where, wanted, got);
+bool takes(const char* where, Py_ssize_t n, Py_ssize_t expected) {
+  if (n == expected) return true;
+  raise("TypeError", "%s: takes %zd arguments: got %zd", where, expected, n);
   return false;
 }
 
-PyObject* done(bool good) {
+PyObject* none_or_error(bool good) {
   if (!good) return nullptr;
   Py_RETURN_NONE;
 }
@@ -105,7 +105,7 @@ using Arguments = PyObject* const*;
 PyObject* method_barrier(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("barrier", n, 1) || !read_number(a[0], &timeout)) return nullptr;
-  return done(barrier(group_of(self), timeout));
+  return none_or_error(barrier(group_of(self), timeout));
 }
 
 PyObject* method_broadcast(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -114,26 +114,26 @@ PyObject* method_broadcast(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("broadcast", n, 3) || !read_rank("broadcast", self, a[1], &root)) return nullptr;
   if (!read("broadcast", a[0], &x, root != group_of(self).rank()) || !read_number(a[2], &timeout)) return nullptr;
-  return done(broadcast(group_of(self), x, root, timeout));
+  return none_or_error(broadcast(group_of(self), x, root, timeout));
 }
 
 PyObject* method_all_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
   Operand x;
-  Fold fold;
+  ReduceOp op;
   double timeout;
   if (!takes("all_reduce", n, 3) || !read("all_reduce", a[0], &x, true)) return nullptr;
-  if (!read_fold("all_reduce", a[1], x.dtype, &fold) || !read_number(a[2], &timeout)) return nullptr;
-  return done(all_reduce(group_of(self), x, fold, timeout));
+  if (!read_op("all_reduce", a[1], x.dtype, &op) || !read_number(a[2], &timeout)) return nullptr;
+  return none_or_error(all_reduce(group_of(self), x, op, timeout));
 }
 
 PyObject* method_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
   Operand x;
-  Fold fold;
+  ReduceOp op;
   int root;
   double timeout;
-  if (!takes("reduce", n, 4) || !read("reduce", a[0], &x, true) || !read_fold("reduce", a[1], x.dtype, &fold)) return nullptr;
+  if (!takes("reduce", n, 4) || !read("reduce", a[0], &x, true) || !read_op("reduce", a[1], x.dtype, &op)) return nullptr;
   if (!read_rank("reduce", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
-  return done(reduce(group_of(self), x, fold, root, timeout));
+  return none_or_error(reduce(group_of(self), x, op, root, timeout));
 }
 
 PyObject* method_all_gather(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -142,7 +142,7 @@ PyObject* method_all_gather(PyObject* self, Arguments a, Py_ssize_t n) {
   std::vector<char*> out;
   if (!takes("all_gather", n, 3) || !read("all_gather", a[1], &x, false) || !read_number(a[2], &timeout)) return nullptr;
   if (!read_list("all_gather", a[0], x, group_of(self).world(), true, &out)) return nullptr;
-  return done(all_gather(group_of(self), x, out.data(), timeout));
+  return none_or_error(all_gather(group_of(self), x, out.data(), timeout));
 }
 
 PyObject* method_gather(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -153,7 +153,7 @@ PyObject* method_gather(PyObject* self, Arguments a, Py_ssize_t n) {
   if (!takes("gather", n, 4) || !read("gather", a[0], &x, false)) return nullptr;
   if (!read_rank("gather", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
   if (root == group_of(self).rank() && !read_list("gather", a[1], x, group_of(self).world(), true, &out)) return nullptr;
-  return done(gather(group_of(self), x, out.data(), root, timeout));
+  return none_or_error(gather(group_of(self), x, out.data(), root, timeout));
 }
 
 PyObject* method_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -164,10 +164,10 @@ PyObject* method_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
   if (!takes("scatter", n, 4) || !read("scatter", a[0], &x, true)) return nullptr;
   if (!read_rank("scatter", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
   if (root == group_of(self).rank() && !read_list("scatter", a[1], x, group_of(self).world(), false, &in)) return nullptr;
-  return done(scatter(group_of(self), x, in.data(), root, timeout));
+  return none_or_error(scatter(group_of(self), x, in.data(), root, timeout));
 }
 
-// out and x of the two where one holds world chunks: their sizes are checked before anything is published.
+// The operands of reduce_scatter and all_to_all; checks their sizes before anything is published.
 bool read_pair(const char* where, PyObject* self, Arguments a, Operand* out, Operand* x, size_t divisor) {
   if (!read(where, a[0], out, true) || !read(where, a[1], x, false)) return false;
   if (out->dtype == x->dtype && x->nbytes == out->nbytes * divisor &&
@@ -180,12 +180,12 @@ bool read_pair(const char* where, PyObject* self, Arguments a, Operand* out, Ope
 
 PyObject* method_reduce_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
   Operand out, x;
-  Fold fold;
+  ReduceOp op;
   double timeout;
   size_t world = static_cast<size_t>(group_of(self).world());
   if (!takes("reduce_scatter", n, 4) || !read_pair("reduce_scatter", self, a, &out, &x, world)) return nullptr;
-  if (!read_fold("reduce_scatter", a[2], x.dtype, &fold) || !read_number(a[3], &timeout)) return nullptr;
-  return done(reduce_scatter(group_of(self), x, out.data, fold, timeout));
+  if (!read_op("reduce_scatter", a[2], x.dtype, &op) || !read_number(a[3], &timeout)) return nullptr;
+  return none_or_error(reduce_scatter(group_of(self), x, out.data, op, timeout));
 }
 
 PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -193,7 +193,7 @@ PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("all_to_all", n, 3) || !read_pair("all_to_all", self, a, &out, &x, 1)) return nullptr;
   if (!read_number(a[2], &timeout)) return nullptr;
-  return done(all_to_all(group_of(self), x, out.data, timeout));
+  return none_or_error(all_to_all(group_of(self), x, out.data, timeout));
 }
 
 PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -215,7 +215,7 @@ PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
     offsets[p] = PyLong_AsSize_t(PyList_GET_ITEM(a[2], p));
     if (PyErr_Occurred()) return nullptr;
   }
-  return done(exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout));
+  return none_or_error(exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout));
 }
 
 PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
@@ -229,13 +229,13 @@ PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
 template <bool OfMessages>
 PyObject* method_flight_record(PyObject* self, PyObject* rank) {
   static const char* const names[] = {"", "called", "met", "done"};
-  constexpr uint64_t kept = OfMessages ? kMessages : kTrail;
+  constexpr uint64_t capacity = OfMessages ? kMessages : kRecorded;
   Group& group = group_of(self);
   int p;
   if (!read_rank("flight_record", self, rank, &p)) return nullptr;
   PyObject* list = PyList_New(0);
   uint64_t last = group.last_number(p, OfMessages);
-  for (uint64_t n = last > kept ? last - kept + 1 : 1; list && n <= last; n++) {
+  for (uint64_t n = last > capacity ? last - capacity + 1 : 1; list && n <= last; n++) {
     Step step;
     Progress progress;
     if (!group.read_step(p, n, &step, &progress, OfMessages)) continue;
@@ -260,10 +260,10 @@ PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
   Group& group = group_of(self);
   if (peer == group.rank()) return raise("ValueError", "%s: a rank cannot send to itself: rank %d", where, peer);
   Record call{};
-  call.number = static_cast<uint64_t>(tag), call.what = Collective::Message, call.fold = Fold::None, call.root = -1;
+  call.number = static_cast<uint64_t>(tag), call.what = Collective::Message, call.op = ReduceOp::None, call.root = -1;
   call.dtype = static_cast<int8_t>(x.dtype), call.ndim = static_cast<int8_t>(x.ndim), call.nbytes = x.nbytes;
   for (int i = 0; i < x.ndim; i++) call.shape[i] = x.shape[i];
-  return done(Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout));
+  return none_or_error(Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout));
 }
 
 PyObject* method_leave(PyObject* self, PyObject*) {
@@ -291,18 +291,18 @@ PyCFunction as() {
 PyMethodDef methods[] = {
     {"barrier", as<method_barrier>(), METH_FASTCALL, "barrier(timeout)"},
     {"broadcast", as<method_broadcast>(), METH_FASTCALL, "broadcast(x, root, timeout)"},
-    {"all_reduce", as<method_all_reduce>(), METH_FASTCALL, "all_reduce(x, fold, timeout)"},
-    {"reduce", as<method_reduce>(), METH_FASTCALL, "reduce(x, fold, root, timeout)"},
+    {"all_reduce", as<method_all_reduce>(), METH_FASTCALL, "all_reduce(x, op, timeout)"},
+    {"reduce", as<method_reduce>(), METH_FASTCALL, "reduce(x, op, root, timeout)"},
     {"all_gather", as<method_all_gather>(), METH_FASTCALL, "all_gather(outs, x, timeout)"},
     {"gather", as<method_gather>(), METH_FASTCALL, "gather(x, outs, root, timeout)"},
     {"scatter", as<method_scatter>(), METH_FASTCALL, "scatter(out, xs, root, timeout)"},
-    {"reduce_scatter", as<method_reduce_scatter>(), METH_FASTCALL, "reduce_scatter(out, x, fold, timeout)"},
+    {"reduce_scatter", as<method_reduce_scatter>(), METH_FASTCALL, "reduce_scatter(out, x, op, timeout)"},
     {"all_to_all", as<method_all_to_all>(), METH_FASTCALL, "all_to_all(out, x, timeout)"},
     {"send", as<method_message<true>>(), METH_FASTCALL, "send(x, to, tag, timeout)"},
     {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
-    {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank whose message lies here"},
-    {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not come to the last meeting"},
+    {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank with a message for this one"},
+    {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not arrived at the last meeting"},
     {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
     {"messages", method_flight_record<true>, METH_O, "messages(rank): the same of its last messages"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
@@ -355,9 +355,9 @@ PyObject* get_broken(PyObject* self, void*) { return PyBool_FromLong(group_of(se
 
 PyGetSetDef properties[] = {
     {"rank", get_rank, nullptr, "this process's rank", nullptr},
-    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait asks whether who is missing is stopped", nullptr},
+    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait checks whether a missing rank is stopped", nullptr},
     {"world", get_world, nullptr, "number of ranks", nullptr},
-    {"is_broken", get_broken, nullptr, "whether somebody gave up or died in a collective", nullptr},
+    {"is_broken", get_broken, nullptr, "whether a rank gave up or died in a collective", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -1,9 +1,9 @@
 // The data work of the collectives. Contracts in NumPy: shmtensor/distributed/collectives/reference.py.
 //
-// Small data (kInline): everybody's lies in the group block after one meeting, and each rank does the whole work itself.
-// Large data: each rank works on its own shard of all ranks' memory, and writes the result straight into the memory of
-// all who want it, so that all_reduce reads and writes every byte once per rank pair and needs no copying pass. So does
-// broadcast: one CPU does not fill the memory's bandwidth, and the root would only wait.
+// Small data (kInline): after one meeting all data is in the group block, and each rank does all the work itself.
+// Large data: each rank works on its own shard of all ranks' memory, and writes the result directly into the memory of
+// all receivers, so that all_reduce reads and writes every byte once per rank pair and needs no copying pass. So does
+// broadcast: one CPU does not saturate the memory's bandwidth, and the root would only wait.
 #include <cstring>
 
 #include "kernels/shape/memcpy.h"
@@ -13,9 +13,9 @@ namespace shmtensor::group {
 
 namespace {
 
-Record call_of(Collective what, const Operand& x, Fold fold, int root) {
+Record call_of(Collective what, const Operand& x, ReduceOp op, int root) {
   Record call{};
-  call.what = what, call.fold = fold, call.root = root;
+  call.what = what, call.op = op, call.root = root;
   call.dtype = static_cast<int8_t>(x.dtype), call.ndim = static_cast<int8_t>(x.ndim), call.nbytes = x.nbytes;
   for (int i = 0; i < x.ndim && i < kMaxDims; i++) call.shape[i] = x.shape[i];
   return call;
@@ -29,25 +29,25 @@ size_t shard_begin(size_t count, size_t item, int rank, int world) {
   return begin < count ? begin : count;
 }
 
-// Bytes [begin, end) of the root's data into everybody else's: each piece is read once and stays in the cache meanwhile.
-void spread(const Group& group, int root, size_t begin, size_t end) {
-  constexpr size_t kPiece = 1 << 18;  // tunable
-  for (size_t i = begin; i < end; i += kPiece) {
-    size_t n = end - i < kPiece ? end - i : kPiece;
+// Copies bytes [begin, end) of the root's data to all ranks: each chunk is read once and stays in the cache meanwhile.
+void broadcast_range(const Group& group, int root, size_t begin, size_t end) {
+  constexpr size_t kChunk = 1 << 18;  // tunable
+  for (size_t i = begin; i < end; i += kChunk) {
+    size_t n = end - i < kChunk ? end - i : kChunk;
     for (int p = 0; p < group.world(); p++)
       if (group.at(p) != group.at(root)) copy_run(group.at(p) + i, group.at(root) + i, n);
   }
 }
 
-struct Peers {  // everybody's data pointers in rank order
+struct Peers {  // the data pointers of all ranks
   char* at[kMaxWorld];
   explicit Peers(Group& group, size_t offset = 0) {
     for (int p = 0; p < group.world(); p++) at[p] = group.at(p) ? group.at(p) + offset : nullptr;
   }
 };
 
-bool fold_together(Group& group, const Operand& x, Fold fold, Collective what, int root, double timeout) {
-  Record call = call_of(what, x, fold, root);
+bool reduce_ranks(Group& group, const Operand& x, ReduceOp op, Collective what, int root, double timeout) {
+  Record call = call_of(what, x, op, root);
   bool is_direct = x.nbytes > kInline, all = root < 0;
   if (!group.begin(call, x.data, is_direct, true, -1, timeout)) return false;
   int world = group.world();
@@ -56,11 +56,11 @@ bool fold_together(Group& group, const Operand& x, Fold fold, Collective what, i
   Py_BEGIN_ALLOW_THREADS
   if (!is_direct) {
     char* out[] = {x.data};
-    if (all || root == group.rank()) fold_range(fold, x.dtype, peers.at, world, 0, count, out, 1);
+    if (all || root == group.rank()) reduce_range(op, x.dtype, peers.at, world, 0, count, out, 1);
   } else {
     size_t begin = shard_begin(count, x.item, group.rank(), world);
     size_t end = shard_begin(count, x.item, group.rank() + 1, world);
-    fold_range(fold, x.dtype, peers.at, world, begin, end, all ? peers.at : peers.at + root, all ? world : 1);
+    reduce_range(op, x.dtype, peers.at, world, begin, end, all ? peers.at : peers.at + root, all ? world : 1);
   }
   Py_END_ALLOW_THREADS
   return group.end(timeout);
@@ -70,12 +70,12 @@ bool fold_together(Group& group, const Operand& x, Fold fold, Collective what, i
 
 bool barrier(Group& group, double timeout) {
   Record call{};
-  call.what = Collective::Barrier, call.fold = Fold::None, call.dtype = -1, call.root = -1;
+  call.what = Collective::Barrier, call.op = ReduceOp::None, call.dtype = -1, call.root = -1;
   return group.begin(call, nullptr, false, false, -2, timeout) && group.end(timeout);
 }
 
 bool broadcast(Group& group, const Operand& x, int root, double timeout) {
-  Record call = call_of(Collective::Broadcast, x, Fold::None, root);
+  Record call = call_of(Collective::Broadcast, x, ReduceOp::None, root);
   bool is_direct = x.nbytes > kInline, is_root = group.rank() == root;
   int reads = is_direct ? -1 : is_root ? -2 : root;
   if (!group.begin(call, x.data, is_direct, is_direct || is_root, reads, timeout)) return false;
@@ -83,7 +83,7 @@ bool broadcast(Group& group, const Operand& x, int root, double timeout) {
   if (is_direct) {
     size_t begin = shard_begin(x.nbytes, 1, group.rank(), group.world());
     size_t end = shard_begin(x.nbytes, 1, group.rank() + 1, group.world());
-    spread(group, root, begin, end);
+    broadcast_range(group, root, begin, end);
   } else if (!is_root && x.nbytes) {
     copy_run(x.data, group.at(root), x.nbytes);
   }
@@ -91,16 +91,16 @@ bool broadcast(Group& group, const Operand& x, int root, double timeout) {
   return group.end(timeout);
 }
 
-bool all_reduce(Group& group, const Operand& x, Fold fold, double timeout) {
-  return fold_together(group, x, fold, Collective::AllReduce, -1, timeout);
+bool all_reduce(Group& group, const Operand& x, ReduceOp op, double timeout) {
+  return reduce_ranks(group, x, op, Collective::AllReduce, -1, timeout);
 }
 
-bool reduce(Group& group, const Operand& x, Fold fold, int root, double timeout) {
-  return fold_together(group, x, fold, Collective::Reduce, root, timeout);
+bool reduce(Group& group, const Operand& x, ReduceOp op, int root, double timeout) {
+  return reduce_ranks(group, x, op, Collective::Reduce, root, timeout);
 }
 
 bool all_gather(Group& group, const Operand& x, char* const* out, double timeout) {
-  Record call = call_of(Collective::AllGather, x, Fold::None, -1);
+  Record call = call_of(Collective::AllGather, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world() && x.nbytes; p++)
@@ -110,7 +110,7 @@ bool all_gather(Group& group, const Operand& x, char* const* out, double timeout
 }
 
 bool gather(Group& group, const Operand& x, char* const* out, int root, double timeout) {
-  Record call = call_of(Collective::Gather, x, Fold::None, root);
+  Record call = call_of(Collective::Gather, x, ReduceOp::None, root);
   bool is_root = group.rank() == root;
   if (!group.begin(call, x.data, x.nbytes > kInline, true, is_root ? -1 : -2, timeout)) return false;
   Py_BEGIN_ALLOW_THREADS
@@ -120,19 +120,19 @@ bool gather(Group& group, const Operand& x, char* const* out, int root, double t
   return group.end(timeout);
 }
 
-bool reduce_scatter(Group& group, const Operand& x, char* out, Fold fold, double timeout) {
-  Record call = call_of(Collective::ReduceScatter, x, fold, -1);
+bool reduce_scatter(Group& group, const Operand& x, char* out, ReduceOp op, double timeout) {
+  Record call = call_of(Collective::ReduceScatter, x, op, -1);
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
   size_t chunk = x.nbytes / static_cast<size_t>(group.world());
   Peers peers(group, chunk * static_cast<size_t>(group.rank()));
   Py_BEGIN_ALLOW_THREADS
-  if (chunk) fold_range(fold, x.dtype, peers.at, group.world(), 0, chunk / x.item, &out, 1);
+  if (chunk) reduce_range(op, x.dtype, peers.at, group.world(), 0, chunk / x.item, &out, 1);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
 
 bool scatter(Group& group, const Operand& out, char* const* in, int root, double timeout) {
-  Record call = call_of(Collective::Scatter, out, Fold::None, root);
+  Record call = call_of(Collective::Scatter, out, ReduceOp::None, root);
   bool is_root = group.rank() == root;
   // The outputs are shared and the root writes them, whatever the size: its inputs are many, an output is one.
   if (!group.begin(call, out.data, out.nbytes > 0, !is_root, is_root ? -1 : -2, timeout)) return false;
@@ -143,19 +143,19 @@ bool scatter(Group& group, const Operand& out, char* const* in, int root, double
 }
 
 bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
-  Record call = call_of(Collective::AllToAll, x, Fold::None, -1);
+  Record call = call_of(Collective::AllToAll, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
-  size_t chunk = x.nbytes / static_cast<size_t>(group.world()), mine = chunk * static_cast<size_t>(group.rank());
+  size_t chunk = x.nbytes / static_cast<size_t>(group.world()), own_offset = chunk * static_cast<size_t>(group.rank());
   Py_BEGIN_ALLOW_THREADS
   for (int p = 0; p < group.world() && chunk; p++)
-    copy_run(out + chunk * static_cast<size_t>(p), group.at(p) + mine, chunk);
+    copy_run(out + chunk * static_cast<size_t>(p), group.at(p) + own_offset, chunk);
   Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
 
 bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct,
               double timeout) {
-  Record call = call_of(Collective::Exchange, x, Fold::None, -1);
+  Record call = call_of(Collective::Exchange, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, is_direct, x.nbytes > 0, -1, timeout)) return false;
   for (int p = 0; p < group.world(); p++) {
     if (!nbytes[p] || (group.at(p) && offsets[p] <= group.nbytes_at(p) && nbytes[p] <= group.nbytes_at(p) - offsets[p])) continue;

@@ -1,4 +1,4 @@
-// Records: what a rank calls, compared and told in words.
+// Records: comparing calls, and describing them.
 #include <cstring>
 
 #include "ipc/process_group/group.h"
@@ -12,14 +12,14 @@ const char* name_of(Collective what) {
   return names[static_cast<int>(what)];
 }
 
-const char* name_of(Fold fold) {
+const char* name_of(ReduceOp op) {
   static const char* const names[] = {"SUM", "PRODUCT", "MIN", "MAX", "AVG", "BAND", "BOR", "BXOR", "PREMUL_SUM", ""};
-  return names[static_cast<int>(fold)];
+  return names[static_cast<int>(op)];
 }
 
 bool Record::same_call(const Record& other) const {
   if (what == Collective::Exchange) return what == other.what && number == other.number;  // sizes were compared before
-  if (number != other.number || what != other.what || fold != other.fold || dtype != other.dtype ||
+  if (number != other.number || what != other.what || op != other.op || dtype != other.dtype ||
       ndim != other.ndim || root != other.root || nbytes != other.nbytes)
     return false;
   return memcmp(shape, other.shape, sizeof shape) == 0;
@@ -42,7 +42,7 @@ std::string Record::text() const {
     out += std::to_string(nbytes) + " bytes";
     comma = ", ";
   }
-  if (fold != Fold::None) out += std::string(comma) + name_of(fold), comma = ", ";
+  if (op != ReduceOp::None) out += std::string(comma) + name_of(op), comma = ", ";
   if (what == Collective::Message || what == Collective::Receive) {
     const char* way = what == Collective::Message ? "to" : "from";
     if (root == kAnyRank) out += std::string(comma) + "from any rank";

@@ -1,7 +1,7 @@
-// The flight recorder: what each rank has called, and how far it came in it (Step in group.h has the layout).
+// The flight recorder: each rank's calls and their progress (Step in group.h has the layout).
 //
-// A rank writes its own trail, two or three stores a collective, and reads that of others when it has to say what went
-// wrong. The trail lies in the group's block: it outlives its rank.
+// A rank writes its own steps, two or three stores per collective, and reads those of other ranks for error messages. The
+// steps are in the group's block: they outlive their rank.
 #include <cstring>
 
 #include "memory/inspect/fault_points.h"
@@ -17,13 +17,13 @@ uint64_t word_of(uint64_t number, Progress progress) { return number * 4 + stati
 
 Step& Group::step(int p, uint64_t number, bool is_message) const {
   size_t n = static_cast<size_t>(world_);
-  char* trails = base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
-  auto* steps = reinterpret_cast<Step*>(trails);
-  if (is_message) return steps[n * kTrail + p * kMessages + number % kMessages];
-  return steps[p * kTrail + static_cast<int>(number % kTrail)];
+  char* all_steps = base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
+  auto* steps = reinterpret_cast<Step*>(all_steps);
+  if (is_message) return steps[n * kRecorded + p * kMessages + number % kMessages];
+  return steps[p * kRecorded + static_cast<int>(number % kRecorded)];
 }
 
-void Group::note(const Record& call) {
+void Group::record(const Record& call) {
   Step& s = step(rank_, call.number);
   s.word.store(0, std::memory_order_relaxed);
   fault("trail.emptied");
@@ -33,15 +33,15 @@ void Group::note(const Record& call) {
   fault("trail.called");
 }
 
-void Group::note(Progress progress) {
+void Group::record(Progress progress) {
   Step& s = step(rank_, number_);
   if (progress == Progress::Done) s.ended = monotonic();
   s.word.store(word_of(number_, progress), std::memory_order_release);
   fault("trail.noted");
 }
 
-// Several threads may be in messages: each has a step of its own, until kMessages later ones have begun.
-uint64_t Group::note_message(const Record& call, int with, Collective what) {
+// Several threads may send or receive: each message has its own step, until kMessages later ones have begun.
+uint64_t Group::record_message(const Record& call, int with, Collective what) {
   uint64_t number = messages_.fetch_add(1, std::memory_order_relaxed) + 1;
   Step& s = step(rank_, number, true);
   s.word.store(0, std::memory_order_relaxed);
@@ -54,9 +54,9 @@ uint64_t Group::note_message(const Record& call, int with, Collective what) {
   return number;
 }
 
-void Group::note_arrival(uint64_t message) {
+void Group::record_arrival(uint64_t message) {
   Step& s = step(rank_, message, true);
-  if (s.word.load(std::memory_order_relaxed) / 4 != message) return;  // a later one has the place
+  if (s.word.load(std::memory_order_relaxed) / 4 != message) return;  // a later message has replaced it
   s.ended = monotonic();
   s.word.store(word_of(message, Progress::Done), std::memory_order_release);
   fault("trail.message.noted");
@@ -75,39 +75,39 @@ bool Group::read_step(int p, uint64_t number, Step* out, Progress* progress, boo
 
 uint64_t Group::last_number(int p, bool is_message) const {
   uint64_t last = 0;
-  uint64_t kept = is_message ? kMessages : kTrail;
-  for (uint64_t i = 0; i < kept; i++) {
+  uint64_t n = is_message ? kMessages : kRecorded;
+  for (uint64_t i = 0; i < n; i++) {
     uint64_t number = step(p, i, is_message).word.load(std::memory_order_relaxed) / 4;
     if (number > last) last = number;
   }
   return last;
 }
 
-std::string Group::whereabouts(int p) const {
+std::string Group::describe_position(int p) const {
   std::string who = "rank " + std::to_string(p), waits;
   uint64_t last = last_number(p), message = last_number(p, true);
-  Step latest, former;
-  Progress progress, before;
+  Step latest, previous;
+  Progress progress, previous_progress;
   if (message && read_step(p, message, &latest, &progress, true) && progress == Progress::Called)
     waits = " and was in " + latest.call.text();
   if (!last || !read_step(p, last, &latest, &progress)) return who + " had called nothing" + waits;
   std::string now = "#" + std::to_string(last) + " " + latest.call.text();
   if (progress == Progress::Done) return who + " had completed " + now + waits;
-  if (!read_step(p, last - 1, &former, &before) || before != Progress::Done) return who + " was in " + now + waits;
-  return who + " had completed #" + std::to_string(last - 1) + " " + former.call.text() + " and was in " + now + waits;
+  if (!read_step(p, last - 1, &previous, &previous_progress) || previous_progress != Progress::Done) return who + " was in " + now + waits;
+  return who + " had completed #" + std::to_string(last - 1) + " " + previous.call.text() + " and was in " + now + waits;
 }
 
-void Group::tell_whereabouts(int p) const {
+void Group::append_position(int p) const {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
   if (!type) return;
   PyErr_NormalizeException(&type, &error, &trace);
   PyObject* text = error ? PyObject_Str(error) : nullptr;
-  PyObject* whole = text ? PyUnicode_FromFormat("%U; %s", text, whereabouts(p).c_str()) : nullptr;
-  PyObject* args = whole ? PyTuple_Pack(1, whole) : nullptr;
+  PyObject* message = text ? PyUnicode_FromFormat("%U; %s", text, describe_position(p).c_str()) : nullptr;
+  PyObject* args = message ? PyTuple_Pack(1, message) : nullptr;
   if (!args || PyObject_SetAttrString(error, "args", args) < 0) PyErr_Clear();
   Py_XDECREF(text);
-  Py_XDECREF(whole);
+  Py_XDECREF(message);
   Py_XDECREF(args);
   PyErr_Restore(type, error, trace);
 }

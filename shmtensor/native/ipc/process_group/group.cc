@@ -1,5 +1,5 @@
-// Joining, meeting and comparing (group.h has the picture); what ends a group is in leave_abort_death.cc, the data work in
-// collectives.cc.
+// Joining, meeting and comparing (group.h has the picture). leave_abort_death.cc has the end of a group, collectives.cc
+// the data work.
 #include "ipc/process_group/group.h"
 
 #include <sched.h>
@@ -17,14 +17,14 @@ namespace {
 
 constexpr uint64_t kMagic = 0x31706f7567686d73;  // "smhgoup1"
 constexpr double kSpin = 50e-6;                  // tunable
-constexpr double kAlone = 3e-6;  // then the CPU is offered meanwhile: the peer may be waiting for this very one
+constexpr double kYieldAfter = 3e-6;  // then a spin yields the CPU: the peer may be waiting for it
 
 int cpus() {
   cpu_set_t set;
   return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-std::string shorten(double seconds) {
+std::string format_seconds(double seconds) {
   char text[32];
   snprintf(text, sizeof text, "%g s", seconds);
   return text;
@@ -34,7 +34,7 @@ std::string shorten(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kTrail + kMessages) * sizeof(Step);
+  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
@@ -90,7 +90,7 @@ bool Group::enter(const char* where) {
   Line& own = line(rank_);
   if (!is_own()) {
     raise("RuntimeError", "%s: this process is not in the group: process %d, rank %d is process %d%s", where, getpid(),
-          rank_, own.pid, ", a forked child has to join a group of its own");
+          rank_, own.pid, ", a forked child must join its own group");
     return false;
   }
   if (is_broken()) return fail_broken(where);
@@ -105,28 +105,28 @@ bool Group::enter(const char* where) {
   return true;
 }
 
-bool Group::Awaited::is_done() const {
+bool Group::Condition::is_done() const {
   uint32_t now = word->load(std::memory_order_acquire);
   return differs ? now != value : has_passed(now, value);
 }
 
-bool Group::wait(const char* where, const Awaited& awaited, int only, const Deadline& deadline, double timeout) {
-  if (awaited.is_done()) return true;
-  std::atomic<uint32_t>*word = awaited.word, *sleepers = awaited.sleepers;
-  uint32_t phase = awaited.value;
+bool Group::wait(const char* where, const Condition& condition, int only, const Deadline& deadline, double timeout) {
+  if (condition.is_done()) return true;
+  std::atomic<uint32_t>*word = condition.word, *sleepers = condition.sleepers;
+  uint32_t phase = condition.value;
   PyThreadState* unlocked = PyEval_SaveThread();
   if (spins_) {
     double begin = monotonic(), now = begin;
     do {
       for (int i = 0; i < 32; i++) {
-        if (awaited.is_done()) {
+        if (condition.is_done()) {
           PyEval_RestoreThread(unlocked);
           return true;
         }
         relax();
       }
       now = monotonic();
-      if (now - begin > kAlone) sched_yield();
+      if (now - begin > kYieldAfter) sched_yield();
     } while (now - begin < kSpin);
   }
   sleepers->fetch_add(1, std::memory_order_seq_cst);
@@ -135,9 +135,9 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
   int ranks[kMaxWorld];
   bool good = true, asks_early = slack > 0 && only != kAny;
   while (true) {
-    News news{&header().news, header().news.load(std::memory_order_seq_cst)};
-    uint32_t seen = word->load(std::memory_order_seq_cst);
-    if (awaited.is_done()) break;
+    EventWord event{&header().events, header().events.load(std::memory_order_seq_cst)};
+    uint32_t value = word->load(std::memory_order_seq_cst);
+    if (condition.is_done()) break;
     int n = 0;
     for (int p = 0; p < world_; p++) {
       if (p == rank_ || (only >= 0 && p != only)) continue;
@@ -146,25 +146,25 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
       if (only == kAll && has_passed(l.phase.load(std::memory_order_acquire), phase)) continue;
       peers[n] = Peer{l.row, l.inc}, ranks[n++] = p;
     }
-    int lost = -1;
+    int dead = -1;
     Wait result = Wait::Interrupted;
-    if (!is_broken() && !has_left() && find_left(phase, only) < 0) {
-      double left = deadline.left();
-      if (asks_early && left >= 0) left = left > slack ? left - slack : 0.0;
-      result = wait_while_equal(word, seen, left, peers, n, &lost, false, news);
+    if (!is_broken() && !has_left() && find_departed(phase, only) < 0) {
+      double remaining = deadline.remaining();
+      if (asks_early && remaining >= 0) remaining = remaining > slack ? remaining - slack : 0.0;
+      result = wait_while_equal(word, value, remaining, peers, n, &dead, false, event);
       if (result == Wait::Ok) continue;
     }
-    if (awaited.is_done()) break;
+    if (condition.is_done()) break;
     PyEval_RestoreThread(unlocked);
-    if (!look_at_peers(where, phase, only)) {
+    if (!check_peers(where, phase, only)) {
       good = false;
     } else if (result == Wait::PeerLost) {
-      int who = ranks[lost];
-      // The last word of the dead counts: it may have arrived here before it died.
+      int who = ranks[dead];
+      // It may have arrived before it died.
       if (only != kAll || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
         mark_broken(broken_by(who, kLost));
         raise_peer_lost(where, line(who).row, line(who).inc);
-        tell_whereabouts(who);
+        append_position(who);
         good = false;
       }
     } else if (result == Wait::Timeout) {
@@ -173,22 +173,22 @@ bool Group::wait(const char* where, const Awaited& awaited, int only, const Dead
         if (p != rank_ && !has_passed(line(p).phase.load(std::memory_order_acquire), phase)) who = p;
       if (only != kAny && is_stopped(line(who).row, line(who).inc)) {
         mark_broken(broken_by(who, kStopped));
-        raise_peer_lost(where, line(who).row, line(who).inc, stopped(who).c_str());
-        tell_whereabouts(who);
-      } else if (asks_early && !deadline.passed()) {
+        raise_peer_lost(where, line(who).row, line(who).inc, describe_stopped(who).c_str());
+        append_position(who);
+      } else if (asks_early && !deadline.is_over()) {
         asks_early = false;
         unlocked = PyEval_SaveThread();
         continue;
       } else if (only == kAny) {
-        raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, shorten(timeout).c_str());
+        raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, format_seconds(timeout).c_str());
       } else {
         auto& records = line(who).records;
         std::string last = records[records[1].record.number > records[0].record.number].record.text();
         raise("CollectiveTimeout", "%s: timed out after %s: rank %d (pid %d) has not come, its last call was %s", where,
-              shorten(timeout).c_str(), who, line(who).pid, last.c_str());
-        tell_whereabouts(who);
+              format_seconds(timeout).c_str(), who, line(who).pid, last.c_str());
+        append_position(who);
       }
-      break_off((std::string(where) + " timed out after " + shorten(timeout)).c_str(), kTimedOut);  // if it is whole
+      break_off((std::string(where) + " timed out after " + format_seconds(timeout)).c_str(), kTimedOut);  // if it is whole
       good = false;
     } else if (PyErr_CheckSignals() < 0) {
       break_off((std::string(where) + " was interrupted").c_str());
@@ -218,7 +218,7 @@ bool Group::meet(const char* where, double timeout) {
   Deadline deadline(timeout);
   for (int p = 0; p < world_; p++) {
     if (p == rank_) continue;
-    Awaited peer{&line(p).phase, &line(p).sleepers, phase, false};
+    Condition peer{&line(p).phase, &line(p).sleepers, phase, false};
     if (!wait(where, peer, -1, deadline, timeout)) return false;
   }
   fault("group.met");
@@ -237,15 +237,15 @@ bool Group::compare(const Record& call) {
   for (int p = 0; p < world_ && same; p++) same = line(p).records[number_ & 1].record.same_call(call);
   if (same) return true;
   std::string text;
-  std::vector<bool> told(world_, false);
+  std::vector<bool> is_listed(world_, false);
   for (int p = 0; p < world_; p++) {
-    if (told[p]) continue;
+    if (is_listed[p]) continue;
     const Record& record = line(p).records[number_ & 1].record;
     std::string ranks = std::to_string(p);
     int n = 1;
     for (int q = p + 1; q < world_; q++) {
       if (!line(q).records[number_ & 1].record.same_call(record)) continue;
-      told[q] = true, n++;
+      is_listed[q] = true, n++;
       ranks += ", " + std::to_string(q);
     }
     text += std::string(text.empty() ? "" : "; ") + (n > 1 ? "ranks " : "rank ") + ranks + ": " + record.text();
@@ -269,9 +269,9 @@ bool Group::hold(int p, const Record& record) {
   return true;
 }
 
-// Pins the block under `data` and finds its begin.
+// Exports the block around `data`, and returns its start in *base.
 bool Group::export_data(void* data, Handle* handle, void** base) {
-  const Found block = block_around(data);
+  const BlockRef block = block_around(data);
   *base = block.base;
   return export_block(block, block_around(base_), handle);
 }
@@ -283,7 +283,7 @@ void Group::drop_all() {
     drop_block(holds_[p]);
     holds_[p] = nullptr;
   }
-  if (has_pin_) acknowledge(pin_), has_pin_ = false;
+  if (has_handle_) acknowledge(handle_), has_handle_ = false;
 }
 
 bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int reads, double timeout) {
@@ -297,7 +297,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
       busy_.store(false);
       return false;
     }
-    pin_ = call.handle, has_pin_ = true;
+    handle_ = call.handle, has_handle_ = true;
     call.offset = static_cast<char*>(data) - static_cast<char*>(base);
   }
   call.number = ++number_;
@@ -307,9 +307,9 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
     bytes_inline_ += call.nbytes;
   }
   own.records[number_ & 1].record = call;
-  note(call);
+  record(call);
   bool good = meet(where, timeout) && compare(call);
-  if (good) note(Progress::Met);
+  if (good) record(Progress::Met);
   for (int p = 0; p < world_ && good; p++) {
     if (!is_direct)
       data_[p] = inline_data(p, number_);
@@ -317,7 +317,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
       data_[p] = static_cast<char*>(data);
     else if ((reads == -1 || reads == p) && line(p).records[number_ & 1].record.is_direct &&
              !hold(p, line(p).records[number_ & 1].record)) {
-      // The others go on to the second meeting, which this rank cannot reach.
+      // The others continue to the second meeting, which this rank cannot reach.
       break_off("it could not hold the data of a peer");
       good = false;
     }
@@ -332,7 +332,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
 bool Group::end(double timeout) {
   fault("group.worked");
   bool good = !is_direct_ || meet(where_, timeout);
-  if (good) note(Progress::Done);
+  if (good) record(Progress::Done);
   give_up();
   return good;
 }

@@ -1,37 +1,37 @@
-// The shm group: W ranks that meet in one shared block, compare what they call, and read each other's memory.
+// The shm group: W ranks that meet in one shared block, compare their calls, and read each other's memory.
 //
 // One block of the domain, zeroed at birth, little endian, every word naturally aligned. W = world size, I = kInline:
 //
-//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank, 65536 * why) | writer u32 | news u32 | text 96 B
+//        0  Header    128 B   magic u64 | world u32 | broken u32 (1 + the rank, 65536 * reason) | writer u32 | events u32 | text 96 B
 //      128  Line[W]   896 B each, written by its rank alone
 //             +0    Member   state u32 {EMPTY 0, JOINING 1, JOINED 2, LEFT 3} | row i32 | inc u32 | pid i32
-//            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those who wait for this rank)
-//                   | inbox u32 (counts the messages to this rank; written by who sends) | readers u32 (who waits for any)
-//           +128    Record[2]  384 B each: what this rank calls, collective n in Record[n & 1]
-//        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: a message lies here) | sleepers u32 | verdict u32 | Record
+//            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those that wait for this rank)
+//                   | inbox u32 (counts messages to this rank; written by senders) | readers u32 (waiting for any message)
+//           +128    Record[2]  384 B each: this rank's call, collective n in Record[n & 1]
+//        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: it has a message) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
-//        .  Step[W][kTrail] 256 B each: what each rank has called lately, its collective n in Step[r][n % kTrail]
-//        .  Step[W][kMessages] the same of its messages
+//        .  Step[W][kRecorded] 256 B each: each rank's latest calls, its collective n in Step[r][n % kRecorded]
+//        .  Step[W][kMessages] its latest messages
 //
 // Meeting. A collective is one or two meetings. At a meeting a rank adds 1 to its own phase (release) and waits until
-// every other phase has reached that value (acquire). Phases are equal at the begin of every collective, because a
-// mismatch is found at its first meeting by all ranks alike (all compare the same W records) and ends it there.
+// every other phase has reached that value (acquire). Phases are equal at the start of every collective, because all
+// ranks detect a mismatch at its first meeting (all compare the same W records), which ends it there.
 //
-// Note [Two records]. Record n lies in slot n & 1 and stays readable until everybody has compared and used it: a rank
+// Note [Two records]. Record n is in slot n & 1 and stays readable until all ranks have compared and used it: a rank
 // that writes record n + 2 has passed the first meeting of n + 1, so all had arrived there, so all had left n.
 //
-// Data. Up to I bytes go inline, and one meeting is enough. More is read straight from the peers' memory: the record
-// carries a handle (its pin is the rank's own, released by itself) and the offset of the data in the block. Every rank
-// takes a hold of its own for the time of the call, because the peer may die in it and its memory be given to somebody
-// else while a slow rank still reads or writes there. The second meeting says that nobody touches my data any more.
+// Data. Up to I bytes go inline, and one meeting is enough. Larger data is read directly from the peers' memory: the
+// record has a handle, which its rank itself acknowledges, and the offset of the data in the block. Every rank holds the
+// block during the call, because the peer may die and its memory be reused while a slow rank still reads or writes
+// there. The second meeting tells each rank that no other one uses its data any more.
 //
-// Nobody waits for ever: a wait ends with the peer's arrival, its death (PeerLostError), its leaving, `broken` (somebody
-// gave up in the middle: timeout, signal, no handle; or ends by an exception), or the timeout. A rank that gives up breaks
-// the group: the phases no longer mean anything, and every later call says so.
+// No wait is endless: it ends with the peer's arrival, its death (PeerLostError), its leaving, `broken` (a rank gave up:
+// timeout, signal, no handle, or an exception ends it), or the timeout. A rank that gives up breaks the group: the phases
+// are invalid then, and every later call raises.
 //
-// Note [News]. Leaving and breaking change no word that is waited for. So they count `news` up, which a waiter reads
-// before it looks at both, and then looks at after each slice of 25 ms: no wait outlasts them by more, whatever its word is.
-// The wake only makes it sooner.
+// Note [Events]. Leaving and breaking change no word that is waited for. So they increment `events`. A waiter loads it
+// before it checks for both, and again after each slice of 25 ms, so that no wait outlasts them by more. The wake only
+// shortens the wait.
 #pragma once
 
 #include <atomic>
@@ -52,18 +52,18 @@ constexpr int kMaxDims = 8;
 
 enum class Collective : uint8_t {
   None, Barrier, Broadcast, AllReduce, Reduce, AllGather, ReduceScatter, Gather, Scatter, AllToAll, Exchange, Message,
-  Receive,  // in a trail only
+  Receive,  // only in the flight recorder
 };
-// PremulSum: everybody's data times a number of its own, summed; the caller has multiplied already.
-enum class Fold : uint8_t { Sum, Product, Min, Max, Avg, And, Or, Xor, PremulSum, None };
+// PremulSum: the sum of each rank's data times its factor; the caller has multiplied already.
+enum class ReduceOp : uint8_t { Sum, Product, Min, Max, Avg, And, Or, Xor, PremulSum, None };
 const char* name_of(Collective);
-const char* name_of(Fold);
+const char* name_of(ReduceOp);
 
-// What a rank calls; everything before `handle` must be the same on all ranks (the shape is the rank's own operand's).
+// A rank's call; all fields before `offset` must be equal on all ranks (the shape is that of the rank's operand).
 struct Record {
   uint64_t number;
   Collective what;
-  Fold fold;
+  ReduceOp op;
   int8_t dtype;  // NumPy's type number, -1 for bytes
   int8_t ndim;
   int32_t root;  // -1: none
@@ -77,23 +77,23 @@ struct Record {
   bool same_call(const Record& other) const;
   std::string text() const;  // all_reduce(float32 (3, 4), SUM)
 };
-static_assert(sizeof(Record) <= 384, "Record has outgrown its place");
+static_assert(sizeof(Record) <= 384, "Record fits its space");
 
 struct alignas(64) Header {
   std::atomic<uint64_t> magic;
   std::atomic<uint32_t> world;
   std::atomic<uint32_t> broken;
-  std::atomic<uint32_t> writer;  // 1 + the rank that has, or had, the text to itself
-  std::atomic<uint32_t> news;    // grows when the group breaks and when a rank leaves
+  std::atomic<uint32_t> writer;  // 1 + the rank that writes, or wrote, the text
+  std::atomic<uint32_t> events;    // grows when the group breaks and when a rank leaves
   char text[96];
 };
 
-// Why a group is broken, with 1 + the rank, in one word: nobody may see the one without the other.
+// Why a group is broken, in one word with 1 + the rank, so that both are always consistent.
 enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
 
 inline uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
 
-inline bool has_passed(uint32_t phase, uint32_t wanted) { return static_cast<int32_t>(phase - wanted) >= 0; }
+inline bool has_passed(uint32_t phase, uint32_t target) { return static_cast<int32_t>(phase - target) >= 0; }
 
 enum class Membership : uint32_t { Empty, Joining, Joined, Left };
 
@@ -114,31 +114,31 @@ struct alignas(64) Line {
 struct alignas(64) Mailbox {
   std::atomic<uint32_t> word;
   std::atomic<uint32_t> sleepers;
-  std::atomic<uint32_t> verdict;  // set by the receiver: 1 the record did not fit what it expected
+  std::atomic<uint32_t> verdict;  // set by the receiver: 1: the record differs from its own
   alignas(64) Record record;
 };
 
-// What a rank has called, and how far it came: the flight recorder. Written by its rank alone; those who are left read the
-// trail of a rank that is dead, too (flight_recorder.cc).
+// The flight recorder: a rank's calls and their progress. Written by its rank alone; other ranks read it even if that
+// rank is dead (flight_recorder.cc).
 enum class Progress : uint64_t { None, Called, Met, Done };
 
 struct alignas(64) Step {
   std::atomic<uint64_t> word;  // number * 4 + Progress; 0 while the rest is written
-  double began, ended;         // CLOCK_MONOTONIC, which is one clock for all processes of the machine
+  double began, ended;         // CLOCK_MONOTONIC, which all processes of the machine share
   Record call;
 };
-static_assert(sizeof(Step) <= 256, "Step has outgrown its place");
+static_assert(sizeof(Step) <= 256, "Step fits its space");
 
-constexpr int kTrail = 256;    // tunable
+constexpr int kRecorded = 256;    // tunable
 constexpr int kMessages = 64;  // tunable
-constexpr int kAnyRank = -2;   // a step's root: nobody has sent yet
+constexpr int kAnyRank = -2;   // a step's root: waits for any sender
 
 // One rank's end of a group. All methods: GIL held on entry; false means that a Python exception is set.
 class Group {
  public:
   static size_t nbytes_of(int world);
 
-  // base: the group block, which the caller keeps alive. Takes the rank's line; meets nobody yet.
+  // base: the group block, which the caller keeps alive. Claims the rank's line, without a meeting.
   bool join(void* base, size_t nbytes, int rank, int world);
   void leave();  // the others get "rank r has left the group"
 
@@ -150,11 +150,11 @@ class Group {
   bool is_broken() const;
   bool is_own() const;  // false in a forked copy
   bool has_left() const;
-  uint64_t missing() const;  // a bit for each of the first 64 ranks that has not come to this rank's last meeting
+  uint64_t missing() const;  // a bit for each of the first 64 ranks that has not arrived at this rank's last meeting
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
-  // is direct and gives up the holds. `shares` says whether this rank's data is read or written by others, `reads`
-  // whose data this rank needs (-1: all, -2: none, else that rank).
+  // is direct, and drops the holds. `shares`: whether other ranks read or write this rank's data. `reads`: the rank whose
+  // data this rank needs (-1: all, -2: none).
   bool begin(Record& call, void* data, bool is_direct, bool shares, int reads, double timeout);
   char* at(int p) const { return data_[p]; }
   size_t nbytes_at(int p) const { return line(p).records[number_ & 1].record.nbytes; }
@@ -164,16 +164,16 @@ class Group {
   // Point to point; the sender returns when the receiver has the data.
   bool send(Record& call, void* data, int to, double timeout);
   bool receive(Record& call, void* data, int from, double timeout);
-  int find_sender(double timeout);  // a rank whose message lies here, after a wait; -1: exception
+  int find_sender(double timeout);  // waits for a rank with a message for this one; -1: exception
 
-  void break_off(const char* why);  // this rank has given up: everybody's waits end
+  void break_off(const char* why);  // this rank gives up: ends the waits of all ranks
 
-  // A rank's trail, of collectives or of messages. False: not there, or being written.
+  // A recorded step of a rank, of collectives or of messages. False: it does not exist, or is being written.
   bool read_step(int p, uint64_t number, Step* out, Progress* progress, bool is_message = false) const;
   uint64_t last_number(int p, bool is_message = false) const;
 
-  // A wait asks so many seconds before its timeout whether who is missing is stopped: for groups whose other waits end
-  // at another time.
+  // A wait checks this many seconds before its timeout whether a missing rank is stopped: for groups whose other waits
+  // end at another time.
   double slack = 0;
 
  private:
@@ -184,34 +184,34 @@ class Group {
   }
   char* inline_data(int p, uint64_t number) const;
   Step& step(int p, uint64_t number, bool is_message = false) const;
-  uint64_t note_message(const Record& call, int with, Collective what);  // returns its number
-  void note_arrival(uint64_t message);
-  void note(const Record& call);
-  void note(Progress progress);
-  std::string whereabouts(int p) const;   // "rank 1 had completed #41 all_reduce(...) and was in #42 barrier()"
-  void tell_whereabouts(int p) const;     // at the end of the exception that is set
+  uint64_t record_message(const Record& call, int with, Collective what);  // returns its number
+  void record_arrival(uint64_t message);
+  void record(const Record& call);
+  void record(Progress progress);
+  std::string describe_position(int p) const;  // "rank 1 had completed #41 all_reduce(...) and was in #42 barrier()"
+  void append_position(int p) const;           // appends it to the message of the current exception
 
-  bool enter(const char* where);  // refuses strangers, other threads, broken groups
+  bool enter(const char* where);  // refuses other processes, other threads, broken groups
   bool meet(const char* where, double timeout);
-  struct Awaited {  // a word that somebody else changes: until it differs from value, or (a phase) has reached it
+  struct Condition {  // a word of another rank: true once it differs from value, or (a phase) has reached it
     std::atomic<uint32_t>*word, *sleepers;
     uint32_t value;
     bool differs;
     bool is_done() const;
   };
-  // only = kAll: a meeting, all who have not reached the phase are waited for; kAny: one of the others; else that rank.
+  // only = kAll: waits for all ranks that have not reached the phase (a meeting); kAny: for any other rank; else that rank.
   static constexpr int kAll = -1, kAny = -2;
-  bool wait(const char* where, const Awaited&, int only, const Deadline& deadline, double timeout);
+  bool wait(const char* where, const Condition&, int only, const Deadline& deadline, double timeout);
   static void announce(std::atomic<uint32_t>* word, std::atomic<uint32_t>* sleepers, uint32_t value);
-  bool look_at_peers(const char* where, uint32_t phase, int only);
+  bool check_peers(const char* where, uint32_t phase, int only);
   bool compare(const Record& call);
   bool fail_broken(const char* where);
   bool fail_left(const char* where);
   void mark_broken(uint32_t by);
-  void spread_news();
-  int find_left(uint32_t phase, int only) const;
+  void announce_event();
+  int find_departed(uint32_t phase, int only) const;
   void break_off(const char* why, uint32_t reason);
-  std::string stopped(int p) const;
+  std::string describe_stopped(int p) const;
   bool hold(int p, const Record& record);
   void drop_all();
   bool export_data(void* data, Handle* handle, void** base);
@@ -224,17 +224,17 @@ class Group {
   std::atomic<bool> busy_{false};
   bool spins_ = true;
   uint64_t bytes_inline_ = 0, bytes_direct_ = 0;
-  // Of the collective under way:
+  // The current collective:
   const char* where_ = "";
-  bool is_direct_ = false, has_pin_ = false;
-  Handle pin_{};
+  bool is_direct_ = false, has_handle_ = false;
+  Handle handle_{};
   std::vector<char*> data_;
   std::vector<void*> holds_;
 };
 
 // reduce_ranks.cc: out[k][i] = in[0][i] + in[1][i] + ... in this order, for i in [begin, end); outputs may be inputs.
-bool is_foldable(int dtype, Fold fold);
-void fold_range(Fold fold, int dtype, char* const* in, int world, size_t begin, size_t end, char* const* out, int n_out);
+bool supports_op(int dtype, ReduceOp op);
+void reduce_range(ReduceOp op, int dtype, char* const* in, int world, size_t begin, size_t end, char* const* out, int n_out);
 
 // One rank's C-contiguous operand.
 struct Operand {
@@ -247,14 +247,14 @@ struct Operand {
 // collectives.cc: the data work of each row of the table in shmtensor/distributed/collectives/reference.py. False: exception set.
 bool barrier(Group&, double timeout);
 bool broadcast(Group&, const Operand& x, int root, double timeout);
-bool all_reduce(Group&, const Operand& x, Fold, double timeout);
-bool reduce(Group&, const Operand& x, Fold, int root, double timeout);
+bool all_reduce(Group&, const Operand& x, ReduceOp, double timeout);
+bool reduce(Group&, const Operand& x, ReduceOp, int root, double timeout);
 bool all_gather(Group&, const Operand& x, char* const* out, double timeout);
 bool gather(Group&, const Operand& x, char* const* out, int root, double timeout);          // out: on root
-bool reduce_scatter(Group&, const Operand& x, char* out, Fold, double timeout);             // x: world chunks
+bool reduce_scatter(Group&, const Operand& x, char* out, ReduceOp, double timeout);             // x: world chunks
 bool scatter(Group&, const Operand& out, char* const* in, int root, double timeout);        // in: on root
 bool all_to_all(Group&, const Operand& x, char* out, double timeout);                       // world chunks each
-// What all ranks have agreed about before: takes part p (nbytes[p] at offsets[p]) of rank p's data, which may differ in size.
+// Copies nbytes[p] bytes at offsets[p] of rank p's data, which may differ in size. The ranks have agreed on the sizes.
 bool exchange(Group&, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct, double timeout);
 
 }  // namespace shmtensor::group

@@ -1,4 +1,4 @@
-// What ends a group, and what the others are told of it: leaving, giving up, death (group.h has the picture).
+// The end of a group, and its errors on the other ranks: leaving, giving up, death (group.h has the picture).
 #include <cstdio>
 
 #include "memory/inspect/fault_points.h"
@@ -10,11 +10,11 @@ void Group::leave() {
   if (!base_) return;
   line(rank_).state.store(static_cast<uint32_t>(Membership::Left), std::memory_order_release);
   fault("group.left");
-  spread_news();
+  announce_event();
 }
 
-void Group::spread_news() {
-  header().news.fetch_add(1, std::memory_order_seq_cst);
+void Group::announce_event() {
+  header().events.fetch_add(1, std::memory_order_seq_cst);
   fault("group.news");
   for (int p = 0; p < world_; p++) wake(&line(p).phase);
 }
@@ -32,14 +32,14 @@ bool Group::fail_left(const char* where) {
 
 bool Group::fail_broken(const char* where) {
   Header& h = header();
-  uint32_t broken = h.broken.load(std::memory_order_acquire), reason = broken >> 16;
-  int who = static_cast<int>(broken & 0xffff) - 1;
+  uint32_t word = h.broken.load(std::memory_order_acquire), reason = word >> 16;
+  int who = static_cast<int>(word & 0xffff) - 1;
   Line& l = line(who);
   if (reason == kLost && who != rank_) {
     raise_peer_lost(where, l.row, l.inc);
-    tell_whereabouts(who);
+    append_position(who);
   } else if (reason == kStopped && who != rank_) {
-    raise_peer_lost(where, l.row, l.inc, stopped(who).c_str());
+    raise_peer_lost(where, l.row, l.inc, describe_stopped(who).c_str());
   } else {
     std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
                        (reason == kStopped ? "it was stopped" : h.text) + ", call destroy_process_group() and begin anew";
@@ -49,15 +49,15 @@ bool Group::fail_broken(const char* where) {
   return false;
 }
 
-std::string Group::stopped(int p) const {
+std::string Group::describe_stopped(int p) const {
   return "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) + ") is stopped (SIGSTOP) and had not come at the timeout";
 }
 
 void Group::break_off(const char* why) {
-  for (int p = 0; p < world_; p++) {  // who gives up because another one has died is not the first to go
+  for (int p = 0; p < world_; p++) {  // if another rank has died, that is the reason
     Line& l = line(p);
     if (p == rank_ || l.state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Joined)) continue;
-    if (life_of(domain, l.row, l.inc, true) != Life::Alive) return mark_broken(broken_by(p, kLost));
+    if (liveness_of(domain, l.row, l.inc, true) != Liveness::Alive) return mark_broken(broken_by(p, kLost));
   }
   break_off(why, kGaveUp);
 }
@@ -73,30 +73,30 @@ void Group::break_off(const char* why, uint32_t reason) {
 }
 
 void Group::mark_broken(uint32_t by) {
-  uint32_t whole = 0;  // the first decides, for all: others may give up or die because of this very error
-  header().broken.compare_exchange_strong(whole, by);
+  uint32_t none = 0;  // the first reason counts: later ones may be its consequences
+  header().broken.compare_exchange_strong(none, by);
   fault("group.broken");
-  spread_news();
+  announce_event();
 }
 
-// A rank that has left and is waited for (if any will do: all have left), or -1.
-int Group::find_left(uint32_t phase, int only) const {
-  int found = -1;
+// A rank that has left and is waited for (with kAny: if all have left), or -1.
+int Group::find_departed(uint32_t phase, int only) const {
+  int departed = -1;
   for (int p = 0; p < world_; p++) {
     if (p == rank_ || (only >= 0 && p != only)) continue;
-    bool is_left = line(p).state.load(std::memory_order_acquire) == static_cast<uint32_t>(Membership::Left);
-    if (!is_left && only == kAny) return -1;
-    if (!is_left || (only == kAll && has_passed(line(p).phase.load(std::memory_order_acquire), phase))) continue;
-    found = p;
+    bool has_left = line(p).state.load(std::memory_order_acquire) == static_cast<uint32_t>(Membership::Left);
+    if (!has_left && only == kAny) return -1;
+    if (!has_left || (only == kAll && has_passed(line(p).phase.load(std::memory_order_acquire), phase))) continue;
+    departed = p;
   }
-  return found;
+  return departed;
 }
 
-// What a waiter looks at between two sleeps; false with an exception when a rank that is waited for cannot come.
-bool Group::look_at_peers(const char* where, uint32_t phase, int only) {
+// The checks between two sleeps of a wait; false with an exception if a rank that is waited for cannot arrive.
+bool Group::check_peers(const char* where, uint32_t phase, int only) {
   if (is_broken()) return fail_broken(where);
   if (has_left()) return fail_left(where);  // another thread of this process did so
-  int p = find_left(phase, only);
+  int p = find_departed(phase, only);
   if (p < 0) return true;
   if (only == kAny) {
     raise("RuntimeError", "%s: all other ranks have left the group", where);

@@ -11,9 +11,9 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   Mailbox& box = mailbox(rank_, to);
   Deadline deadline(timeout);
   if (is_broken()) return fail_broken("send");
-  uint64_t message = note_message(call, to, Collective::Message);
-  uint32_t seen = box.word.load(std::memory_order_acquire);
-  if (seen & 1 && !wait("send", {&box.word, &box.sleepers, seen, true}, to, deadline, timeout)) return false;
+  uint64_t message = record_message(call, to, Collective::Message);
+  uint32_t value = box.word.load(std::memory_order_acquire);
+  if (value & 1 && !wait("send", {&box.word, &box.sleepers, value, true}, to, deadline, timeout)) return false;
   call.is_direct = call.nbytes > 0;
   if (call.is_direct) {
     void* base = nullptr;
@@ -31,7 +31,7 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   fault("send.published");
   bool good = wait("send", {&box.word, &box.sleepers, full, true}, to, deadline, timeout);
   if (call.is_direct) acknowledge(call.handle);
-  if (good) note_arrival(message);
+  if (good) record_arrival(message);
   if (good && box.verdict.load(std::memory_order_relaxed)) {
     raise("CollectiveMismatch", "send: rank %d expected something else than rank %d sent: %s", to, rank_,
           call.text().c_str());
@@ -43,14 +43,14 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
 int Group::find_sender(double timeout) {
   Deadline deadline(timeout);
   Record call{};
-  call.fold = Fold::None, call.dtype = -1;
-  uint64_t message = note_message(call, kAnyRank, Collective::Receive);
+  call.op = ReduceOp::None, call.dtype = -1;
+  uint64_t message = record_message(call, kAnyRank, Collective::Receive);
   while (true) {
     if (is_broken()) return fail_broken("recv"), -1;
-    uint32_t seen = line(rank_).inbox.load(std::memory_order_seq_cst);
+    uint32_t value = line(rank_).inbox.load(std::memory_order_seq_cst);
     for (int p = 0; p < world_; p++)
-      if (p != rank_ && mailbox(p, rank_).word.load(std::memory_order_acquire) & 1) return note_arrival(message), p;
-    if (!wait("recv", {&line(rank_).inbox, &line(rank_).readers, seen, true}, kAny, deadline, timeout)) return -1;
+      if (p != rank_ && mailbox(p, rank_).word.load(std::memory_order_acquire) & 1) return record_arrival(message), p;
+    if (!wait("recv", {&line(rank_).inbox, &line(rank_).readers, value, true}, kAny, deadline, timeout)) return -1;
   }
 }
 
@@ -58,14 +58,14 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   Mailbox& box = mailbox(from, rank_);
   Deadline deadline(timeout);
   if (is_broken()) return fail_broken("recv");
-  uint64_t message = note_message(call, from, Collective::Receive);
-  uint32_t seen = box.word.load(std::memory_order_acquire);
-  if (!(seen & 1) && !wait("recv", {&box.word, &box.sleepers, seen, true}, from, deadline, timeout)) return false;
+  uint64_t message = record_message(call, from, Collective::Receive);
+  uint32_t value = box.word.load(std::memory_order_acquire);
+  if (!(value & 1) && !wait("recv", {&box.word, &box.sleepers, value, true}, from, deadline, timeout)) return false;
   fault("recv.arrived");
   bool fits = box.record.same_call(call), good = fits;
   void* base = nullptr;
   size_t nbytes = 0;
-  std::string sent = fits ? "" : box.record.text();
+  std::string sent_text = fits ? "" : box.record.text();
   if (fits && call.nbytes) {
     good = hold_block(box.record.handle, &base, &nbytes);
     if (good) {
@@ -80,10 +80,10 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   fault("recv.copied");
   announce(&box.word, &box.sleepers, box.word.load(std::memory_order_relaxed) + 1);
   fault("recv.done");
-  note_arrival(message);
+  record_arrival(message);
   if (!fits)
     raise("CollectiveMismatch", "recv: rank %d sent something else than rank %d expects: %s, expected %s", from, rank_,
-          sent.c_str(), call.text().c_str());
+          sent_text.c_str(), call.text().c_str());
   return good;
 }
 

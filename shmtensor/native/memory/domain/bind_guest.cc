@@ -1,4 +1,4 @@
-// The Python face of memberships: opening a block of another domain, and in which domains one is.
+// Python bindings of memberships: opening a block of another domain, and listing this process's domains.
 #include <string.h>
 
 #include "python.h"
@@ -18,15 +18,15 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
   int read_only = PyObject_IsTrue(a[2]);
   Handle h;
   if (read_only < 0 || !handle_of("guest_receive", a[3], &h) || !domain_ensure()) return nullptr;
-  const char *bad, *reason = nullptr;
+  const char *error, *reason = nullptr;
   char text[400];
   Outcome outcome = Outcome::Good;
   void* base = nullptr;
   {
     Locked locked;
     Domain* d;
-    bad = guest_join(fds, lock, h.domain, read_only, &d);
-    if (!bad) {
+    error = guest_join(fds, lock, h.domain, read_only, &d);
+    if (!error) {
       sweep(*d, false);
       outcome = hold_locked(*d, h, &base, &reason);
       if (outcome == Outcome::Good)
@@ -34,17 +34,17 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
       else if (d != &domain)
         leave_if_idle(d);
     } else {
-      snprintf(text, sizeof text, "%s", bad);
+      snprintf(text, sizeof text, "%s", error);
     }
   }
-  if (bad)
+  if (error)
     return raise("DomainError", "guest_receive: cannot join the domain %02x%02x%02x%02x...: %s",
                  h.domain[0], h.domain[1], h.domain[2], h.domain[3], text);
   if (outcome != Outcome::Good) return explain(outcome, "guest_receive", reason, &h);
   return new_block(base, size_t(h.nbytes), Origin::Received);
 }
 
-// Plain data first: no Python object is made under the ledger mutex.
+// Plain data: no Python object is created under the ledger mutex.
 struct Membership {
   uint8_t id[16];
   bool own, read_only;
@@ -78,16 +78,16 @@ static Membership membership_of(Domain& d) {
 
 static PyObject* py_domains(PyObject*, PyObject*) {
   if (!domain_ready()) return PyList_New(0);
-  Membership found[kGuests + 1];
+  Membership memberships[kGuests + 1];
   int n = 0;
   {
     Locked lock;
-    found[n++] = membership_of(domain);
-    each_guest([&](Domain& d) { found[n++] = membership_of(d); });
+    memberships[n++] = membership_of(domain);
+    each_guest([&](Domain& d) { memberships[n++] = membership_of(d); });
   }
   PyObject* list = PyList_New(0);
   for (int i = 0; list && i < n; ++i) {
-    const Membership& m = found[i];
+    const Membership& m = memberships[i];
     PyObject* item = Py_BuildValue(
         "{s:y#,s:O,s:i,s:I,s:O,s:I,s:I,s:I,s:I,s:n}", "id", reinterpret_cast<const char*>(m.id),
         Py_ssize_t(sizeof m.id), "own", m.own ? Py_True : Py_False, "row", m.row, "incarnation",

@@ -27,16 +27,15 @@ pthread_mutex_t fork_mutex = PTHREAD_MUTEX_INITIALIZER, ledger_mutex = PTHREAD_M
 
 const char kMagic[8] = {'s', 'h', 'm', 't', 'n', 's', 'r', '\n'};
 
-// The text of this thread's last failure.
-thread_local char why[400];
-const char* because(const char* what) {
-  snprintf(why, sizeof why, "%s: %s", what, strerror(errno));
-  return why;
+// The text of this thread's last error.
+thread_local char error_text[400];
+const char* with_errno(const char* what) {
+  snprintf(error_text, sizeof error_text, "%s: %s", what, strerror(errno));
+  return error_text;
 }
 
-// Above what programs count on, but inside the first 64: a larger descriptor table is copied by
-// every fork, and making it costs 7 ms in a process with threads (the kernel waits for a grace
-// period).
+// Above the numbers that programs rely on, but below 64: every fork copies a larger descriptor table, and enlarging it
+// costs 7 ms in a process with threads (the kernel waits for a grace period).
 int high_descriptor(int fd) {
   if (fd < 0) return fd;
   int high = fcntl(fd, F_DUPFD_CLOEXEC, 48);
@@ -46,8 +45,8 @@ int high_descriptor(int fd) {
 }
 
 // ---- volume 0: POSIX shared memory, unlinked before any page is committed
-// What a kill between opening and unlinking left. The creator never opens its name again, so this
-// harms nobody.
+// Removes names that remain after a kill between opening and unlinking. No creator opens its name again, so that is safe
+// at any time.
 static void sweep_names() {
   DIR* d = opendir("/dev/shm");
   if (!d) return;
@@ -69,9 +68,8 @@ static void random_name(char name[64]) {
   for (unsigned char b : bytes) n += snprintf(name + n, size_t(64 - n), "%02x", b);
 }
 
-// Note [posix_ipc]: with the GIL the first volume is made through posix_ipc. fork() may be called
-// from C code that does not hold it, and a fork has to find the domain: then the same two system
-// calls are made here.
+// Note [posix_ipc]: with the GIL, the first volume is created through posix_ipc. C code may call fork() without the GIL,
+// and a fork needs the domain; then the same two system calls are made here.
 static int volume_from_posix_ipc() {
   char name[64];
   random_name(name);
@@ -84,19 +82,19 @@ static int volume_from_posix_ipc() {
       flags ? PyObject_CallMethod(module, "SharedMemory", "sOi", name, flags, 0600) : nullptr;
   if (memory) {
     fault("domain.opened");
-    PyObject* done = PyObject_CallMethod(module, "unlink_shared_memory", "s", name);
-    if (!done) PyErr_Clear();  // a newcomer's start-up sweep was first
-    Py_XDECREF(done);
+    PyObject* result = PyObject_CallMethod(module, "unlink_shared_memory", "s", name);
+    if (!result) PyErr_Clear();  // another process's sweep_names() was faster
+    Py_XDECREF(result);
     PyObject* number = PyObject_GetAttrString(memory, "fd");
     if (number) fd = fcntl(int(PyLong_AsLong(number)), F_DUPFD_CLOEXEC, 0);
     Py_XDECREF(number);
-    PyObject* closed = PyObject_CallMethod(memory, "close_fd", nullptr);
-    Py_XDECREF(closed);
+    result = PyObject_CallMethod(memory, "close_fd", nullptr);
+    Py_XDECREF(result);
   }
   Py_XDECREF(memory);
   Py_XDECREF(flags);
   Py_XDECREF(module);
-  PyErr_Clear();  // no posix_ipc, no /dev/shm: both volumes are memfds then
+  PyErr_Clear();  // without posix_ipc or /dev/shm both volumes are memfds
   PyErr_Restore(type, value, traceback);
   return fd;
 }
@@ -116,19 +114,19 @@ static int volume_from_libc() {
 static uint32_t slots_for_this_machine() {
   struct sysinfo info;
   uint64_t ram = sysinfo(&info) == 0 ? uint64_t(info.totalram) * info.mem_unit : 0;
-  uint32_t n = kLeastSlots;
-  while (n < kMostSlots && n * kSlotBytes < 4 * ram) n *= 2;
+  uint32_t n = kMinSlots;
+  while (n < kMaxSlots && n * kSlotBytes < 4 * ram) n *= 2;
   return n;
 }
 
-// Over what lies at base: the reservation, or a guest's read-only mapping that is widened.
+// Maps over the reservation at base, or over a guest's read-only mapping that becomes writable.
 const char* map_volumes(Domain& d) {
   size_t half = d.slots / 2 * kSlotBytes;
   int access = d.read_only ? PROT_READ : PROT_READ | PROT_WRITE;
   for (int v = 0; v < 2; ++v)
     if (mmap(d.base + v * half, half, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, d.volume[v],
              0) == MAP_FAILED)
-      return because("cannot map a volume");
+      return with_errno("cannot map a volume");
   d.advised = advise_huge(d.base, 2 * half);
   return nullptr;
 }
@@ -138,29 +136,29 @@ const char* map_domain(Domain& d, uint32_t S) {
   void* c =
       mmap(nullptr, areas.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d.control, 0);
   if (c == MAP_FAILED)
-    return because("cannot map the control file (a limit on address space, ulimit -v?)");
+    return with_errno("cannot map the control file (a limit on address space, ulimit -v?)");
   madvise(c, areas.size, MADV_DONTDUMP);
-  size_t half = S / 2 * kSlotBytes, whole = 2 * half;
-  void* reserve = mmap(nullptr, whole + kSlotBytes, PROT_NONE,
+  size_t half = S / 2 * kSlotBytes, total = 2 * half;
+  void* reserve = mmap(nullptr, total + kSlotBytes, PROT_NONE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserve == MAP_FAILED) {
-    because("cannot reserve address space for the volumes (ulimit -v?)");
+    with_errno("cannot reserve address space for the volumes (ulimit -v?)");
     munmap(c, areas.size);
-    return why;
+    return error_text;
   }
   char* start = static_cast<char*>(reserve);
   char* base =
       reinterpret_cast<char*>((uintptr_t(start) + kSlotBytes - 1) & ~uintptr_t(kSlotBytes - 1));
   if (base != start) munmap(start, size_t(base - start));
-  size_t tail = size_t(start + whole + kSlotBytes - (base + whole));
-  if (tail) munmap(base + whole, tail);
+  size_t tail = size_t(start + total + kSlotBytes - (base + total));
+  if (tail) munmap(base + total, tail);
   d.base = base;
   d.slots = S;
-  if (const char* bad = map_volumes(d)) {
-    munmap(base, whole);
+  if (const char* error = map_volumes(d)) {
+    munmap(base, total);
     munmap(c, areas.size);
     d.base = nullptr;
-    return bad;
+    return error;
   }
   d.control_base = static_cast<char*>(c);
   d.header = reinterpret_cast<Header*>(d.control_base);
@@ -170,8 +168,8 @@ const char* map_domain(Domain& d, uint32_t S) {
   d.nheld_stride = (size_t(S) * 4 + 4095) & ~size_t(4095);
   d.words = reinterpret_cast<Word*>(d.control_base + areas.words);
   d.bits_base = d.control_base + areas.bits;
-  d.pins = reinterpret_cast<Pin*>(d.control_base + areas.pins);
-  d.mapped = whole;
+  d.in_flight = reinterpret_cast<InFlight*>(d.control_base + areas.in_flight);
+  d.mapped = total;
   return nullptr;
 }
 
@@ -182,32 +180,31 @@ void unmap_domain(Domain& d) {
   d.mapped = 0;
 }
 
-// The last steps of creating and joining: a lock of our own, a row, a spare description. Files and
-// mappings are in place.
+// The last steps of creating and joining: own lock, row, spare description. Files and mappings exist.
 const char* enter(Domain& d) {
-  if (!d.books && !(d.books = new_books())) return because("no memory");
+  if (!d.local && !(d.local = new_local_ledger())) return with_errno("no memory");
   if (d.lock < 0) d.lock = open_description(d);
-  if (d.lock < 0) return because("cannot reopen the control file through /proc/self/fd");
+  if (d.lock < 0) return with_errno("cannot reopen the control file through /proc/self/fd");
   struct stat st;
-  if (fstat(d.lock, &st) != 0) return because("cannot stat the control file");
+  if (fstat(d.lock, &st) != 0) return with_errno("cannot stat the control file");
   d.lock_dev = st.st_dev;
   d.lock_ino = st.st_ino;
-  if (const char* bad = take_name(d)) return bad;
+  if (const char* error = set_process_name(d)) return error;
   int probe = by_process(d) ? EAGAIN : try_lock(d.lock, int(kRows));
   if (probe == EINVAL)
-    return because(
-        "this kernel has no open-file-description locks (F_OFD_SETLK), which tell who is alive");
+    return with_errno(
+        "this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");
   if (probe == 0) unlock_row(d.lock, int(kRows));
   int row = claim_row(d, d.lock, kRowLive);
   if (row < 0) {
-    snprintf(why, sizeof why, "all %u rows are taken by living processes", kRows);
-    return why;
+    snprintf(error_text, sizeof error_text, "all %u rows are taken by living processes", kRows);
+    return error_text;
   }
   d.row = row;
   d.inc = inc_of_row(d.rows[row].state.load(relaxed));
   identify_row(d, row);
   fault("domain.identified");
-  if (!by_process(d)) d.spare = open_description(d);  // -1 is no harm: the next fork opens its own
+  if (!by_process(d)) d.spare = open_description(d);  // -1 is harmless: the next fork opens one
   d.shared = d.mapped;
   d.pressure_seen = d.header->pressure.load(relaxed);
   d.ready.store(true, release);
@@ -227,71 +224,70 @@ void leave_files(Domain& d) {
 const char* create(int volume0) {
   if (access("/proc/self/fd", X_OK) != 0) {
     if (volume0 >= 0) close(volume0);
-    return because("needs /proc (it tells who is alive and reopens the control file)");
+    return with_errno("needs /proc (to tell which process is alive and to reopen the control file)");
   }
   domain.volume[0] =
       high_descriptor(volume0 >= 0 ? volume0 : memfd_create("shmtensor-volume0", MFD_CLOEXEC));
   domain.volume[1] = high_descriptor(memfd_create("shmtensor-volume1", MFD_CLOEXEC));
   domain.control = high_descriptor(memfd_create("shmtensor-control", MFD_CLOEXEC));
-  const char* bad = nullptr;
+  const char* error = nullptr;
   if (domain.volume[0] < 0 || domain.volume[1] < 0 || domain.control < 0)
-    bad = because("cannot make anonymous files");
+    error = with_errno("cannot make anonymous files");
   uint32_t S = slots_for_this_machine();
-  for (; !bad; S /= 2) {
-    // Sparse, so a smaller address-space limit only costs slots. Room for one probe byte per row
-    // and more.
+  for (; !error; S /= 2) {
+    // Sparse: with a smaller limit on address space there are fewer slots.
     if (ftruncate(domain.control, off_t(Areas(S).size)) != 0 ||
         ftruncate(domain.volume[0], off_t(S / 2 * kSlotBytes)) != 0 ||
         ftruncate(domain.volume[1], off_t(S / 2 * kSlotBytes)) != 0) {
-      bad = because("cannot size the sparse files (a limit on file size, ulimit -f?)");
+      error = with_errno("cannot size the sparse files (a limit on file size, ulimit -f?)");
       break;
     }
-    bad = map_domain(domain, S);
-    if (!bad) break;
-    if (S > kLeastSlots)
-      bad = nullptr;
+    error = map_domain(domain, S);
+    if (!error) break;
+    if (S > kMinSlots)
+      error = nullptr;
     else
       break;
   }
-  if (!bad) {
+  if (!error) {
     fchmod(domain.control, 0600);
     fchmod(domain.volume[0], 0600);
     fchmod(domain.volume[1], 0600);
     Header* h = domain.header;
-    if (getrandom(h->id, sizeof h->id, 0) != sizeof h->id) bad = because("getrandom");
+    if (getrandom(h->id, sizeof h->id, 0) != sizeof h->id) error = with_errno("getrandom");
     memcpy(domain.id, h->id, sizeof domain.id);
     h->version = kLayoutVersion;
     h->rows = kRows;
     h->slots = S;
     h->blocks = kBlocks;
-    if (!bad) bad = choose_liveness(domain);
+    if (!error) error = choose_liveness(domain);
     memcpy(h->magic, kMagic, sizeof kMagic);
     fault("domain.made");
-    if (!bad) bad = enter(domain);
-    if (bad) unmap_domain(domain);
+    if (!error) error = enter(domain);
+    if (error) unmap_domain(domain);
   }
-  if (bad) leave_files(domain);
-  return bad;
+  if (error) leave_files(domain);
+  return error;
 }
 
 bool domain_ensure() {
   if (domain_ready()) return true;
-  const char* named = getenv("SHMTENSOR_DOMAIN");
+  const char* setting = getenv("SHMTENSOR_DOMAIN");
   int volume0 = -1;
-  if (!named || !*named || strcmp(named, "new") == 0) {
+  if (!setting || !*setting || strcmp(setting, "new") == 0) {
     sweep_names();
     volume0 = volume_from_posix_ipc();
   }
-  char text[sizeof why];
+  char text[sizeof error_text];
   {
     Locked lock;
     if (domain_ready()) {
       if (volume0 >= 0) close(volume0);
       return true;
     }
-    const char* bad = open_domain(volume0);
-    if (!bad) return true;
-    snprintf(text, sizeof text, "%s", bad);
+    const char* error = open_domain(volume0);
+    if (!error) return true;
+    snprintf(text, sizeof text, "%s", error);
   }
   raise("DomainError", "domain: %s", text);
   return false;
@@ -302,10 +298,10 @@ bool domain_ensure_quiet() {
   if (Py_IsInitialized() && PyGILState_Check()) {
     PyObject *type, *value, *traceback;
     PyErr_Fetch(&type, &value, &traceback);
-    bool good = domain_ensure();
+    bool ok = domain_ensure();
     PyErr_Clear();
     PyErr_Restore(type, value, traceback);
-    return good;
+    return ok;
   }
   sweep_names();
   Locked lock;

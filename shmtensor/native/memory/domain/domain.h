@@ -1,5 +1,4 @@
-// The domain: the family of processes that share tensors, its files, mappings and this process's
-// row.
+// The domain: the processes that share tensors, its files and mappings, and this process's row.
 #pragma once
 
 #include <pthread.h>
@@ -16,46 +15,44 @@ struct Self {
   int row;
   uint32_t inc;
 };
-enum class Life {
+enum class Liveness {
   Alive,
   Doomed,
   Dead
 };  // Doomed: exiting, memory not yet reusable. Dead: lock obtainable, or row reused
 
-// What this process did here, and what it saw.
+// Counts of this process's operations in the domain.
 struct Counts {
   uint64_t exported, received, acknowledged, stale_handles;
-  uint64_t reclaim_passes, reclaimed_blocks, orphans_freed, expired_pins;
+  uint64_t reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages;
   uint64_t sweeps, rows_swept, lost_locks;
 };
 
 struct Arena;
-struct Books;  // the private records of a membership that are large and seldom looked at (ledger.h)
+struct LocalLedger;  // large, rarely used private records of a membership (ledger.h)
 
 // Lock order: GIL -> fork mutex -> ledger mutex -> (try) byte lock. No Python under either mutex.
 extern pthread_mutex_t fork_mutex, ledger_mutex;
 
-// Note [Membership]: one record per domain that this process belongs to: its files, mappings, row
-// and private side of the ledger. `domain` is the own one, where the heap lives; the others are
-// guests (guest.h). Nothing below the heap reaches for `domain`: the ledger's functions take the
-// record, so that a process can be in several domains, and a test can be several processes. All
-// memberships of a process share one ledger mutex; who plays several processes gives each its own.
+// Note [Membership]: one record per domain that this process belongs to: files, mappings, row, and the private side of
+// the ledger. `domain` is the process's own domain, which has its heap; the others are guests (guest.h). No function
+// below the heap uses the global `domain`; the ledger's functions take the record as an argument, so that a process can
+// be in several domains, and a test can simulate several processes. All memberships of a process share one ledger
+// mutex; such a test gives each its own.
 struct Domain {
   std::atomic<bool> ready{false};
-  bool rowless =
-      false;  // forked when no row was left: owns nothing, shares nothing (Note [Freeze])
+  bool rowless = false;  // forked when no row was free: owns nothing, shares nothing (Note [Freeze])
   bool read_only = false;  // a guest that may not write to the volumes; it does not sweep either
   uint8_t id[16];
   int control = -1, volume[2] = {-1, -1};
-  int lock = -1,
-      spare = -1;  // own description with the row's byte locked; one more for the next fork
+  int lock = -1, spare = -1;  // own description with the row's byte locked; one more for the next fork
   uint64_t lock_dev = 0, lock_ino = 0;
-  uint64_t checked_ms = 0;     // when the lock's descriptor was last looked at
-  const char* lost = nullptr;  // why this process must not share any more
+  uint64_t checked_ms = 0;     // time of the last check of the lock's descriptor
+  const char* share_error = nullptr;  // why this process must not share any more
   uint64_t pidns = 0;
   uint64_t name = 0;  // in holder words; Note [Liveness]
   uint32_t slots = 0;  // S
-  bool advised = false;  // huge pages were asked for
+  bool advised = false;  // huge pages were requested
   int row = -1;
   uint32_t inc = 0;
   char* control_base = nullptr;
@@ -66,25 +63,25 @@ struct Domain {
   size_t nheld_stride = 0;
   Word* words = nullptr;
   char* bits_base = nullptr;
-  Pin* pins = nullptr;
-  char* base = nullptr;  // slot s lies at base + s * 64 MiB
+  InFlight* in_flight = nullptr;
+  char* base = nullptr;  // slot s is at base + s * 64 MiB
   size_t mapped = 0;     // bytes mapped at base
   size_t shared = 0;     // bytes at base that count as shared (0 in a rowless process)
 
   // ---- the private side; guarded by the mutex
   pthread_mutex_t* mutex = &ledger_mutex;
-  void (*take_back)(Arena*, uint32_t) = nullptr;  // where an own block goes that nobody holds
+  void (*return_block)(Arena*, uint32_t) = nullptr;  // returns an own block without holders to the heap
   uint64_t next_sweep = 0, last_pass_ms = 0;
   uint32_t pressure_seen = 0;  // the last call for memory that was answered
   size_t holds = 0;  // bits set in the own row
   size_t limbo_blocks = 0, limbo_bytes = 0;
   uint64_t retry_blocks = 0, retry_bytes = 0;
-  // Of the child that is being forked; Note [Birth] for fork_read.
+  // For the child that is being forked; fork_read: Note [Fork pipe].
   int fork_lock = -1, fork_read = -1, fork_row = -1;
   uint32_t fork_inc = 0;
   Counts counts = {};
-  Books* books = nullptr;
-  Arena* arenas[kMostSlots];  // by slot; a tail's entry is its head's arena
+  LocalLedger* local = nullptr;
+  Arena* arenas[kMaxSlots];  // by slot; a tail's entry is its head's arena
 
   Half& nheld(uint32_t r, uint32_t s) {
     return reinterpret_cast<Half*>(nheld_base + r * nheld_stride)[s];
@@ -93,7 +90,7 @@ struct Domain {
     return reinterpret_cast<Word*>(bits_base + (size_t(s) * kRows + r) * (kBlocks / 8));
   }
   Word& word(uint32_t s, uint32_t index) { return words[size_t(s) * kBlocks + index]; }
-  Pin& pin(uint32_t r, uint32_t index) { return pins[size_t(r) * kPins + index]; }
+  InFlight& entry(uint32_t r, uint32_t index) { return in_flight[size_t(r) * kInFlight + index]; }
   char* slot_base(uint32_t s) const { return base + (size_t(s) << kSlotShift); }
   int volume_of(uint32_t s) const { return s >= slots / 2; }
   uint64_t offset_of(uint32_t s) const {
@@ -116,7 +113,7 @@ inline bool domain_ready() { return domain.ready.load(acquire); }
 bool domain_ensure();        // GIL held; false: Python exception set
 bool domain_ensure_quiet();  // no exception; may be called without the GIL (fork handler)
 const char* domain_join(const int fds[3], const uint8_t id[16]);  // nullptr: joined, else why not
-int domain_environment(char* text, size_t n);  // what to put into SHMTENSOR_DOMAIN
+int domain_environment(char* text, size_t n);  // the value of SHMTENSOR_DOMAIN
 
 inline uint64_t now_ms() {
   timespec t;
@@ -126,9 +123,10 @@ inline uint64_t now_ms() {
 
 // ---- rows (process_table.cc)
 inline Self self() { return {domain.row, domain.inc}; }
-// Any thread, no GIL. Not closely: by its lock alone, where there are locks; who is being killed then passes for alive.
-Life life_of(Domain& d, int row, uint32_t inc, bool closely = true);
-inline Life life_of(int row, uint32_t inc) { return life_of(domain, row, inc); }
+// Any thread, no GIL. Without use_proc it asks only for the lock (in mode "locks"); a process being killed counts as
+// alive then.
+Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc = true);
+inline Liveness liveness_of(int row, uint32_t inc) { return liveness_of(domain, row, inc); }
 bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
                    bool* code_known);
 void set_role(Domain& d, const char* role);
@@ -137,23 +135,23 @@ bool record_exit_pid(int pid, int code);
 int open_description(Domain& d);  // of control, on a high descriptor number, or -1 (errno)
 int try_lock(int fd, int row);    // 0: locked; else errno
 void unlock_row(int fd, int row);
-// A row that is obtained (by fd's lock, or by name), or -1; the row's inc is in its word.
+// Obtains a free row (by fd's lock, or by name); -1: none. The row's inc is in its word.
 int claim_row(Domain& d, int fd, RowState state);
 void identify_row(Domain& d, int row);  // writes pid, namespace, start time of this process
 uint64_t own_pid_namespace();             // 0: there is no /proc
-constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not tell one from another
+constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not distinguish namespaces
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads = nullptr);
-int high_descriptor(int fd);  // moves fd out of the way of programs that count on low numbers
-// nullptr, or why this process must stop sharing (looks at most every 100 ms)
+int high_descriptor(int fd);  // moves fd to a high number, away from programs that rely on low numbers
+// nullptr, or why this process must stop sharing (checks at most every 100 ms)
 const char* check_descriptor(Domain& d, uint64_t now = now_ms());
 
 // ---- sweep (release_holds_of_dead.cc), ledger mutex held
 int sweep(Domain& d, bool force);    // rows swept; at most every 100 ms unless forced
 int sweep_all(bool force);           // in every domain of this process
 void sweep_row(Domain& d, int row);  // the caller has obtained it
-// ZOMBIE without pending pins -> FREE; pressed: unread_grace counts
-bool settle_row(Domain& d, int row, bool pressed);
+// ZOMBIE without pending entries -> FREE; under_pressure: after unread_grace instead of dead_grace
+bool settle_row(Domain& d, int row, bool under_pressure);
 
 // ---- fork (fork.cc)
 void install_fork_handlers();

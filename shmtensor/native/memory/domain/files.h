@@ -6,18 +6,18 @@
 
 namespace shmtensor {
 
-// Ledger mutex held by all callers. A text is why it failed; nullptr is success.
-extern thread_local char why[400];
+// Ledger mutex held by all callers. They return nullptr, or the text of an error.
+extern thread_local char error_text[400];
 extern const char kMagic[8];
-const char* because(const char* what);  // with errno's text
+const char* with_errno(const char* what);  // with errno's text
 const char* map_domain(Domain& d, uint32_t S);
 const char* map_volumes(Domain& d);
 void unmap_domain(Domain& d);
 const char* enter(Domain& d);  // lock, row, spare description
 void leave_files(Domain& d);
 const char* create(int volume0);
-// The descriptors are duplicated; the caller's stay its own.
+// Duplicates the descriptors.
 const char* join_files(Domain& d, const int fds[3], const uint8_t* id);
-const char* open_domain(int volume0);  // joins what is named, else creates
+const char* open_domain(int volume0);  // joins the domain that the environment or the parent names, else creates one
 
 }  // namespace shmtensor

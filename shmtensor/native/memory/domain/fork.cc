@@ -1,10 +1,10 @@
 // Fork: the child has its row, its lock and its holds before it runs.
 //
-// Note [Freeze]: when no row is left for a child, what is live in the parent is frozen: never
-// reclaimed while either lives. The child keeps the parent's lock description open, so the parent's
-// row stays until both are gone; it owns nothing, allocates privately, sends copies (is_shared is
-// false for it) and warns once. Where processes' names tell life nothing ties the parent's row to
-// the child: that row, and what it holds and owns, then stays until the domain ends.
+// Note [Freeze]: when no row is free for a child, the live blocks of the parent are frozen: never reclaimed while parent
+// or child lives. The child keeps the parent's lock description open, so the parent's row stays until both have ended.
+// The child owns nothing, allocates privately, sends copies (is_shared is false for it) and warns once. In mode
+// "process" nothing connects the parent's row to the child; the row, its holds and its slots then stay until the domain
+// ends.
 #include <pthread.h>
 #include <unistd.h>
 
@@ -19,12 +19,12 @@
 
 namespace shmtensor {
 
-static thread_local Self forked = {-1, 0};
+static thread_local Self last_forked = {-1, 0};
 
-Self last_child() { return forked; }
+Self last_child() { return last_forked; }
 
-// Turns 1 into 2 in 64 bytes of a byte map, and says which are held: 2, 4, 5.
-static uint64_t pack(uint8_t* bytes) {
+// Changes 1 (private) to 2 (shared) in 64 bytes of a byte map; returns a bit for each held block (2, 4, 5).
+static uint64_t share_private_blocks(uint8_t* bytes) {
   uint64_t held = 0;
 #ifdef __SSE2__
   const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi8(kPrivate),
@@ -50,29 +50,29 @@ static uint64_t pack(uint8_t* bytes) {
   return held;
 }
 
-// Bits first counted, then set: nheld is an upper bound at every moment.
+// Counts the bits before it sets them: nheld is an upper bound at any moment.
 static void copy_slot(Domain& d, uint32_t s, uint32_t child, Arena* a) {
   uint64_t bits[kBitWords];
   uint32_t words = a->nwords(), n = 0;
-  if (a->part == Part::Own) {
+  if (a->ownership == Ownership::Own) {
     for (uint32_t w = 0; w < words; ++w) {
-      bool used = a->kind == kHuge || a->page[w].cls != kNoClass;
-      bits[w] = used ? pack(a->byte + 64 * w) : 0;
+      bool in_use = a->kind == kHuge || a->page[w].cls != kNoClass;
+      bits[w] = in_use ? share_private_blocks(a->byte + 64 * w) : 0;
       n += uint32_t(__builtin_popcountll(bits[w]));
     }
   } else {
-    Word* mine = d.bits(s, uint32_t(d.row));
+    Word* own_bits = d.bits(s, uint32_t(d.row));
     for (uint32_t w = 0; w < words; ++w) {
-      bits[w] = mine[w].load(relaxed);
+      bits[w] = own_bits[w].load(relaxed);
       n += uint32_t(__builtin_popcountll(bits[w]));
     }
   }
   if (!n) return;
   d.nheld(child, s).store(n, relaxed);
   fault("fork.counted");
-  Word* theirs = d.bits(s, child);
+  Word* child_bits = d.bits(s, child);
   for (uint32_t w = 0; w < words; ++w)
-    if (bits[w]) theirs[w].store(bits[w], relaxed);
+    if (bits[w]) child_bits[w].store(bits[w], relaxed);
   fault("fork.copied");
 }
 
@@ -88,7 +88,7 @@ static void each_arena(Domain& d, F f) {
 
 static void freeze(Domain& d) {
   each_arena(d, [&d](uint32_t s, Arena* a) {
-    if (a->part == Part::Own) {
+    if (a->ownership == Ownership::Own) {
       for (uint32_t b = 0; b < a->entries(); ++b)
         if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted)
           a->byte[b] = kFrozen;
@@ -96,12 +96,12 @@ static void freeze(Domain& d) {
     }
     Word* bits = d.bits(s, uint32_t(d.row));
     for (uint32_t w = 0; w < a->nwords(); ++w)
-      for (uint64_t rest = bits[w].load(relaxed); rest; rest &= rest - 1) {
-        uint32_t index = w * 64 + uint32_t(__builtin_ctzll(rest));
-        if (Held* held = held_of(a, index)) {
-          if (held->count >= kFrozenHolds) continue;
-          if (!held->count) held->units = uint32_t(block_bytes(a, index) / 64);
-          held->count += kFrozenHolds;
+      for (uint64_t remaining = bits[w].load(relaxed); remaining; remaining &= remaining - 1) {
+        uint32_t index = w * 64 + uint32_t(__builtin_ctzll(remaining));
+        if (HoldCount* hold = hold_count_at(a, index)) {
+          if (hold->count >= kFrozenHolds) continue;
+          if (!hold->count) hold->units = uint32_t(block_bytes(a, index) / 64);
+          hold->count += kFrozenHolds;
         }
       }
   });
@@ -111,10 +111,10 @@ static void prepare_row(Domain& d) {
   d.fork_row = d.fork_lock = -1;
   if (!d.ready.load(acquire) || d.rowless) return;
   sweep(d, false);
-  if (open_birth(d)) {
+  if (prepare_fork(d)) {
     d.fork_row = claim_row(d, d.fork_lock, kRowBorn);
     if (d.fork_row < 0) {
-      expire_pins(d, true, 0);
+      expire_messages(d, true, 0);
       sweep(d, true);
       d.fork_row = claim_row(d, d.fork_lock, kRowBorn);
     }
@@ -129,20 +129,19 @@ static void prepare_row(Domain& d) {
   d.fork_inc = inc_of_row(d.rows[child].state.load(relaxed));
   fault("fork.born");
   each_arena(d, [&d, child](uint32_t s, Arena* a) {
-    if (a->part == Part::Own || d.nheld(uint32_t(d.row), s).load(relaxed))
+    if (a->ownership == Ownership::Own || d.nheld(uint32_t(d.row), s).load(relaxed))
       copy_slot(d, s, child, a);
   });
   fence();
-  // A copied row is a new hold: where a reclaimer may be between its mark and its last CAS, each
-  // block is validated.
+  // A copied bit is a new hold: validates each block where a reclaimer may be between its mark and its last CAS.
   each_arena(d, [&d, child](uint32_t s, Arena* a) {
-    if (a->part == Part::Own || d.nheld(child, s).load(relaxed) == 0) return;
-    bool dying = SlotWord::of(d.slot[s].word.load(acquire)).state == kSlotDying;
-    if (!dying && !d.slot[s].reclaiming.load(acquire)) return;
+    if (a->ownership == Ownership::Own || d.nheld(child, s).load(relaxed) == 0) return;
+    bool is_dying = SlotWord::of(d.slot[s].word.load(acquire)).state == kSlotDying;
+    if (!is_dying && !d.slot[s].reclaiming.load(acquire)) return;
     Word* bits = d.bits(s, child);
     for (uint32_t w = 0; w < a->nwords(); ++w)
-      for (uint64_t rest = bits[w].load(relaxed); rest; rest &= rest - 1) {
-        uint32_t index = w * 64 + uint32_t(__builtin_ctzll(rest));
+      for (uint64_t remaining = bits[w].load(relaxed); remaining; remaining &= remaining - 1) {
+        uint32_t index = w * 64 + uint32_t(__builtin_ctzll(remaining));
         validate(d, s, a->inc, index, gen_of(d.word(s, index).load(acquire)), true);
       }
   });
@@ -158,53 +157,53 @@ static void prepare() {
 
 static void parent_row(Domain& d) {
   if (!d.ready.load(acquire) || d.rowless) return;
-  parent_of_birth(d);
+  finish_fork_in_parent(d);
   if (d.spare < 0 && !by_process(d)) d.spare = open_description(d);
 }
 
 static void parent() {
-  forked = domain.fork_row < 0 ? Self{-1, 0} : Self{domain.fork_row, domain.fork_inc};
+  last_forked = domain.fork_row < 0 ? Self{-1, 0} : Self{domain.fork_row, domain.fork_inc};
   parent_row(domain);
   each_guest(parent_row);
   fault("fork.parent");
   resume();
 }
 
-// False: there is no row for this process.
+// False: this process has no row.
 static bool child_row(Domain& d) {
   if (d.fork_row < 0) {
     d.rowless = true;  // and the parent's lock description stays open
     d.shared = 0;
     if (d.fork_lock >= 0) close(d.fork_lock);
     d.fork_lock = -1;
-    forget_births(d);
+    close_fork_pipes(d);
     fault("fork.rowless");
     return false;
   }
   fault("fork.child");
-  child_of_birth(d);
+  finish_fork_in_child(d);
   d.row = d.fork_row;
   d.inc = d.fork_inc;
-  d.lost = nullptr;
+  d.share_error = nullptr;
   d.checked_ms = 0;
   identify_row(d, d.row);
   fault("fork.identified");
   d.rows[d.row].state.store(row_word_of(d.inc, kRowLive), release);
   fault("fork.live");
   if (!by_process(d)) d.spare = open_description(d);
-  forget_pins(d);
+  clear_entries(d);
   each_arena(d, [&d](uint32_t s, Arena* a) {
     if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0)
       drop_arena(a);
-    else if (a->part == Part::Own)
-      a->part = Part::Inherited, a->is_binned = false;
+    else if (a->ownership == Ownership::Own)
+      a->ownership = Ownership::Inherited, a->is_binned = false;
   });
   d.counts = {};
   return true;
 }
 
 static void child() {
-  forked = {-1, 0};
+  last_forked = {-1, 0};
   if (domain_ready() && !domain.rowless) {
     if (!child_row(domain)) expect_attention();
     heap_after_fork();

@@ -1,4 +1,4 @@
-// Guests: joined by descriptors, found by address or id, left with the last hold.
+// Guests: join by descriptors, lookup by address or id, leave with the last hold.
 #include "memory/domain/guest.h"
 
 #include <errno.h>
@@ -19,9 +19,9 @@ namespace shmtensor {
 Domain* guests[kGuests];
 std::atomic<int> guest_count{0};
 
-// Note [Guest ranges]: is_shared() asks without a lock. The ranges are atomics that are never
-// freed; whoever asks about an address holds the block there, so its range cannot go meanwhile, and
-// a torn look at another range (old base, new size) says at worst yes for memory that is nobody's.
+// Note [Guest ranges]: is_shared() takes no lock. The ranges are atomics that are never freed. The caller holds the block
+// at its address, so that range cannot vanish meanwhile. A torn read of another range (old base, new size) can at worst
+// return true for memory that belongs to nobody.
 static std::atomic<const char*> range_base[kGuests];
 static std::atomic<size_t> range_size[kGuests];
 
@@ -35,20 +35,20 @@ bool guest_shares(const void* p) {
 
 Domain* domain_at(const void* p) {
   if (domain.contains(p)) return &domain;
-  Domain* found = nullptr;
+  Domain* result = nullptr;
   each_guest([&](Domain& d) {
-    if (d.contains(p)) found = &d;
+    if (d.contains(p)) result = &d;
   });
-  return found;
+  return result;
 }
 
 Domain* domain_of(const uint8_t id[16]) {
   if (memcmp(domain.id, id, sizeof domain.id) == 0) return &domain;
-  Domain* found = nullptr;
+  Domain* result = nullptr;
   each_guest([&](Domain& d) {
-    if (memcmp(d.id, id, sizeof d.id) == 0) found = &d;
+    if (memcmp(d.id, id, sizeof d.id) == 0) result = &d;
   });
-  return found;
+  return result;
 }
 
 Domain* new_domain() {
@@ -57,9 +57,8 @@ Domain* new_domain() {
   return p == MAP_FAILED ? nullptr : new (p) Domain;
 }
 
-// The mappings go before the lock: a lock that is free while its control file is still mapped looks
-// like one that was closed by mistake. Where names tell life the row is yielded first: without the
-// mapping it cannot be, and this process lives on.
+// Unmaps before it closes the lock: a free lock while the control file is mapped looks like one that was closed by
+// mistake. In mode "process" it yields the row first, which needs the mapping; the process stays alive.
 void leave_domain(Domain* d) {
   for (uint32_t s = 0; s < d->slots; ++s)
     if (d->arenas[s] && d->arenas[s]->slot == s) drop_arena(d->arenas[s]);
@@ -67,28 +66,28 @@ void leave_domain(Domain* d) {
   if (d->base) unmap_domain(*d);
   fault("guest.unmapped");
   leave_files(*d);
-  drop_books(d->books);
+  drop_local_ledger(d->local);
   munmap(d, sizeof *d);
 }
 
-// A guest that only read is let write: the same addresses, other descriptors.
+// Makes a read-only guest writable: the same addresses, other descriptors.
 static const char* widen(Domain& d, const int fds[3]) {
   int volume[2] = {high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3)),
                    high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3))};
-  const char* bad = nullptr;
-  if (volume[0] < 0 || volume[1] < 0) bad = because("cannot duplicate its descriptors");
-  if (!bad) {
+  const char* error = nullptr;
+  if (volume[0] < 0 || volume[1] < 0) error = with_errno("cannot duplicate its descriptors");
+  if (!error) {
     std::swap(volume, d.volume);
     d.read_only = false;
-    bad = map_volumes(d);
-    if (bad) {
+    error = map_volumes(d);
+    if (error) {
       std::swap(volume, d.volume);
       d.read_only = true;
     }
   }
   for (int fd : volume)
     if (fd >= 0) close(fd);
-  return bad;
+  return error;
 }
 
 const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool read_only,
@@ -100,17 +99,17 @@ const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool re
   int i = 0;
   while (i < kGuests && guests[i]) ++i;
   if (i == kGuests) {
-    snprintf(why, sizeof why, "this process is a guest in %d domains already", kGuests);
-    return why;
+    snprintf(error_text, sizeof error_text, "this process is a guest in %d domains already", kGuests);
+    return error_text;
   }
   Domain* d = new_domain();
-  if (!d) return because("no memory");
+  if (!d) return with_errno("no memory");
   d->read_only = read_only;
   d->lock = lock < 0 ? -1 : high_descriptor(fcntl(lock, F_DUPFD_CLOEXEC, 3));
   fault("guest.join");
-  if (const char* bad = join_files(*d, fds, id)) {
+  if (const char* error = join_files(*d, fds, id)) {
     munmap(d, sizeof *d);
-    return bad;
+    return error;
   }
   fault("guest.joined");
   guests[i] = *out = d;

@@ -1,8 +1,7 @@
-// Guests: memberships in the domains of others. A row and holds, no slots and no heap.
+// Guests: memberships in other domains, with a row and holds, but no slots and no heap.
 //
-// A process becomes a guest when it opens a tensor of another domain, and leaves with its last hold
-// there (leaving is dying: the row's lock closes). A forked child has a row of its own in every
-// domain that its parent is a guest of.
+// A process becomes a guest when it opens a tensor of another domain, and leaves with its last hold there. Leaving looks
+// like dying to the others: the row's lock closes. A forked child has its own row in every domain of its parent.
 #pragma once
 
 #include "memory/domain/domain.h"
@@ -11,13 +10,13 @@ namespace shmtensor {
 
 constexpr int kGuests = 16;
 
-// A record that is a member of nothing yet; nullptr: no memory. Own domain apart, records live here.
+// A record without membership; nullptr: no memory. All records except the own domain's are allocated here.
 Domain* new_domain();
-void leave_domain(Domain* d);  // unmaps, closes, frees; the row is left as the dead leave theirs
+void leave_domain(Domain* d);  // unmaps, closes, frees; the row looks like that of a dead process
 
 extern Domain* guests[kGuests];       // ledger mutex
-extern std::atomic<int> guest_count;  // 0: nobody need look
-bool guest_shares(const void* p);     // no lock: whether p lies in a domain where one is a guest
+extern std::atomic<int> guest_count;
+bool guest_shares(const void* p);     // no lock: whether p is in a domain where this process is a guest
 
 // Ledger mutex held: the record of this process's membership by address or id; nullptr: none.
 Domain* domain_at(const void* p);
@@ -30,11 +29,11 @@ inline void each_guest(F f) {
     if (d) f(*d);
 }
 
-// Joins by the descriptors of a domain's files, once; `lock`: a description of the control file for
-// this process alone, or -1. nullptr: *out is the record, else why not. Ledger mutex held.
+// Joins by the descriptors of a domain's files, unless joined already. `lock`: a description of the control file for
+// this process alone, or -1. Returns nullptr (*out is the record) or the text of an error. Ledger mutex held.
 const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool read_only,
                        Domain** out);
 void leave_if_idle(Domain* d);   // a guest that holds nothing
-void hide_guest(Domain& d);      // forked without a row: its memory no longer counts as shared
+void hide_guest(Domain& d);      // forked without a row: the memory no longer counts as shared
 
 }  // namespace shmtensor

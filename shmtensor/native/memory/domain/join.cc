@@ -17,57 +17,57 @@ namespace shmtensor {
 static const char* check_files(const int fds[3], const uint8_t* id) {
   Header h;
   struct stat st;
-  if (fstat(fds[0], &st) != 0) return because("its control file is not open here");
+  if (fstat(fds[0], &st) != 0) return with_errno("its control file is not open here");
   if (pread(fds[0], &h, sizeof h, 0) != ssize_t(sizeof h) ||
       memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
-    snprintf(why, sizeof why, "descriptor %d is no control file of a domain", fds[0]);
-    return why;
+    snprintf(error_text, sizeof error_text, "descriptor %d is not the control file of a domain", fds[0]);
+    return error_text;
   }
   if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks ||
-      h.slots > kMostSlots || size_t(st.st_size) != Areas(h.slots).size) {
-    snprintf(why, sizeof why, "it has layout version %u, this process speaks %u", h.version,
+      h.slots > kMaxSlots || size_t(st.st_size) != Areas(h.slots).size) {
+    snprintf(error_text, sizeof error_text, "it has layout version %u, this process speaks %u", h.version,
              kLayoutVersion);
-    return why;
+    return error_text;
   }
   if (id && memcmp(h.id, id, sizeof h.id) != 0) {
-    snprintf(why, sizeof why, "descriptor %d belongs to another domain", fds[0]);
-    return why;
+    snprintf(error_text, sizeof error_text, "descriptor %d belongs to another domain", fds[0]);
+    return error_text;
   }
   for (int v = 0; v < 2; ++v) {
     if (fstat(fds[1 + v], &st) != 0 || uint64_t(st.st_size) != h.slots / 2 * kSlotBytes) {
-      snprintf(why, sizeof why, "descriptor %d is no volume of it", fds[1 + v]);
-      return why;
+      snprintf(error_text, sizeof error_text, "descriptor %d is no volume of it", fds[1 + v]);
+      return error_text;
     }
   }
   return nullptr;
 }
 
 const char* join_files(Domain& d, const int fds[3], const uint8_t* id) {
-  if (const char* bad = check_files(fds, id)) return bad;
+  if (const char* error = check_files(fds, id)) return error;
   uint32_t S = 0;
   pread(fds[0], &S, sizeof S, offsetof(Header, slots));
   pread(fds[0], d.id, sizeof d.id, offsetof(Header, id));
   d.control = high_descriptor(fcntl(fds[0], F_DUPFD_CLOEXEC, 3));
   d.volume[0] = high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3));
   d.volume[1] = high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3));
-  const char* bad = nullptr;
+  const char* error = nullptr;
   if (d.control < 0 || d.volume[0] < 0 || d.volume[1] < 0)
-    bad = because("cannot duplicate its descriptors");
-  if (!bad) bad = map_domain(d, S);
+    error = with_errno("cannot duplicate its descriptors");
+  if (!error) error = map_domain(d, S);
   fault("join.mapped");
-  if (!bad) {
-    bad = enter(d);
-    if (bad) unmap_domain(d);
+  if (!error) {
+    error = enter(d);
+    if (error) unmap_domain(d);
   }
-  if (bad) leave_files(d);
-  return bad;
+  if (error) leave_files(d);
+  return error;
 }
 
 const char* domain_join(const int fds[3], const uint8_t id[16]) {
   Locked lock;
   if (domain_ready()) {
     if (memcmp(domain.id, id, sizeof domain.id) == 0) return nullptr;
-    return "this process already belongs to another domain (it made one by allocating or forking "
+    return "this process already belongs to another domain (it created one by allocating or forking "
            "before it could join)";
   }
   return join_files(domain, fds, id);
@@ -82,20 +82,20 @@ static bool parse_hex(const char* text, uint8_t id[16]) {
   return true;
 }
 
-// Through /proc/<pid>/fd of a member: what plain spawn and strangers have.
+// Joins through /proc/<pid>/fd of a member: for plain spawn and for unrelated processes.
 static const char* join_member(int pid, const int numbers[3], const uint8_t* id) {
   int fds[3] = {-1, -1, -1};
-  const char* bad = nullptr;
-  for (int i = 0; i < 3 && !bad; ++i) {
+  const char* error = nullptr;
+  for (int i = 0; i < 3 && !error; ++i) {
     char path[64];
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, numbers[i]);
     fds[i] = open(path, O_RDWR | O_CLOEXEC);
-    if (fds[i] < 0) bad = because(path);
+    if (fds[i] < 0) error = with_errno(path);
   }
-  if (!bad) bad = join_files(domain, fds, id);
+  if (!error) error = join_files(domain, fds, id);
   for (int fd : fds)
     if (fd >= 0) close(fd);
-  return bad;
+  return error;
 }
 
 int domain_environment(char* text, size_t n) {
@@ -105,34 +105,33 @@ int domain_environment(char* text, size_t n) {
                   domain.volume[1]);
 }
 
-// SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors of that number
-// inherited by this process, else opened through /proc/<pid>/fd. "new": a domain of its own,
-// whoever started it.
+// SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors with these numbers, inherited by this process,
+// else opened through /proc/<pid>/fd. "new": always a new domain.
 static const char* join_environment(const char* text) {
   uint8_t id[16];
   int pid, fds[3];
   if (strlen(text) < 40 || text[0] != '1' || text[1] != ':' || !parse_hex(text + 2, id) ||
       sscanf(text + 34, ":%d:%d,%d,%d", &pid, &fds[0], &fds[1], &fds[2]) != 4) {
-    snprintf(why, sizeof why, "SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
+    snprintf(error_text, sizeof error_text, "SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
              text);
-    return why;
+    return error_text;
   }
   if (!check_files(fds, id)) return join_files(domain, fds, id);
-  if (const char* bad = join_member(pid, fds, id)) {
+  if (const char* error = join_member(pid, fds, id)) {
     char reason[200];
-    snprintf(reason, sizeof reason, "%s", bad);
-    snprintf(why, sizeof why,
+    snprintf(reason, sizeof reason, "%s", error);
+    snprintf(error_text, sizeof error_text,
              "cannot join the domain named by SHMTENSOR_DOMAIN=%s: %s; unset it to start a new one",
              text, reason);
-    return why;
+    return error_text;
   }
   return nullptr;
 }
 
-// Note [Plain spawn]: a child that the standard library spawned, or loky, knows nothing of us, but
-// its command line says what it is, and its parent's descriptors lead to the parent's domain. The
-// standard library's fork server has its own command line and may be no member: its children look
-// at the one above it, too. Any other program starts a domain of its own.
+// Note [Plain spawn]: a child spawned by the standard library or by loky has no data of ours, but its command line shows
+// how it was started, and its parent's descriptors lead to the parent's domain. The standard library's fork server has
+// another command line and need not be a member: its children also try the parent of the server. Any other program
+// creates its own domain.
 enum class Start { Other, Spawned, Served };
 
 static bool ends_with(const char* text, const char* end) {
@@ -167,7 +166,7 @@ static int parent_of(int pid) {
   if (n <= 0) return 0;
   text[n] = 0;
   int parent = 0;
-  char* after = strrchr(text, ')');  // the name may hold anything
+  char* after = strrchr(text, ')');  // the name may contain any character
   return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : 0;
 }
 
@@ -196,15 +195,15 @@ static bool join_through(int parent) {
 }
 
 const char* open_domain(int volume0) {  // ledger mutex held
-  if (const char* bad = check_liveness_environment()) {
+  if (const char* error = check_liveness_environment()) {
     if (volume0 >= 0) close(volume0);
-    return bad;
+    return error;
   }
-  const char* named = getenv("SHMTENSOR_DOMAIN");
-  bool fresh = named && strcmp(named, "new") == 0;
-  if (named && *named && !fresh) {
+  const char* setting = getenv("SHMTENSOR_DOMAIN");
+  bool fresh = setting && strcmp(setting, "new") == 0;
+  if (setting && *setting && !fresh) {
     if (volume0 >= 0) close(volume0);
-    return join_environment(named);
+    return join_environment(setting);
   }
   Start start = fresh ? Start::Other : how_started();
   int parent = int(getppid());

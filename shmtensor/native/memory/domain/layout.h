@@ -3,34 +3,32 @@
 //
 //   control (memfd, sparse)
 //   +--------+---------+---------+-----------+------------+--------------+---------------+
-//   | header | rows    | slots   | nheld     | words      | bits         | pins          |
+//   | header | rows    | slots   | nheld     | words      | bits         | in flight     |
 //   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 |
 //   +--------+---------+---------+-----------+------------+--------------+---------------+
-//   volume 0 (POSIX shared memory, unlinked at birth), volume 1 (memfd): S/2 slots of 64 MiB each
+//   volume 0 (POSIX shared memory, unlinked at once), volume 1 (memfd): S/2 slots of 64 MiB each
 //
 //   row    FREE -> BORN (forked, not yet run) -> LIVE -> ZOMBIE (dead, messages pending) -> FREE
 //   slot   FREE -> CLAIMED -> LIVE | TAIL -> FREEING -> FREE, inc + 1
 //          LIVE and owner nobody = orphan <-> DYING -> FREEING
 //   block  QUIET(g) -> LIVE(g) <-> DYING(g) -> QUIET(g + 1)
-//   pin    FREE(seq) -> PENDING(seq) -> FREE(seq + 1)
+//   entry  FREE(seq) -> PENDING(seq) -> FREE(seq + 1)        (of a handle in flight; a "pin" in tests/protocol)
 //
-// Note [Memory order]: the order of the shared words in short; docs/design/memory-order.md argues each, and
+// Note [Memory order]: a summary of the order of the shared words. docs/design/memory-order.md argues each, and
 // tests/protocol/weak.py runs the patterns on a weak memory.
-//   * hold bit, pin word and child's row against DYING and its scan are store-load pairs: each side
-//     stores (relaxed or by CAS), executes fence() = atomic_thread_fence(seq_cst), loads. Either
-//     the scan sees the hold, or the holder sees the mark. nheld, pin_high and row_high are raised
-//     before that same fence, because they guide the scan.
-//   * clearing a bit, lowering nheld and acknowledging are release; scans load acquire: a holder's
-//     last accesses to the block happen before whatever is written there next.
-//   * every CAS is acq_rel. Slot line 1 is written by the owner between CLAIMED and LIVE, and
-//     published by the CAS to LIVE; who reads it has loaded the slot's word (acquire) and holds
-//     something in it.
-//   * a pin's fields are relaxed atomics, written while it is FREE (seen by acquire, then a release
-//     fence) and published by the release store of PENDING; a scanner reads word, fields, acquire
-//     fence, word: equal words mean the fields belong to it.
-//   * what the dead wrote is ordered before its sweeper by the kernel's lock (exit_mm comes before
-//     exit_files).
-// Numbers that never restart: gen (62 bits) and seq (63). Slot inc and nonce have 24 bits.
+//   * Hold bit, entry word and the child's row form store-load pairs with DYING and its scan: each side stores (relaxed
+//     or by CAS), executes fence() = atomic_thread_fence(seq_cst), and loads. Either the scan sees the hold, or the
+//     holder sees the mark. nheld, in_flight_high and row_high are raised before the same fence, because they guide
+//     the scan.
+//   * Clearing a bit, lowering nheld and acknowledging are release; scans load acquire: a holder's last accesses to the
+//     block happen before the next write there.
+//   * Every CAS is acq_rel. The owner writes line 1 of a slot between CLAIMED and LIVE, and publishes it by the CAS to
+//     LIVE. A reader has loaded the slot's word (acquire) and holds a block in the slot.
+//   * The fields of an entry are relaxed atomics. They are written while it is FREE (seen by acquire, then a release
+//     fence) and published by the release store of PENDING. A scanner reads word, fields, acquire fence, word: equal
+//     words mean that the fields belong to the word.
+//   * The kernel's lock orders the writes of a dead process before its sweeper (exit_mm precedes exit_files).
+// gen (62 bits) and seq (63 bits) never wrap. Slot inc and nonce have 24 bits.
 #pragma once
 
 #include <atomic>
@@ -48,15 +46,15 @@ constexpr uint32_t kLayoutVersion = 2;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
-constexpr uint32_t kPins = 1u << 20;          // per row
+constexpr uint32_t kInFlight = 1u << 20;          // per row
 constexpr uint32_t kNobody = 0xFFF;           // owner of an orphan
 constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 constexpr int kSlotShift = 26;
 constexpr uint64_t kSlotBytes = 1ull << kSlotShift;  // 64 MiB
-constexpr uint32_t kLeastSlots = 1024, kMostSlots = 16384;
+constexpr uint32_t kMinSlots = 1024, kMaxSlots = 16384;
 
 enum RowState : uint64_t { kRowFree, kRowBorn, kRowLive, kRowZombie };
-enum Liveness : uint32_t { kByLocks, kByProcess };  // Note [Liveness]
+enum LivenessMode : uint32_t { kByLocks, kByProcess };  // Note [Liveness]
 enum SlotState : uint64_t {
   kSlotFree,
   kSlotClaimed,
@@ -67,8 +65,7 @@ enum SlotState : uint64_t {
 };
 enum BlockState : uint64_t { kQuiet, kLive, kDying };
 
-// What a slot is cut into. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block
-// of whole slots.
+// How a slot is divided. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block of whole slots.
 enum Kind : uint32_t { kNoKind, kTiny, kMedium, kHuge, kTailKind };
 constexpr int kShift[] = {0, 6, 10, 40, 40};  // block index = offset >> shift
 
@@ -76,29 +73,28 @@ struct Header {
   char magic[8];
   uint32_t version, rows, slots, blocks;
   uint8_t id[16];
-  uint32_t liveness;  // Liveness; the founder's choice
+  uint32_t liveness;  // LivenessMode; the founder's choice
   uint64_t pidns;     // of the founder
   alignas(64) Half row_high;      // rows ever used; only grows
   alignas(64) Half slot_high[2];  // slots ever used in each volume; only grow
   Half short_volume;              // statistics only: commits that volume 0 refused
-  alignas(64) Half pressure;      // calls for memory; a hint, relaxed: who sees it gives back
+  alignas(64) Half pressure;      // counts calls for memory; a hint, relaxed: other processes then return memory
 };
 
 struct Row {
-  // line 0: who
+  // line 0: the process
   Word state;         // inc << 8 | RowState
   Word exit;          // inc << 32 | 1 << 31 | (code + 2^30), 0: unknown
   Word pidns, start;  // pid namespace inode, start time in clock ticks
   Half pid;
-  Half frozen;  // inc: never swept, Note [Freeze]; where the holder tells life
-  Word holder;  // 0, or the name of the process that has the row in hand; Note [Liveness]
+  Half frozen;  // inc: never swept, Note [Freeze]; only for liveness "process"
+  Word holder;  // 0, or the name of the process that holds the row; Note [Liveness]
   char reserved[16];
   // line 1
-  alignas(64) Half pin_high;  // pins ever used; only grows within an incarnation
+  alignas(64) Half in_flight_high;  // entries ever used; only grows within an incarnation
   // line 2
   alignas(64) Word death_ms;
-  // line 3: role, for messages ("rank 1"); written by the row's process, read by anyone, NUL at the
-  // end always
+  // line 3: role, for messages ("rank 1"); written by the row's process, read by all, always ends with NUL
   alignas(64) char role[64];
 };
 static_assert(sizeof(Row) == 256, "PROTOCOL: a row has four lines");
@@ -114,7 +110,7 @@ struct Slot {
 };
 static_assert(sizeof(Slot) == 128, "PROTOCOL: a slot has two lines");
 
-struct Pin {
+struct InFlight {
   Word word;  // seq << 1 | PENDING
   Word gen;
   Half slot, inc, index, via_index;
@@ -123,7 +119,7 @@ struct Pin {
   Word time_ms;
   Word nbytes;  // for summaries
 };
-static_assert(sizeof(Pin) == 64, "PROTOCOL: a pin has one line");
+static_assert(sizeof(InFlight) == 64, "PROTOCOL: an entry has one line");
 
 // ---- packed words
 struct SlotWord {
@@ -142,8 +138,8 @@ inline RowState state_of_row(uint64_t word) { return RowState(word & 0xFF); }
 inline uint32_t inc_of_row(uint64_t word) { return uint32_t(word >> 8); }
 inline uint64_t row_word_of(uint64_t inc, RowState state) { return inc << 8 | state; }
 
-// Asks for the line of p, to write to it: a hint, and what comes next does not wait. (GCC's own means to read unless it
-// may count on prefetchw, which older processors take for a no-op.)
+// Prefetches the cache line of p for writing. (GCC's builtin prefetches for reading unless prefetchw is enabled, which
+// older processors execute as a no-op.)
 inline void fetch_to_write(const void* p) {
 #if defined(__x86_64__)
   asm volatile("prefetchw %0" : : "m"(*static_cast<const char*>(p)));
@@ -161,9 +157,9 @@ inline bool swap_word(Word& word, uint64_t from, uint64_t to) {
   return word.compare_exchange_strong(from, to, std::memory_order_acq_rel, acquire);
 }
 
-// ---- where the areas lie
+// ---- offsets of the areas
 struct Areas {
-  size_t rows, slots, nheld, words, bits, pins, size;
+  size_t rows, slots, nheld, words, bits, in_flight, size;
   explicit Areas(size_t S) {
     auto page = [](size_t n) { return (n + 4095) & ~size_t(4095); };
     rows = 4096;
@@ -171,8 +167,8 @@ struct Areas {
     nheld = page(slots + S * sizeof(Slot));
     words = nheld + kRows * page(S * 4);
     bits = page(words + S * kBlocks * 8);
-    pins = bits + S * kRows * (kBlocks / 8);
-    size = pins + size_t(kRows) * kPins * sizeof(Pin);
+    in_flight = bits + S * kRows * (kBlocks / 8);
+    size = in_flight + size_t(kRows) * kInFlight * sizeof(InFlight);
   }
 };
 

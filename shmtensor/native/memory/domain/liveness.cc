@@ -1,4 +1,4 @@
-// Liveness: who holds a row, in both modes.
+// Which process holds a row, in both modes.
 #include "memory/domain/liveness.h"
 
 #include <dirent.h>
@@ -25,128 +25,127 @@ static uint64_t name_of(int pid, uint64_t start) {
 }
 static int pid_of(uint64_t name) { return int(name & ((1u << kPidBits) - 1)); }
 
-// Dead only if no thread of it can run: gone, another process, or a zombie without further threads
-// (its address space went before it became one). A process that is exiting is Doomed.
-Life life_of_name(uint64_t name) {
+// Dead only if none of its threads can run: it does not exist, the pid belongs to another process, or it is a zombie
+// without further threads (which has no address space any more). A process that is exiting is Doomed.
+Liveness liveness_of_name(uint64_t name) {
   char state;
   unsigned long flags = 0;
   uint64_t start = 0;
   long threads = 0;
   int pid = pid_of(name);
   if (!read_process(pid, &state, &flags, &start, &threads))  // no descriptor free, or hidepid?
-    return kill(pid, 0) != 0 && errno == ESRCH ? Life::Dead : Life::Alive;
-  if (name_of(pid, start) != name || state == 'X') return Life::Dead;
-  if (state == 'Z') return threads <= 1 ? Life::Dead : Life::Doomed;
-  return flags & 0x4 ? Life::Doomed : Life::Alive;  // PF_EXITING
+    return kill(pid, 0) != 0 && errno == ESRCH ? Liveness::Dead : Liveness::Alive;
+  if (name_of(pid, start) != name || state == 'X') return Liveness::Dead;
+  if (state == 'Z') return threads <= 1 ? Liveness::Dead : Liveness::Doomed;
+  return flags & 0x4 ? Liveness::Doomed : Liveness::Alive;  // PF_EXITING
 }
 
 int maps_control(const Domain& d, int pid) {
-  char path[40], text[4096], wanted[64];
+  char path[40], text[4096], pattern[64];
   snprintf(path, sizeof path, "/proc/%d/maps", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return -1;
-  snprintf(wanted, sizeof wanted, "%02x:%02x %llu ", major(d.lock_dev), minor(d.lock_dev),
+  snprintf(pattern, sizeof pattern, "%02x:%02x %llu ", major(d.lock_dev), minor(d.lock_dev),
            static_cast<unsigned long long>(d.lock_ino));
-  size_t kept = 0;
-  bool found = false, any = false;
+  size_t length = 0;
+  bool found = false, has_data = false;
   ssize_t n = 0;
-  while (!found && (n = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
-    any = true;
-    text[kept + size_t(n)] = 0;
-    found = strstr(text, wanted) != nullptr;
-    kept += size_t(n);
-    size_t keep = kept < 100 ? kept : 100;  // the match may straddle two reads
-    memmove(text, text + kept - keep, keep);
-    kept = keep;
+  while (!found && (n = read(fd, text + length, sizeof text - 1 - length)) > 0) {
+    has_data = true;
+    text[length + size_t(n)] = 0;
+    found = strstr(text, pattern) != nullptr;
+    length += size_t(n);
+    size_t tail = length < 100 ? length : 100;  // the match may straddle two reads
+    memmove(text, text + length - tail, tail);
+    length = tail;
   }
   close(fd);
-  return found ? 1 : any && n == 0 ? 0 : -1;
+  return found ? 1 : has_data && n == 0 ? 0 : -1;
 }
 
 // ---- the mode
 const char* check_liveness_environment() {
-  const char* named = getenv("SHMTENSOR_LIVENESS");
-  if (!named || !*named || strcmp(named, "locks") == 0 || strcmp(named, "process") == 0)
+  const char* setting = getenv("SHMTENSOR_LIVENESS");
+  if (!setting || !*setting || strcmp(setting, "locks") == 0 || strcmp(setting, "process") == 0)
     return nullptr;
-  snprintf(why, sizeof why, "SHMTENSOR_LIVENESS is neither \"locks\" nor \"process\": %.100s", named);
-  return why;
+  snprintf(error_text, sizeof error_text, "SHMTENSOR_LIVENESS is neither \"locks\" nor \"process\": %.100s", setting);
+  return error_text;
 }
 
 const char* choose_liveness(Domain& d) {
-  const char* named = getenv("SHMTENSOR_LIVENESS");
+  const char* setting = getenv("SHMTENSOR_LIVENESS");
   d.lock = open_description(d);
-  if (d.lock < 0) return because("cannot reopen the control file through /proc/self/fd");
-  bool process = named && *named ? strcmp(named, "process") == 0
+  if (d.lock < 0) return with_errno("cannot reopen the control file through /proc/self/fd");
+  bool process = setting && *setting ? strcmp(setting, "process") == 0
                                  : try_lock(d.lock, int(kRows)) == EINVAL;
   d.header->liveness = process ? kByProcess : kByLocks;
   d.header->pidns = own_pid_namespace();
   return nullptr;
 }
 
-// Where the kernel does not tell one pid namespace from another: a living member, found by its pid, start time and
-// mapping, says that this process sees the namespace of the others.
+// For kernels that do not distinguish pid namespaces: if a living member can be found by pid, start time and mapping,
+// this process is in its namespace.
 static bool sees_member(Domain& d) {
   for (uint32_t r = 0; r < d.row_high(); ++r) {
     uint64_t name = d.rows[r].holder.load(acquire);
-    if (name && life_of_name(name) == Life::Alive && maps_control(d, pid_of(name)) == 1) return true;
+    if (name && liveness_of_name(name) == Liveness::Alive && maps_control(d, pid_of(name)) == 1) return true;
   }
   return false;
 }
 
-const char* take_name(Domain& d) {
+const char* set_process_name(Domain& d) {
   if (!by_process(d)) return nullptr;
   char self[32] = "", text[96];
-  if (readlink("/proc/self", self, sizeof self - 1) < 0) return because("cannot read /proc/self");
-  uint64_t here = own_pid_namespace();
-  if (!here || here != d.header->pidns || atoi(self) != int(getpid())) {
+  if (readlink("/proc/self", self, sizeof self - 1) < 0) return with_errno("cannot read /proc/self");
+  uint64_t own_namespace = own_pid_namespace();
+  if (!own_namespace || own_namespace != d.header->pidns || atoi(self) != int(getpid())) {
     snprintf(text, sizeof text, "it is of pid namespace %llu and this process, pid %d, of %llu",
              static_cast<unsigned long long>(d.header->pidns), int(getpid()),
-             static_cast<unsigned long long>(here));
-    snprintf(why, sizeof why,
-             "%s (/proc/self says pid %s): a domain whose members know each other's life by pid "
-             "(statistics().liveness \"process\") has room for one pid namespace, with its own "
+             static_cast<unsigned long long>(own_namespace));
+    snprintf(error_text, sizeof error_text,
+             "%s (/proc/self says pid %s): a domain whose members detect deaths by pid "
+             "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
              "/proc",
              text, self);
-    return why;
+    return error_text;
   }
-  // A forked child (it has the parent's name) has the parent's /proc, too: the number above says enough. The founder
-  // is the first to raise row_high.
-  if (here == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d)) {
-    snprintf(why, sizeof why,
-             "none of its members is to be seen in /proc: a domain whose members know each other's life by pid has room "
-             "for one pid namespace");
-    return why;
+  // A forked child (it has the parent's name) also has the parent's /proc: the check above suffices. The founder is the
+  // first to raise row_high.
+  if (own_namespace == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d)) {
+    snprintf(error_text, sizeof error_text,
+             "none of its members is in this /proc: a domain whose members detect deaths by pid is limited to one pid "
+             "namespace");
+    return error_text;
   }
   char state;
   unsigned long flags;
   uint64_t start;
   if (!read_process(int(getpid()), &state, &flags, &start))
-    return because("cannot read /proc/self/stat");
+    return with_errno("cannot read /proc/self/stat");
   d.name = name_of(int(getpid()), start);
   return nullptr;
 }
 
-// ---- births
+// ---- fork pipes
 //
-// Note [Birth]: a child's row bears its parent's name until the child's handler puts its own there.
-// A pipe tells the parent whether that is still to come: both ends are made ahead of the fork; the
-// parent keeps the one to read, the child the one to write, and closes it once it is named. End of
-// file and still the parent's name: the fork failed, or the child died before it ran; the parent
-// then has the row in hand. When the parent has died or left, nobody reads that pipe. Then
-// unborn_may_live() looks for a process that has the domain mapped and no row: a child that is
-// stopped or slow keeps what it inherited.
-static bool still_unborn(Domain& d, int r) {  // tidies up, too
-  int& fd = d.books->birth[r];
+// Note [Fork pipe]: a child's row has its parent's name until the child's fork handler enters its own. A pipe, created
+// before the fork, tells the parent whether that is still to come: the parent keeps the read end; the child closes the
+// write end once it has entered its name. End of file while the row has the parent's name means that the fork failed or
+// the child died before it ran; the row then belongs to the parent. If the parent has died or left, nobody reads the
+// pipe. Then unstarted_child_may_exist() searches for a process that has mapped the domain and has no row, so that a
+// stopped or slow child keeps its inherited holds.
+static bool is_fork_pending(Domain& d, int r) {  // also closes a finished pipe
+  int& fd = d.local->fork_pipe[r];
   if (!fd) return false;
   pollfd p = {fd - 1, POLLIN, 0};
   if (poll(&p, 1, 0) <= 0 || !(p.revents & (POLLHUP | POLLERR | POLLNVAL))) return true;
   close(fd - 1);
   fd = 0;
-  --d.books->births;
+  --d.local->n_fork_pipes;
   return false;
 }
 
-bool open_birth(Domain& d) {
+bool prepare_fork(Domain& d) {
   if (!by_process(d)) {
     d.fork_lock = open_description(d);
     if (d.fork_lock < 0) {
@@ -155,9 +154,9 @@ bool open_birth(Domain& d) {
     }
     return d.fork_lock >= 0;
   }
-  for (int r = 0; d.books->births && r < int(kRows); ++r) still_unborn(d, r);
-  // Where children are in another pid namespace they cannot be told alive. (One that has no process
-  // yet cannot be looked at; some kernels do not have the file.)
+  for (int r = 0; d.local->n_fork_pipes && r < int(kRows); ++r) is_fork_pending(d, r);
+  // Children in another pid namespace cannot be detected. (A namespace without process cannot be examined; some kernels
+  // lack the file.)
   const char* children = "/proc/thread-self/ns/pid_for_children";
   struct stat st;
   if (lstat(children, &st) == 0 && (stat(children, &st) != 0 || uint64_t(st.st_ino) != d.pidns))
@@ -169,26 +168,26 @@ bool open_birth(Domain& d) {
   return true;
 }
 
-void parent_of_birth(Domain& d) {
+void finish_fork_in_parent(Domain& d) {
   if (d.fork_lock >= 0) close(d.fork_lock);
   d.fork_lock = -1;
   if (d.fork_read >= 0 && d.fork_row >= 0) {
-    d.books->birth[d.fork_row] = d.fork_read + 1;
-    ++d.books->births;
+    d.local->fork_pipe[d.fork_row] = d.fork_read + 1;
+    ++d.local->n_fork_pipes;
   } else if (d.fork_read >= 0) {
     close(d.fork_read);
   }
   d.fork_read = -1;
 }
 
-void forget_births(Domain& d) {
+void close_fork_pipes(Domain& d) {
   if (d.fork_read >= 0) close(d.fork_read);
   d.fork_read = -1;
-  for (int r = 0; d.books->births && r < int(kRows); ++r)
-    if (int& fd = d.books->birth[r]) {
+  for (int r = 0; d.local->n_fork_pipes && r < int(kRows); ++r)
+    if (int& fd = d.local->fork_pipe[r]) {
       close(fd - 1);
       fd = 0;
-      --d.books->births;
+      --d.local->n_fork_pipes;
     }
 }
 
@@ -198,8 +197,8 @@ void forget_births(Domain& d) {
   _exit(70);
 }
 
-void child_of_birth(Domain& d) {
-  forget_births(d);
+void finish_fork_in_child(Domain& d) {
+  close_fork_pipes(d);
   if (!by_process(d)) {
     close(d.lock);
     if (d.spare >= 0) close(d.spare);
@@ -209,9 +208,9 @@ void child_of_birth(Domain& d) {
     return;
   }
   uint64_t parent = d.name;
-  if (take_name(d) || !swap_word(d.rows[d.fork_row].holder, parent, d.name))
-    die("shmtensor: a forked child cannot be named in its row of the domain; what it inherited may "
-        "be in use by others, so it ends\n");
+  if (set_process_name(d) || !swap_word(d.rows[d.fork_row].holder, parent, d.name))
+    die("shmtensor: a forked child cannot enter its name in its row of the domain; other processes "
+        "may use what it inherited, so it ends\n");
   fault("fork.named");
   close(d.fork_lock);
   d.fork_lock = -1;
@@ -223,12 +222,13 @@ static bool is_named(Domain& d, uint64_t name) {
   return false;
 }
 
-// May a child of `parent`, which is no member any more, be about to be named? A child started after its parent.
-static bool unborn_may_live(Domain& d, uint64_t parent) {
+// Whether a child of `parent`, which is not a member any more, may be about to enter its name. A child starts after its
+// parent.
+static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
   DIR* proc = opendir("/proc");
   if (!proc) return true;
-  bool found = false;
-  while (dirent* entry = found ? nullptr : readdir(proc)) {
+  bool exists = false;
+  while (dirent* entry = exists ? nullptr : readdir(proc)) {
     int pid = atoi(entry->d_name);
     char state;
     unsigned long flags;
@@ -236,38 +236,38 @@ static bool unborn_may_live(Domain& d, uint64_t parent) {
     if (pid <= 0 || !read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X' ||
         start < parent >> kPidBits)
       continue;
-    // Looked at before its name: who is named afterwards is none the less found here.
-    found = maps_control(d, pid) != 0 && !is_named(d, name_of(pid, start)) &&
-            life_of_name(name_of(pid, start)) != Life::Dead;
+    // The mapping is read before the names: a process that enters its name in between is still detected.
+    exists = maps_control(d, pid) != 0 && !is_named(d, name_of(pid, start)) &&
+            liveness_of_name(name_of(pid, start)) != Liveness::Dead;
   }
   closedir(proc);
-  return found;
+  return exists;
 }
 
 // ---- rows
 static int obtain_by_name(Domain& d, int r, bool thorough) {
   Row& row = d.rows[r];
   uint64_t old = row.holder.load(acquire), word = row.state.load(acquire);
-  bool watched = d.books->birth[r] != 0, unborn = still_unborn(d, r);
+  bool has_pipe = d.local->fork_pipe[r] != 0, is_pending = is_fork_pending(d, r);
   if (old == d.name) {
-    // The own row, or a child's (or from before an exec, or an earlier visit as a guest). A child's
-    // name is looked at after the end of file: it was put there before.
-    if (r == d.row || unborn || row.holder.load(acquire) != d.name) return EAGAIN;
-    bool born = state_of_row(word) == kRowBorn;
-    return born && !watched && unborn_may_live(d, old) ? EAGAIN : 0;
+    // The own row, or a child's, or one from before an exec or from an earlier time as a guest. The holder is read again
+    // after the end of file, because a child enters its name before it closes the pipe.
+    if (r == d.row || is_pending || row.holder.load(acquire) != d.name) return EAGAIN;
+    bool is_born = state_of_row(word) == kRowBorn;
+    return is_born && !has_pipe && unstarted_child_may_exist(d, old) ? EAGAIN : 0;
   }
   if (old) {
     if (row.frozen.load(relaxed) == inc_of_row(word) && state_of_row(word) != kRowFree)
       return EAGAIN;  // Note [Freeze]
-    Life life = life_of_name(old);
-    // Lives on as another program, or has left an unborn child here? Every member has a mapping.
-    if (thorough && life == Life::Alive && maps_control(d, pid_of(old)) == 0)
-      life = life_of_name(old) == Life::Doomed ? Life::Doomed : Life::Dead;
-    if (life != Life::Dead) return EAGAIN;
-    // Read again: the dead one may have taken the row and forked since the first look, and only what it wrote before it
-    // died says so (tests/protocol/holder.pml, STATE_READ_EARLY).
+    Liveness liveness = liveness_of_name(old);
+    // Has it executed another program, or left an unstarted child? Every member has the mapping.
+    if (thorough && liveness == Liveness::Alive && maps_control(d, pid_of(old)) == 0)
+      liveness = liveness_of_name(old) == Liveness::Doomed ? Liveness::Doomed : Liveness::Dead;
+    if (liveness != Liveness::Dead) return EAGAIN;
+    // Read again: the dead process may have obtained the row and forked since the first read, which only its last writes
+    // show (tests/protocol/holder.pml, STATE_READ_EARLY).
     word = row.state.load(acquire);
-    if (state_of_row(word) == kRowBorn && unborn_may_live(d, old)) return EAGAIN;
+    if (state_of_row(word) == kRowBorn && unstarted_child_may_exist(d, old)) return EAGAIN;
   }
   if (!swap_word(row.holder, old, d.name)) return EAGAIN;
   fence();
@@ -288,20 +288,20 @@ void yield_row(Domain& d, int fd, int row) {
 
 void leave_row(Domain& d) {
   if (!by_process(d) || d.rowless) return;
-  forget_births(d);
+  close_fork_pipes(d);
   yield_row(d, -1, d.row);
   fault("guest.released");
 }
 
-Life life_by_name(const Row& row, RowState state) {
+Liveness liveness_by_name(const Row& row, RowState state) {
   uint64_t holder = row.holder.load(acquire);
-  if (!holder) return Life::Dead;  // has left
+  if (!holder) return Liveness::Dead;  // has left
   int pid = int(row.pid.load(acquire));
-  Life life = life_of_name(holder);
-  if (pid == 0) return life == Life::Dead && state != kRowBorn ? Life::Dead : Life::Alive;
-  bool swept = holder != name_of(pid, row.start.load(relaxed));
-  bool frozen = row.frozen.load(relaxed) == inc_of_row(row.state.load(relaxed));
-  return swept || (frozen && life == Life::Dead) ? Life::Doomed : life;
+  Liveness liveness = liveness_of_name(holder);
+  if (pid == 0) return liveness == Liveness::Dead && state != kRowBorn ? Liveness::Dead : Liveness::Alive;
+  bool is_swept = holder != name_of(pid, row.start.load(relaxed));
+  bool is_frozen = row.frozen.load(relaxed) == inc_of_row(row.state.load(relaxed));
+  return is_swept || (is_frozen && liveness == Liveness::Dead) ? Liveness::Doomed : liveness;
 }
 
 }  // namespace shmtensor

@@ -1,14 +1,12 @@
-// Who lives, and who may sweep: by byte locks of the kernel, or by processes' names in the rows.
+// Which processes are alive, and which may sweep: by byte locks of the kernel, or by names of processes in the rows.
 //
-// Note [Liveness]: the founder of a domain chooses (Header::liveness), all others follow.
-//   locks    a row's byte is locked on a description that only its process has (F_OFD_SETLK). An
-//            obtainable lock is proof of death and permission to sweep in one.
-//   process  the kernel has no such locks (gVisor). The row's word `holder` takes the byte's place:
-//            0, or the name (pid and start time, in one word) of the process whose row it is, or of
-//            the one that sweeps it, or, until a forked child runs, of its parent. Obtainable is
-//            what is 0 or names a dead process; it is obtained by CAS from just that value, and
-//            held by one's own name. So a sweeper's death is noticed like any other and its work
-//            taken over, and the protocol above is the same in both modes.
+// Note [Liveness]: the founder of a domain chooses the mode (Header::liveness), all others follow.
+//   locks    A row's byte is locked on a description that only its process has (F_OFD_SETLK). A lock that can be
+//            obtained proves the death and permits the sweep.
+//   process  The kernel has no such locks (gVisor). The row's word `holder` replaces the byte: it is 0, or the name (pid
+//            and start time, in one word) of the row's process, or of its sweeper, or, until a forked child runs, of its
+//            parent. The row can be obtained if the word is 0 or names a dead process: by CAS from that value to the own
+//            name. So the death of a sweeper is noticed like any other, and the protocol is the same in both modes.
 #pragma once
 
 #include "memory/domain/domain.h"
@@ -17,26 +15,26 @@ namespace shmtensor {
 
 inline bool by_process(const Domain& d) { return d.header->liveness == kByProcess; }
 
-// The founder's choice: by the environment, else what the kernel has. nullptr, or why not.
+// The founder's choice: by the environment, else by what the kernel has. nullptr, or the text of an error.
 const char* choose_liveness(Domain& d);
 const char* check_liveness_environment();
-// Can this process be a member? nullptr, or why not; sets the name under which it is.
-const char* take_name(Domain& d);
+// Sets the name of this process. nullptr, or why it cannot be a member.
+const char* set_process_name(Domain& d);
 
-// 0: nobody lives there, and until yield_row() nobody else obtains it. thorough: looks for a
-// process that lives on as another program, too.
+// 0: no process is alive there, and no other one obtains the row until yield_row(). thorough: also detects a process
+// that has executed another program.
 int obtain_row(Domain& d, int fd, int row, bool thorough = false);
 void yield_row(Domain& d, int fd, int row);
-Life life_of_name(uint64_t name);
-Life life_by_name(const Row& row, RowState state);
-// Does that process have the control file mapped? 1: yes, 0: no, -1: nobody says.
+Liveness liveness_of_name(uint64_t name);
+Liveness liveness_by_name(const Row& row, RowState state);
+// Whether that process has the control file mapped. 1: yes, 0: no, -1: unknown.
 int maps_control(const Domain& d, int pid);
 
 // ---- fork. Ledger mutex held.
-bool open_birth(Domain& d);           // false: this child cannot have a row
-void parent_of_birth(Domain& d);      // in the parent, whether or not there is a child
-void child_of_birth(Domain& d);       // in the child: the row bears its name now
-void forget_births(Domain& d);        // by a child of its parent's; by a guest that leaves
-void leave_row(Domain& d);            // of a guest, ahead of its unmapping
+bool prepare_fork(Domain& d);           // false: this child cannot have a row
+void finish_fork_in_parent(Domain& d);  // also if the fork failed
+void finish_fork_in_child(Domain& d);   // puts the child's name into its row
+void close_fork_pipes(Domain& d);       // in a child: those of its parent; in a guest that leaves
+void leave_row(Domain& d);              // of a guest, before unmapping
 
 }  // namespace shmtensor

@@ -1,4 +1,4 @@
-// Rows: who is in the domain, alive or dead, and how it ended.
+// Rows: the processes of the domain, alive or dead, and their exit codes.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -36,14 +36,14 @@ static int lock_byte(int fd, int row, short type, int command, short* answer = n
 int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
 void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
 
-// gVisor makes the file anew at each look, with another number.
+// In gVisor each stat of the file has another inode number.
 uint64_t own_pid_namespace() {
   struct stat st, again;
   if (stat("/proc/self/ns/pid", &st) != 0 || stat("/proc/self/ns/pid", &again) != 0) return 0;
   return st.st_ino == again.st_ino ? uint64_t(st.st_ino) : kUntoldNamespace;
 }
 
-// Also runs in the fork handler of the child: system calls and arithmetic only.
+// Also called in the child's fork handler: uses only system calls and arithmetic.
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads) {
   char path[40], text[1024];
@@ -54,7 +54,7 @@ bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
   close(fd);
   if (n <= 0) return false;
   text[n] = 0;
-  char* p = strrchr(text, ')');  // the name may hold anything
+  char* p = strrchr(text, ')');  // the name may contain any character
   if (!p || p[1] == 0) return false;
   p += 2;
   *state = *p;
@@ -82,13 +82,13 @@ void identify_row(Domain& d, int row) {
 }
 
 int claim_row(Domain& d, int fd, RowState state) {
-  for (bool pressed : {false, true}) {
+  for (bool under_pressure : {false, true}) {
     for (int r = 0; r < int(kRows); ++r) {
-      if (r == d.row || obtain_row(d, fd, r, pressed) != 0) continue;
+      if (r == d.row || obtain_row(d, fd, r, under_pressure) != 0) continue;
       Row& row = d.rows[r];
       if (state_of_row(row.state.load(acquire)) != kRowFree && !d.read_only) {
         sweep_row(d, r);
-        settle_row(d, r, pressed);
+        settle_row(d, r, under_pressure);
       }
       uint64_t word = row.state.load(acquire);
       if (state_of_row(word) != kRowFree) {
@@ -99,7 +99,7 @@ int claim_row(Domain& d, int fd, RowState state) {
       fault("row.locked");
       row.pid.store(0, relaxed);
       row.start.store(0, relaxed);
-      row.pin_high.store(0, relaxed);
+      row.in_flight_high.store(0, relaxed);
       memset(row.role, 0, sizeof row.role);
       row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
       fault("row.stated");
@@ -114,37 +114,35 @@ int claim_row(Domain& d, int fd, RowState state) {
   return -1;
 }
 
-// ---- life
-Life life_of(Domain& d, int row, uint32_t inc, bool closely) {
-  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return Life::Dead;
-  bool shares_lock =
-      row ==
-      d.row;  // of this process, or, in one without a row, of its parent (Note [Freeze])
-  if (shares_lock && !d.rowless) return inc == d.inc ? Life::Alive : Life::Dead;
+// ---- liveness
+Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
+  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return Liveness::Dead;
+  bool shares_lock = row == d.row;  // the own row, or, in a process without a row, its parent's (Note [Freeze])
+  if (shares_lock && !d.rowless) return inc == d.inc ? Liveness::Alive : Liveness::Dead;
   Row& r = d.rows[row];
   uint64_t word = r.state.load(acquire);
   if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
-    return Life::Dead;
+    return Liveness::Dead;
   if (by_process(d)) {
-    Life life = life_by_name(r, state_of_row(word));
-    return r.state.load(acquire) == word ? life : life_of(d, row, inc, closely);
+    Liveness liveness = liveness_by_name(r, state_of_row(word));
+    return r.state.load(acquire) == word ? liveness : liveness_of(d, row, inc, use_proc);
   }
   short answer = F_WRLCK;
   if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
       answer == F_UNLCK)
-    return Life::Dead;
-  if (!closely) return Life::Alive;
+    return Liveness::Dead;
+  if (!use_proc) return Liveness::Alive;
   int pid = int(r.pid.load(acquire));
-  if (pid == 0) return Life::Alive;  // born, its handler has not run yet
-  if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Life::Alive;
+  if (pid == 0) return Liveness::Alive;  // forked, but its fork handler has not run yet
+  if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Liveness::Alive;
   char state;
   unsigned long flags = 0;
   uint64_t start = 0, recorded = r.start.load(relaxed);
-  bool there = read_process(pid, &state, &flags, &start);
-  if (r.state.load(acquire) != word) return life_of(d, row, inc);  // moved on meanwhile
-  if (!there || start != recorded) return Life::Doomed;
-  return (flags & 0x4) || state == 'X' || state == 'Z' ? Life::Doomed
-                                                       : Life::Alive;  // 0x4: PF_EXITING
+  bool exists = read_process(pid, &state, &flags, &start);
+  if (r.state.load(acquire) != word) return liveness_of(d, row, inc);  // it has changed meanwhile
+  if (!exists || start != recorded) return Liveness::Doomed;
+  return (flags & 0x4) || state == 'X' || state == 'Z' ? Liveness::Doomed
+                                                       : Liveness::Alive;  // 0x4: PF_EXITING
 }
 
 // ---- exit codes
@@ -160,7 +158,7 @@ bool record_exit(int row, uint32_t inc, int code) {
       fault("exit.recorded");
       return true;
     }
-  return false;  // known already, or the row has moved on
+  return false;  // recorded already, or the row has another incarnation
 }
 
 bool record_exit_pid(int pid, int code) {
@@ -171,21 +169,21 @@ bool record_exit_pid(int pid, int code) {
     if (int(r) == domain.row || int(row.pid.load(acquire)) != pid ||
         row.pidns.load(relaxed) != domain.pidns)
       continue;
-    if (life_of(int(r), inc_of_row(word)) == Life::Alive) continue;
+    if (liveness_of(int(r), inc_of_row(word)) == Liveness::Alive) continue;
     if (record_exit(int(r), inc_of_row(word), code)) return true;
   }
   return false;
 }
 
-static bool known_exit(int row, uint32_t inc, int* code) {
+static bool read_exit_code(int row, uint32_t inc, int* code) {
   uint64_t word = domain.rows[row].exit.load(acquire);
   if (!(word >> 31 & 1) || uint32_t(word >> 32) != inc) return false;
   *code = int(uint32_t(word) & 0x7FFFFFFF) - kCodeBias;
   return true;
 }
 
-// A dead child of this very process can be looked at without reaping it.
-static bool peek_exit(int pid, int* code) {
+// The exit code of a dead child of this process, without reaping it.
+static bool peek_exit_code(int pid, int* code) {
   siginfo_t info;
   memset(&info, 0, sizeof info);
   if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
@@ -199,22 +197,22 @@ static const char* signal_name(int number) {
   static const struct {
     int number;
     const char* name;
-  } known[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"},
+  } signals[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"},
                {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGINT, "SIGINT"},
                {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},
                {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
                {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
-  for (auto& k : known)
+  for (auto& k : signals)
     if (k.number == number) return k.name;
   return "a signal";
 }
 
 void set_role(Domain& d, const char* role) {
   if (d.rowless) return;
-  char* to = d.rows[d.row].role;
+  char* role_bytes = d.rows[d.row].role;
   size_t n = strnlen(role, sizeof d.rows[0].role - 1);
-  memcpy(to, role, n);
-  memset(to + n, 0, sizeof d.rows[0].role - n);
+  memcpy(role_bytes, role, n);
+  memset(role_bytes + n, 0, sizeof d.rows[0].role - n);
 }
 
 bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
@@ -223,7 +221,7 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
   *exit_code = 0;
   *code_known = false;
   if (row < 0 || row >= int(kRows) || !domain_ready()) {
-    snprintf(text, n, "a process of no domain (row %d)", row);
+    snprintf(text, n, "a process outside the domain (row %d)", row);
     return false;
   }
   Row& r = domain.rows[row];
@@ -231,16 +229,16 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
   memcpy(role, r.role, sizeof role);
   role[sizeof role - 1] = 0;
   *pid = int(r.pid.load(acquire));
-  bool here = r.pidns.load(relaxed) == domain.pidns;
-  Life life = life_of(row, inc);
+  bool same_namespace = r.pidns.load(relaxed) == domain.pidns;
+  Liveness liveness = liveness_of(row, inc);
   if (inc_of_row(r.state.load(acquire)) != inc) {
     *pid = 0;
-    *code_known = known_exit(row, inc, exit_code);
+    *code_known = read_exit_code(row, inc, exit_code);
     snprintf(text, n, "a process that has left (row %d)", row);
     return true;
   }
-  *code_known = known_exit(row, inc, exit_code);
-  if (!*code_known && life != Life::Alive && here && peek_exit(*pid, exit_code)) {
+  *code_known = read_exit_code(row, inc, exit_code);
+  if (!*code_known && liveness != Liveness::Alive && same_namespace && peek_exit_code(*pid, exit_code)) {
     *code_known = true;
     record_exit(row, inc, *exit_code);
   }
@@ -251,7 +249,7 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
     snprintf(who, sizeof who, "process %d", *pid);
   else
     snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
-  if (life == Life::Alive && !*code_known)
+  if (liveness == Liveness::Alive && !*code_known)
     snprintf(text, n, "%s is alive", who);
   else if (!*code_known)
     snprintf(text, n, "%s has died, exit code unknown", who);
@@ -262,7 +260,7 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
   return true;
 }
 
-static PyObject* raise_of_peer(const char* where, const char* text, int row, uint32_t inc, int pid,
+static PyObject* raise_peer_lost_error(const char* where, const char* text, int row, uint32_t inc, int pid,
                                const int* code) {
   char message[420], name[64] = "";
   if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
@@ -285,20 +283,20 @@ static PyObject* raise_of_peer(const char* where, const char* text, int row, uin
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   char text[320];
   int pid = 0, code = 0;
-  bool known = false;
-  // The parent that reaps it needs a moment to write the code: 200 ms at most.
+  bool has_code = false;
+  // Waits at most 200 ms for the parent to reap it and record the code.
   Py_BEGIN_ALLOW_THREADS for (useconds_t waited = 0, step = 250; waited < 200000;) {
-    describe_peer(row, inc, text, sizeof text, &pid, &code, &known);
-    if (known) break;
+    describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
+    if (has_code) break;
     usleep(step);
     waited += step;
     step = step < 4000 ? 2 * step : 5000;
   }
-  Py_END_ALLOW_THREADS return raise_of_peer(where, text, row, inc, pid, known ? &code : nullptr);
+  Py_END_ALLOW_THREADS return raise_peer_lost_error(where, text, row, inc, pid, has_code ? &code : nullptr);
 }
 
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text) {
-  return raise_of_peer(where, text, row, inc, int(domain.rows[row].pid.load(acquire)), nullptr);
+  return raise_peer_lost_error(where, text, row, inc, int(domain.rows[row].pid.load(acquire)), nullptr);
 }
 
 bool is_stopped(int row, uint32_t inc) {
@@ -310,21 +308,20 @@ bool is_stopped(int row, uint32_t inc) {
   ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
   if (fd >= 0) close(fd);
   text[n < 0 ? 0 : n] = 0;
-  const char* after = strrchr(text, ')');  // the program's name may hold anything
+  const char* after = strrchr(text, ')');  // the name may contain any character
   return after && (after[2] == 'T' || after[2] == 't');
 }
 
-// A library that closes descriptors it does not own may have closed our lock; then nobody can tell
-// that we live.
+// A library may have closed the descriptor of our lock; then other processes cannot see that we are alive.
 const char* check_descriptor(Domain& d, uint64_t now) {
-  if (d.lost || now - d.checked_ms < 100 || by_process(d)) return d.lost;
+  if (d.share_error || now - d.checked_ms < 100 || by_process(d)) return d.share_error;
   d.checked_ms = now;
   struct stat st;
   if (fstat(d.lock, &st) != 0 || st.st_dev != d.lock_dev || st.st_ino != d.lock_ino)
-    d.lost =
+    d.share_error =
         "a library closed this process's lock on the domain (a descriptor that it did not own); it "
         "can no longer share tensors";
-  return d.lost;
+  return d.share_error;
 }
 
 }  // namespace shmtensor

@@ -1,6 +1,6 @@
-// Blocks as AddressSanitizer sees them. The heap hands out more than was asked for (a block of the next size class), so
-// that a kernel which reads or writes past an array's end would stay unseen, where malloc's arrays have red zones. In
-// sanitizer builds what lies behind the bytes asked for is poisoned, 4 KiB at most; elsewhere both are nothing.
+// Red zones for AddressSanitizer. A block may be larger than requested (the next size class), so a kernel that reads or
+// writes past an array's end would not be detected, unlike with malloc's red zones. Sanitizer builds poison the bytes
+// after the requested ones, 4 KiB at most; in other builds these functions do nothing.
 #pragma once
 
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 namespace shmtensor {
 
-// All of a block may be touched: before the heap itself does.
+// Makes an entire block accessible, before the heap itself accesses it.
 inline void* unfence([[maybe_unused]] void* p, [[maybe_unused]] size_t nbytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __asan_unpoison_memory_region(p, nbytes);
@@ -19,12 +19,12 @@ inline void* unfence([[maybe_unused]] void* p, [[maybe_unused]] size_t nbytes) {
   return p;
 }
 
-// The first `asked` bytes of a block of `nbytes` may be touched.
-inline void* fence_off(void* p, [[maybe_unused]] size_t asked, [[maybe_unused]] size_t nbytes) {
+// Makes only the first `requested` bytes of a block of `nbytes` accessible.
+inline void* fence_off(void* p, [[maybe_unused]] size_t requested, [[maybe_unused]] size_t nbytes) {
 #if defined(__SANITIZE_ADDRESS__)
   constexpr size_t kFence = 4096;
   unfence(p, nbytes);
-  __asan_poison_memory_region(static_cast<char*>(p) + asked, nbytes - asked < kFence ? nbytes - asked : kFence);
+  __asan_poison_memory_region(static_cast<char*>(p) + requested, nbytes - requested < kFence ? nbytes - requested : kFence);
 #endif
   return p;
 }

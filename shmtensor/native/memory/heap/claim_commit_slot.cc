@@ -1,4 +1,4 @@
-// Slots: claimed, committed, given back.
+// Slots: claiming, committing, freeing.
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -34,12 +34,12 @@ void free_slot_word(Domain& d, uint32_t s) {
   }
 }
 
-// Raised before the claim: a slot that a dead one has claimed is found by whoever sweeps it.
+// Raises the high mark before the claim, so that a sweeper finds the slots that a dead process had claimed.
 static bool claim_slot(Domain& d, uint32_t s, int volume, uint32_t me) {
   if (SlotWord::of(word_of(d, s).load(acquire)).state != kSlotFree) return false;
   Half& high = d.header->slot_high[volume];
-  uint32_t old = high.load(relaxed), want = s + 1 - (volume ? d.slots / 2 : 0);
-  while (old < want && !high.compare_exchange_weak(old, want, std::memory_order_acq_rel)) {
+  uint32_t old = high.load(relaxed), target = s + 1 - (volume ? d.slots / 2 : 0);
+  while (old < target && !high.compare_exchange_weak(old, target, std::memory_order_acq_rel)) {
   }
   fault("slot.raised");
   bool claimed = move_slot(d, s, kSlotFree, kSlotClaimed, me);
@@ -94,8 +94,7 @@ void punch(Domain& d, uint32_t slot, size_t offset, size_t n) {
   }
 }
 
-// The head is FREEING and ours, or its owner is dead and we hold that row's lock: only its own
-// tails are touched.
+// The head is FREEING and ours, or its owner is dead and we hold that row's lock. Changes only the head's own tails.
 void finish_freeing(Domain& d, uint32_t head) {
   uint32_t n = d.slot[head].length.load(relaxed);
   uint64_t owner = SlotWord::of(word_of(d, head).load(acquire)).owner;
@@ -103,8 +102,8 @@ void finish_freeing(Domain& d, uint32_t head) {
   fault("free.punched");
   for (uint32_t k = 1; k < n; ++k) {
     SlotWord w = SlotWord::of(word_of(d, head + k).load(acquire));
-    bool ours = w.state == kSlotTail || (w.state == kSlotClaimed && w.owner == owner);
-    if (!ours || d.slot[head + k].back.load(relaxed) != k) continue;
+    bool is_tail = w.state == kSlotTail || (w.state == kSlotClaimed && w.owner == owner);
+    if (!is_tail || d.slot[head + k].back.load(relaxed) != k) continue;
     punch(d, head + k, 0, kSlotBytes);
     fault("free.emptied");
     free_slot_word(d, head + k);
@@ -126,21 +125,20 @@ void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed) {
 int commit(Domain& d, uint32_t slot, size_t offset, size_t n) {
   if (!take_headroom(n)) return EDQUOT;
   int fd = d.volume[d.volume_of(slot)];
-  // In steps: a signal makes the kernel undo and refuse the whole call (EINTR), which must not
-  // happen for ever.
+  // In steps: on a signal the kernel undoes the entire call (EINTR), which must not repeat for ever.
   constexpr size_t kStep = 8 << 20;
-  for (size_t done = 0; done < n;) {
-    size_t k = n - done < kStep ? n - done : kStep;
-    if (d.advised) populate_huge(d.slot_base(slot) + offset + done, k);
-    int error = posix_fallocate(fd, off_t(d.offset_of(slot) + offset + done), off_t(k));
+  for (size_t committed = 0; committed < n;) {
+    size_t k = n - committed < kStep ? n - committed : kStep;
+    if (d.advised) populate_huge(d.slot_base(slot) + offset + committed, k);
+    int error = posix_fallocate(fd, off_t(d.offset_of(slot) + offset + committed), off_t(k));
     if (error == EINTR) continue;
     if (error) {
-      if (done) punch(d, slot, offset, done);
+      if (committed) punch(d, slot, offset, committed);
       if (!d.volume_of(slot)) d.header->short_volume.fetch_add(1, relaxed);
       fault("commit.refused");
       return error;
     }
-    done += k;
+    committed += k;
     fault("commit.step");
   }
   fault("commit.done");

@@ -6,12 +6,12 @@
 //   <= 16 MiB    medium slot, a run of whole pages
 //   beyond       huge: whole slots, committed to the size; freed ones are kept warm up to a bound
 //
-// Note [Fast path]: a thread marks its cache busy (plain store), looks at `stop`, and only then
-// touches its bins and the byte map: 0 <-> 1 of blocks that nobody else can name. No lock, no
-// atomic read-modify-write, no system call. Who needs the byte maps at rest (fork, check, trim)
-// sets `stop`, lets membarrier() order every running thread, and waits until no cache is busy;
-// where the kernel has no membarrier the fast path pays a fence. `domain.arenas[slot]` and a page's class
-// are written before a block of it is first handed out, so whoever has the address sees them.
+// Note [Fast path]: a thread marks its cache busy (plain store), loads `stop`, and only then accesses its bins and the
+// byte map: 0 <-> 1 of blocks that no other thread knows. No lock, no atomic read-modify-write, no system call. An
+// operation that needs constant byte maps (fork, check, trim) sets `stop`, orders all running threads by membarrier(),
+// and waits until no cache is busy; if the kernel has no membarrier, the fast path executes a fence.
+// `domain.arenas[slot]` and a page's class are written before its first block is allocated, so every user of an address
+// sees them.
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
@@ -32,7 +32,7 @@ namespace shmtensor {
 // ---- thread caches
 __thread Thread thread_state = {0, false, nullptr};
 Cache* caches = nullptr;  // ledger mutex
-// What the fast path looks at: 0 is the good path. kFenced stays where there is no membarrier.
+// The word that the fast path loads: 0 permits it. kFenced is permanent without membarrier.
 constexpr uint32_t kStop = 1, kFenced = 2;
 static Half stop{0};
 static uint32_t fenced = 0;  // kFenced or 0
@@ -72,7 +72,7 @@ Quiesced::~Quiesced() { resume(); }
 
 static void leave_thread(void* cache) {
   Cache* c = static_cast<Cache*>(cache);
-  thread_state.gone = true;
+  thread_state.is_exiting = true;
   thread_state.cache = nullptr;
   Locked lock;
   for (Bin& bin : c->bin) flush(bin, 0);
@@ -89,7 +89,7 @@ void register_cache_exit() {
   register_membarrier();
   stop.store(fenced, release);  // nobody allocates yet
   for (uint32_t& id : partial) id = kNoSpan;
-  domain.take_back = heap_return;
+  domain.return_block = heap_return;
 }
 
 static Cache* new_cache() {
@@ -97,7 +97,7 @@ static Cache* new_cache() {
       mmap(nullptr, sizeof(Cache), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   Cache* c = static_cast<Cache*>(p);
-  for (int cls = 0; cls < kClasses; ++cls) c->bin[cls].most = classes[cls].cached;
+  for (int cls = 0; cls < kClasses; ++cls) c->bin[cls].capacity = classes[cls].cached;
   pthread_setspecific(exit_key, c);
   thread_state.cache = c;
   Locked lock;
@@ -122,8 +122,8 @@ static inline void mark_block(void* p, uint8_t byte) {
 static void* alloc_small(size_t n) {
   int cls = class_of(n), error = 0;
   Cache* c = thread_state.cache;
-  if (!c && !thread_state.gone) c = new_cache();
-  Bin local{0, 0, {}};  // a thread that is leaving, or that got no cache
+  if (!c && !thread_state.is_exiting) c = new_cache();
+  Bin local{0, 0, {}};  // for an exiting thread or one without cache
   Locked lock;
   Bin& bin = c ? c->bin[cls] : local;
   sweep_all(false);
@@ -151,8 +151,8 @@ __attribute__((noinline)) static void* alloc_slow(size_t n, bool zero) {
   return p;
 }
 
-void* heap_alloc(Thread& mine, size_t n) {
-  Cache* c = mine.cache;
+void* heap_alloc(Thread& thread, size_t n) {
+  Cache* c = thread.cache;
   if (__builtin_expect(n - 1 < kLargestClass && c != nullptr, 1)) {  // 0 goes the slow way
     if (enter_fast(c)) {
       Bin& bin = c->bin[class_of(n)];
@@ -182,10 +182,10 @@ __attribute__((noinline)) static void free_slow(void* p) {
   Locked lock;
   Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
   uint32_t index = a ? uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift) : 0;
-  if (a && c && a->part == Part::Own && a->byte[index] == kPrivate && a->kind != kHuge) {
+  if (a && c && a->ownership == Ownership::Own && a->byte[index] == kPrivate && a->kind != kHuge) {
     uint8_t cls = a->page[index / kPageGranules].cls;  // a full bin: half of it goes
-    if (cls < kClasses && c->bin[cls].n >= c->bin[cls].most)
-      flush(c->bin[cls], c->bin[cls].most / 2u);
+    if (cls < kClasses && c->bin[cls].n >= c->bin[cls].capacity)
+      flush(c->bin[cls], c->bin[cls].capacity / 2u);
   }
   if (a && index < a->entries() && a->byte && discard_locked(a, index)) return;
   fprintf(stderr, "shmtensor: free of %p, which is no live block of this process\n", p);
@@ -202,7 +202,7 @@ void heap_free(void* p) {
         uint8_t cls = a->page[index / kPageGranules].cls;
         if (__builtin_expect(a->byte[index] == kPrivate && cls < kClasses, 1)) {
           Bin& bin = c->bin[cls];
-          if (__builtin_expect(bin.n < bin.most, 1)) {
+          if (__builtin_expect(bin.n < bin.capacity, 1)) {
             a->byte[index] = kFree;
             bin.item[bin.n++] = p;
             leave_fast(c);
@@ -224,15 +224,15 @@ size_t heap_size(const void* p) {
 
 void* heap_realloc(void* p, size_t n) {
   if (n == 0) n = 1;
-  size_t have = heap_size(p);
-  if (n <= have && (n >= have / 2 || have <= 4096)) {
+  size_t size = heap_size(p);
+  if (n <= size && (n >= size / 2 || size <= 4096)) {
     Arena* a = domain.arenas[size_t(static_cast<char*>(p) - domain.base) >> kSlotShift];
     if (a->kind == kHuge && a->dirty_bytes < n) a->dirty_bytes = n;
     return fenced_off(n, p);
   }
   void* q = heap_alloc(n);
   if (!q) return nullptr;
-  memcpy(q, unfence(p, have), n < have ? n : have);
+  memcpy(q, unfence(p, size), n < size ? n : size);
   heap_free(p);
   return q;
 }
@@ -245,7 +245,7 @@ size_t heap_trim() {
   for (Cache* c = caches; c; c = c->next)
     for (Bin& bin : c->bin) flush(bin, 0);
   fault("trim.flushed");
-  // The empty span that each class keeps goes, too.
+  // Also returns the empty span that each class keeps.
   for (int cls = 0; cls < kClasses; ++cls)
     for (uint32_t id = partial[cls]; id != kNoSpan;) {
       Page& span = span_page(id);
@@ -263,7 +263,7 @@ size_t heap_trim() {
 void heap_after_fork() {
   for (Cache *c = caches, *next; c; c = next) {
     next = c->next;
-    if (c != thread_state.cache) munmap(c, sizeof *c);  // of threads that are not here
+    if (c != thread_state.cache) munmap(c, sizeof *c);  // of threads that do not exist in the child
   }
   caches = thread_state.cache;
   if (caches) {
@@ -277,7 +277,7 @@ void heap_after_fork() {
   filling = 0;
   committed_bytes.store(0, relaxed);
   domain.limbo_blocks = domain.limbo_bytes = 0;
-  register_membarrier();  // `stop` is set: resume() tells the fast path
+  register_membarrier();  // `stop` is set: resume() applies the result
   clear_failure();
   headroom_after_fork();
 }

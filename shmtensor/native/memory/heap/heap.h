@@ -1,5 +1,4 @@
-// The heap: an allocator of array data over the slots of this process, and the gate that decides
-// when NumPy uses it.
+// The heap: an allocator of array data over the slots of this process, and the gate that decides whether NumPy uses it.
 #pragma once
 
 #include "python.h"
@@ -20,19 +19,19 @@ struct SizeClass {
 };
 extern SizeClass classes[kClasses];
 
-// ---- per thread. __thread, not thread_local: no initialiser, so no wrapper call. Not
-// initial-exec: that would spare 2 ns per access, and fail to load ("cannot allocate memory in
-// static TLS block") wherever other libraries used the space up.
+// ---- per thread. __thread has no initialiser and hence no wrapper call, unlike thread_local. The initial-exec model
+// would save 2 ns per access, but loading fails ("cannot allocate memory in static TLS block") if other libraries have
+// used up the space.
 struct Cache;
 struct Thread {
   int gate;   // heap open?
-  bool gone;  // the thread's exit has run
+  bool is_exiting;  // the thread's exit has run
   Cache* cache;
 };
 extern __thread Thread thread_state;
 
-// ---- memory; no GIL needed. nullptr: no room, and take_failure() tells why
-void* heap_alloc(Thread& mine, size_t nbytes);  // mine: thread_state, looked up once by the caller
+// ---- memory; no GIL needed. nullptr: no room, see pending_failure()
+void* heap_alloc(Thread& thread, size_t nbytes);  // thread: the caller's thread_state
 inline void* heap_alloc(size_t nbytes) { return heap_alloc(thread_state, nbytes); }
 void* heap_alloc_zeroed(size_t nbytes);
 void heap_free(void* p);  // only addresses inside the volumes
@@ -44,7 +43,7 @@ inline bool in_volumes(const void* p) {
 
 // ---- why an allocation of this thread failed
 struct Failure {
-  size_t asked;
+  size_t nbytes;
   char text[480];
 };
 const Failure* pending_failure();
@@ -58,8 +57,7 @@ extern PyObject* handler_capsule;
 extern bool gate_attention;  // no domain yet, after uninstall(), a warning due: the slow way
 int gate_enter_slow();
 void gate_leave_slow(int token);
-// Opens the heap in this thread; the token goes to gate_leave. -1: exception set, the gate is as it
-// was.
+// Opens the gate in this thread; the token is for gate_leave. -1: exception set, the gate is unchanged.
 inline int gate_enter() {
   PyObject* h = PyDataMem_GetHandler();
   if (__builtin_expect(h != nullptr, 1)) Py_DECREF(h);
@@ -74,7 +72,7 @@ inline void gate_leave(int token) {
   else
     thread_state.gate = token;
 }
-// Shuts the heap in this thread, around user code; the token goes to gate_leave.
+// Shuts the gate in this thread, around user code; the token is for gate_leave.
 inline int gate_shut() {
   int token = thread_state.gate;
   thread_state.gate = 0;
@@ -104,12 +102,10 @@ struct Quiesced {  // fork mutex, ledger mutex, no thread in its fast path
 };
 void quiesce();
 void resume();
-void heap_return(
-    Arena* a,
-    uint32_t index);     // a block that nobody holds goes back; ledger mutex held, byte already 0
-void heap_after_fork();  // in the child: every cache empty, no arena of its own
-size_t heap_trim();      // gives back what is free; bytes
-void heap_relieve();     // ledger mutex held: gives back what is free centrally
+void heap_return(Arena* a, uint32_t index);  // frees a block without holders; ledger mutex held, byte already 0
+void heap_after_fork();  // in the child: empty caches, no own arena
+size_t heap_trim();      // returns free memory to the system; bytes
+void heap_relieve();     // the same without thread caches; ledger mutex held
 void register_cache_exit();
 
 struct HeapFigures {
@@ -118,14 +114,14 @@ struct HeapFigures {
   size_t committed, cached;    // cached: free but committed
 };
 void heap_figures(HeapFigures* f);      // quiesced
-bool heap_check(char* text, size_t n);  // quiesced; false: the broken invariant is in text
+bool heap_check(char* text, size_t n);  // quiesced; false: the violated invariant is in text
 bool row_check(Domain& d, char* text, size_t n);  // the same, of this process's row
 
 // numpy_handler.cc
 void report_lost(int pid, const char* role);  // a warning for the next gate_enter, export, sweep
-bool warn_of_lost();  // GIL held; false: the warning was made an exception
+bool warn_of_lost();  // GIL held; false: the warning became an exception
 extern std::atomic<bool> lost_reported;
-void expect_attention();  // the next gate_enter takes the slow way (from fork handlers: no Python)
+void expect_attention();  // the next gate_enter takes the slow path (for fork handlers, which call no Python)
 extern bool uninstalled;
 PyObject* install_handler();  // the former handler of this context, or nullptr with an exception
 bool make_handler();

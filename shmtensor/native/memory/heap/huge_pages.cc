@@ -1,12 +1,10 @@
-// Reading the kernel's policy, and asking.
+// The kernel's policy of huge pages, and advice.
 //
-// Note [Huge pages]: volume 0 lies in the tmpfs at /dev/shm, whose mount option `huge=` decides for
-// it; volume 1 is a memfd, and the policy in shmem_enabled decides for those ("deny" and "force"
-// there are for both). Advice is harmless where it is not wanted, so both volumes get it when one of
-// them waits for it. Pages are committed by posix_fallocate in steps of 8 MiB, so what is committed
-// at once can become huge at once; but that call knows files, and advice is of mappings: there the
-// pages are made through the mapping first (populate_huge), and fallocate finds them. A hole that
-// is punched inside a huge page splits it.
+// Note [Huge pages]: volume 0 is in the tmpfs at /dev/shm, whose mount option `huge=` is its policy; volume 1 is a memfd,
+// whose policy is in shmem_enabled ("deny" and "force" there apply to both). Advice is harmless under other policies, so
+// both volumes get it if one has the policy "advise". posix_fallocate commits pages in steps of 8 MiB, so they can become
+// huge at once. But it works on files, while advice belongs to mappings: with advice the pages are first populated
+// through the mapping (populate_huge), before fallocate. Punching a hole inside a huge page splits it.
 #include "memory/heap/huge_pages.h"
 
 #include <fcntl.h>

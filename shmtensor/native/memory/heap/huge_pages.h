@@ -5,20 +5,19 @@
 
 namespace shmtensor {
 
-// What the kernel says of the first volume that it offers them to: "always", "within_size", "advise",
-// "never", "deny", "force"; "unknown": it has none. root: prefix of /sys and /proc ("" outside tests).
+// The kernel's policy for the first volume that may have them: "always", "within_size", "advise", "never", "deny",
+// "force"; "unknown": there are none. root: prefix of /sys and /proc ("" outside tests).
 struct HugePolicy {
   char text[16];
   bool wants_advice() const;
 };
 HugePolicy huge_policy(const char* root);
 
-// Asks for huge pages over [base, base + n), once per mapping, if advice is what the kernel waits
-// for. False: it was not asked, or refused.
+// Advises huge pages over [base, base + n), once per mapping, if the policy is "advise". False: not advised, or refused.
 bool advise_huge(void* base, size_t n);
 
-// Makes the pages of advised memory that are not there, huge ones where that is possible. As many
-// as there is room for: what is missing is left to posix_fallocate, which says why.
+// Populates advised memory, with huge pages if possible, as far as there is room; posix_fallocate then handles the rest
+// and reports errors.
 void populate_huge(void* base, size_t n);
 
 }  // namespace shmtensor

@@ -1,5 +1,4 @@
-// Blocks beyond the size classes: runs of pages, and whole slots. Large commits run without the
-// mutex.
+// Blocks beyond the size classes: runs of pages, and entire slots. Large commits run without the mutex.
 #include <errno.h>
 #include <string.h>
 
@@ -41,14 +40,14 @@ void* alloc_run(size_t n, bool zero) {
         count_committed(a, missing);
         break;
       }
-      size_t still = 0;
+      size_t still_missing = 0;
       for (int p = first; p < first + pages; ++p)
-        still += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
-      count_committed(a, missing - still);
+        still_missing += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
+      count_committed(a, missing - still_missing);
       put_pages(a, first, pages);
       first = -1;
       if (error != EDQUOT) {
-        a->stuck = true;
+        a->volume_full = true;
         if (!domain.volume_of(a->slot)) avoid_volume0_until = now_ms() + 1000;
         continue;
       }
@@ -92,8 +91,8 @@ static Arena* take_warm(uint32_t length, size_t need) {
   for (int i = 0; i < n_warm; ++i) {
     if (warm_huge[i]->length != length) continue;
     if (best < 0) best = i;
-    size_t have = warm_huge[i]->nbytes, was = warm_huge[best]->nbytes;
-    if (have >= need ? (was < need || have <= was) : (was < need && have > was)) best = i;
+    size_t size = warm_huge[i]->nbytes, best_size = warm_huge[best]->nbytes;
+    if (size >= need ? (best_size < need || size <= best_size) : (best_size < need && size > best_size)) best = i;
   }
   if (best < 0) return nullptr;
   Arena* a = warm_huge[best];
@@ -121,15 +120,15 @@ void* alloc_huge(size_t n, bool zero) {
     }
     if (a) {
       if (a->nbytes >= need) break;
-      size_t have = a->nbytes;
+      size_t committed = a->nbytes;
       ++filling;
       pthread_mutex_unlock(&ledger_mutex);
-      error = commit(domain, a->slot, have, need - have);
+      error = commit(domain, a->slot, committed, need - committed);
       pthread_mutex_lock(&ledger_mutex);
       --filling;
       if (!error) {
         a->nbytes = need;
-        count_committed(a, need - have);
+        count_committed(a, need - committed);
         break;
       }
       bool first_volume = !domain.volume_of(a->slot);

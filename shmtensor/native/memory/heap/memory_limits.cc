@@ -1,5 +1,5 @@
-// Reading memory cgroups, v1 and v2, from the own group up to the root, the machine's free memory,
-// and what strict accounting still grants.
+// Reading memory cgroups, v1 and v2, from the own group up to the root, the machine's free memory, and the limit of
+// strict accounting.
 #include "memory/heap/memory_limits.h"
 
 #include <fcntl.h>
@@ -18,10 +18,10 @@ namespace shmtensor {
 static bool read_text(const char* path, char* text, size_t n) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  size_t got = 0;
-  for (ssize_t k; got < n - 1 && (k = read(fd, text + got, n - 1 - got)) > 0;) got += size_t(k);
+  size_t length = 0;
+  for (ssize_t k; length < n - 1 && (k = read(fd, text + length, n - 1 - length)) > 0;) length += size_t(k);
   close(fd);
-  text[got] = 0;
+  text[length] = 0;
   return true;
 }
 
@@ -43,8 +43,7 @@ static uint64_t field(const char* text, const char* name) {
   return 0;
 }
 
-// File pages are counted in the usage but the kernel drops them before it kills; shared memory is
-// not among them.
+// File pages, which the usage includes and which the kernel drops before it kills; shared memory is not among them.
 static uint64_t reclaimable(const char* directory, bool v2) {
   char path[1200], text[8192];
   snprintf(path, sizeof path, "%s/memory.stat", directory);
@@ -53,7 +52,7 @@ static uint64_t reclaimable(const char* directory, bool v2) {
             : field(text, "total_inactive_file") + field(text, "total_active_file");
 }
 
-static void look_at(const char* directory, const char* shown, bool v2, Headroom* h) {
+static void read_group(const char* directory, const char* path, bool v2, Headroom* h) {
   uint64_t limit, used;
   if (!read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes", &limit) ||
       limit >= 1ull << 60)
@@ -61,19 +60,19 @@ static void look_at(const char* directory, const char* shown, bool v2, Headroom*
   if (!read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes", &used)) return;
   uint64_t cache = reclaimable(directory, v2);
   used -= cache < used ? cache : used;
-  // Page tables, stacks and Python objects are charged to the same group: leave them a little.
+  // Page tables, stacks and Python objects are charged to the same group: reserve some memory for them.
   uint64_t reserve = limit / 16 < (64u << 20) ? limit / 16 : 64u << 20;
   uint64_t free = limit > used + reserve ? limit - used - reserve : 0;
   if (free < h->available) {
     h->available = free;
     h->limit = limit;
-    snprintf(h->name, sizeof h->name, "memory cgroup %.180s", *shown ? shown : "/");
+    snprintf(h->name, sizeof h->name, "memory cgroup %.180s", *path ? path : "/");
   }
 }
 
 // The own group and its ancestors under one mount. `path` as in /proc/self/cgroup, `top` as the
 // mount's root in mountinfo.
-static void climb(const char* root, const char* mount, const char* top, const char* path, bool v2,
+static void read_group_and_ancestors(const char* root, const char* mount, const char* top, const char* path, bool v2,
                   Headroom* h) {
   char tail[600], directory[1100];
   size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
@@ -83,7 +82,7 @@ static void climb(const char* root, const char* mount, const char* top, const ch
     size_t k = strlen(tail);
     while (k && tail[k - 1] == '/') tail[--k] = 0;
     snprintf(directory, sizeof directory, "%s%s%s", root, mount, tail);
-    look_at(directory, tail, v2, h);
+    read_group(directory, tail, v2, h);
     if (!k) return;
     char* slash = strrchr(tail, '/');
     if (!slash) return;
@@ -100,9 +99,9 @@ static bool has_word(const char* list, const char* word, char separator) {
   return false;
 }
 
-// Strict accounting (vm.overcommit_memory = 2): shared pages are charged as they are committed, and
-// past the limit every program on the machine is refused its private memory, too.
-static void look_at_accounting(const char* root, const char* memory, Headroom* h) {
+// Strict accounting (vm.overcommit_memory = 2): shared pages are charged when they are committed, and beyond the limit
+// all programs of the machine are refused private memory, too.
+static void read_strict_accounting(const char* root, const char* memory, Headroom* h) {
   char directory[600];
   uint64_t mode;
   snprintf(directory, sizeof directory, "%s/proc/sys/vm", root);
@@ -134,7 +133,7 @@ Headroom read_headroom(const char* root) {
       h.limit = total;
       snprintf(h.name, sizeof h.name, "this machine");
     }
-    look_at_accounting(root, memory, &h);
+    read_strict_accounting(root, memory, &h);
   }
   snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
   if (!read_text(path, groups, sizeof groups)) return h;
@@ -163,7 +162,7 @@ Headroom read_headroom(const char* root) {
         continue;
       if (v2 ? strcmp(type, "cgroup2") == 0
              : strcmp(type, "cgroup") == 0 && has_word(options, "memory", ',')) {
-        climb(root, point, top, group, v2, &h);
+        read_group_and_ancestors(root, point, top, group, v2, &h);
         break;
       }
     }
@@ -171,23 +170,22 @@ Headroom read_headroom(const char* root) {
   return h;
 }
 
-// ---- what was read last. Under its own mutex: commits of large blocks run outside the ledger
-// mutex.
+// ---- the last reading. It has its own mutex: commits of large blocks run outside the ledger mutex.
 static std::mutex mutex;
 static Headroom current;
-static uint64_t taken = 0, read_at = 0;
+static uint64_t reserved = 0, read_at = 0;
 
 bool take_headroom(size_t n) {
   std::lock_guard<std::mutex> lock(mutex);
   uint64_t now = now_ms();
-  // Others commit, too: trust half of what was read.
-  if (!read_at || now - read_at > 100 || taken + n > current.available / 2) {
+  // Other processes commit, too: use half of the reading.
+  if (!read_at || now - read_at > 100 || reserved + n > current.available / 2) {
     current = read_headroom("");
-    taken = 0;
+    reserved = 0;
     read_at = now ? now : 1;
   }
   if (n > current.available) return false;
-  taken += n;
+  reserved += n;
   return true;
 }
 
@@ -202,7 +200,7 @@ Headroom recent_headroom(uint64_t age_ms) {
   uint64_t now = now_ms();
   if (!read_at || now - read_at > age_ms) {
     current = read_headroom("");
-    taken = 0;
+    reserved = 0;
     read_at = now ? now : 1;
   }
   return current;

@@ -1,4 +1,4 @@
-// NumPy's side: the handler of array data (NEP 49) and the gate.
+// NumPy's handler of array data (NEP 49) and the gate.
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,20 +13,18 @@ bool gate_attention = true;
 bool uninstalled = false;
 static bool warning_due = false;
 static PyDataMem_Handler handler;
-static const PyDataMemAllocator* numpy_own =
-    nullptr;  // of the default handler: keeps NumPy's cache of small blocks
+static const PyDataMemAllocator* numpy_allocator = nullptr;  // the default handler's, with its cache of small blocks
 
-// Note [Shut gate]: with the gate shut an array gets what it would get without us, from NumPy's
-// default handler, so a user's arrays stay private and small ones keep NumPy's cache. Blocks are
-// told apart by address when they come back.
+// Note [Shut gate]: with the gate shut, NumPy's default handler allocates as it would without us, so a user's arrays are
+// private and small ones use NumPy's cache. The address of a block tells which allocator must free it.
 static void* data_malloc(void*, size_t n) {
-  Thread& mine = thread_state;
-  if (mine.gate) return heap_alloc(mine, n);
-  return numpy_own->malloc(numpy_own->ctx, n);
+  Thread& thread = thread_state;
+  if (thread.gate) return heap_alloc(thread, n);
+  return numpy_allocator->malloc(numpy_allocator->ctx, n);
 }
 
 static void* data_calloc(void*, size_t count, size_t size) {
-  if (!thread_state.gate) return numpy_own->calloc(numpy_own->ctx, count, size);
+  if (!thread_state.gate) return numpy_allocator->calloc(numpy_allocator->ctx, count, size);
   size_t n;
   if (__builtin_mul_overflow(count, size, &n)) return nullptr;
   return heap_alloc_zeroed(n);
@@ -36,22 +34,22 @@ static void data_free(void*, void* p, size_t n) {
   if (in_volumes(p))
     heap_free(p);
   else if (p)
-    numpy_own->free(numpy_own->ctx, p, n);
+    numpy_allocator->free(numpy_allocator->ctx, p, n);
 }
 
-// A block stays on the side where it was born: resizing does not change who sees it.
+// A block keeps its allocator: resizing does not change whether it is shared.
 static void* data_realloc(void*, void* p, size_t n) {
   if (p && in_volumes(p)) return heap_realloc(p, n);
   if (!p && thread_state.gate) return heap_alloc(n);
-  return numpy_own->realloc(numpy_own->ctx, p, n);
+  return numpy_allocator->realloc(numpy_allocator->ctx, p, n);
 }
 
 bool make_handler() {
   if (handler_capsule) return true;
-  auto* own = static_cast<PyDataMem_Handler*>(
+  auto* handler_of_numpy = static_cast<PyDataMem_Handler*>(
       PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
-  if (!own) return false;
-  numpy_own = &own->allocator;
+  if (!handler_of_numpy) return false;
+  numpy_allocator = &handler_of_numpy->allocator;
   strcpy(handler.name, "shmtensor");
   handler.version = 1;
   handler.allocator = {nullptr, data_malloc, data_calloc, data_realloc, data_free};
@@ -61,8 +59,8 @@ bool make_handler() {
 
 void expect_attention() { gate_attention = warning_due = true; }
 
-// Note [Lost locks]: who finds a living process without its lock (Note [Closed by mistake]) holds
-// the ledger mutex and perhaps no GIL, so the warning waits for a moment with the GIL.
+// Note [Lost locks]: the thread that finds a living process without its lock (Note [Closed by mistake]) holds the ledger
+// mutex and perhaps not the GIL, so the warning is issued later, with the GIL.
 std::atomic<bool> lost_reported{false};
 static char lost_text[320];
 
@@ -73,7 +71,7 @@ void report_lost(int pid, const char* role) {
   name[63] = 0;
   snprintf(lost_text, sizeof lost_text,
            "process %d%s%s has lost its lock on the domain: a library closed a descriptor that it "
-           "did not own (os.closerange?); what it holds stays held, it cannot share any more",
+           "did not own (os.closerange?); its holds stay valid, but it cannot share any more",
            pid, name[0] ? ", " : "", name);
   lost_reported.store(true, release);
   gate_attention = true;
@@ -87,9 +85,9 @@ bool warn_of_lost() {
   return PyErr_WarnEx(PyExc_RuntimeWarning, text, 1) == 0;
 }
 
-// The former handler of this context while the gate is open in bracketed mode; gates nest, the
+// The previous_handler handler of this context while the gate is open in bracketed mode; gates nest, the
 // outermost restores.
-static thread_local PyObject* former = nullptr;
+static thread_local PyObject* previous_handler = nullptr;
 constexpr int kRestores = 2;
 
 int gate_enter_slow() {
@@ -97,7 +95,7 @@ int gate_enter_slow() {
   if (warning_due) {
     warning_due = false;
     if (PyErr_WarnEx(PyExc_RuntimeWarning,
-                     "fork: all rows of the domain are taken: this process allocates privately and "
+                     "fork: all rows of the domain are in use: this process allocates privately and "
                      "sends copies",
                      1) < 0)
       return -1;
@@ -106,13 +104,13 @@ int gate_enter_slow() {
   gate_attention = uninstalled;
   int token = thread_state.gate;
   PyObject* current = PyDataMem_GetHandler();
-  bool installed = current == handler_capsule;
+  bool is_installed = current == handler_capsule;
   Py_XDECREF(current);
-  if (!installed) {
+  if (!is_installed) {
     PyObject* old = PyDataMem_SetHandler(handler_capsule);
     if (!old) return -1;
-    if (uninstalled && !former) {
-      former = old;
+    if (uninstalled && !previous_handler) {
+      previous_handler = old;
       token |= kRestores;
     } else {
       Py_DECREF(old);
@@ -124,8 +122,8 @@ int gate_enter_slow() {
 
 void gate_leave_slow(int token) {
   thread_state.gate = token & 1;
-  PyObject* old = former;
-  former = nullptr;
+  PyObject* old = previous_handler;
+  previous_handler = nullptr;
   if (!old) return;
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);

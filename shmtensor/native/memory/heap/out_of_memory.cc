@@ -1,4 +1,4 @@
-// No room: giving back in stages, and saying why it was not enough.
+// No room: freeing memory in stages, and the error if that is not enough.
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +12,11 @@ namespace shmtensor {
 
 // ---- why there was no room
 static thread_local Failure failure;
-const Failure* pending_failure() { return failure.asked ? &failure : nullptr; }
-void clear_failure() { failure.asked = 0; }
+const Failure* pending_failure() { return failure.nbytes ? &failure : nullptr; }
+void clear_failure() { failure.nbytes = 0; }
 
-void* refuse(size_t asked, int error) {
-  failure.asked = asked;
+void* refuse(size_t nbytes, int error) {
+  failure.nbytes = nbytes;
   Headroom h = last_headroom();
   uint64_t held = committed_bytes.load(relaxed);
   double mb = 1e-6;
@@ -25,30 +25,29 @@ void* refuse(size_t asked, int error) {
              "no room for %zu bytes: %s has %.1f MB left of its limit of %.1f MB, this process "
              "holds %.1f MB of shared memory; free "
              "tensors, raise the limit, or use fewer processes",
-             asked, h.name, double(h.available) * mb, double(h.limit) * mb, double(held) * mb);
+             nbytes, h.name, double(h.available) * mb, double(h.limit) * mb, double(held) * mb);
   } else if (error) {
     snprintf(failure.text, sizeof failure.text,
              "no room for %zu bytes: both volumes of the domain refused (%s), this process holds "
              "%.1f MB of shared memory, %s has "
              "%.1f MB left of %.1f MB; free tensors, or enlarge /dev/shm (docker run --shm-size)",
-             asked, strerror(error), double(held) * mb, h.name, double(h.available) * mb,
+             nbytes, strerror(error), double(held) * mb, h.name, double(h.available) * mb,
              double(h.limit) * mb);
   } else {
     snprintf(failure.text, sizeof failure.text,
              "no room for %zu bytes: no %u free slots of 64 MiB in a row (the limit is %u slots in "
              "each of two volumes), this "
              "process holds %.1f MB of shared memory; free tensors, or use fewer and larger ones",
-             asked, unsigned((asked + kSlotBytes - 1) >> kSlotShift), domain.slots / 2,
+             nbytes, unsigned((nbytes + kSlotBytes - 1) >> kSlotShift), domain.slots / 2,
              double(held) * mb);
   }
   return nullptr;
 }
 
-// Note [Call for memory]: a process that is refused raises `pressure` in the header. The others see
-// it in their next slow path, or between two slices of a wait for a queue, a lock, a group, and give
-// back what they keep warm. Nobody is interrupted for it, so one that sleeps elsewhere answers when
-// it allocates again (what it keeps is bounded: bound_warmth). The caller gives them a moment, two
-// slices, before it gives up.
+// Note [Call for memory]: a process that is refused memory increments `pressure` in the header. The others see it in
+// their next slow path, or between two slices of a wait for a queue, a lock, a group, and return their warm memory. No
+// process is interrupted; one that sleeps elsewhere responds when it allocates again (its warm memory is bounded:
+// bound_warmth). The caller waits for two slices before it gives up.
 static void call_for_memory() {
   domain.pressure_seen = domain.header->pressure.fetch_add(1, relaxed) + 1;
   fault("memory.called");
@@ -62,9 +61,9 @@ static void wait_for_memory() {
 }
 
 void answer_call() {
-  uint32_t called = domain.header->pressure.load(relaxed);
-  if (called == domain.pressure_seen) return;
-  domain.pressure_seen = called;
+  uint32_t pressure = domain.header->pressure.load(relaxed);
+  if (pressure == domain.pressure_seen) return;
+  domain.pressure_seen = pressure;
   ++calls_answered;
   reclaim(domain);
   if (!filling) heap_relieve();
@@ -76,8 +75,8 @@ void answer_in_wait() {
 }
 uint64_t calls_answered = 0;
 
-// Ledger mutex held. Stages of giving back, gentlest first; the caller tries again after each.
-void relieve(int stage, size_t asked) {
+// Ledger mutex held. Stages of freeing memory, cheapest first; the caller tries again after each.
+void relieve(int stage, size_t nbytes) {
   switch (stage) {
     case 0:
       reclaim(domain);
@@ -90,7 +89,7 @@ void relieve(int stage, size_t asked) {
       sweep_all(true), reclaim(domain), heap_relieve();
       break;
     case 3:
-      expire_pins(domain, true, asked), sweep_all(true), reclaim(domain), heap_relieve();
+      expire_messages(domain, true, nbytes), sweep_all(true), reclaim(domain), heap_relieve();
       break;
     default:
       wait_for_memory();

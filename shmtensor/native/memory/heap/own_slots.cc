@@ -1,4 +1,4 @@
-// Own slots and their pages: claimed, committed, kept warm up to a bound, given back.
+// Own slots and their pages: claiming, committing, keeping warm up to a bound, freeing.
 #include "memory/heap/own_slots.h"
 
 #include <algorithm>
@@ -8,22 +8,22 @@
 
 namespace shmtensor {
 
-uint32_t owned[4][kMostSlots];
+uint32_t owned[4][kMaxSlots];
 uint32_t n_owned[4];
 Arena* warm_huge[64];  // freed huge blocks, committed
 int n_warm = 0;
 static size_t warm_limit = 0;
 static uint64_t warm_read_ms = 0;
 uint64_t avoid_volume0_until = 0;
-int filling = 0;  // commits under way outside the mutex
+int filling = 0;  // commits that run outside the mutex
 
-static void own(Arena* a) {
+static void add_owned(Arena* a) {
   uint32_t* list = owned[a->kind];
   uint32_t i = n_owned[a->kind]++;
   for (; i && list[i - 1] > a->slot; --i) list[i] = list[i - 1];
   list[i] = a->slot;
 }
-static void disown(Arena* a) {
+static void remove_owned(Arena* a) {
   uint32_t* list = owned[a->kind];
   uint32_t n = n_owned[a->kind], i = 0;
   while (i < n && list[i] != a->slot) ++i;
@@ -31,11 +31,11 @@ static void disown(Arena* a) {
   --n_owned[a->kind];
 }
 
-// A slot of ours leaves: LIVE -> FREEING -> punch -> FREE. Nothing in it is in use or in limbo.
+// Frees an own slot: LIVE -> FREEING -> punch -> FREE. No block in it is in use or in limbo.
 size_t give_slot_back(Arena* a) {
   size_t bytes = domain.slot[a->slot].committed.load(relaxed);
   uint32_t slot = a->slot, length = a->length;
-  disown(a);
+  remove_owned(a);
   drop_arena(a);
   release_slots(domain, slot, length, false);
   committed_bytes.fetch_sub(bytes, relaxed);
@@ -48,13 +48,13 @@ Arena* claim_arena(Kind kind, uint32_t length, int volume) {
   uint32_t slot = uint32_t(s);
   publish_slots(domain, slot);
   Arena* a =
-      new_arena(domain, Part::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc),
+      new_arena(domain, Ownership::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc),
                 kind, length);
   if (!a) {
     release_slots(domain, slot, length, false);
     return nullptr;
   }
-  own(a);
+  add_owned(a);
   return a;
 }
 
@@ -89,7 +89,7 @@ static int find_run(const uint64_t* free, const uint64_t* also, int n) {
 
 int take_pages(Arena* a, int n) {
   if (int(a->fit) < n) return -1;
-  int first = find_run(a->free_pages, a->stuck ? a->committed : nullptr, n);
+  int first = find_run(a->free_pages, a->volume_full ? a->committed : nullptr, n);
   if (first < 0) {
     a->fit = uint32_t(n - 1);
     return -1;
@@ -114,8 +114,7 @@ bool all_committed(const Arena* a, int first, int n) {
   return true;
 }
 
-// Commits what is not yet committed of [first, first + n). 0 or an errno. May run without the
-// mutex: the pages are taken.
+// Commits the uncommitted pages of [first, first + n). 0 or an errno. May run without the mutex: the pages are reserved.
 int commit_pages(Arena* a, int first, int n) {
   for (int i = first; i < first + n;) {
     if (test(a->committed, uint32_t(i))) {
@@ -180,11 +179,9 @@ void drop_warm(int i) {
   give_slot_back(a);
 }
 
-// Keeps what is free and committed below the bound: oldest huge blocks first, then the highest
-// medium slots.
+// Keeps the free committed memory below the bound: frees the oldest huge blocks first, then the highest medium slots.
 void bound_warmth() {
-  // Bounded by what there is (an eighth), and by what is left (half): at most once a second the
-  // limits are read for it.
+  // The bound is an eighth of the limit and half of the available memory, read at most once a second.
   uint64_t now = now_ms();
   if (!warm_limit || now - warm_read_ms > 1000) {
     Headroom h = recent_headroom(1000);
@@ -218,7 +215,7 @@ void heap_relieve() {
   for (Kind kind : {kTiny, kMedium})
     for (uint32_t i = 0; i < n_owned[kind]; ++i) {
       Arena* a = domain.arenas[owned[kind][i]];
-      a->stuck = false;
+      a->volume_full = false;
       a->fit = kPages;
     }
 }

@@ -1,9 +1,7 @@
-// What this process owns in the heap: slots by kind, their pages, spans with free blocks, thread
-// caches.
+// The own slots of this process by kind, their pages, spans with free blocks, and thread caches.
 //
-// For the files of the heap itself (store, span, large, room, heap, check); others use heap.h.
-// Everything is guarded by the ledger mutex, except a thread's own bins (Note [Fast path] in
-// heap.cc).
+// For the files of the heap itself and inspect/check.cc; others use heap.h. The ledger mutex guards everything except a
+// thread's own bins (Note [Fast path] in heap.cc).
 #pragma once
 
 #include "memory/heap/heap.h"
@@ -13,8 +11,8 @@ namespace shmtensor {
 
 // ---- thread caches (heap.cc)
 struct Bin {
-  uint32_t n, most;  // blocks, and how many it keeps: of its class, beside n for the fast path
-  void* item[63];    // 512 bytes in all: found by a shift
+  uint32_t n, capacity;  // blocks, and how many it may keep (of its class; beside n for the fast path)
+  void* item[63];        // 512 bytes in all: addressed by a shift
 };
 static_assert(sizeof(Bin) == 512);
 struct Cache {
@@ -25,11 +23,11 @@ struct Cache {
 extern Cache* caches;
 
 // ---- own slots and their pages (own_slots.cc)
-extern uint32_t owned[4][kMostSlots];  // by kind, ascending
+extern uint32_t owned[4][kMaxSlots];  // by kind, ascending
 extern uint32_t n_owned[4];
 extern Arena* warm_huge[64];  // freed huge blocks, committed
 extern int n_warm;
-extern int filling;                   // commits under way outside the mutex
+extern int filling;                   // commits that run outside the mutex
 extern uint64_t avoid_volume0_until;  // it has just refused
 
 Arena* claim_arena(Kind kind, uint32_t length, int volume);
@@ -60,10 +58,10 @@ void* alloc_run(size_t n, bool zero);
 void* alloc_huge(size_t n, bool zero);
 
 // ---- no room (out_of_memory.cc)
-constexpr int kStages = 5;  // of giving back, gentlest first
-void relieve(int stage, size_t asked);
-void answer_call();  // gives back if another process of the domain has found no room
+constexpr int kStages = 5;  // of freeing memory, cheapest first
+void relieve(int stage, size_t nbytes);
+void answer_call();  // returns warm memory if another process of the domain has no room
 extern uint64_t calls_answered;
-void* refuse(size_t asked, int error);  // nullptr; records why
+void* refuse(size_t nbytes, int error);  // nullptr; records why
 
 }  // namespace shmtensor

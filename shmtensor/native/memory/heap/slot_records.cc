@@ -1,4 +1,4 @@
-// Private records of slots: made, found by address, dropped.
+// Private records of slots: creation, lookup by address, removal.
 #include "memory/heap/slot_records.h"
 
 #include <sys/mman.h>
@@ -14,20 +14,20 @@ static void* map_private(size_t n) {
   return p == MAP_FAILED ? nullptr : p;
 }
 
-// Note [Kept records]: a receiver that holds one block at a time makes and drops the record of the
-// sender's slot with each message, which would be four system calls. So a few dropped records of
-// foreign slots are kept for the next one. Nothing is held there any more, so all counts are zero.
-constexpr int kKept = 4;
-static Arena* kept[2][kKept];  // by whether the slot is a huge one
-static int n_kept[2];
+// Note [Cached records]: a receiver that holds one block at a time creates and drops the record of the sender's slot with
+// each message, which would take four system calls. So a few dropped records of foreign slots are cached. They have no
+// holds, so all counts are zero.
+constexpr int kCached = 4;
+static Arena* cached[2][kCached];  // index: whether the slot is huge
+static int n_cached[2];
 
-// They are this process's; who plays several processes has a mutex for each, and keeps none.
-static bool keeps(const Domain& d) { return d.mutex == &ledger_mutex; }
+// The cache belongs to the process; a test that simulates several processes (a mutex for each) does not use it.
+static bool caches_records(const Domain& d) { return d.mutex == &ledger_mutex; }
 
-static Arena* take_kept(bool huge) {
-  if (!n_kept[huge]) return nullptr;
-  Arena* a = kept[huge][--n_kept[huge]];
-  Held* held = a->held;
+static Arena* take_cached(bool huge) {
+  if (!n_cached[huge]) return nullptr;
+  Arena* a = cached[huge][--n_cached[huge]];
+  HoldCount* held = a->held;
   size_t allocated = a->allocated;
   memset(static_cast<void*>(a), 0, sizeof *a);
   a->held = held;
@@ -35,14 +35,14 @@ static Arena* take_kept(bool huge) {
   return a;
 }
 
-Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, uint32_t length) {
+Arena* new_arena(Domain& d, Ownership ownership, uint32_t slot, uint32_t inc, Kind kind, uint32_t length) {
   size_t entries = kind == kHuge ? 64 : kBlocks;
   size_t head = (sizeof(Arena) + 63) & ~size_t(63);
   size_t bitmap = entries / 8;
   size_t pages = kind == kHuge ? 0 : kPages * sizeof(Page);
   size_t n = head;
-  if (part == Part::Own) n += entries + pages + 4 * bitmap;
-  Arena* a = part == Part::Foreign && keeps(d) ? take_kept(kind == kHuge) : nullptr;
+  if (ownership == Ownership::Own) n += entries + pages + 4 * bitmap;
+  Arena* a = ownership == Ownership::Foreign && caches_records(d) ? take_cached(kind == kHuge) : nullptr;
   char* p = reinterpret_cast<char*>(a);
   if (!p) {
     p = static_cast<char*>(map_private(n));
@@ -50,21 +50,21 @@ Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, u
     a = reinterpret_cast<Arena*>(p);
     a->allocated = n;
   }
-  a->home = &d;
-  a->part = part;
+  a->domain = &d;
+  a->ownership = ownership;
   a->kind = uint8_t(kind);
   a->shift = uint8_t(kShift[kind]);
-  a->is_binned = part == Part::Own && kind != kHuge;
+  a->is_binned = ownership == Ownership::Own && kind != kHuge;
   a->slot = slot;
   a->inc = inc;
   a->length = length;
   a->base = d.slot_base(slot);
-  unfence(a->base, size_t(length) << kSlotShift);  // of who had these slots before
-  if (part == Part::Own) {
+  unfence(a->base, size_t(length) << kSlotShift);  // poisoned by an earlier owner of these slots
+  if (ownership == Ownership::Own) {
     p += head;
     a->limbo = reinterpret_cast<uint64_t*>(p);
     a->candidate = reinterpret_cast<uint64_t*>(p += bitmap);
-    a->seen = reinterpret_cast<uint64_t*>(p += bitmap);
+    a->in_use = reinterpret_cast<uint64_t*>(p += bitmap);
     a->central = reinterpret_cast<uint64_t*>(p += bitmap);
     p += bitmap;
     if (pages) a->page = reinterpret_cast<Page*>(p);
@@ -80,34 +80,33 @@ Arena* new_arena(Domain& d, Part part, uint32_t slot, uint32_t inc, Kind kind, u
 }
 
 void drop_arena(Arena* a) {
-  for (uint32_t k = 0; k < a->length; ++k) a->home->arenas[a->slot + k] = nullptr;
+  for (uint32_t k = 0; k < a->length; ++k) a->domain->arenas[a->slot + k] = nullptr;
   bool huge = a->kind == kHuge;
-  if (a->part == Part::Foreign && keeps(*a->home) && n_kept[huge] < kKept) {
-    kept[huge][n_kept[huge]++] = a;
+  if (a->ownership == Ownership::Foreign && caches_records(*a->domain) && n_cached[huge] < kCached) {
+    cached[huge][n_cached[huge]++] = a;
     return;
   }
-  if (a->held) munmap(a->held, a->entries() * sizeof(Held));
+  if (a->held) munmap(a->held, a->entries() * sizeof(HoldCount));
   munmap(a, a->allocated);
 }
 
-Held* held_of(Arena* a, uint32_t index) {
-  if (!a->held) a->held = static_cast<Held*>(map_private(a->entries() * sizeof(Held)));
+HoldCount* hold_count_at(Arena* a, uint32_t index) {
+  if (!a->held) a->held = static_cast<HoldCount*>(map_private(a->entries() * sizeof(HoldCount)));
   return a->held ? &a->held[index] : nullptr;
 }
 
 size_t block_bytes(const Arena* a, uint32_t index) {
   if (a->kind == kHuge) return a->nbytes;
-  const Page& here = a->page[index / kPageGranules];
-  const Page& first = a->page[here.first];
+  const Page& page = a->page[index / kPageGranules];
+  const Page& first = a->page[page.first];
   if (first.cls == kRun) return size_t(first.npages) * kPageGranules << a->shift;
   return size_t(classes[first.cls].granules) << a->shift;
 }
 
-// Note [Nearest hold]: in a slot that is not our own the head of the block around an address is the
-// nearest hold bit of our row at or below it: whoever has the address holds that block, and blocks
-// do not overlap.
-static Found find_by_bits(Arena* a, size_t offset) {
-  Domain& d = *a->home;
+// Note [Nearest hold]: in another process's slot, the start of the block around an address is the nearest hold bit of our
+// row at or below it: a user of the address holds that block, and blocks do not overlap.
+static BlockRef find_by_bits(Arena* a, size_t offset) {
+  Domain& d = *a->domain;
   if (d.nheld(uint32_t(d.row), a->slot).load(relaxed) == 0) return {};
   uint32_t index = uint32_t(offset >> a->shift);
   Word* row = d.bits(a->slot, uint32_t(d.row));
@@ -116,33 +115,33 @@ static Found find_by_bits(Arena* a, size_t offset) {
   while (!word && --w >= 0) word = row[w].load(relaxed);
   if (!word) return {};
   index = uint32_t(w) * 64 + 63 - uint32_t(__builtin_clzll(word));
-  Found f{a, index, a->base + (size_t(index) << a->shift), 0};
+  BlockRef f{a, index, a->base + (size_t(index) << a->shift), 0};
   f.nbytes = count_of(a, index) && a->held[index].units ? size_t(a->held[index].units) * 64
              : a->byte                                  ? block_bytes(a, index)
                                                         : 0;
-  return size_t(a->base + offset - f.base) < f.nbytes ? f : Found{};
+  return size_t(a->base + offset - f.base) < f.nbytes ? f : BlockRef{};
 }
 
-Found find_block(Domain& d, const void* p) {
+BlockRef find_block(Domain& d, const void* p) {
   size_t offset = size_t(static_cast<const char*>(p) - d.base);
   if (offset >= d.mapped) return {};
   Arena* a = d.arenas[offset >> kSlotShift];
   if (!a) return {};
   offset = size_t(static_cast<const char*>(p) - a->base);
-  if (a->part != Part::Own) return find_by_bits(a, offset);
+  if (a->ownership != Ownership::Own) return find_by_bits(a, offset);
   if (a->kind == kHuge) {
     if (a->byte[0] == kFree || offset >= a->nbytes) return {};
     return {a, 0, a->base, a->nbytes};
   }
   uint32_t index = uint32_t(offset >> a->shift);
   if (index >= kBlocks) return {};
-  const Page& here = a->page[index / kPageGranules];
-  if (here.cls == kNoClass) return {};
-  uint32_t first = uint32_t(here.first) * kPageGranules;
-  if (here.cls == kRun) {
+  const Page& page = a->page[index / kPageGranules];
+  if (page.cls == kNoClass) return {};
+  uint32_t first = uint32_t(page.first) * kPageGranules;
+  if (page.cls == kRun) {
     index = first;
   } else {
-    const SizeClass& c = classes[here.cls];
+    const SizeClass& c = classes[page.cls];
     index = first + c.blocks_in(index - first) * c.granules;
   }
   if (a->byte[index] == kFree) return {};

@@ -1,5 +1,4 @@
-// Spans: pages that hold the blocks of one size class, and the way of a block between them and the
-// caches.
+// Spans: pages with the blocks of one size class, and moving blocks between spans and thread caches.
 #include <errno.h>
 
 #include "memory/heap/own_slots.h"
@@ -45,8 +44,7 @@ static void unlink_span(uint32_t id, int cls) {
   if (p.next != kNoSpan) span_page(p.next).prev = p.prev;
 }
 
-// Pages for a span in some slot of its kind; small commits, under the mutex.
-// Not a difference of committed_bytes: other threads commit for their runs and huge blocks meanwhile.
+// Not the difference of committed_bytes: other threads commit runs and huge blocks meanwhile.
 static size_t missing_bytes(const Arena* a, int first, int end) {
   size_t n = 0;
   for (int p = first; p < end; ++p) n += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
@@ -62,7 +60,7 @@ static uint32_t new_span(int cls, int* error) {
       int first = take_pages(a, c.npages);
       if (first < 0) continue;
       if (!all_committed(a, first, c.npages)) {
-        // Ahead, so that few calls commit much; exactly what is needed where that is refused.
+        // Commits ahead, so that few calls commit much; only the needed pages if that is refused.
         int ahead = first + c.npages, step = c.kind == kTiny ? 64 : 16;
         while (ahead < kPages && ahead < first + step && !test(a->committed, uint32_t(ahead)) &&
                test(a->free_pages, uint32_t(ahead)))
@@ -74,7 +72,7 @@ static uint32_t new_span(int cls, int* error) {
         if (*error) {
           put_pages(a, first, c.npages);
           if (*error == EDQUOT) return kNoSpan;
-          a->stuck = true;
+          a->volume_full = true;
           if (!domain.volume_of(a->slot)) avoid_volume0_until = now_ms() + 1000;
           continue;
         }
@@ -93,7 +91,7 @@ static uint32_t new_span(int cls, int* error) {
       link_span(id, cls);
       return id;
     }
-    // No slot has room: claim one, in volume 0 unless it has just refused; then in the other.
+    // No slot has room: claims one, in volume 0 unless it has just refused; then in the other.
     Arena* a = nullptr;
     for (; claimed < 2 && !a; ++claimed) {
       bool avoid = now_ms() < avoid_volume0_until;
@@ -150,16 +148,16 @@ void heap_return(Arena* a, uint32_t index) {
 
 int refill(Bin& bin, int cls) {
   const SizeClass& c = classes[cls];
-  uint32_t want = c.cached > 8 ? c.cached / 2 : 1u;
+  uint32_t target = c.cached > 8 ? c.cached / 2 : 1u;
   int error = 0;
-  while (bin.n < want) {
+  while (bin.n < target) {
     uint32_t id = partial[cls];
     if (id == kNoSpan && (bin.n || (id = new_span(cls, &error)) == kNoSpan)) break;
     Arena* a = domain.arenas[id >> 10];
     uint32_t first = id & 1023;
     Page& span = a->page[first];
-    for (uint32_t p = first; p < first + span.npages && bin.n < want; ++p) {
-      while (a->central[p] && bin.n < want) {
+    for (uint32_t p = first; p < first + span.npages && bin.n < target; ++p) {
+      while (a->central[p] && bin.n < target) {
         uint32_t index = p * kPageGranules + uint32_t(__builtin_ctzll(a->central[p]));
         a->central[p] &= a->central[p] - 1;
         --span.nfree;

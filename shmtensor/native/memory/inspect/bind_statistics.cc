@@ -1,4 +1,4 @@
-// The Python face of memory/, second half: figures, invariants, and what tests set.
+// Python bindings of memory/, second part: figures, invariants, and settings for tests.
 #include <string.h>
 
 #include "python.h"
@@ -24,12 +24,12 @@ static PyObject* py_trim(PyObject*, PyObject*) {
 static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
   HeapFigures f;
-  size_t pins = 0, pin_bytes = 0;
+  size_t in_flight = 0, message_bytes = 0;
   unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
   if (!domain.rowless) {
     Quiesced quiet;
     heap_figures(&f);
-    pins = pins_pending(domain, &pin_bytes);
+    in_flight = count_pending_entries(domain, &message_bytes);
     for (uint32_t r = 0; r < row_high(); ++r) {
       RowState state = state_of_row(domain.rows[r].state.load(acquire));
       living += state == kRowLive || state == kRowBorn;
@@ -74,8 +74,8 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   put("frozen_blocks", f.blocks[kFrozen]);
   put("frozen_bytes", f.bytes[kFrozen]);
   put("held_blocks", held);
-  put("unread_messages", pins);
-  put("unread_bytes", pin_bytes);
+  put("unread_messages", in_flight);
+  put("unread_bytes", message_bytes);
   put("exported", domain.counts.exported);
   put("received", domain.counts.received);
   put("acknowledged", domain.counts.acknowledged);
@@ -83,7 +83,7 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   put("reclaim_passes", domain.counts.reclaim_passes);
   put("reclaimed_blocks", domain.counts.reclaimed_blocks);
   put("orphans_freed", domain.counts.orphans_freed);
-  put("expired_messages", domain.counts.expired_pins);
+  put("expired_messages", domain.counts.expired_messages);
   put("sweeps", domain.counts.sweeps);
   put("rows_swept", domain.counts.rows_swept);
   put("lost_locks", domain.counts.lost_locks);
@@ -130,10 +130,10 @@ static PyObject* py_unread(PyObject*, PyObject*) {
   PyObject* list = PyList_New(0);
   uint64_t now = now_ms();
   for (uint32_t r = 0; list && r < row_high(); ++r)
-    for (uint32_t i = 0, n = domain.rows[r].pin_high.load(acquire); list && i < n; ++i) {
+    for (uint32_t i = 0, n = domain.rows[r].in_flight_high.load(acquire); list && i < n; ++i) {
       uint64_t word;
-      PinFields f;
-      if (!read_pin(domain.pin(r, i), &word, &f) || is_void(domain, f)) continue;
+      InFlightFields f;
+      if (!read_entry(domain.entry(r, i), &word, &f) || is_void(domain, f)) continue;
       PyObject* item =
           Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
                         double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);

@@ -1,4 +1,4 @@
-// Figures of the heap, and every invariant that this process can see.
+// Figures of the heap, and all invariants that this process can check.
 #include <stdio.h>
 #include <string.h>
 
@@ -48,14 +48,14 @@ void heap_figures(HeapFigures* f) {
     snprintf(text + at, size - size_t(at), __VA_ARGS__); \
     return false;                                        \
   }
-// Every invariant of the private side. In the order: slots, pages, blocks, lists, caches, limbo.
+// The invariants of the private side, in the order: slots, pages, blocks, lists, caches, limbo.
 bool heap_check(char* text, size_t size) {
   size_t limbo_n = 0, limbo_size = 0, in_caches = 0, handed_out = 0, free_bytes = 0;
   for (Kind kind : {kTiny, kMedium, kHuge}) {
     for (uint32_t i = 0; i < n_owned[kind]; ++i) {
       uint32_t s = owned[kind][i];
       Arena* a = domain.arenas[s];
-      REQUIRE(a && a->part == Part::Own && a->slot == s && a->kind == kind, "slot %u", s);
+      REQUIRE(a && a->ownership == Ownership::Own && a->slot == s && a->kind == kind, "slot %u", s);
       SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
       REQUIRE(w.state == kSlotLive && w.owner == uint32_t(domain.row) && w.inc == a->inc,
               "slot %u: state %llu owner %llu", s, static_cast<unsigned long long>(w.state),
@@ -155,18 +155,18 @@ bool heap_check(char* text, size_t size) {
   return true;
 }
 
-// What this process holds in a domain is what its row there says.
+// The holds of this process in a domain agree with its row there.
 bool row_check(Domain& d, char* text, size_t size) {
   size_t all = 0;
   for (uint32_t s = 0; s < d.slots; ++s) {
     uint32_t n = d.nheld(uint32_t(d.row), s).load(relaxed);
     Arena* a = d.arenas[s];
     if (!n) {
-      REQUIRE(!a || a->part == Part::Own || a->slot != s,
+      REQUIRE(!a || a->ownership == Ownership::Own || a->slot != s,
               "slot %u is recorded, nothing in it is held", s);
       continue;
     }
-    REQUIRE(a && a->part != Part::Own, "slot %u has %u holds and no record", s, n);
+    REQUIRE(a && a->ownership != Ownership::Own, "slot %u has %u holds and no record", s, n);
     SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
     REQUIRE(w.inc == a->inc && (w.state == kSlotLive || w.state == kSlotDying),
             "slot %u: held, but state %llu", s, static_cast<unsigned long long>(w.state));

@@ -1,4 +1,4 @@
-// Fault points: their list, counting and dying.
+// Fault points: list, counts, and killing.
 #include "memory/inspect/fault_points.h"
 
 #include <signal.h>
@@ -19,31 +19,31 @@ extern const char* __stop_fault_points[] __attribute__((visibility("hidden")));
 
 namespace shmtensor {
 
-constexpr size_t kMostPoints = 512;
+constexpr size_t kMaxPoints = 512;
 
 bool fault_armed = false;
 static const char* armed_name = nullptr;
-static char* next = nullptr;  // what is armed after this one has stopped us
+static char* next = nullptr;  // the specification to arm after this point has stopped the process
 static bool stops = false, counting = false;
-static std::atomic<long> own_remaining{0};
-static std::atomic<long>* remaining = &own_remaining;
+static std::atomic<long> own_count{0};
+static std::atomic<long>* remaining = &own_count;
 
-// In memory that forked children share, once "?" was armed: who arms a point counts for its children.
-struct Board {
-  std::atomic<uint64_t> count[kMostPoints];
+// In memory that forked children share once "?" was armed: their hits count, too.
+struct SharedCounts {
+  std::atomic<uint64_t> count[kMaxPoints];
   std::atomic<uint32_t> armed;
   std::atomic<long> remaining[64];
 };
-static Board* board = nullptr;
+static SharedCounts* shared_counts = nullptr;
 
 size_t fault_points(const char* const** names) {
-  static const char* sorted[kMostPoints];
+  static const char* sorted[kMaxPoints];
   static const size_t n = [] {
-    size_t all = 0;
-    for (const char** p = __start_fault_points; p != __stop_fault_points && all < kMostPoints; ++p)
-      if (*p) sorted[all++] = *p;
-    std::sort(sorted, sorted + all, [](auto x, auto y) { return strcmp(x, y) < 0; });
-    return size_t(std::unique(sorted, sorted + all,
+    size_t count = 0;
+    for (const char** p = __start_fault_points; p != __stop_fault_points && count < kMaxPoints; ++p)
+      if (*p) sorted[count++] = *p;
+    std::sort(sorted, sorted + count, [](auto x, auto y) { return strcmp(x, y) < 0; });
+    return size_t(std::unique(sorted, sorted + count,
                               [](auto x, auto y) { return strcmp(x, y) == 0; }) -
                   sorted);
   }();
@@ -59,15 +59,15 @@ static size_t index_of(const char* name) {
   return n;
 }
 
-uint64_t fault_count(size_t point) { return board ? board->count[point].load() : 0; }
+uint64_t fault_count(size_t point) { return shared_counts ? shared_counts->count[point].load() : 0; }
 
 static bool start_counting() {
-  if (!board) {
-    void* p = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (!shared_counts) {
+    void* p = mmap(nullptr, sizeof(SharedCounts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;
-    board = static_cast<Board*>(p);
+    shared_counts = static_cast<SharedCounts*>(p);
   }
-  for (auto& count : board->count) count = 0;
+  for (auto& count : shared_counts->count) count = 0;
   return true;
 }
 
@@ -89,7 +89,7 @@ static bool arm(char* specification) {
   counting = strcmp(specification, "?") == 0;
   if (counting ? !start_counting() : index_of(specification) == fault_points(&names)) return false;
   armed_name = specification;
-  if (board) remaining = &board->remaining[board->armed.fetch_add(1) % 64];
+  if (shared_counts) remaining = &shared_counts->remaining[shared_counts->armed.fetch_add(1) % 64];
   *remaining = nth;
   fault_armed = true;
   return true;
@@ -109,18 +109,18 @@ void arm_fault_from_environment() {
 
 void fault_hit(const char* name) {
   if (counting) {
-    board->count[index_of(name)].fetch_add(1);
+    shared_counts->count[index_of(name)].fetch_add(1);
     return;
   }
   if (strcmp(name, armed_name) != 0 || remaining->fetch_sub(1) != 1) return;
-  if (board) board->count[index_of(name)].fetch_add(1);
+  if (shared_counts) shared_counts->count[index_of(name)].fetch_add(1);
   fault_armed = false;
-  char* rest = next;
+  char* specification = next;
   kill(getpid(), stops ? SIGSTOP : SIGKILL);
   // The signal is delivered on the way out of kill(); nothing after this line runs before it.
-  if (rest) {
-    if (board) start_counting();  // from here on
-    arm(rest);
+  if (specification) {
+    if (shared_counts) start_counting();  // from here on
+    arm(specification);
   }
 }
 

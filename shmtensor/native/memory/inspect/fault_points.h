@@ -1,15 +1,14 @@
 // Named points of the protocol at which a test kills (or stops) the process.
 //
-// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later. What
-// follows a semicolon is armed when the process goes on after a stop. "?" kills nobody and counts how
-// often each point is reached, here and in the children forked from then on.
-// Unarmed, a point costs one test of a global, on slow paths only, so the points are always
-// compiled in: what is tested is what is shipped.
+// SHMTENSOR_FAULT=<name>[:<nth>[:stop]] arms one point at import; arm_fault() does so later. A second specification,
+// after a semicolon, is armed when the process continues after a stop. "?" counts how often each point is reached, in
+// this process and in children forked from then on, and kills no process.
+// An unarmed point costs one test of a global, on slow paths only, so points are always compiled in: tests run the
+// shipped code.
 //
-// Note [Points]: `fault` is a macro because each use of it leaves its name in a section of the
-// object file, so the extension itself knows all its points: tests/faults kills at each of them, and
-// a new one that no test reaches fails there. Not in templates or inline functions (their statics
-// are of another kind of section).
+// Note [Points]: `fault` is a macro because each use stores its name in a section of the object file, so the extension
+// can list its points: tests/faults kills at each of them, and fails for a point that no test reaches. Not for templates
+// or inline functions (their statics are in another kind of section).
 #pragma once
 
 #include <stddef.h>

@@ -1,10 +1,9 @@
-// Looking at a domain from outside: who is in it, what each one has, which messages are under way.
+// Reading a domain from outside: its processes, their memory, and the messages in flight.
 //
-// Note [Survey]: the looker is no member: it takes no row, no lock and no pin, and writes nothing.
-// Its mapping of the control file is read-only; what may be a hole of that sparse file is read by
-// pread, because touching a hole through a mapping would allocate it. Everything changes meanwhile,
-// so figures are taken one by one, each of them valid at its own moment, and every number that is
-// used as an index is compared with its bound first.
+// Note [Survey]: the reader is not a member: it takes no row, lock or entry, and writes nothing. It maps the control file
+// read-only, and reads possible holes of that sparse file by pread, because touching a hole through a mapping would
+// allocate it. The domain changes meanwhile, so each figure is valid at its own moment only, and each number that is used
+// as an index is compared with its bound first.
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -28,17 +27,17 @@ namespace shmtensor {
 
 namespace {
 
-constexpr size_t kOldest = 20;  // pins of foreign roads that are named one by one
+constexpr size_t kOldest = 20;  // the oldest messages of other transports are listed
 
 struct Figures {  // of a row
-  uint64_t slots = 0, committed = 0, held = 0, pins = 0, pin_bytes = 0, oldest_ms = 0, sent = 0;
-  std::map<uint32_t, uint64_t> held_of;  // by the row that the blocks are of; kNobody: orphans
+  uint64_t slots = 0, committed = 0, held = 0, messages = 0, message_bytes = 0, oldest_ms = 0, sent = 0;
+  std::map<uint32_t, uint64_t> held_by_owner;  // key: the row that owns the blocks; kNobody: orphans
 };
-struct Road {  // what is under way to one channel
-  uint64_t pins = 0, nbytes = 0;
+struct Traffic {  // messages in flight to one channel
+  uint64_t messages = 0, nbytes = 0;
 };
-using Place = std::tuple<uint32_t, uint32_t, uint32_t, uint64_t>;  // slot, inc, index, gen
-struct Lost {
+using BlockKey = std::tuple<uint32_t, uint32_t, uint32_t, uint64_t>;  // slot, inc, index, gen
+struct ForeignMessage {
   uint64_t age_ms, nbytes;
   uint32_t row;
 };
@@ -48,9 +47,9 @@ struct Survey {
   int fd;
   size_t size = 0;
   Figures rows[kRows];
-  std::map<Place, Road> roads;
-  std::vector<Lost> foreign;
-  uint64_t used = 0, orphans = 0, foreign_pins = 0, foreign_bytes = 0;
+  std::map<BlockKey, Traffic> channels;
+  std::vector<ForeignMessage> foreign;
+  uint64_t used = 0, orphans = 0, foreign_messages = 0, foreign_bytes = 0;
 
   explicit Survey(int control) : fd(control) {}
   ~Survey() {
@@ -60,10 +59,10 @@ struct Survey {
   Survey(const Survey&) = delete;
 
   const char* open();
-  void look_at_slots();
-  void look_at_pins(uint32_t r);
-  void look_at_pin(uint32_t r, uint32_t i, uint64_t now);
-  bool next_pins(uint32_t r, uint32_t n, uint32_t* i, uint32_t* end) const;
+  void read_slots();
+  void read_messages(uint32_t r);
+  void read_message(uint32_t r, uint32_t i, uint64_t now);
+  bool next_entries(uint32_t r, uint32_t n, uint32_t* i, uint32_t* end) const;
   bool is_locked(int row) const;
 };
 
@@ -72,9 +71,9 @@ const char* Survey::open() {
   struct stat st;
   if (pread(fd, &h, sizeof h, 0) != ssize_t(sizeof h) || fstat(fd, &st) != 0 ||
       memcmp(h.magic, kMagic, sizeof kMagic) != 0)
-    return "it is no control file of a domain";
+    return "it is not the control file of a domain";
   if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks ||
-      h.slots > kMostSlots || h.slots < 2 || size_t(st.st_size) != Areas(h.slots).size)
+      h.slots > kMaxSlots || h.slots < 2 || size_t(st.st_size) != Areas(h.slots).size)
     return "it has another layout version";
   d = new (std::nothrow) Domain();
   if (!d) return "no memory";
@@ -88,16 +87,16 @@ const char* Survey::open() {
   d->rows = reinterpret_cast<Row*>(d->control_base + areas.rows);
   d->slot = reinterpret_cast<Slot*>(d->control_base + areas.slots);
   d->words = reinterpret_cast<Word*>(d->control_base + areas.words);
-  d->pins = reinterpret_cast<Pin*>(d->control_base + areas.pins);
+  d->in_flight = reinterpret_cast<InFlight*>(d->control_base + areas.in_flight);
   return nullptr;
 }
 
-// Only looks (GETLK): the lock stays whose it is.
+// Tests the lock (GETLK) without taking it.
 bool Survey::is_locked(int row) const {
-  if (by_process(*d)) {  // of another pid namespace nothing is known
+  if (by_process(*d)) {  // a process of another pid namespace counts as alive
     uint64_t holder = d->rows[row].holder.load(acquire);
     return holder &&
-           (d->header->pidns != own_pid_namespace() || life_of_name(holder) != Life::Dead);
+           (d->header->pidns != own_pid_namespace() || liveness_of_name(holder) != Liveness::Dead);
   }
   struct flock lock;
   memset(&lock, 0, sizeof lock);
@@ -108,7 +107,7 @@ bool Survey::is_locked(int row) const {
   return fcntl(fd, F_OFD_GETLK, &lock) != 0 || lock.l_type != F_UNLCK;
 }
 
-void Survey::look_at_slots() {
+void Survey::read_slots() {
   std::vector<std::pair<uint32_t, uint32_t>> heads;  // slot, row
   for (int v = 0; v < 2; ++v) {
     uint32_t first = v ? d->slots / 2 : 0;
@@ -134,47 +133,47 @@ void Survey::look_at_slots() {
     for (auto [s, owner] : heads) {
       if (!nheld[s]) continue;
       rows[r].held += nheld[s];
-      rows[r].held_of[owner] += nheld[s];
+      rows[r].held_by_owner[owner] += nheld[s];
     }
   }
 }
 
-// The next pins from *i on, up to *end, that are no hole of the file; false: there are none.
-bool Survey::next_pins(uint32_t r, uint32_t n, uint32_t* i, uint32_t* end) const {
-  off_t base = off_t(Areas(d->slots).pins + size_t(r) * kPins * sizeof(Pin));
-  off_t last = base + off_t(n) * off_t(sizeof(Pin)), from = base + off_t(*i) * off_t(sizeof(Pin));
+// The next entries from *i on, up to *end, that are not in a hole of the file; false: there are none.
+bool Survey::next_entries(uint32_t r, uint32_t n, uint32_t* i, uint32_t* end) const {
+  off_t base = off_t(Areas(d->slots).in_flight + size_t(r) * kInFlight * sizeof(InFlight));
+  off_t last = base + off_t(n) * off_t(sizeof(InFlight)), from = base + off_t(*i) * off_t(sizeof(InFlight));
   off_t data = lseek(fd, from, SEEK_DATA), hole = data < 0 ? last : lseek(fd, data, SEEK_HOLE);
   if (data < 0 && errno != ENXIO) data = from;  // this kernel does not tell holes
   if (data < 0 || data >= last) return false;
   if (hole < 0 || hole > last) hole = last;
-  *i = uint32_t((data - base) / off_t(sizeof(Pin)));
-  *end = uint32_t((hole - base) / off_t(sizeof(Pin)));
+  *i = uint32_t((data - base) / off_t(sizeof(InFlight)));
+  *end = uint32_t((hole - base) / off_t(sizeof(InFlight)));
   return *i < *end;
 }
 
-void Survey::look_at_pin(uint32_t r, uint32_t i, uint64_t now) {
-  Pin& pin = d->pin(r, i);
+void Survey::read_message(uint32_t r, uint32_t i, uint64_t now) {
+  InFlight& entry = d->entry(r, i);
   uint64_t word;
-  PinFields f;
-  rows[r].sent += (pin.word.load(relaxed) + 1) >> 1;  // every use of it raises the number once
-  if (!read_pin(pin, &word, &f)) return;
-  bool known = f.via_slot != kNoSlot;
-  if (known && (f.via_slot >= d->slots || f.via_index >= kBlocks || is_void(*d, f))) return;
+  InFlightFields f;
+  rows[r].sent += (entry.word.load(relaxed) + 1) >> 1;  // every use of it raises the number once
+  if (!read_entry(entry, &word, &f)) return;
+  bool has_channel = f.via_slot != kNoSlot;
+  if (has_channel && (f.via_slot >= d->slots || f.via_index >= kBlocks || is_void(*d, f))) return;
   uint64_t age = now > f.time_ms ? now - f.time_ms : 0;
   Figures& row = rows[r];
-  ++row.pins;
-  row.pin_bytes += f.nbytes;
+  ++row.messages;
+  row.message_bytes += f.nbytes;
   row.oldest_ms = std::max(row.oldest_ms, age);
-  if (known) {
-    Road& road = roads[Place(f.via_slot, f.via_inc, f.via_index, f.via_gen)];
-    ++road.pins;
-    road.nbytes += f.nbytes;
+  if (has_channel) {
+    Traffic& traffic = channels[BlockKey(f.via_slot, f.via_inc, f.via_index, f.via_gen)];
+    ++traffic.messages;
+    traffic.nbytes += f.nbytes;
     return;
   }
-  ++foreign_pins;
+  ++foreign_messages;
   foreign_bytes += f.nbytes;
   foreign.push_back({age, f.nbytes, r});
-  auto older = [](const Lost& a, const Lost& b) { return a.age_ms > b.age_ms; };
+  auto older = [](const ForeignMessage& a, const ForeignMessage& b) { return a.age_ms > b.age_ms; };
   std::push_heap(foreign.begin(), foreign.end(), older);
   if (foreign.size() > kOldest) {
     std::pop_heap(foreign.begin(), foreign.end(), older);
@@ -182,18 +181,18 @@ void Survey::look_at_pin(uint32_t r, uint32_t i, uint64_t now) {
   }
 }
 
-void Survey::look_at_pins(uint32_t r) {
+void Survey::read_messages(uint32_t r) {
   uint64_t now = now_ms();
-  uint32_t n = std::min(d->rows[r].pin_high.load(acquire), kPins);
-  for (uint32_t i = 0, end = 0; i < n && next_pins(r, n, &i, &end); i = end)
-    for (; i < end; ++i) look_at_pin(r, i, now);
+  uint32_t n = std::min(d->rows[r].in_flight_high.load(acquire), kInFlight);
+  for (uint32_t i = 0, end = 0; i < n && next_entries(r, n, &i, &end); i = end)
+    for (; i < end; ++i) read_message(r, i, now);
 }
 
 using ULL = unsigned long long;
 
-PyObject* held_of(const Figures& row) {
+PyObject* owners_of(const Figures& row) {
   PyObject* list = PyList_New(0);
-  for (auto [owner, blocks] : row.held_of) {
+  for (auto [owner, blocks] : row.held_by_owner) {
     if (!list) break;
     PyObject* item = Py_BuildValue("iK", owner < kRows ? int(owner) : -1, ULL(blocks));
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
@@ -212,7 +211,7 @@ PyObject* rows_of(Survey& s) {
     char role[65] = "";
     memcpy(role, row.role, 64);
     static const char* const names[] = {"free", "born", "live", "zombie"};
-    s.look_at_pins(r);
+    s.read_messages(r);
     bool alive = state != kRowZombie && s.is_locked(int(r));
     const Figures& f = s.rows[r];
     PyObject* text = PyUnicode_DecodeUTF8(role, Py_ssize_t(strlen(role)), "replace");
@@ -221,7 +220,7 @@ PyObject* rows_of(Survey& s) {
         "state", names[state & 3], "alive", alive ? Py_True : Py_False, "pid",
         row.pid.load(acquire), "pid_namespace", ULL(row.pidns.load(relaxed)), "role", text, "slots",
         ULL(f.slots), "committed_bytes", ULL(f.committed), "held_blocks", ULL(f.held),
-        "held_of", held_of(f), "unread_messages", ULL(f.pins), "unread_bytes", ULL(f.pin_bytes), "oldest_unread",
+        "held_of", owners_of(f), "unread_messages", ULL(f.messages), "unread_bytes", ULL(f.message_bytes), "oldest_unread",
         double(f.oldest_ms) * 1e-3, "sent", ULL(f.sent));
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
     Py_XDECREF(item);
@@ -229,16 +228,16 @@ PyObject* rows_of(Survey& s) {
   return list;
 }
 
-// The channels that messages or segments under way name, and where their roots lie in the volumes.
-PyObject* roads_of(Survey& s) {
+// The channels of messages or segments in flight, and the offsets of their roots.
+PyObject* channels_of(Survey& s) {
   PyObject* list = PyList_New(0);
-  for (auto& [place, road] : s.roads) {
-    uint32_t slot = std::get<0>(place), index = std::get<2>(place);
+  for (auto& [key, traffic] : s.channels) {
+    uint32_t slot = std::get<0>(key), index = std::get<2>(key);
     uint32_t shift = s.d->slot[slot].shift.load(relaxed);
     uint64_t offset = shift < 32 ? uint64_t(index) << shift : 0;
     if (!list || offset >= kSlotBytes) continue;
     PyObject* item = Py_BuildValue("{sI sK sK sK}", "slot", slot, "offset", ULL(offset), "messages",
-                                   ULL(road.pins), "bytes", ULL(road.nbytes));
+                                   ULL(traffic.messages), "bytes", ULL(traffic.nbytes));
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
     Py_XDECREF(item);
   }
@@ -247,12 +246,12 @@ PyObject* roads_of(Survey& s) {
 
 PyObject* foreign_of(Survey& s) {
   std::sort(s.foreign.begin(), s.foreign.end(),
-            [](const Lost& a, const Lost& b) { return a.age_ms > b.age_ms; });
+            [](const ForeignMessage& a, const ForeignMessage& b) { return a.age_ms > b.age_ms; });
   PyObject* list = PyList_New(0);
-  for (const Lost& lost : s.foreign) {
+  for (const ForeignMessage& message : s.foreign) {
     if (!list) break;
-    PyObject* item = Py_BuildValue("{sI sK sd}", "row", lost.row, "bytes", ULL(lost.nbytes), "age",
-                                   double(lost.age_ms) * 1e-3);
+    PyObject* item = Py_BuildValue("{sI sK sd}", "row", message.row, "bytes", ULL(message.nbytes), "age",
+                                   double(message.age_ms) * 1e-3);
     if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
     Py_XDECREF(item);
   }
@@ -264,15 +263,15 @@ PyObject* py_survey(PyObject*, PyObject* descriptor) {
   if (fd < 0) return nullptr;
   try {
     Survey s(fd);
-    if (const char* bad = s.open())
-      return raise("DomainError", "survey: cannot look at the domain: %s: descriptor %d", bad, fd);
-    s.look_at_slots();
+    if (const char* error = s.open())
+      return raise("DomainError", "survey: cannot read the domain: %s: descriptor %d", error, fd);
+    s.read_slots();
     PyObject* rows = rows_of(s);
-    PyObject* roads = rows ? roads_of(s) : nullptr;
-    PyObject* foreign = roads ? foreign_of(s) : nullptr;
+    PyObject* channels = rows ? channels_of(s) : nullptr;
+    PyObject* foreign = channels ? foreign_of(s) : nullptr;
     if (!foreign) {
       Py_XDECREF(rows);
-      Py_XDECREF(roads);
+      Py_XDECREF(channels);
       return nullptr;
     }
     return Py_BuildValue(
@@ -280,7 +279,7 @@ PyObject* py_survey(PyObject*, PyObject* descriptor) {
         PyBytes_FromStringAndSize(reinterpret_cast<const char*>(s.d->header->id), 16), "slots",
         s.d->slots, "slots_used", ULL(s.used), "slots_orphaned", ULL(s.orphans), "refused_commits",
         s.d->header->short_volume.load(relaxed), "slot_bytes", ULL(kSlotBytes), "rows", rows,
-        "channels", roads, "oldest_foreign", foreign, "foreign_messages", ULL(s.foreign_pins),
+        "channels", channels, "oldest_foreign", foreign, "foreign_messages", ULL(s.foreign_messages),
         "foreign_bytes", ULL(s.foreign_bytes));
   } catch (const std::bad_alloc&) {
     return PyErr_NoMemory();

@@ -1,4 +1,4 @@
-// Block: buffer protocol and end of life.
+// Block: buffer protocol and deallocation.
 #include "memory/ledger/block.h"
 
 #include <structmember.h>
@@ -22,7 +22,7 @@ PyTypeObject* block_type = nullptr;
 void* block_base(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->base; }
 size_t block_nbytes(PyObject* block) { return size_t(reinterpret_cast<BlockObject*>(block)->nbytes); }
 
-static void give_up(void* base, Origin origin) {
+static void release_memory(void* base, Origin origin) {
   if (origin == Origin::Received)
     drop_block(base);
   else if (in_volumes(base))
@@ -34,10 +34,10 @@ static void give_up(void* base, Origin origin) {
 PyObject* new_block(void* base, size_t nbytes, Origin origin) {
   auto* block = PyObject_New(BlockObject, block_type);
   if (!block) {
-    give_up(base, origin);
+    release_memory(base, origin);
     return nullptr;
   }
-  block->base = origin == Origin::Received ? unfence(base, nbytes) : base;  // its last user may have been this process
+  block->base = origin == Origin::Received ? unfence(base, nbytes) : base;  // this process may have used it before
   block->nbytes = Py_ssize_t(nbytes);
   block->origin = origin;
   block->weak = nullptr;
@@ -47,7 +47,7 @@ PyObject* new_block(void* base, size_t nbytes, Origin origin) {
 static void dealloc(PyObject* object) {
   auto* block = reinterpret_cast<BlockObject*>(object);
   if (block->weak) PyObject_ClearWeakRefs(object);
-  give_up(block->base, block->origin);
+  release_memory(block->base, block->origin);
   PyTypeObject* type = Py_TYPE(object);
   PyObject_Free(object);
   Py_DECREF(type);
@@ -78,7 +78,7 @@ static PyMemberDef members[] = {
     {"__weaklistoffset__", T_PYSSIZET, offsetof(BlockObject, weak), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
 static PyGetSetDef getset[] = {
-    {"address", get_address, nullptr, "Where the block lies in this process.", nullptr},
+    {"address", get_address, nullptr, "The address of the block in this process.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},

@@ -1,5 +1,4 @@
-// Block: the Python object that keeps a block of memory; it has the buffer protocol, its last
-// reference frees or drops.
+// Block: the Python object that keeps a block of memory, with the buffer protocol.
 #pragma once
 
 #include "python.h"
@@ -7,14 +6,13 @@
 namespace shmtensor {
 
 enum class Origin { Allocated, Received };
-PyObject* new_block(void* base, size_t nbytes,
-                    Origin origin);  // takes over the block, also when it fails
+PyObject* new_block(void* base, size_t nbytes, Origin origin);  // owns the block, even if it fails
 bool add_block(PyObject* module);
 extern PyTypeObject* block_type;
 void* block_base(PyObject* block);
 size_t block_nbytes(PyObject* block);
 
-// ---- of the Python face: bind.cc, bind_statistics.cc, bind_guest.cc, survey.cc
+// ---- Python bindings: bind.cc, bind_statistics.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;
 bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most);
 extern PyMethodDef figure_functions[], guest_functions[], survey_functions[];

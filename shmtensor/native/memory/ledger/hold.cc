@@ -1,12 +1,12 @@
-// The shared side of a hold: its bit in the own row, and whether it stands.
+// The shared side of a hold: its bit in the own row, and its validation.
 #include "memory/inspect/fault_points.h"
 #include "memory/ledger/ledger.h"
 
 namespace shmtensor {
 
-// ---- validate: after a hold was published and fenced. True: it stands. (PROTOCOL, section 4)
-// QUIET(gen) stands only for who holds the block already: in an export, in a fork. A handle says that
-// the block was LIVE, so to a receiver it says that the handle was never given out.
+// ---- validate: after a hold was published and fenced. True: the hold is valid.
+// QUIET(gen) is valid only for a process that holds the block already: in an export, in a fork. An exported block is
+// LIVE, so to a receiver QUIET(gen) means that the handle was never exported.
 bool validate(Domain& d, uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen, bool is_holder) {
   Word& word = d.slot[slot].word;
   for (;;) {
@@ -31,7 +31,7 @@ bool validate(Domain& d, uint32_t slot, uint32_t inc, uint32_t index, uint64_t g
   }
 }
 
-// ---- bits of the own row. Rule 1: published, FENCE (the caller's), validated.
+// ---- bits of the own row. A hold is published, fenced (by the caller), validated.
 bool publish_hold(Domain& d, uint32_t slot, uint32_t index) {
   Half& n = d.nheld(uint32_t(d.row), slot);
   n.store(n.load(relaxed) + 1, relaxed);

@@ -1,4 +1,4 @@
-// Pins: the messages under way. Those of the own row, and how anybody reads one.
+// Entries of handles in flight: those of the own row, and reading any entry.
 #include <sys/mman.h>
 
 #include "memory/inspect/fault_points.h"
@@ -6,87 +6,86 @@
 
 namespace shmtensor {
 
-// ---- pins of the own row: outstanding ones, and those known to be free
-Books* new_books() {
-  void* p = mmap(nullptr, sizeof(Books), PROT_READ | PROT_WRITE,
+// ---- entries of the own row: pending ones, and free ones
+LocalLedger* new_local_ledger() {
+  void* p = mmap(nullptr, sizeof(LocalLedger), PROT_READ | PROT_WRITE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
-  Books* books = static_cast<Books*>(p);
-  books->collect_at = 64;
-  return books;
+  LocalLedger* local = static_cast<LocalLedger*>(p);
+  local->collect_at = 64;
+  return local;
 }
 
-void drop_books(Books* books) {
-  if (books) munmap(books, sizeof *books);
+void drop_local_ledger(LocalLedger* local) {
+  if (local) munmap(local, sizeof *local);
 }
 
-// Still pending? A void pin is freed on the way: its channel is gone, nobody will acknowledge it.
-static bool is_out(Domain& d, Pin& pin) {
+// Whether an entry is pending. Frees a void one: its channel is freed, so nobody will acknowledge it.
+static bool is_pending(Domain& d, InFlight& entry) {
   uint64_t word;
-  PinFields fields;
-  if (!read_pin(pin, &word, &fields)) return false;
-  if (!is_void(d, fields) || !swap_word(pin.word, word, ((word >> 1) + 1) << 1)) return true;
+  InFlightFields fields;
+  if (!read_entry(entry, &word, &fields)) return false;
+  if (!is_void(d, fields) || !swap_word(entry.word, word, ((word >> 1) + 1) << 1)) return true;
   fault("pin.void");
   return false;
 }
 
-static void collect_pins(Domain& d) {
-  Books& b = *d.books;
-  uint32_t kept = 0;
-  for (uint32_t i = 0; i < b.n_out; ++i) {
-    uint32_t index = b.pin_out[i];
-    if (is_out(d, d.pin(uint32_t(d.row), index)))
-      b.pin_out[kept++] = index;
+static void collect_entries(Domain& d) {
+  LocalLedger& local = *d.local;
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < local.n_out; ++i) {
+    uint32_t index = local.pending_entries[i];
+    if (is_pending(d, d.entry(uint32_t(d.row), index)))
+      local.pending_entries[n++] = index;
     else
-      b.pin_free[b.n_free++] = index;
+      local.free_entries[local.n_free++] = index;
   }
-  b.n_out = kept;
-  b.collect_at = kept < 32 ? 64 : 2 * kept;
+  local.n_out = n;
+  local.collect_at = n < 32 ? 64 : 2 * n;
 }
 
-int64_t take_pin(Domain& d) {
-  Books& b = *d.books;
-  if (!b.n_free && b.n_out >= b.collect_at) collect_pins(d);
-  if (!b.n_free && b.n_used == kPins) collect_pins(d);
-  if (b.n_free) return b.pin_free[--b.n_free];
-  if (b.n_used == kPins) return -1;
-  return b.n_used++;
+int64_t take_entry(Domain& d) {
+  LocalLedger& local = *d.local;
+  if (!local.n_free && local.n_out >= local.collect_at) collect_entries(d);
+  if (!local.n_free && local.n_used == kInFlight) collect_entries(d);
+  if (local.n_free) return local.free_entries[--local.n_free];
+  if (local.n_used == kInFlight) return -1;
+  return local.n_used++;
 }
 
-void note_pin(Domain& d, uint32_t index) { d.books->pin_out[d.books->n_out++] = index; }
+void add_pending_entry(Domain& d, uint32_t index) { d.local->pending_entries[d.local->n_out++] = index; }
 
-void forget_pins(Domain& d) {
-  d.books->n_free = d.books->n_out = d.books->n_used = 0;
-  d.books->collect_at = 64;
+void clear_entries(Domain& d) {
+  d.local->n_free = d.local->n_out = d.local->n_used = 0;
+  d.local->collect_at = 64;
 }
 
-size_t pins_pending(Domain& d, size_t* nbytes) {
-  collect_pins(d);
+size_t count_pending_entries(Domain& d, size_t* nbytes) {
+  collect_entries(d);
   *nbytes = 0;
-  for (uint32_t i = 0; i < d.books->n_out; ++i)
-    *nbytes += d.pin(uint32_t(d.row), d.books->pin_out[i]).nbytes.load(relaxed);
-  return d.books->n_out;
+  for (uint32_t i = 0; i < d.local->n_out; ++i)
+    *nbytes += d.entry(uint32_t(d.row), d.local->pending_entries[i]).nbytes.load(relaxed);
+  return d.local->n_out;
 }
 
-bool read_pin(Pin& pin, uint64_t* word, PinFields* f) {
+bool read_entry(InFlight& entry, uint64_t* word, InFlightFields* f) {
   for (;;) {
-    uint64_t w = pin.word.load(acquire);
+    uint64_t w = entry.word.load(acquire);
     if (!(w & 1)) return false;
-    *f = {pin.slot.load(relaxed),     pin.inc.load(relaxed),     pin.index.load(relaxed),
-          pin.via_slot.load(relaxed), pin.via_inc.load(relaxed), pin.via_index.load(relaxed),
-          pin.gen.load(relaxed),      pin.via_gen.load(relaxed), pin.time_ms.load(relaxed),
-          pin.nbytes.load(relaxed)};
+    *f = {entry.slot.load(relaxed),     entry.inc.load(relaxed),     entry.index.load(relaxed),
+          entry.via_slot.load(relaxed), entry.via_inc.load(relaxed), entry.via_index.load(relaxed),
+          entry.gen.load(relaxed),      entry.via_gen.load(relaxed), entry.time_ms.load(relaxed),
+          entry.nbytes.load(relaxed)};
     std::atomic_thread_fence(std::memory_order_acquire);
-    if (pin.word.load(relaxed) == w) {
+    if (entry.word.load(relaxed) == w) {
       *word = w;
       return true;
     }
-    // Acknowledged meanwhile, or a newer publication, which validates by itself: look at what is
-    // there now.
+    // Acknowledged meanwhile, or published anew (its publisher validates): read again.
   }
 }
 
-bool is_void(Domain& d, const PinFields& f) {
+bool is_void(Domain& d, const InFlightFields& f) {
   if (f.via_slot >= d.slots || f.via_index >= kBlocks) return false;
   if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen)
     return true;

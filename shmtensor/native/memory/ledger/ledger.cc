@@ -7,41 +7,41 @@
 namespace shmtensor {
 
 // ---- export
-Outcome export_locked(Domain& d, const Found& b, const Found& via, Handle* out, const char** why, uint64_t now) {
-  if (d.rowless || (*why = check_descriptor(d, now))) return Outcome::Lost;
-  // A channel of another domain cannot be named by a pin of this one: the message then counts as
-  // one on a foreign road.
-  const Arena* road = via.arena && via.arena->home == &d ? via.arena : nullptr;
-  int64_t index = take_pin(d);
-  if (index < 0 && expire_pins(d, true, 0)) index = take_pin(d);
-  if (index < 0) return Outcome::NoPin;
+Outcome export_locked(Domain& d, const BlockRef& b, const BlockRef& via, Handle* out, const char** reason, uint64_t now) {
+  if (d.rowless || (*reason = check_descriptor(d, now))) return Outcome::Lost;
+  // An entry of this domain cannot refer to a channel of another one: the message then counts as sent by another
+  // transport.
+  const Arena* channel = via.arena && via.arena->domain == &d ? via.arena : nullptr;
+  int64_t index = take_entry(d);
+  if (index < 0 && expire_messages(d, true, 0)) index = take_entry(d);
+  if (index < 0) return Outcome::NoEntry;
   Arena* a = b.arena;
-  if (a->part == Part::Own && a->byte[b.index] == kPrivate) a->byte[b.index] = kShared;
+  if (a->ownership == Ownership::Own && a->byte[b.index] == kPrivate) a->byte[b.index] = kShared;
   uint64_t gen = gen_of(
       d.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
   uint32_t row = uint32_t(d.row);
-  Pin& pin = d.pin(row, uint32_t(index));
-  // Acquire and release fence: who sees one of the new fields sees that the last message is over.
-  uint64_t seq = pin.word.load(acquire) >> 1;
+  InFlight& entry = d.entry(row, uint32_t(index));
+  // Acquire and release fence: a process that sees one of the new fields sees that the previous message has ended.
+  uint64_t seq = entry.word.load(acquire) >> 1;
   std::atomic_thread_fence(std::memory_order_release);
-  pin.slot.store(a->slot, relaxed);
-  pin.inc.store(a->inc, relaxed);
-  pin.index.store(b.index, relaxed);
-  pin.gen.store(gen, relaxed);
-  pin.via_slot.store(road ? road->slot : kNoSlot, relaxed);
-  pin.via_inc.store(road ? road->inc : 0, relaxed);
-  pin.via_index.store(road ? via.index : 0, relaxed);
-  pin.via_gen.store(road ? gen_of(d.word(road->slot, via.index).load(acquire)) : 0, relaxed);
-  pin.time_ms.store(now, relaxed);
-  pin.nbytes.store(b.nbytes, relaxed);
-  Half& high = d.rows[row].pin_high;
+  entry.slot.store(a->slot, relaxed);
+  entry.inc.store(a->inc, relaxed);
+  entry.index.store(b.index, relaxed);
+  entry.gen.store(gen, relaxed);
+  entry.via_slot.store(channel ? channel->slot : kNoSlot, relaxed);
+  entry.via_inc.store(channel ? channel->inc : 0, relaxed);
+  entry.via_index.store(channel ? via.index : 0, relaxed);
+  entry.via_gen.store(channel ? gen_of(d.word(channel->slot, via.index).load(acquire)) : 0, relaxed);
+  entry.time_ms.store(now, relaxed);
+  entry.nbytes.store(b.nbytes, relaxed);
+  Half& high = d.rows[row].in_flight_high;
   if (high.load(relaxed) <= uint32_t(index)) high.store(uint32_t(index) + 1, relaxed);
   fault("export.fields");
-  pin.word.store(seq << 1 | 1, release);
-  note_pin(d, uint32_t(index));
+  entry.word.store(seq << 1 | 1, release);
+  add_pending_entry(d, uint32_t(index));
   fault("export.pinned");
   fence();
-  if (!validate(d, a->slot, a->inc, b.index, gen, true)) return Outcome::Stale;  // cannot be, for a holder
+  if (!validate(d, a->slot, a->inc, b.index, gen, true)) return Outcome::Stale;  // impossible for a holder
   fault("export.validated");
   ++d.counts.exported;
   memcpy(out->domain, d.id, sizeof out->domain);
@@ -52,15 +52,15 @@ Outcome export_locked(Domain& d, const Found& b, const Found& via, Handle* out, 
   out->gen = gen;
   out->offset = d.offset_of(a->slot) + uint64_t(b.base - a->base);
   out->nbytes = b.nbytes;
-  out->pin_row = row;
-  out->pin_index = uint32_t(index);
-  out->pin_seq = seq;
+  out->entry_row = row;
+  out->entry_index = uint32_t(index);
+  out->entry_seq = seq;
   return Outcome::Good;
 }
 
 // ---- receive
 static bool well_formed(const Domain& d, const Handle& h) {
-  if (h.slot >= d.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins ||
+  if (h.slot >= d.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight ||
       h.nbytes == 0)
     return false;
   if (h.volume != uint32_t(d.volume_of(h.slot))) return false;
@@ -73,22 +73,22 @@ static bool offset_fits(const Domain& d, const Handle& h, int shift) {
   return h.offset - d.offset_of(h.slot) == uint64_t(h.index) << shift;
 }
 
-static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
-  Domain& d = *a->home;
+static Outcome hold_own(Arena* a, const Handle& h, const char** reason) {
+  Domain& d = *a->domain;
   if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
     return Outcome::Stale;
   if (h.index >= a->entries() || !offset_fits(d, h, a->shift)) {
-    *why = "its offset does not fit the slot";
+    *reason = "its offset does not fit the slot";
     return Outcome::Foreign;
   }
   uint8_t& byte = a->byte[h.index];
   if (byte == kFree || byte == kPrivate) return Outcome::Stale;
   if (h.nbytes > block_bytes(a, h.index)) {
-    *why = "it is larger than the block";
+    *reason = "it is larger than the block";
     return Outcome::Foreign;
   }
-  Held* held = held_of(a, h.index);
-  if (!held) return Outcome::NoMemory;
+  HoldCount* hold = hold_count_at(a, h.index);
+  if (!hold) return Outcome::NoMemory;
   if (byte == kLimbo) {  // back out of limbo
     byte = kCounted;
     clear(a->limbo, h.index);
@@ -96,48 +96,48 @@ static Outcome hold_own(Arena* a, const Handle& h, const char** why) {
     --d.limbo_blocks;
     d.limbo_bytes -= block_bytes(a, h.index);
   }
-  ++held->count;
-  held->units = uint32_t((h.nbytes + 63) / 64);
+  ++hold->count;
+  hold->units = uint32_t((h.nbytes + 63) / 64);
   return Outcome::Good;
 }
 
-// Where a block must end at the latest, as far as anybody but its owner can tell.
-static uint64_t most_bytes(const Slot& line, int kind, uint32_t index) {
+// The largest possible size of a block, as far as processes other than its owner can tell.
+static uint64_t max_bytes(const Slot& line, int kind, uint32_t index) {
   if (kind == kHuge) return line.committed.load(relaxed);
   uint64_t block = kind == kTiny ? kLargestTiny : kLargestRun;
-  uint64_t rest = uint64_t(kBlocks - index) << kShift[kind];
-  return block < rest ? block : rest;
+  uint64_t remaining = uint64_t(kBlocks - index) << kShift[kind];
+  return block < remaining ? block : remaining;
 }
 
-Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** why) {
+Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** reason) {
   if (memcmp(h.domain, d.id, sizeof h.domain) != 0) return Outcome::Foreign;
   if (!well_formed(d, h)) {
-    *why = "its fields are out of bounds";
+    *reason = "its fields are out of bounds";
     return Outcome::Foreign;
   }
-  if (d.rowless || (*why = check_descriptor(d))) return Outcome::Lost;
+  if (d.rowless || (*reason = check_descriptor(d))) return Outcome::Lost;
   *base = d.slot_base(h.slot) + (h.offset - d.offset_of(h.slot));
   Arena* a = d.arenas[h.slot];
   if (a && a->slot != h.slot) return Outcome::Stale;  // the slot is now a tail of a huge block
-  if (a && a->part == Part::Own) return hold_own(a, h, why);
+  if (a && a->ownership == Ownership::Own) return hold_own(a, h, reason);
 
-  bool inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
-  if (inherited ||
+  bool is_inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
+  if (is_inherited ||
       (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
     if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
       return Outcome::Stale;
     if (!offset_fits(d, h, a->shift)) {
-      *why = "its offset does not fit the slot";
+      *reason = "its offset does not fit the slot";
       return Outcome::Foreign;
     }
-    if (h.nbytes > most_bytes(d.slot[h.slot], a->kind, h.index)) {
-      *why = "it is larger than its block can be";
+    if (h.nbytes > max_bytes(d.slot[h.slot], a->kind, h.index)) {
+      *reason = "it is larger than its block can be";
       return Outcome::Foreign;
     }
-    Held* held = held_of(a, h.index);
-    if (!held) return Outcome::NoMemory;
-    ++held->count;
-    held->units = uint32_t((h.nbytes + 63) / 64);
+    HoldCount* hold = hold_count_at(a, h.index);
+    if (!hold) return Outcome::NoMemory;
+    ++hold->count;
+    hold->units = uint32_t((h.nbytes + 63) / 64);
     return Outcome::Good;
   }
   publish_hold(d, h.slot, h.index);
@@ -146,24 +146,23 @@ Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** why) {
   fault("receive.validated");
   Outcome outcome = good ? Outcome::Good : Outcome::Stale;
   if (good) {
-    // The record of a slot is kept while something in it is held, so one that is there is of this
-    // incarnation.
+    // A slot's record exists while a block in it is held, so an existing record has this incarnation.
     const Slot& line = d.slot[h.slot];
     Kind kind = Kind(line.kind.load(relaxed));
     if (kind < kTiny || kind > kHuge || !offset_fits(d, h, kShift[kind])) {
-      *why = "its offset does not fit the slot";
+      *reason = "its offset does not fit the slot";
       outcome = Outcome::Foreign;
-    } else if (h.nbytes > most_bytes(line, kind, h.index)) {
-      *why = "it is larger than its block can be";
+    } else if (h.nbytes > max_bytes(line, kind, h.index)) {
+      *reason = "it is larger than its block can be";
       outcome = Outcome::Foreign;
     } else {
       if (!a)
-        a = new_arena(d, Part::Foreign, h.slot, h.inc, kind,
+        a = new_arena(d, Ownership::Foreign, h.slot, h.inc, kind,
                       kind == kHuge ? line.length.load(relaxed) : 1);
-      Held* held = a ? held_of(a, h.index) : nullptr;
-      if (held) {
-        held->count = 1;
-        held->units = uint32_t((h.nbytes + 63) / 64);
+      HoldCount* hold = a ? hold_count_at(a, h.index) : nullptr;
+      if (hold) {
+        hold->count = 1;
+        hold->units = uint32_t((h.nbytes + 63) / 64);
       } else {
         outcome = Outcome::NoMemory;
       }
@@ -177,11 +176,11 @@ Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** why) {
 }
 
 void acknowledge(Domain& d, const Handle& h) {
-  if (h.pin_row >= kRows || h.pin_index >= kPins) return;
+  if (h.entry_row >= kRows || h.entry_index >= kInFlight) return;
   if (memcmp(h.domain, d.id, sizeof h.domain) != 0) return;
   fault("acknowledge");
-  if (swap_word(d.pin(h.pin_row, h.pin_index).word, h.pin_seq << 1 | 1,
-                (h.pin_seq + 1) << 1)) {
+  if (swap_word(d.entry(h.entry_row, h.entry_index).word, h.entry_seq << 1 | 1,
+                (h.entry_seq + 1) << 1)) {
     __atomic_fetch_add(&d.counts.acknowledged, 1, __ATOMIC_RELAXED);  // by several threads at once
     fault("acknowledged");
   }
@@ -193,25 +192,24 @@ static void enter_limbo(Arena* a, uint32_t index) {
   a->byte[index] = kLimbo;
   set(a->limbo, index);
   ++a->nlimbo;
-  ++a->home->limbo_blocks;
-  a->home->limbo_bytes += block_bytes(a, index);
+  ++a->domain->limbo_blocks;
+  a->domain->limbo_bytes += block_bytes(a, index);
 }
 
-static void end_hold(
-    Arena* a, uint32_t index) {  // neither array nor count is left in a slot that is not our own
-  Domain& d = *a->home;
+static void end_hold(Arena* a, uint32_t index) {  // in another process's slot, without array or count
+  Domain& d = *a->domain;
   clear_hold(d, a->slot, index);
   if (d.nheld(uint32_t(d.row), a->slot).load(relaxed) == 0) drop_arena(a);
 }
 
-// The array of a block is gone: the slow half of free.
+// The slow part of free.
 bool discard_locked(Arena* a, uint32_t index) {
   uint8_t& byte = a->byte[index];
   if (byte == kFrozen) return true;  // Note [Freeze]: never reclaimed
-  if (a->part == Part::Own) {
+  if (a->ownership == Ownership::Own) {
     if (byte == kPrivate) {
       byte = kFree;
-      a->home->take_back(a, index);
+      a->domain->return_block(a, index);
     } else if (byte == kShared) {
       if (count_of(a, index))
         byte = kCounted;
@@ -229,7 +227,7 @@ bool discard_locked(Arena* a, uint32_t index) {
 }
 
 bool drop_locked(Domain& d, void* base) {
-  if (d.rowless) return true;  // Note [Freeze]: the row is the parent's
+  if (d.rowless) return true;  // Note [Freeze]: the row belongs to the parent
   size_t offset = size_t(static_cast<char*>(base) - d.base);
   if (offset >= d.mapped) return false;
   Arena* a = d.arenas[offset >> kSlotShift];
@@ -238,7 +236,7 @@ bool drop_locked(Domain& d, void* base) {
   if (index >= a->entries() || !count_of(a, index)) return false;
   fault("drop");
   if (--a->held[index].count) return true;
-  if (a->part == Part::Own) {
+  if (a->ownership == Ownership::Own) {
     if (a->byte[index] == kCounted) enter_limbo(a, index);
   } else if (!(a->byte && a->byte[index] == kShared)) {
     end_hold(a, index);
@@ -247,37 +245,36 @@ bool drop_locked(Domain& d, void* base) {
 }
 
 // ---- the interface
-PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h) {
+PyObject* explain(Outcome outcome, const char* where, const char* reason, const Handle* h) {
   switch (outcome) {
     case Outcome::Stale:
       ++domain.counts.stale_handles;
       return raise("StaleHandle",
                    "%s: the block is gone: slot %u.%u, block %u, generation %llu (its sender has "
-                   "dropped it, and the message was "
-                   "read before or was older than the grace for unread messages), send it again",
+                   "dropped it, and the message was read before or had expired), send it again",
                    where, h->slot, h->inc, h->index, static_cast<unsigned long long>(h->gen));
     case Outcome::Foreign:
-      if (why)
+      if (reason)
         return raise("ForeignHandle",
-                     "%s: no valid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where,
-                     why, h->slot, h->index, static_cast<unsigned long long>(h->offset),
+                     "%s: invalid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where,
+                     reason, h->slot, h->index, static_cast<unsigned long long>(h->offset),
                      static_cast<unsigned long long>(h->nbytes));
       return raise("ForeignHandle",
-                   "%s: the handle is of another domain: %02x%02x%02x%02x..., this process is in "
+                   "%s: the handle belongs to another domain: %02x%02x%02x%02x..., this process is in "
                    "%02x%02x%02x%02x... (start it with "
                    "shmtensor.multiprocessing, or with SHMTENSOR_DOMAIN set to "
                    "st.memory.domain_environment())",
                    where, h->domain[0], h->domain[1], h->domain[2], h->domain[3], domain.id[0],
                    domain.id[1], domain.id[2], domain.id[3]);
     case Outcome::NotShared:
-      return raise("ValueError", "%s: no shared memory of this process: address %p", where,
-                   static_cast<const void*>(why));
-    case Outcome::NoPin:
-      return raise("RuntimeError", "%s: %u tensors are under way unread, no more fit", where,
-                   kPins);
+      return raise("ValueError", "%s: not shared memory of this process: address %p", where,
+                   static_cast<const void*>(reason));
+    case Outcome::NoEntry:
+      return raise("RuntimeError", "%s: %u messages are unread, no more fit", where,
+                   kInFlight);
     case Outcome::Lost:
       return raise("DomainError", "%s: %s", where,
-                   why ? why : "this process was forked when no row was left and shares nothing");
+                   reason ? reason : "this process was forked when no row was free and shares nothing");
     case Outcome::NoMemory:
       return PyErr_NoMemory();
     case Outcome::Good:
@@ -286,45 +283,45 @@ PyObject* explain(Outcome outcome, const char* where, const char* why, const Han
   return nullptr;
 }
 
-bool export_block(const Found& block, const Found& via, Handle* out) {
+bool export_block(const BlockRef& block, const BlockRef& via, Handle* out) {
   if (!domain_ensure() || !warn_of_lost()) return false;
-  const char* why = nullptr;
+  const char* reason = nullptr;
   Outcome outcome = Outcome::NotShared;
   {
     Locked lock;
     const uint64_t now = now_ms();
     if (now >= domain.next_sweep || guest_count.load(relaxed)) sweep_all(false);
-    if (block.arena) outcome = export_locked(*block.arena->home, block, via, out, &why, now);
+    if (block.arena) outcome = export_locked(*block.arena->domain, block, via, out, &reason, now);
   }
   if (outcome == Outcome::Good) return true;
-  if (outcome == Outcome::NotShared) why = block.base;
-  explain(outcome, "export", why, out);
+  if (outcome == Outcome::NotShared) reason = block.base;
+  explain(outcome, "export", reason, out);
   return false;
 }
 
-// The lines that its sender wrote last lie in another processor's cache: all are asked for at once.
-void expect_block(const Handle& h) {
-  if (h.slot >= domain.slots || h.index >= kBlocks || h.pin_row >= kRows || h.pin_index >= kPins)
+// The lines that the sender wrote are in another processor's cache: prefetches all of them at once.
+void prefetch_block(const Handle& h) {
+  if (h.slot >= domain.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight)
     return;
   __builtin_prefetch(&domain.word(h.slot, h.index));
-  fetch_to_write(&domain.pin(h.pin_row, h.pin_index));
+  fetch_to_write(&domain.entry(h.entry_row, h.entry_index));
   fetch_to_write(domain.bits(h.slot, uint32_t(domain.row)) + h.index / 64);
 }
 
 bool hold_block(const Handle& h, void** base, size_t* nbytes) {
   if (!domain_ensure()) return false;
-  const char* why = nullptr;
+  const char* reason = nullptr;
   Outcome outcome = Outcome::Foreign;
   {
     Locked lock;
     if (Domain* d = domain_of(h.domain)) {
-      outcome = hold_locked(*d, h, base, &why);
+      outcome = hold_locked(*d, h, base, &reason);
       if (outcome == Outcome::Good) ++d->counts.received;
     }
   }
   *nbytes = h.nbytes;
   if (outcome == Outcome::Good) return true;
-  explain(outcome, "receive", why, &h);
+  explain(outcome, "receive", reason, &h);
   return false;
 }
 
@@ -339,53 +336,53 @@ void acknowledge(const Handle& h) {
   if (!domain_ready()) return;
   if (memcmp(h.domain, domain.id, sizeof h.domain) == 0) return acknowledge(domain, h);
   if (!guest_count.load(relaxed)) return;
-  Locked lock;  // it must not leave meanwhile
+  Locked lock;  // this process must not leave that domain meanwhile
   if (Domain* d = domain_of(h.domain)) acknowledge(*d, h);
 }
 
-// The pin that is taken next was written last by the reader of an earlier message.
-static void expect_pin(const Domain& d) {
-  const Books& b = *d.books;
-  const uint32_t n_free = b.n_free;
-  uint32_t pin = n_free ? b.pin_free[n_free - 1] : b.n_used;
-  if (pin < kPins) fetch_to_write(&d.pins[size_t(d.row) * kPins + pin]);
+// The next entry was last written by the reader of an earlier message.
+static void prefetch_entry(const Domain& d) {
+  const LocalLedger& local = *d.local;
+  const uint32_t n_free = local.n_free;
+  uint32_t entry = n_free ? local.free_entries[n_free - 1] : local.n_used;
+  if (entry < kInFlight) fetch_to_write(&d.in_flight[size_t(d.row) * kInFlight + entry]);
 }
 
-void expect_export() {
-  if (domain.books && !domain.rowless) expect_pin(domain);
+void prefetch_export() {
+  if (domain.local && !domain.rowless) prefetch_entry(domain);
 }
 
-static Found found_in(Domain& d, const void* p, bool is_exported_soon) {
-  Found f = find_block(d, p);
-  if (is_exported_soon && f.arena && d.books && !d.rowless) {
-    expect_pin(d);
-    fetch_to_write(&d.words[size_t(f.arena->slot) * kBlocks + f.index]);
+static BlockRef find_and_prefetch(Domain& d, const void* p, bool is_exported_soon) {
+  BlockRef block = find_block(d, p);
+  if (is_exported_soon && block.arena && d.local && !d.rowless) {
+    prefetch_entry(d);
+    fetch_to_write(&d.words[size_t(block.arena->slot) * kBlocks + block.index]);
   }
-  return f;
+  return block;
 }
 
-Found block_around(const void* p, bool is_exported_soon) {
-  Found f{};
+BlockRef block_around(const void* p, bool is_exported_soon) {
+  BlockRef block{};
   if (domain_ready()) {
     const Arena* a =
         domain.contains(p) ? domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift] : nullptr;
-    if (a && a->part == Part::Own) {  // what says where a block lies stays as it is while it is in use: no lock
-      f = found_in(domain, p, is_exported_soon);
+    if (a && a->ownership == Ownership::Own) {  // no lock: the layout around a block is constant while it is in use
+      block = find_and_prefetch(domain, p, is_exported_soon);
     } else {
       Locked lock;
-      if (Domain* d = domain_at(p)) f = found_in(*d, p, is_exported_soon);
+      if (Domain* d = domain_at(p)) block = find_and_prefetch(*d, p, is_exported_soon);
     }
   }
-  if (!f.arena) f.base = static_cast<char*>(const_cast<void*>(p));
-  return f;
+  if (!block.arena) block.base = static_cast<char*>(const_cast<void*>(p));
+  return block;
 }
 
 void* allocate_shared(size_t nbytes) {
   void* p = heap_alloc_zeroed(nbytes);
   if (!p || !is_shared(p)) return p;
   Locked lock;
-  Found f = find_block(domain, p);
-  if (f.arena->byte[f.index] == kPrivate) f.arena->byte[f.index] = kShared;
+  BlockRef block = find_block(domain, p);
+  if (block.arena->byte[block.index] == kPrivate) block.arena->byte[block.index] = kShared;
   return p;
 }
 

@@ -1,13 +1,12 @@
-// The ledger: who holds which block. PROTOCOL as code; the words are in layout.h, the private side
-// in slot_records.h.
+// The ledger: which process holds which block. The shared words are in layout.h, the private side in slot_records.h.
 //
-// What other folders use:
-//   export_block   a handle with one pin: the block lives until it is acknowledged, void, expired
+// Other folders use:
+//   export_block   a handle in flight: the block lives until it is acknowledged, void or expired
 //   hold_block     a hold by handle, without acknowledging; drop_block ends it
-//   acknowledge    ends the pin; idempotent; after hold_block succeeded, or to discard a message
+//   acknowledge    ends the entry in flight; idempotent; after hold_block, or to discard a message
 //   Gate (heap.h)  opens the heap for NumPy allocations of this thread
 //   raise_allocation_failure (heap.h)  turns NumPy's MemoryError into OutOfSharedMemory
-// All of these need the GIL (they set exceptions); life_of and is_shared do not.
+// All of these need the GIL (they set exceptions); liveness_of and is_shared do not.
 #pragma once
 
 #include "python.h"
@@ -17,15 +16,15 @@
 
 namespace shmtensor {
 
-// What travels. 72 bytes, plain data.
+// The handle that messages carry: 72 bytes, plain data.
 struct Handle {
   uint8_t domain[16];
   uint32_t slot, inc, index, volume;
   uint64_t gen;
   uint64_t offset;  // of the block, in its volume
   uint64_t nbytes;
-  uint32_t pin_row, pin_index;
-  uint64_t pin_seq;
+  uint32_t entry_row, entry_index;
+  uint64_t entry_seq;
 };
 static_assert(sizeof(Handle) == 72, "a handle is 72 bytes");
 
@@ -34,46 +33,42 @@ inline bool is_shared(const void* p) {
          __builtin_expect(guest_count.load(relaxed) && guest_shares(p), 0);
 }
 
-// The block around an address of this process, which the caller keeps in use; else arena is nullptr and base p. What it
-// says stays right until then. Exported soon: what that writes is fetched meanwhile.
-Found block_around(const void* p, bool is_exported_soon = false);
-// via: the block of the channel that carries the message, which this process holds; {}: another road.
-bool export_block(const Found& block, const Found& via, Handle* out);
-void expect_export();  // there will be more: what the next one writes to is fetched ahead
+// The block around an address of this process; without one, arena is nullptr and base p. Valid as long as the caller
+// keeps the block in use. is_exported_soon: prefetches the lines that an export writes.
+BlockRef block_around(const void* p, bool is_exported_soon = false);
+// via: the block of the channel that carries the message, which this process holds; {}: another transport.
+bool export_block(const BlockRef& block, const BlockRef& via, Handle* out);
+void prefetch_export();  // prefetches the lines that the next export writes
 bool hold_block(const Handle& handle, void** base, size_t* nbytes);
-void expect_block(const Handle& handle);  // it will be held next: what that reads is fetched ahead
+void prefetch_block(const Handle& handle);  // prefetches the lines that hold_block reads
 void drop_block(void* base);
 void acknowledge(const Handle& handle);
-bool held_elsewhere(
-    const void* p);  // whether another process, or a message under way, has the block (reclaim_blocks.cc)
-size_t received_here(
-    const void* p);  // how many Blocks of this process came by handle and lie over the block
+bool held_elsewhere(const void* p);   // whether another process, or a message in flight, has the block
+size_t received_here(const void* p);  // how many received Blocks of this process are over the block
 
-// A zeroed block, 64-byte aligned, "shared from birth" (its byte is 2), whatever the gate says;
-// free it with heap_free.
+// A zeroed, 64-byte aligned block that is shared from the start (its byte is 2), whatever the state of the gate; free it
+// with heap_free.
 void* allocate_shared(size_t nbytes);
 
-// Of a thread that waits and has no lock: gives warm memory back if another process found no room
-// (Note [Call for memory] in out_of_memory.cc).
+// For a waiting thread without locks: returns warm memory if another process has no room (Note [Call for memory] in
+// out_of_memory.cc).
 void answer_in_wait();
 
-// PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the
-// exit code.
+// PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the exit code.
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);
-// Of a process that lives, but does not come: "<where>: <text>".
+// For a process that is alive but does not respond: "<where>: <text>".
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text);
 bool is_stopped(int row, uint32_t inc);  // by a signal; false if it is in another pid namespace
 
 // ---- below the interface: for reclaim, sweep, fork, bind. Ledger mutex held.
-enum class Outcome { Good, Stale, Foreign, NotShared, NoPin, Lost, NoMemory };
+enum class Outcome { Good, Stale, Foreign, NotShared, NoEntry, Lost, NoMemory };
 // Sets the exception of an outcome; nullptr. GIL held, mutex not.
-PyObject* explain(Outcome outcome, const char* where, const char* why, const Handle* h);
-Outcome export_locked(Domain& d, const Found& block, const Found& via, Handle* out, const char** why, uint64_t now);
-Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** why);
+PyObject* explain(Outcome outcome, const char* where, const char* reason, const Handle* h);
+Outcome export_locked(Domain& d, const BlockRef& block, const BlockRef& via, Handle* out, const char** reason, uint64_t now);
+Outcome hold_locked(Domain& d, const Handle& handle, void** base, const char** reason);
 bool drop_locked(Domain& d, void* base);
 void acknowledge(Domain& d, const Handle& handle);  // no lock needed
-bool discard_locked(Arena* arena,
-                    uint32_t index);  // the array of an own or inherited block is gone
+bool discard_locked(Arena* arena, uint32_t index);  // frees the array of an own or inherited block
 
 bool validate(Domain& d, uint32_t slot, uint32_t inc, uint32_t index, uint64_t gen, bool is_holder);
 // Sets the bit of the own row; the caller fences.
@@ -82,34 +77,34 @@ void clear_hold(Domain& d, uint32_t slot, uint32_t index);
 
 inline uint32_t row_high() { return domain.row_high(); }
 
-// pins
-struct PinFields {
+// entries of handles in flight
+struct InFlightFields {
   uint32_t slot, inc, index, via_slot, via_inc, via_index;
   uint64_t gen, via_gen, time_ms, nbytes;
 };
-bool read_pin(Pin& pin, uint64_t* word, PinFields* fields);  // false: not pending
-bool is_void(Domain& d, const PinFields& f);                 // its channel is gone
-int64_t take_pin(Domain& d);                                 // a free pin of the own row, or -1
-void note_pin(Domain& d, uint32_t index);                    // it is PENDING now
-void forget_pins(Domain& d);                                 // after fork: a fresh row
-size_t pins_pending(Domain& d, size_t* nbytes);              // of the own row
+bool read_entry(InFlight& entry, uint64_t* word, InFlightFields* fields);  // false: not pending
+bool is_void(Domain& d, const InFlightFields& f);         // its channel is freed
+int64_t take_entry(Domain& d);                            // a free entry of the own row, or -1
+void add_pending_entry(Domain& d, uint32_t index);        // it is PENDING now
+void clear_entries(Domain& d);                            // after a fork, for the new row
+size_t count_pending_entries(Domain& d, size_t* nbytes);  // of the own row
 
-struct Books {  // untouched pages of these cost nothing
-  // pins of the own row: known to be free, and under way
-  uint32_t pin_free[kPins], pin_out[kPins];
+struct LocalLedger {  // untouched pages of these cost nothing
+  // entries of the own row: free ones, and pending ones
+  uint32_t free_entries[kInFlight], pending_entries[kInFlight];
   uint32_t n_free, n_out, n_used, collect_at;
-  Arena* batch[kMostSlots];  // what reclaim looks at
-  uint32_t lost[kRows];      // incarnations seen that live without their lock
-  int birth[kRows], births;  // Note [Birth]: descriptor + 1 by row, and how many
+  Arena* batch[kMaxSlots];             // the slots of a reclaim pass
+  uint32_t lost_locks[kRows];          // incarnations seen that live without their lock
+  int fork_pipe[kRows], n_fork_pipes;  // Note [Fork pipe]: descriptor + 1 by row, and how many
 };
-Books* new_books();  // nullptr: no memory
-void drop_books(Books* books);
+LocalLedger* new_local_ledger();  // nullptr: no memory
+void drop_local_ledger(LocalLedger* local);
 
 // reclaim (reclaim_blocks.cc)
 size_t reclaim(Domain& d);                    // whole limbo in one batch; blocks freed
-void maybe_reclaim(Domain& d, size_t asked);  // by the thresholds
+void maybe_reclaim(Domain& d, size_t nbytes);  // by the thresholds
 size_t reclaim_orphans(Domain& d);            // slots freed
-size_t expire_pins(Domain& d, bool pressed, size_t nbytes);
+size_t expire_messages(Domain& d, bool under_pressure, size_t nbytes);
 extern std::atomic<uint64_t> unread_grace_ms, dead_grace_ms;
 
 // slots (claim_commit_slot.cc)

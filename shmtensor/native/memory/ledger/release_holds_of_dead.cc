@@ -1,4 +1,4 @@
-// Sweeping: what the dead held is let go, what they owned becomes an orphan.
+// Sweeping: releases the holds of dead processes and orphans their slots.
 #include "memory/inspect/fault_points.h"
 #include "memory/heap/heap.h"
 #include "memory/ledger/ledger.h"
@@ -6,9 +6,9 @@
 
 namespace shmtensor {
 
-// Note [Closed by mistake]: the lock is free, but a process with the recorded start time still has
-// the control file mapped. Then a library closed our descriptor in it, and its holds are real. (A
-// dead one has no mappings; after exec neither.)
+// Note [Closed by mistake]: the lock is free, but a process with the recorded start time has the control file mapped.
+// Then a library closed the lock's descriptor in that process, and its holds are valid. (A dead process has no mappings,
+// nor has one after exec.)
 static bool closed_by_mistake(const Domain& d, const Row& row) {
   int pid = int(row.pid.load(acquire));
   if (!pid || !d.pidns || row.pidns.load(relaxed) != d.pidns) return false;
@@ -29,8 +29,8 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
   switch (w.state) {
     case kSlotLive:
       w.owner = kNobody;
-      d.slot[s].reclaiming.store(
-          0, relaxed);  // its reclaimer is dead; marks in block words are rescued or guarded by inc
+      // Its reclaimer is dead; marks in block words are rescued or guarded by inc.
+      d.slot[s].reclaiming.store(0, relaxed);
       fault("sweep.unmarked");
       swap_word(word, old, w.packed());
       fault("sweep.orphan");
@@ -44,12 +44,12 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
       uint32_t back = d.slot[s].back.load(relaxed);
       if (back && back <= s) {
         SlotWord head = SlotWord::of(d.slot[s - back].word.load(acquire));
-        bool alive =
+        bool is_alive =
             head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
-        if (alive && d.slot[s - back].length.load(relaxed) > back) return;
+        if (is_alive && d.slot[s - back].length.load(relaxed) > back) return;
       }
-      // By CAS: an orphan's tails go on to name the row of the dead one. Between the look at the word
-      // and here whoever reclaims that orphan may have freed this slot, and somebody claimed it.
+      // By CAS: an orphan's tails still name the row of the dead process. Since the load of the word, the reclaimer of
+      // that orphan may have freed this slot, and another process may have claimed it.
       w.state = kSlotFreeing;
       if (!swap_word(word, old, w.packed())) return;
       fault("sweep.tail");
@@ -70,9 +70,9 @@ void sweep_row(Domain& d, int r) {
   uint64_t state = row.state.load(acquire);
   if (state_of_row(state) == kRowFree || state_of_row(state) == kRowZombie) return;
   if (!by_process(d) && closed_by_mistake(d, row)) {
-    uint32_t& seen = d.books->lost[r];
-    if (seen != inc_of_row(state)) {
-      seen = inc_of_row(state);
+    uint32_t& reported = d.local->lost_locks[r];
+    if (reported != inc_of_row(state)) {
+      reported = inc_of_row(state);
       ++d.counts.lost_locks;
       report_lost(int(row.pid.load(acquire)), row.role);
     }
@@ -89,7 +89,7 @@ void sweep_row(Domain& d, int r) {
     n.store(0, release);
     fault("sweep.uncounted");
   }
-  // Downwards: a tail is looked at while its head still says what it is.
+  // Downwards: a tail is handled while its head still has its state.
   for (int v = 1; v >= 0; --v) {
     uint32_t first = v ? d.slots / 2 : 0;
     for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;)
@@ -103,21 +103,21 @@ void sweep_row(Domain& d, int r) {
 }
 
 // The caller has obtained the row. True: the row is free for the next process.
-bool settle_row(Domain& d, int r, bool pressed) {
+bool settle_row(Domain& d, int r, bool under_pressure) {
   Row& row = d.rows[r];
   uint64_t state = row.state.load(acquire);
   if (state_of_row(state) != kRowZombie) return state_of_row(state) == kRowFree;
   uint64_t now = now_ms(), death = row.death_ms.load(relaxed);
-  uint64_t grace = pressed ? unread_grace_ms.load(relaxed) : dead_grace_ms.load(relaxed);
+  uint64_t grace = under_pressure ? unread_grace_ms.load(relaxed) : dead_grace_ms.load(relaxed);
   bool pending = false;
-  for (uint32_t i = 0, n = row.pin_high.load(acquire); i < n; ++i) {
-    Pin& pin = d.pin(uint32_t(r), i);
+  for (uint32_t i = 0, n = row.in_flight_high.load(acquire); i < n; ++i) {
+    InFlight& entry = d.entry(uint32_t(r), i);
     uint64_t word;
-    PinFields f;
-    if (!read_pin(pin, &word, &f)) continue;
+    InFlightFields f;
+    if (!read_entry(entry, &word, &f)) continue;
     uint64_t since = f.time_ms > death ? f.time_ms : death;
     if (is_void(d, f) || (f.via_slot == kNoSlot && now - since >= grace && now >= since)) {
-      if (swap_word(pin.word, word, ((word >> 1) + 1) << 1)) ++d.counts.expired_pins;
+      if (swap_word(entry.word, word, ((word >> 1) + 1) << 1)) ++d.counts.expired_messages;
       fault("settle.pin");
     } else {
       pending = true;
@@ -132,7 +132,7 @@ bool settle_row(Domain& d, int r, bool pressed) {
 int sweep(Domain& d, bool force) {
   uint64_t now = now_ms();
   if (d.rowless || d.read_only || (!force && now < d.next_sweep)) return 0;
-  // Jittered: two that reclaim the same orphan in turn only spoil each other's attempt.
+  // Jittered: processes that reclaim the same orphan by turns only disturb each other.
   d.next_sweep = now + 100 + (uint64_t(d.row) * 7 + now) % 23;
   ++d.counts.sweeps;
   int swept = 0;

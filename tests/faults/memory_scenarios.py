@@ -1,4 +1,4 @@
-"""The scenarios: together they pass every fault point of every protocol of the memory layer."""
+"""Scenarios that together pass every fault point of the memory protocols."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from memory.actor import Actor
 from shmtensor import memory, native
 from shmtensor.errors import StaleHandle
 
-from .stage import MIB, Mail, Stage, fork, has_tag, is_stopped, reap, tensor, until
+from .harness import MIB, Harness, Mail, fork, has_tag, reap, stopped, tensor, until
 
 SIZES = (100, 5000, 300_000, 17 * MIB)
 
 
-def wait_for_mail(mail: Mail) -> None:
-    """Every sent block is intact; it is sent on once more and released."""
+def received_blocks(mail: Mail) -> None:
+    """Everything that was sent is whole, travels on, and is let go."""
     for handle, n in mail.all():
         x = np.frombuffer(memory.receive(handle), np.uint8, n)
         native.sweep(True)
@@ -34,35 +34,35 @@ def wait_for_mail(mail: Mail) -> None:
 
 
 # ---- allocate, share, free, reclaim, trim, grow
-def heap(stage: Stage) -> None:
+def heap(harness: Harness) -> None:
     """Every kind of block is allocated, sent, taken back, freed, reclaimed and trimmed."""
     mail = Mail()
 
     def act() -> None:
-        tensors = [tensor(n, n % 251) for n in SIZES]
-        for x in tensors:
-            mail.send(x)  # its message keeps the block alive
+        references = [tensor(n, n % 251) for n in SIZES]
+        for x in references:
+            mail.send(x)  # its message keeps it
         freed = [tensor(n, 1) for n in (200, 3000, 400_000)]
         handles = [memory.export(x) for x in freed]
         del x
-        blocks = [memory.receive(h) for h in handles[:2]]  # a handle returns to its owner
+        blocks = [memory.receive(h) for h in handles[:2]]  # a handle comes home
         native.acknowledge(handles[2])
-        tensors.clear()
+        references.clear()
         freed.clear()
         del blocks
         memory.trim()
-        reused = [tensor(n, 2) for n in (200, 3000, 400_000, 18 * MIB)]
-        assert all(has_tag(x, 2) for x in reused)
-        reused.clear()
+        again = [tensor(n, 2) for n in (200, 3000, 400_000, 18 * MIB)]
+        assert all(has_tag(x, 2) for x in again)
+        again.clear()
         memory.trim()
         memory.check()
 
-    stage.victim(act)
-    wait_for_mail(mail)
+    harness.victim(act)
+    received_blocks(mail)
 
 
-def trimmed(stage: Stage) -> None:
-    """A slot keeps one block, so that trim frees pages and not the slot."""
+def trimmed(harness: Harness) -> None:
+    """A slot keeps one block, so that trim gives back pages and not the slot."""
 
     def act() -> None:
         small = tensor(3000, 1)
@@ -71,10 +71,10 @@ def trimmed(stage: Stage) -> None:
         memory.trim()
         assert has_tag(small, 1)
 
-    stage.victim(act)
+    harness.victim(act)
 
 
-def slots(stage: Stage) -> None:
+def slots(harness: Harness) -> None:
     """A block of several slots; a neighbour is in the way; the first volume has no room."""
 
     def act() -> None:
@@ -88,47 +88,47 @@ def slots(stage: Stage) -> None:
         memory.trim()
         memory.check()
 
-    stage.victim(act)
-    # The same slots, complete. In a child: a refused process avoids that volume for a second.
+    harness.victim(act)
+    # The same slots, whole. In a child: who was refused keeps away from that volume for a second.
     assert reap(fork(lambda: int(not has_tag(tensor(65 * MIB, 7), 7)))) == 0
 
 
 # ---- receive, acknowledge, drop
-def receiver(stage: Stage) -> None:
-    """Another process's blocks are held by handle, once and twice, and released."""
+def receiver(harness: Harness) -> None:
+    """Another process's blocks are held by handle, once and twice, and let go."""
     arrays = [tensor(n, n % 251) for n in SIZES]
     handles = [memory.export(x) for x in arrays]
 
     def act() -> None:
-        arrays.clear()  # inherited blocks
+        arrays.clear()  # what was inherited
         blocks = [memory.receive(h) for h in handles]
         blocks += [memory.receive(h) for h in handles]
         del blocks
         blocks = [memory.receive(h) for h in handles]
-        exports = [memory.export(block) for block in blocks]  # re-export
-        for h in exports:
+        passed = [memory.export(block) for block in blocks]  # re-export
+        for h in passed:
             memory.receive(h)
 
-    stage.victim(act)
+    harness.victim(act)
     for h, x in zip(handles, arrays, strict=True):
         assert has_tag(x, x.size % 251)
-        # No block was reused: the handle still names the array.
+        # None was reused: the handle still leads to the array.
         assert memory.receive(h).address == memory.block_of(x)[0]
 
 
 # ---- fork, exit
-def forking(stage: Stage) -> None:
-    """A process with its own blocks and another one's forks; its child forks once more."""
-    original = tensor(1000, 5)
+def forking(harness: Harness) -> None:
+    """A process with blocks of its own and of others forks; its child forks once more."""
+    references = tensor(1000, 5)
     huge = tensor(17 * MIB, 6)
-    handle = memory.export(original)
+    handle = memory.export(references)
 
     def act() -> None:
-        private, run = tensor(2000, 1), tensor(300_000, 2)
+        child_tensor, run = tensor(2000, 1), tensor(300_000, 2)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
 
         def child() -> None:
-            assert has_tag(private, 1)
+            assert has_tag(child_tensor, 1)
             assert has_tag(run, 2)
             assert has_tag(received, 5)
             assert has_tag(huge, 6)
@@ -137,24 +137,24 @@ def forking(stage: Stage) -> None:
             memory.check()
 
         assert reap(fork(child)) in (0, -9)
-        assert has_tag(private, 1)
+        assert has_tag(child_tensor, 1)
         memory.check()
 
-    stage.victim(act)
+    harness.victim(act)
     time.sleep(0.01)
-    assert has_tag(original, 5)
+    assert has_tag(references, 5)
     assert has_tag(huge, 6)
 
 
-def crowded(stage: Stage) -> None:
-    """A fork skips the row of a dead process that has left a message."""
+def crowded(harness: Harness) -> None:
+    """A fork passes over the row of a dead process that has left a message."""
 
     def send() -> None:
         memory.export(tensor(1000, 1))
 
     assert reap(fork(send)) == 0
     until(lambda: bool(native.sweep(True)) or memory.statistics().zombies == 1, "no zombie")
-    stage.victim(lambda: reap(fork(lambda: memory.check())))
+    harness.victim(lambda: reap(fork(lambda: memory.check())))
     assert memory.statistics().zombies >= 1
 
 
@@ -165,15 +165,15 @@ def take_all_rows() -> int:
 
 def fill_all_rows() -> int:
     """Forks until a child gets no row; they live as long as the end of a pipe is open."""
-    rows_pipe, end = os.pipe()
+    holds, end = os.pipe()
 
     def wait() -> None:
         os.close(end)
-        os.read(rows_pipe, 1)
+        os.read(holds, 1)
 
     while fork(wait)[1] >= 0:
         continue
-    os.close(rows_pipe)
+    os.close(holds)
     return end
 
 
@@ -187,13 +187,13 @@ def lock_all_rows() -> int:
     return fd
 
 
-def rowless(stage: Stage) -> None:
-    """A fork without a free row freezes all live blocks."""
-    original = tensor(1000, 5)
-    handle = memory.export(original)
+def rowless(harness: Harness) -> None:
+    """A fork when no row is left freezes what lives."""
+    references = tensor(1000, 5)
+    handle = memory.export(references)
 
     def act() -> None:
-        array = tensor(2000, 1)
+        child_tensor = tensor(2000, 1)
         received = np.frombuffer(memory.receive(handle), np.uint8, 1000)
         fd = take_all_rows()
         pid = os.fork()
@@ -202,39 +202,39 @@ def rowless(stage: Stage) -> None:
             with contextlib.suppress(BaseException):
                 warnings.simplefilter("ignore")
                 private = np.ones(10)
-                assert has_tag(array, 1)
+                assert has_tag(child_tensor, 1)
                 assert has_tag(received, 5)
                 assert not native.is_shared(private)
                 code = 0
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) in (0, -9)
         os.close(fd)
-        assert has_tag(array, 1)
+        assert has_tag(child_tensor, 1)
 
-    stage.victim(act)
-    assert has_tag(original, 5)
+    harness.victim(act)
+    assert has_tag(references, 5)
 
 
 # ---- take-over
-def stopped_at(point: str, function: Callable[[], object]) -> tuple[int, int, int]:
-    """A child that runs `function` and is stopped at `point`, or after it."""
+def stopped_at(point: str, deed: Callable[[], object]) -> tuple[int, int, int]:
+    """A child that does `deed` and is stopped at `point`, or after it."""
 
     def run() -> None:
         native.arm_fault(point and point + ":1:stop")
-        function()
+        deed()
         os.kill(os.getpid(), signal.SIGSTOP)
 
     child = fork(run)
-    until(lambda: is_stopped(child[0]), point)
+    until(lambda: stopped(child[0]), point)
     return child
 
 
-def taking_over(stage: Stage) -> None:
+def taking_over(harness: Harness) -> None:
     """Processes that died in every state of their slots and rows are swept, orphans reclaimed."""
-    original = tensor(1000, 5)
-    handle = memory.export(original)
+    references = tensor(1000, 5)
+    handle = memory.export(references)
     mail = Mail()
-    objects: list[object] = []  # objects that are alive when their process dies
+    objects: list[object] = []  # what lives when its process dies
 
     def hold_and_send() -> None:
         objects.append(memory.receive(handle))
@@ -256,7 +256,7 @@ def taking_over(stage: Stage) -> None:
         stopped_at("slot.claimed", lambda: tensor(100, 1)),
     ]
     handle, n = next(mail.all())
-    array = np.frombuffer(memory.receive(handle), np.uint8, n)
+    holds = np.frombuffer(memory.receive(handle), np.uint8, n)
 
     def end(_: int) -> None:
         for child in dead:
@@ -269,17 +269,17 @@ def taking_over(stage: Stage) -> None:
         native.sweep(True)
         memory.check()
 
-    stage.victim(act, end)
+    harness.victim(act, end)
     for child in dead:
         assert reap(child) == -9
     mail.close()
     native.sweep(True)
-    assert has_tag(original, 5)
-    assert has_tag(array, n % 251)
+    assert has_tag(references, 5)
+    assert has_tag(holds, n % 251)
 
 
-def rescuing(stage: Stage) -> None:
-    """A hold arrives between a reclaimer's mark and its end, on a block and an orphaned slot."""
+def rescuing(harness: Harness) -> None:
+    """A hold arrives between a reclaimer's mark and its end: of a block, of an orphaned slot."""
     mail = Mail()
     go = os.pipe()
 
@@ -302,18 +302,18 @@ def rescuing(stage: Stage) -> None:
     objects: list[object] = []
     first = fork(reclaimer)
     second = stopped_at("", owner)
-    messages: list[tuple[bytes, int]] = []
-    until(lambda: bool(messages.extend(mail.all())) or len(messages) == 2, "no messages")
-    for handle, _ in messages:
-        # Acknowledged and dropped: only the marks keep these blocks.
-        memory.receive(handle)
+    letters: list[tuple[bytes, int]] = []
+    until(lambda: bool(letters.extend(mail.all())) or len(letters) == 2, "no letters")
+    for letter, _ in letters:
+        # Acknowledged and dropped: nothing but the marks stands between these blocks and their end.
+        memory.receive(letter)
     third = fork(lambda: native.arm_fault("orphan.marked:1:stop") or heir())
 
     def before(_: int) -> None:
         os.write(go[1], b"x")
-        until(lambda: is_stopped(first[0]), "no reclaimer")
+        until(lambda: stopped(first[0]), "no reclaimer")
         os.kill(second[0], signal.SIGKILL)
-        until(lambda: is_stopped(third[0]), "no heir")
+        until(lambda: stopped(third[0]), "no heir")
         os.write(go[1], b"x")
 
     def act() -> None:
@@ -321,11 +321,11 @@ def rescuing(stage: Stage) -> None:
         until(lambda: state_of(third[0]) in "TZX", "no heir")
         until(lambda: state_of(first[0]) in "TZX", "no reclaimer")
         os.read(go[0], 1)
-        for handle, n in messages:
-            x = np.frombuffer(memory.receive(handle), np.uint8, n)
+        for letter, n in letters:
+            x = np.frombuffer(memory.receive(letter), np.uint8, n)
             assert has_tag(x, n % 251)
 
-    stage.victim(act, before)
+    harness.victim(act, before)
     for child in (first, third):
         os.kill(child[0], signal.SIGCONT)
         assert reap(child) == 0
@@ -336,7 +336,7 @@ def rescuing(stage: Stage) -> None:
 
 
 def state_of(pid: int) -> str:
-    """The kernel's state letter of a process."""
+    """The kernel's letter for a process."""
     try:
         with open(f"/proc/{pid}/stat") as stat:
             return stat.read().rpartition(") ")[2][0]
@@ -344,7 +344,7 @@ def state_of(pid: int) -> str:
         return "X"
 
 
-def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> None:
+def spoil(harness: Harness, point: str, mail: Mail, act: Callable[[], object]) -> None:
     """The victim stops at `point`, after its first look. Then another process publishes a hold, and
     stops before it validates: the victim's second look sees that hold."""
 
@@ -364,7 +364,7 @@ def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> No
         until(lambda: state_of(other[0]) in "TZ", "the guest hangs")
         os.kill(victim, signal.SIGCONT)
 
-    stage.victim(act, before, f"{point}:1:stop;")
+    harness.victim(act, before, f"{point}:1:stop;")
     os.kill(other[0], signal.SIGCONT)
     assert reap(other) == 0
     for fd in go:
@@ -372,7 +372,7 @@ def spoil(stage: Stage, point: str, mail: Mail, act: Callable[[], object]) -> No
     mail.close()
 
 
-def spoiled_reclaim(stage: Stage) -> None:
+def spoiled_reclaim(harness: Harness) -> None:
     """A block is held by the second scan, not by the first: it stays."""
     mail = Mail()
 
@@ -384,19 +384,19 @@ def spoiled_reclaim(stage: Stage) -> None:
         memory.trim()
         memory.check()
 
-    spoil(stage, "reclaim.announced", mail, act)
+    spoil(harness, "reclaim.announced", mail, act)
 
 
-def spoiled_orphan(stage: Stage) -> None:
+def spoiled_orphan(harness: Harness) -> None:
     """A slot is held by the second scan, not by the first: it stays an orphan."""
     mail = Mail()
     objects: list[np.ndarray] = []
 
-    def hold_slot() -> None:
+    def claim() -> None:
         objects.append(x := tensor(5000, 1))
         native.acknowledge(mail.send(x))
 
-    owner = stopped_at("", hold_slot)
+    owner = stopped_at("", claim)
 
     def act() -> None:
         os.kill(owner[0], signal.SIGKILL)
@@ -404,12 +404,12 @@ def spoiled_orphan(stage: Stage) -> None:
         native.sweep(True)
         memory.check()
 
-    spoil(stage, "orphan.marked", mail, act)
+    spoil(harness, "orphan.marked", mail, act)
     assert reap(owner) == -9
 
 
 # ---- expiry
-def expiring(stage: Stage) -> None:
+def expiring(harness: Harness) -> None:
     """Messages that nobody reads make room for an allocation that needs it."""
     go = os.pipe()
 
@@ -426,7 +426,7 @@ def expiring(stage: Stage) -> None:
         with contextlib.suppress(MemoryError), memory.shared_numpy():
             np.empty(50 << 30, np.uint8)
 
-    stage.victim(act)
+    harness.victim(act)
     os.write(go[1], b"x")
     assert reap(first) == 0
     for fd in go:
@@ -434,8 +434,8 @@ def expiring(stage: Stage) -> None:
 
 
 # ---- a guest in the domain of a program that is no relative
-def guest(stage: Stage, liveness: str = "locks") -> None:
-    """A tensor of an unrelated program is opened, closed, opened again, and inherited by a fork."""
+def guest(harness: Harness, liveness: str = "locks") -> None:
+    """A tensor of an unrelated program is opened, let go, opened again, and inherited by a fork."""
     name = f"guest/{os.getpid()}"
     stranger = Actor({"SHMTENSOR_LIVENESS": liveness})
     try:
@@ -446,13 +446,13 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
                 t = memory.open(name, readonly=readonly)
                 assert (t == 7).all()
 
-                child = fork(lambda t=t: int(t.sum().item() != 7000))  # type: ignore[misc]
+                child = fork(lambda kept=t: int(kept.sum().item() != 7000))  # type: ignore[misc]
                 assert reap(child) in (0, -9)  # the fault may be the child's
                 memory.check()
                 del t
                 assert len(memory.domains()) == 1
 
-        stage.victim(act)
+        harness.victim(act)
         swept = stranger.do(
             "import time\nend = time.monotonic() + 20\n"
             "while memory.domains()[0].processes + memory.domains()[0].zombies > 1:\n"
@@ -464,12 +464,12 @@ def guest(stage: Stage, liveness: str = "locks") -> None:
         stranger.kill()
 
 
-def guest_by_name(stage: Stage) -> None:
-    """The same where rows name their processes and the kernel has no locks for them."""
-    guest(stage, "process")
+def guest_by_name(harness: Harness) -> None:
+    """The same where the rows name their processes, and the kernel locks none."""
+    guest(harness, "process")
 
 
-SCENARIOS: dict[str, Callable[[Stage], None]] = {
+SCENARIOS: dict[str, Callable[[Harness], None]] = {
     scenario.__name__: scenario
     for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,

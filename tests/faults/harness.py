@@ -1,12 +1,12 @@
-"""The stage on which a victim dies: the other processes, and what must hold afterwards.
+"""Runs a scenario in which a victim dies, and checks the survivors.
 
-    family (this process)   makes the scenario, forks the victim, checks the state that is left
-    witness                 another survivor with a row of its own; checks itself when asked
-    victim                  acts with one fault point armed: killed, stopped or only counted there
+    parent (this process)   sets up the scenario, forks the victim, checks what remains
+    witness                 another survivor with its own row; checks itself on request
+    victim                  acts with one fault point armed: killed or stopped there, or counted
 
-A scenario is a function of a `Stage`; it calls `stage.victim(act)` once and then asserts what has
-to be true. The stage checks the rest: nobody hangs, every survivor's `check()` holds, everything
-that the dead process held is free again, nothing is left.
+A scenario is a function of a `Harness`. It calls `harness.victim(act)` once and then asserts its
+own results. The harness checks the rest: no process hangs, every survivor's `check()` holds, all
+holds of the dead process are released, nothing is leaked.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def has_ended(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-def is_stopped(pid: int) -> bool:
-    """Whether a child has been stopped or has ended."""
-    info = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    return info is not None
+def stopped(pid: int) -> bool:
+    """Whether a child has been stopped, or is no more."""
+    what = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    return what is not None
 
 
 def reap(child: tuple[int, int, int]) -> int:
@@ -74,15 +74,15 @@ def reap(child: tuple[int, int, int]) -> int:
     return code
 
 
-def until(true: Callable[[], bool], goal: str) -> None:
+def until(true: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + PATIENCE
     while not true():
-        assert time.monotonic() < end, f"{goal}: {native.members()} {memory.statistics()}"
+        assert time.monotonic() < end, f"{what}: {native.members()} {memory.statistics()}"
         time.sleep(0.002)
 
 
 class Witness:
-    """A survivor in another process that answers one byte at a time."""
+    """A survivor in a process of its own that answers one byte at a time."""
 
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair()
@@ -92,7 +92,7 @@ class Witness:
     def live(self, orders: socket.socket) -> None:
         self.socket.close()
         while order := orders.recv(200):
-            if order[:1] == b"r":  # receive and release
+            if order[:1] == b"r":  # receive and let go
                 memory.receive(order[1:73])
             mine = tensor(5000, 9)
             memory.check()
@@ -108,7 +108,7 @@ class Witness:
 
 
 class Mail:
-    """A pipe of handles and sizes that keeps what the victim sent before it died."""
+    """A pipe of handles and sizes: what the victim sent before it died is there."""
 
     def __init__(self) -> None:
         self.read, self.write = os.pipe()
@@ -122,17 +122,17 @@ class Mail:
     def all(self) -> Iterator[tuple[bytes, int]]:
         while True:
             try:
-                message = os.read(self.read, 80)
+                letter = os.read(self.read, 80)
             except BlockingIOError:
                 return
-            yield message[:72], int.from_bytes(message[72:], "little")
+            yield letter[:72], int.from_bytes(letter[72:], "little")
 
     def close(self) -> None:
         os.close(self.read)
         os.close(self.write)
 
 
-class Stage:
+class Harness:
     """One scenario with one specification of a fault: `?`, `point:nth` or `point:nth:stop`."""
 
     def __init__(self, witness: Witness, specification: str) -> None:
@@ -141,9 +141,7 @@ class Stage:
         self.point = specification.partition(":")[0]
         self.stops = specification.endswith(":stop")
         self.code: int | None = None
-        self.child_counts: dict[str, int] | None = (
-            None  # counts of a victim that is not a forked child
-        )
+        self.point_counts: dict[str, int] | None = None  # by a victim that is no child by fork
 
     def victim(
         self,
@@ -154,7 +152,7 @@ class Stage:
         """Runs `act` in a child with the fault armed, to its end.
 
         Args:
-            before: runs here with the victim's pid, before the stage waits for the victim.
+            before: runs here, with the victim's pid, before the victim is looked after.
             first: where the victim stops before its fault is armed; `before` continues it.
         """
 
@@ -174,15 +172,15 @@ class Stage:
     def wait(self, child: tuple[int, int, int]) -> None:
         end = time.monotonic() + PATIENCE
         flags = os.WEXITED | os.WNOHANG | os.WNOWAIT | (os.WSTOPPED if self.stops else 0)
-        while (info := os.waitid(os.P_PID, child[0], flags)) is None:
-            if self.stops and self.is_reached() and self.stopped_elsewhere(child[0]):
+        while (what := os.waitid(os.P_PID, child[0], flags)) is None:
+            if self.stops and self.reached() and self.stopped_elsewhere(child[0]):
                 self.meanwhile()
             if time.monotonic() > end:
                 os.kill(child[0], signal.SIGABRT)  # its stack, by faulthandler
                 time.sleep(1)
                 raise AssertionError(f"the victim hangs: {self.specification}")
             time.sleep(0.001)
-        if info.si_code == os.CLD_STOPPED:
+        if what.si_code == os.CLD_STOPPED:
             self.meanwhile()
             os.kill(child[0], signal.SIGCONT)
             self.stops = False
@@ -192,28 +190,28 @@ class Stage:
             self.code = reap(child)
 
     def stopped_elsewhere(self, pid: int) -> bool:
-        """Continues a stopped child of the victim, for which the victim waits."""
-        is_found = False
+        """A child of the victim is stopped, and continued here; the victim waits for it."""
+        result = False
         with open(f"/proc/{pid}/task/{pid}/children") as children:
-            children_ids = [int(other) for other in children.read().split()]
-        for other in children_ids:
+            remaining = [int(other) for other in children.read().split()]
+        for other in remaining:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
                 with open(f"/proc/{other}/stat") as stat:
-                    is_child_stopped = stat.read().rpartition(") ")[2][0] == "T"
-                if is_child_stopped:
+                    is_stopped = stat.read().rpartition(") ")[2][0] == "T"
+                if is_stopped:
                     os.kill(other, signal.SIGCONT)
-                    is_found = True
-        return is_found
+                    result = True
+        return result
 
-    def is_reached(self) -> bool:
-        """Whether a process reached the armed point."""
+    def reached(self) -> bool:
+        """Whether somebody came to the armed point."""
         return bool(self.counts().get(self.point, 0))
 
     def counts(self) -> dict[str, int]:
-        return self.child_counts or native.fault_points()
+        return self.point_counts or native.fault_points()
 
     def meanwhile(self) -> None:
-        """While the victim is stopped the others do everything, and nobody waits for it."""
+        """What the others do while the victim is stopped: everything, and nobody waits for it."""
         x, y = tensor(3000, 4), tensor(300_000, 6)
         self.witness.ask(b"r" + memory.export(x))
         self.witness.ask(b"r" + memory.export(y))
@@ -225,21 +223,21 @@ class Stage:
 
 
 class NotReachedError(AssertionError):
-    """The victim did not reach the point; all other checks passed."""
+    """The victim did not come to the point; all else was as it should be."""
 
 
 def perform(
-    scenario: Callable[[Stage], None], witness: Witness, specification: str
+    scenario: Callable[[Harness], None], witness: Witness, specification: str
 ) -> dict[str, int]:
-    """Runs a scenario between settled states of the domain; counts the passes of each point."""
+    """A scenario from a settled domain to a settled domain; how often each point was reached."""
     slots = settled(None)
     native.set_unread_grace(60.0, 3600.0)
-    stage = Stage(witness, specification)
+    harness = Harness(witness, specification)
     faulthandler.dump_traceback_later(2 * PATIENCE, exit=True)
-    scenario(stage)
+    scenario(harness)
     faulthandler.cancel_dump_traceback_later()
-    counts = stage.counts()
-    is_reached = specification == "?" or stage.is_reached()
+    counts = harness.counts()
+    is_reached = specification == "?" or harness.reached()
     memory.check()
     witness.ask(b"c")
     settled(slots)
