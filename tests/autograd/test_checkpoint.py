@@ -57,9 +57,7 @@ def test_a_checkpoint_saves_nothing(use_reentrant: bool) -> None:
     def nodes(node: Any) -> int:
         if node is None or not hasattr(node, "saved"):
             return 0
-        nbytes = (
-            sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
-        )
+        nbytes = sum(getattr(v, "nbytes", 0) for v in node.saved) if node.row.name != "part" else 0
         return nbytes + sum(nodes(n) for n, _ in node.next_functions)
 
     counts.append(nodes(part(x).grad_fn))

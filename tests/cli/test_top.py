@@ -182,9 +182,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("quit_by", ["q", "SIGINT", "SIGTERM"])
-def test_live_it_redraws_in_place_until_the_end(
-    shared_program: Program, quit_by: str
-) -> None:
+def test_live_it_redraws_in_place_until_the_end(shared_program: Program, quit_by: str) -> None:
     with Terminal(shared_program.pid) as terminal:
         terminal.shows("q ends", times=3)
         if quit_by == "q":

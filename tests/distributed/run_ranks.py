@@ -76,19 +76,9 @@ def live(
     except Exception as error:
         abort_groups(error)
         try:
-<<<<<<< .merge_file_RSj9DK
             results.put((rank, None, error))
-        except TypeError:  # it cannot be pickled
-            results.put((rank, None, type(error)(str(error))))
-||||||| .merge_file_qaMvsV
-            answers.put((rank, None, error))
-        except TypeError:  # it holds what cannot be pickled
-            answers.put((rank, None, type(error)(str(error))))
-=======
-            answers.put((rank, None, error))
         except TypeError:  # it has an object that cannot be pickled
-            answers.put((rank, None, type(error)(str(error))))
->>>>>>> .merge_file_XXQm9y
+            results.put((rank, None, type(error)(str(error))))
     finally:
         dist.destroy_process_group()
 
@@ -130,22 +120,10 @@ def run(
                 rank, outcomes[rank].value, outcomes[rank].error = results.get(True, 0.05)
                 missing.discard(rank)
             except queue.Empty:
-<<<<<<< .merge_file_RSj9DK
-                # The exit code first: by then a rank's last message is in the queue.
-                exited = {r for r in missing if processes[r].exitcode is not None}
-                if exited and results.empty():
-                    missing -= exited
-||||||| .merge_file_qaMvsV
-                # The exit code first: what a rank said before it ended is in the queue by then.
-                gone = {r for r in missing if processes[r].exitcode is not None}
-                if gone and answers.empty():
-                    missing -= gone
-=======
                 # The exit code first: then the result of a rank that has ended is in the queue.
                 dead = {r for r in missing if processes[r].exitcode is not None}
-                if dead and answers.empty():
+                if dead and results.empty():
                     missing -= dead
->>>>>>> .merge_file_XXQm9y
         for process in processes:
             process.join(10)
             assert process.exitcode is not None, f"{process.name} hangs"

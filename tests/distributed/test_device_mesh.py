@@ -78,36 +78,16 @@ def test_gradients_are_averaged_along_the_mesh_that_is_given() -> None:
 def over_groups() -> list[Any]:
     rank = dist.get_rank()
     line = dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", mesh_dim_names=("all",))
-<<<<<<< .merge_file_XPerX2
-    singleton, _ = dist.new_subgroups(1)
-    grid = dist.DeviceMesh.from_group([dist.group.WORLD, singleton], "cpu", [[0], [1]])
-||||||| .merge_file_QvB5Ad
-    alone, _ = dist.new_subgroups(1)
-    grid = dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu", [[0], [1]])
-=======
     single, _ = dist.new_subgroups(1)
     grid = dist.DeviceMesh.from_group([dist.group.WORLD, single], "cpu", [[0], [1]])
->>>>>>> .merge_file_BqCeO1
     assert grid.get_coordinate() == [rank, 0]
-<<<<<<< .merge_file_XPerX2
-    assert grid.get_group(1) is singleton
-||||||| .merge_file_QvB5Ad
-    assert grid.get_group(1) is alone
-=======
     assert grid.get_group(1) is single
->>>>>>> .merge_file_BqCeO1
     assert grid == dist.init_device_mesh("cpu", (2, 1)) != dist.init_device_mesh("cpu", (1, 2))
     assert len({grid, dist.init_device_mesh("cpu", (2, 1))}) == 1
     with pytest.raises(ValueError, match=r"dimension 0 of \[1, 0\] is not the group"):
         dist.DeviceMesh.from_group(dist.group.WORLD, "cpu", [1, 0])
     with pytest.raises(ValueError, match="2 groups need a mesh"):
-<<<<<<< .merge_file_XPerX2
-        dist.DeviceMesh.from_group([dist.group.WORLD, singleton], "cpu")
-||||||| .merge_file_QvB5Ad
-        dist.DeviceMesh.from_group([dist.group.WORLD, alone], "cpu")
-=======
         dist.DeviceMesh.from_group([dist.group.WORLD, single], "cpu")
->>>>>>> .merge_file_BqCeO1
     return [line["all"].size(), line.mesh.tolist()]
 
 

@@ -1,10 +1,4 @@
-<<<<<<< .merge_file_sxeGpS
-"""What engines of all backends refuse, and that leave() runs once."""
-||||||| .merge_file_xaAcq6
-"""What engines of all backends refuse, and that they are left once."""
-=======
 """Errors of the engines of all backends; an engine is left once."""
->>>>>>> .merge_file_j8Nzdy
 
 from __future__ import annotations
 

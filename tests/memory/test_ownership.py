@@ -45,25 +45,11 @@ def is_taken_over(
     leaf = Leaf(make(), grad_buffer)
     leaf.sums["leaf"][...] = 5
     address = leaf.sums["leaf"].ctypes.data
-<<<<<<< /tmp/o.m
     references = keeper(leaf.sums["leaf"])
-    g = leaf.taken()
-||||||| /tmp/o.base
-    kept = keeper(leaf.sums["leaf"])
-    g = leaf.taken()
-=======
-    reference = keeper(leaf.sums["leaf"])
     g = leaf.take_over()
->>>>>>> /tmp/o.a
     assert leaf.sums == {"other": None}
     assert (g == 5).all()
-<<<<<<< /tmp/o.m
     del references
-||||||| /tmp/o.base
-    del kept
-=======
-    del reference
->>>>>>> /tmp/o.a
     return bool(g.ctypes.data == address)
 
 
@@ -151,47 +137,19 @@ def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer
 def test_a_gradient_is_not_copied_to_a_referenced_buffer(
     buffer: native.GradientBuffer,
 ) -> None:
-<<<<<<< /tmp/o.m
     references = buffer.take()
     assert references is not None
     references[...] = 1
-||||||| /tmp/o.base
-    kept = buffer.take()
-    assert kept is not None
-    kept[...] = 1
-=======
-    reference = buffer.take()
-    assert reference is not None
-    reference[...] = 1
->>>>>>> /tmp/o.a
     assert is_taken_over(fresh, lambda g: None, buffer)
-<<<<<<< /tmp/o.m
     assert (references == 1).all()
-||||||| /tmp/o.base
-    assert (kept == 1).all()
-=======
-    assert (reference == 1).all()
->>>>>>> /tmp/o.a
 
 
-<<<<<<< /tmp/o.m
-@pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
-    references = buffer.take()
-    leaf = Leaf(fresh(), buffer if home else None)
-||||||| /tmp/o.base
-@pytest.mark.parametrize("home", [False, True])
-def test_a_gradient_is_laid_as_its_leaf(home: bool, buffer: native.GradientBuffer) -> None:
-    kept = buffer.take()
-    leaf = Leaf(fresh(), buffer if home else None)
-=======
 @pytest.mark.parametrize("grad_buffer", [False, True])
 def test_a_gradient_has_the_strides_of_its_leaf(
     grad_buffer: bool, buffer: native.GradientBuffer
 ) -> None:
-    reference = buffer.take()
+    references = buffer.take()
     leaf = Leaf(fresh(), buffer if grad_buffer else None)
->>>>>>> /tmp/o.a
     leaf.tensor = st.ones(*SHAPE[::-1]).T
     g = leaf.take_over()
     assert g.strides == (4, 16)
@@ -199,30 +157,14 @@ def test_a_gradient_has_the_strides_of_its_leaf(
     del g
     address = leaf.sums["leaf"].ctypes.data
     leaf.tensor = st.ones(*SHAPE[::-1]).T
-<<<<<<< /tmp/o.m
-    assert leaf.taken().ctypes.data == address
-    assert references is not None
-||||||| /tmp/o.base
-    assert leaf.taken().ctypes.data == address
-    assert kept is not None
-=======
     assert leaf.take_over().ctypes.data == address
-    assert reference is not None
->>>>>>> /tmp/o.a
+    assert references is not None
 
 
 def test_a_freed_leaf_gets_its_gradient() -> None:
     leaf = Leaf(fresh())
-<<<<<<< /tmp/o.m
     dead_reference = weakref.ref(st.ones(1))
     assert native.steal_gradient(leaf.sums, "leaf", dead_reference, None).shape == SHAPE
-||||||| /tmp/o.base
-    gone = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", gone, None).shape == SHAPE
-=======
-    dead_ref = weakref.ref(st.ones(1))
-    assert native.steal_gradient(leaf.sums, "leaf", dead_ref, None).shape == SHAPE
->>>>>>> /tmp/o.a
 
 
 def test_a_gradient_that_is_no_array_stays_what_it_is() -> None:
@@ -263,21 +205,9 @@ def test_a_tensor_whose_memory_something_sees_is_not_its_only_owner(
 ) -> None:
     x = native.wrap(make())
     assert native.is_only_owner(x)
-<<<<<<< /tmp/o.m
     references = keeper(x.array)
-||||||| /tmp/o.base
-    kept = keeper(x.array)
-=======
-    reference = keeper(x.array)
->>>>>>> /tmp/o.a
     assert not native.is_only_owner(x)
-<<<<<<< /tmp/o.m
     del references
-||||||| /tmp/o.base
-    del kept
-=======
-    del reference
->>>>>>> /tmp/o.a
     assert native.is_only_owner(x)
 
 
@@ -296,24 +226,10 @@ def test_the_owner_of_the_memory_counts(kind: str, view: Callable[[Any], Any]) -
 
 
 def test_a_second_memoryview_counts() -> None:
-<<<<<<< /tmp/o.m
     observed = memoryview(block_of("block"))
     x = native.wrap(np.frombuffer(observed[:32], np.float32))
-||||||| /tmp/o.base
-    seen = memoryview(block_of("block"))
-    x = native.wrap(np.frombuffer(seen[:32], np.float32))
-=======
-    view = memoryview(block_of("block"))
-    x = native.wrap(np.frombuffer(view[:32], np.float32))
->>>>>>> /tmp/o.a
     assert not native.is_only_owner(x)
-<<<<<<< /tmp/o.m
     del observed
-||||||| /tmp/o.base
-    del seen
-=======
-    del view
->>>>>>> /tmp/o.a
     assert native.is_only_owner(x)
 
 

@@ -1,10 +1,4 @@
-<<<<<<< .merge_file_zIN69t
-"""Parts of batches are views, cover everything once; private data is moved and counted."""
-||||||| .merge_file_eue2Az
-"""Parts of batches are views, cover everything once, and what is private is moved and counted."""
-=======
 """Parts of batches are views and cover the batch once; private tensors are moved and counted."""
->>>>>>> .merge_file_pge5Ui
 
 from __future__ import annotations
 
@@ -25,33 +19,13 @@ Pair = namedtuple("Pair", "x y")
 def test_parts_cover_the_batch_once(n: int, ranks: int) -> None:
     x = st.arange(float(n))
     parts = [part_of((x, {"again": x}), rank, ranks) for rank in range(ranks)]
-<<<<<<< .merge_file_zIN69t
-    full = np.concatenate([part[0][0].numpy() for part in parts])
-    np.testing.assert_array_equal(full, x.numpy())
-||||||| .merge_file_eue2Az
-    joined = np.concatenate([part[0][0].numpy() for part in parts])
-    np.testing.assert_array_equal(joined, x.numpy())
-=======
     gathered = np.concatenate([part[0][0].numpy() for part in parts])
     np.testing.assert_array_equal(gathered, x.numpy())
->>>>>>> .merge_file_pge5Ui
     assert sum(size for _, size, _ in parts) == n
     assert {total for _, _, total in parts} == {n}
-<<<<<<< .merge_file_zIN69t
-    for (a, kwargs), _, _ in parts:
-||||||| .merge_file_eue2Az
-    for (a, named), _, _ in parts:
-=======
     for (a, mapping), _, _ in parts:
->>>>>>> .merge_file_pge5Ui
         assert np.shares_memory(a.numpy(), x.numpy()) or not a.numel()
-<<<<<<< .merge_file_zIN69t
-        np.testing.assert_array_equal(kwargs["again"].numpy(), a.numpy())
-||||||| .merge_file_eue2Az
-        np.testing.assert_array_equal(named["again"].numpy(), a.numpy())
-=======
         np.testing.assert_array_equal(mapping["again"].numpy(), a.numpy())
->>>>>>> .merge_file_pge5Ui
 
 
 def test_nests_and_sizes() -> None:

@@ -48,13 +48,7 @@ TORN = {"mid update"}
 
 
 class Deadly:
-<<<<<<< .merge_file_0NjSod
-    """Wraps a rank's methods, in the forked child only."""
-||||||| .merge_file_GlC0yx
-    """Wraps what a rank does, in the forked child only."""
-=======
     """Wraps the methods of a rank, only in the forked child."""
->>>>>>> .merge_file_URttXs
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
         monkeypatch.setenv("VICTIM_PLACE", place)
@@ -127,13 +121,7 @@ def test_rank_killed_in_a_step(place: str, monkeypatch: pytest.MonkeyPatch) -> N
     assert time.monotonic() - begin < 10
     assert (caught.value.name, caught.value.exitcode) == ("rank 1", -signal.SIGKILL)
     text = str(caught.value)
-<<<<<<< .merge_file_0NjSod
-    # The message tells the state of the weights: those of the step, or of the snapshot.
-||||||| .merge_file_GlC0yx
-    # What the message says is what the weights are: whole at the step, or back at the snapshot.
-=======
     # The weights are as the message says: complete at the step, or those of the snapshot.
->>>>>>> .merge_file_URttXs
     assert is_equal(weights(trainer), states[trainer.step]), text
     assert f"step {trainer.step}" in text
     if place in TORN:
@@ -150,16 +138,8 @@ def test_without_snapshots_torn_weights_are_reported(monkeypatch: pytest.MonkeyP
 
 
 def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> None:
-<<<<<<< .merge_file_0NjSod
-    reference = make_trainer(2)
-    reference.fit(make_data(), epochs=2)
-||||||| .merge_file_GlC0yx
-    whole = make_trainer(2)
-    whole.fit(make_data(), epochs=2)
-=======
     uninterrupted = make_trainer(2)
     uninterrupted.fit(make_data(), epochs=2)
->>>>>>> .merge_file_URttXs
     with monkeypatch.context() as patch:
         Deadly(patch, "mid update")
         trainer = make_trainer(2, start_method="fork")
@@ -167,13 +147,7 @@ def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> No
             trainer.fit(make_data(), epochs=2)
     assert trainer.step == 0
     trainer.fit(make_data(), epochs=2)
-<<<<<<< .merge_file_0NjSod
-    assert is_equal(weights(trainer), weights(reference))
-||||||| .merge_file_GlC0yx
-    assert is_equal(weights(trainer), weights(whole))
-=======
     assert is_equal(weights(trainer), weights(uninterrupted))
->>>>>>> .merge_file_URttXs
 
 
 @pytest.mark.parametrize("point", ["published", "arrived", "met"])

@@ -46,16 +46,8 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
         str(tmp_path / "train.py"),
         str(tmp_path),
     ]
-<<<<<<< .merge_file_JhFcRP
-    process = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert process.returncode == 0, process.stderr
-||||||| .merge_file_wMqHCH
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
-    assert done.returncode == 0, done.stderr
-=======
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.returncode == 0, completed.stderr
->>>>>>> .merge_file_w75WHU
     reference = make_trainer(1)
     reference.fit(make_data(), epochs=3)
     for rank in range(2):

@@ -85,33 +85,15 @@ def with_scheduler() -> Trainer:
 
 def test_a_resumed_run_has_the_same_bits(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
-<<<<<<< .merge_file_Zw8SsG
-    reference, first, second = with_scheduler(), with_scheduler(), with_scheduler()
-    reference.fit(make_data(), epochs=4)
-||||||| .merge_file_9hi29b
-    whole, first, second = with_scheduler(), with_scheduler(), with_scheduler()
-    whole.fit(make_data(), epochs=4)
-=======
     uninterrupted, first, second = with_scheduler(), with_scheduler(), with_scheduler()
     uninterrupted.fit(make_data(), epochs=4)
->>>>>>> .merge_file_lFWBx8
     first.fit(make_data(), epochs=2, checkpoint=path)
     second.load(path)
     second.fit(make_data(), epochs=4)
     assert second.epoch == 4
-<<<<<<< .merge_file_Zw8SsG
-    assert second.history["loss"] == reference.history["loss"]
-    assert second.history["lr"] == reference.history["lr"] == [0.01, 0.005, 0.0025, 0.00125]
-    for x, y in zip(weights(reference), weights(second), strict=True):
-||||||| .merge_file_9hi29b
-    assert second.history["loss"] == whole.history["loss"]
-    assert second.history["lr"] == whole.history["lr"] == [0.01, 0.005, 0.0025, 0.00125]
-    for x, y in zip(weights(whole), weights(second), strict=True):
-=======
     assert second.history["loss"] == uninterrupted.history["loss"]
     assert second.history["lr"] == uninterrupted.history["lr"] == [0.01, 0.005, 0.0025, 0.00125]
     for x, y in zip(weights(uninterrupted), weights(second), strict=True):
->>>>>>> .merge_file_lFWBx8
         np.testing.assert_array_equal(x, y)
     assert [each.name for each in tmp_path.iterdir()] == ["run.ckpt"]
 
@@ -258,25 +240,9 @@ def test_wrong_use() -> None:
 def test_on_epoch_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
     trainer = make_trainer(2)
     trainer.progress = True
-<<<<<<< .merge_file_Zw8SsG
-    epochs: list[int] = []
-    trainer.fit(make_data(), epochs=2, on_epoch=lambda record: epochs.append(record.epoch))
-    assert epochs == [1, 2]
-    stderr = capsys.readouterr().err
-    assert "epoch 2/2" in stderr
-    assert "8/8" in stderr
-||||||| .merge_file_9hi29b
-    seen: list[int] = []
-    trainer.fit(make_data(), epochs=2, on_epoch=lambda record: seen.append(record.epoch))
-    assert seen == [1, 2]
-    shown = capsys.readouterr().err
-    assert "epoch 2/2" in shown
-    assert "8/8" in shown
-=======
     epochs: list[int] = []
     trainer.fit(make_data(), epochs=2, on_epoch=lambda record: epochs.append(record.epoch))
     assert epochs == [1, 2]
     output = capsys.readouterr().err
     assert "epoch 2/2" in output
     assert "8/8" in output
->>>>>>> .merge_file_lFWBx8

@@ -276,9 +276,7 @@ def test_a_peer_with_another_key_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         infos = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
         end = time.monotonic() + 0.5
-        other = threading.Thread(
-            target=lambda: links.append(connect(1, [0], infos, b"other", end))
-        )
+        other = threading.Thread(target=lambda: links.append(connect(1, [0], infos, b"other", end)))
         other.start()
         assert accept(0, {1}, listener, b"the key", end) == {}
         other.join()

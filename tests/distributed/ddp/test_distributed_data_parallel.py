@@ -280,9 +280,7 @@ def in_grad_buffers(before: bool) -> list[bool]:
     for _ in range(3):
         optimizer.zero_grad()
         wrapped(st.ones(2, 9)).sum().backward()
-        in_block += [
-            p.accumulate_grad.grad_buffer.owns(p.grad.array) for p in model.parameters()
-        ]
+        in_block += [p.accumulate_grad.grad_buffer.owns(p.grad.array) for p in model.parameters()]
         in_block.append(wrapped._buckets[0].gradient_block is not None)
         optimizer.step()
     return in_block

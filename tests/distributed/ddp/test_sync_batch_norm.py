@@ -34,7 +34,8 @@ def on_a_part() -> list[Any]:
     dist.all_reduce(layer.weight.grad)
     statistics = [layer.running_mean, layer.running_var]
     return [
-        np.array(each.detach().numpy()) for each in (out, input.grad, layer.weight.grad, *statistics)
+        np.array(each.detach().numpy())
+        for each in (out, input.grad, layer.weight.grad, *statistics)
     ] + [int(layer.num_batches_tracked)]
 
 

@@ -46,16 +46,8 @@ def free_port() -> int:
 
 @pytest.fixture
 def begin(tmp_path: Path) -> Any:
-<<<<<<< .merge_file_B6f1GI
-    """Starts launchers; kills those that still run at the end."""
-    processes: list[subprocess.Popen[str]] = []
-||||||| .merge_file_l07ldh
-    """Starts a launcher; what is left at the end is ended."""
-    begun: list[subprocess.Popen[str]] = []
-=======
     """Starts launchers, and ends those that still run at the end."""
     processes: list[subprocess.Popen[str]] = []
->>>>>>> .merge_file_vjZxHU
     env = {**os.environ, "SHMTENSOR_SECRET": "5c" * 16, "OMP_NUM_THREADS": "1"}
     env["PYTHONPATH"] = os.pathsep.join(sys.path)
 
@@ -169,18 +161,10 @@ def test_a_rank_that_dies_while_connections_are_made_ends_all(begin: Any, victim
         assert "exited with code 7" in err
 
 
-def test_a_repeated_node_rank_is_an_error_on_all(begin: Any) -> None:
+def test_a_node_rank_given_twice_is_told_to_all(begin: Any) -> None:
     port = free_port()
-<<<<<<< .merge_file_B6f1GI
-    processes = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
-    for code, out, err in ends(*processes):
-||||||| .merge_file_l07ldh
-    begun = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
-    for code, out, err in ends(*begun):
-=======
     launchers = [begin("", *static(port, node, 1, nodes=3)) for node in (0, 1, 1)]
     for code, out, err in ends(*launchers):
->>>>>>> .merge_file_vjZxHU
         assert (code, out) == (1, [])
         assert "--node-rank is given twice: [0, 1, 1] on [" in err
 
@@ -191,22 +175,12 @@ def test_addresses_of_version_6(begin: Any) -> None:
             port = server.getsockname()[1]
     except OSError as error:
         pytest.skip(f"this machine has no IPv6: {error}")
-<<<<<<< .merge_file_B6f1GI
-    results = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
-    assert [code for code, _, _ in results] == [0, 0], results
-    assert [line[:5] for _, out, _ in results for line in out] == ["3.0 0"] * 2
-||||||| .merge_file_l07ldh
-    told = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:5] for _, out, _ in told for line in out] == ["3.0 0"] * 2
-=======
     outputs = ends(*(begin("", *static(port, i, 1, "[::1]")) for i in range(2)))
     assert [code for code, _, _ in outputs] == [0, 0], outputs
     assert [line[:5] for _, out, _ in outputs for line in out] == ["3.0 0"] * 2
->>>>>>> .merge_file_vjZxHU
 
 
-def test_a_port_in_use_is_an_error_at_once(begin: Any) -> None:
+def test_a_port_that_is_taken_is_told_at_once(begin: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         ((code, out, err),) = ends(begin("", *static(port, 0)))
@@ -215,13 +189,7 @@ def test_a_port_in_use_is_an_error_at_once(begin: Any) -> None:
 
 
 def test_nodes_come_and_go(begin: Any) -> None:
-<<<<<<< .merge_file_B6f1GI
-    """MIN:MAX: one begins alone; another joins and all restart; it dies and the first continues."""
-||||||| .merge_file_l07ldh
-    """MIN:MAX: one begins alone; another joins, all begin anew; it dies, the first goes on."""
-=======
-    """MIN:MAX: one begins alone; another joins, all restart; it dies, the first continues."""
->>>>>>> .merge_file_vjZxHU
+    """MIN:MAX: one begins alone; another joins and restart; it dies and the first continues."""
     port = free_port()
     body = """dist.get_world_size() == 1 and again or os.write(1, b'%d of %d\\n' % (
         rank, dist.get_world_size())) and time.sleep(100)"""
@@ -321,25 +289,11 @@ def spaces() -> Any:
 
 def test_hosts_with_separate_addresses(begin: Any, spaces: Any) -> None:
     names, _ = spaces
-<<<<<<< .merge_file_B6f1GI
-    results = ends(
-||||||| .merge_file_l07ldh
-    told = ends(
-=======
     outputs = ends(
->>>>>>> .merge_file_vjZxHU
         *(begin("", *static(29500, i, 2, HOST), space=name) for i, name in enumerate(names))
     )
-<<<<<<< .merge_file_B6f1GI
-    assert [code for code, _, _ in results] == [0, 0], results
-    assert [line[:6] for _, out, _ in results for line in out] == ["10.0 0"] * 4
-||||||| .merge_file_l07ldh
-    assert [code for code, _, _ in told] == [0, 0], told
-    assert [line[:6] for _, out, _ in told for line in out] == ["10.0 0"] * 4
-=======
     assert [code for code, _, _ in outputs] == [0, 0], outputs
     assert [line[:6] for _, out, _ in outputs for line in out] == ["10.0 0"] * 4
->>>>>>> .merge_file_vjZxHU
 
 
 def test_a_host_that_no_longer_answers_has_died(begin: Any, spaces: Any) -> None:

@@ -89,16 +89,8 @@ def run_debugger(commands: bytes) -> Any:
 
 
 def test_the_debugger_is_in_the_frame_that_called(capfd: pytest.CaptureFixture[str]) -> None:
-<<<<<<< .merge_file_qPYxsw
-    results = values(run(run_debugger, 2, b"steps.append('changed')\nc\n", start_method="fork"))
-    assert results == [["begin", "changed"], ["begin"]]
-||||||| .merge_file_hsK6hN
-    got = values(run(alone, 2, b"seen.append('changed')\nc\n", start_method="fork"))
-    assert got == [["begin", "changed"], ["begin"]]
-=======
-    result = values(run(alone, 2, b"seen.append('changed')\nc\n", start_method="fork"))
+    result = values(run(run_debugger, 2, b"steps.append('changed')\nc\n", start_method="fork"))
     assert result == [["begin", "changed"], ["begin"]]
->>>>>>> .merge_file_Y6itjF
     assert "(Pdb)" in capfd.readouterr().out
 
 

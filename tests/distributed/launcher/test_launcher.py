@@ -36,74 +36,30 @@ def script(folder: Path, text: str) -> str:
     return str(path)
 
 
-<<<<<<< .merge_file_8rhLu8
-def launch(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-||||||| .merge_file_cYSWoK
-def launch(*arguments: str, **named: Any) -> subprocess.CompletedProcess[str]:
-=======
 def launch(*arguments: str, **kwargs: Any) -> subprocess.CompletedProcess[str]:
->>>>>>> .merge_file_GidsUz
     return subprocess.run(
-<<<<<<< .merge_file_8rhLu8
-        [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **options
-||||||| .merge_file_cYSWoK
-        [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **named
-=======
         [*RUN, *arguments], capture_output=True, text=True, timeout=90, check=False, **kwargs
->>>>>>> .merge_file_GidsUz
     )
 
 
 def still_there(mark: str) -> list[str]:
-<<<<<<< .merge_file_8rhLu8
-    pids = []
-||||||| .merge_file_cYSWoK
-    found = []
-=======
     names = []
->>>>>>> .merge_file_GidsUz
     for path in Path("/proc").glob("[0-9]*/environ"):
         try:
             if f"MARK={mark}\0".encode() in path.read_bytes():
                 state = (path.parent / "stat").read_text().rpartition(")")[2].split()[0]
                 if state != "Z":
-<<<<<<< .merge_file_8rhLu8
-                    pids.append(path.parent.name)
-        except OSError:  # ended, or another user's
-||||||| .merge_file_cYSWoK
-                    found.append(path.parent.name)
-        except OSError:  # gone, or not ours
-=======
                     names.append(path.parent.name)
-        except OSError:  # gone, or not ours
->>>>>>> .merge_file_GidsUz
+        except OSError:  # ended, or another user's
             continue
-<<<<<<< .merge_file_8rhLu8
-    return pids
-||||||| .merge_file_cYSWoK
-    return found
-=======
     return names
->>>>>>> .merge_file_GidsUz
 
 
 def assert_nothing_stays(mark: str) -> None:
     end = time.monotonic() + 5
-<<<<<<< .merge_file_8rhLu8
-    while (processes := still_there(mark)) and time.monotonic() < end:
-||||||| .merge_file_cYSWoK
-    while (left := still_there(mark)) and time.monotonic() < end:
-=======
     while (names := still_there(mark)) and time.monotonic() < end:
->>>>>>> .merge_file_GidsUz
         time.sleep(0.02)
-<<<<<<< .merge_file_8rhLu8
-    assert not processes
-||||||| .merge_file_cYSWoK
-    assert not left
-=======
     assert not names
->>>>>>> .merge_file_GidsUz
 
 
 def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
@@ -123,22 +79,10 @@ def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
         dist.destroy_process_group()
         """,
     )
-<<<<<<< .merge_file_8rhLu8
-    process = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
-    assert process.returncode == 0, process.stderr
-    assert process.stdout == "3.0 3 3 ['--lr', '1']\n"
-    assert process.stderr == ""
-||||||| .merge_file_cYSWoK
-    done = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "3.0 3 3 ['--lr', '1']\n"
-    assert done.stderr == ""
-=======
     completed = launch("--standalone", "--nnodes=1", "--nproc_per_node", "3", name, "--lr", "1")
     assert completed.returncode == 0, completed.stderr
     assert completed.stdout == "3.0 3 3 ['--lr', '1']\n"
     assert completed.stderr == ""
->>>>>>> .merge_file_GidsUz
 
 
 def test_module_form(tmp_path: Path) -> None:
@@ -148,16 +92,8 @@ def test_module_form(tmp_path: Path) -> None:
         "import os\nif os.environ['RANK'] == '1': print(__spec__.name)\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-<<<<<<< .merge_file_8rhLu8
-    process = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
-    assert (process.returncode, process.stdout) == (0, "work.train\n"), process.stderr
-||||||| .merge_file_cYSWoK
-    done = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
-    assert (done.returncode, done.stdout) == (0, "work.train\n"), done.stderr
-=======
     completed = launch("--nproc-per-node", "2", "-m", "work.train", cwd=tmp_path, env=environment)
     assert (completed.returncode, completed.stdout) == (0, "work.train\n"), completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 WAITING = """
@@ -191,34 +127,16 @@ def test_first_failure_is_reported_once(
 ) -> None:
     begin = time.monotonic()
     mark = f"{os.getpid()}-{code}"
-<<<<<<< .merge_file_8rhLu8
-    process = launch(
-||||||| .merge_file_cYSWoK
-    done = launch(
-=======
     completed = launch(
->>>>>>> .merge_file_GidsUz
         "--nproc-per-node",
         "3",
         script(tmp_path, WAITING.format(end)),
         env={**os.environ, "MARK": mark},
     )
-<<<<<<< .merge_file_8rhLu8
-    assert process.returncode == code, process.stderr
-    assert all(text in process.stderr for text in texts), process.stderr
-    assert process.stderr.count("Traceback") == (code == 1), process.stderr
-    assert "runpy" not in process.stderr
-||||||| .merge_file_cYSWoK
-    assert done.returncode == code, done.stderr
-    assert all(text in done.stderr for text in texts), done.stderr
-    assert done.stderr.count("Traceback") == (code == 1), done.stderr
-    assert "runpy" not in done.stderr
-=======
     assert completed.returncode == code, completed.stderr
     assert all(text in completed.stderr for text in texts), completed.stderr
     assert completed.stderr.count("Traceback") == (code == 1), completed.stderr
     assert "runpy" not in completed.stderr
->>>>>>> .merge_file_GidsUz
     assert time.monotonic() - begin < 30
     assert_nothing_stays(mark)
 
@@ -241,25 +159,11 @@ def test_an_exception_is_reported_before_the_rank_exits(tmp_path: Path) -> None:
             raise
         """,
     )
-<<<<<<< .merge_file_8rhLu8
-    process = launch("--nproc-per-node", "2", name)
-    assert "rank 1 gave up: it raised ValueError: no such luck" in process.stdout
-    assert process.returncode == 1
-    assert "rank 1 (pid" in process.stderr, process.stderr  # not rank 0, which had ended before
-    assert process.stderr.count("Traceback") == 1, process.stderr
-||||||| .merge_file_cYSWoK
-    done = launch("--nproc-per-node", "2", name)
-    assert "rank 1 gave up: it raised ValueError: no such luck" in done.stdout
-    assert done.returncode == 1
-    assert "rank 1 (pid" in done.stderr, done.stderr  # not rank 0, which ended before
-    assert done.stderr.count("Traceback") == 1, done.stderr
-=======
     completed = launch("--nproc-per-node", "2", name)
     assert "rank 1 gave up: it raised ValueError: no such luck" in completed.stdout
     assert completed.returncode == 1
-    assert "rank 1 (pid" in completed.stderr, completed.stderr  # not rank 0, which ended before
+    assert "rank 1 (pid" in completed.stderr, completed.stderr  # not rank 0, which had ended before
     assert completed.stderr.count("Traceback") == 1, completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 def test_restarts(tmp_path: Path) -> None:
@@ -278,19 +182,9 @@ def test_restarts(tmp_path: Path) -> None:
             print("attempt", n)
         """,
     )
-<<<<<<< .merge_file_8rhLu8
-    process = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
-    assert (process.returncode, process.stdout) == (0, "attempt 2\n"), process.stderr
-    assert "restart 2 of 2" in process.stderr
-||||||| .merge_file_cYSWoK
-    done = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
-    assert (done.returncode, done.stdout) == (0, "attempt 2\n"), done.stderr
-    assert "restart 2 of 2" in done.stderr
-=======
     completed = launch("--nproc-per-node", "2", "--max-restarts", "2", name)
     assert (completed.returncode, completed.stdout) == (0, "attempt 2\n"), completed.stderr
     assert "restart 2 of 2" in completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -339,19 +233,9 @@ def test_bad_arguments_are_an_error() -> None:
         (["-t", "x", "x.py"], "is neither 0 to 3 nor rank:what,...: 'x'"),
         (["-r", "0:1,2", "x.py"], "is neither 0 to 3 nor rank:what,...: '0:1,2'"),
     ]:
-<<<<<<< .merge_file_8rhLu8
-        process = launch(*arguments)
-        assert process.returncode == 2
-        assert text in process.stderr
-||||||| .merge_file_cYSWoK
-        done = launch(*arguments)
-        assert done.returncode == 2
-        assert text in done.stderr
-=======
         completed = launch(*arguments)
         assert completed.returncode == 2
         assert text in completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
@@ -366,19 +250,9 @@ def test_the_port_handed_to_the_script_is_free(tmp_path: Path) -> None:
     )
     with socket.socket() as server:
         with suppress(OSError):  # torchrun's port, taken by us or by others
-<<<<<<< .merge_file_8rhLu8
-            server.bind(("127.0.0.1", 29500))
-        process = launch("--nproc-per-node", "2", name)
-    assert (process.returncode, process.stdout) == (0, "free\n"), process.stderr
-||||||| .merge_file_cYSWoK
-            taken.bind(("127.0.0.1", 29500))
-        done = launch("--nproc-per-node", "2", name)
-    assert (done.returncode, done.stdout) == (0, "free\n"), done.stderr
-=======
             server.bind(("127.0.0.1", 29500))
         completed = launch("--nproc-per-node", "2", name)
     assert (completed.returncode, completed.stdout) == (0, "free\n"), completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
@@ -394,40 +268,20 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
         print("err", rank, file=sys.stderr)
         """,
     )
-<<<<<<< .merge_file_8rhLu8
-    process = launch(
-||||||| .merge_file_cYSWoK
-    done = launch(
-=======
     completed = launch(
->>>>>>> .merge_file_GidsUz
         "--nproc-per-node", "2", "--log-dir", str(tmp_path / "logs"), "--rdzv-id", "job",
         "-r", "2", "--tee", "0:1,1:0", "--role", "trainer", "--numa-binding", "cpu",
         "--duplicate-stdout-filters", "out 0,x,,y",
         "--virtual-local-rank", "--local-ranks-filter", "0,1", "--start-method", "spawn", name,
     )  # fmt: skip
-<<<<<<< .merge_file_8rhLu8
-    assert process.returncode == 0, process.stderr
-||||||| .merge_file_cYSWoK
-    assert done.returncode == 0, done.stderr
-=======
     assert completed.returncode == 0, completed.stderr
->>>>>>> .merge_file_GidsUz
     share = max(1, len(os.sched_getaffinity(0)) // 2)
     folder = tmp_path / "logs" / "job" / "attempt_0"
     assert (folder / "0" / "stdout.log").read_text() == f"out 0 0 trainer {share} 32\n"
     assert (folder / "1" / "stderr.log").read_text() == "err 1\n"
     assert (folder / "filtered_stdout.log").read_text() == f"[0]: out 0 0 trainer {share} 32\n"
-<<<<<<< .merge_file_8rhLu8
-    assert process.stderr == ""
-    assert sorted(process.stdout.splitlines()) == sorted(
-||||||| .merge_file_cYSWoK
-    assert done.stderr == ""
-    assert sorted(done.stdout.splitlines()) == sorted(
-=======
     assert completed.stderr == ""
     assert sorted(completed.stdout.splitlines()) == sorted(
->>>>>>> .merge_file_GidsUz
         [f"[0]: out 0 0 trainer {share} 32", f"out 1 0 trainer {share} 32"]
     )
 
@@ -435,22 +289,10 @@ def test_logs_binding_role_and_secret(tmp_path: Path) -> None:
 def test_virtual_local_ranks_see_a_gpu_each() -> None:
     shows = ["sh", "-c", "echo $RANK $LOCAL_RANK $CUDA_VISIBLE_DEVICES"]
     env = {name: each for name, each in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-<<<<<<< .merge_file_8rhLu8
-    for variables, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
-        process = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
-                      env={**env, **variables})  # fmt: skip
-        assert sorted(process.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
-||||||| .merge_file_cYSWoK
-    for given, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
-        done = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
-                      env={**env, **given})  # fmt: skip
-        assert sorted(done.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
-=======
     for variables, want in (({}, ["0", "1"]), ({"CUDA_VISIBLE_DEVICES": "5,7"}, ["5", "7"])):
         completed = launch("--nproc-per-node", "2", "--virtual-local-rank", "--no-python", *shows,
                       env={**env, **variables})  # fmt: skip
         assert sorted(completed.stdout.splitlines()) == [f"{r} 0 {want[r]}" for r in range(2)]
->>>>>>> .merge_file_GidsUz
 
 
 def test_a_rank_for_each_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -471,21 +313,9 @@ def test_the_grace_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_program_that_is_not_python(tmp_path: Path) -> None:
-<<<<<<< .merge_file_8rhLu8
-    process = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
-||||||| .merge_file_cYSWoK
-    done = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
-=======
     completed = launch("--nproc-per-node", "2", "--local-ranks-filter", "1", "--no-python",
->>>>>>> .merge_file_GidsUz
                   "sh", "-c", "echo $RANK of $WORLD_SIZE")  # fmt: skip
-<<<<<<< .merge_file_8rhLu8
-    assert (process.returncode, process.stdout) == (0, "1 of 2\n"), process.stderr
-||||||| .merge_file_cYSWoK
-    assert (done.returncode, done.stdout) == (0, "1 of 2\n"), done.stderr
-=======
     assert (completed.returncode, completed.stdout) == (0, "1 of 2\n"), completed.stderr
->>>>>>> .merge_file_GidsUz
 
 
 def test_shares_of_cpus() -> None:
@@ -520,27 +350,6 @@ def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
     logs = tmp_path / "logs"
     command = ["--log-dir", str(logs), "--rdzv-id", "it"]
     for form in ([name], ["--no-python", sys.executable, name]):
-<<<<<<< .merge_file_8rhLu8
-        process = launch(*command, *form)
-        assert process.returncode == 1
-        # the script prints its own traceback; the launcher tells who failed, and why
-        message = process.stderr[process.stderr.index("shmtensor.run: rank 0") :]
-        assert "KeyError: 'rank 0 has no 7'" in message
-        record = json.loads((logs / "it" / "attempt_0" / "0" / "error.json").read_text())
-        assert record["message"]["message"] == "KeyError: 'rank 0 has no 7'"
-        assert "raise KeyError" in record["message"]["extraInfo"]["py_callstack"]
-        assert int(record["message"]["extraInfo"]["timestamp"]) > 1e9
-||||||| .merge_file_cYSWoK
-        done = launch(*command, *form)
-        assert done.returncode == 1
-        # the script prints its own traceback; the launcher tells who failed, and why
-        told = done.stderr[done.stderr.index("shmtensor.run: rank 0") :]
-        assert "KeyError: 'rank 0 has no 7'" in told
-        found = json.loads((logs / "it" / "attempt_0" / "0" / "error.json").read_text())
-        assert found["message"]["message"] == "KeyError: 'rank 0 has no 7'"
-        assert "raise KeyError" in found["message"]["extraInfo"]["py_callstack"]
-        assert int(found["message"]["extraInfo"]["timestamp"]) > 1e9
-=======
         completed = launch(*command, *form)
         assert completed.returncode == 1
         # the script prints its own traceback; the launcher reports the failed rank and the cause
@@ -550,7 +359,6 @@ def test_record_tells_the_launcher_and_writes_the_file(tmp_path: Path) -> None:
         assert record["message"]["message"] == "KeyError: 'rank 0 has no 7'"
         assert "raise KeyError" in record["message"]["extraInfo"]["py_callstack"]
         assert int(record["message"]["extraInfo"]["timestamp"]) > 1e9
->>>>>>> .merge_file_GidsUz
         (logs / "it" / "attempt_0" / "0" / "error.json").unlink()
     assert launch(*command, name, "good").returncode == 0
     assert not list(logs.rglob("error.json"))

@@ -1,10 +1,4 @@
-<<<<<<< .merge_file_bQ4a4V
-"""Stores: one battery for all of them, and the features of each."""
-||||||| .merge_file_W4sYFP
-"""Stores: one battery for all of them, and what each has of its own."""
-=======
 """Stores: one battery for all of them, and tests of each."""
->>>>>>> .merge_file_4FyLlv
 
 from __future__ import annotations
 
@@ -32,16 +26,8 @@ def store(request: Any, tmp_path: Path) -> Iterator[dist.Store]:
     if request.param == "file":
         yield dist.FileStore(str(tmp_path / "store"), 2)
     elif request.param == "tcp":
-<<<<<<< .merge_file_bQ4a4V
-        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as server:
-            yield server
-||||||| .merge_file_W4sYFP
-        with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as made:
-            yield made
-=======
         with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as tcp_store:
             yield tcp_store
->>>>>>> .merge_file_4FyLlv
     elif request.param == "prefix":
         yield dist.PrefixStore("run", dist.HashStore())
     else:
