@@ -131,7 +131,11 @@ SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
             "shmtensor/native/memory/ledger/release_holds_of_dead.cc",
             "sweep",
         ),
-        ("whether a process lives", "shmtensor/native/memory/domain/process_table.cc", "life_of"),
+        (
+            "whether a process lives",
+            "shmtensor/native/memory/domain/process_table.cc",
+            "liveness_of",
+        ),
         ("the layout of shared words", "shmtensor/native/memory/domain/layout.h", "Header"),
         ("sending a tensor", "shmtensor/multiprocessing/reduction.py", "reduce_for_stdlib"),
         ("queues between processes", "shmtensor/native/ipc/channel/channel.cc", "put"),
@@ -161,7 +165,7 @@ SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
         (
             "all_reduce in shared memory",
             "shmtensor/native/ipc/process_group/reduce_ranks.cc",
-            "fold_tiles",
+            "reduce_tiles",
         ),
         ("`TCPStore`", "shmtensor/distributed/rendezvous/tcp_store.py", "TCPStore"),
         ("the launcher (torchrun)", "shmtensor/distributed/launcher/launcher.py", "launch"),

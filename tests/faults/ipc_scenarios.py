@@ -294,7 +294,7 @@ def counting(harness: Harness) -> None:
     words = board.read()
     assert words in ([0, 0], [2, 0], [2, 2], [2, 3], [2, 4]), words
     full = {(0, 0): 0, (2, 2): 1}.get((words[0], words[1]))
-    assert board.whole_at() == full
+    assert board.complete_step() == full
 
 
 def locks(harness: Harness) -> None:

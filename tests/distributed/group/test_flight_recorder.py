@@ -175,4 +175,6 @@ def test_what_the_analysis_says() -> None:
     assert analyse(completed, completed) == "nobody is behind"
     assert analyse(completed, waits, []) == "behind: rank 0, rank 2: never came to #2 b()"
     assert analyse(waits, rank((2, "called", "c()"))).startswith("differ: #2")
-    assert (completed, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"
+    assert (
+        analyse(completed, rank((1, "met", "a()"))) == "under way: all came to #1, not done: rank 1"
+    )
