@@ -21,7 +21,7 @@ UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount"
 
 def run(command: list[str], folder: Path) -> str:
     process = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=600, check=False
     )
     assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
     return process.stdout

@@ -385,9 +385,15 @@ def test_workers_that_read_a_shared_list_take_no_memory() -> None:
     names = st.SharedList(f"image-{i:08d}.png" for i in range(n))
 
     def private_bytes(column: Any) -> int:
+        all_workers = st.multiprocessing.Barrier(4)
+
+        def read(_: Any) -> int:
+            all_workers.wait(60)  # so that no worker takes two of the four samples
+            return sum(map(len, column))
+
         loader = DataLoader(
             Names(column), None, num_workers=4, sampler=range(4), persistent_workers=True,
-            collate_fn=lambda _: sum(map(len, column)),
+            collate_fn=read,
         )  # fmt: skip
         assert set(loader) == {18 * n}
         gc.collect()
