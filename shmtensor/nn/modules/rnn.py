@@ -1,7 +1,4 @@
-"""Recurrent layers over whole sequences: RNN, LSTM, GRU. Their single steps are in rnn_cell.py.
-
-Longer than most files: the layers differ little, and are read together with their base class.
-"""
+"""Recurrent layers over whole sequences: RNN, LSTM, GRU. Their single steps are in rnn_cell.py."""
 
 from __future__ import annotations
 

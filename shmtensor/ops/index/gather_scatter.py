@@ -1,7 +1,4 @@
-"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
-
-Longer than other files: the columns that each row declares are here.
-"""
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Activation functions.
-
-Longer than other files: the columns that each row declares are here.
-"""
+"""Activation functions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std.
-
-Longer than other files: the columns that each row declares are here.
-"""
+"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std."""
 
 from __future__ import annotations
 

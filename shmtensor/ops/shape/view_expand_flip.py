@@ -1,7 +1,4 @@
-"""The same elements in another shape or order: views if the strides allow it, else copies.
-
-Longer than other files: the columns that each row declares are here.
-"""
+"""The same elements in another shape or order: views if the strides allow it, else copies."""
 
 from __future__ import annotations
 

@@ -17,8 +17,6 @@ Inputs are before `/`, attributes after it. The public names of the inputs `x` a
 and `other`. An input annotated `list` takes a sequence of tensors; one with the default None is
 optional. An attribute may be annotated: "index" (tensors inside become arrays), "sizes" (the method
 takes `*sizes` as well), "dtype" (any spelling of a dtype).
-
-Longer than other files: each column is explained here.
 """
 
 from __future__ import annotations

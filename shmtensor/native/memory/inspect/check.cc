@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "memory/heap/own_slots.h"
 
@@ -134,7 +135,7 @@ bool heap_check(char* text, size_t size) {
   }
   for (Cache* c = caches; c; c = c->next)
     for (int cls = 0; cls < kClasses; ++cls) {
-      REQUIRE(c->bin[cls].n <= 64, "class %d", cls);
+      REQUIRE(c->bin[cls].n <= std::size(c->bin[cls].item), "class %d", cls);
       for (uint32_t i = 0; i < c->bin[cls].n; ++i) {
         char* p = static_cast<char*>(c->bin[cls].item[i]);
         Arena* a = domain.arenas[size_t(p - domain.base) >> kSlotShift];
