@@ -70,7 +70,7 @@ class DataLoader(Generic[T_co]):
         multiprocessing_context: "fork", "forkserver", "spawn" or a context; the default one if
             None.
         generator: where samplers and samples get their seeds from; the default one if None.
-        prefetch_factor: batches under way per worker; 2 if None.
+        prefetch_factor: batches in flight or ready per worker; 2 if None.
         persistent_workers: the workers keep their copy of the data set between epochs.
         pin_memory_device: accepted, as `pin_memory`.
         in_order: batches come in the order of the sampler; False: as they are finished.
@@ -359,8 +359,8 @@ class DataLoader(Generic[T_co]):
         if workers is not None and workers.n != self.num_workers and not workers.is_busy:
             workers.close()
             workers = None
-        is_shared = workers is None or self.persistent_workers or not workers.is_busy
-        if not is_shared:
+        loader_keeps = workers is None or self.persistent_workers or not workers.is_busy
+        if not loader_keeps:
             workers = None  # another iterator uses them: this one gets workers of its own
         if workers is not None and not self.persistent_workers and workers.dead():
             workers.close()
@@ -374,9 +374,9 @@ class DataLoader(Generic[T_co]):
             warn_of_growth(self)
             workers = WorkerPool(recipe, self.num_workers, self.multiprocessing_context)
             workers.begin(progress.seed, positions, None)
-        if is_shared:
+        if loader_keeps:
             self._workers = workers
-        epoch = MultiProcessEpoch(workers, progress, limits, owns_workers=not is_shared)
+        epoch = MultiProcessEpoch(workers, progress, limits, owns_workers=not loader_keeps)
         workers.user = weakref.ref(epoch)
         return epoch
 

@@ -63,8 +63,8 @@ class DevicePrefetcher:
         cuda = self.cupy.cuda
         with cuda.Device(self.device):
             stream = cuda.Stream(non_blocking=True)
-        in_flight: deque[tuple[Any, Any]] = deque()  # event of the copy, what it reads from
-        ahead: deque[tuple[Any, Any]] = deque()  # on the device, and that event
+        in_flight: deque[tuple[Any, Any]] = deque()  # the copy's event, and the batch that it reads
+        ahead: deque[tuple[Any, Any]] = deque()  # the batch on the device, and the same event
         source = iter(self.batches)
         failure: Exception | None = None
         try:

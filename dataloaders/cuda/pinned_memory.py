@@ -52,7 +52,7 @@ def find_cuda() -> Any:
 
 
 def make_pool(in_flight: int) -> PinnedPool | None:
-    """The pool of a loader with so many batches under way; None without a GPU."""
+    """The pool of a loader with so many batches in flight; None without a GPU."""
     cuda = find_cuda()
     return None if cuda is None else PinnedPool(cuda, in_flight + HANDED_OVER)
 

@@ -59,7 +59,7 @@ class WebDataset(IterableDataset[Any]):
 
     train-000.tar with a/1.jpg, a/1.cls, a/2.jpg, a/2.cls has two samples of a "jpg" and a "cls".
     Shards are shared out over ranks first, then over a rank's workers: each is read by one worker,
-    from begin to end. Give at least as many as there are workers in all, of about the same size.
+    from start to end. Give at least as many as there are workers in all, of about the same size.
 
     Args:
         urls: a tar file (.tar, .tar.gz), several, or a pattern: "train-{000..127}.tar", "*.tar".

@@ -38,9 +38,8 @@ class BlockAllocator:
     def __init__(self) -> None:
         self.array: Array | None = None
         self.most = 0
-        self.outer: BlockAllocator | None = (
-            None  # of a loader whose data set iterates over another loader
-        )
+        # The outer loader's, if the data set iterates over another loader.
+        self.outer: BlockAllocator | None = None
 
     def __enter__(self) -> None:
         self.outer, BlockAllocator.current = BlockAllocator.current, self

@@ -39,7 +39,7 @@ class Limits:
     """A loader's arguments about waiting and failures.
 
     Attributes:
-        capacity: the most batches in flight.
+        capacity: the most batches in flight or ready.
         in_order: whether batches come in the sampler's order.
         timeout: seconds to wait for a batch; 0: no limit.
         stall: seconds after which a warning names a slow sample; 0: never.
@@ -154,7 +154,8 @@ class MultiProcessEpoch(BaseEpoch):
         self.active = [True] * len(progress.streams)
         self.in_flight: dict[int, tuple[int | None, Any]] = {}  # number -> stream, indices
         self.pinned_blocks: dict[int, Pinned] = {}  # by number
-        self.ready: dict[int, tuple[int, int, Any, Any]] = {}  # number -> worker, kind, payload...
+        # number -> stream or worker, kind, payload, state of the stream
+        self.ready: dict[int, tuple[int, int, Any, Any]] = {}
         self.order: deque[int] = deque()  # numbers in the order in which they became ready
         # Of each stream: batches received, and its latest state.
         self.stream_states: list[tuple[int, Any]] = [
@@ -241,7 +242,9 @@ class MultiProcessEpoch(BaseEpoch):
         self.next_number = number + 1
 
     def send(self, number: int, stream: int | None, indices: Any, block: Any) -> None:
-        """Sends a task to all workers, or to the one that reads this stream."""
+        """Puts a task into the queue of the worker that reads this stream; if there are no streams,
+        into the queue that all workers share.
+        """
         tasks = self.workers.tasks[(stream or 0) % self.workers.n]
         tasks.put((self.number, number, stream, indices, block))
 
@@ -291,7 +294,7 @@ class MultiProcessEpoch(BaseEpoch):
         return True
 
     def wait(self) -> None:
-        """Waits for one result; raises if its worker has died, or at the timeout."""
+        """Waits for one result. Handles deaths of workers meanwhile; raises at the timeout."""
         workers, limits = self.workers, self.limits
         deadline = monotonic() + limits.timeout if limits.timeout else None
         while True:

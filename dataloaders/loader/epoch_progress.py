@@ -3,7 +3,7 @@
     generator's state ──> seed of the epoch, and order of its samples ──> numbered index lists
     batches handed over:  0 1 2 3 4 . 6 . .        batches = 5, ahead = [6]
 
-The order is not stored: resuming draws it again from the generator's state at the begin of the
+The order is not stored: resuming draws it again from the generator's state at the start of the
 epoch, and skips the batches that were handed over. A batch's content depends on the seed and its
 number only (Note [Seeds of samples]), so map-style data needs nothing else. The state of a sampler
 with `state_dict` is taken at each batch instead, and a stream sends its state with each batch.
@@ -65,9 +65,8 @@ class Progress:
             self.streams, self.turn = copy.deepcopy(resumed["streams"]), resumed["turn"]
         samplers = chain_of(source)
         self.stateful_sampler: Any = next((s for s in samplers if is_stateful(s)), None)
-        self.sampler_state: tuple[int, Any] | None = (
-            None  # number of batches, and the sampler's state after them
-        )
+        # number of batches, and the sampler's state after them
+        self.sampler_state: tuple[int, Any] | None = None
         self.pending_states: dict[int, Any] = {}  # the sampler's states after batches in flight
         self.number = 0  # of the next index list
         with self.restored_generators(generator, samplers, resumed):
@@ -176,7 +175,7 @@ class Progress:
     def restored_generators(
         self, generator: GeneratorLike, samplers: list[Any], resumed: State | None
     ) -> Iterator[None]:
-        """Inside, the generators have the state of the epoch's begin.
+        """Inside, the generators have the state that they had when the epoch began.
 
         The caller's own generators stay as the epoch leaves them; the default ones, which belong to
         the whole program, are reset at the end.

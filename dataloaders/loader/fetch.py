@@ -153,9 +153,9 @@ class StreamFetcher(Fetcher):
     Args:
         worker: the worker that reads the stream; -1 without workers.
         size: samples per batch, 1 without batching.
-        batches: how many batches another worker has already made: they are skipped.
+        batches: how many batches of the stream the consumer already has: they are skipped.
         state: number of batches, and the state of the data set or its iterator after them; the
-            batches after it are made once more and dropped. None: all of them are.
+            batches to skip after these are made once more and dropped. None: all of them are.
     """
 
     def __init__(

@@ -61,7 +61,7 @@ class LoaderStatistics:
         wait_seconds: the consumer waited for batches.
         use_seconds: the consumer did something else, such as training.
         mean_fill: finished batches that waited when the consumer asked, on average.
-        capacity: the most batches that may be under way.
+        capacity: the most batches that may be in flight or ready.
         restarts: workers that were replaced.
         shared_bytes: shared memory in use by all processes of the domain.
     """

@@ -82,7 +82,7 @@ class Worker:
         self.config = config
         self.row = row_of(config.board, config.id)
         self.recipe = config.recipe
-        self.is_prepared = False  # whether the user's worker_init_fn has seen this recipe
+        self.is_prepared = False  # whether `worker_init_fn` was called for this recipe
         self.epoch = 0
         self.readers: Mapping[Any, Reader] = {}  # by stream; None: of map-style data
         self.failure: Failure | None = None

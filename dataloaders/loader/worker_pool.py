@@ -3,7 +3,7 @@
     orders (an epoch's seed and recipe) ──> queue of each worker
     index lists ──> one task queue ──> an idle worker ──> one result queue ──> MultiProcessEpoch
 
-Each worker reads its own stream, so the tasks of a stream go to that worker's own queue instead.
+Of an iterable data set each worker reads its own stream; then each worker has its own task queue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class WorkerPool:
 
     A fork inherits the recipe; other workers get it with the first orders, pickled once for all of
     them. So those start in the constructor, and import in parallel with the parent; forks start in
-    `launch`, when the queues have tasks for the first ones while the next are forked.
+    `launch`, after tasks were sent: the first forks work while the next ones are started.
     """
 
     def __init__(self, recipe: Recipe, n: int, context: Any) -> None:
@@ -76,7 +76,7 @@ class WorkerPool:
 
     def start(self, worker: int) -> Any:
         """Starts a process for this worker."""
-        post = WorkerConfig(
+        config = WorkerConfig(
             id=worker,
             num_workers=self.n,
             orders=self.orders[worker],
@@ -88,7 +88,7 @@ class WorkerPool:
             seeds=self.seeds,
         )
         process = self.context.Process(
-            target=run_worker, args=(post,), name=f"loader worker {worker}", daemon=True
+            target=run_worker, args=(config,), name=f"loader worker {worker}", daemon=True
         )
         process.start()
         return process
@@ -104,7 +104,7 @@ class WorkerPool:
         return epoch is not None and not epoch.progress.is_over
 
     def begin(self, seed: int, positions: Any, recipe: Recipe | None) -> bool:
-        """A new epoch: returns when the workers have their orders.
+        """Begins a new epoch: sends each worker its orders.
 
         Args:
             seed: of the epoch.
@@ -176,7 +176,9 @@ class _LimitedBuffer(io.BytesIO):
 
 
 def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
-    """An object as a message; arrays in shared memory as handles."""
+    """An object as a message; arrays in shared memory as handles. Raises _MessageTooLong if its
+    pickle is longer than `limit` bytes.
+    """
     if limit is not None:
         buffer = _LimitedBuffer()
         buffer.limit = limit

@@ -48,9 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except NoDomain as error:
         print(f"{options.command}: {error}", file=sys.stderr)
         return 1
-    except (
-        BrokenPipeError
-    ):  # `... | head`: the reader has ended, and the interpreter must not flush again
+    except BrokenPipeError:
+        # `... | head`: the reader has ended, and the interpreter must not flush again
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

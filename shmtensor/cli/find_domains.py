@@ -28,7 +28,7 @@ class Member:
 
     pid: int
     parent: int
-    name: str
+    name: str  # its command line
     control: int
     volumes: tuple[int, ...]
     has_one_domain: bool  # it has the files of no other domain open
@@ -125,10 +125,10 @@ def add_process(pid: int, by_file: dict[tuple[int, int], Domain | None]) -> None
 def open_control(pid: int, number: int) -> Domain | None:
     descriptor = os.open(f"/proc/{pid}/fd/{number}", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        name = identity(descriptor)
+        domain_id = identity(descriptor)
     finally:
         os.close(descriptor)
-    return Domain(name) if name else None
+    return Domain(domain_id) if domain_id else None
 
 
 def describe(pid: int) -> tuple[int, str]:

@@ -67,10 +67,10 @@ def trim() -> int:
 
 
 def uninstall() -> None:
-    """Removes the allocation hook from NumPy between ops.
+    """Removes our allocation handler from NumPy between ops.
 
-    With the hook, a user's own arrays pass our handler, too; it gives them NumPy's memory because
-    the gate is closed. Without it, every op sets the handler and restores the former one, which
-    costs about 0.2 µs.
+    While it is installed, a user's own arrays pass through it, too; it gives them NumPy's memory,
+    because the gate is closed. After this call every op sets the handler and restores the previous
+    one, which costs about 0.2 µs.
     """
     native.uninstall()

@@ -44,7 +44,7 @@ def array_at(flat: Array, start: int, shape: tuple[int, ...]) -> Array:
 
 
 def empty_shared(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool = False) -> Array:
-    """An uninitialised array in its own block."""
+    """An array in its own block: zeros, or uninitialised."""
     block: Any = native.allocate(max(1, math.prod(shape) * dtype.itemsize), zero)
     return np.ndarray(shape, dtype, block)
 

@@ -60,8 +60,8 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
 
 
 def end_with_parent(number: int | None = None) -> None:
-    """From now on this process gets a signal (SIGINT; SIGTERM if SIGINT is ignored) when its parent
-    ends.
+    """From now on this process gets the signal `number` when its parent ends; None: SIGINT, or
+    SIGTERM if SIGINT is ignored.
 
     The kernel then closes the pipe of `parent_process().sentinel`, whose reader asks for a signal.
     This works for each start method and for any thread of the parent; prctl(PR_SET_PDEATHSIG)

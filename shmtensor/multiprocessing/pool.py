@@ -292,7 +292,7 @@ class _WorkerPool:
                 worker.process.join()
             worker.inbox.close()
         for task in tasks:
-            self.fail(task, RuntimeError("Pool: terminated before the task was n_done"))
+            self.fail(task, RuntimeError("Pool: terminated before the task was done"))
 
 
 def _submit_tasks(taskqueue: queue.SimpleQueue[Any], pool: _WorkerPool) -> None:
@@ -346,7 +346,7 @@ def _terminate(
         pool.results.close()
         for job in list(pool.cache.values()):
             if hasattr(job, "_event") and not job.ready():
-                job._set(0, (False, RuntimeError("Pool: terminated before the task was n_done")))
+                job._set(0, (False, RuntimeError("Pool: terminated before the task was done")))
 
 
 def _worker_main(

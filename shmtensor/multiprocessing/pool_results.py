@@ -16,7 +16,7 @@ _INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}  # pickle's opcodes of int
 
 class Results(queue.SimpleQueue):
     """Messages (worker, job, i, (success, value)). The three integers come first, so that a value
-    that cannot be pickle_loads is an error of its task and does not end the reading thread.
+    that cannot be unpickled is an error of its task and does not end the reading thread.
     """
 
     def get(self, timeout: float | None = None, **_: Any) -> Any:

@@ -229,9 +229,9 @@ def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
-    """The reduction that `shmtensor.tensor.register_pickling` registers. Its pickler does not know
-    messages, so each tensor has its own handle in flight until it is received or expires
-    (docs/design/memory.md).
+    """The reduction that `shmtensor.tensor.register_pickling` registers. The standard library's
+    pickler does not know our messages, so each tensor has its own handle, in flight until it is
+    received or expires (docs/design/memory.md).
     """
     blocks = _Blocks()
     (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)

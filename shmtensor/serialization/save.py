@@ -2,9 +2,9 @@
 
 It pickles twice. The first pass collects the tensors. Those whose bytes overlap form one storage:
 tensors that share memory share it after loading, and of a large tensor only the used part is saved.
-The second pass writes the object, with PyTorch's names for the constructors. These names cannot be
-imported here, which the C pickler requires; so it uses the Python one. State dicts are small
-compared with their arrays.
+The second pass writes the object, with PyTorch's names for the constructors. The C pickler refuses
+names that cannot be imported here, so this pass uses the Python one; it is slower, but state dicts
+are small compared with their arrays.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ class Finder(pickle.Pickler):
 
 
 class Span:
-    """A range of addresses that becomes one storage; `is_typed` if all dtypes are equal."""
+    """A range of addresses that becomes one storage; `is_typed` if all arrays have one dtype, and
+    PyTorch has a storage class for it.
+    """
 
     __slots__ = ("arrays", "dtype", "high", "is_typed", "key", "low")
 

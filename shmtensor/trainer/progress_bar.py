@@ -29,7 +29,7 @@ class Progress:
             self.bar.set_description(f"epoch {epoch}/{epochs}", refresh=False)
 
     def advance(self, steps: int) -> None:
-        """Sets the number of steps since the begin of the run."""
+        """Sets the number of steps since the beginning of the run."""
         if self.bar is not None and steps > self.bar.n:
             self.bar.update(steps - self.bar.n)
 

@@ -4,13 +4,13 @@
       +0  word u64      2 n: its shard of the weights is complete at step n;  2 n + 1: it is being
                         updated to step n + 1. Read and written by `native.count_*`, which order
                         the weights, too (Note [Order of a count] in native/ipc/bind_futex.cc)
-      +8  steps f64     these figures count from the begin of the epoch
+      +8  steps f64     of the present pass over data, as are the figures below
      +16  samples f64   trained or evaluated by this rank
      +24  loss f64      sum over its samples
      +32  correct f64   of its samples
 
 The weights are complete at step n if every word is 2 n. Between the two barriers of a step the
-words differ; a death there leaves the weights torn, and only a snapshot restores them.
+words may differ: a death then leaves the weights torn, and only a snapshot restores them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ProgressBoard:
 
     def __init__(self, array: np.ndarray[Any, np.dtype[Any]]) -> None:
         self.array = array
-        self.words = range(0, array.nbytes, LINE * 8)  # offsets
+        self.offsets = range(0, array.nbytes, LINE * 8)  # of the words, in bytes
         self.figures = array.view(np.float64)[:, 1:5]
 
     @classmethod
@@ -45,16 +45,16 @@ class ProgressBoard:
 
     def start(self, step: int) -> None:
         """Marks all shards as complete at `step`."""
-        for offset in self.words:
+        for offset in self.offsets:
             native.count_store(self.array.data, offset, 2 * step)
 
     def begin_update(self, rank: int) -> None:
         """Marks the rank's shard as being updated: it may be torn."""
-        native.count_add(self.array.data, self.words[rank], 1)
+        native.count_add(self.array.data, self.offsets[rank], 1)
 
     def end_update(self, rank: int) -> None:
         """Marks the rank's shard as complete at the next step."""
-        native.count_add(self.array.data, self.words[rank], 1)
+        native.count_add(self.array.data, self.offsets[rank], 1)
 
     def complete_step(self) -> int | None:
         """The step at which all weights are complete, or None if they are torn."""
@@ -63,7 +63,7 @@ class ProgressBoard:
 
     def read(self) -> list[int]:
         """Every rank's word. The reader also sees everything that a rank wrote before its word."""
-        return [native.count_load(self.array.data, offset) for offset in self.words]
+        return [native.count_load(self.array.data, offset) for offset in self.offsets]
 
     def clear_figures(self) -> None:
         self.figures[:] = 0

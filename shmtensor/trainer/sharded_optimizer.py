@@ -25,12 +25,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class Shared(NamedTuple):
-    """One flat for other processes: there the arrays have the same memory."""
+    """What another process needs of a flat; it receives the arrays as views of the same memory."""
 
     parameter: Array
     state: dict[str, Array]
     steps: int  # of the optimizer so far
-    starts: list[int]  # of the parameters, for a comparison
+    starts: list[int]  # of the parameters; the receiver compares them with its own
 
 
 def shard_start(count: int, itemsize: int, rank: int, ranks: int) -> int:
@@ -67,7 +67,7 @@ class Shards:
         ]
 
     def use_shared(self, shared: list[Shared]) -> None:
-        """Makes this process's optimizer use the memory of another's, of which it is a copy."""
+        """Makes this process's optimizer use the memory of the one of which it is a copy."""
         ours, theirs = [flat.starts for flat in self.flats], [each.starts for each in shared]
         if ours != theirs:
             raise RuntimeError(

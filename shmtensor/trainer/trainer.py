@@ -44,7 +44,8 @@ class Trainer:
         scheduler: of `shmtensor.optim.lr_scheduler`; stepped after every epoch.
         seed: of shuffling, dropout and other random numbers.
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
-        timeout: seconds that a rank waits for the others in a step; None: no limit.
+        timeout: seconds that a rank waits for the others in a step; None: no limit. Under the
+            launcher the process group's timeout counts instead.
         snapshots: keep a copy of the weights of the last epoch, and restore it if a death leaves
             them torn.
         progress: show a progress bar on standard error.

@@ -142,7 +142,7 @@ class WorkerPool:
         raise error
 
     def stop_remaining(self, reports: dict[int, dict[str, Any]]) -> None:
-        """Waits until the remaining ranks end: killed, they might leave a shard torn.
+        """Waits until the remaining ranks end by themselves: killing them might leave a shard torn.
 
         A rank that waits for the dead one notices within a second; one that waits for a command
         gets "stop".

@@ -217,7 +217,7 @@ def domains(machine: MachineFiles) -> Finding:
             snapshot = survey_domain(domain)
         except NoDomain:  # it has ended in the meantime
             continue
-        unclaimed = [lost for lost in snapshot.oldest_unclaimed if lost.age > 60]
+        unclaimed = [handle for handle in snapshot.oldest_unclaimed if handle.age > 60]
         if unclaimed:
             problems.append(
                 f"{domain.id[:8]}: {plural(snapshot.unclaimed_messages, 'handle', 'handles')} "

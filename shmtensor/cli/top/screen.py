@@ -22,10 +22,8 @@ from .snapshot import Snapshot, survey_domain
 __all__ = ["run"]
 
 HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
-OPEN, CLOSE = (
-    "\x1b[?1049h\x1b[?25l",
-    "\x1b[?25h\x1b[?1049l",
-)  # alternate screen without cursor; back
+# To the alternate screen, without a cursor, and back.
+OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
 class StopEvents:
@@ -64,7 +62,9 @@ class StopEvents:
         self.is_stopped = True
 
     def wait(self, timeout: float) -> None:
-        """Returns after `timeout` seconds, or earlier to end, or if the window has changed."""
+        """Returns after `timeout` seconds; earlier at a signal or key, or if the window's size has
+        changed.
+        """
         descriptors = [self.reader] + ([] if self.keys is None else [self.keys])
         ready, _, _ = select.select(descriptors, [], [], timeout)
         if self.reader in ready:

@@ -152,7 +152,7 @@ def survey_domain(domain: Domain, before: Snapshot | None = None) -> Snapshot:
         queues=queues,
         unclaimed_messages=survey["foreign_messages"],
         unclaimed_bytes=survey["foreign_bytes"],
-        oldest_unclaimed=[Unclaimed(**lost) for lost in survey["oldest_foreign"]],
+        oldest_unclaimed=[Unclaimed(**handle) for handle in survey["oldest_foreign"]],
     )
     return with_rates(snapshot, before) if before is not None else snapshot
 

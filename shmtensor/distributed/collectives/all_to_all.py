@@ -93,7 +93,9 @@ def splits_of(where: str, x: Array, sizes: Sequence[int] | None, n: int) -> list
     length = x.shape[0] if x.ndim else 1
     if sizes is None:
         if length % n:
-            raise ValueError(f"{where}: the first dimension is not n equal parts: {x.shape}, {n}")
+            raise ValueError(
+                f"{where}: the first dimension cannot be split equally: {x.shape}, {n} ranks"
+            )
         sizes = [length // n] * n
     if len(sizes) != n or sum(sizes) != length or min(sizes) < 0:
         raise ValueError(

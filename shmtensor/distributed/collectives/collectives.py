@@ -154,7 +154,7 @@ def all_reduce(
     tensor: Operand, op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Reduces everybody's `tensor` into everybody's `tensor`, in rank order: all ranks get the
-    same bits. Sparse tensors may keep different elements (SUM and AVG).
+    same bits. The ranks' sparse tensors may have different elements; they take SUM and AVG only.
 
     >>> import shmtensor as st
     >>> import shmtensor.distributed as dist

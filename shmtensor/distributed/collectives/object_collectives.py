@@ -42,8 +42,8 @@ def encode(obj: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:
 
     if by_value:
         return pickle.dumps((dumps_by_value(obj), [])), []
-    payload, carriers = reduction.dumps(obj)
-    handles = [native.export(carrier) for carrier in carriers]
+    payload, blocks = reduction.dumps(obj)
+    handles = [native.export(block) for block in blocks]
     return pickle.dumps((payload, handles)), handles
 
 
@@ -121,7 +121,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | No
     none.
 
     Raises:
-        CollectiveMismatch: a rank's list has not an item for each rank; on all ranks.
+        CollectiveMismatch: a rank's list does not have one item for each rank; on all ranks.
     """
     where = "all_gather_object"
     pg = group_of(where, group)
@@ -178,7 +178,7 @@ def gather_object(
     """Puts rank r's `obj` into `object_gather_list[r]` of rank `dst`.
 
     Raises:
-        CollectiveMismatch: the list of `dst` has not an item for each rank; on all ranks.
+        CollectiveMismatch: the list of `dst` does not have one item for each rank; on all ranks.
     """
     where = "gather_object"
     pg = group_of(where, group)
@@ -206,7 +206,7 @@ def scatter_object_list(
     """Puts the r-th object of rank `src`'s list into rank r's `scatter_object_output_list[0]`.
 
     Raises:
-        CollectiveMismatch: the list of `src` has not an object for each rank; on all ranks.
+        CollectiveMismatch: the list of `src` does not have one object for each rank; on all ranks.
     """
     where = "scatter_object_list"
     pg = group_of(where, group)

@@ -184,8 +184,8 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
         raise ValueError(f"batch_isend_irecv: takes a list of P2POp: {p2p_op_list!r}")
     works = []
     for each in p2p_op_list:
-        peer = {"group_dst" if each.op is isend else "group_src": each.group_peer}
-        works.append(each.op(each.tensor, each.peer, each.group, each.tag, **peer))
+        group_peer = {"group_dst" if each.op is isend else "group_src": each.group_peer}
+        works.append(each.op(each.tensor, each.peer, each.group, each.tag, **group_peer))
     return works
 
 

@@ -1,8 +1,8 @@
 """Bucket: parameters whose gradients are reduced together, and how they are collected.
 
 ```
-grad buffers         in the optimizer's flat block (optim/flat/flat_parameters.py), else in one of
-                     the bucket
+grad buffers         in the optimizer's flat block (optim/flat/flat_parameters.py), else in a block
+                     of the bucket
 large gradients      one by one, in place
 small ones           W1 ........ | b1 .. | W2 ..... | b2     in the order of the parameters, each at
                      0       offsets[1]   [2]        [3]     a multiple of 64 bytes, as in a flat
@@ -163,8 +163,9 @@ class Bucket:
         return [0, *accumulate(p.array.size for p in self.parameters[:-1])], size
 
     def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
-        """All gradients in one shared array, and whether it is their own memory. Copies: none if
-        they are in their grad buffers there, else one; a missing gradient counts as zero.
+        """All gradients in one shared array, and whether it is their own memory; a missing gradient
+        counts as zero. Copies: none if they are in their grad buffers, in the layout of the
+        reduced array, or if there is only one, contiguous in shared memory; else one.
         """
         if offsets is self.offsets and self.gradient_block is not None:
             for p in self.parameters:

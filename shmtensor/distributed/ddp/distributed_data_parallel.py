@@ -56,8 +56,9 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         process_group: the default one if None.
         bucket_cap_mb: the size of a bucket of small gradients, in MB; or bucket_cap_mb_list: of the
             first bucket, the second, ...; the last one is for all further buckets.
-        find_unused_parameters: a step may leave parameters unused, other ones on each rank: every
-            forward finds them from its outputs. Without it every step must use every parameter.
+        find_unused_parameters: a step may leave parameters unused, different ones on each rank:
+            every forward finds them from its outputs. If False, every step must use every
+            parameter.
         gradient_as_bucket_view: accepted; always the case: gradients are in shared memory, in the
             optimizer's flat block or else in the bucket's. Backward writes them there, and the
             ranks reduce them there: nothing is copied in or out.
@@ -151,10 +152,9 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self._divisor: int | None = None
         self._divides_by_world_size = True
         self._finds_unused = find_unused_parameters or static_graph
-        self._used_leaves: set[int] | None = (
-            None  # ids of leaves; of the last forward that searched
-        )
-        self._unused: list[Any] = []  # that this step's backward has not yet marked as ready
+        # The ids of the leaves that the outputs depended on, as last computed.
+        self._used_leaves: set[int] | None = None
+        self._unused: list[Any] = []  # unused parameters that are not yet marked as ready
         self._hook: Hook | None = None
         self._hook_state: Any = None
         self._optimizers: dict[int, Any] = {}  # of the buckets, by id
@@ -184,7 +184,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The output of the module."""
         syncs = self.require_backward_grad_sync and is_grad_enabled()
-        self._run_shadow_step(syncs)
+        self._announce_step(syncs)
         if syncs:
             self._begin_step()
         if is_grad_enabled():
@@ -203,7 +203,9 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         return out
 
     def _find_used_parameters(self, out: Any) -> None:
-        """Finds the parameters that `out` depends on; of a static graph the first backward does."""
+        """Finds the parameters that `out` depends on. For a static graph the first backward does
+        it, unless no gradient will come.
+        """
         if not self.static_graph or self._arrived_gradients.expected is None:
             leaves = reachable_leaves(out)
             if leaves and self.static_graph:
@@ -252,7 +254,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
             self._mark_ready(p)
 
     def _mark_ready(self, parameter: Any) -> None:
-        """A gradient is complete; None: there will be none."""
+        """Called when the gradient of `parameter` is complete; None: no gradient will come."""
         for bucket in self._bucket_of.get(id(parameter), ()):
             bucket.missing.discard(id(parameter))
             if not bucket.is_sparse and parameter.grad is not None and parameter.grad.is_sparse:
@@ -358,7 +360,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         if not callable(hook):
             raise TypeError(f"register_comm_hook: the hook cannot be called: {hook!r}")
         if self._hook is not None:
-            raise RuntimeError("register_comm_hook: there is a hook already: only one can be")
+            raise RuntimeError("register_comm_hook: there is a hook already: only one is possible")
         self._hook, self._hook_state = hook, state
 
     # ---------------------------------------------------------------- uneven inputs
@@ -392,7 +394,8 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self._divides_by_world_size = divide_by_initial_world_size
         return ShadowReductions(self)
 
-    def _run_shadow_step(self, syncs: bool) -> None:
+    def _announce_step(self, syncs: bool) -> None:
+        """Tells the joined ranks that a step begins, and which collectives it has."""
         self._divisor = None
         if not self._joining.enable:
             return

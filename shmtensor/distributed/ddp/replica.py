@@ -38,7 +38,7 @@ def check_same_model(group: ProcessGroup, replica: Replica) -> None:
     """Checks that all ranks have the same names, shapes and dtypes.
 
     Raises:
-        CollectiveMismatch: they have not; it names the first difference.
+        CollectiveMismatch: they do not; it names the first difference.
     """
     lines = [f"{name}: {array_of('', x).dtype} {tuple(x.shape)}" for name, x in replica.tensors()]
     digest = np.frombuffer(blake2b("\n".join(lines).encode(), digest_size=32).digest(), np.uint8)

@@ -2,7 +2,7 @@
 (Rajbhandari et al. 2020, stage 1).
 
 ```
-parameters by size    rank 0: W1        rank 1: W2, b1, b2      the next one to the smallest part
+parameters            rank 0: W1    rank 1: W2, b1, b2     the largest first, to the smallest part
 step                  each rank updates its part, then sends it to all
 ```
 """

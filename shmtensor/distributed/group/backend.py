@@ -2,8 +2,8 @@
 
 | name | means |
 |---|---|
-| shm | shared memory of one machine, the default |
-| gloo | the same as shm: scripts ask for it on a CPU |
+| shm | shared memory within a machine, TCP between machines (tcp/); the default |
+| gloo | the same as shm: PyTorch's scripts name it for the CPU |
 | mpi | several machines: MPI between nodes, shared memory within (mpi/); needs mpi4py |
 | nccl | GPUs of one machine, a rank each, by NCCL (nccl/); needs CuPy |
 | any other | as `Backend.register_backend` defines it |
@@ -85,7 +85,7 @@ class Backend(str):
         cls.makers[lower] = func
 
     def maker(self) -> Maker | None:
-        """The function that makes its engines; None: shared memory."""
+        """The function that makes its engines, if it is a registered backend."""
         return self.makers.get(str(self))
 
     def engine(self) -> str:
@@ -104,7 +104,7 @@ class Backend(str):
 
 
 def is_gloo_available() -> bool:
-    """True: the name means shared memory."""
+    """True: the name means the same as shm."""
     return True
 
 

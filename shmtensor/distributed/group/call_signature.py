@@ -4,6 +4,8 @@
   0  number u64 | what u8 | op u8 | ndim i8 | - | root i32 | nbytes i64 | shape 8 i64 | dtype 12 B
 128  the rank's data, if it is small
 ```
+
+`number` counts the group's calls; for a message it is the tag.
 """
 
 from __future__ import annotations
@@ -113,20 +115,20 @@ def compare(table: Array, where: str) -> None:
     )
 
 
-def array_of_call(row: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
-    """The array that came along with a rank's call."""
+def array_of_call(data: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Array:
+    """The array that came with a rank's call; `data`: the bytes of its row after the head."""
     count = int(np.prod(shape, dtype=np.int64))
-    return np.ndarray(shape, dtype, row[: count * dtype.itemsize].tobytes())
+    return np.ndarray(shape, dtype, data[: count * dtype.itemsize].tobytes())
 
 
 def check_list(where: str, xs: Sequence[Array], x: Array, n: int) -> None:
     if len(xs) != n:
         raise ValueError(f"{where}: takes a tensor for each rank: got {len(xs)} of {n}")
-    for p, each in enumerate(xs):
+    for rank, each in enumerate(xs):
         if each.nbytes != x.nbytes or each.dtype != x.dtype:
             raise ValueError(
                 f"{where}: tensors of the list differ from this rank's in size or dtype: "
-                f"{each.nbytes} bytes at {p}, not {x.nbytes}"
+                f"{each.nbytes} bytes at {rank}, not {x.nbytes}"
             )
 
 

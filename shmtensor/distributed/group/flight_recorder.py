@@ -48,7 +48,8 @@ def dump(group: ProcessGroup | None = None) -> dict[str, Any]:
     record_of = getattr(pg.native, "flight_record", None)
     if record_of is None:
         raise NotImplementedError(
-            f"flight_recorder.dump: the backend has no flight recorder: {pg.name()!r}, shm has"
+            f"flight_recorder.dump: the backend has no flight recorder: {pg.name()!r}, only shm "
+            "has one"
         )
     now = time.time()
     zero = now - time.monotonic()

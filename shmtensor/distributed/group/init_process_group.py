@@ -250,12 +250,12 @@ def get_world_size(group: ProcessGroup | None = None) -> int:
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """The name of the group's backend: "shm"."""
+    """The name of the group's backend, for example "shm"."""
     return group_of("get_backend", group).name()
 
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
-    """The group's backend for each kind of device: "cpu:shm"."""
+    """The group's backend for tensors on the CPU, for example "cpu:shm"."""
     return f"cpu:{get_backend(group)}"
 
 

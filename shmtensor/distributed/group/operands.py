@@ -14,7 +14,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def seconds(timeout: float | timedelta | None) -> float:
-    """A timeout as the native waits take it: seconds, negative for none."""
+    """A timeout in the form that native code takes: seconds, negative for no limit."""
     if timeout is None:
         return -1.0
     value = timeout.total_seconds() if isinstance(timeout, timedelta) else float(timeout)
@@ -32,7 +32,9 @@ def array_of(where: str, operand: Any) -> Array:
 
 
 def bump_version(operand: Any) -> None:
-    """Tells autograd that the tensor's memory was written: a backward that saved it must fail."""
+    """Tells autograd that the tensor's memory was written: a backward for which the tensor was
+    saved must fail.
+    """
     version = getattr(operand, "version", None)
     if version is not None and not isinstance(operand, np.ndarray):
         version.count += 1

@@ -51,7 +51,8 @@ class ProcessGroup(GroupMethods):
         ranks: the members' ranks in the default group, in the order of their ranks in this group.
         timeout: seconds that a collective waits for the others; negative: no limit.
         group_desc: the description passed to `new_group`; "default_pg" of the default group.
-        identity: the same on all ranks, and different for each group; "" if they share no block.
+        identity: the same on all ranks, and different for each group; "" if the ranks share no
+            block.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
     """

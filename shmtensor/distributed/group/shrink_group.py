@@ -1,6 +1,6 @@
 """shrink_group: a smaller group of the ranks that remain, for example after a death.
 
-The old group is broken then, so the ranks cannot communicate by it. They find the new block by a
+The old group may be broken, so the ranks cannot communicate by it. They find the new block by a
 name that all of them know: the identity of the old group's block, and the ranks that stay.
 """
 
@@ -36,8 +36,10 @@ def shrink_group(
         shrink_flags: SHRINK_ABORT: collectives that are under way in `group` end with an error.
 
     Raises:
-        ValueError: ranks that are not in the group, twice, none, or all.
-        TypeError: a group that spans machines, or of a backend of its own.
+        ValueError: ranks_to_exclude has no rank, all ranks, a rank twice, or one that is not in
+            the group; or the flags are unknown.
+        TypeError: the ranks share no memory: the group spans machines, or its backend is a
+            registered one.
         RuntimeError: this rank is among the excluded.
         CollectiveTimeout: another rank that should stay did not come.
 

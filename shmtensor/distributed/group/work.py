@@ -139,7 +139,7 @@ class Work:
                 self._source = value
 
     def finish(self) -> Work:
-        """Sets the future's result or error, which wakes who waits."""
+        """Sets the future's result or error, which wakes those that wait for it."""
         if self._error is not None:
             self.future.set_exception(self._error)
         else:
@@ -158,7 +158,7 @@ class Work:
         return True
 
     def synchronize(self) -> None:
-        """As `wait()`, without a limit."""
+        """The same as `wait()` without a timeout."""
         self.wait()
 
     def is_completed(self) -> bool:

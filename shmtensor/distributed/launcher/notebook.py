@@ -88,9 +88,8 @@ def launch(
         for rank in range(nprocs)
     ]  # fmt: skip
     results: dict[int, Any] = {}
-    failed: list[
-        tuple[tuple[bool, float], int, str]
-    ] = []  # (was caused by another, time), rank, text
+    # (whether another rank's death caused it, time), rank, traceback
+    failed: list[tuple[tuple[bool, float], int, str]] = []
     try:
         for process in processes:
             process.start()

@@ -32,12 +32,12 @@ def stream_bits(text: str, rank: int) -> int:
 class FilteredLog:
     """A file for the lines of all ranks that contain one of some texts, each appended at once."""
 
-    def __init__(self, folder: Path, stream: str, needles: list[str]) -> None:
+    def __init__(self, folder: Path, stream: str, filters: list[str]) -> None:
         self.path = folder / f"filtered_{stream}.log"
-        self._needles = needles
+        self._filters = filters
 
     def add(self, line: str) -> None:
-        if any(needle in line for needle in self._needles):
+        if any(text in line for text in self._filters):
             with self.path.open("a") as file:
                 file.write(line)
 
@@ -71,15 +71,15 @@ class Output:
             output.folder = Path(base, run, f"attempt_{attempt}", str(rank))
             output.folder.mkdir(parents=True, exist_ok=True)
         for bit, name in ((1, "stdout"), (2, "stderr")):
-            needles = getattr(options, f"duplicate_{name}_filters")
-            output._add_stream(name, bit & redirected, bit & teed, is_shown, rank, needles)
+            filters = getattr(options, f"duplicate_{name}_filters")
+            output._add_stream(name, bit & redirected, bit & teed, is_shown, rank, filters)
         return output
 
     def _add_stream(
-        self, name: str, redirected: int, teed: int, is_shown: bool, rank: int, needles: list[str]
+        self, name: str, redirected: int, teed: int, is_shown: bool, rank: int, filters: list[str]
     ) -> None:
         filtered = (
-            FilteredLog(self.folder.parent, name, needles) if self.folder and needles else None
+            FilteredLog(self.folder.parent, name, filters) if self.folder and filters else None
         )
         if filtered and rank == 0:  # rank 0 empties it before any line is written
             filtered.path.write_bytes(b"")

@@ -5,8 +5,8 @@ Ranks that know only a name (`tcp://localhost:29500`, MASTER_ADDR and MASTER_POR
 abstract Unix socket, which leaves nothing in any file system: rank 0 creates the block, listens,
 and sends the handle to the W - 1 other ranks of the same user.
 
-    rank 0   bind "\\0shmtensor-<domain>-<name>"   accept: rank, world  ->  handle      close
-    rank r   connect, and retry until it can       send rank, world     <-  handle
+    rank 0   bind "\\0shmtensor-<hash of domain and name>"   accept: rank, world  ->  handle   close
+    rank r   connect, and retry until it can                send rank, world     <-  handle
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def all_gather_json(
 
 
 def address(name: str) -> bytes:
-    # a socket name has at most 107 bytes; the user's name may be longer, so it is hashed
+    # a socket's name has at most 107 bytes, and `name` may be longer, so it is hashed
     from hashlib import blake2b
 
     native.domain_ensure()

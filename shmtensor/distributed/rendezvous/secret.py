@@ -2,10 +2,10 @@
 
 The user sets it, because the machines have nothing else in common before they communicate:
 
-| variable | has |
+| variable | value |
 |---|---|
 | SHMTENSOR_SECRET | the secret itself: hexadecimal, or any text |
-| SHMTENSOR_SECRET_FILE | the name of a file with it, which only its owner can read |
+| SHMTENSOR_SECRET_FILE | the name of a file with the secret, which only its owner can read |
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 __all__ = ["shared_secret"]
 
-MIN_BYTES = 16  # bytes
+MIN_BYTES = 16
 
 
 def shared_secret(where: str) -> bytes:

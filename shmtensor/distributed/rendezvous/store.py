@@ -3,7 +3,7 @@
 | store | where | for |
 |---|---|---|
 | HashStore | this process | threads, tests |
-| FileStore | a file of records, of a key the last is valid | processes with one file system |
+| FileStore | a file of records; a key's last record is valid | processes with one file system |
 | TCPStore | the master's memory (tcp_store.py) | processes that know its address |
 | PrefixStore | another store, under a prefix | several users of one store |
 
@@ -36,7 +36,7 @@ __all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
 TIMEOUT = timedelta(seconds=300)
 POLL_SECONDS = 0.01  # between two reads of a file
 RECORD = struct.Struct("<II")
-CHECK = struct.Struct("<I")
+U32 = struct.Struct("<I")
 DELETED = 0xFFFFFFFF
 
 Value = bytes | str
@@ -164,7 +164,7 @@ class Store(ABC):
         """Appends to the queue of that key. For `wait` and `check` the key exists while its queue
         is not empty.
         """
-        self.append(key, CHECK.pack(len(raw(value))) + raw(value))
+        self.append(key, U32.pack(len(raw(value))) + raw(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
         """Removes and returns the first value; waits until there is one.
@@ -184,7 +184,7 @@ class Store(ABC):
         """The number of values in the queue."""
         queue, n = self.try_get(key) or b"", 0
         while queue:
-            n, queue = n + 1, queue[CHECK.size + CHECK.unpack_from(queue)[0] :]
+            n, queue = n + 1, queue[U32.size + U32.unpack_from(queue)[0] :]
         return n
 
     def take_first(self, key: str) -> bytes | None:
@@ -192,14 +192,14 @@ class Store(ABC):
         queue, _ = self.change(key, without_first)
         if not queue:
             return None
-        return queue[CHECK.size : CHECK.size + CHECK.unpack_from(queue)[0]]
+        return queue[U32.size : U32.size + U32.unpack_from(queue)[0]]
 
 
 def without_first(queue: bytes | None) -> bytes | None:
     """A queue without its first value; None if it is empty then."""
     if not queue:
         return None
-    return queue[CHECK.size + CHECK.unpack_from(queue)[0] :] or None
+    return queue[U32.size + U32.unpack_from(queue)[0] :] or None
 
 
 class HashStore(Store):
@@ -278,14 +278,14 @@ class FileStore(Store):
             n, m = RECORD.unpack_from(data, at)
             end = at + RECORD.size + n + (0 if m == DELETED else m)
             body = data[at:end]
-            if end + CHECK.size > len(data) or CHECK.unpack_from(data, end)[0] != crc32(body):
+            if end + U32.size > len(data) or U32.unpack_from(data, end)[0] != crc32(body):
                 break
             key = body[RECORD.size : RECORD.size + n].decode()
             if m == DELETED:
                 self._values.pop(key, None)
             else:
                 self._values[key] = body[RECORD.size + n :]
-            at = end + CHECK.size
+            at = end + U32.size
         self._n_read += at
         if self._n_read < size:
             os.ftruncate(descriptor, self._n_read)
@@ -300,7 +300,7 @@ class FileStore(Store):
                 name = key.encode()
                 body = RECORD.pack(len(name), DELETED if new is None else len(new))
                 body += name + (new or b"")
-                os.pwrite(descriptor, body + CHECK.pack(crc32(body)), self._n_read)
+                os.pwrite(descriptor, body + U32.pack(crc32(body)), self._n_read)
                 self._read_new_records(descriptor)
         return old, new
 

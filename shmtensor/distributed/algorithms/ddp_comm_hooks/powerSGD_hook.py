@@ -141,8 +141,8 @@ def compress_matrices(
 
 def issue(state: PowerSGDState, bucket: GradBucket, compress_bucket: Callable[..., None]) -> Future:
     """Issues `compress_bucket(group, gradients)`, or an allreduce in the steps before PowerSGD."""
-    begins = state.iter >= state.start_powerSGD_iter
-    if not begins:
+    compresses = state.iter >= state.start_powerSGD_iter
+    if not compresses:
         state.maybe_increase_iter(bucket)
         return allreduce_hook(state.process_group, bucket)
     group = group_of("powerSGD_hook", state.process_group)

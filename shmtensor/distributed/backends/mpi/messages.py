@@ -7,7 +7,7 @@ death (without ULFM); ranks of the same node notice it in shared memory, ranks o
 liveness_across_nodes.py.
 
 ```
-tag   group number * 8 + kind            kinds   CALL  DATA  BACK  HEAD  VERDICT  BODY  NEWS
+tag   group number * 8 + kind            kinds   CALL  DATA  BACK  HEADER  VERDICT  BODY  NEWS
 ```
 """
 
@@ -233,7 +233,7 @@ class Wire:
         number: int = 0,
         watch: Callable[[], None] | None = None,
     ) -> None:
-        """Polls until `is_done()`. Raises the error that news report, or CollectiveTimeout."""
+        """Polls until `is_done()`. Raises the error of bad news, or CollectiveTimeout."""
         began = last_news = time.monotonic()
         pause = SPIN
         is_first = True
@@ -327,7 +327,7 @@ class Wire:
             time.sleep(PAUSE)
 
     def raise_failure(self, where: str) -> NoReturn:
-        """Raises the error that the bad news report."""
+        """Raises the error of the bad news."""
         news = self.failure
         assert news is not None
         if news["reason"] == "lost":

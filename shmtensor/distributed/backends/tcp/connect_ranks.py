@@ -154,10 +154,8 @@ def join_group(
     connections = Connections(rank, links, [(each["pid"], each["host"]) for each in infos])
     limit = remaining if timeout >= 0 else timeout
     try:
-        Base.watch, Base.number = (
-            connections,
-            0,
-        )  # tags start at 0: only this group has these connections
+        # Tags start at 0: only this group has these connections.
+        Base.watch, Base.number = connections, 0
         wire = Wire(connections, rank, range(connections.size))
         nodes, local_group, process_rows = join_node(wire, infos, limit)
         native.set_role(f"rank {rank}")

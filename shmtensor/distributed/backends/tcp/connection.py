@@ -1,8 +1,8 @@
 """One connection to another rank: frames, output that waits, messages that come.
 
 ```
-frame   tag u32 | number u32 | nbytes u64 | data       number 0, or: confirm it when you receive it
-        TAKEN   | number     | 0                       it is being received
+frame   tag u32 | number u32 | nbytes u64 | data       number: 0, or to be confirmed by the receiver
+        TAKEN   | number     | 0                       confirms: a receive takes that message
 ```
 
 Nothing here waits. If a receive was posted first, its message is read into its buffer (Copies: none
@@ -93,8 +93,9 @@ class Link:
             return
         if number:
             self._unconfirmed[number] = request
-        written = None if number else request
-        self._write_frame(FRAME.pack(tag, number, request.buffer.nbytes), request.buffer, written)
+        done_when_written = None if number else request
+        head = FRAME.pack(tag, number, request.buffer.nbytes)
+        self._write_frame(head, request.buffer, done_when_written)
 
     def _write_frame(self, head: bytes, body: memoryview | None, request: Request | None) -> None:
         parts = [memoryview(head)] if body is None else [memoryview(head), body]

@@ -152,9 +152,8 @@ class Connections:
         if link.is_closed:
             if rank not in self._closed_at:
                 self._closed_at[rank] = time.monotonic()
-                self._with_output.discard(
-                    rank
-                )  # nothing more will be written: `close` need not wait
+                # Nothing more will be written: `close` need not wait.
+                self._with_output.discard(rank)
                 self._epoll.unregister(link.socket)
         elif link.has_output != (rank in self._with_output):
             self._with_output ^= {rank}
