@@ -1,4 +1,4 @@
-"""Tar files, read once from begin to end; damage is an error.
+"""Tar files, read once from start to end; damage is an error.
 
     | header 512 | data | pad to 512 | header | data | pad | ... | zeros 512 | zeros 512 |
 

@@ -117,8 +117,8 @@ class RandomCrop(Transform):
         ys = (integers(keys, 0, padded_height - height + 1) - top).tolist()
         xs = (integers(keys, 1, padded_width - width + 1) - left).tolist()
         out = empty((*x.shape[:2], height, width), x.dtype)
-        for n, (y, z) in enumerate(zip(ys, xs)):
-            crop(x[n], out[n], y, z, self.fill)
+        for n, (crop_top, crop_left) in enumerate(zip(ys, xs)):
+            crop(x[n], out[n], crop_top, crop_left, self.fill)
         return out
 
 

@@ -121,13 +121,13 @@ class CutMix(Mixing):
     def mix(self, x: Array, shares: Array, keys: Array) -> tuple[Array, Array]:
         height, width = x.shape[2:]
         half = 0.5 * np.sqrt(1 - shares)
-        y, z = integers(keys, 0, height), integers(keys, 1, width)
-        tops = np.clip(y - (half * height).astype(np.int64), 0, height)
-        ends = np.clip(y + (half * height).astype(np.int64), 0, height)
-        lefts = np.clip(z - (half * width).astype(np.int64), 0, width)
-        rights = np.clip(z + (half * width).astype(np.int64), 0, width)
+        center_y, center_x = integers(keys, 0, height), integers(keys, 1, width)
+        tops = np.clip(center_y - (half * height).astype(np.int64), 0, height)
+        ends = np.clip(center_y + (half * height).astype(np.int64), 0, height)
+        lefts = np.clip(center_x - (half * width).astype(np.int64), 0, width)
+        rights = np.clip(center_x + (half * width).astype(np.int64), 0, width)
         out = empty(x.shape, x.dtype)
         out[...] = x
-        for n, (a, b, c, d) in enumerate(zip(tops, ends, lefts, rights)):
-            out[n, :, a:b, c:d] = x[n - 1, :, a:b, c:d]
+        for n, (top, end, left, right) in enumerate(zip(tops, ends, lefts, rights)):
+            out[n, :, top:end, left:right] = x[n - 1, :, top:end, left:right]
         return out, 1 - (ends - tops) * (rights - lefts) / (height * width)

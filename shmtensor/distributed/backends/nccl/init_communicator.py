@@ -69,7 +69,7 @@ def check_gpus(where: str, infos: list[dict[str, Any]]) -> None:
     """Checks that each rank has a GPU for itself.
 
     Raises:
-        RuntimeError: one has not; the same on all ranks.
+        RuntimeError: a rank has none, or shares one; the same error on all ranks.
     """
     for rank, each in enumerate(infos):
         if "lacks" in each:
