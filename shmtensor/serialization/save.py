@@ -229,6 +229,12 @@ class Writer(pickle._Pickler):
         itemsize = array.itemsize
         nbytes = span.high - span.low
         low = np.lib.array_utils.byte_bounds(array)[0]
+        if array.size and ((low - span.low) % itemsize or any(s % itemsize for s in array.strides)):
+            raise ValueError(
+                f"save: a {array.dtype} tensor begins at byte {low - span.low} of the memory that "
+                f"it shares with others, strides {array.strides} bytes; the format counts whole "
+                "elements, hint: save its clone()"
+            )
         layout: tuple[Any, ...] = (
             (low - span.low) // itemsize if array.size else 0,
             tuple(array.shape),

@@ -27,11 +27,13 @@ def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
 
 
 def samples_in(batch: Any) -> int:
-    """The size of the first dimension of the first tensor."""
+    """The size of the first dimension of the first tensor that is not 0-d."""
     sizes: list[int] = []
-    apply(lambda x: sizes.append(x.shape[0]), batch)
+    apply(lambda x: sizes.extend(x.shape[:1]), batch)
     if not sizes:
-        raise TypeError(f"Trainer: the batch has no tensor: {type(batch).__name__}")
+        raise TypeError(
+            f"Trainer: the batch has no tensor with a dimension: {type(batch).__name__}"
+        )
     return sizes[0]
 
 

@@ -89,6 +89,13 @@ def test_tensors_of_two_dtypes_over_one_memory_stay_so() -> None:
     assert back[1].numpy()[0] == 2.0
 
 
+def test_a_tensor_between_the_elements_of_its_memory_is_refused() -> None:
+    memory = st.zeros(12, dtype=st.uint8)
+    between = st.from_numpy(np.ndarray((2,), np.float32, memory.numpy(), 2))
+    with pytest.raises(ValueError, match=r"begins at byte 2 of the memory .* save its clone\(\)"):
+        st.save([memory, between], io.BytesIO())
+
+
 def test_neighbours_in_one_block_are_not_saved_twice() -> None:
     large = tensor(np.zeros(100_000, np.float32))
     for part in (large[10:20], [large[:5], large[5:10]], large.reshape(1000, 100)[:, 0]):

@@ -37,6 +37,15 @@ def test_nests_and_sizes() -> None:
         samples_in("text")
 
 
+def test_a_number_beside_the_samples_goes_to_all() -> None:
+    batch = (st.tensor(0.5), st.arange(6))
+    assert samples_in(batch) == 6
+    part, n, total = part_of(batch, 1, 2)
+    assert (part[0].item(), part[1].tolist(), n, total) == (0.5, [3, 4, 5], 3, 6)
+    with pytest.raises(TypeError, match="has no tensor with a dimension"):
+        samples_in((st.tensor(0.5),))
+
+
 def test_sharing_copies_only_private_data() -> None:
     counter = Counter()
     shared = st.zeros(3)

@@ -125,7 +125,7 @@ class Engine(MpiMember):
                 large_collectives.gather(self, outs, x, root, timeout)
             elif self.rank == root:
                 for out, row in zip(outs, table, strict=True):
-                    out[...] = array_of_call(row, x.dtype, x.shape)
+                    out[...] = array_of_call(row, x.dtype, x.shape).reshape(out.shape)
 
     def scatter(self, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
         """Copies the r-th of the root's list into rank r's `out`."""

@@ -117,7 +117,8 @@ class Connections:
 
     def Recv(self, x: Array, source: int, tag: int) -> None:
         """Receives a message that `Iprobe` has reported."""
-        assert self.Irecv(x, source, tag).is_done
+        if not self.Irecv(x, source, tag).is_done:
+            raise RuntimeError(f"Recv: no complete message with tag {tag} from rank {source}")
 
     def _send(self, x: Array, to: int, tag: int, number: int) -> Request:
         request = Request(self, x.data)
