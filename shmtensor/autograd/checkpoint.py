@@ -308,18 +308,20 @@ def checkpoint(
         raise ValueError("checkpoint: debug=True is incompatible with non-default context_fn")
     if _overrides.early_stop is not None:
         early_stop = _overrides.early_stop
-    first, second = context_fn() if context_fn is not None else (nullcontext(), nullcontext())
+    forward_context, recompute_context = (
+        (nullcontext(), nullcontext()) if context_fn is None else context_fn()
+    )
     state = default_generator.read() if preserve_rng_state else None
 
     def run() -> Any:
-        with second:
+        with recompute_context:
             return function(*args, **kwargs)
 
     if not is_grad_enabled():
-        with first:
+        with forward_context:
             return function(*args, **kwargs)
     call = _CheckpointedCall(run, state, determinism_check == "default", early_stop, debug)
-    with _with_hooks(HookPair(call.pack, call.unpack)), first:
+    with _with_hooks(HookPair(call.pack, call.unpack)), forward_context:
         return function(*args, **kwargs)
 
 

@@ -90,13 +90,10 @@ class Function:
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        """Runs the op on a batch, for `vmap`: returns `(outputs, out_dims)`. `info.batch_size` is
-        the size of the mapped dimension.
+        """PyTorch's batching rule: returns `(outputs, out_dims)`. `func.vmap` does not call it, but
+        runs forward on the batch.
         """
-        raise NotImplementedError(
-            "Function: to be mapped over, a Function needs a vmap staticmethod, or "
-            "generate_vmap_rule = True"
-        )
+        raise NotImplementedError("Function: vmap is not implemented: define a vmap staticmethod")
 
     @classmethod
     def _pullback(cls) -> Callable[..., Any]:
@@ -134,8 +131,8 @@ class Function:
                 call_with_gate_shut(cls.setup_context, ctx, args, result)
         finally:
             recording.set(former)
-        several = isinstance(result, (tuple, list))
-        outputs = list(result) if several else [result]
+        is_sequence = isinstance(result, (tuple, list))
+        outputs = list(result) if is_sequence else [result]
         check_dirty(ctx, outputs)
         if tracked:
             outputs = record(ctx, args, nodes, outputs)
@@ -143,7 +140,7 @@ class Function:
             for t in ctx.dirty_tensors:
                 native.wrote(t)
             outputs = [as_output(o, args, ctx.dirty_tensors, False) for o in outputs]
-        if not several:
+        if not is_sequence:
             return outputs[0]
         return tuple(outputs) if isinstance(result, tuple) else outputs
 
@@ -282,24 +279,24 @@ def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:
-        create = recording.get()
+        create_graph = recording.get()
         recording.set(False)
         try:
             gradients = backward(ctx, *grads)
         finally:
-            recording.set(create)
-        if not create or not any(
+            recording.set(create_graph)
+        if not create_graph or not any(
             isinstance(g, native.TensorBase) and g.node is not None for g in grads
         ):
             return gradients
-        several = isinstance(gradients, tuple)
+        is_sequence = isinstance(gradients, tuple)
         results = []
-        for g in gradients if several else (gradients,):
+        for g in gradients if is_sequence else (gradients,):
             if isinstance(g, native.TensorBase):
                 g = native.wrap(g.array)
                 sources = tuple(x.node for x in grads if isinstance(x, native.TensorBase))
                 g.node = native.Node(OnceDifferentiable(type(ctx).__name__), sources, (), g.array)
             results.append(g)
-        return tuple(results) if several else results[0]
+        return tuple(results) if is_sequence else results[0]
 
     return once

@@ -295,12 +295,12 @@ def hessian(
         A tensor of shape (*input, *input); for several inputs, a tuple of tuples.
     """
     xs, several = as_tuple("hessian: inputs", inputs)
-    numeric = scalar("hessian", func)
+    scalar_function = scalar("hessian", func)
 
     def gradient(*inner: Any) -> tuple[Any, ...]:
         if outer_jacobian_strategy == "forward-mode":
             inner = tuple(table.view_as(x, x) for x in inner)
-        y = numeric(*inner)
+        y = scalar_function(*inner)
         one = native.wrap(np.ones((), y.array.dtype))
         return tuple(gradients("hessian", (y,), inner, (one,), True, strict))
 
@@ -316,11 +316,11 @@ def vhp(
     Args: as `vjp`; v has the shapes of the inputs.
     """
     xs, several = as_tuple("vhp: inputs", inputs)
-    numeric = scalar("vhp", func)
+    scalar_function = scalar("vhp", func)
     with enable_grad():
         xs = fresh_inputs(xs, create_graph)
         vs = vectors("vhp", v, xs, "takes")
-        y = numeric(*xs)
+        y = scalar_function(*xs)
         one = native.wrap(np.ones((), y.array.dtype))
         first = gradients("vhp", (y,), xs, (one,), True, strict)
         products = gradients("vhp", first, xs, vs, create_graph, strict)
@@ -336,11 +336,11 @@ def hvp(
     Args: as `vhp`.
     """
     xs, several = as_tuple("hvp: inputs", inputs)
-    numeric = scalar("hvp", func)
+    scalar_function = scalar("hvp", func)
     with enable_grad():
         xs = fresh_inputs(xs, create_graph)
         vs = vectors("hvp", v, xs, "takes")
-        y = numeric(*xs)
+        y = scalar_function(*xs)
         one = native.wrap(np.ones((), y.array.dtype))
         first = gradients("hvp", (y,), xs, (one,), True, strict)
         products = jvp_by_double_backward("hvp", first, xs, vs, create_graph, strict)

@@ -233,9 +233,9 @@ def check_directional(
                 (tangent.array.ravel()[k], derivative.ravel()[k]) for k in range(derivative.size)
             ]
         else:
-            weight = random_like(rng, output.array)
-            gs = repeated_grad(output, tensors, weight, nondet_tol)
-            pairs = [(sum(map(inner, gs, vs)), inner(weight, derivative))]
+            cotangent = random_like(rng, output.array)
+            gs = repeated_grad(output, tensors, cotangent, nondet_tol)
+            pairs = [(sum(map(inner, gs, vs)), inner(cotangent, derivative))]
         wrong = [(a, b) for a, b in pairs if not abs(a - b) <= atol + rtol * abs(b)]
         if wrong:
             kind = "forward" if forward else "backward"
@@ -248,7 +248,7 @@ def check_directional(
 def check_dtypes(
     function: Callable[..., Any], xs: tuple[Any, ...], checked: list[tuple[int, Any]]
 ) -> None:
-    """Whether gradients have their inputs' dtypes."""
+    """Checks that gradients have their inputs' dtypes."""
     for output in outputs_of(function, xs):
         if output.node is None:
             continue
@@ -342,10 +342,10 @@ def gradgradcheck(
     count = len(xs)
 
     def gradient(*both: Any) -> tuple[Any, ...]:
-        inner, gs = both[:count], both[count:]
-        ys = outputs_of(func, inner)
+        inner_xs, gs = both[:count], both[count:]
+        ys = outputs_of(func, inner_xs)
         differentiated = [
-            x for x in inner if isinstance(x, native.TensorBase) and x.node is not None
+            x for x in inner_xs if isinstance(x, native.TensorBase) and x.node is not None
         ]
         pairs = [(o, g) for o, g in zip(ys, gs) if o.node is not None]
         results = grad(

@@ -74,8 +74,8 @@ def vmap(
         A function of the arguments with their batches.
 
     Raises:
-        ValueError: no argument is mapped, batches have different sizes, or a result is not a
-            tensor.
+        ValueError: no argument is mapped, batches have different sizes or no examples, or a result
+            is not a tensor.
 
     Example:
         >>> import shmtensor as st
@@ -156,10 +156,12 @@ def normalize_in_dims(in_dims: Any, args: tuple[Any, ...], leaves: list[Any]) ->
     return dims
 
 
-def call_batched(call: Any, inputs: list[Any], dims: list[int | None], size: int, mode: str) -> Any:
+def call_batched(
+    call: Any, inputs: list[Any], dims: list[int | None], size: int, randomness: str
+) -> Any:
     """([(leaf, is it a batch?)], rebuild) of the function's results on all examples."""
-    if mode == "error" and size:
-        level = Level(size, len(levels.active), mode)
+    if randomness == "error" and size:
+        level = Level(size, len(levels.active), randomness)
         try:
             with running_level(level):
                 outputs = call(
@@ -169,7 +171,7 @@ def call_batched(call: Any, inputs: list[Any], dims: list[int | None], size: int
                 return [split_result(x, level) for x in leaves], rebuild
         except NoBatchingRule:
             pass
-    return call_each(call, inputs, dims, size, mode)
+    return call_each(call, inputs, dims, size, randomness)
 
 
 def split_result(x: Any, level: Level) -> tuple[Any, bool]:
@@ -192,15 +194,17 @@ def require_tensor(x: Any) -> None:
         )
 
 
-def call_each(call: Any, inputs: list[Any], dims: list[int | None], size: int, mode: str) -> Any:
+def call_each(
+    call: Any, inputs: list[Any], dims: list[int | None], size: int, randomness: str
+) -> Any:
     """As `call_batched`, with one call for each example."""
     if not size:
-        raise ValueError("vmap: a batch of no examples can only be mapped by ops with a rule")
-    rows, rebuild = [], None
+        raise ValueError("vmap: a batch of no examples cannot be mapped: its size is 0")
+    results, rebuild = [], None
     state = philox.default_generator.read()
-    level = Level(1, len(levels.active), "any" if mode != "error" else mode)
+    level = Level(1, len(levels.active), "any" if randomness != "error" else randomness)
     for i in range(size):
-        if mode == "same":
+        if randomness == "same":
             philox.default_generator.write(state)
         with running_level(level):
             outputs = call(
@@ -209,8 +213,10 @@ def call_each(call: Any, inputs: list[Any], dims: list[int | None], size: int, m
         leaves, rebuild = flatten(outputs)
         for x in leaves:
             require_tensor(x)
-        rows.append(leaves)
-    return [(table.stack([row[k] for row in rows]), True) for k in range(len(rows[0]))], rebuild
+        results.append(leaves)
+    return [
+        (table.stack([row[k] for row in results]), True) for k in range(len(results[0]))
+    ], rebuild
 
 
 def concatenate_chunks(chunks: list[Any]) -> Any:
@@ -218,7 +224,9 @@ def concatenate_chunks(chunks: list[Any]) -> Any:
     rebuild = chunks[0][1]
     results = []
     for k, (first, is_batch) in enumerate(chunks[0][0]):
-        results.append((table.cat([p[0][k][0] for p in chunks]) if is_batch else first, is_batch))
+        results.append(
+            (table.cat([chunk[0][k][0] for chunk in chunks]) if is_batch else first, is_batch)
+        )
     return results, rebuild
 
 

@@ -101,7 +101,7 @@ LATER = {
 def load(prefix: str = "") -> bool:
     """Declares the later families of a prefix, or all of them. Returns whether there were any."""
     prefixes = (prefix,) if prefix else tuple(LATER)
-    families = [family for w in prefixes for family in LATER.get(w, ())]
+    families = [family for p in prefixes for family in LATER.get(p, ())]
     declared = len(ROWS) + len(COMPOSITES)
     for family in families:
         _import_module(f"{__name__}.{family}")

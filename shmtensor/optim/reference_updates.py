@@ -41,9 +41,9 @@ def copy_of(x: Any) -> Any:
 def adam_(
     p: Array,
     g: Array,
-    m: Array,
-    v: Array,
-    vmax: Array | None,
+    exp_avg: Array,
+    exp_avg_sq: Array,
+    max_exp_avg_sq: Array | None,
     step: int,
     lr: float,
     beta1: float,
@@ -53,7 +53,9 @@ def adam_(
     decoupled: bool,
     maximize: bool,
 ) -> None:
-    """Adam (Kingma, Ba 2014); `decoupled`: AdamW (Loshchilov, Hutter 2017); vmax: AMSGrad."""
+    """Adam (Kingma, Ba 2014); `decoupled`: AdamW (Loshchilov, Hutter 2017); with max_exp_avg_sq,
+    AMSGrad.
+    """
     if maximize:
         g = -g
     if weight_decay:
@@ -61,16 +63,16 @@ def adam_(
             p *= 1 - lr * weight_decay
         else:
             g = g + weight_decay * p
-    m += (g - m) * (1 - beta1)
-    v *= beta2
-    v += g * g * (1 - beta2)
-    second = v
-    if vmax is not None:
-        vmax[...] = np.maximum(copy_of(vmax), v)
-        second = vmax
+    exp_avg += (g - exp_avg) * (1 - beta1)
+    exp_avg_sq *= beta2
+    exp_avg_sq += g * g * (1 - beta2)
+    second_moment = exp_avg_sq
+    if max_exp_avg_sq is not None:
+        max_exp_avg_sq[...] = np.maximum(copy_of(max_exp_avg_sq), exp_avg_sq)
+        second_moment = max_exp_avg_sq
     with np.errstate(divide="ignore", invalid="ignore"):  # eps may be 0
-        denominator = np.sqrt(second) / (1 - beta2**step) ** 0.5 + eps
-        p -= m / denominator * (lr / (1 - beta1**step))
+        denominator = np.sqrt(second_moment) / (1 - beta2**step) ** 0.5 + eps
+        p -= exp_avg / denominator * (lr / (1 - beta1**step))
 
 
 def sgd_(
@@ -142,7 +144,7 @@ def adamax_(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """Adamax (Kingma, Ba 2014), section 7.1; step_size: lr over the average's correction."""
+    """Adamax (Kingma, Ba 2014), section 7.1; step_size: lr / (1 - beta1**step)."""
     g = gradient(p, g, weight_decay, maximize)
     exp_avg += (g - exp_avg) * one_minus_beta1
     exp_inf[...] = np.maximum(exp_inf * beta2, np.abs(g) + eps)
@@ -187,8 +189,8 @@ def nadam_(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """NAdam (Dozat 2016). gradient_size, average_size: the lengths of a step by the gradient and by
-    its average; correction: times the root of exp_avg_sq."""
+    """NAdam (Dozat 2016). gradient_size, average_size: the factors of the gradient and of its
+    average in a step; correction: the factor of the root of exp_avg_sq."""
     g = gradient(p, g, weight_decay, maximize)
     exp_avg += (g - exp_avg) * one_minus_beta1
     exp_avg_sq *= beta2
@@ -214,8 +216,8 @@ def radam_(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """RAdam (Liu et al. 2019). rectification: over the root of exp_avg_sq; 0 in the first steps,
-    which use the average alone."""
+    """RAdam (Liu et al. 2019). rectification: the factor that is divided by the root of exp_avg_sq;
+    0 in the first steps, which use the average alone."""
     g = gradient(p, g, weight_decay, maximize)
     exp_avg += (g - exp_avg) * one_minus_beta1
     exp_avg_sq *= beta2
@@ -242,7 +244,7 @@ def rmsprop_(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """RMSprop (Tieleman, Hinton 2012); grad_avg: centered (Graves 2013)."""
+    """RMSprop (Tieleman, Hinton 2012); with grad_avg, the centered form (Graves 2013)."""
     g = gradient(p, g, weight_decay, maximize)
     square_avg *= alpha
     square_avg += g * g * one_minus_alpha

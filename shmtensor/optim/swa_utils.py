@@ -160,8 +160,8 @@ class AveragedModel(Module):
             if int(n) == 0:
                 copy_all(averages, current)
             elif self.avg_fn is None:
-                average = self.multi_avg_fn or get_swa_multi_avg_fn()
-                average(averages, current, n)
+                update_averages = self.multi_avg_fn or get_swa_multi_avg_fn()
+                update_averages(averages, current, n)
             else:
                 for average, new in zip(averages, current, strict=True):
                     average.copy_(self.avg_fn(average, new, n))
@@ -250,6 +250,6 @@ class SWALR(LRScheduler):
         rates = []
         for group in self.optimizer.param_groups:
             swa_lr, lr = group["swa_lr"], group["lr"]
-            first = swa_lr if before == 1 else (lr - before * swa_lr) / (1 - before)
-            rates.append(swa_lr * part + first * (1 - part))
+            initial_lr = swa_lr if before == 1 else (lr - before * swa_lr) / (1 - before)
+            rates.append(swa_lr * part + initial_lr * (1 - part))
         return rates

@@ -32,7 +32,9 @@ def fill_(tensor: Tensor, value: Any) -> Tensor:
 
 
 def fits(value: Any, dtype: Any) -> bool:
-    """Whether any dtype of this kind can hold the number, and float64 exactly."""
+    """Whether the number surely fits: every dtype of this kind holds it, or it is a float for
+    float64.
+    """
     if dtype.kind in "iu":
         return value.__class__ is int and 0 <= value < 128
     if dtype.kind != "f":

@@ -172,12 +172,12 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     if dtype not in default_dtypes or (array.size == 0 and dtype != dtypes.get_default_dtype()):
         notes.append(f"dtype=shmtensor.{dtype}")
     notes += suffixes
-    last = len(text) - text.rfind("\n") + 1 + (indent if "\n" not in text else 0)
+    column = len(text) - text.rfind("\n") + 1 + (indent if "\n" not in text else 0)
     for note in notes:
-        if last + len(note) + 2 > Options.linewidth:
+        if column + len(note) + 2 > Options.linewidth:
             text += ",\n" + " " * indent + note
-            last = indent + len(note)
+            column = indent + len(note)
         else:
             text += ", " + note
-            last += len(note) + 2
+            column += len(note) + 2
     return f"{prefix}{text})"

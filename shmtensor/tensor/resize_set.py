@@ -30,7 +30,7 @@ def become_view(tensor: T, name: str, *args: Any) -> T:
     """Turns a tensor into a view of itself, by the op that makes the view.
 
     Its former self becomes its base, so its history continues: a tensor that requires grad still
-    does, under `no_grad`, too. A leaf remains a leaf. It counts as a write.
+    does, under `no_grad`, too. A leaf remains a leaf. The change counts as a write.
     """
     views_and_inplace.check_inference_write(tensor)
     node = views_and_inplace.node_of(tensor)

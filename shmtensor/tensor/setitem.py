@@ -55,8 +55,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 
 
 def check_dtypes(array: Any, index: Any, value: Any) -> None:
-    """Checks an assignment with another dtype. Numbers and slices convert it, and a mask a single
-    value.
+    """Checks an assignment of another dtype. The value is converted if the index has only numbers
+    and slices, or if it is one mask and the value has one element.
 
     Raises:
         RuntimeError: the index has tensors or lists.

@@ -17,7 +17,7 @@ from .torch_function import call_torch_function, overloaded_args
 
 __all__ = ["call_overloaded", "callable_of", "explain", "out", "signature"]
 
-FIRST = {"input", "tensor", "tensors", "condition"}  # names of a composite's tensor arguments
+FIRST = {"input", "tensor", "tensors", "condition"}  # names of a first argument that is a tensor
 HAS_KEYWORDS = inspect.CO_VARKEYWORDS
 
 

@@ -34,7 +34,7 @@ def explain_missing_attribute(name: str, error: AttributeError, arguments: dict[
 
 
 def nested_values(value: Any) -> Iterator[Any]:
-    """The value and, for a list, its elements."""
+    """The value and the elements of a list, a tuple or a string, also of nested ones."""
     yield value
     if isinstance(value, (list, tuple)):
         for x in value:
@@ -74,8 +74,8 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             f"{name}: the memory cannot be written: {shapes}, it is expanded or read-only; "
             "write to a clone()"
         ) from None
-    if row.diagnose is not None and (wrong := row.diagnose(inputs, attributes)) is not None:
-        raise wrong from None
+    if row.diagnose is not None and (diagnosis := row.diagnose(inputs, attributes)) is not None:
+        raise diagnosis from None
     if isinstance(error, ValueError):
         message = mismatch(row, form, inputs, shapes)
         raise RuntimeError(f"{name}: {message or f'{error}: {shapes}'}") from None
@@ -88,7 +88,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
                     f"{name}: argument {a.name!r} cannot be a {type(value).__name__}: {value!r:.80}"
                 ) from None
     if isinstance(error, (TypeError, np.exceptions.DTypePromotionError)):
-        if knows_no_dtypes(op.kernel, inputs):
+        if is_dtype_error(op.kernel, inputs):
             raise NotImplementedError(
                 f"{name}: not implemented for {dtypes_of(inputs)}: {shapes}"
             ) from None
@@ -96,7 +96,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     raise error
 
 
-def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
+def is_dtype_error(kernel: Any, inputs: Sequence[Any]) -> bool:
     """Whether a kernel's TypeError is about the operands' dtypes: a ufunc has no other arguments,
     and all kernels support float32 and float64.
     """
@@ -106,7 +106,7 @@ def knows_no_dtypes(kernel: Any, inputs: Sequence[Any]) -> bool:
     )
 
 
-def mismatch(row: Any, form: str, inputs: Sequence[Any], described: str) -> str:
+def mismatch(row: Any, form: str, inputs: Sequence[Any], description: str) -> str:
     """What is wrong with the shapes; "" if unknown."""
     shapes = [t.array.shape for t in tensors_of(inputs)]
     if len(shapes) < 2:
@@ -127,7 +127,7 @@ def mismatch(row: Any, form: str, inputs: Sequence[Any], described: str) -> str:
     if form != "inplace":
         return ""
     return (
-        f"the result does not fit into the written tensor: {described}, the output with shape "
+        f"the result does not fit into the written tensor: {description}, the output with shape "
         f"{list(shapes[0])} doesn't match the broadcast shape {list(np.broadcast_shapes(*shapes))}"
     )
 

@@ -33,7 +33,7 @@ class Binder:
         positional: the names of positional arguments.
         names: the names of all arguments, in the row's order.
         spellings: NumPy's names of attributes -> ours.
-        rarely: rare keywords and their defaults.
+        rare_defaults: rare keywords and their defaults.
     """
 
     def __init__(self, op: Any) -> None:
@@ -46,10 +46,10 @@ class Binder:
         if form == "reflected":
             self.positional[:2] = self.positional[1::-1]
         self.spellings = {}
-        self.rarely: dict[str, Any] = {}
+        self.rare_defaults: dict[str, Any] = {}
         if not is_operator(form):
             self.spellings = {other: name for name, other in numpy_names(row).items()}
-            self.rarely = row.rare_defaults
+            self.rare_defaults = row.rare_defaults
         self.takes_out = form == "function" and takes_out(row)
         self.defaults: dict[str, Any] = {x.public: None for x in row.inputs if x.optional}
         self.defaults |= {a.name: a.default for a in row.attributes if a.default is not EMPTY}
@@ -77,7 +77,7 @@ class Binder:
                     raise multiple_values(self.name, name)
                 kwargs[name] = kwargs.pop(other)
         out = kwargs.pop("out", None) if self.takes_out else None
-        rare = {key: kwargs.pop(key, default) for key, default in self.rarely.items()}
+        rare = {key: kwargs.pop(key, default) for key, default in self.rare_defaults.items()}
         values = self.defaults | dict(zip(self.positional, args)) | kwargs
         if (
             len(args) > len(self.positional)
@@ -87,7 +87,7 @@ class Binder:
         ):
             required = [n for n in self.names if n not in self.defaults]
             raise wrong_call(self.name, self.positional, required, self.names, args, kwargs)
-        if all(rare[key] is default for key, default in self.rarely.items()):
+        if all(rare[key] is default for key, default in self.rare_defaults.items()):
             rare = {}
         return tuple(values[n] for n in self.names), rare, out
 

@@ -38,7 +38,7 @@ def result_type(row: Row) -> str:
     return "Tensor" if len(row.outputs) == 1 else "Any"
 
 
-def row_parameters(row: Row, variant: str) -> list[str]:
+def row_parameters(row: Row, form: str) -> list[str]:
     """The parameters of a row's function, typed."""
     parameters: list[str] = []
     for x in row.inputs:
@@ -49,7 +49,7 @@ def row_parameters(row: Row, variant: str) -> list[str]:
     spellings = numpy_names(row)
     keywords: list[str] = []
     for a in row.attributes:
-        if is_sized(row, variant, a):
+        if is_sized(row, form, a):
             parameters.append(f"*{a.name}: Any")
             continue
         text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
@@ -59,18 +59,18 @@ def row_parameters(row: Row, variant: str) -> list[str]:
         (keywords if a.keyword_only or has_star else parameters).append(text)
     keywords += [f"{k}: Any = ..." for k in row.rare_defaults]
     keywords += [f"{other}: Any = ..." for other in spellings.values()]
-    if variant == "function" and takes_out(row):
+    if form == "function" and takes_out(row):
         keywords.append("out: Any = ...")
     if keywords and not any(p.startswith("*") for p in parameters):
         parameters.append("*")
     return parameters + keywords
 
 
-def composite_parameters(composite: Composite, variant: str) -> list[str]:
+def composite_parameters(composite: Composite, form: str) -> list[str]:
     """The parameters of a composite's function, typed."""
     parameters: list[str] = []
     for p in signature(getattr(table, composite.name)).parameters.values():
-        if p.name == "out" and variant != "function" and p.kind is p.KEYWORD_ONLY:
+        if p.name == "out" and form != "function" and p.kind is p.KEYWORD_ONLY:
             continue
         stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parameters):
@@ -92,23 +92,23 @@ def definition(name: str, parameters: list[str], returns: str, depth: int) -> st
     return f"{indent}def {name}(\n{inner}\n{indent}) -> {returns}: ..."
 
 
-def public_functions(variant: str) -> list[tuple[str, list[str], str]]:
+def public_functions(form: str) -> list[tuple[str, list[str], str]]:
     """(name, parameters, result) of all public functions, or methods."""
     entries = []
     for name, row in ROWS.items():
-        if not (row.method if variant == "method" else row.function):
+        if not (row.method if form == "method" else row.function):
             continue
-        parameters = row_parameters(row, variant)
+        parameters = row_parameters(row, form)
         for public in (name, *row.aliases):
             entries.append((public, parameters, result_type(row)))
             if row.inplace:
                 entries.append((f"{public}_", row_parameters(row, "method"), "Tensor"))
     for name, composite in COMPOSITES.items():
-        if not (composite.method if variant == "method" else composite.function):
+        if not (composite.method if form == "method" else composite.function):
             continue
         for public in (name, *composite.aliases):
-            entries.append((public, composite_parameters(composite, variant), "Any"))
-            if composite.inplace and variant == "method":
+            entries.append((public, composite_parameters(composite, form), "Any"))
+            if composite.inplace and form == "method":
                 entries.append((f"{public}_", composite_parameters(composite, "method"), "Tensor"))
     return sorted(entries, key=lambda entry: entry[0])
 

@@ -34,7 +34,7 @@ class Observer(Protocol):
         """
 
     def leave(self, result: Any) -> None:
-        """The innermost call has returned; None: it raised."""
+        """The innermost call has returned `result`, or has raised: then the result is None."""
 
 
 observers: list[Observer] = []

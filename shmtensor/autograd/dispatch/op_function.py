@@ -40,25 +40,25 @@ os.register_at_fork(after_in_child=plan_lock._at_fork_reinit)  # type: ignore[at
 
 
 class Table(SimpleNamespace):
-    """Ops by name; it loads the families in `LATER` on first access."""
+    """Ops by name; the first access to an op of a family in `LATER` loads the family."""
 
     def __getattr__(self, name: str) -> Any:
-        word = name.lstrip("_").partition("_")[0]
-        if word in LATER and word not in loaded:
-            declare(word)
+        prefix = name.lstrip("_").partition("_")[0]
+        if prefix in LATER and prefix not in loaded:
+            declare(prefix)
             return getattr(self, name)
         raise AttributeError(f"ops: there is no op {name!r}")
 
 
-loaded: set[str] = set()  # the names of the families in the tables
+loaded: set[str] = set()  # the prefixes in `LATER` whose families are in the tables
 
 
-def declare(word: str = "") -> None:
-    """Loads later families into the tables: one by name, or all."""
+def declare(prefix: str = "") -> None:
+    """Loads later families into the tables: those of one prefix, or all."""
     with plan_lock:
-        load(word)
+        load(prefix)
         install()
-        loaded.update([word] if word else LATER)
+        loaded.update([prefix] if prefix else LATER)
 
 
 arrays = Table()
@@ -159,12 +159,12 @@ def install() -> None:
             setattr(arrays, other, getattr(arrays, name))
             if hasattr(table, f"{name}_"):
                 setattr(table, f"{other}_", getattr(table, f"{name}_"))
-    for composite_row in COMPOSITES.values():
-        if composite_row.name in vars(table):
+    for declared in COMPOSITES.values():
+        if declared.name in vars(table):
             continue
-        on_tensors = composite.callable_of(composite_row, table, True)
-        on_arrays = composite.callable_of(composite_row, arrays, False)
-        for name in (composite_row.name, *composite_row.aliases):
+        on_tensors = composite.callable_of(declared, table, True)
+        on_arrays = composite.callable_of(declared, arrays, False)
+        for name in (declared.name, *declared.aliases):
             setattr(table, name, on_tensors)
             setattr(arrays, name, on_arrays)
     views_and_inplace.ops = autocast.ops = table

@@ -69,7 +69,7 @@ def takes_out(row: Row) -> bool:
 
 
 def numpy_names(row: Row) -> dict[str, str]:
-    """The attributes that have a name of NumPy, too, with that name."""
+    """NumPy's names of the attributes that callers may also name so: our name -> NumPy's."""
     if not (row.method or row.function):
         return {}
     names = {a.name for a in row.attributes}
@@ -339,7 +339,7 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
     edges = {x.name: i for i, x in enumerate(saved_values.differentiable)}
     inputs = {x.name for x in row.inputs}
 
-    def as_tensor(name: str) -> Item:
+    def tensor_item(name: str) -> Item:
         if name in inputs:
             return INPUT, edges.get(name, -1), 0
         if name in row.outputs:
@@ -369,7 +369,7 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
     return native.Gradients(
         f"{words}Backward0",
         tuple(pullbacks),
-        tuple(as_tensor(n) for n in saved_values.names),
+        tuple(tensor_item(n) for n in saved_values.names),
         tuple(zeros),
         len(row.outputs),
         listed_at,

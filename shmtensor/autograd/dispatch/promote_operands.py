@@ -182,8 +182,8 @@ def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
                 raise UnsupportedOperand
             operands.append([require_tensor(row, as_operand(v), x.name) for v in value])
             if not operands[-1]:
-                kind = ValueError if row.name == "cat" else RuntimeError  # as PyTorch
-                raise kind(f"{row.label}: expected a non-empty list of tensors: {value!r}")
+                error_class = ValueError if row.name == "cat" else RuntimeError  # as PyTorch
+                raise error_class(f"{row.label}: expected a non-empty list of tensors: {value!r}")
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted

@@ -114,11 +114,11 @@ def renew_accumulate_grad(tensor: Any) -> None:
     former = weakref.ref(old)  # no cycle: the old node is freed with its graph
 
     def add_to_new(tensor: Any) -> None:
-        node: Any = former()
-        g, node.grad = node.grad, None
+        old_node: Any = former()
+        g, old_node.grad = old_node.grad, None
         if tensor is not None:
-            node = tensor.accumulate_grad
-            node.grad = g if node.grad is None else node.grad + g
+            new_node = tensor.accumulate_grad
+            new_node.grad = g if new_node.grad is None else new_node.grad + g
 
     old.grad = old.grad_buffer = None
     old.posthooks = {next(hook_ids): add_to_new, **(old.posthooks or {})}

@@ -22,8 +22,8 @@ __all__ = ["backward", "grad"]
 def as_list(value: Any) -> list[Any]:
     if value is None:
         return []
-    several = isinstance(value, (tuple, list)) and not isinstance(value, GradientEdge)
-    return list(value) if several else [value]
+    is_sequence = isinstance(value, (tuple, list)) and not isinstance(value, GradientEdge)
+    return list(value) if is_sequence else [value]
 
 
 def edge_of(tensor: Any) -> Any:
@@ -92,9 +92,11 @@ def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
             raise TypeError(f"{where}: inputs must be Tensors: {type(x).__name__}")
         edge = edge_of(x)
         if edge is None:
-            described = "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
+            description = (
+                "" if isinstance(x, GradientEdge) else f": {x.array.shape} {x.array.dtype}"
+            )
             raise RuntimeError(
-                f"{where}: One of the differentiated Tensors does not require grad{described}"
+                f"{where}: One of the differentiated Tensors does not require grad{description}"
             )
         edges.append(edge)
     return edges
@@ -170,7 +172,7 @@ def grad(
         allow_unused: an input that the outputs do not depend on gives None instead of an error.
         is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
             they are computed one by one.
-        materialize_grads: such an input gives zeros instead.
+        materialize_grads: an input that the outputs do not depend on gives zeros instead.
 
     Raises:
         RuntimeError: as `backward`; an input that was not used.
@@ -220,14 +222,14 @@ def batched(
             f"{[None if g is None else g.array.shape for g in gs]}"
         )
     (n,) = sizes
-    rows = [
+    gradients = [
         grad(
             outputs, inputs, [None if g is None else g[i] for g in gs], True, create_graph,
             allow_unused, False, materialize_grads,
         )
         for i in range(n or 0)
     ]  # fmt: skip
-    if not rows:
+    if not gradients:
         empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
         return tuple(native.wrap(array) for array in empty)
-    return tuple(None if column[0] is None else table.stack(column) for column in zip(*rows))
+    return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["FunctionCtx", "FunctionRule", "OnceDifferentiable", "SavedVariable", "is_plain"]
 
 
-OF_NODE = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
+NODE_ATTRIBUTES = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
 
 
 class FunctionCtx:
@@ -57,7 +57,11 @@ class FunctionCtx:
         self.materialize_grads = value
 
     def __getattr__(self, name: str) -> Any:
-        if name in OF_NODE and self._node is not None and (node := self._node()) is not None:
+        if (
+            name in NODE_ATTRIBUTES
+            and self._node is not None
+            and (node := self._node()) is not None
+        ):
             return getattr(node, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -63,7 +63,7 @@ class SavedTensor:
         result returns the tensor when backward needs it.
 
         Raises:
-            RuntimeError: it has hooks already, was freed, or was written in place since.
+            RuntimeError: the saved tensor has hooks already, was freed, or was written in place.
         """
         value = self.node.saved and self.node.raw_saved[self.position]
         if isinstance(value, HookResult):
@@ -98,7 +98,7 @@ class GradFn(native.Node):
 
     @property
     def _input_metadata(self) -> tuple[InputMetadata, ...]:
-        """Of each output, if the node knows it."""
+        """Shape, dtype and device of each output; empty if the node does not know them."""
         shape_dtypes = outputs_of(self) if self.dtype is None else [(self.shape, self.dtype)]
         return tuple(InputMetadata(native.Size(shape), dtype) for shape, dtype in shape_dtypes)
 
@@ -158,10 +158,10 @@ def outputs_of(node: Any) -> list[tuple[Any, Any]]:
 
 def torch_name(row: Row, name: str) -> str:
     """PyTorch's name of a saved value: self, other, result, self_sym_sizes."""
-    for suffix, other in (("_shape", "_sym_sizes"), ("_dtype", "_scalar_type")):
+    for suffix, torch_suffix in (("_shape", "_sym_sizes"), ("_dtype", "_scalar_type")):
         base = name.removesuffix(suffix)
         if base != name and any(x.name == base for x in row.inputs):
-            return torch_name(row, base) + other
+            return torch_name(row, base) + torch_suffix
     for x in row.inputs:
         if x.name == name:
             return "self" if name == "x" else x.public

@@ -51,7 +51,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
 
 
 def set_array(tensor: Any, array: Any) -> None:
-    """Makes it a tensor over an array. A view remains a view if the array is in the same memory.
+    """Gives a tensor another array. A view remains a view if the array is in the same memory.
     Copies: none.
     """
     shares = owner_of(tensor.array) is owner_of(array)

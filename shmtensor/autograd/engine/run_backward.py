@@ -235,12 +235,12 @@ def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
                 continue
             if e.__class__ is Port:
                 e = e.node
-            users = users_of.get(e)
-            if users is None:
+            known_users = users_of.get(e)
+            if known_users is None:
                 users_of[e] = [node]
                 stack.append(e)
             else:
-                users.append(node)
+                known_users.append(node)
     return users_of
 
 
@@ -280,8 +280,8 @@ def count_dependencies_to(
                 must_run.add(user)
                 stack.append(user)
     counts = {
-        node: sum(user in must_run for user in above)
-        for node, above in users_of.items()
+        node: sum(user in must_run for user in node_users)
+        for node, node_users in users_of.items()
         if node in must_run or node in targets
     }
     for node in roots:
@@ -335,8 +335,8 @@ def in_layout_of_grad(accumulate_grad: Any, g: Any) -> Any:
     if like is g.array:
         return g
     order = sorted(range(like.ndim), key=lambda d: -like.strides[d])
-    back = sorted(range(like.ndim), key=order.__getitem__)
-    return table.permute(table._contiguous(table.permute(g, order)), back)
+    inverse = sorted(range(like.ndim), key=order.__getitem__)
+    return table.permute(table._contiguous(table.permute(g, order)), inverse)
 
 
 def accumulate_gradient(

@@ -40,8 +40,8 @@ class BackwardState(threading.local):
     Attributes:
         current: the backward whose hook runs, or None.
         depth: of nested backwards.
-        forward_mode: whether gradients are only differentiated by the outputs' gradients, as
-            forward mode does.
+        forward_mode: whether the gradients of this backward will be differentiated with respect to
+            the outputs' gradients only, as forward mode does.
         callbacks: called after the outermost backward.
     """
 

@@ -11,7 +11,9 @@ So there is one history, the root's, and a view holds no reference that its root
 cycle.
 
 A view whose rule is None cannot be recorded again: it was made under `no_grad`, is one of several
-outputs, or comes out of a custom Function. Then the reason replaces the attributes.
+outputs, or comes out of a custom Function; then FROM_FUNCTION replaces the attributes. The version
+of a view made under `no_grad` is the complement ~count: Note [Unrecorded views] in
+native/dispatch/op_result.cc.
 """
 
 from __future__ import annotations
@@ -199,7 +201,8 @@ def check_unrecorded_write(tensor: Any) -> None:
     allowed.
 
     Raises:
-        RuntimeError: grad mode is on, and the tensor or its root requires grad.
+        RuntimeError: grad mode is on, the tensor or its root requires grad, and
+            `check_recorded_write` does not allow the write.
     """
     if (tensor.node is None and tensor.base is None) or not recording.get():
         return

@@ -22,7 +22,8 @@ def fill(tensor: Any, kernel: Callable[..., Any], *arguments: Any) -> Any:
     counts the write.
 
     Raises:
-        RuntimeError: the tensor is a leaf that requires grad, and grad mode is on.
+        RuntimeError: `check_unrecorded_write` does not allow the write: in grad mode, the tensor is
+            for example a leaf that requires grad.
     """
     check_unrecorded_write(tensor)
     return native.write(tensor, kernel, *arguments)

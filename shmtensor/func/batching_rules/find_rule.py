@@ -3,7 +3,8 @@
 A rule runs the op once on all examples, which are stacked along a new first dimension: it
 broadcasts pointwise rows, shifts dimensions in attributes by one, and leaves ops on the last
 dimensions alone. An op without a rule runs example by example, and the results are stacked; that is
-right for all ops, and as slow as a loop. Composites need no rule, because their parts have rules.
+right for all ops, and as slow as a loop. Composites need no rule, because the ops that they call
+have rules.
 """
 
 from __future__ import annotations

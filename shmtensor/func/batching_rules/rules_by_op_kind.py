@@ -46,7 +46,7 @@ class Call:
             else self.row.attributes[index].default
         )
 
-    def holds(self, x: Any) -> bool:
+    def is_batch(self, x: Any) -> bool:
         """Whether x is a batch of this vmap."""
         return isinstance(x, Batched) and x.level is self.level
 
@@ -110,7 +110,7 @@ def shaped_along(call: Call) -> Any:
 
 def first_along(call: Call) -> Any:
     """As `along`, with an index that all examples share."""
-    if any(call.holds(v) for v in call.inputs[1:]) or not call.inputs[0].ndim:
+    if any(call.is_batch(v) for v in call.inputs[1:]) or not call.inputs[0].ndim:
         return NotImplemented
     inputs = [call.value(call.inputs[0]), *call.inputs[1:]]
     return call.with_attributes(inputs, dim=shift_dim(call.attribute("dim")))
@@ -212,7 +212,7 @@ def getitem(call: Call) -> Any:
     if len(arrays) > 1 or (arrays and any(isinstance(p, int) for p in parts)):
         return NotImplemented
     x = call.inputs[0]
-    if not call.holds(x):
+    if not call.is_batch(x):
         return NotImplemented
     return x.value[(slice(None), *parts)]
 
@@ -229,13 +229,13 @@ def matmul(call: Call) -> Any:
     x, y = call.inputs
     if not x.ndim or not y.ndim:
         return NotImplemented
-    if call.holds(x) and not call.holds(y) and x.ndim == 1 and y.ndim == 2:
+    if call.is_batch(x) and not call.is_batch(y) and x.ndim == 1 and y.ndim == 2:
         return table.matmul(x.value, y)
     x_is_vector, y_is_vector = x.ndim == 1, y.ndim == 1
     n_leading = max(x.ndim, y.ndim, 2) - 2
 
     def operand(v: Any, is_vector: bool, dim: int) -> Any:
-        if not call.holds(v):
+        if not call.is_batch(v):
             return table.unsqueeze(v, dim) if is_vector else v
         value = table.unsqueeze(v.value, dim) if is_vector else v.value
         missing = n_leading + 3 - value.ndim
@@ -255,7 +255,7 @@ def cdist(call: Call) -> Any:
 def linear(call: Call) -> Any:
     """linear: with shared weights, else as a matmul."""
     x, weight, bias = call.inputs
-    if not call.holds(weight) and not call.holds(bias):
+    if not call.is_batch(weight) and not call.is_batch(bias):
         return call.func(call.value(x), weight, bias)
     out = table.matmul(x, weight if weight.ndim == 1 else table.transpose(weight, -1, -2))
     out = out if bias is None else table.add(out, bias)
@@ -278,7 +278,7 @@ def solve(call: Call) -> Any:
 def images(call: Call) -> Any:
     """Ops on images with shared weights: the batch is merged into the images' own."""
     x, *parameters = call.inputs
-    if any(call.holds(v) for v in parameters):
+    if any(call.is_batch(v) for v in parameters):
         return NotImplemented
     value = x.value
     n = value.shape[1]
@@ -297,7 +297,7 @@ def images(call: Call) -> Any:
 def layer_norm(call: Call) -> Any:
     """Norms over the last dimensions, with shared weights."""
     x, *parameters = call.inputs
-    if any(call.holds(v) for v in parameters) or call.attribute("groups"):
+    if any(call.is_batch(v) for v in parameters) or call.attribute("groups"):
         return NotImplemented
     return call.func(x.value, *parameters, *call.attributes, **call.kwargs)
 
@@ -305,7 +305,7 @@ def layer_norm(call: Call) -> Any:
 def embedding(call: Call) -> Any:
     """embedding, with a shared table."""
     weight, index = call.inputs
-    if call.holds(weight):
+    if call.is_batch(weight):
         return NotImplemented
     return call.func(weight, call.value(index), *call.attributes, **call.kwargs)
 
@@ -319,7 +319,7 @@ def flatten(call: Call) -> Any:
 
 
 def dot(call: Call) -> Any:
-    """dot, vdot: of the rows of a batch."""
+    """dot: of each example's vectors."""
     x, y = (call.value(v) for v in call.inputs)
     if x.shape != y.shape:
         return NotImplemented  # which raises

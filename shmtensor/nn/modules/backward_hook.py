@@ -35,9 +35,9 @@ class BackwardHook:
     Attributes:
         module: the hooks' first argument.
         hooks, pre_hooks: those registered at the time of forward.
-        grad_output: the gradients of the outputs, between the two; None: the current gradient did
-            not pass the outputs, as in a gradient of a gradient.
-        indices: of the inputs that require grad.
+        grad_output: the gradients of the outputs, kept from the first of these calls to the second;
+            None: the current gradient did not pass the outputs, as in a gradient of a gradient.
+        indices: the positions of the inputs that require grad.
     """
 
     def __init__(self, module: Any, hooks: list[Hook], pre_hooks: list[Hook]) -> None:

@@ -116,7 +116,7 @@ class _NormBase(Module):
 
 
 class _LazyNormBase(LazyModuleMixin, _NormBase):
-    """Base, before the layer's own class, of the lazy BatchNorm and InstanceNorm layers."""
+    """Mixin of the lazy BatchNorm and InstanceNorm layers; first among a layer's bases."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ __all__ = ["LazyModuleMixin"]
 
 
 class LazyModuleMixin(_Base):
-    """Base, before the layer's own class, of layers whose first call makes their parameters.
+    """Mixin of layers whose first call makes their parameters; first among a layer's bases.
 
     A subclass holds UninitializedParameter and defines `initialize_parameters`. Its first call
     runs that before forward, and then the module becomes a `cls_to_become`. Loading a state whose

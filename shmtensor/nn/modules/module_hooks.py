@@ -239,19 +239,19 @@ def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any
             backward = BackwardHook(module, hooks, pre_hooks)
             args = backward.setup_input_hook(args)
         output = module.forward(*args, **kwargs)
-        for number, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
-            called.add(number)
-            output = _run_forward_hook(module, number, hook, args, kwargs, output)
+        for hook_id, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
+            called.add(hook_id)
+            output = _run_forward_hook(module, hook_id, hook, args, kwargs, output)
         return output if backward is None else backward.setup_output_hook(output)
     except BaseException:
-        for number, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
-            if number in called or not (
-                number in _global_forward_hooks_always_called
-                or number in module._forward_hooks_always_called
+        for hook_id, hook in [*_global_forward_hooks.items(), *module._forward_hooks.items()]:
+            if hook_id in called or not (
+                hook_id in _global_forward_hooks_always_called
+                or hook_id in module._forward_hooks_always_called
             ):
                 continue
             try:
-                _run_forward_hook(module, number, hook, args, kwargs, output)
+                _run_forward_hook(module, hook_id, hook, args, kwargs, output)
             except Exception as error:  # forward's own error is raised below
                 warnings.warn(
                     "module forward hook with always_call=True raised an exception that was "
@@ -265,8 +265,8 @@ def call_with_hooks(module: Module, args: tuple[Any, ...], kwargs: dict[str, Any
 def _run_forward_pre_hooks(
     module: Module, args: Any, kwargs: dict[str, Any]
 ) -> tuple[Any, dict[str, Any]]:
-    for number, hook in [*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()]:
-        if number in module._forward_pre_hooks_with_kwargs:
+    for hook_id, hook in [*_global_forward_pre_hooks.items(), *module._forward_pre_hooks.items()]:
+        if hook_id in module._forward_pre_hooks_with_kwargs:
             result = hook(module, args, kwargs)
             if result is None:
                 continue
@@ -284,9 +284,9 @@ def _run_forward_pre_hooks(
 
 
 def _run_forward_hook(
-    module: Module, number: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
+    module: Module, hook_id: int, hook: Any, args: Any, kwargs: dict[str, Any], output: Any
 ) -> Any:
-    if number in _global_forward_hooks_with_kwargs or number in module._forward_hooks_with_kwargs:
+    if hook_id in _global_forward_hooks_with_kwargs or hook_id in module._forward_hooks_with_kwargs:
         result = hook(module, args, kwargs, output)
     else:
         result = hook(module, args, output)

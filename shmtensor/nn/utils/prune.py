@@ -146,20 +146,20 @@ class BasePruningMethod(ABC):
                 f"importance_scores should have the same shape as parameter {name} of {module}, "
                 f"got {importance_scores.shape} vs {tensor.shape}"
             )
-        number = _find(module, name)
+        hook_id = _find(module, name)
         with no_grad():
-            if number is None:
+            if hook_id is None:
                 mask = method.compute_mask(importance_scores, functions.ones_like(tensor))
                 module.register_parameter(f"{name}_orig", tensor)
                 delattr(module, name)
                 module.register_buffer(f"{name}_mask", mask)
             else:
-                container = PruningContainer(module._forward_pre_hooks[number])
+                container = PruningContainer(module._forward_pre_hooks[hook_id])
                 container.add_pruning_method(method)
                 method = container
                 mask_before = getattr(module, f"{name}_mask")
                 mask = method.compute_mask(importance_scores, mask_before)
-                del module._forward_pre_hooks[number]
+                del module._forward_pre_hooks[hook_id]
                 setattr(module, f"{name}_mask", mask)
         setattr(module, name, method.apply_mask(module))
         module.register_forward_pre_hook(method)
@@ -197,10 +197,10 @@ class BasePruningMethod(ABC):
 
 
 def _find(module: Module, name: str) -> int | None:
-    """The number of the pruning hook for that parameter."""
-    for number, hook in module._forward_pre_hooks.items():
+    """The id of the pruning hook for that parameter."""
+    for hook_id, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
-            return int(number)
+            return int(hook_id)
     return None
 
 
@@ -489,12 +489,12 @@ def remove(module: M, name: str) -> M:
     Returns: module.
     Raises: ValueError if the parameter is not pruned.
     """
-    number = _find(module, name)
-    if number is None:
+    hook_id = _find(module, name)
+    if hook_id is None:
         raise ValueError(
             f"Parameter '{name}' of module {module} has to be pruned before pruning can be removed"
         )
-    module._forward_pre_hooks.pop(number).remove(module)
+    module._forward_pre_hooks.pop(hook_id).remove(module)
     return module
 
 

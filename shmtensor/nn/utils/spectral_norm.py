@@ -162,12 +162,12 @@ class SpectralNormLoadStateDictPreHook:
             state_dict[f"{key}_v"] = v * (sigma / table.vdot(u, matrix.mv(v)))
 
 
-def _find(hooks: Any, kind: type, name: str) -> int | None:
+def _find(hooks: Any, cls: type, name: str) -> int | None:
     """The id of that parameter's hook of a class."""
-    for number, hook in hooks.items():
+    for hook_id, hook in hooks.items():
         norm: Any = getattr(hook, "fn", hook)
-        if isinstance(hook, kind) and norm.name == name:
-            return int(number)
+        if isinstance(hook, cls) and norm.name == name:
+            return int(hook_id)
     return None
 
 
@@ -201,15 +201,15 @@ def remove_spectral_norm(module: M, name: str = "weight") -> M:
 
     Raises: ValueError if the parameter has no such hook.
     """
-    number = _find(module._forward_pre_hooks, SpectralNorm, name)
-    if number is None:
+    hook_id = _find(module._forward_pre_hooks, SpectralNorm, name)
+    if hook_id is None:
         raise ValueError(f"spectral_norm of '{name}' not found in {module}")
-    module._forward_pre_hooks.pop(number).remove(module)
-    for hooks, kind in (
+    module._forward_pre_hooks.pop(hook_id).remove(module)
+    for hooks, cls in (
         (module._state_dict_hooks, SpectralNormStateDictHook),
         (module._load_state_dict_pre_hooks, SpectralNormLoadStateDictPreHook),
     ):
-        number = _find(hooks, kind, name)
-        if number is not None:
-            del hooks[number]
+        hook_id = _find(hooks, cls, name)
+        if hook_id is not None:
+            del hooks[hook_id]
     return module

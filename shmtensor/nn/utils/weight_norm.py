@@ -72,9 +72,9 @@ class WeightNorm:
 
 def _find(module: Module, name: str) -> int | None:
     """The id of the weight_norm hook for that parameter."""
-    for number, hook in module._forward_pre_hooks.items():
+    for hook_id, hook in module._forward_pre_hooks.items():
         if isinstance(hook, WeightNorm) and hook.name == name:
-            return number
+            return hook_id
     return None
 
 
@@ -99,8 +99,8 @@ def remove_weight_norm(module: M, name: str = "weight") -> M:
 
     Raises: ValueError if the parameter has no such hook.
     """
-    number = _find(module, name)
-    if number is None:
+    hook_id = _find(module, name)
+    if hook_id is None:
         raise ValueError(f"weight_norm of '{name}' not found in {module}")
-    module._forward_pre_hooks.pop(number).remove(module)
+    module._forward_pre_hooks.pop(hook_id).remove(module)
     return module

@@ -27,7 +27,7 @@ def check_index_range(name: str, index: Any, size: int, error: type[Exception] =
     """The indices, if all of them are from 0 to size - 1.
 
     Raises:
-        IndexError: one is not, or they are not integers.
+        IndexError: one is not, or they are not integers; another error class if `error` is given.
     """
     if index.dtype.kind not in "iu":
         raise error(f"{name}: indices must be whole numbers: {index.dtype}")
@@ -268,7 +268,8 @@ def take_along_dim(ops, input, indices, dim=None):
         return ops._gather(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
     if input.ndim != indices.ndim:
         raise RuntimeError(
-            f"take_along_dim: as many dims are needed: {tuple(input.shape)}, {tuple(indices.shape)}"
+            "take_along_dim: input and indices must have the same number of dimensions: "
+            f"{tuple(input.shape)}, {tuple(indices.shape)}"
         )
     dim = axis(input, dim)
     other_sizes = lambda shape: (*shape[:dim], 1, *shape[dim + 1 :])  # noqa: E731

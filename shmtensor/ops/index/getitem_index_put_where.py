@@ -223,8 +223,8 @@ def _masked_fill(xp, x, value, mask, /):
         raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
-    choose = native.where if xp is np else xp.where
-    return choose(mask, value.astype(x.dtype, copy=False), x)
+    where_function = native.where if xp is np else xp.where
+    return where_function(mask, value.astype(x.dtype, copy=False), x)
 
 
 _masked_fill.pullback(

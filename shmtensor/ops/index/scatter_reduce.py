@@ -47,10 +47,10 @@ def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
     flat = not x.ndim or not index.ndim
     indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
     indices = indices.reshape(-1)
-    full = (
+    source_part = (
         source.reshape(-1)[: index.size] if flat else crop_to_index("scatter_reduce", source, index)
     )
-    part, target = full.reshape(-1), out.reshape(-1)
+    part, target = source_part.reshape(-1), out.reshape(-1)
     if not include_self:
         target[indices] = neutral(x.dtype, reduce)
     getattr(xp, UFUNCS[reduce]).at(target, indices, part)
@@ -130,11 +130,12 @@ def reduce_slices(
 
 def divide_by_counts(out: Any, index: Any, dim: int, include_self: bool) -> bool:
     """Divides sums by the number of their terms, as `counts_at` counts them."""
-    kind = np.dtype(np.int64) if out.dtype.kind in "iu" else out.dtype
-    if kind == np.float32 and index.size >= 1 << 24:  # beyond, float32 does not hold every integer
-        kind = np.dtype(np.float64)
-    n = np.full(out.shape, int(include_self), kind)
-    if not native.scatter(n, np.ones(index.shape, kind), index, dim, 1):
+    count_dtype = np.dtype(np.int64) if out.dtype.kind in "iu" else out.dtype
+    # From 2**24 on, float32 does not hold every integer.
+    if count_dtype == np.float32 and index.size >= 1 << 24:
+        count_dtype = np.dtype(np.float64)
+    n = np.full(out.shape, int(include_self), count_dtype)
+    if not native.scatter(n, np.ones(index.shape, count_dtype), index, dim, 1):
         return False
     n = parallel_maximum(n, 1)
     if out.dtype.kind in "iu":
@@ -145,8 +146,8 @@ def divide_by_counts(out: Any, index: Any, dim: int, include_self: bool) -> bool
 
 
 def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool) -> bool:
-    """Reduces in place. If it returns False after it wrote elements, these are the ones that
-    `include_self=False` ignores anyway.
+    """Reduces in place, and returns whether it did. If it did not, it may have written elements,
+    but only those whose old values `include_self=False` ignores.
     """
     if reduce == "mean" or reduce not in REDUCTION_CODES:
         return False
@@ -184,10 +185,10 @@ def neutral(dtype: Any, reduce: str) -> Any:
     return -np.inf if reduce == "amax" else np.inf
 
 
-def counts_at(xp: Any, shape: Shape, at: Any, include_self: bool) -> Any:
+def counts_at(xp: Any, shape: Shape, indices: Any, include_self: bool) -> Any:
     """The number of elements at each index, at least 1."""
     n = xp.full(shape, int(include_self))
-    xp.add.at(n, at, 1)
+    xp.add.at(n, indices, 1)
     return xp.maximum(n, 1)
 
 
@@ -203,7 +204,7 @@ def scatter_reduce_backward(
     include_self: bool,
 ) -> tuple[Any, Any]:
     """The gradients by x and by source."""
-    read = lambda t: ops._gather(t, index, dim)  # noqa: E731
+    gather = lambda t: ops._gather(t, index, dim)  # noqa: E731
     shape, index_shape = tuple(x.shape), tuple(index.shape)
     part = (
         source[tuple(slice(0, n) for n in index_shape)]
@@ -212,7 +213,7 @@ def scatter_reduce_backward(
     )
     g_kept = g if include_self else ops._scatter_zeros(g, index, dim)
     if reduce == "sum":
-        return g_kept, pad_with_zeros(ops, read(g), tuple(source.shape))
+        return g_kept, pad_with_zeros(ops, gather(g), tuple(source.shape))
     ones = np.ones(index_shape, as_dtype(x.dtype))
     if reduce == "mean":
         n = ops._scatter_add(
@@ -220,25 +221,25 @@ def scatter_reduce_backward(
         )
         share = g / ops._clamp(n, 1.0, None)
         g_kept = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * g_kept
-        return g_kept, pad_with_zeros(ops, read(share), tuple(source.shape))
+        return g_kept, pad_with_zeros(ops, gather(share), tuple(source.shape))
     if reduce == "prod":
         start = x if include_self else ops._scatter(x, ones, index, dim)
         others_of_x = ops._scatter_reduce(
             np.ones(shape, ones.dtype), part, index, dim, "prod", True
         )
-        others_of_source = read(out) / part
+        others_of_source = gather(out) / part
         if bool((part == 0).any()) or bool((start == 0).any()):
             others_of_source = product_of_others(ops, start, part, index, dim)
         g_x = g * others_of_x
         return (g_x if include_self else ops._scatter_zeros(g_x, index, dim)), pad_with_zeros(
-            ops, read(g) * others_of_source, tuple(source.shape)
+            ops, gather(g) * others_of_source, tuple(source.shape)
         )
     x_mask = (x == out) if include_self else ops._scatter_zeros((x == out) * 1.0, index, dim) != 0
-    source_mask = part == read(out)
+    source_mask = part == gather(out)
     n = ops._scatter_add((x_mask * 1.0), source_mask * 1.0, index, dim)
     share = g / ops._clamp(n, 1.0, None)
     return ops._where(x_mask, share, 0.0), pad_with_zeros(
-        ops, ops._where(source_mask, read(share), 0.0), tuple(source.shape)
+        ops, ops._where(source_mask, gather(share), 0.0), tuple(source.shape)
     )
 
 
@@ -288,9 +289,9 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
         )
     dim = axis(input, dim)
     column = ops.reshape(index, tuple(-1 if d == dim else 1 for d in range(input.ndim)))
-    full = ops.broadcast_to(column, tuple(source.shape))
+    expanded_index = ops.broadcast_to(column, tuple(source.shape))
     try:
-        return ops._scatter_reduce(input, source, full, dim, reduce, include_self)
+        return ops._scatter_reduce(input, source, expanded_index, dim, reduce, include_self)
     except RuntimeError:
         check_index_range("index_reduce", getattr(index, "array", index), input.shape[dim])
         raise

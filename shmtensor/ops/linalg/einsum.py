@@ -56,11 +56,11 @@ def einsum(ops, equation, *operands):
 
 
 @lru_cache(1000)
-def is_product(equation: str, rows: int, columns: int) -> bool:
+def is_product(equation: str, rank_x: int, rank_y: int) -> bool:
     """Is it a (batched) matrix product without permutations: "bij,bjk->bik"?"""
     operands, _, result = equation.replace(" ", "").partition("->")
     x, _, y = operands.partition(",")
-    if not operands.replace(",", "").isalpha() or not (len(x) == rows == columns == len(y) >= 2):
+    if not operands.replace(",", "").isalpha() or not (len(x) == rank_x == rank_y == len(y) >= 2):
         return False
     batch, row, column = x[:-2], x[-2], y[-1]
     if x[-1] != y[-2] or batch != y[:-2] or result != batch + row + column:

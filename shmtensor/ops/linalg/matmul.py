@@ -381,7 +381,7 @@ def tensordot(ops, a, b, dims=2):
         first, second = ([d] if isinstance(d, int) else list(d) for d in dims)
         first, second = [axis(a, d) for d in first], [axis(b, d) for d in second]
     if len(first) != len(second):
-        raise RuntimeError(f"tensordot: as many dims of both are needed: {first}, {second}")
+        raise RuntimeError(f"tensordot: the two lists of dims differ in length: {first}, {second}")
     for i, j in zip(first, second, strict=True):
         if a.shape[i] != b.shape[j]:
             if 1 not in (a.shape[i], b.shape[j]):

@@ -236,7 +236,7 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=None):
-    """How many singular values exceed the tolerances (`pinv` has them); tol is absolute."""
+    """How many singular values exceed the tolerances, as in `pinv`; tol is absolute."""
     if A.ndim < 2:
         raise RuntimeError(
             f"linalg.matrix_rank: The input must have at least 2 dimensions: {tuple(A.shape)}"
@@ -286,17 +286,17 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
     data = np.asarray(data_of(A))
     real = data.real.dtype
     rank, s = np.zeros(0, np.int64), np.zeros(0, real)
-    full = True
+    has_full_rank = True
     if driver != "gels":
         singular_values = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
             (*data.shape[:-2], min(m, n)), real
         )  # fmt: skip
         rank = above_tolerance(singular_values, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
         rank = np.asarray(rank, np.int64)
-        full = bool(np.all(rank == n))
+        has_full_rank = bool(np.all(rank == n))
         s = singular_values if driver in ("gelsd", "gelss") else s
     residuals = ops._to_copy(np.zeros(0, real), real)
-    if m > n and full and driver not in (None, "gelsy"):
+    if m > n and has_full_rank and driver not in (None, "gelsy"):
         difference = ops.abs(ops.matmul(A, solution) - b)
         residuals = ops.sum(ops.square(difference), -2)
         residuals = ops.squeeze(residuals, -1) if flat else residuals
@@ -373,5 +373,5 @@ declare_linalg("matrix_exp", "matrix_exp", "The exponential of square matrices."
 
 @composite(method=False, function=False)
 def linalg_matrix_power(ops, A, n):
-    """Square matrices to an integer power; negative powers of the inverse."""
+    """Square matrices to an integer power; for a negative n, the inverse to the power -n."""
     return ops.matrix_power(A, n)

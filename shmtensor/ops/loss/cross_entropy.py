@@ -72,13 +72,13 @@ def class_indices(
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
-    counts = flat != ignore_index
-    safe = np.where(counts, flat, 0) if not counts.all() else flat
+    mask = flat != ignore_index
+    safe = np.where(mask, flat, 0) if not mask.all() else flat
     n = shape[0] if len(shape) == 1 else shape[1]
     if safe.size and (safe.min() < 0 or safe.max() >= n):
         value = int(safe.min()) if safe.min() < 0 else int(safe.max())
         raise IndexError(f"{name}: class is out of range: {value}, there are {n} classes")
-    return safe, counts
+    return safe, mask
 
 
 def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
@@ -125,12 +125,12 @@ CLASSES = [
 
 @op(method=False, function=False, samples=CLASSES)
 def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
-    """-weight[c] * x[c] for each class c of target, 0 where it is ignored; or the sum of these, or
-    that over the sum of the weights.
+    """-weight[c] * x[c] for each class c of target, 0 where it is ignored; for reduction "sum",
+    their sum, for "mean", their sum divided by the sum of the weights.
     """
-    safe, counts = class_indices("nll_loss", x.shape, target, ignore_index)
-    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
-    out = xp.where(counts, -xp.take_along_axis(as_n_c_d(x), safe, 1) * weights, 0)
+    safe, mask = class_indices("nll_loss", x.shape, target, ignore_index)
+    weights = xp.where(mask, 1 if weight is None else weight[safe], 0)
+    out = xp.where(mask, -xp.take_along_axis(as_n_c_d(x), safe, 1) * weights, 0)
     if reduction == "none":
         return out.astype(x.dtype).reshape(target.shape)
     total = xp.true_divide(out.sum(), weights.sum()) if reduction == "mean" else out.sum()
@@ -152,14 +152,14 @@ def _nll_loss_backward(
     """Zeros of a shape with -weight[c] * x at each class c of target; for the mean, over the sum of
     the weights.
     """
-    safe, counts = class_indices("nll_loss", shape, target, ignore_index)
-    weights = xp.where(counts, 1 if weight is None else weight[safe], 0)
+    safe, mask = class_indices("nll_loss", shape, target, ignore_index)
+    weights = xp.where(mask, 1 if weight is None else weight[safe], 0)
     total_weight = weights.sum() if reduction == "mean" else 1
     g = (
         -xp.true_divide(x.reshape(safe.shape if reduction == "none" else ()), total_weight)
         * weights
     )
-    g = xp.where(counts, g, 0)
+    g = xp.where(mask, g, 0)
     out = xp.zeros((1, shape[0], 1) if len(shape) == 1 else (*shape[:2], safe.shape[2]), x.dtype)
     xp.put_along_axis(out, safe, g.astype(x.dtype), 1)
     return out.reshape(shape)
@@ -231,12 +231,12 @@ def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     """-log(softmax(x))[c] for each target c: the mean over those that count, or the sum. Saves the
     softmax.
     """
-    safe, counts = class_indices("cross_entropy", x.shape, target, ignore_index)
+    safe, mask = class_indices("cross_entropy", x.shape, target, ignore_index)
     logp = x - x.max(1, keepdims=True)
     logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
-    total = -xp.where(counts, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
+    total = -xp.where(mask, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
     if reduction == "mean":
-        total = xp.true_divide(total, x.dtype.type(counts.sum()))
+        total = xp.true_divide(total, x.dtype.type(mask.sum()))
     return xp.asarray(total, x.dtype), xp.exp(logp)
 
 
@@ -251,11 +251,11 @@ def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction
 
     p is the softmax of the logits, which are an input only for the second gradient.
     """
-    counts = target != ignore_index
+    mask = target != ignore_index
     out = p.copy()
-    out[xp.arange(len(target)), xp.where(counts, target, 0)] -= 1
-    scale = x / x.dtype.type(counts.sum()) if reduction == "mean" else x
-    out *= xp.where(counts, scale, 0)[:, None]
+    out[xp.arange(len(target)), xp.where(mask, target, 0)] -= 1
+    scale = x / x.dtype.type(mask.sum()) if reduction == "mean" else x
+    out *= xp.where(mask, scale, 0)[:, None]
     return out
 
 
@@ -270,9 +270,9 @@ def cross_entropy_double_backward(
     ops: Any, g: Any, x: Any, logits: Any, target: Any, ignore_index: int, reduction: str
 ) -> tuple[Any, Any]:
     """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
-    counts = target != ignore_index
-    weight = 1 / ops.sum(counts) if reduction == "mean" else 1.0
-    part = ops._where(ops.unsqueeze(counts, 1), g, 0.0) * weight
+    mask = target != ignore_index
+    weight = 1 / ops.sum(mask) if reduction == "mean" else 1.0
+    part = ops._where(ops.unsqueeze(mask, 1), g, 0.0) * weight
     p = ops._softmax(logits, 1)
     target_part = ops.sum(ops._nll_loss(part, target, None, ignore_index))
     return ops.sum(part * p) + target_part, ops._softmax_backward_data(part, p, 1) * x

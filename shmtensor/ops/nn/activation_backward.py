@@ -205,7 +205,7 @@ def _glu(xp, x, /, dim):
     vmap="along",
 )
 def _glu_backward(xp, x, y, /, dim):
-    """The gradient of `_glu` at y, by its incoming one x."""
+    """The gradient of `_glu`'s input y, from the incoming gradient x."""
     value, gate = split_halves(y, dim)
     s = NumPyFunctions.sigmoid(gate)
     return xp.concatenate([x * s, x * value * s * (1 - s)], dim).astype(x.dtype)

@@ -66,9 +66,9 @@ def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5
     """
     rows = x.reshape(rows_and_length(x.shape, n, groups))
     mean = rows.mean(1, keepdims=True) if centred else xp.zeros((len(rows), 1), x.dtype)
-    centered = rows - mean
-    rstd = 1 / xp.sqrt((centered * centered).mean(1, keepdims=True) + x.dtype.type(eps))
-    out = (centered * rstd).reshape(x.shape)
+    deviations = rows - mean
+    rstd = 1 / xp.sqrt((deviations * deviations).mean(1, keepdims=True) + x.dtype.type(eps))
+    out = (deviations * rstd).reshape(x.shape)
     if weight is not None:
         out = out * (weight.reshape(-1, *(1,) * (x.ndim - 2)) if groups else weight)
     if bias is not None:
@@ -79,9 +79,9 @@ def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5
 def normalize_rows(ops: Any, x: Any, n: int, groups: int, eps: float, centred: bool) -> Any:
     """The normalized rows without weight and bias, and their rstd, recomputed with history."""
     rows = ops.reshape(x, rows_and_length(tuple(x.shape), n, groups))
-    centered = rows - ops.mean(rows, 1, True) if centred else rows
-    rstd = ops.rsqrt(ops.mean(centered * centered, 1, True) + eps)
-    return centered * rstd, rstd
+    deviations = rows - ops.mean(rows, 1, True) if centred else rows
+    rstd = ops.rsqrt(ops.mean(deviations * deviations, 1, True) + eps)
+    return deviations * rstd, rstd
 
 
 def save_gradients(memo: dict[str, Any], g: Any, *gradients: Any) -> None:

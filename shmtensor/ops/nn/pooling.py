@@ -81,15 +81,17 @@ def _max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
     after = end_padding(size, kernel, stride, padding, dilation, fit)
     wide = pad_with(xp, x, padding, after, lowest(x.dtype))
     shape = (*x.shape[: x.ndim - n], *fit)
-    best, at = xp.full(shape, lowest(x.dtype), x.dtype), xp.full(shape, -1, np.int64)
+    best, indices = xp.full(shape, lowest(x.dtype), x.dtype), xp.full(shape, -1, np.int64)
     starts = [xp.arange(f) * s - p for f, s, p in zip(fit, stride, padding, strict=True)]
     for offset, index in window_elements(kernel, stride, dilation, fit):
-        places = [a + o * d for a, o, d in zip(starts, offset, dilation, strict=True)]
-        update_maximum(xp, best, at, wide[index], flat_index(xp, size, places))
-    if at.size and at.min() < 0:  # all elements are the smallest number: take the first one
+        element_indices = [a + o * d for a, o, d in zip(starts, offset, dilation, strict=True)]
+        update_maximum(xp, best, indices, wide[index], flat_index(xp, size, element_indices))
+    if (
+        indices.size and indices.min() < 0
+    ):  # all elements are the smallest number: take the first one
         firsts = [xp.where(a < 0, a + -(a // d) * d, a) for a, d in zip(starts, dilation)]
-        at = xp.where(at < 0, flat_index(xp, size, firsts), at)
-    return best, at
+        indices = xp.where(indices < 0, flat_index(xp, size, firsts), indices)
+    return best, indices
 
 
 def max_pool_kernel(x: Any, kernel: Shape, *args: Any) -> Any:
@@ -109,8 +111,8 @@ def max_pool_backward(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> A
             return result
     batch, size = tuple(shape[: len(shape) - n]), tuple(shape[len(shape) - n :])
     rows = (*batch, math.prod(g.shape[len(batch) :]))
-    places = ops.reshape(indices, rows)
-    out = ops._gather_backward(ops.reshape(g, rows), places, (*batch, math.prod(size)), -1)
+    flat_indices = ops.reshape(indices, rows)
+    out = ops._gather_backward(ops.reshape(g, rows), flat_indices, (*batch, math.prod(size)), -1)
     return ops.reshape(out, shape)
 
 
@@ -167,8 +169,8 @@ def sum_pool_kernel(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: 
     """The native kernel; None for small windows in large images, where NumPy's passes (one for each
     element of a window) are used.
     """
-    taps = math.prod(kernel)
-    if x.size > 4096 and (taps <= 4 or (taps <= 9 and max(stride) == 1)):
+    window_size = math.prod(kernel)
+    if x.size > 4096 and (window_size <= 4 or (window_size <= 9 and max(stride) == 1)):
         return None
     ones = (1,) * len(kernel)
     fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)

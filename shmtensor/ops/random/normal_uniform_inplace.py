@@ -41,7 +41,7 @@ def native_fill(kernel: Any) -> Any:
     halves="checks",
 )
 def _uniform(xp, x, /, seed, offset, low, high):
-    """Evenly distributed numbers in the shape of x."""
+    """Uniformly distributed numbers in the shape of x."""
     return philox.fill_uniform(xp.empty_like(x), seed, offset, low, high)
 
 
@@ -71,7 +71,7 @@ for row in (_uniform, _normal, _refill):
 
 @composite(function=False)
 def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
-    """Fills the tensor with evenly distributed numbers from [low, high)."""
+    """Fills the tensor with uniformly distributed numbers from [low, high)."""
     check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
         parts = low + (high - low) * uniform_float64(2 * numel(input), generator)

@@ -127,8 +127,8 @@ def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: f
     out[...] = native.recast(wide, out.dtype)
     if kernel is native.uniform_ and low < high:
         bound = np.array(high).astype(out.dtype)
-        bits = int(bound.view(np.int16))
-        largest_below = -32767 if high == 0 else bits - 1 if high > 0 else bits + 1
+        bound_bits = int(bound.view(np.int16))
+        largest_below = -32767 if high == 0 else bound_bits - 1 if high > 0 else bound_bits + 1
         out[out >= bound] = np.int16(largest_below).view(out.dtype)
     return out
 

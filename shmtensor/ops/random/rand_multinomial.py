@@ -75,7 +75,7 @@ def rand(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Evenly distributed numbers from [0, 1)."""
+    """Uniformly distributed numbers from [0, 1)."""
     if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = new_random_default(native.uniform_, size)
         if result is not None:

@@ -71,9 +71,9 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
         total = native.sum(x, dim, keepdim)
         if total.dtype.itemsize > 2 and not np.isnan(total).any():
             return total
-        full = native.numbers(x)
-        if full is not None:
-            return native.sum(full, dim, keepdim)
+        without_nan = native.numbers(x)
+        if without_nan is not None:
+            return native.sum(without_nan, dim, keepdim)
     with np.errstate(all="ignore"):
         return nansum.forward(np, x, dim, keepdim)
 
@@ -172,12 +172,12 @@ _prod.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_backward(ops, g, x, o
 
 @composite(autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
-    """Product of all elements, or along one dimension; an int64 for integers."""
+    """Product of all elements, or along one dimension; int64 for integers and bool."""
     result = ops._prod(input if dtype is None else ops._to_copy(input, dtype), dim, keepdim)
     return result if dtype is None else ops._to_copy(result, dtype)
 
 
-# ---- extremes
+# ---- min and max
 
 
 def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
@@ -188,8 +188,8 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     """
     if not x.size and not reduced_size(x.shape, dim):
         is_full = dim is None or dim == () or dim == []
-        kind = RuntimeError if is_full and not name.startswith("arg") else IndexError
-        raise kind(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
+        error_class = RuntimeError if is_full and not name.startswith("arg") else IndexError
+        raise error_class(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
     return axes(check_ordered(name, x), dim)
 
 
@@ -340,7 +340,7 @@ _var.numpy = kernel_or_fallback(
 
 
 def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
-    """2 (x - mean) / (n - correction)."""
+    """The gradient of the variance: g * 2 (x - mean) / (n - correction)."""
     shape = tuple(x.shape)
     n = reduced_size(shape, dim) - correction
     if n <= 0:
@@ -375,9 +375,9 @@ _std.numpy = kernel_or_fallback(
 def std_backward(
     ops: Any, g: Any, x: Any, out: Any, dim: Any, correction: float, keepdim: bool
 ) -> Any:
-    """The gradient of the variance over 2 out; 0 where the deviation is 0."""
-    half = ops._where_other(out == 0, g / (2 * ops._where_other(out == 0, out, 1.0)), 0.0)
-    return var_backward(ops, half, x, dim, correction, keepdim)
+    """The gradient of the standard deviation, `out`: the variance's / (2 out), 0 where out is 0."""
+    g_var = ops._where_other(out == 0, g / (2 * ops._where_other(out == 0, out, 1.0)), 0.0)
+    return var_backward(ops, g_var, x, dim, correction, keepdim)
 
 
 _std.pullback(

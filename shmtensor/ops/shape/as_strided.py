@@ -28,7 +28,9 @@ def memory_vector(x: Any) -> Any:
             memory.flags.writeable = False
         return memory
     buffer = memory_of(x)
-    skipped = (x.ctypes.data - buffer.ctypes.data) % x.itemsize  # of a view that begins between
+    skipped = (
+        x.ctypes.data - buffer.ctypes.data
+    ) % x.itemsize  # bytes before the first whole element
     return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
 
 

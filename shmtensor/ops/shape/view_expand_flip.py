@@ -204,7 +204,8 @@ def movedim(ops, input, source, destination):
     start, end = [axis(input, d) for d in source], [axis(input, d) for d in destination]
     if len(start) != len(end) or len(set(start)) != len(start) or len(set(end)) != len(end):
         raise RuntimeError(
-            f"movedim: dims must be distinct, as many to as from: {source}, {destination}"
+            f"movedim: source and destination must be equally many distinct dims: {source}, "
+            f"{destination}"
         )
     order = [d for d in range(n) if d not in start]
     for target, dim in sorted(zip(end, start, strict=True)):

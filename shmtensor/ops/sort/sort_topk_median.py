@@ -147,7 +147,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     dim = axis(x, dim)
     if not x.ndim or not 1 <= k <= x.shape[dim]:
         raise (IndexError if x.ndim and not x.shape[dim] else RuntimeError)(
-            f"kthvalue: no such rank: k={k}, dim {dim} of {x.shape} has ranks from 1"
+            f"kthvalue: k is out of range: k={k}, dim {dim} of shape {x.shape}, the first is k=1"
         )
     order = xp.argsort(x, dim, kind="stable")
     indices = xp.take(order, xp.asarray([k - 1]), dim)
@@ -175,8 +175,8 @@ def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     nans = (x != x).sum(dim, keepdims=True)
     n = x.shape[dim]
     rank = xp.broadcast_to((n - 1) // 2, nans.shape)
-    full = xp.where(nans > 0, n - nans, rank)
-    rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else full
+    rank_or_nan = xp.where(nans > 0, n - nans, rank)
+    rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else rank_or_nan
     return take_per_row(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 

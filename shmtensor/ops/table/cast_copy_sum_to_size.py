@@ -40,7 +40,7 @@ def cast_contiguous(x: Any, dtype: Any) -> Any:
     source = x.dtype
     if is_half(source) == is_half(dtype) or (dtype.kind == "b" and source.char != "e"):
         return cast_directly(x, dtype)
-    # 16-bit floats are cast by way of float32, as in PyTorch; and nothing warns.
+    # 16-bit floats are cast by way of float32, as in PyTorch, without warnings.
     if "f" not in (source.char, dtype.char):
         result = native.cast(x, dtype.num)
         if result is not None:

@@ -1,4 +1,4 @@
-"""Checks of dtypes: operands that must have the same, and numbers that must be floating-point."""
+"""Checks of dtypes: operands that must have the same one, or a floating-point one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_same_dtype(name: str, *xs: Any) -> None:
 
 
 def same_dtype_check(name: str) -> Callable[..., None]:
-    """`check_same_dtype` as a row's `check_dtypes`, which runs on the slow path only."""
+    """`check_same_dtype` as a row's `check_dtypes`, which runs on the general path only."""
 
     def check(*inputs: Any) -> None:
         tensors = (x for x in inputs if hasattr(x, "array"))  # NumPy's arrays are converted
@@ -109,11 +109,13 @@ def check_scale(name: str, parameter: str, number: Any, *xs: Any) -> int:
         CATEGORY_OF_KIND[x.dtype.kind] if hasattr(x, "dtype") else CATEGORY_OF_NUMBER[type(x)]
         for x in xs
     )
-    kind = CATEGORY_OF_NUMBER.get(type(number), 2)
-    if (kind > 1 and kind > category) or (kind == 0 and category > 0):
+    number_category = CATEGORY_OF_NUMBER.get(type(number), 2)
+    if (number_category > 1 and number_category > category) or (
+        number_category == 0 and category > 0
+    ):
         raise RuntimeError(
-            f"{name}: {parameter} does not fit: {number!r} ({CATEGORY_NAMES[kind]}), the result is "
-            f"of {CATEGORY_NAMES[category]}"
+            f"{name}: {parameter} does not fit: {number!r} ({CATEGORY_NAMES[number_category]}), "
+            f"the result is of {CATEGORY_NAMES[category]}"
         )
     return category
 
@@ -138,7 +140,7 @@ def check_index_dtype(
 
     Raises:
         TypeError: it is not a tensor.
-        RuntimeError: it has another dtype.
+        RuntimeError: it has another dtype; another error class if `error` is given.
     """
     dtype = getattr(index, "dtype", None)
     if dtype is None:

@@ -70,7 +70,7 @@ def check_ordered(name: str, x: Any, refused: str = "c") -> Any:
     """The array, if its elements can be ordered.
 
     Raises:
-        NotImplementedError: they cannot: complex numbers.
+        NotImplementedError: the dtype is of a kind in `refused`, by default complex.
     """
     if x.dtype.kind in refused:
         raise NotImplementedError(f"{name}: not implemented for {x.dtype}: shape {x.shape}")

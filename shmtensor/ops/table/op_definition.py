@@ -92,9 +92,9 @@ class Pullback(NamedTuple):
 
 
 class Row:
-    """An op, declared by `op`; complete before the first call compiles it."""
+    """An op, declared by `op`; complete before its first call."""
 
-    # Not a dataclass, as below: generating its methods would be a tenth of the import time.
+    # Not a dataclass, nor is Composite: generating the methods would be a tenth of the import time.
     name: str
     forward: Function
     inputs: tuple[Input, ...]
@@ -138,10 +138,10 @@ class Row:
 
         The parameters of a function may be: `g` (or `g_<output>`), `ops` (this table, on arrays or
         Tensors), any input, `<input>_shape`, `<input>_dtype`, any output (`out` if there is one),
-        saved extras and attributes. The engine saves exactly these. The function returns the
-        gradient, or None for no gradient; for a `list` input a list of them. `into` is None, or an
-        array of the input's shape and dtype that it may write the gradient to and return
-        (Note [Gradient buffers]).
+        saved extras, attributes, and `into`. The engine saves exactly the values that they name.
+        The function returns the gradient, or None for no gradient; for a `list` input a list of
+        them. `into` is None, or an array of the input's shape and dtype that the function may write
+        the gradient to and return (Note [Gradient buffers]).
 
         Raises:
             TypeError: a name that this op does not have.
@@ -150,7 +150,8 @@ class Row:
         for name, function in functions.items():
             if name not in {i.name for i in self.inputs}:
                 raise TypeError(
-                    f"{self.name}.pullback: no such input: {name!r}, it has {available}"
+                    f"{self.name}.pullback: no such input: {name!r}, it has "
+                    f"{[i.name for i in self.inputs]}"
                 )
             if function is None:
                 continue

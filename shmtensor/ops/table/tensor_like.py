@@ -45,7 +45,7 @@ def order_in(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...] | No
 
 
 def is_contiguous(array: Any) -> bool:
-    """Is it in C order, without strides of sizes of 1 that mean channels_last?"""
+    """Is it in C order, and not in channels_last order by the stride of a single channel?"""
     if not array.flags.c_contiguous or array.ndim < 4:
         return bool(array.flags.c_contiguous)
     channel, last = array.strides[1], array.strides[-1]

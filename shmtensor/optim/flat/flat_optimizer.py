@@ -240,7 +240,7 @@ class FlatOptimizer(Optimizer):
             self._update_range(flat, start, stop, number, flat.scalars_before)
 
     def _advance_scalars(self, flat: Flat, number: int) -> None:
-        """Brings the scalars from the flat's last step to that of this number."""
+        """Advances the scalars from the flat's last step to step `number`."""
         group = as_numbers(flat.group)
         for step in range(int(flat.steps.max()) + 1, number + 1 if self.scalars else 0):
             flat.scalars_before = {name: row[0] for name, row in flat.scalars.items()}
@@ -306,7 +306,9 @@ class FlatOptimizer(Optimizer):
 
 
 def real_views(p: Array) -> list[Callable[[Array], Array]]:
-    """Real views of complex arrays like p: one of both parts if p is flat, else one of each."""
+    """Functions that view complex arrays like p as real: one for both parts if p is contiguous in
+    one dimension, else one for each part.
+    """
     if p.ndim == 1 and p.flags.c_contiguous:
         real = p.real.dtype
         return [lambda array: array.view(real)]

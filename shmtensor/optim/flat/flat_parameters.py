@@ -111,9 +111,9 @@ class Flat:
     def forget_gradients(self) -> None:
         """For a forked child: the block belongs to its parent, which alone may write there."""
         self.gradient = None
-        for _, _, leaf in self.slots:
-            if leaf is not None:
-                leaf.grad_buffer = None
+        for _, _, accumulate_grad in self.slots:
+            if accumulate_grad is not None:
+                accumulate_grad.grad_buffer = None
 
     def gather(self) -> list[int] | None:
         """Copies every dense gradient that is not in the block into it.
@@ -126,18 +126,22 @@ class Flat:
         if self.sparse:
             self.sparse = []
         missing = False
-        for p, array, leaf in self.slots:
+        for p, array, accumulate_grad in self.slots:
             if p.array is not array:
                 raise LookupError
-            g = p.grad if leaf is None else leaf.grad
+            g = p.grad if accumulate_grad is None else accumulate_grad.grad
             if g is None:
                 missing = True
                 continue
-            if leaf is None or not in_grad_buffer(leaf, g.array):
+            if accumulate_grad is None or not in_grad_buffer(accumulate_grad, g.array):
                 if g.is_sparse:
                     missing = True
                     continue
-                if leaf is not None and leaf.grad_buffer is not None and leaf.grad_buffer.lent:
+                if (
+                    accumulate_grad is not None
+                    and accumulate_grad.grad_buffer is not None
+                    and accumulate_grad.grad_buffer.lent
+                ):
                     # the program holds the gradient of an earlier step, which is in this buffer
                     self.make_gradients()
                     return self.gather()
@@ -155,15 +159,15 @@ class Flat:
         """Copies a gradient that was assigned, or is older than its buffer."""
         i = next(i for i, q in enumerate(self.tensors) if q is p)
         self.part(self.gradient, i).reshape(p.array.shape)[...] = g.array
-        leaf = p.accumulate_grad
-        if leaf is not self.slots[i][2]:  # requires_grad was switched on meanwhile
-            self.slots[i] = (p, p.array, leaf)
-            self._attach_grad_buffer(leaf, i)
+        accumulate_grad = p.accumulate_grad
+        if accumulate_grad is not self.slots[i][2]:  # requires_grad was switched on meanwhile
+            self.slots[i] = (p, p.array, accumulate_grad)
+            self._attach_grad_buffer(accumulate_grad, i)
 
-    def _attach_grad_buffer(self, leaf: Any, i: int) -> None:
-        if leaf is not None:
+    def _attach_grad_buffer(self, accumulate_grad: Any, i: int) -> None:
+        if accumulate_grad is not None:
             buffer = self.part(self.gradient, i).reshape(self.tensors[i].array.shape)
-            leaf.grad_buffer = native.GradientBuffer(buffer)
+            accumulate_grad.grad_buffer = native.GradientBuffer(buffer)
 
     # ---------------------------------------------------------------- state
     def add_state(self, names: tuple[str, ...]) -> None:
