@@ -231,7 +231,8 @@ def gradient_files(row: Row) -> list[str]:
         called = [codes[1].get(name) for name in codes[0].co_names]
         functions = [f for f in called if isinstance(f, FunctionType)]
         files += [file_of(f) for f in (pullback.function, *functions)]
-    return [f for f in dict.fromkeys(files) if not f.startswith("shmtensor/ops/table/")]
+    own = file_of(row.forward)
+    return [f for f in dict.fromkeys(files) if f == own or "/ops/table/" not in f]
 
 
 def declarations() -> dict[str, Any]:

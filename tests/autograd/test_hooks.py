@@ -98,3 +98,12 @@ def test_hooks_of_a_view_stay_with_its_former_node() -> None:
     view.register_hook(lambda g: calls.append("written"))
     view.sum().backward()
     assert calls == ["written", "base"]
+
+
+@pytest.mark.parametrize("method", ["register_hook", "register_prehook"])
+def test_a_node_hook_returns_as_many_gradients_as_it_gets(method: str) -> None:
+    x, w = st.ones(2, requires_grad=True), st.ones(2, requires_grad=True)
+    y = x * w
+    getattr(y.grad_fn, method)(lambda *_: ())
+    with pytest.raises(RuntimeError, match=f"{method}: the hook returned an incorrect number of"):
+        y.sum().backward()

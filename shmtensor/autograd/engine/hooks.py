@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ... import native
@@ -98,14 +98,28 @@ def run_tensor_prehooks(hooks: Hooks, g: Any) -> Any:
     return g if isinstance(g, list) else gs[0]
 
 
+def returned(results: Any, old: Sequence[Any], name: str) -> list[Any]:
+    """The gradients that a node's hook returned in place of the old ones.
+
+    Raises:
+        RuntimeError: they are not as many.
+    """
+    results = results if isinstance(results, tuple) else (results,)
+    if len(results) != len(old):
+        raise RuntimeError(
+            f"{name}: the hook returned an incorrect number of values: {len(results)}, "
+            f"expected {len(old)}"
+        )
+    return [as_gradient(new, g, name) for new, g in zip(results, old)]
+
+
 def run_prehooks(hooks: dict[int, Hook], g: Any) -> Any:
     """The gradient after the node's prehooks."""
     gs = g if isinstance(g, list) else [g]
     for hook in list(hooks.values()):
         results = hook(tuple(as_tensor(x) for x in gs))
         if results is not None:
-            results = results if isinstance(results, tuple) else (results,)
-            gs = [as_gradient(new, old, "register_prehook") for new, old in zip(results, gs)]
+            gs = returned(results, gs, "register_prehook")
     return gs if isinstance(g, list) else gs[0]
 
 
@@ -115,8 +129,5 @@ def run_posthooks(hooks: Hooks, grads: tuple[Any, ...], g: Any) -> tuple[Any, ..
     for hook in list(hooks.posthooks.values()):
         results = hook(tuple(as_tensor(x) for x in grads), tuple(as_tensor(x) for x in gs))
         if results is not None:
-            results = results if isinstance(results, tuple) else (results,)
-            grads = tuple(
-                as_gradient(new, old, "register_hook") for new, old in zip(results, grads)
-            )
+            grads = tuple(returned(results, grads, "register_hook"))
     return grads
