@@ -46,8 +46,9 @@ def test_everything_is_seeded() -> None:
 
 
 def draw_all() -> tuple[float, ...]:
-    return random.random(), random.gauss(), float(np.random.rand()), float(np.random.normal()), (
-        float(st.rand(1).item())
+    return (
+        random.random(), random.gauss(0, 1), float(np.random.rand()), float(np.random.normal()),
+        float(st.rand(1).item()),
     )  # fmt: skip
 
 

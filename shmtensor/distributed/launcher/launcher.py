@@ -43,6 +43,10 @@ __all__ = ["Failure", "launch", "main"]
 
 POLL_INTERVAL = 0.02  # seconds between two polls of the ranks
 SECONDARY = ("PeerLostError",)  # errors that ranks raise because another one failed
+# A rank leads a process group. Python 3.10's Popen has no argument for it.
+OWN_GROUP: dict[str, Any] = (
+    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
+)
 WIND_DOWN = 5.0  # seconds that a rank has from its report until it exits
 
 
@@ -199,8 +203,7 @@ def start_ranks(
                     stdout=output.stdout,
                     stderr=output.stderr,
                     pass_fds=(write, *native.domain_fds()),
-                    process_group=0 if sys.version_info >= (3, 11) else None,
-                    preexec_fn=None if sys.version_info >= (3, 11) else os.setpgrp,
+                    **OWN_GROUP,
                 )
             except BaseException:
                 os.close(errors)

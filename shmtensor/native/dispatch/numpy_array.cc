@@ -44,6 +44,8 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "expand: (array, shape) is needed");
   PyArrayObject* x = reinterpret_cast<PyArrayObject*>(args[0]);
+  // Before NumPy 2.4 None was () with a warning.
+  if (args[1] == Py_None) return raise("TypeError", "expand: sizes are needed, not None");
   PyArray_Dims shape = {nullptr, 0};
   if (!PyArray_IntpConverter(args[1], &shape)) return nullptr;
   npy_intp strides[NPY_MAXDIMS];
