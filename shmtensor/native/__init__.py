@@ -1,13 +1,14 @@
 """The C++17 core: memory/ and ipc/ for processes, kernels/ and dispatch/ for ops; see README.md."""
 
 import sys
-from pathlib import Path
 
 try:
     import numpy  # noqa: F401, which _core needs
 
     from ._core import *  # noqa: F403
 except ModuleNotFoundError as error:
+    from pathlib import Path
+
     root = Path(__file__).resolve().parents[2]
     if not (root / "setup.py").exists():
         raise

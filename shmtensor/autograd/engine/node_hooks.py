@@ -11,7 +11,6 @@ import threading
 import traceback
 from collections.abc import Callable
 from contextvars import ContextVar
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -91,8 +90,8 @@ class HookResult:
         self.value, self.unpack = value, unpack
 
 
-PACKAGE = Path(__file__).parents[2]
-INSIDE = tuple(f"{PACKAGE / part}{os.sep}" for part in ("autograd", "ops"))
+PACKAGE = __file__.removesuffix("/autograd/engine/node_hooks.py")
+INSIDE = tuple(f"{PACKAGE}/{part}/" for part in ("autograd", "ops"))
 inducing: ContextVar[Any] = ContextVar("shmtensor_inducing_node", default=None)
 
 
