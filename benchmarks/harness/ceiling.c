@@ -31,7 +31,7 @@
 #define WIDTH 16
 #endif
 typedef float V __attribute__((vector_size(WIDTH)));
-enum { LANES = WIDTH / 4, CHAINS = 20, ROUNDS = 2000000, TRIES = 12 };
+enum { LANES = WIDTH / 4, CHAINS = 20, ROUNDS = 2000000, TRIES = 60 };
 
 static int threads;
 static long elements;
