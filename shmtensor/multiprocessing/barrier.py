@@ -128,7 +128,10 @@ class Barrier(Shared):
                 raise threading.BrokenBarrierError(
                     f"Barrier.wait: not all {self._parties} parties arrived in time"
                 )
-            self._condition.wait(remaining)
+            try:
+                self._condition.wait(remaining)
+            except PeerLostError:  # killed in its action, while it had the lock
+                self._condition._lock.recover()
             if words[_GENERATION] == generation and words[_STATE] == _FILLING:
                 self._check_parties(words)
         if words[_GENERATION] != generation:

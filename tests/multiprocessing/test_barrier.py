@@ -93,3 +93,21 @@ def test_a_killed_party_is_named(met_before: bool) -> None:
         barrier.wait(20.0)
     assert caught.value.pid == pid
     assert time.monotonic() - start < 2
+
+
+def test_a_party_killed_in_its_action_is_named_to_those_that_wait() -> None:
+    barrier = mp.Barrier(2, lambda: os.kill(os.getpid(), signal.SIGKILL), timeout=20.0)
+
+    def arrive_last() -> None:
+        native.set_role("party 1")
+        while barrier.n_waiting == 0:
+            time.sleep(0.01)
+        barrier.wait()
+
+    pid = in_child(arrive_last)  # it has the lock when it dies
+    with pytest.raises(PeerLostError, match=r"party 1") as caught:
+        barrier.wait()
+    assert caught.value.pid == pid
+    end_of(pid)
+    with pytest.raises(PeerLostError, match=r"party 1"):
+        barrier.wait()
