@@ -307,8 +307,8 @@ class ServerThread:
             if current.array is None:
                 current.mode |= server.mode
                 current.opened[id(memory)] = weakref.ref(memory)
-                discard = _discard, weakref.ref(current), id(memory)
-                weakref.finalize(memory, *discard).atexit = False
+                ended = weakref.finalize(memory, _discard, weakref.ref(current), id(memory))
+                ended.atexit = False
             self.run_for(current)
         self.wake()
 

@@ -4,6 +4,7 @@ it was given. Runs in this process, or in an actor that has become another user.
 from __future__ import annotations
 
 import array
+import contextlib
 import ctypes
 import fcntl
 import json
@@ -221,15 +222,11 @@ def request_with_descriptors(uid: int, name: str, n: int) -> None:
         connection.recv(1000)
 
 
-def deaf(uid: int, name: str) -> socket.socket:
-    """A client that asks until no more fits, and never reads."""
-    connection = connected(uid, name)
-    connection.setblocking(False)
-    try:
+def ask_and_never_read(uid: int, name: str) -> None:
+    """Asks until the other end closes the connection."""
+    with connected(uid, name) as connection, contextlib.suppress(OSError):
         while True:
             connection.send(b'{"ask": "describe"}')
-    except OSError:
-        return connection
 
 
 # ---- attacks on a file that was let in

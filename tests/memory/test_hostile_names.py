@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import resource
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -168,11 +169,24 @@ def test_descriptors_in_requests_are_not_kept() -> None:
 
 
 def test_clients_that_never_read_hold_nobody_up() -> None:
-    with actors(1) as (actor,), ExitStack() as stack:
+    with actors(1) as (actor,):
         actor.do(SERVE)
-        for _ in range(20):
-            stack.enter_context(hostile.deaf(os.geteuid(), NAME))
-        assert_serves(actor)
+        clients = [
+            threading.Thread(target=hostile.ask_and_never_read, args=(os.geteuid(), NAME))
+            for _ in range(30)
+        ]
+        for client in clients:
+            client.start()
+        while any(client.is_alive() for client in clients):  # each ends when it is closed
+            assert_serves(actor)
+        for client in clients:
+            client.join()
+        with hostile.connected(os.geteuid(), NAME) as connection:
+            connection.send(b'{"ask": "describe"}')
+            connection.recv(1000)
+            timeouts = "{c.gettimeout() for s in thread.servers.values() for c in s.clients}"
+            line = f"thread = named_tensor_server.server_thread; out = {timeouts}"
+            assert actor.do(line) == "{0.0}"  # no send waits
 
 
 def test_silent_clients_give_way_when_no_descriptor_is_free() -> None:

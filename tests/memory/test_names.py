@@ -21,6 +21,7 @@ NAME = f"test/{os.getpid()}"
 PUBLISH = f"t = st.arange(12, dtype=st.float32).reshape(3, 4); memory.publish({NAME!r}, t)"
 PUBLISH_FILE = PUBLISH.replace(", t)", ", t, mode=0o644)")
 OPEN = f"t = memory.open({NAME!r}, timeout=10)"
+both_kinds = pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE], ids=["domain", "file"])
 GONE = f"""
 import time
 end = time.monotonic() + 20
@@ -139,7 +140,7 @@ def test_no_descriptor_left_is_said_and_not_taken_for_a_taken_name() -> None:
         assert memory.open(NAME).tolist() == [0, 1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 def test_name_outlives_its_publisher_and_dies_with_the_last_holder(publish: str) -> None:
     with actors(3) as (publisher, first, second):
         publisher.do(publish)
@@ -157,7 +158,7 @@ def test_name_outlives_its_publisher_and_dies_with_the_last_holder(publish: str)
             memory.open(NAME)
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 def test_opener_lets_go_of_the_name_with_its_tensors(publish: str) -> None:
     with actors(2) as (publisher, opener):
         publisher.do(publish)
@@ -169,7 +170,7 @@ def test_opener_lets_go_of_the_name_with_its_tensors(publish: str) -> None:
         until(lambda: not mine(), "the name outlived its last tensor")
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 def test_unpublish_takes_the_name_from_the_openers_too(publish: str) -> None:
     with actors(2) as (publisher, opener):
         publisher.do(publish)
@@ -290,7 +291,7 @@ def test_kill_in_publishing_a_file(step: str) -> None:
         assert memory.open(NAME).sum() == 66
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 @pytest.mark.parametrize("step", ["open.connected", "open.asked", "open.answered", "open.held"])
 def test_kill_in_open(step: str, publish: str) -> None:
     with actors(2) as (publisher, victim):
@@ -300,7 +301,7 @@ def test_kill_in_open(step: str, publish: str) -> None:
         assert memory.open(NAME).sum() == 66
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 @pytest.mark.parametrize("step", ["serve.asked", "serve.sent"])
 def test_kill_in_serving(step: str, publish: str) -> None:
     with actors(2) as (victim, opener):
@@ -318,7 +319,7 @@ def test_kill_in_serving(step: str, publish: str) -> None:
             opener.do("memory.check()")
 
 
-@pytest.mark.parametrize("publish", [PUBLISH, PUBLISH_FILE])
+@both_kinds
 def test_kill_in_taking_over(publish: str) -> None:
     with actors(3) as (publisher, victim, heir):
         publisher.do(publish)
