@@ -300,7 +300,10 @@ class ServerThread:
         name already, its present server counts the memory too."""
         with self.lock:
             current = self.servers.get((server.uid, server.name))
-            if current is None or current.closing:
+            if current is not None and current.closing:  # the thread has not closed it yet
+                self.remove(current)
+                current = None
+            if current is None:
                 self.servers[server.uid, server.name] = current = server
             else:
                 server.close()
