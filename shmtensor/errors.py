@@ -59,7 +59,9 @@ class LinAlgError(ShmTensorError, RuntimeError):
 
 
 class DomainError(ShmTensorError, RuntimeError):
-    """This process cannot join or keep its domain: no free row, another layout, a lost lock."""
+    """This process cannot join or keep its domain: no free row, another layout, a lost lock; or
+    the holder of a named tensor sends what no honest process sends.
+    """
 
 
 class PeerLostError(ShmTensorError, RuntimeError):

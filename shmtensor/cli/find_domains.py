@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,10 +74,16 @@ def close(descriptors: list[int]) -> None:
 
 
 def identity(control: int) -> str | None:
-    """The id of the domain whose control file this is, or None."""
+    """The id of the domain whose control file this is, or None.
+
+    Another user's file is mapped only if it can no longer shrink, which would be a SIGBUS here.
+    """
     try:
+        is_sealed = fcntl.fcntl(control, fcntl.F_GET_SEALS) & fcntl.F_SEAL_SHRINK
+        if not is_sealed and os.fstat(control).st_uid != os.geteuid():
+            return None
         id: bytes = native.survey(control)["id"]
-    except DomainError:
+    except (DomainError, OSError):
         return None
     return id.hex()
 

@@ -16,7 +16,8 @@ from .ledger import (
     is_shared,
     receive,
 )
-from .named_tensor import Domain, Name, domains, names, open, publish, unpublish
+from .list_names import Name, names
+from .named_tensor import Domain, domains, open, publish, unpublish
 from .statistics import Statistics, check, statistics, summary
 
 __all__ = [

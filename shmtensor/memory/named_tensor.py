@@ -2,9 +2,9 @@
 
     publish("weights", t)          open("weights")          names()          unpublish("weights")
 
-The opener sees the same memory: it becomes a guest of the tensor's domain. A name ends with the
-last process that published or opened its tensor; no file system is involved.
-`named_tensor_server.py` has the protocol.
+The opener sees the same memory: as a guest of the tensor's domain if it is the same user, else by
+a file that holds this storage alone. A name ends with the last process that published or opened its
+tensor; no file system is involved. `named_tensor_server.py` has the protocol.
 """
 
 from __future__ import annotations
@@ -12,29 +12,27 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import re
 import time
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from .. import native
-from ..dtypes import bfloat16
-from ..errors import StaleHandle
-from . import named_tensor_server
-from .named_tensor_server import NameServer, ask, server_thread
+from ..errors import DomainError, StaleHandle
+from . import name_protocol
+from .list_names import NAME
+from .name_protocol import InvalidMessage, Layout, ask, close_all, peer
+from .named_tensor_server import NameServer, server_thread
+from .published_file import PublishedFile, file_of, move_to_file
 
-__all__ = ["Domain", "Name", "domains", "names", "open", "publish", "unpublish"]
-
-_NAME = re.compile(r"[\w.:@/+-]{1,80}", re.ASCII)
+__all__ = ["Domain", "domains", "open", "publish", "unpublish"]
 
 
 def _check_name(where: str, name: str) -> str:
     if not isinstance(name, str):
         raise TypeError(f"{where}: a name is a str: {type(name).__name__}")
-    if not _NAME.fullmatch(name):
+    if not NAME.fullmatch(name):
         raise ValueError(
             f"{where}: a name has 1 to 80 letters, digits and any of . _ : @ / + -: {name!r}"
         )
@@ -44,20 +42,32 @@ def _check_name(where: str, name: str) -> str:
 def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     """Gives a tensor a name by which any program on this machine can open it.
 
-    The tensor is kept until `unpublish` or the end of this process. A process that may open it for
-    writing joins this process's domain and can damage every tensor in it. A process that may only
-    read still writes to the domain's ledger. Grant access only to users whom you trust that far.
+    The tensor is kept until `unpublish` or the end of this process.
+
+    A mode for this user alone (0600, 0400) leaves the memory where it is. A process that opens it
+    joins this process's domain, and could reach all of its tensors.
+
+    A mode beyond that (0640, 0644, 0666) moves the tensor's storage, with all tensors that view it,
+    into a file of its own: whoever may open the name sees that storage, all of it, and nothing
+    else. Later writes are seen on both sides. From then on the memory is not in the domain:
+    `is_shared()` is False, queues send copies, `share_memory_()` gives the tensor new memory that
+    the name does not follow, and a forked child shares it. Addresses taken before (`data_ptr()`)
+    are of the former memory, and no other thread may use these tensors during the move. Root counts
+    as this user, but opens only what is in a file.
 
     Args:
         name: one publisher per user and name; letters, digits and `. _ : @ / + -`.
         tensor: a Tensor or array in shared memory, of a numeric dtype, any shape and strides.
         mode: who may open it, as for a file: 4 reads, 2 writes; this user, its group, others.
 
-    Copies: none
+    Copies: none; one of the storage if the mode goes beyond this user
 
     Raises:
-        ValueError: a bad name or mode, or memory that is not shared (`share_memory_()` moves it).
+        ValueError: a bad name or mode; memory that is not shared (`share_memory_()` moves it), or
+            that must move and cannot, because another process, a NumPy array or a value saved for
+            backward refers to it: publish it before they do, or publish `tensor.clone()`.
         FileExistsError: the name is taken.
+        OutOfSharedMemory: no memory for a file of its own.
     """
     _check_name("publish", name)
     if not isinstance(mode, int) or isinstance(mode, bool) or mode & ~0o666:
@@ -65,29 +75,8 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     for bits in (mode >> 6, mode >> 3 & 7, mode & 7):
         if bits == 2:
             raise ValueError(f"publish: a mode that grants writing must grant reading: {mode:#o}")
-    array = np.asarray(tensor.detach().array if hasattr(tensor, "detach") else tensor)
-    if array.dtype.hasobject or array.dtype.kind not in "biufc" or not array.dtype.isnative:
-        raise ValueError(f"publish: not of a numeric dtype: {array.dtype}")
-    if not native.is_shared(array):
-        raise ValueError(
-            f"publish: the memory of {name!r} is not shared: {array.nbytes} bytes of "
-            f"{array.dtype}, share_memory_() moves a tensor there"
-        )
-    handle = native.export(array)
-    native.acknowledge(handle)  # nothing is in flight: this process keeps the block
-    base, _ = native.block_of(array)
-    about = {
-        "id": handle[:16].hex(),
-        "shape": array.shape,
-        "strides": array.strides,
-        "dtype": "bfloat16" if array.dtype == bfloat16 else array.dtype.str,
-        "offset": array.ctypes.data - base,
-        "readonly": not array.flags.writeable,
-    }
-    if not array.flags.writeable:
-        mode &= 0o444
-    server = NameServer(os.geteuid(), name, mode, about, handle, array)
-    named_tensor_server.fault_point("publish.exported")
+    mode, is_in_file = _check_memory(name, _array_of(tensor), mode)
+    server = NameServer(os.geteuid(), name, mode)
     try:
         server.bind()
     except OSError as error:
@@ -96,17 +85,70 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
         raise FileExistsError(
             f"publish: the name is taken: {name!r} of user {server.uid}{_holder(server.uid, name)}"
         ) from error
+    try:
+        if mode & 0o077 and not is_in_file:
+            move_to_file(tensor, mode)
+        _export(server, _array_of(tensor))
+    except BaseException:
+        server.close()
+        raise
     server_thread.add(server)
 
 
+def _array_of(tensor: Any) -> Any:
+    return np.asarray(tensor.detach().array if hasattr(tensor, "detach") else tensor)
+
+
+def _check_memory(name: str, array: Any, mode: int) -> tuple[int, bool]:
+    """What of the mode the array can grant, and whether its memory is in a file of its own. Returns
+    no array: each reference to one counts when it is moved."""
+    if array.dtype.hasobject or array.dtype.kind not in "biufc" or not array.dtype.isnative:
+        raise ValueError(f"publish: not of a numeric dtype: {array.dtype}")
+    file = file_of(array)
+    if file is None and not native.is_shared(array):
+        raise ValueError(
+            f"publish: the memory of {name!r} is not shared: {array.nbytes} bytes of "
+            f"{array.dtype}, share_memory_() moves a tensor there"
+        )
+    if not array.flags.writeable:
+        mode &= 0o444
+    if file is None:
+        return mode, False
+    if (owner := os.fstat(file.descriptor).st_uid) != os.geteuid():
+        raise ValueError(
+            f"publish: the memory of {name!r} belongs to another user: {owner}, publish "
+            "tensor.clone()"
+        )
+    if mode & 0o222 and file.is_final:
+        raise ValueError(
+            f"publish: mode {mode:#o} lets write what was published for reading only, which is "
+            "final: publish it with the widest mode first, or publish tensor.clone()"
+        )
+    return mode, True
+
+
+def _export(server: NameServer, array: Any) -> None:
+    """Lets the server describe and send the array."""
+    file = file_of(array)
+    if file is not None:
+        start, server_id = file.memory().__array_interface__["data"][0], file.id
+    else:
+        handle = native.export(array)
+        native.acknowledge(handle)  # nothing is in flight: this process keeps the block
+        server.handle = handle
+        start, server_id = native.block_of(array)[0], handle[:16].hex()
+    offset = array.__array_interface__["data"][0] - start
+    server.about = {"id": server_id, **Layout.describe(array, offset)}
+    server.array = array
+    name_protocol.fault_point("publish.exported")
+
+
 def _holder(uid: int, name: str) -> str:
-    with contextlib.suppress(OSError, ValueError):
-        connection, (_, fds) = ask(uid, name, {"ask": "describe"}, 1.0)
-        pid = named_tensor_server.peer(connection)[0]
-        connection.close()
-        for fd in fds:
-            os.close(fd)
-        return f", held by pid {pid}"
+    with contextlib.suppress(OSError, InvalidMessage):
+        connection, _, fds = ask(uid, name, {"ask": "describe"}, 1.0)
+        close_all(fds)
+        with connection:
+            return f", held by pid {peer(connection)[0]}"
     return ""
 
 
@@ -128,12 +170,18 @@ def open(
 ) -> Any:
     """The tensor that another program published under a name: the same memory.
 
-    This process becomes a guest of the tensor's domain until it has freed everything that it opened
-    there. The tensor stays valid when the publisher dies.
+    From a process of this user: this process becomes a guest of the tensor's domain until it has
+    freed everything that it opened there. From another user: it gets the file of that storage, and
+    neither side can reach anything else of the other. What the other user sends is checked before
+    it is used, and its file cannot shrink. Its numbers may change while they are read: check an
+    index before you use it.
+
+    The tensor stays valid when the publisher dies.
 
     Args:
-        readonly: writes through this tensor raise an error. The kernel refuses them, too, if the
-            publisher is another user, or if this process opened nothing there for writing.
+        readonly: writes through this tensor raise an error, and its array cannot be made writable.
+            The kernel refuses them, too, if the memory is in a file of its own, or if this process
+            opened nothing in its domain for writing.
         owner: the id of the user who published it; default this one.
         timeout: seconds to wait for the name to be published.
 
@@ -142,8 +190,9 @@ def open(
     Raises:
         FileNotFoundError: nobody has published it (each network namespace has its own names).
         PermissionError: its mode excludes this user, or another user holds the name.
-        TimeoutError: its holder does not answer.
-        DomainError: its domain cannot be joined: no row is free, or no address space.
+        TimeoutError: its holder does not answer within 5 s.
+        DomainError: its domain cannot be joined (no row is free, no address space), or its holder
+            sends what no honest process sends.
     """
     _check_name("open", name)
     uid = os.geteuid() if owner is None else owner
@@ -158,113 +207,74 @@ def open(
                     "process that published or opened it, and belongs to one network namespace)"
                 ) from None
             time.sleep(0.01)
+        except InvalidMessage as error:
+            raise DomainError(
+                f"open: the holder of {name!r} of user {uid} sends an invalid answer: {error}"
+            ) from None
 
 
 def _open(uid: int, name: str, readonly: bool) -> Any:
-    link, (answer, fds) = ask(
-        uid, name, {"ask": "open", "readonly": readonly}, named_tensor_server.ANSWER_TIMEOUT
-    )
-    named_tensor_server.fault_point("open.answered")
+    request = {"ask": "open", "readonly": readonly}
+    link, answer, fds = ask(uid, name, request, name_protocol.ANSWER_TIMEOUT)
+    name_protocol.fault_point("open.answered")
     try:
         if answer.get("gone"):
             raise ConnectionError("it was unpublished")
         if "refused" in answer:
-            raise PermissionError(f"open: {name!r}: {answer['refused']}")
+            raise _refusal(uid, name, readonly, answer)
+        layout = Layout.of(answer)
         try:
-            array, block = _receive_array(name, answer, fds, readonly)
+            memory, handle, array = _receive(uid, layout, answer, fds, readonly)
         except StaleHandle as error:  # its last holder died before this process held it
             raise ConnectionError("its holder has died") from error
-        named_tensor_server.fault_point("open.held")
+        name_protocol.fault_point("open.held")
+        if uid == os.geteuid():
+            mode = layout.mode & (0o444 if readonly else 0o666)
+            about = {key: answer[key] for key in ("shape", "strides", "dtype", "offset")}
+            about.update(id=answer.get("id"), readonly=layout.readonly)
+            server = NameServer(uid, name, mode, about, handle, link=link)
+            server_thread.follow(server, memory)
+        else:
+            link.close()
     except BaseException:
         link.close()
         raise
     finally:
-        for fd in fds:
-            os.close(fd)
-    about = {key: answer[key] for key in ("id", "shape", "strides", "dtype", "offset", "readonly")}
-    mode = int(answer["mode"]) & (0o444 if readonly else 0o666)
-    handle = bytes.fromhex(answer["handle"])
-    server_thread.follow(NameServer(uid, name, mode, about, handle, link=link), block)
+        close_all(fds)
     return native.wrap(array)
 
 
-def _dtype(text: str) -> Any:
-    """The dtype of an answer; NumPy has no name for bfloat16."""
-    return bfloat16 if text == "bfloat16" else np.dtype(text)
+def _refusal(uid: int, name: str, readonly: bool, answer: dict[str, Any]) -> PermissionError:
+    mode = answer.get("mode")
+    known = f"mode {mode:04o}" if type(mode) is int and 0 <= mode <= 0o777 else "an unknown mode"
+    verb = "read" if readonly else "write"
+    return PermissionError(
+        f"open: {name!r}: user {os.geteuid()} may not {verb} it: {known} of user {uid}"
+    )
 
 
-def _receive_array(name: str, answer: dict[str, Any], fds: list[int], readonly: bool) -> Any:
-    """The array and its block. Checks everything in the answer against the block."""
-    try:
-        handle = bytes.fromhex(answer["handle"])
-        dtype = _dtype(answer["dtype"])
-        shape, strides = tuple(answer["shape"]), tuple(answer["strides"])
-        offset = int(answer["offset"])
-        if dtype.kind not in "biufc" or len(fds) not in (3, 4) or len(shape) != len(strides):
-            raise ValueError(f"dtype {dtype}, {len(fds)} descriptors, shape {shape}")
-        if not all(isinstance(n, int) for n in (*shape, *strides)):
-            raise ValueError(f"shape {shape}, strides {strides}")
-        block = native.guest_receive(
-            (fds[0], fds[1], fds[2]), fds[3] if len(fds) == 4 else -1, readonly, handle
-        )
-        # NumPy refuses a layout that does not fit the buffer.
-        array: Any = np.ndarray(shape, dtype, block, offset, strides)
-    except (KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"open: {name!r}: invalid answer: {error}") from error
-    if readonly or answer.get("readonly"):
-        array.flags.writeable = False
-    return array, block
+def _receive(
+    uid: int, layout: Layout, answer: dict[str, Any], fds: list[int], readonly: bool
+) -> tuple[Any, bytes | None, Any]:
+    """The Block or PublishedFile of an answer, its handle, and the array over it.
 
-
-@dataclass(frozen=True)
-class Name:
-    """A published tensor, as its holder describes it.
-
-    Attributes:
-        name, owner: arguments of `open`: the name and the user id.
-        pid: the process that serves it; 0 in another pid namespace; None: it does not answer, or
-            this user may not read it.
-        shape, dtype, nbytes, mode: of the tensor; None where pid is.
+    Only a process of this user may send a domain's descriptors (Note [Who gets descriptors]).
     """
-
-    name: str
-    owner: int
-    pid: int | None = None
-    shape: tuple[int, ...] | None = None
-    dtype: str | None = None
-    nbytes: int | None = None
-    mode: int | None = None
-
-
-def names() -> list[Name]:
-    """All names of all users in this network namespace, sorted.
-
-    Raises:
-        OSError: /proc/net/unix cannot be read.
-    """
-    pairs = set()
-    with Path("/proc/net/unix").open() as table:
-        for line in table:
-            _, prefix, address = line.rstrip("\n").partition("@" + named_tensor_server.PREFIX)
-            uid, colon, name = address.partition(":")
-            # columns: num refcount protocol flags ...; flags 00010000: the socket listens
-            if prefix and colon and uid.isdigit() and line.split()[3] == "00010000":
-                pairs.add((name, int(uid)))
-    return [_describe(name, uid) for name, uid in sorted(pairs)]
-
-
-def _describe(name: str, uid: int) -> Name:
+    readonly = readonly or layout.readonly
+    if len(fds) == 1:
+        file = PublishedFile.receive(fds[0], layout.end, readonly)
+        return file, None, layout.array(file.memory(readonly))
+    if len(fds) != 3 or uid != os.geteuid():
+        raise InvalidMessage(f"{len(fds)} descriptors")
+    text = answer.get("handle")
     try:
-        connection, (answer, fds) = ask(uid, name, {"ask": "describe"}, 1.0)
-        with connection:
-            pid = named_tensor_server.peer(connection)[0]
-        for fd in fds:
-            os.close(fd)
-        dtype, shape = _dtype(answer["dtype"]), tuple(int(n) for n in answer["shape"])
-        size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return Name(name, uid, pid, shape, dtype.name, size, int(answer["mode"]))
-    except (OSError, KeyError, TypeError, ValueError):
-        return Name(name, uid)
+        handle = bytes.fromhex(text) if isinstance(text, str) else b""
+        block = native.guest_receive((fds[0], fds[1], fds[2]), readonly, handle)
+    except ValueError as error:
+        raise InvalidMessage(str(error)) from None
+    view = memoryview(block)
+    memory: Any = np.frombuffer(view.toreadonly() if readonly else view, np.uint8)
+    return block, handle, layout.array(memory)
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,33 @@
-"""The server of a published tensor: a Unix socket that sends the domain's descriptors.
+"""The server of a published tensor: a Unix socket that sends descriptors of its memory.
 
     publisher                                            opener (no common ancestor)
-      bind  "\\0shmtensor:1:<uid>:<name>"  <--- connect ---
-      check the caller's uid and gid      <--- {"ask": "open", "readonly": ...}
-      control, volume 0, volume 1 ---- SCM_RIGHTS, {"handle", "shape", ...} --->
+      bind  "\\0shmtensor:2:<uid>:<name>"  <--- connect ---
+      uid and gid of the caller may not?  ---- {"refused": true, "mode"} ---> closed, unread
+                                          <--- {"ask": "open", "readonly": ...}
+      mode 0600:  control, volume 0, volume 1 ---- SCM_RIGHTS, {"handle", "shape", ...} --->
                                                            become a guest: row, hold, validate
-                                          <--- the connection stays open: a follower --->
+      beyond 0600:  file of this storage ---- SCM_RIGHTS, {"shape", ...} --->
+                                                           check the file and the layout, map it
+      the same user:                      <--- the connection stays open: a follower --->
+      another user: the connection is closed
 
 The name is an abstract socket address: the kernel gives it to one process at a time and releases it
 when that process ends, however it ends. No file system is involved. When a holder that serves the
 name dies, its connections break, and the first follower to notice takes the name over. The name
 ends with its last holder. `docs/design/memory.md` says what remains after a kill at each step.
+
+Note [Who gets descriptors]
+A domain's descriptors give access to all of its tensors, and to a ledger that trusts its members.
+They are sent only to a process of this process's effective user id, and accepted only from one, by
+the kernel's word (SO_PEERCRED); root is another user in both directions. Every other user gets the
+descriptor of a file that holds one storage (Note [Files of their own] in `published_file.py`).
+
+Note [Hostile clients]
+Any process in the network namespace can connect. A caller whom the mode excludes is refused before
+a byte is read. A request has at most 256 bytes; descriptors that come with it are closed by the
+kernel. No send waits. Another user's connection ends with its first answer; silent ones are few,
+and a new one takes the place of the oldest of the user who has most. Whatever goes wrong while a
+client is served closes that client alone.
 
 One thread serves all names of a process. It exists while there is a name to serve or to follow. It
 ends before each fork and is started again after it; a forked child serves nothing until it
@@ -20,114 +37,39 @@ publishes or opens.
 from __future__ import annotations
 
 import contextlib
-import json
+import errno
 import os
-import selectors
+import select
 import socket
-import struct
 import threading
 import time
 import weakref
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import native
+from . import name_protocol
+from .name_protocol import InvalidMessage, address, ask, close_all, groups, parse, peer, send
+from .published_file import PublishedFile, file_of
 
-__all__ = [
-    "ANSWER_TIMEOUT",
-    "NameServer",
-    "ServerThread",
-    "ask",
-    "fault_point",
-    "peer",
-    "server_thread",
-]
+__all__ = ["NameServer", "ServerThread", "server_thread"]
 
-PREFIX = "shmtensor:1:"
-ANSWER_TIMEOUT = 5.0  # seconds; a holder that is stopped does not answer
-_MAX_MESSAGE = 8192
-_SO_PEERGROUPS = 59
+BACKLOG = 512
+STRANGERS_PER_USER, STRANGERS = 16, 64  # connections of other users, over all names
+ACCEPTED_AT_ONCE = 64
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+PAUSE = 0.05  # seconds without accepting, when no descriptor is free
 
 
-def fault_point(step: str) -> None:
-    """Marks a step of the protocol. Tests replace this function with one that kills the process."""
+@dataclass(eq=False)
+class Client:
+    """A connection to a name that this process serves."""
 
-
-def address(uid: int, name: str) -> str:
-    return f"\0{PREFIX}{uid}:{name}"
-
-
-def peer(connection: socket.socket) -> tuple[int, int, int]:
-    """pid (0: in another pid namespace), uid and gid of the process at the other end."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return struct.unpack("iII", credentials)
-
-
-def groups(connection: socket.socket) -> set[int]:
-    """All groups of the process at the other end; only its primary group if it is in over 256."""
-    gid = peer(connection)[2]
-    try:
-        data = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python's maximum
-    except OSError:
-        return {gid}
-    return {gid, *struct.unpack(f"{len(data) // 4}I", data)}
-
-
-def send(connection: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    socket.send_fds(connection, [json.dumps(message).encode()], fds)
-
-
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """A message and its descriptors. Raises: ConnectionError, ValueError."""
-    data, fds, _, _ = socket.recv_fds(connection, _MAX_MESSAGE, 4)
-    try:
-        message = json.loads(data) if data else None
-        if not isinstance(message, dict):
-            raise ConnectionError("the other end has closed the connection")
-    except BaseException:
-        for fd in fds:
-            os.close(fd)
-        raise
-    return message, fds
-
-
-def ask(uid: int, name: str, message: dict[str, Any], timeout: float) -> tuple[socket.socket, Any]:
-    """Connects to a name and sends a request.
-
-    Returns:
-        The open connection, and (answer, descriptors).
-
-    Raises:
-        ConnectionError: nobody has the name, or its holder ended meanwhile.
-        PermissionError: the name is held by another user than it says.
-        TimeoutError: the holder does not answer.
-    """
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    try:
-        connection.settimeout(max(timeout, 0.01))
-        connection.connect(address(uid, name))
-        fault_point("open.connected")
-        pid, holder, _ = peer(connection)
-        if holder != uid:
-            raise PermissionError(
-                f"open: the name {name!r} of user {uid} is held by another user: {holder} "
-                f"(pid {pid})"
-            )
-        send(connection, message)
-        fault_point("open.asked")
-        return connection, receive(connection)
-    except TimeoutError:
-        pid = 0
-        with contextlib.suppress(OSError):
-            pid = peer(connection)[0]
-        connection.close()
-        raise TimeoutError(
-            f"open: the holder of {name!r} does not answer: pid {pid}, {timeout:g} s (is it "
-            "stopped, or in a long call that holds the GIL?)"
-        ) from None
-    except BaseException:
-        connection.close()
-        raise
+    socket: socket.socket
+    uid: int
+    since: float
+    is_silent: bool = True  # it has not asked anything
 
 
 @dataclass(eq=False)
@@ -136,52 +78,71 @@ class NameServer:
 
     Attributes:
         mode: permission bits as of a file: 4 reads, 2 writes; user, group, others.
-        about: the answer to `describe`: id of the domain, shape, dtype, ...
+        about: the answer to `describe`: id of the domain or file, shape, dtype, ...
+        handle: of a block; None: the memory is in a PublishedFile.
         array: the publisher's array; None in a follower.
         listener: accepts clients; None in a follower.
         link: a follower's connection to the process that serves the name.
-        blocks: in a follower, ids of the blocks that it opened.
+        opened: in a follower, the Blocks or PublishedFiles that it opened, by id.
     """
 
     uid: int
     name: str
     mode: int
-    about: dict[str, Any]
-    handle: bytes
+    about: dict[str, Any] = field(default_factory=dict)
+    handle: bytes | None = None
     array: Any = None
     listener: socket.socket | None = None
     link: socket.socket | None = None
-    clients: set[socket.socket] = field(default_factory=set)
-    blocks: set[int] = field(default_factory=set)
+    clients: dict[socket.socket, Client] = field(default_factory=dict)
+    opened: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     closing: bool = False
 
-    def may(self, connection: socket.socket, write: bool) -> bool:
-        _, uid, _ = peer(connection)
+    def bits(self, connection: socket.socket) -> int:
+        """What the mode lets the caller do: 4 reads, 2 writes."""
+        uid = peer(connection)[1]
         if uid in (self.uid, 0):
-            bits = self.mode >> 6
-        elif os.getegid() in groups(connection):
-            bits = self.mode >> 3
-        else:
-            bits = self.mode
+            return self.mode >> 6
+        if os.getegid() in groups(connection):
+            return self.mode >> 3 & 7
+        return self.mode & 7
+
+    def admits(self, connection: socket.socket) -> bool:
+        """Whether the caller may ask at all."""
+        return peer(connection)[1] in (self.uid, 0) or bool(self.bits(connection) & 4)
+
+    def may_open(self, connection: socket.socket, write: bool) -> bool:
+        """Note [Who gets descriptors]."""
+        if self.handle and peer(connection)[1] != os.geteuid():
+            return False
         required = 6 if write else 4
-        return bits & required == required
+        return self.bits(connection) & required == required
+
+    def refuse(self, connection: socket.socket) -> None:
+        send(connection, {"refused": True, "mode": self.mode})
 
     def bind(self) -> None:
         """Takes the name. Raises: OSError (EADDRINUSE): another process has it."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             listener.bind(address(self.uid, self.name))
-            fault_point("publish.bound")
-            listener.listen(128)
+            name_protocol.fault_point("publish.bound")
+            listener.listen(BACKLOG)
         except BaseException:
             listener.close()
             raise
         listener.setblocking(False)
         self.listener = listener
 
-    def sockets(self) -> list[socket.socket]:
-        ends = [self.listener, self.link, *self.clients]
-        return [sock for sock in ends if sock is not None]
+    def file(self) -> PublishedFile | None:
+        """The file of the memory, open for writing if this process has it so."""
+        files = [file_of(self.array)] if self.array is not None else []
+        files += [file() for file in self.opened.values()]
+        return max((f for f in files if f is not None), key=lambda f: f.writable, default=None)
+
+    def drop(self, client: socket.socket) -> None:
+        self.clients.pop(client, None)
+        client.close()
 
     def close(self, notify: bool = False) -> None:
         self.closing = True
@@ -189,42 +150,59 @@ class NameServer:
             if notify:
                 with contextlib.suppress(OSError):
                     send(client, {"gone": True})
-        for sock in self.sockets():
-            sock.close()
+            self.drop(client)
+        for sock in (self.listener, self.link):
+            if sock is not None:
+                sock.close()
         self.listener = self.link = self.array = None
-        self.clients.clear()
 
     # ---- serving
-    def handle_request(self, client: socket.socket) -> None:
-        """Answers one request. Raises OSError or ValueError: the client cannot be served."""
-        message, fds = receive(client)
-        for fd in fds:
-            os.close(fd)
-        fault_point("serve.asked")
+    def handle_request(self, client: Client) -> None:
+        """Answers one request. Any exception means that the client cannot be served."""
+        # Without space for them, the kernel closes the descriptors of the message.
+        data = client.socket.recv(name_protocol.MAX_REQUEST + 1)
+        if not data:
+            raise ConnectionError("the client has closed the connection")
+        if len(data) > name_protocol.MAX_REQUEST:
+            raise InvalidMessage("the request is too long")
+        client.is_silent = False
+        message = parse(data)
+        name_protocol.fault_point("serve.asked")
         if message.get("ask") == "describe":
-            return send(
-                client, {**self.about, "mode": self.mode} if self.may(client, False) else {}
-            )
-        readonly = bool(message.get("readonly"))
-        if not self.may(client, not readonly):
-            verb = "read" if readonly else "write"
-            return send(client, {"refused": f"user {peer(client)[1]} may not {verb} it: mode "
-                                f"{self.mode:04o} of user {self.uid}"})  # fmt: skip
-        control, *volumes = native.domain_fds_of(self.handle[:16])
+            is_reader = self.bits(client.socket) & 4
+            return send(client.socket, {**self.about, "mode": self.mode} if is_reader else {})
+        if message.get("ask") != "open":
+            raise InvalidMessage("no such request")
+        readonly = message.get("readonly") is not False
+        if not self.may_open(client.socket, not readonly):
+            return self.refuse(client.socket)
+        self.send_memory(client.socket, readonly)
+        name_protocol.fault_point("serve.sent")
+        return None
+
+    def send_memory(self, client: socket.socket, readonly: bool) -> None:
+        """Sends the answer and the descriptors of a domain, or of a file."""
+        answer = {**self.about, "mode": self.mode}
         temporary: list[int] = []
         try:
-            if readonly:
-                temporary += [os.open(f"/proc/self/fd/{v}", os.O_RDONLY) for v in volumes]
-            fds = [control, *(temporary or volumes)]
-            if peer(client)[1] not in (os.geteuid(), 0):
-                # Another user cannot reopen the control file for its own lock.
-                temporary.append(os.open(f"/proc/self/fd/{control}", os.O_RDWR))
-                fds.append(temporary[-1])
-            send(client, {**self.about, "mode": self.mode, "handle": self.handle.hex()}, tuple(fds))
-            fault_point("serve.sent")
+            if self.handle:
+                answer["handle"] = self.handle.hex()
+                control, *volumes = native.domain_fds_of(self.handle[:16])
+                if readonly:
+                    for volume in volumes:
+                        temporary.append(os.open(f"/proc/self/fd/{volume}", os.O_RDONLY))
+                fds = (control, *(temporary or volumes))
+            else:
+                file = self.file()
+                if file is None:
+                    raise ConnectionError("its last tensor was freed")
+                fds = (file.descriptor,)
+                if readonly and file.writable:
+                    temporary.append(file.open_readonly())
+                    fds = tuple(temporary)
+            send(client, answer, fds)
         finally:
-            for fd in temporary:
-                os.close(fd)
+            close_all(temporary)
 
 
 class ServerThread:
@@ -235,7 +213,8 @@ class ServerThread:
         self.servers: dict[tuple[int, str], NameServer] = {}
         self.thread: threading.Thread | None = None
         self.stop = False
-        self.wake_pipe: tuple[socket.socket, socket.socket] | None = None  # while there is a thread
+        self.wake_pipe: tuple[socket.socket, socket.socket] | None = None  # while there are names
+        self.accepts_after = 0.0  # of time.monotonic()
         os.register_at_fork(
             before=self.pause, after_in_parent=self.resume, after_in_child=self.clear_in_child
         )
@@ -249,11 +228,19 @@ class ServerThread:
 
     def run(self) -> None:
         """Starts the thread if there is a name to serve or follow. The caller holds the lock."""
-        if self.thread is None and self.servers:
-            self.wake_pipe = socket.socketpair()
+        if self.thread is None and not self.servers:
+            self.close_pipe()
+        elif self.thread is None:
+            self.wake_pipe = self.wake_pipe or socket.socketpair()
             self.stop = False
-            self.thread = threading.Thread(target=self.serve, name="shmtensor-names", daemon=True)
-            self.thread.start()
+            thread = threading.Thread(target=self.serve, name="shmtensor-names", daemon=True)
+            thread.start()
+            self.thread = thread
+
+    def close_pipe(self) -> None:
+        for sock in self.wake_pipe or ():
+            sock.close()
+        self.wake_pipe = None
 
     def pause(self) -> None:
         """Before a fork: stops the thread and keeps the lock until `resume`."""
@@ -272,23 +259,34 @@ class ServerThread:
                 self.thread = None
 
     def resume(self) -> None:
-        self.run()
-        self.lock.release()
+        try:
+            self.run()
+        finally:
+            self.lock.release()
 
     def clear_in_child(self) -> None:
         """In a forked child: the names belong to the parent."""
         for server in self.servers.values():
             server.close()
         self.servers.clear()
+        self.close_pipe()
         self.thread = None
         self.lock = threading.RLock()
 
     # ---- servers
     def add(self, server: NameServer) -> None:
+        """Serves a name. If no thread can be started, the server is closed."""
         with self.lock:
             self.servers[server.uid, server.name] = server
-            self.run()
+            self.run_for(server)
         self.wake()
+
+    def run_for(self, server: NameServer) -> None:
+        try:
+            self.run()
+        except BaseException:  # no thread, or no descriptor for it
+            self.remove(server)
+            raise
 
     def remove(self, server: NameServer, notify: bool = False) -> None:
         with self.lock:
@@ -297,80 +295,148 @@ class ServerThread:
             server.close(notify)
         self.wake()
 
-    def follow(self, server: NameServer, block: Any) -> None:
-        """Follows a name until the opened blocks are freed. If this process serves or follows the
-        name already, its present server counts the block too."""
+    def follow(self, server: NameServer, memory: Any) -> None:
+        """Follows a name until the opened memory is freed. If this process serves or follows the
+        name already, its present server counts the memory too."""
         with self.lock:
             current = self.servers.get((server.uid, server.name))
-            if current is None or current.closing:
+            if current is not None and current.closing:  # the thread has not closed it yet
+                self.remove(current)
+                current = None
+            if current is None:
                 self.servers[server.uid, server.name] = current = server
             else:
                 server.close()
             if current.array is None:
-                current.blocks.add(id(block))
-                weakref.finalize(block, _discard, weakref.ref(current), id(block)).atexit = False
-            self.run()
+                current.mode |= server.mode
+                current.opened[id(memory)] = weakref.ref(memory)
+                ended = weakref.finalize(memory, _discard, weakref.ref(current), id(memory))
+                ended.atexit = False
+            self.run_for(current)
         self.wake()
 
     def serve(self) -> None:
         """Body of the thread: answers requests and takes names over."""
-        assert self.wake_pipe is not None
-        wake_pipe = self.wake_pipe
         while True:
             with self.lock:
                 for server in [s for s in self.servers.values() if s.closing]:
                     self.remove(server)
-                if self.stop or not self.servers:
-                    self.wake_pipe = None
-                    for sock in wake_pipe:
-                        sock.close()
-                    if not self.stop:
-                        self.thread = None
+                if self.stop:
                     return
-                selector = selectors.DefaultSelector()
-                selector.register(wake_pipe[0], selectors.EVENT_READ, None)
-                for server in self.servers.values():
-                    for sock in server.sockets():
-                        selector.register(sock, selectors.EVENT_READ, server)
-            try:
-                ready = selector.select()
-            finally:
-                selector.close()
+                if not self.servers:
+                    self.close_pipe()
+                    self.thread = None
+                    return
+                poll, sockets, timeout = self.watched()
+            ready = poll.poll(timeout)
             with self.lock:
-                for key, _ in ready:
-                    if key.data is None:
-                        wake_pipe[0].recv(4096)
-                    elif not key.data.closing:
-                        self.handle_event(key.data, key.fileobj)
+                for fd, _ in ready:
+                    self.handle_event(*sockets[fd])
 
-    def handle_event(self, server: NameServer, sock: Any) -> None:
-        """Handles a readable socket of a server."""
-        listener, link = server.listener, server.link
-        if listener is not None and sock is listener:
+    def watched(self) -> tuple[Any, dict[int, tuple[NameServer | None, socket.socket]], Any]:
+        """What to wait for: a poll object, (server, socket) by descriptor, milliseconds or None.
+
+        poll() needs no descriptor of its own, unlike epoll.
+        """
+        assert self.wake_pipe is not None
+        remaining = self.accepts_after - time.monotonic()
+        sockets: dict[int, tuple[NameServer | None, socket.socket]] = {}
+        sockets[self.wake_pipe[0].fileno()] = None, self.wake_pipe[0]
+        for server in self.servers.values():
+            if server.link is not None:
+                sockets[server.link.fileno()] = server, server.link
+            for client in server.clients:
+                sockets[client.fileno()] = server, client
+            if server.listener is not None and remaining <= 0:
+                sockets[server.listener.fileno()] = server, server.listener
+        poll = select.poll()
+        for fd in sockets:
+            poll.register(fd, select.POLLIN)
+        return poll, sockets, remaining * 1000 if remaining > 0 else None
+
+    def handle_event(self, server: NameServer | None, sock: socket.socket) -> None:
+        """Handles a readable socket. Note [Hostile clients]: an error ends that socket alone."""
+        if server is None:
+            sock.recv(4096)
+            return
+        try:
+            if sock is server.listener:
+                self.accept(server, sock)
+            elif sock is server.link:
+                self.handle_broken_link(server)
+            elif client := server.clients.get(sock):
+                server.handle_request(client)
+                if client.uid != os.geteuid():
+                    server.drop(sock)
+        except Exception:
+            if sock is server.link:
+                self.remove(server)
+            elif sock in server.clients:
+                server.drop(sock)
+
+    # ---- clients
+    def accept(self, server: NameServer, listener: socket.socket) -> None:
+        for _ in range(ACCEPTED_AT_ONCE):
             try:
                 client, _ = listener.accept()
-            except OSError:  # the client has closed, or no descriptor is free
-                time.sleep(0.01)
+            except BlockingIOError:
                 return
-            client.settimeout(0.5)
-            server.clients.add(client)
-        elif link is not None and sock is link:
+            except OSError as error:
+                if error.errno not in NO_DESCRIPTOR:  # the client has closed
+                    continue
+                silent = [c for c in self.clients() if c[1].is_silent]
+                if silent:
+                    self.drop_oldest(silent)
+                else:
+                    self.accepts_after = time.monotonic() + PAUSE
+                    return
+                continue
             try:
-                is_unpublished = bool(receive(link)[0].get("gone"))
-            except (OSError, ValueError):
-                is_unpublished = False
-            link.close()
-            server.link = None
-            if is_unpublished:
-                self.remove(server)
-            else:
-                self.take_over(server)
-        elif sock in server.clients:
-            try:
-                server.handle_request(sock)
-            except (OSError, ValueError):
-                server.clients.discard(sock)
-                sock.close()
+                self.admit(server, client)
+            except Exception:  # it has closed
+                server.drop(client)
+
+    def admit(self, server: NameServer, client: socket.socket) -> None:
+        client.setblocking(False)
+        uid = peer(client)[1]
+        if not server.admits(client):
+            server.refuse(client)
+            client.close()
+            return
+        if uid != os.geteuid():
+            strangers = [c for c in self.clients() if c[1].uid != os.geteuid()]
+            counts = Counter(c[1].uid for c in strangers)
+            if counts[uid] >= STRANGERS_PER_USER:
+                self.drop_oldest([c for c in strangers if c[1].uid == uid])
+            elif len(strangers) >= STRANGERS:
+                busiest = max(counts, key=counts.__getitem__)
+                self.drop_oldest([c for c in strangers if c[1].uid == busiest])
+        server.clients[client] = Client(client, uid, time.monotonic())
+
+    def clients(self) -> list[tuple[NameServer, Client]]:
+        return [(s, client) for s in self.servers.values() for client in s.clients.values()]
+
+    def drop_oldest(self, clients: list[tuple[NameServer, Client]]) -> None:
+        server, client = min(clients, key=lambda c: c[1].since)
+        server.drop(client.socket)
+
+    # ---- followers
+    def handle_broken_link(self, server: NameServer) -> None:
+        """The holder has died or notified: takes the name over, or ends with it."""
+        link = server.link
+        assert link is not None
+        try:
+            message, fds = name_protocol.receive(link)
+            close_all(fds)
+            is_unpublished = bool(message.get("gone"))
+        except (OSError, InvalidMessage):
+            is_unpublished = False
+        link.close()
+        server.link = None
+        if is_unpublished:
+            self.remove(server)
+        else:
+            self.take_over(server)
 
     def take_over(self, server: NameServer) -> None:
         """After the death of the name's holder: binds the name, or follows its new holder."""
@@ -378,29 +444,25 @@ class ServerThread:
             return self.remove(server)
         for _ in range(100):
             try:
-                fault_point("follow.broken")
+                name_protocol.fault_point("follow.broken")
                 return server.bind()
             except OSError:
-                with contextlib.suppress(OSError, ValueError):
-                    server.link, (answer, fds) = ask(
-                        server.uid, server.name, {"ask": "describe"}, 0.1
-                    )
-                    for fd in fds:
-                        os.close(fd)
+                with contextlib.suppress(OSError, InvalidMessage):
+                    link, answer, fds = ask(server.uid, server.name, {"ask": "describe"}, 0.1)
+                    close_all(fds)
                     if answer.get("id") == server.about["id"]:
+                        server.link = link
                         return None
-                    server.link.close()  # the name belongs to another tensor now
-                    server.link = None
+                    link.close()  # the name belongs to another tensor now
                     return self.remove(server)
-        self.remove(server)
-        return None
+        return self.remove(server)
 
 
-def _discard(reference: weakref.ref[NameServer], block: int) -> None:
+def _discard(reference: weakref.ref[NameServer], memory: int) -> None:
     server = reference()
     if server is not None:
-        server.blocks.discard(block)
-        if not server.blocks:
+        server.opened.pop(memory, None)
+        if not server.opened:
             server.closing = True  # the thread closes it: a finalizer may run in any thread
             server_thread.wake()
 

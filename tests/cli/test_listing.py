@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 
 from shmtensor import native
 
@@ -41,6 +43,20 @@ def test_named_tensors_stand_with_their_domain(shared_program: Program) -> None:
         {"name": name, "pid": shared_program.pid, "dtype": "float32", "shape": [5, 2], "nbytes": 40}
     ]
     assert f"{shared_program.pid:9d}  name {name!r}: float32 (5, 2), 40 B" in listed().splitlines()
+
+
+def test_sockets_whose_names_are_not_valid_are_skipped(shared_program: Program) -> None:
+    with ExitStack() as stack:
+        for end in (b"\xff\xfe", b"a\x1b[2J", b"a\nb"):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            listener.bind(b"\0shmtensor:2:%d:%b" % (os.geteuid(), end))
+            listener.listen()
+        names = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
+        assert len(names[shared_program.id]) == 1
+        doctor = [*LS[:-1], "doctor"]
+        completed = subprocess.run(doctor, capture_output=True, timeout=LONG, check=False)
+        assert b"domains running" in completed.stdout or b"domain running" in completed.stdout
+        assert b"Traceback" not in completed.stderr
 
 
 def test_children_stand_under_their_parents(shared_program: Program) -> None:

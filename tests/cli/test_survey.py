@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
+from shmtensor.cli import find_domains
 from shmtensor.errors import DomainError
 
 HEAD = 1 << 20  # rows, slots, the first counts
@@ -78,3 +79,17 @@ def test_damaged_files_never_crash(control: int) -> None:
 def test_a_block_that_is_not_a_channel_is_none(control: int) -> None:
     for slot, offset in ((0, 0), (2**31, 0), (0, 2**60), (5, 64)):
         assert native.survey_channel(control, control, 1024, slot, offset) is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make another user's file")
+def test_another_users_file_that_could_shrink_is_not_mapped(control: int) -> None:
+    assert find_domains.identity(control) == native.domain_id().hex()
+    unsealed = os.memfd_create("damaged")
+    try:
+        os.pwrite(unsealed, os.pread(control, HEAD, 0), 0)
+        os.ftruncate(unsealed, os.fstat(control).st_size)
+        assert find_domains.identity(unsealed) == native.domain_id().hex()  # this user's own
+        os.fchown(unsealed, 65534, 65534)
+        assert find_domains.identity(unsealed) is None
+    finally:
+        os.close(unsealed)

@@ -9,9 +9,9 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from . import handles
+from . import handles, name_requests
 
-TARGETS = {"handles": handles}
+TARGETS = {"handles": handles, "name_requests": name_requests}
 ROUND = 75_000  # inputs of one seed
 
 

@@ -23,14 +23,16 @@ def act() -> None:
 
     import shmtensor as st
     from shmtensor import memory, native
-    from shmtensor.memory import named_tensor_server
+    from shmtensor.memory import name_protocol, named_tensor_server, published_file
 
     world = {
         "np": np,
         "st": st,
         "memory": memory,
         "native": native,
+        "name_protocol": name_protocol,
         "named_tensor_server": named_tensor_server,
+        "published_file": published_file,
         "os": os,
     }
     print("ready", flush=True)

@@ -315,3 +315,13 @@ def spawning() -> None:
 
 def test_plain_spawn_finds_its_parents_domain() -> None:
     fresh(spawning, env={"SHMTENSOR_DOMAIN": "", "PYTHONPATH": os.pathsep.join(sys.path)})
+
+
+def test_nobody_can_change_the_size_of_the_domains_memfds() -> None:
+    control, volume0, volume1 = native.domain_fds()
+    is_memfd = os.readlink(f"/proc/self/fd/{volume0}").startswith("/memfd:")
+    for fd in (control, volume1, *([volume0] if is_memfd else [])):
+        size = os.fstat(fd).st_size
+        for new_size in (size - 4096, size + 4096):
+            with pytest.raises(PermissionError):
+                os.ftruncate(fd, new_size)

@@ -34,6 +34,9 @@ PyMethodDef functions[] = {
      "sum_to_size(gradient, edge): the gradient if it has the edge's dtype and shape, else None."},
     {"is_only_owner", is_only_owner, METH_O,
      "is_only_owner(tensor): does nothing else in this process refer to its memory?"},
+    {"move_tensors", method(move_tensors), METH_FASTCALL,
+     "move_tensors(tensors, tensor, memory, readonly): moves the tensor's memory, with all of `tensors` that share it,\n"
+     "into `memory`; False: something else refers to it, and nothing was moved. Copies: one."},
     {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
      "suggests_channels_last(x): does PyTorch treat an image or a volume as channels last?"},
     {"in_layout_of", method(in_layout_of), METH_FASTCALL,

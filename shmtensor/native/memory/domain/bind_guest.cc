@@ -10,14 +10,12 @@
 namespace shmtensor {
 
 static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("guest_receive", n, 4, 4)) return nullptr;
-  int fds[3], lock;
+  if (!count_is("guest_receive", n, 3, 3)) return nullptr;
+  int fds[3];
   if (!PyArg_ParseTuple(a[0], "iii:guest_receive", &fds[0], &fds[1], &fds[2])) return nullptr;
-  lock = int(PyLong_AsLong(a[1]));
-  if (PyErr_Occurred()) return nullptr;
-  int read_only = PyObject_IsTrue(a[2]);
+  int read_only = PyObject_IsTrue(a[1]);
   Handle h;
-  if (read_only < 0 || !handle_of("guest_receive", a[3], &h) || !domain_ensure()) return nullptr;
+  if (read_only < 0 || !handle_of("guest_receive", a[2], &h) || !domain_ensure()) return nullptr;
   const char *error, *reason = nullptr;
   char text[400];
   Outcome outcome = Outcome::Good;
@@ -25,7 +23,7 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
   {
     Locked locked;
     Domain* d;
-    error = guest_join(fds, lock, h.domain, read_only, &d);
+    error = guest_join(fds, h.domain, read_only, &d);
     if (!error) {
       sweep(*d, false);
       outcome = hold_locked(*d, h, &base, &reason);
@@ -121,7 +119,7 @@ PyMethodDef guest_functions[] = {
      "The descriptors of the control file and the volumes of a domain of this process, by its id."},
     {"guest_receive", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_guest_receive)),
      METH_FASTCALL,
-     "guest_receive(descriptors, lock, readonly, handle): the Block of a handle of another domain,\n"
+     "guest_receive(descriptors, readonly, handle): the Block of a handle of another domain,\n"
      "which this process joins as a guest if it is not in it yet. Copies: none. Raises: DomainError,\n"
      "StaleHandle, ForeignHandle."},
     {"domains", py_domains, METH_NOARGS, "The domains of this process: dictionaries, own first."},

@@ -183,7 +183,7 @@ void unmap_domain(Domain& d) {
 // The last steps of creating and joining: own lock, row, spare description. Files and mappings exist.
 const char* enter(Domain& d) {
   if (!d.local && !(d.local = new_local_ledger())) return with_errno("no memory");
-  if (d.lock < 0) d.lock = open_description(d);
+  d.lock = open_description(d);
   if (d.lock < 0) return with_errno("cannot reopen the control file through /proc/self/fd");
   struct stat st;
   if (fstat(d.lock, &st) != 0) return with_errno("cannot stat the control file");
@@ -220,6 +220,16 @@ void leave_files(Domain& d) {
   }
 }
 
+static int sealable_file(const char* name) {
+  return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+}
+
+// No process, not even one that has the descriptor, can make the file shorter under the others' mappings (a SIGBUS for
+// all of them). POSIX shared memory has no seals: F_ADD_SEALS fails for a volume 0 that is no memfd.
+static void seal_size(int fd) {
+  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+}
+
 // Ledger mutex held. volume0: descriptor to use for volume 0, or -1.
 const char* create(int volume0) {
   if (access("/proc/self/fd", X_OK) != 0) {
@@ -227,9 +237,9 @@ const char* create(int volume0) {
     return with_errno("needs /proc (to tell which process is alive and to reopen the control file)");
   }
   domain.volume[0] =
-      high_descriptor(volume0 >= 0 ? volume0 : memfd_create("shmtensor-volume0", MFD_CLOEXEC));
-  domain.volume[1] = high_descriptor(memfd_create("shmtensor-volume1", MFD_CLOEXEC));
-  domain.control = high_descriptor(memfd_create("shmtensor-control", MFD_CLOEXEC));
+      high_descriptor(volume0 >= 0 ? volume0 : sealable_file("shmtensor-volume0"));
+  domain.volume[1] = high_descriptor(sealable_file("shmtensor-volume1"));
+  domain.control = high_descriptor(sealable_file("shmtensor-control"));
   const char* error = nullptr;
   if (domain.volume[0] < 0 || domain.volume[1] < 0 || domain.control < 0)
     error = with_errno("cannot make anonymous files");
@@ -250,9 +260,10 @@ const char* create(int volume0) {
       break;
   }
   if (!error) {
-    fchmod(domain.control, 0600);
-    fchmod(domain.volume[0], 0600);
-    fchmod(domain.volume[1], 0600);
+    for (int fd : {domain.control, domain.volume[0], domain.volume[1]}) {
+      fchmod(fd, 0600);
+      seal_size(fd);
+    }
     Header* h = domain.header;
     if (getrandom(h->id, sizeof h->id, 0) != sizeof h->id) error = with_errno("getrandom");
     memcpy(domain.id, h->id, sizeof domain.id);

@@ -90,8 +90,7 @@ static const char* widen(Domain& d, const int fds[3]) {
   return error;
 }
 
-const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool read_only,
-                       Domain** out) {
+const char* guest_join(const int fds[3], const uint8_t id[16], bool read_only, Domain** out) {
   if ((*out = domain_of(id))) {
     if (!(*out)->read_only || read_only) return nullptr;
     return widen(**out, fds);
@@ -105,7 +104,6 @@ const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool re
   Domain* d = new_domain();
   if (!d) return with_errno("no memory");
   d->read_only = read_only;
-  d->lock = lock < 0 ? -1 : high_descriptor(fcntl(lock, F_DUPFD_CLOEXEC, 3));
   fault("guest.join");
   if (const char* error = join_files(*d, fds, id)) {
     munmap(d, sizeof *d);

@@ -29,10 +29,10 @@ inline void each_guest(F f) {
     if (d) f(*d);
 }
 
-// Joins by the descriptors of a domain's files, unless joined already. `lock`: a description of the control file for
-// this process alone, or -1. Returns nullptr (*out is the record) or the text of an error. Ledger mutex held.
-const char* guest_join(const int fds[3], int lock, const uint8_t id[16], bool read_only,
-                       Domain** out);
+// Joins by the descriptors of a domain's files, unless joined already. Returns nullptr (*out is the record) or the text
+// of an error. Ledger mutex held. Only for descriptors from a process of this user: the control file is not checked
+// against a hostile one (Note [Who gets descriptors] in shmtensor/memory/named_tensor_server.py).
+const char* guest_join(const int fds[3], const uint8_t id[16], bool read_only, Domain** out);
 void leave_if_idle(Domain* d);   // a guest that holds nothing
 void hide_guest(Domain& d);      // forked without a row: the memory no longer counts as shared
 
