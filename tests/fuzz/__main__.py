@@ -9,9 +9,9 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from . import handles
+from . import file_formats, handles, pickles
 
-TARGETS = {"handles": handles}
+TARGETS = {"handles": handles, "pickles": pickles, "file_formats": file_formats}
 ROUND = 75_000  # inputs of one seed
 
 
