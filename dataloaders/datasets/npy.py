@@ -67,13 +67,13 @@ def read_header(file: Any, nbytes: int, dtypes: str = NUMBERS) -> Header:
         raise ValueError("the header does not have descr, fortran_order and shape alone")
     descr, shape = fields["descr"], fields["shape"]
     if type(descr) is not str or not re.fullmatch(f"[<>=|]?({dtypes})", descr):
-        raise ValueError(f"no rows of numbers: dtype {str(descr)[:80]}")
+        raise ValueError(f"it holds no numbers: dtype {str(descr)[:80]}")
     try:
         dtype = np.dtype(descr)
     except TypeError as error:
-        raise ValueError(f"no rows of numbers: dtype {descr}") from error
+        raise ValueError(f"it holds no numbers: dtype {descr}") from error
     if dtype.char in "gG":  # longer than any tensor's
-        raise ValueError(f"no rows of numbers: dtype {descr}")
+        raise ValueError(f"it holds no numbers: dtype {descr}")
     if type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
         raise ValueError(f"not a shape: {str(shape)[:80]}")
     offset = 8 + width + length

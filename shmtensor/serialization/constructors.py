@@ -291,9 +291,11 @@ REBUILDERS: dict[str, Constructor] = {
     "scalar": rebuild_scalar,
     "_frombuffer": rebuild_from_buffer,
 }
+PYTHON_2 = {"long": int, "unicode": str, "xrange": range}  # also in protocol 2 of Python 3
 MODULES = {"multiarray": ("_reconstruct", "scalar"), "numeric": ("_frombuffer",)}
 NAMES: dict[tuple[str, str], Any] = {
     **{(m, n): getattr(builtins, n) for m in ("builtins", "__builtin__") for n in BUILTINS},
+    **{("__builtin__", old): kind for old, kind in PYTHON_2.items()},
     **{("collections", name): getattr(collections, name) for name in COLLECTIONS},
     ("_codecs", "encode"): encode,
     ("numpy", "ndarray"): np.ndarray,  # an argument of _reconstruct, never called

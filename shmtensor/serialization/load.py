@@ -97,6 +97,7 @@ def read_archive(
         constructors=CONSTRUCTORS,
         trusted=trusted_names(),
         find_storage=storages.find,
+        hint=", if you trust it, add_safe_globals([...]) it, or load with weights_only=False",
     ).load()
 
 

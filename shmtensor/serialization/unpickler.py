@@ -59,6 +59,7 @@ class RestrictedUnpickler:
         trusted: (module, name) -> classes and functions of the user, which are called themselves.
         find_storage: the object of a persistent id.
         encoding: of strings that Python 2 has pickled.
+        hint: the end of the error for a name that is not trusted.
 
     Time and memory are bounded by multiples of the size of `data`, see `Limits`.
     """
@@ -74,6 +75,7 @@ class RestrictedUnpickler:
         trusted: Mapping[tuple[str, str], Any] | None = None,
         find_storage: Callable[[Any], Any] | None = None,
         encoding: str = "utf-8",
+        hint: str = "",
     ) -> None:
         self.data = data
         self.names = {**(trusted or {}), **NAMES, **(names or {})}
@@ -83,6 +85,7 @@ class RestrictedUnpickler:
         self.trusted = {id(obj): obj for obj in (trusted or {}).values() if id(obj) not in ours}
         self.find_storage = find_storage
         self.encoding = encoding
+        self.hint = hint
         self.pos = 0
         self.stack: list[Any] = []
         self.outer_stacks: list[list[Any]] = []  # those below each MARK
@@ -281,8 +284,7 @@ class RestrictedUnpickler:
         if obj is None:
             raise pickle.UnpicklingError(
                 "load: the file constructs something that is not trusted: "
-                f"{module[:200]}.{name[:200]}, if you trust it, add_safe_globals([...]) it, or load "
-                "with weights_only=False"
+                f"{module[:200]}.{name[:200]}{self.hint}"
             )
         return obj
 

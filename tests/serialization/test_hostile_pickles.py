@@ -309,6 +309,14 @@ def test_tuples_in_tuples_are_refused(stream: bytes) -> None:
     assert survives(refuses(stream, "nested too deep: 1001 of at most 1000 levels"))
 
 
+def test_names_of_python_2_are_those_of_pythons_pickles() -> None:
+    value = [int, str, range(2, 5), slice(1, None), bytearray(b"a"), b"", {1}, frozenset({2}), 1j]
+    for protocol in range(6):
+        back = load(file_with(pickle.dumps(value, protocol)))
+        assert back == value
+        assert list(map(type, back)) == list(map(type, value))
+
+
 def test_honest_depth_is_loaded() -> None:
     value: Any = ()
     for _ in range(400):
@@ -329,7 +337,9 @@ def test_a_hash_that_never_ends_is_refused(stream: bytes) -> None:
 def test_what_python_frees_by_recursion_is_refused(kind: Any) -> None:
     make = b"ccollections\n" + kind.__name__.encode() + b"\nq\x00)R"
     again = b"h\x00)R"
-    put = (lambda value: b"N" + value + b"s") if kind is defaultdict else (lambda value: value + b"a")
+    put = (
+        (lambda value: b"N" + value + b"s") if kind is defaultdict else (lambda value: value + b"a")
+    )
     inside_out = make + (b"q\x010" + again + put(b"h\x01")) * 100_000
     outside_in = make + b"q\x01" + (b"h\x01" + put(again + b"q\x01") + b"0") * 100_000
     assert survives(refuses(inside_out, "nested too deep"))

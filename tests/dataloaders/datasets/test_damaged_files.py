@@ -249,12 +249,12 @@ def test_a_member_of_absurd_size_ends_its_shard_alone(
     assert list(datasets.WebDataset(urls, ("cls",), handler="ignore")) == samples
 
 
-@pytest.mark.parametrize(
-    "record", [b"25 size=-99999999999999999", b"20 size=" + b"x" * 11, b"8 \xff\xfe=1"]
-)
-def test_an_extended_header_is_not_believed(tmp_path: Path, record: bytes) -> None:
+@pytest.mark.parametrize("field", [b"size=-9999999999999", b"size=" + b"x" * 11, b"\xff\xfe=1"])
+def test_an_extended_header_is_not_believed(tmp_path: Path, field: bytes) -> None:
     path = tmp_path / "x.tar"
-    record = b"%d %s\n" % (len(record.partition(b" ")[2]) + 4, record.partition(b" ")[2])
+    rest = b" " + field + b"\n"
+    length = next(n for n in range(99) if len(str(n)) + len(rest) == n)
+    record = str(length).encode() + rest
     with tarfile.open(path, "w", format=tarfile.USTAR_FORMAT) as file:
         for name, data, kind in (("h", record, b"x"), ("1.cls", b"1", b"0")):
             info = tarfile.TarInfo(name)
@@ -362,7 +362,7 @@ def test_parquet_files_that_are_damaged(tmp_path: Path) -> None:
         datasets.ParquetDataset(tmp_path / "no.parquet")
 
 
-@pytest.mark.parametrize("content", [b"a,b\n1,\xff\n", b"a,\xff\n", b'a,"b\n1,2\n', b"a\0,b\n"])
+@pytest.mark.parametrize("content", [b"a,b\n1,\xff\n", b"a,\xff\n", b'a,"b\n1,2\n'])
 def test_csv_files_that_are_not_text(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.csv").write_bytes(content)
     with pytest.raises(ValueError, match=r"CSVDataset: .*x\.csv: line"):
