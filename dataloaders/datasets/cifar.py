@@ -105,7 +105,8 @@ class CIFAR10(PictureDataset):
 
     def read_pickle(self, path: Path) -> tuple[Array, Array]:
         contents = unpickle(path)
-        data, labels = contents.get("data"), contents.get(self.key)
+        parts: list[Any] = [contents.get("data"), contents.get(self.key)]
+        data, labels = parts
         if type(data) is not np.ndarray or type(labels) not in (list, np.ndarray):
             raise ValueError(
                 f"{path}: no 'data' and {self.key!r} in it: {type(data).__name__} and "

@@ -225,7 +225,8 @@ def fill_array(limits: Limits, array: Array, state: Any) -> None:
     _, shape, dtype, is_fortran, data = state
     buffer = checked_buffer(limits, shape, dtype, data)
     # Its own copy of the bytes: NumPy makes the memory of a bytes object writable.
-    array.__setstate__((1, shape, dtype, is_fortran is True, bytes(memoryview(buffer))))
+    values: Any = (1, shape, dtype, is_fortran is True, bytes(memoryview(buffer)))
+    array.__setstate__(values)
 
 
 def checked_buffer(limits: Limits, shape: Any, dtype: Any, data: Any) -> bytes | bytearray:
@@ -249,7 +250,7 @@ def checked_buffer(limits: Limits, shape: Any, dtype: Any, data: Any) -> bytes |
         )
     if dtype.kind == "b" and data and (largest := int(np.frombuffer(data, np.uint8).max())) > 1:
         raise refused("a byte of a bool array is not 0 or 1", largest)
-    return data
+    return data  # type: ignore[no-any-return]
 
 
 def rebuild_from_buffer(

@@ -239,7 +239,7 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
     ("torch.storage", "UntypedStorage"): STORAGE_NAMES["UntypedStorage"],
     **{("torch", name): dtype for name, dtype in DTYPE_NAMES.items()},
 }
-CONSTRUCTORS = {
+CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_tensor): rebuild_tensor,
     id(rebuild_parameter): rebuild_parameter,
     id(Size): rebuild_size,

@@ -186,7 +186,8 @@ class Entry:
     def __init__(self, entry: Any, nbytes: int, where: str) -> None:
         self.where = where
         fields = entry if isinstance(entry, dict) else {}
-        code, shape, offsets = (fields.get(key) for key in ("dtype", "shape", "data_offsets"))
+        parts: list[Any] = [fields.get(key) for key in ("dtype", "shape", "data_offsets")]
+        code, shape, offsets = parts
         is_valid = isinstance(code, str) and are_sizes(shape) and are_sizes(offsets)
         if not is_valid or len(shape) > MAX_DIMS or len(offsets) != 2:
             raise RuntimeError(f"load_file: not an entry of a tensor in {where}")

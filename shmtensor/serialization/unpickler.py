@@ -5,11 +5,11 @@ and two that call: REDUCE and NEWOBJ. They call the constructors of `constructor
 their arguments, and what the user trusts (`add_safe_globals`).
 
 Note [Building]. A list of trusted names is not enough: BUILD sets attributes of any object on the
-stack, for example a function's defaults, or the size of a dtype that the whole process uses; APPEND,
-SETITEM and ADDITEMS change it. So these four take only objects that this pickle has made: `made`
-has each container by its id, and each object of a trusted class to which nothing else referred when
-it was constructed. The state of NumPy's dtypes is checked and dropped; that of its arrays is checked
-and given to them once (`fill_array`).
+stack, for example a function's defaults, or the size of a dtype that the whole process uses;
+APPEND, SETITEM and ADDITEMS change it. So these four take only objects that this pickle has made:
+`made` has each container by its id, and each object of a trusted class to which nothing else
+referred when it was constructed. The state of NumPy's dtypes is checked and dropped; that of its
+arrays is checked and given to them once (`fill_array`).
 """
 
 from __future__ import annotations
@@ -150,8 +150,9 @@ class RestrictedUnpickler:
     def load_int(self) -> None:
         text = self.line()
         if text in (b"00", b"01"):
-            return self.push(text == b"01")
-        self.push_decimal(text)
+            self.push(text == b"01")
+        else:
+            self.push_decimal(text)
 
     def load_long(self) -> None:
         self.push_decimal(self.line().rstrip(b"L"))
@@ -170,7 +171,7 @@ class RestrictedUnpickler:
         text = self.line()
         if len(text) < 2 or text[0] != text[-1] or text[0] not in b"\"'":
             raise ValueError("the text of a STRING is not in quotes")
-        self.push(self.decode(codecs.escape_decode(text[1:-1])[0]))  # type: ignore[attr-defined]
+        self.push(self.decode(codecs.escape_decode(text[1:-1])[0]))
 
     def decode(self, text: bytes) -> str | bytes:
         return text if self.encoding == "bytes" else text.decode(self.encoding)
@@ -313,7 +314,8 @@ class RestrictedUnpickler:
                 self.unfilled[id(result)] = result
             if type(result) in CONTAINERS:
                 self.made[id(result)] = result
-            return self.push(result)
+            self.push(result)
+            return
         if id(function) not in self.trusted:
             raise pickle.UnpicklingError(
                 f"load: the file calls something that is not trusted: {describe(function)}"

@@ -161,8 +161,8 @@ class ArchiveReader:
         if self._unclaimed < 0 or start + packed > self._nbytes:
             raise self.damaged(
                 name,
-                f"bytes {start} to {start + packed} of a file of {self._nbytes} bytes, or of another "
-                "record",
+                f"bytes {start} to {start + packed} are beyond the {self._nbytes} of the file, or "
+                "of another record",
             )
         return info, start
 

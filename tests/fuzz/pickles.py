@@ -119,7 +119,8 @@ class Grammar:
     def any(self) -> None:
         self.left -= 1
         if self.left <= 0:
-            return self.atom()
+            self.atom()
+            return
         choice: Callable[[], None] = self.rng.choices(EXPRESSIONS, WEIGHTS)[0].__get__(self)
         choice()
         if self.rng.random() < 0.25:
@@ -224,7 +225,8 @@ class Grammar:
     def state(self) -> None:
         rng = self.rng
         if rng.random() < 0.3:
-            return self.any()
+            self.any()
+            return
         self.out += b"}("
         for _ in range(rng.randrange(1, 3)):
             self.text(rng.choice(WORDS))

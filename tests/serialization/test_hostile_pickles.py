@@ -138,7 +138,7 @@ def test_the_state_that_numpy_writes_is_accepted() -> None:
     for dtype in (st.bfloat16, st.float32, np.dtype("i2"), np.dtype("?"), np.dtype("c16")):
         for protocol in (0, 1, 2, 3, 4, 5):
             assert load(file_with(pickle.dumps(dtype, protocol))) is dtype
-    with pytest.raises(pickle.UnpicklingError, match="this machine's byte order are trusted.*'>'"):
+    with pytest.raises(pickle.UnpicklingError, match=r"this machine's byte order are trusted.*'>'"):
         load(file_with(pickle.dumps(np.dtype(">i4"))))
 
 
@@ -186,7 +186,7 @@ def test_what_the_file_has_not_constructed_is_never_changed(
 
     before = state()
     with safe_globals([(item, f"{HERE}.{name}")]):
-        with pytest.raises(pickle.UnpicklingError, match="not constructed|not trusted|damaged"):
+        with pytest.raises(pickle.UnpicklingError, match=r"not constructed|not trusted|damaged"):
             attempt(target + change)
         attempt(target)  # it may be named and called
     assert state() == before
@@ -223,7 +223,9 @@ def test_an_attribute_of_python_is_not_set() -> None:
 def test_an_alias_does_not_make_numpys_constructor_callable() -> None:
     call = b"calias\nndarray\n(K\x01U\x01OC\x08AAAAAAAAtR"
     with safe_globals([(np.ndarray, "alias.ndarray")]):
-        with pytest.raises(pickle.UnpicklingError, match="calls something .* not trusted: ndarray"):
+        with pytest.raises(
+            pickle.UnpicklingError, match=r"calls something .* not trusted: ndarray"
+        ):
             attempt(call)
     with safe_globals([np.ndarray, np.dtype]):
         assert load(file_with(pickle.dumps(np.arange(3)))).tolist() == [0, 1, 2]
@@ -370,7 +372,7 @@ def test_defaultdicts_and_deques_in_one_another_are_loaded() -> None:
         b"\x8e" + struct.pack("<Q", 1 << 40),
         b"\x8d" + struct.pack("<Q", (1 << 64) - 1),
         b"\x95" + struct.pack("<Q", 1 << 40),
-        b"]q\x00(" + b"N" * 10_000 + b"e" + b"c__builtin__\nlist\nq\x01h\x00\x85R" + b"h\x01h\x00\x85R" * 2000,
+        b"]q\x00(" + b"N" * 10_000 + b"e" + b"c__builtin__\nlist\nh\x00\x85R" * 2000,
         b"\x82\x01",
         b"(c__builtin__\nlist\no",
         b"Pstorage\n",
@@ -413,7 +415,7 @@ def test_records_that_share_their_bytes_are_refused() -> None:
         other = data.rindex(name) - 46
         data[other + 16 : other + 28] = data[entry + 16 : entry + 28]
         data[other + 42 : other + 46] = data[entry + 42 : entry + 46]
-    with pytest.raises(RuntimeError, match="record 'data/1' is damaged.*of another record"):
+    with pytest.raises(RuntimeError, match=r"record 'data/1' is damaged.*of another record"):
         load(io.BytesIO(data))
 
 
@@ -443,14 +445,14 @@ def test_any_cut_and_any_flipped_byte_raises_what_is_documented() -> None:
     data = file.getvalue()
     inputs = [data[:n] for n in range(0, len(data), 7)]
     inputs += [data[:n] + bytes([data[n] ^ 0x41]) + data[n + 1 :] for n in range(0, len(data), 3)]
-    failed = 0
+    texts = []
     for item in inputs:
         try:
             load(io.BytesIO(item), check_crc=False)
         except (RuntimeError, pickle.UnpicklingError) as error:
-            assert str(error).startswith("load: "), error
-            failed += 1
-    assert failed > len(inputs) // 4
+            texts.append(str(error))
+    assert all(text.startswith("load: ") for text in texts)
+    assert len(texts) > len(inputs) // 4
 
 
 def test_the_cause_of_damage_is_chained() -> None:

@@ -92,7 +92,7 @@ def nested(n: int) -> Any:
 )
 def test_a_cifar_pickle_of_something_else(tmp_path: Path, content: Any) -> None:
     (tmp_path / "test_batch").write_bytes(pickle.dumps(content, 2))
-    with pytest.raises(ValueError, match="test_batch: (images|no 'data')"):
+    with pytest.raises(ValueError, match=r"test_batch: (images|no 'data')"):
         datasets.CIFAR10(tmp_path, train=False)
 
 
@@ -375,7 +375,7 @@ def test_indices_of_a_sparse_matrix_are_checked(kind: Any, part: str) -> None:
     def attack() -> None:
         matrix = kind(np.eye(50))
         getattr(matrix, part)[3] = 1 << 30
-        with pytest.raises(ValueError, match="indices|indptr|index"):
+        with pytest.raises(ValueError, match=r"indices|indptr|index"):
             datasets.SparseDataset(matrix)
 
     assert survives(attack)
