@@ -15,23 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.serialization.unpickler import RestrictedUnpickler
+
 from .in_memory_images import Array, PathLike, PictureDataset, no_download
 
 __all__ = ["CIFAR10", "CIFAR100"]
 
 PIXELS = 3 * 32 * 32
-
-# The names in the published pickles (module names of NumPy in 2009), and today's objects.
-ALLOWED: dict[tuple[str, str], Any] = {
-    ("numpy", "dtype"): np.dtype,
-    ("numpy", "ndarray"): np.ndarray,
-    ("_codecs", "encode"): lambda text, encoding: text.encode("latin1"),  # bytes, from Python 3
-}
-for _module in ("numpy.core.multiarray", "numpy._core.multiarray"):
-    for _name in ("_reconstruct", "scalar"):
-        ALLOWED[_module, _name] = getattr(np._core.multiarray, _name)  # type: ignore[attr-defined]
-for _module in ("numpy.core.numeric", "numpy._core.numeric"):
-    ALLOWED[_module, "_frombuffer"] = np._core.numeric._frombuffer  # type: ignore[attr-defined]
 
 
 class CIFAR10(PictureDataset):
@@ -47,8 +37,8 @@ class CIFAR10(PictureDataset):
         target_transform: of whole batches of class numbers.
         download: accepted for scripts that say False; nothing is downloaded.
 
-    The pickles are read by an unpickler that makes arrays, lists, dicts, strings and numbers, and
-    refuses all else, so that a file cannot run code.
+    The pickles are read by the restricted unpickler of `shmtensor.load`, so that a file cannot run
+    code.
 
     Raises:
         FileNotFoundError: the files are not there; says which are looked for, and where.
@@ -115,14 +105,20 @@ class CIFAR10(PictureDataset):
 
     def read_pickle(self, path: Path) -> tuple[Array, Array]:
         contents = unpickle(path)
-        try:
-            data, labels = np.asarray(contents["data"]), np.asarray(contents[self.key])
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"{path}: no 'data' and {self.key!r} in it: {error}") from error
-        if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS) or labels.ndim != 1:
+        parts: list[Any] = [contents.get("data"), contents.get(self.key)]
+        data, labels = parts
+        if type(data) is not np.ndarray or type(labels) not in (list, np.ndarray):
+            raise ValueError(
+                f"{path}: no 'data' and {self.key!r} in it: {type(data).__name__} and "
+                f"{type(labels).__name__} instead of arrays"
+            )
+        if type(labels) is list and all(type(n) is int and 0 <= n < 1 << 62 for n in labels):
+            labels = np.array(labels, np.int64)
+        is_row = type(labels) is np.ndarray and labels.ndim == 1 and labels.dtype.kind in "iu"
+        if data.dtype != np.uint8 or data.shape != (len(labels), PIXELS) or not is_row:
             raise ValueError(
                 f"{path}: images and labels do not belong together: {data.dtype} {data.shape} and "
-                f"{labels.shape}"
+                f"{len(labels)} labels"
             )
         return data, labels
 
@@ -138,7 +134,10 @@ class CIFAR10(PictureDataset):
         """From the files' own list where it is there."""
         file, key, text = self.meta
         if (folder / file).is_file():
-            return [str(name) for name in unpickle(folder / file)[key]]
+            names = unpickle(folder / file).get(key)
+            if type(names) is not list or not all(type(name) in (str, bytes) for name in names):
+                raise ValueError(f"{folder / file}: no list of names {key!r} in it")
+            return [name if isinstance(name, str) else name.decode("latin1") for name in names]
         if (folder / text).is_file():
             return (folder / text).read_text().split()
         return list(self.names)
@@ -161,26 +160,17 @@ class CIFAR100(CIFAR10):
     names = tuple(f"class {n}" for n in range(100))
 
 
-class Restricted(pickle.Unpickler):
-    """Makes arrays, containers, strings and numbers; refuses anything else."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in ALLOWED:
-            raise pickle.UnpicklingError(f"{module}.{name} is not allowed")
-        return ALLOWED[module, name]
-
-
 def unpickle(path: Path) -> dict[str, Any]:
     """A published pickle (Python 2's), with keys as str.
 
     Raises:
         ValueError: damaged, not a dict, or it names something beyond arrays.
     """
+    data = path.read_bytes()
     try:
-        with path.open("rb") as file:
-            contents = Restricted(file, encoding="latin1").load()
-    except Exception as error:  # a damaged pickle may raise anything
+        contents = RestrictedUnpickler(data, encoding="latin1").load()
+    except pickle.UnpicklingError as error:
         raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {error}") from error
-    if not isinstance(contents, dict):
+    if type(contents) is not dict:
         raise ValueError(f"{path}: not a dict: {type(contents).__name__}")
     return {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in contents.items()}

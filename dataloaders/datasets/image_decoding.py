@@ -9,7 +9,9 @@ installed, writes JPEGs straight into the block.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import import_module
 from typing import Any, Protocol
@@ -24,6 +26,7 @@ from .in_memory_images import Array
 
 __all__ = ["EncodedImage", "decode_batch", "decode_image", "open_image"]
 
+MAX_IMAGE_PIXELS = 89_478_485  # Pillow's value, where Pillow is not imported
 CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4}
 
 
@@ -40,13 +43,21 @@ class PillowImage:
     """An image for Pillow; scaled and cropped to `size` if that is given."""
 
     def __init__(self, data: bytes, mode: str, size: tuple[int, int] | None) -> None:
-        self.image: Any = pillow().open(io.BytesIO(data))
+        with decoding():
+            self.image: Any = pillow().open(io.BytesIO(data))
+            if self.image.format == "EPS":
+                raise OSError("Pillow would run Ghostscript on an EPS file")
+            check_pixels(*self.image.size)
         self.mode = mode
         self.size = size
         width, height = self.image.size
         self.shape = (*(size or (height, width)), CHANNELS[mode])
 
     def decode_into(self, out: Array) -> None:
+        with decoding():
+            self.draw(out)
+
+    def draw(self, out: Array) -> None:
         image, size = self.image, self.size
         if size is not None and image.size != size[::-1]:
             height, width = size
@@ -70,7 +81,29 @@ class TurboImage:
 
     def decode_into(self, out: Array) -> None:
         name = "GRAY" if self.mode == "L" else self.mode
-        turbo().decode_jpeg(self.data, name, buffer=out)
+        with decoding():
+            turbo().decode_jpeg(self.data, name, buffer=out)
+
+
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Makes an OSError of whatever a decoder raises for a damaged image."""
+    try:
+        yield
+    except (OSError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise OSError(f"cannot be decoded: {type(error).__name__}: {error}") from error
+
+
+def check_pixels(width: int, height: int) -> None:
+    """Refuses a size that Pillow refuses, before anything is allocated for it."""
+    limit = getattr(sys.modules.get("PIL.Image"), "MAX_IMAGE_PIXELS", MAX_IMAGE_PIXELS)
+    if limit is not None and width * height > 2 * limit:
+        raise OSError(
+            f"{width} x {height} pixels are more than {2 * limit}, which "
+            "PIL.Image.MAX_IMAGE_PIXELS allows"
+        )
 
 
 def open_image(
@@ -87,17 +120,17 @@ def open_image(
 
     Raises:
         ModuleNotFoundError: Pillow is not installed.
-        OSError: not an image.
+        OSError: not an image; an EPS file, on which Pillow would run a program; or more pixels than
+            Pillow opens (`PIL.Image.MAX_IMAGE_PIXELS`, 179 million).
     """
     if mode not in CHANNELS:
         raise ValueError(f"open_image: mode is not one of {list(CHANNELS)}: {mode!r}")
     target = None if size is None else pair("open_image", size)
     library = turbo()
     if library is not None and data[:3] == b"\xff\xd8\xff" and mode != "RGBA":
-        try:
+        with decoding():
             height, width, space, _ = library.decode_jpeg_header(data)
-        except ValueError as error:
-            raise OSError(f"not a whole JPEG: {error}") from error
+        check_pixels(width, height)
         if target in (None, (height, width)) and space not in ("CMYK", "YCCK"):
             return TurboImage(data, mode, (height, width))
     return PillowImage(data, mode, target)
@@ -126,10 +159,8 @@ def decode_batch(encoded: Sequence[EncodedImage], extra: Sequence[Any] = ()) -> 
         [((len(encoded), *shape), np.dtype(np.uint8)), ((len(extra),), np.dtype(np.int64))]
     )
     for image, out in zip(encoded, block):
-        try:
+        with decoding():
             image.decode_into(out)
-        except (ValueError, SyntaxError, MemoryError) as error:  # what decoders raise
-            raise OSError(f"cannot be decoded: {error}") from error
     labels[...] = extra
     return wrap(block.transpose(0, 3, 1, 2)), wrap(labels)
 

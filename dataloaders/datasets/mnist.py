@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,13 @@ from typing import Any
 import numpy as np
 
 from .in_memory_images import Array, PathLike, PictureDataset, find_folder, no_download
+from .tar import read_up_to
 
 __all__ = ["KMNIST", "MNIST", "FashionMNIST", "read_idx"]
 
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+MAX_DIMS = 64  # of an array, as in NumPy
+MAX_ELEMENTS = 2**58  # of an array with each size 0 replaced by 1: the bytes are an int64
 
 
 def read_idx(path: PathLike) -> Array:
@@ -27,23 +31,34 @@ def read_idx(path: PathLike) -> Array:
     Raises:
         ValueError: the file is not of this format, or shorter or longer than its header says.
     """
-    raw = Path(path).read_bytes()
-    if raw[:2] == b"\x1f\x8b":
-        try:
-            raw = gzip.decompress(raw)
-        except (EOFError, OSError, ValueError) as error:
-            raise ValueError(f"read_idx: the gzip file is damaged: {path}: {error}") from error
-    if len(raw) < 4 or raw[:2] != b"\0\0" or raw[2] not in TYPES or not raw[3]:
-        raise ValueError(f"read_idx: not an idx file: {path} begins with {raw[:4]!r}")
-    head = 4 + 4 * raw[3]
-    shape = tuple(np.frombuffer(raw[4:head], ">u4").tolist()) if len(raw) >= head else ()
-    dtype: np.dtype[Any] = np.dtype(TYPES[raw[2]])
-    if len(shape) != raw[3] or len(raw) != head + dtype.itemsize * math.prod(shape):
+    with Path(path).open("rb") as plain:
+        is_gzip = plain.read(2) == b"\x1f\x8b"
+    try:
+        with gzip.open(path) if is_gzip else Path(path).open("rb") as file:
+            return read_array(file, path)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"read_idx: the gzip file is damaged: {path}: {error}") from error
+
+
+def read_array(file: Any, path: PathLike) -> Array:
+    """The array in an open idx file; reads no more than the header says."""
+    start = file.read(4)
+    if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not start[3]:
+        raise ValueError(f"read_idx: not an idx file: {path} begins with {start!r}")
+    sizes = file.read(4 * start[3])
+    shape = tuple(np.frombuffer(sizes, ">u4").tolist()) if len(sizes) == 4 * start[3] else ()
+    dtype: np.dtype[Any] = np.dtype(TYPES[start[2]])
+    nbytes = dtype.itemsize * math.prod(shape)
+    data = read_up_to(file, nbytes + 1) if shape else b""
+    if not shape or len(data) != nbytes or math.prod(n or 1 for n in shape) > MAX_ELEMENTS:
         raise ValueError(
-            f"read_idx: the file's size does not fit its header: {path} has {len(raw)} bytes, the "
-            f"header says {head + dtype.itemsize * math.prod(shape)} for shape {shape}"
+            f"read_idx: the file's size does not fit its header: {path} has "
+            f"{'more' if len(data) > nbytes else len(data)} bytes of data, the header says "
+            f"{nbytes} for shape {shape}"
         )
-    array = np.frombuffer(raw, dtype, offset=head).reshape(shape)
+    if len(shape) > MAX_DIMS:
+        raise ValueError(f"read_idx: more than {MAX_DIMS} dimensions: {len(shape)} in {path}")
+    array = np.frombuffer(data, dtype).reshape(shape)
     return array.astype(dtype.newbyteorder("="), copy=False)
 
 
@@ -93,8 +108,12 @@ class MNIST(PictureDataset):
                 f"{where}: images and labels do not belong together: {images.shape} and "
                 f"{labels.shape} in {folder}"
             )
-        if labels.size and int(labels.max()) >= len(self.names):
-            raise ValueError(f"{where}: a label is not a class: {int(labels.max())} in {folder}")
+        if labels.dtype.kind not in "iu":
+            raise ValueError(f"{where}: labels are not whole numbers: {labels.dtype} in {folder}")
+        if labels.size and not 0 <= labels.min() <= labels.max() < len(self.names):
+            raise ValueError(
+                f"{where}: a label is not a class: {labels.min()} to {labels.max()} in {folder}"
+            )
         super().__init__(
             images[:, None], labels.astype(np.int64), self.names, transform, target_transform
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import import_module
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ class ParquetDataset(TableDataset):
     Raises:
         ModuleNotFoundError: pyarrow is not installed.
         KeyError: a column that the files do not have.
-        ValueError: a file is not Parquet.
+        ValueError: a file is not Parquet, or damaged.
 
     Copies: one (decoded row group to shared memory), one (to the batch's block).
     """
@@ -53,14 +53,14 @@ class Files:
 
     def __init__(self, paths: list[str]) -> None:
         parquet = import_pyarrow("ParquetDataset", "pyarrow.parquet")
-        invalid = import_module("pyarrow").ArrowInvalid
+        self.paths = paths
         self.files: list[Any] = []
+        schemas = []
         for path in paths:
-            try:
-                self.files.append(parquet.ParquetFile(path, memory_map=True))
-            except invalid as error:
-                raise ValueError(f"ParquetDataset: {path}: {error}") from error
-        schemas = [file.schema_arrow for file in self.files]
+            with path_in_errors(path):
+                file = parquet.ParquetFile(path, memory_map=True)
+                self.files.append(file)
+                schemas.append(file.schema_arrow)
         self.column_names = [
             name for name in schemas[0].names if all(name in s.names for s in schemas)
         ]
@@ -72,9 +72,13 @@ class Files:
 
     def parts(self, name: str) -> Iterator[Any]:
         """The values of a column, by row groups."""
-        for file in self.files:
+        for path, file in zip(self.paths, self.files, strict=True):
             for group in range(file.num_row_groups):
-                yield values_of(file.read_row_group(group, columns=[name]), name)
+                with path_in_errors(path):
+                    values = values_of(file.read_row_group(group, columns=[name]), name)
+                    if len(values) != (rows := file.metadata.row_group(group).num_rows):
+                        raise ValueError(f"row group {group} has {len(values)} of {rows} rows")
+                yield values
 
     def __getitem__(self, name: str) -> Any:
         if not self.numeric[name]:
@@ -82,7 +86,8 @@ class Files:
         out, end = empty((self.length,), np.bool_), 0
         for part in self.parts(name):
             values = as_numbers(part)
-            assert values is not None
+            if values is None or end + len(values) > self.length:
+                raise ValueError(f"ParquetDataset: column {name!r} is not what the schema says")
             dtype = values.dtype if not end else np.promote_types(out.dtype, values.dtype)
             if dtype != out.dtype:  # the first row group, or integers with missing values
                 wider = empty(out.shape, dtype)
@@ -90,11 +95,26 @@ class Files:
                 out = wider
             out[end : end + len(values)] = values
             end += len(values)
+        if end != self.length:
+            raise ValueError(
+                f"ParquetDataset: column {name!r} has {end} values of {self.length} rows"
+            )
         return wrap(out)
 
     def close(self) -> None:
         for file in self.files:
             file.close()
+
+
+@contextmanager
+def path_in_errors(path: str) -> Iterator[None]:
+    """Makes a ValueError with the path of whatever Arrow raises for a damaged file."""
+    try:
+        yield
+    except (FileNotFoundError, PermissionError, MemoryError):
+        raise
+    except Exception as error:  # Arrow has a class for each, and OSError for damaged metadata
+        raise ValueError(f"ParquetDataset: {path}: {type(error).__name__}: {error}") from error
 
 
 def value_type(kind: Any) -> str:

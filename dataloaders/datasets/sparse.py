@@ -31,7 +31,7 @@ class SparseDataset(Dataset[Any]):
 
     Raises:
         TypeError: `matrix` is not sparse.
-        ValueError: first dimensions differ.
+        ValueError: first dimensions differ, or the matrix's indices are out of range.
 
     Copies: one (matrix to shared memory), one (to the batch's block).
     """
@@ -39,6 +39,8 @@ class SparseDataset(Dataset[Any]):
     def __init__(self, matrix: Any, *columns: Any, dtype: Any = None) -> None:
         if not hasattr(matrix, "tocsr"):
             raise TypeError(f"SparseDataset: not a sparse matrix: {type(matrix).__name__}")
+        if hasattr(matrix, "check_format"):  # SciPy itself reads where indices and indptr point
+            matrix.check_format(full_check=True)
         rows = matrix.tocsr()
         if not rows.has_canonical_format:
             rows = rows.copy()  # do not change the caller's matrix

@@ -142,7 +142,7 @@ class CSVDataset(TableDataset):
         encoding: of the text.
 
     Raises:
-        ValueError: a line has more or fewer fields than the header; says which.
+        ValueError: a line has more or fewer fields than the header, or is not text; says which.
         ModuleNotFoundError: `engine="pyarrow"` where it is not installed.
 
     Copies: those of `TableDataset`; the "python" engine holds all fields as strings meanwhile.
@@ -271,12 +271,9 @@ def read_csv(
     """The columns of a CSV file by the standard library."""
     with path.open(newline="", encoding=encoding) as file:
         lines = csv.reader(file, delimiter=delimiter, strict=True)
-        try:
-            header = next(lines)
-        except StopIteration:
-            raise ValueError(f"CSVDataset: {path}: the file is empty") from None
         rows = []
         try:
+            header = next(lines)
             for row in lines:
                 if row and len(row) != len(header):
                     raise ValueError(
@@ -285,7 +282,9 @@ def read_csv(
                     )
                 if row:
                     rows.append(row)
-        except csv.Error as error:
+        except StopIteration:
+            raise ValueError(f"CSVDataset: {path}: the file is empty") from None
+        except (csv.Error, UnicodeError) as error:
             raise ValueError(f"CSVDataset: {path}: line {lines.line_num}: {error}") from error
     names = set(header if selected is None else selected)
     columns = zip(*rows, strict=True) if rows else [()] * len(header)

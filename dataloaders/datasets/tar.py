@@ -17,6 +17,9 @@ from typing import Any
 __all__ = ["BrokenShard", "read_members", "read_samples"]
 
 BLOCK = 512
+STEP = 1 << 24  # bytes read at a time
+MAX_MEMBER = 1 << 48  # bytes; a size beyond it is damage
+MAX_DIGITS = 20  # of a length in an extended header
 REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
 
@@ -48,22 +51,30 @@ def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
             return
         try:
             info = tarfile.TarInfo.frombuf(head, "utf-8", "surrogateescape")
-        except tarfile.HeaderError as error:
+            length = info.size if size is None or info.type not in REGULAR else size
+            if not 0 <= length <= MAX_MEMBER:
+                raise tarfile.HeaderError(f"a size of {length} bytes")
+        except (tarfile.HeaderError, ValueError) as error:
             raise BrokenShard(
                 f"{path}: damaged at byte {offset}, after {last}: {error or 'no end mark'}"
             ) from error
-        length = info.size if size is None or info.type not in REGULAR else size
         padded = -(-length // BLOCK) * BLOCK
-        data = file.read(padded)
+        data = read_up_to(file, padded)
         if len(data) < length:
             raise BrokenShard(
                 f"{path}: ends in the middle of {name or info.name}: {len(data)} of {length} bytes"
             )
         offset += BLOCK + padded
         if info.type == tarfile.XHDTYPE:
-            fields = pax_fields(data[:length])
+            try:
+                fields = pax_fields(data[:length])
+                size = int(fields["size"]) if "size" in fields else None
+            except ValueError as error:
+                raise BrokenShard(
+                    f"{path}: damaged before byte {offset}, after {last}: an extended header: "
+                    f"{error}"
+                ) from error
             name = fields.get("path", name)
-            size = int(fields["size"]) if "size" in fields else None
         elif info.type == tarfile.GNUTYPE_LONGNAME:
             name = data[:length].rstrip(b"\0").decode("utf-8", "surrogateescape")
         elif info.type == tarfile.XGLTYPE:
@@ -75,16 +86,37 @@ def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
             name, size = None, None
 
 
+def read_up_to(file: Any, nbytes: int) -> bytes:
+    """`nbytes` of a file, or fewer at its end; memory grows with what is there, not with `nbytes`,
+    which a damaged header may have made up.
+    """
+    data = file.read(min(nbytes, STEP))
+    if len(data) == nbytes or len(data) < STEP:
+        return bytes(data)
+    parts = [data]
+    left = nbytes - len(data)
+    while left and (data := file.read(min(left, STEP))):
+        parts.append(data)
+        left -= len(data)
+    return b"".join(parts)
+
+
 def pax_fields(data: bytes) -> dict[str, str]:
-    """The records "length key=value" of an extended header."""
+    """The records "length key=value" of an extended header.
+
+    Raises:
+        ValueError: a key is not text, or a length has thousands of digits.
+    """
     fields = {}
-    while data:
-        length, _, record = data.partition(b" ")
-        if not length.isdigit() or not 0 < int(length) <= len(data):
+    at = 0
+    while at < len(data):
+        digits, _, _ = data[at : at + MAX_DIGITS].partition(b" ")
+        length = int(digits) if digits.isdigit() else 0
+        if not len(digits) < length <= len(data) - at:
             break
-        key, _, value = record[: int(length) - len(length) - 2].partition(b"=")
+        key, _, value = data[at + len(digits) + 1 : at + length - 1].partition(b"=")
         fields[key.decode()] = value.decode("utf-8", "surrogateescape")
-        data = data[int(length) :]
+        at += length
     return fields
 
 

@@ -8,6 +8,7 @@ import itertools
 import json
 import re
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from ..loader.seeding import new_seed
 from ..loader.worker_info import get_worker_info
 from .image_decoding import decode_image
 from .in_memory_images import PathLike
+from .npy import load_npy
 from .tar import BrokenShard, read_samples
 
 __all__ = ["WebDataset", "decoders"]
@@ -30,13 +32,15 @@ __all__ = ["WebDataset", "decoders"]
 Sample = dict[str, Any]
 
 
-def load_npy(data: bytes) -> Any:
-    return np.load(io.BytesIO(data), allow_pickle=False)
-
-
 def load_npz(data: bytes) -> dict[str, Any]:
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        return dict(file)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = archive.infolist()
+        kinds = {member.compress_type for member in members}
+        if not kinds <= {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
+            raise ValueError(f"npz: compression that NumPy does not write: {kinds}")
+        if sum(member.compress_size for member in members) > len(data):
+            raise ValueError(f"npz: members overlap: more than the {len(data)} bytes of the file")
+        return {m.filename.removesuffix(".npy"): load_npy(archive.read(m)) for m in members}
 
 
 def load_text(data: bytes) -> str:
@@ -44,6 +48,7 @@ def load_text(data: bytes) -> str:
 
 
 # By the last part of an extension. Pickles (.pyd, .pth) are left out: they can run code.
+# Whatever a decoder raises, `decode_sample` makes a BrokenShard of it.
 decoders: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "webp", "tif"), decode_image),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
@@ -84,7 +89,7 @@ class WebDataset(IterableDataset[Any]):
     Raises:
         FileNotFoundError: no such shard.
         ValueError: fewer shards than ranks.
-        BrokenShard, ...: (an OSError) while iterating, see `handler`; names the shard.
+        BrokenShard: (an OSError) while iterating, see `handler`; names the shard.
 
     Copies: one (file to bytes), and what decoding does.
     """

@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import pickle
-import zipfile
 from collections.abc import Mapping
-from typing import IO, Any, ClassVar, NamedTuple
+from functools import partial
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
 from ..autograd import wrap
 from ..nn import Parameter
 from ..tensor import Size, Tensor
+from .constructors import refused
+from .limits import Limits
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
-from .safe_globals import find_trusted, is_build_allowed
+from .safe_globals import trusted_names
+from .unpickler import RestrictedUnpickler
 from .zip_archive import ArchiveReader, file_path
 
 __all__ = ["load"]
 
 Array = np.ndarray[Any, Any]
+MAX_DIMS = 64  # of an array, as in NumPy
+MAX_SIZE = 1 << 58  # in elements: the number of bytes is an int64
 
 
 def load(
@@ -30,8 +36,13 @@ def load(
     *,
     weights_only: bool = True,
     mmap: bool = False,
+    check_crc: bool = True,
 ) -> Any:
     """Reads a file that `save` or `torch.save` has written.
+
+    Whatever the file holds, with `weights_only` it runs no code, changes no object that it has not
+    constructed, and needs memory of at most a multiple of its size
+    (docs/design/serialization.md).
 
     Args:
         f: a path, or a seekable binary file object.
@@ -42,13 +53,20 @@ def load(
         weights_only: construct only tensors, numbers, strings, containers, and the classes and
             functions of `add_safe_globals`. False runs any code in the file: for your own files.
         mmap: map the file instead of reading it; tensors are then private memory, copied on write.
+            Nothing compares their bytes with the checksums, and who shortens the file meanwhile
+            ends the process at the next read (SIGBUS).
+        check_crc: compare each record with its CRC-32; False saves the time, or reads a damaged
+            file. Files that PyTorch wrote after `set_crc32_options(False)` have none to look at.
 
     Returns:
         The object.
 
     Raises:
-        pickle.UnpicklingError: with `weights_only`, the file holds something that is not trusted.
-        RuntimeError: the file is not an archive of tensors, or needs a device that does not exist.
+        pickle.UnpicklingError: with `weights_only`, the file holds something that is not trusted,
+            or its pickle is damaged.
+        RuntimeError: the file is not an archive of tensors, a record is damaged, or it needs a
+            device that does not exist.
+        OSError: the file cannot be read.
 
     Copies: one (file to shared memory; none with mmap).
     """
@@ -56,25 +74,31 @@ def load(
         raise ValueError(f"load: pickle_module must be pickle or None: {pickle_module!r}")
     if (path := file_path(f)) is not None:
         with open(path, "rb") as file:
-            return read_archive(file, path, map_location, weights_only, mmap)
-    return read_archive(f, None, map_location, weights_only, mmap)  # type: ignore[arg-type]
+            archive = ArchiveReader(file, path, check_crc)
+            return read_archive(archive, map_location, weights_only, mmap)
+    if mmap:
+        raise ValueError(f"load: mmap=True needs a path: got a file object {f!r}")
+    archive = ArchiveReader(f, None, check_crc)  # type: ignore[arg-type]
+    return read_archive(archive, map_location, weights_only, mmap)
 
 
 def read_archive(
-    file: IO[bytes], path: str | None, map_location: Any, weights_only: bool, mapped: bool
+    archive: ArchiveReader, map_location: Any, weights_only: bool, mapped: bool
 ) -> Any:
-    try:
-        archive = ArchiveReader(file, path)
-    except zipfile.BadZipFile as error:
-        raise RuntimeError(
-            f"load: not a zip archive of tensors: {path or file!r}, files from before "
-            "PyTorch 1.6, or plain pickles, cannot be read"
-        ) from error
     if archive.has("byteorder") and archive.read("byteorder") != b"little":
-        raise RuntimeError(f"load: written on a big-endian machine: {path or file!r}")
-    stream = io.BytesIO(archive.read("data.pkl"))
+        raise RuntimeError(f"load: written on a big-endian machine: {archive.name}")
+    data = archive.read("data.pkl")
     storages = Storages(archive, map_location, mapped)
-    return (SafeUnpickler if weights_only else UnsafeUnpickler)(stream, storages).load()
+    if not weights_only:
+        return UnsafeUnpickler(io.BytesIO(data), storages).load()
+    return RestrictedUnpickler(
+        data,
+        names=TORCH_NAMES,
+        constructors=CONSTRUCTORS,
+        trusted=trusted_names(),
+        find_storage=storages.find,
+        hint=", if you trust it, add_safe_globals([...]) it, or load with weights_only=False",
+    ).load()
 
 
 class Storage(NamedTuple):
@@ -92,51 +116,13 @@ class UnsafeUnpickler(pickle.Unpickler):
         self.storages = storages
 
     def find_class(self, module: str, name: str) -> Any:
-        obj = CONSTRUCTORS.get((module, name))
-        return super().find_class(module, name) if obj is None else obj
-
-    def persistent_load(self, pid: Any) -> Storage:
-        return self.storages.find(pid)
-
-
-LOAD_BUILD: Any = pickle._Unpickler.dispatch[pickle.BUILD[0]]
-
-
-class SafeUnpickler(pickle._Unpickler):
-    """Unpickles tensors, numbers, strings and containers, and what the user trusts.
-
-    Note [Building]. A list of trusted names is not enough: the opcode BUILD sets attributes of any
-    object on the stack, for example a function's defaults. The C unpickler cannot refuse it, so
-    this class extends the Python one; state dicts are small compared with their arrays.
-    """
-
-    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
-
-    def __init__(self, file: IO[bytes], storages: Storages) -> None:
-        super().__init__(file)
-        self.storages = storages
-
-    def find_class(self, module: str, name: str) -> Any:
-        obj = CONSTRUCTORS.get((module, name), find_trusted(module, name))
+        obj = TORCH_NAMES.get((module, name))
         if obj is None:
-            raise pickle.UnpicklingError(
-                f"load: the file constructs something that is not trusted: {module}.{name}, if you "
-                "trust it, add_safe_globals([...]) it, or load with weights_only=False"
-            )
-        return obj
+            return super().find_class(module, name)
+        return UNLIMITED.get(id(obj), obj)
 
     def persistent_load(self, pid: Any) -> Storage:
         return self.storages.find(pid)
-
-    def build(self) -> None:
-        target = self.stack[-2]  # type: ignore[attr-defined]
-        if not is_build_allowed(type(target)):
-            raise pickle.UnpicklingError(
-                f"load: the file sets attributes of something that is not trusted: {target!r}"
-            )
-        LOAD_BUILD(self)
-
-    dispatch[pickle.BUILD[0]] = build
 
 
 class Storages:
@@ -149,11 +135,13 @@ class Storages:
         self.loaded: dict[str, Array] = {}
 
     def find(self, pid: Any) -> Storage:
-        if not (isinstance(pid, tuple) and len(pid) == 5 and pid[0] == "storage"):
-            raise pickle.UnpicklingError(f"load: not a reference to a storage: {pid!r}")
+        if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage"):
+            raise refused("not a reference to a storage", pid)
         _, kind, key, location, _ = pid
         if not isinstance(kind, StorageType):
-            raise pickle.UnpicklingError(f"load: not a storage type: {kind!r}")
+            raise refused("not a storage type", kind)
+        if type(key) is not str or type(location) is not str:
+            raise refused("not the key and device of a storage", key)
         data = self.loaded.get(key)
         if data is None:
             data = self.archive.read_array(f"data/{key}", self.mapped)
@@ -178,33 +166,71 @@ def map_storage(data: Array, location: str, map_location: Any) -> Array:
 
 
 def rebuild_tensor(
-    storage: Storage,
-    offset: int,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
-    requires_grad: bool = False,
+    limits: Limits | None,
+    storage: Any,
+    offset: Any,
+    size: Any,
+    stride: Any,
+    requires_grad: Any = False,
     hooks: Any = None,
-    dtype: np.dtype[Any] | None = None,
+    dtype: Any = None,
     metadata: Any = None,
 ) -> Tensor:
-    """A tensor over part of a storage."""
-    data, kind = storage.bytes, storage.kind
-    if dtype is None or not isinstance(dtype, np.dtype):
+    """A tensor over part of a storage, after all numbers are checked."""
+    if type(storage) is not Storage:
+        raise refused("not a storage", storage)
+    data, kind = storage
+    if not any(dtype is known for known in DTYPE_NAMES.values()):
         dtype = kind.dtype
-    strides = [s * dtype.itemsize for s in stride]
+    for sizes in (size, stride, (offset,)):
+        if not isinstance(sizes, tuple) or not all(
+            type(n) is int and 0 <= n < MAX_SIZE for n in sizes
+        ):
+            raise refused("not the sizes, strides or offset of a tensor", sizes)
+    if len(size) != len(stride) or len(size) > MAX_DIMS or math.prod(size) >= MAX_SIZE:
+        raise pickle.UnpicklingError(
+            f"load: not the layout of a tensor: {len(size)} sizes, {len(stride)} strides"
+        )
     if 0 in size:
         array: Array = np.ndarray(size, dtype)
     else:
+        elements = 1 + offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
+        if elements * dtype.itemsize > len(data):
+            raise pickle.UnpicklingError(
+                f"load: a tensor reaches beyond its storage: {elements} elements of {dtype}, "
+                f"storage of {len(data)} bytes"
+            )
+        strides = [step * dtype.itemsize for step in stride]
         array = np.ndarray(size, dtype, data, offset * dtype.itemsize, strides)
+        if dtype.kind == "b":
+            check_bools(data[offset:elements], size, stride)
     tensor: Tensor = wrap(array)
-    return tensor.requires_grad_() if requires_grad else tensor
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
-def rebuild_parameter(data: Tensor, requires_grad: bool, hooks: Any) -> Parameter:
-    return Parameter(data, requires_grad)
+def check_bools(data: Array, size: tuple[int, ...], stride: tuple[int, ...]) -> None:
+    """Checks that each byte of a bool tensor is 0 or 1: kernels rely on it."""
+    if math.prod(size) <= len(data):  # a tensor with gaps: other bytes may be of other tensors
+        data = np.ndarray(size, np.uint8, data, 0, stride)
+    if (largest := int(data.max())) > 1:
+        raise refused("a byte of a bool tensor is not 0 or 1", largest)
 
 
-CONSTRUCTORS: dict[tuple[str, str], Any] = {
+def rebuild_parameter(
+    limits: Limits | None, data: Any, requires_grad: Any = True, hooks: Any = None
+) -> Parameter:
+    if not isinstance(data, Tensor):
+        raise refused("not the tensor of a parameter", data)
+    return Parameter(data, requires_grad is True)
+
+
+def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
+    if type(sizes) is not tuple or not all(type(n) is int for n in sizes):
+        raise refused("not the sizes of a tensor", sizes)
+    return Size(sizes)
+
+
+TORCH_NAMES: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
@@ -212,4 +238,14 @@ CONSTRUCTORS: dict[tuple[str, str], Any] = {
     **{("torch", name): kind for name, kind in STORAGE_NAMES.items()},
     ("torch.storage", "UntypedStorage"): STORAGE_NAMES["UntypedStorage"],
     **{("torch", name): dtype for name, dtype in DTYPE_NAMES.items()},
+}
+CONSTRUCTORS: dict[int, Any] = {
+    id(rebuild_tensor): rebuild_tensor,
+    id(rebuild_parameter): rebuild_parameter,
+    id(Size): rebuild_size,
+}
+# For files that may run any code.
+UNLIMITED = {
+    id(rebuild_tensor): partial(rebuild_tensor, None),
+    id(rebuild_parameter): partial(rebuild_parameter, None),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import struct
 from collections.abc import Mapping
@@ -45,6 +46,7 @@ DTYPES = {
 }
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_HEADER = 100_000_000  # bytes; the format's own limit
+MAX_DIMS = 64  # of an array, as in NumPy
 
 
 def save_file(
@@ -129,9 +131,12 @@ def load(data: bytes) -> dict[str, Tensor]:
 
 
 def metadata(filename: str | os.PathLike[str]) -> dict[str, str]:
-    """The strings stored in the header."""
+    """The strings stored in the header; Raises as `load_file`."""
     with open(filename, "rb") as file:
-        strings: dict[str, str] = read_header(file, os.fspath(filename))[0].get("__metadata__", {})
+        name = os.fspath(filename)
+        strings = read_header(file, name)[0].get("__metadata__", {})
+    if not isinstance(strings, dict) or not all(isinstance(v, str) for v in strings.values()):
+        raise RuntimeError(f"load_file: not a safetensors file: {name}: metadata are not strings")
     return strings
 
 
@@ -145,7 +150,7 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
     file.seek(8)
     try:
         header = json.loads(file.read(n))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RuntimeError(f"load_file: not a safetensors file: {name}: {error}") from error
     if not isinstance(header, dict):
         raise RuntimeError(
@@ -157,25 +162,61 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
 def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
     header, nbytes = read_header(file, name)
     header.pop("__metadata__", None)
+    entries = {key: Entry(entry, nbytes, f"{name}: {key[:200]!r}") for key, entry in header.items()}
+    end = 0
+    for entry in sorted(entries.values(), key=lambda entry: (entry.begin, entry.end)):
+        if entry.begin < end:
+            raise RuntimeError(
+                f"load_file: tensors overlap: {entry.where} begins at byte {entry.begin}, another "
+                f"one ends at {end}"
+            )
+        end = entry.end
     data = empty_bytes(nbytes)
-    read_into(file, data)
-    return {key: tensor_at(data, entry, f"{name}: {key!r}") for key, entry in header.items()}
+    read_into(file, data.data)
+    return {key: entry.tensor(data) for key, entry in entries.items()}
 
 
-def tensor_at(data: Array, entry: dict[str, Any], where: str) -> Tensor:
-    """One tensor of the file, over its bytes if they are aligned."""
-    code, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
-    dtype = DTYPES.get(code)
-    if dtype is None:
-        raise RuntimeError(f"load_file: unknown dtype in {where}: {code!r}")
-    count = int(np.prod(shape, dtype=np.int64))
-    if not 0 <= begin <= end <= len(data) or end - begin != count * dtype.itemsize:
-        raise RuntimeError(
-            f"load_file: sizes disagree in {where}: bytes {begin} to {end} of {len(data)}, "
-            f"shape {shape} of {code}"
-        )
-    chunk = data[begin:end]
-    if begin % dtype.itemsize:
-        chunk = chunk.copy()
-    tensor: Tensor = wrap(chunk.view(dtype).reshape(shape))
-    return tensor
+class Entry:
+    """Where one tensor is in the data of a file; each number is checked.
+
+    Raises:
+        RuntimeError: the entry is not of the format, or does not fit into `nbytes` of data.
+    """
+
+    def __init__(self, entry: Any, nbytes: int, where: str) -> None:
+        self.where = where
+        fields = entry if isinstance(entry, dict) else {}
+        parts: list[Any] = [fields.get(key) for key in ("dtype", "shape", "data_offsets")]
+        code, shape, offsets = parts
+        is_valid = isinstance(code, str) and are_sizes(shape) and are_sizes(offsets)
+        if not is_valid or len(shape) > MAX_DIMS or len(offsets) != 2:
+            raise RuntimeError(f"load_file: not an entry of a tensor in {where}")
+        dtype = DTYPES.get(code)
+        if dtype is None:
+            raise RuntimeError(f"load_file: unknown dtype in {where}: {code[:200]!r}")
+        self.dtype = dtype
+        self.shape = tuple(shape)
+        self.begin, self.end = offsets
+        size = math.prod(shape) * dtype.itemsize
+        if not self.begin <= self.end <= nbytes or self.end - self.begin != size:
+            raise RuntimeError(
+                f"load_file: sizes disagree in {where}: bytes {self.begin} to {self.end} of "
+                f"{nbytes}, shape {self.shape} of {code}"
+            )
+
+    def tensor(self, data: Array) -> Tensor:
+        """The tensor, over the file's bytes if they are aligned."""
+        chunk = data[self.begin : self.end]
+        if self.dtype.kind == "b" and chunk.size and (largest := int(chunk.max())) > 1:
+            raise RuntimeError(
+                f"load_file: a byte of a bool tensor is not 0 or 1 in {self.where}: {largest}"
+            )
+        if self.begin % self.dtype.itemsize:
+            chunk = chunk.copy()
+        tensor: Tensor = wrap(chunk.view(self.dtype).reshape(self.shape))
+        return tensor
+
+
+def are_sizes(values: Any) -> bool:
+    """Whether `values` is a list of numbers of elements or bytes."""
+    return isinstance(values, list) and all(type(n) is int and 0 <= n < 1 << 58 for n in values)

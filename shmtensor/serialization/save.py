@@ -43,7 +43,13 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
     Args:
         obj: any object that can be pickled; by default `load` accepts tensors, numbers, strings and
             containers of these.
-        f: a path or a binary file object.
+        f: a path or a binary file object. Symbolic links are followed, except another user's in a
+            folder like /tmp.
+
+    Raises:
+        PermissionError: the path goes over such a link.
+        OSError: the file cannot be written, for example on a full disk.
+        ValueError: tensors share memory in a way that the format cannot say.
 
     Copies: one (memory to file).
     """

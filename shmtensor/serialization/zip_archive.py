@@ -8,20 +8,40 @@ archive/version         "3"
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zipfile
+import zlib
 from typing import IO, Any
 
 import numpy as np
 
+from .. import native
 from ..memory.layout import empty_shared
 
 __all__ = ["ArchiveReader", "ArchiveWriter"]
 
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
+MAX_ITEMSIZE = 16  # a record that begins between elements is read, not mapped
 LOCAL_HEADER = 30  # bytes of a zip local file header, before the name and the extra field
+DEFLATE_RATIO = 1032  # bytes from one, at most
+READ_STEP = 1 << 30
+CRC_STEP = 1 << 18  # half of a small second-level cache
+
+# What zipfile raises for a damaged directory; of OSError only a seek to a negative position.
+DAMAGE = (
+    zipfile.BadZipFile,
+    struct.error,
+    ValueError,
+    NotImplementedError,
+    EOFError,
+    IndexError,
+    KeyError,
+    OverflowError,
+    OSError,
+)
 
 
 class ArchiveWriter:
@@ -37,6 +57,8 @@ class ArchiveWriter:
     def __exit__(self, kind: object, *error: object) -> None:
         if kind is None:
             self._zip.close()
+        else:  # its destructor would write the directory, on a full disk for example
+            self._zip.fp = None
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Adds one record. Copies: one (to the file)."""
@@ -56,45 +78,118 @@ class ArchiveWriter:
 
 
 class ArchiveReader:
-    """Reads records of an archive directly into shared memory."""
+    """Reads records of an archive directly into shared memory.
 
-    def __init__(self, file: IO[bytes], path: str | None = None) -> None:
+    All records together are not larger than the file: a directory that names the same bytes many
+    times is refused. A compressed record, which others than `save` and PyTorch may write, is at
+    most 1,032 times as large as its bytes in the file (the limit of deflate).
+
+    Raises:
+        RuntimeError: the file is not an archive of tensors, or damaged.
+    """
+
+    def __init__(self, file: IO[bytes], path: str | None = None, check_crc: bool = True) -> None:
+        self.name = path or repr(file)
         self._file = file
         self._path = path
-        self._zip = zipfile.ZipFile(file)
+        self._nbytes = self._unclaimed = file.seek(0, os.SEEK_END)
+        try:
+            self._zip = zipfile.ZipFile(file)
+        except DAMAGE as error:
+            if isinstance(error, OSError) and error.errno != errno.EINVAL:
+                raise
+            raise RuntimeError(
+                f"load: not a zip archive of tensors: {self.name}, files from before PyTorch 1.6, "
+                f"or plain pickles, cannot be read: {error}"
+            ) from error
+        # PyTorch writes 0 everywhere after set_crc32_options(False).
+        self._check_crc = check_crc and any(info.CRC for info in self._zip.infolist())
         names = [n for n in self._zip.namelist() if n.endswith("/data.pkl")]
         if len(names) != 1:
             raise RuntimeError(
-                f"load: not an archive of tensors: {len(names)} records named data.pkl"
+                f"load: not an archive of tensors: {self.name} has {len(names)} records named "
+                "data.pkl"
             )
         self.folder = names[0].rpartition("/")[0]
 
-    def read(self, name: str) -> bytes:
-        return self._zip.read(f"{self.folder}/{name}")
-
     def has(self, name: str) -> bool:
         return f"{self.folder}/{name}" in self._zip.NameToInfo
+
+    def read(self, name: str) -> bytes:
+        """The bytes of a small record."""
+        info, start = self.locate(name)
+        data = bytearray(info.file_size)
+        self.fill(name, info, start, memoryview(data))
+        return bytes(data)
 
     def read_array(self, name: str, mapped: bool) -> Array:
         """The bytes of a record, in a new shared block, or as a private mapping of the file.
 
         Copies: one (file to block; none if mapped).
         """
-        info = self._zip.getinfo(f"{self.folder}/{name}")
-        if info.compress_type != zipfile.ZIP_STORED:
-            return from_bytes(self._zip.read(info))
-        self._file.seek(info.header_offset)
-        header = self._file.read(LOCAL_HEADER)
-        name_length, extra_length = struct.unpack("<HH", header[26:])
-        start = info.header_offset + LOCAL_HEADER + name_length + extra_length
-        if mapped and info.file_size:
-            if self._path is None:
-                raise ValueError("load: mmap=True needs a path: got a file object")
+        info, start = self.locate(name)
+        is_stored = info.compress_type == zipfile.ZIP_STORED
+        if mapped and is_stored and info.file_size and start % MAX_ITEMSIZE == 0:
+            assert self._path is not None
             return np.memmap(self._path, np.uint8, "c", start, (info.file_size,))
         array = empty_bytes(info.file_size)
-        self._file.seek(start)
-        read_into(self._file, array)
+        self.fill(name, info, start, array.data)
         return array
+
+    def locate(self, name: str) -> tuple[zipfile.ZipInfo, int]:
+        """A record's entry in the directory, and where its bytes begin in the file."""
+        info = self._zip.NameToInfo.get(f"{self.folder}/{name}")
+        if info is None:
+            raise self.damaged(name, "there is no such record")
+        packed, nbytes = info.compress_size, info.file_size
+        is_stored = info.compress_type == zipfile.ZIP_STORED
+        if not is_stored and info.compress_type != zipfile.ZIP_DEFLATED:
+            raise self.damaged(name, f"compression of type {info.compress_type} is not supported")
+        if packed != nbytes if is_stored else nbytes > DEFLATE_RATIO * packed:
+            raise self.damaged(name, f"{packed} bytes in the file cannot be {nbytes} bytes")
+        if info.flag_bits & 1:
+            raise self.damaged(name, "it is encrypted")
+        self._unclaimed -= packed
+        header = b""
+        if 0 <= info.header_offset < self._nbytes:
+            self._file.seek(info.header_offset)
+            header = self._file.read(LOCAL_HEADER)
+        if len(header) < LOCAL_HEADER or header[:4] != b"PK":
+            raise self.damaged(name, f"no record begins at byte {info.header_offset}")
+        name_length, extra_length = struct.unpack("<HH", header[26:])
+        start = info.header_offset + LOCAL_HEADER + name_length + extra_length
+        if self._unclaimed < 0 or start + packed > self._nbytes:
+            raise self.damaged(
+                name,
+                f"bytes {start} to {start + packed} are beyond the {self._nbytes} of the file, or "
+                "of another record",
+            )
+        return info, start
+
+    def fill(self, name: str, info: zipfile.ZipInfo, start: int, out: memoryview) -> None:
+        """Reads the bytes of a record, and compares them with its CRC-32."""
+        self._file.seek(start)
+        if info.compress_type == zipfile.ZIP_STORED:
+            crc = read_into(self._file, out, self._check_crc)
+        else:
+            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+            try:
+                data = inflate.decompress(self._file.read(info.compress_size), len(out) + 1)
+            except zlib.error as error:
+                raise self.damaged(name, str(error)) from error
+            if len(data) != len(out):
+                raise self.damaged(name, f"{len(data)} bytes, not {len(out)}")
+            out[:] = data
+            crc = crc32(data)
+        if self._check_crc and crc != info.CRC:
+            raise self.damaged(
+                name,
+                f"its CRC-32 is {crc:08x}, the directory has {info.CRC:08x}, "
+                "load(..., check_crc=False) reads it as it is",
+            )
+
+    def damaged(self, name: str, what: str) -> RuntimeError:
+        return RuntimeError(f"load: the record {name[:200]!r} is damaged: {self.name}: {what}")
 
 
 def empty_bytes(nbytes: int) -> Array:
@@ -102,21 +197,32 @@ def empty_bytes(nbytes: int) -> Array:
     return empty_shared((nbytes,), np.dtype(np.uint8))
 
 
-def from_bytes(data: bytes) -> Array:
-    array = empty_bytes(len(data))
-    array[...] = np.frombuffer(data, np.uint8)
-    return array
+def read_into(file: IO[bytes], view: memoryview, with_crc: bool = False) -> int:
+    """Fills `view` from the file's position.
 
+    Returns:
+        The CRC-32 of the bytes, computed while they are in the cache; 0 without `with_crc`.
 
-def read_into(file: IO[bytes], array: Array) -> None:
-    """Fills `array` from the file's position; raises EOFError when the file is too short."""
-    view = array.data
-    filled = 0
+    Raises:
+        RuntimeError: the file is too short.
+    """
+    step = CRC_STEP if with_crc else READ_STEP
+    filled = crc = 0
     while filled < len(view):
-        count = file.readinto(view[filled : filled + (1 << 30)])  # type: ignore[attr-defined]
+        part = view[filled : filled + step]
+        count = file.readinto(part)  # type: ignore[attr-defined]
         if not count:
-            raise EOFError(f"load: the file is truncated: {filled} of {len(view)} bytes")
+            raise RuntimeError(f"load: the file is truncated: {filled} of {len(view)} bytes")
+        if with_crc:
+            crc = crc32(part[:count], crc)
         filled += count
+    return crc
+
+
+def crc32(data: bytes | memoryview, value: int = 0) -> int:
+    """zlib.crc32, ten times as fast where the CPU multiplies without carry."""
+    crc = native.crc32(data, value)
+    return zlib.crc32(data, value) if crc is None else crc
 
 
 def file_path(file: object) -> str | None:

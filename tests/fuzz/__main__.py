@@ -9,9 +9,14 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from . import handles, name_requests
+from . import file_formats, handles, name_requests, pickles
 
-TARGETS = {"handles": handles, "name_requests": name_requests}
+TARGETS = {
+    "handles": handles,
+    "pickles": pickles,
+    "file_formats": file_formats,
+    "name_requests": name_requests,
+}
 ROUND = 75_000  # inputs of one seed
 
 

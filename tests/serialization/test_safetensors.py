@@ -100,3 +100,52 @@ def test_what_is_not_whole_is_refused(data: bytes, message: str) -> None:
 def test_a_dtype_without_a_name_is_refused() -> None:
     with pytest.raises(TypeError, match="no name for this dtype: complex128 of 'x'"):
         safetensors.save({"x": tensor([1j])})
+
+
+def entry(shape: Any, offsets: Any, dtype: Any = "F32") -> dict[str, Any]:
+    return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"x": None},
+        {"x": []},
+        {"x": {"dtype": "F32"}},
+        {"x": entry([2], [0])},
+        {"x": entry([2], [0, 8, 8])},
+        {"x": entry([-2], [0, 8])},
+        {"x": entry([2.0], [0, 8])},
+        {"x": entry([True], [0, 4])},
+        {"x": entry("2", [0, 8])},
+        {"x": entry([2], [0, 8], ["F32"])},
+        {"x": entry([1 << 32, 1 << 32], [0, 0])},
+        {"x": entry([1 << 63, 0], [0, 0])},
+        {"x": entry([1] * 65, [0, 4])},
+        {"x": entry([2], [8, 0])},
+        {"x": entry([2], [-8, 0])},
+        {"x": entry([2], [0, 8]), "y": entry([2], [4, 12])},
+        {"x": entry([2], [0, 8]), "y": entry([2], [0, 8])},
+    ],
+    ids=str,
+)
+def test_no_number_of_the_header_is_believed(header: dict[str, Any]) -> None:
+    with pytest.raises(RuntimeError, match="load_file: "):
+        safetensors.load(encode(header, bytes(16)))
+
+
+def test_a_bool_is_0_or_1() -> None:
+    header = {"x": entry([2], [0, 2], "BOOL")}
+    assert safetensors.load(encode(header, b"\0\1"))["x"].tolist() == [False, True]
+    with pytest.raises(RuntimeError, match="not 0 or 1 in 124 bytes: 'x': 2"):
+        safetensors.load(encode(header, b"\1\2".ljust(124 - len(encode(header, b"")), b"\0")))
+
+
+def test_a_header_that_nests_deep_is_refused(tmp_path: Path) -> None:
+    text = b"[" * 100_000
+    with pytest.raises(RuntimeError, match="not a safetensors file"):
+        safetensors.load(struct.pack("<Q", len(text)) + text)
+    for value in (3, {"a": 1}, [1]):
+        (tmp_path / "x").write_bytes(encode({"__metadata__": value}, b""))
+        with pytest.raises(RuntimeError, match="metadata are not strings"):
+            safetensors.metadata(tmp_path / "x")

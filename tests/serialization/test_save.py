@@ -178,7 +178,8 @@ class Builder:
 
 
 def test_state_is_set_of_trusted_types_only() -> None:
-    assert roundtrip(Builder()) == np.dtype("f4")  # NumPy's own instance, which stays as it is
+    with pytest.raises(pickle.UnpicklingError, match="the state of float32 has fields or a size"):
+        roundtrip(Builder())
     file = io.BytesIO()
     save(1, file)
     hostile = b"\x80\x02ctorch._utils\n_rebuild_tensor_v2\nN}U\x0c__defaults__NsU\x01xNs\x86b."
@@ -189,7 +190,7 @@ def test_state_is_set_of_trusted_types_only() -> None:
     for payload in (b"cnumpy\nndarray\n(K\x01X\x01\x00\x00\x00Ot\x81.", b"cnumpy\nndarray\n)R."):
         with zipfile.ZipFile(other := io.BytesIO(), "w") as archive:
             archive.writestr("archive/data.pkl", b"\x80\x02" + payload)
-        with pytest.raises(Exception, match=r"not callable|expected a class|NEWOBJ|__new__"):
+        with pytest.raises(Exception, match="calls something that is not trusted: ndarray"):
             load(other)
 
 

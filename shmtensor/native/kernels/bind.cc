@@ -12,6 +12,7 @@
 #include "kernels/reduce/logsumexp_dot.h"
 #include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
 #include "simd/cpu_capability.h"
+#include "kernels/crc32.h"
 #include "kernels/shape/cat_stack.h"
 #include "kernels/linalg/lapack.h"
 #include "ufunc/loops.h"
@@ -91,6 +92,8 @@ PyMethodDef methods[] = {
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},
     {"isa", isa, METH_NOARGS,
      "isa() -> str: instruction-set level of the kernels: generic, avx2 or avx512."},
+    {"crc32", fast<crc32>(), METH_FASTCALL,
+     "crc32(data, value, /): as zlib.crc32, at the speed of memory; None where the CPU lacks PCLMULQDQ."},
     {"blas", blas, METH_NOARGS, "blas() -> str: the BLAS kernels in use; loads the library."},
     {"parallel", parallel, METH_VARARGS,
      "parallel(ufunc, refused='', /) -> ufunc: the same loops on the thread pool, without warnings; arrays "

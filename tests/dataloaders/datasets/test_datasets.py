@@ -193,8 +193,8 @@ class Evil:
 def test_a_cifar_pickle_cannot_run_code(tmp_path: Path) -> None:
     path = tmp_path / "test_batch"
     for bad, text in (
-        (pickle.dumps({"data": Evil()}), "pathlib.* is not allowed"),
-        (b"cos\nsystem\n(S'touch evil'\ntR.", "os.system is not allowed"),
+        (pickle.dumps({"data": Evil()}), "not trusted: pathlib"),
+        (b"cos\nsystem\n(S'touch evil'\ntR.", r"not trusted: os\.system$"),
         (pickle.dumps([1]), "not a dict: list"),
         (pickle.dumps({"data": PIXELS, "labels": [1]}), "do not belong together"),
         (pickle.dumps({"data": PIXELS}), "no 'data' and 'labels'"),
@@ -248,7 +248,7 @@ def test_npy_of_other_layouts_and_refused_files(tmp_path: Path) -> None:
     (tmp_path / "cut.npy").write_bytes((tmp_path / "f.npy").read_bytes()[:-5])
     for name, text in (
         ("short.npy", "lengths differ: 4 in .*f.npy, 2 in"),
-        ("text.npy", "no rows of numbers"),
+        ("text.npy", "it holds no numbers: dtype <U1"),
         ("object.npy", "cannot be mapped"),
         ("cut.npy", "cannot be mapped"),
     ):

@@ -247,7 +247,7 @@ def test_pickles_are_left_as_bytes(tmp_path: Path) -> None:
     file = io.BytesIO()
     np.save(file, np.array([None]), allow_pickle=True)
     path = write(tmp_path / "x.tar", [("1.npy", file.getvalue())])
-    with pytest.raises(datasets.BrokenShard, match="allow_pickle"):
+    with pytest.raises(datasets.BrokenShard, match=r"it holds no numbers: dtype \|O"):
         list(datasets.WebDataset(path))
 
 
