@@ -3,10 +3,15 @@
 `fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes are sent
 through the socket, blocks through the ledger: their entries in flight name a token block that both
 ends hold. The entries become void when both ends are closed.
+
+A `send` or `recv` that a signal handler interrupts by raising leaves the pipe usable: what has come
+of a message is kept for the next `recv`, and the rest of a message that was sent in part goes before
+the next one. Note [Bytes under interruption] in child_pipe.py.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import struct
@@ -21,6 +26,7 @@ from .shared_object import Shared
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
+_MAX_INT = (1 << 31) - 1
 _HEADER = struct.Struct("<II")  # how many handles follow, and the size of one
 
 
@@ -39,6 +45,8 @@ class Connection(connection.Connection):
     ) -> None:
         super().__init__(handle, readable, writable)
         self._token = token if token is not None else _Token()
+        self._outgoing: tuple[bytes, list[int]] = (b"", [])  # a message; bytes that were sent
+        self._incoming: tuple[list[bytes], list[bytes]] = ([], [])  # of a length, of its message
 
     def send(self, obj: Any) -> None:
         """Sends a picklable object. Copies: none for what is in shared memory."""
@@ -47,15 +55,15 @@ class Connection(connection.Connection):
         untyped._check_writable()
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
+        head = _HEADER.pack(len(handles), len(handles[0]) if handles else 0)
+        message = b"".join((head, *handles, data))
         try:
-            untyped._send_bytes(
-                b"".join(
-                    (_HEADER.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
-                )
-            )
+            untyped._send_bytes(message)
         except BaseException:
-            for handle in handles:
-                native.acknowledge(handle)
+            if not self._outgoing[1]:  # else the rest, with the handles, goes before the next one
+                self._outgoing = (b"", [])
+                for handle in handles:
+                    native.acknowledge(handle)
             raise
 
     def recv(self) -> Any:
@@ -63,13 +71,53 @@ class Connection(connection.Connection):
         untyped: Any = self  # the stubs of the standard library lack these methods
         untyped._check_closed()
         untyped._check_readable()
-        message = untyped._recv_bytes().getbuffer()
+        message = memoryview(self._receive() or b"")
         n, size = _HEADER.unpack_from(message)
         end = _HEADER.size + n * size
         handles = (
             [bytes(message[at : at + size]) for at in range(_HEADER.size, end, size)] if n else []
         )
         return loads(message[end:], [native.receive(handle, True) for handle in handles])
+
+    # ---------------------------------------------------------------- messages
+    def _send_bytes(self, buf: Any) -> None:
+        n = len(buf)
+        head = struct.pack("!i", n) if n <= _MAX_INT else struct.pack("!iQ", -1, n)
+        self._send_rest()
+        self._outgoing = b"".join((head, buf)), []
+        self._send_rest()
+
+    def _send_rest(self) -> None:
+        message, counts = self._outgoing
+        while (sent := sum(counts)) < len(message):
+            counts.extend(map(os.write, (self.fileno(),), (memoryview(message)[sent:],)))
+
+    def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
+        data = self._receive(maxsize)
+        return None if data is None else io.BytesIO(data)
+
+    def _receive(self, maxsize: int | None = None) -> bytes | None:
+        """The bytes of the next message; None if they are more than `maxsize`."""
+        head, body = self._incoming
+        self._read(head, 4)
+        (size,) = struct.unpack("!i", b"".join(head)[:4])
+        if size == -1:
+            self._read(head, 12)
+            (size,) = struct.unpack("!Q", b"".join(head)[4:])
+        if maxsize is not None and size > maxsize:
+            return None
+        self._read(body, size)
+        self._incoming = ([], [])
+        return b"".join(body)
+
+    def _read(self, chunks: list[bytes], n: int) -> None:
+        """Reads until the chunks have n bytes."""
+        while (missing := n - sum(map(len, chunks))) > 0:
+            chunks.extend(map(os.read, (self.fileno(),), (missing,)))
+            if not chunks[-1]:
+                if not any(self._incoming[0]):
+                    raise EOFError
+                raise OSError("got end of file during message")
 
     def __reduce__(self) -> tuple[Any, ...]:
         fd = reduction.DupFd(self.fileno())

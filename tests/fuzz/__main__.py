@@ -9,9 +9,9 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from . import handles
+from . import handles, sockets
 
-TARGETS = {"handles": handles}
+TARGETS = {"handles": handles, "sockets": sockets}
 ROUND = 75_000  # inputs of one seed
 
 

@@ -9,6 +9,8 @@ import tasks
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
+from shmtensor.multiprocessing import managers
+from tests.interrupts import interrupt_after
 
 LONG = 30.0
 
@@ -96,3 +98,14 @@ def test_listener_and_client(context: Any) -> None:
             assert connection.recv() == [5, 5, 5]
         process.join(LONG)
         process.close()
+
+
+def test_an_interrupted_call_leaves_the_next_answers_right() -> None:
+    with mp.get_context("fork").Manager() as manager:
+        letters, numbers = manager.dict(a="A"), manager.list([1, 2, 3])
+        at = 1
+        while interrupt_after(at, lambda: letters.get("a"), managers.__file__):
+            assert len(numbers) == 3, at
+            assert letters.get("b", "none") == "none"
+            at += 1
+        assert at > 20
