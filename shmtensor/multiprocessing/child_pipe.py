@@ -1,8 +1,8 @@
 """Reads and writes of the pipes between a parent, its children and the fork server.
 
-Note [Bytes under interruption]: a signal handler that raises (Ctrl-C) runs after a call has returned
-and before its result is stored: `data = os.read(...)` may lose what it has read, and the next read
-gets what comes after it. So the result goes into a list that outlives the call, by
+Note [Bytes under interruption]: a signal handler that raises (Ctrl-C) runs after a call has
+returned, before its result is stored: `data = os.read(...)` may lose what it has read, and the next
+read gets what comes after it. So the result goes into a list that outlives the call, by
 `list.extend(map(os.read, ...))`, which runs no bytecode in between, and all else is computed from
 that list again.
 """

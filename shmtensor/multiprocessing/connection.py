@@ -5,8 +5,8 @@ through the socket, blocks through the ledger: their entries in flight name a to
 ends hold. The entries become void when both ends are closed.
 
 A `send` or `recv` that a signal handler interrupts by raising leaves the pipe usable: what has come
-of a message is kept for the next `recv`, and the rest of a message that was sent in part goes before
-the next one. Note [Bytes under interruption] in child_pipe.py.
+of a message is kept for the next `recv`, and the rest of one that was sent in part goes before the
+next message. Note [Bytes under interruption] in child_pipe.py.
 """
 
 from __future__ import annotations

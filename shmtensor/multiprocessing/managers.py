@@ -4,8 +4,8 @@ it and back as handles.
 A tensor in `manager.dict()` is not copied; the server holds its block.
 
 All proxies of a manager in a thread share one connection. If a signal handler raises between a
-request and its answer, the standard library takes that answer for the next call's. So importing this
-module replaces `BaseProxy._callmethod`: a connection is used again only after a whole answer.
+request and its answer, the standard library takes that answer for the next call's. So importing
+this module replaces `BaseProxy._callmethod`: a connection is used again only after a whole answer.
 """
 
 from __future__ import annotations

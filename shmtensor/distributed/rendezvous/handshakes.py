@@ -7,7 +7,7 @@ One thread goes on with all handshakes at once, so that a silent client delays n
 | handshakes at once | `limit`; a further client takes the place of the oldest |
 | time of a handshake | `patience` |
 | bytes read | fixed numbers; never a length that the other side has sent |
-| no free descriptor | a new client takes the oldest's; if there is none, the listener rests for PAUSE |
+| no free descriptor | a new client takes the oldest's; without one, the listener rests for PAUSE |
 
 A client whose place was taken connects again. Both proofs of a secret, each an HMAC-SHA256 of both
 nonces and the prover's role, so that neither can be sent back or used again:

@@ -20,10 +20,8 @@ A signal handler that raises (Ctrl-C) may end a call of the client at any instru
 So the connection stays usable, and its end still means the end of the process (`set_when_gone`). An
 interrupted call may have been carried out, or may be with the next call.
 
-Note [Bytes under interruption]: the interpreter runs signal handlers after a call has returned and
-before its result is stored. `n = send(...)` could lose the number of bytes that were sent. So the
-results of `send` and `recv` go into a list by `list.extend(map(...))`, which runs no bytecode in
-between, and all else is computed from these lists again.
+The counts and bytes of `send` and `recv` are kept as Note [Bytes under interruption] says
+(multiprocessing/child_pipe.py).
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ listener ──> Handshakes: clients that have not proven that they know the sec
                                                                     keys have come, or at its end
 ```
 
-A client's next request is read when it has taken the last answer, so each has at most one answer
-that waits. A request that is malformed, or cannot be carried out, is answered by the reason. When no
-descriptor is free for new clients, the connected ones are still served.
+A client's next request is handled when it has taken the last answer, so each has at most one answer
+that waits. A request that is malformed, or cannot be carried out, is answered by the reason. When
+no descriptor is free for new clients, the connected ones are still served.
 """
 
 from __future__ import annotations
