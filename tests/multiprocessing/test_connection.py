@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from multiprocessing import connection as stdlib
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ import shmtensor as st
 from shmtensor import multiprocessing as mp
 from shmtensor.multiprocessing import connection
 from tests.interrupts import Alarm, interrupt_after
+
+FILES = connection.__file__, stdlib.__file__
 
 
 @pytest.mark.parametrize("duplex", [True, False])
@@ -23,7 +26,7 @@ def test_a_receive_interrupted_at_any_instruction_leaves_the_next_message_whole(
     while True:
         writer.send(("first", at, st.ones(3)))
         writer.send(("second", at))
-        is_interrupted = interrupt_after(at, reader.recv, connection.__file__)
+        is_interrupted = interrupt_after(at, reader.recv, *FILES)
         n += is_interrupted
         message = reader.recv()
         if message[0] == "first":  # nothing of it was lost
@@ -43,7 +46,7 @@ def test_a_send_interrupted_at_any_instruction_leaves_the_next_message_whole() -
     at, is_interrupted = 1, True
     while is_interrupted:
         x = st.ones(3)
-        is_interrupted = interrupt_after(at, lambda: writer.send(("x", x)), connection.__file__)  # noqa: B023
+        is_interrupted = interrupt_after(at, lambda: writer.send(("x", x)), *FILES)  # noqa: B023
         writer.send("next")
         message = reader.recv()
         if message != "next":

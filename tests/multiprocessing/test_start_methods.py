@@ -21,8 +21,8 @@ import shmtensor as st
 from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.errors import PeerLostError
-from shmtensor.multiprocessing import child_pipe, popen
-from tests.interrupts import interrupt_after
+from shmtensor.multiprocessing import child_pipe, forkserver, popen
+from tests.interrupts import Alarm, interrupt_after
 
 LONG = 30.0
 
@@ -416,3 +416,31 @@ def test_an_interrupted_join_loses_no_exit_code(method: str) -> None:
         process.close()
         at += 1
     assert at > 30
+
+
+def test_an_interrupted_start_leaves_no_traceback_of_the_child(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ABANDONED.replace("popen.read_number = ", "popen.write = "))
+    process = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
+        timeout=60,
+    )
+    assert process.returncode == -signal.SIGINT, process.stderr
+    assert process.stderr.count("Traceback") == 1, process.stderr
+
+
+def test_an_interrupted_start_of_the_fork_server_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Alarm
+
+    server = forkserver.ForkServer()
+    with monkeypatch.context() as patch:
+        patch.setattr(forkserver, "write", interrupted)
+        with pytest.raises(Alarm):
+            server._connect()
+    assert server.pid() is None  # and no child is left

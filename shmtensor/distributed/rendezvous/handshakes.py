@@ -99,9 +99,10 @@ class Handshakes:
         """When `poll` has something to do although the descriptor is not readable, by the monotonic
         clock; infinity for never.
         """
-        oldest = next(iter(self._pending.values()), None)
-        times = [oldest.deadline] if oldest else []
-        return min([*times, self._resume_at] if self._resume_at else times, default=float("inf"))
+        deadline = self._resume_at or float("inf")
+        if self._pending:
+            deadline = min(deadline, next(iter(self._pending.values())).deadline)
+        return deadline
 
     def poll(self, timeout: float | None) -> Iterator[tuple[socket.socket, Any]]:
         """Goes on with all handshakes. Waits at most `timeout` seconds (None: no limit) until there

@@ -93,6 +93,7 @@ class Exchange:
         number = self._number
         self._outgoing = pack(number, code, parts), []
         self._send_rest()
+        self._outgoing = (b"", [])
         while True:
             answered, success, data = self._read_message()
             if answered == number:

@@ -103,18 +103,26 @@ class Server:
     # ---------------------------------------------------------------- the thread
     def _run(self) -> None:
         while not self._is_closed:
-            deadlines = [self._handshakes.deadline]
+            deadline = handshake_deadline = self._handshakes.deadline
             if self._clients:
-                deadlines += [self._next_check, *(each for each, _, _ in self._deadlines[:1])]
-            first = min(deadlines)
-            timeout = None if first == math.inf else max(0.0, first - time.monotonic())
+                deadline = min(deadline, self._next_check)
+            if self._deadlines:
+                deadline = min(deadline, self._deadlines[0][0])
+            timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+            has_strangers = False
             for key, events in self._selector.select(timeout):
-                if key.data is not None:
+                if key.data is None:
+                    has_strangers = True
+                else:
                     self._serve(key.data, events)
-            for connection, _ in self._handshakes.poll(0):
-                self._add(connection)
-            self._end_waits()
-            self._check_machines()
+            now = time.monotonic()
+            if has_strangers or now >= handshake_deadline:
+                for connection, _ in self._handshakes.poll(0):
+                    self._add(connection)
+            if self._deadlines:
+                self._end_waits(now)
+            if now >= self._next_check:
+                self._check_machines(now)
             while self._broken:
                 self._drop(self._broken.pop())
         self._close_descriptors()
@@ -143,7 +151,8 @@ class Server:
             self._broken.append(client)
             return
         try:
-            self._write(client)
+            if client.outgoing or client.is_refused:
+                self._write(client)
             while not client.outgoing and self._handle_next(client):
                 pass
         except MemoryError:
@@ -179,11 +188,9 @@ class Server:
             self.values.set(*client.will)
             self._wake(client.will[0])
 
-    def _check_machines(self) -> None:
-        now = time.monotonic()
-        if now >= self._next_check:
-            self._next_check = now + CHECK
-            self._broken += [each for each in self._clients if is_silent(each.connection)]
+    def _check_machines(self, now: float) -> None:
+        self._next_check = now + CHECK
+        self._broken += [each for each in self._clients if is_silent(each.connection)]
 
     # ---------------------------------------------------------------- requests
     def _handle_next(self, client: Client) -> bool:
@@ -285,13 +292,14 @@ class Server:
 
     def _forget_wait(self, client: Client) -> None:
         wait, client.wait = client.wait, None
-        for key in wait.missing if wait else ():
+        if wait is None:
+            return
+        for key in wait.missing:
             self._waits[key].remove(wait)
             if not self._waits[key]:
                 del self._waits[key]
 
-    def _end_waits(self) -> None:
-        now = time.monotonic()
+    def _end_waits(self, now: float) -> None:
         while self._deadlines and self._deadlines[0][0] <= now:
             _, _, wait = heapq.heappop(self._deadlines)
             if wait.client.wait is wait:
