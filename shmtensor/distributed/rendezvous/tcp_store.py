@@ -52,6 +52,9 @@ ANY = ("", "0.0.0.0", "::")
 class TCPStore(Store):
     """A store at an address: the master holds it, the other processes connect.
 
+    A call that a signal handler interrupts by raising may have been carried out, or may be so with
+    the next call; later answers are right.
+
     Args:
         host_name: the master's host; the master binds to it, so "localhost" is loopback only.
         port: 0: the master chooses a free one, see the attribute `port`.

@@ -107,7 +107,7 @@ def test_a_store_without_descriptors_serves_its_clients_and_new_ones() -> None:
 
 
 def test_a_silent_client_is_disconnected_and_a_slow_one_is_not(
-    master: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(handshakes, "PATIENCE", 0.1)
     with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=60, secret=SECRET) as hasty:
@@ -122,7 +122,7 @@ def test_a_silent_client_is_disconnected_and_a_slow_one_is_not(
 
 @pytest.mark.parametrize("text", [b"", b"\0\0\0\4abcd", b"GET / HTTP/1.1\r\n\r\n", bytes(100_000)])
 def test_strangers_get_a_challenge_and_the_end(
-    text: bytes, master: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
+    text: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(handshakes, "PATIENCE", 0.1)
     with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=60, secret=SECRET) as hasty:
