@@ -1,4 +1,11 @@
-"""Reads and writes of the pipes between a parent, its children and the fork server."""
+"""Reads and writes of the pipes between a parent, its children and the fork server.
+
+Note [Bytes under interruption]: a signal handler that raises (Ctrl-C) runs after a call has
+returned, before its result is stored: `data = os.read(...)` may lose what it has read, and the next
+read gets what comes after it. So the result goes into a list that outlives the call, by
+`list.extend(map(os.read, ...))`, which runs no bytecode in between, and all else is computed from
+that list again.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +33,17 @@ def write(fd: int, data: bytes) -> None:
         return
 
 
-def read_number(fd: int) -> int | None:
-    """A signed number that the server wrote, or None at the end of the file."""
-    data = b""
-    while len(data) < 8:
-        chunk = os.read(fd, 8 - len(data))
-        if not chunk:
-            return None
-        data += chunk
-    number: int = struct.unpack("<q", data)[0]
+def read_number(fd: int, chunks: list[bytes]) -> int | None:
+    """A signed number that the server wrote, or None at the end of the file.
+
+    Args:
+        chunks: the bytes of this number that were read; an interrupted call is repeated with the
+            same list. Note [Bytes under interruption].
+    """
+    while (missing := 8 - sum(map(len, chunks))) > 0:
+        chunks.extend(map(os.read, (fd,), (missing,)))
+        if not chunks[-1]:
+            break
+    data = b"".join(chunks)
+    number: int | None = struct.unpack("<q", data)[0] if len(data) == 8 else None
     return number

@@ -3,10 +3,15 @@
 `fileno` and `multiprocessing.connection.wait` work, because there is a descriptor. Bytes are sent
 through the socket, blocks through the ledger: their entries in flight name a token block that both
 ends hold. The entries become void when both ends are closed.
+
+A `send` or `recv` that a signal handler interrupts by raising leaves the pipe usable: what has come
+of a message is kept for the next `recv`, and the rest of one that was sent in part goes before the
+next message. Note [Bytes under interruption] in child_pipe.py.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import socket
 import struct
@@ -21,6 +26,10 @@ from .shared_object import Shared
 
 __all__ = ["Client", "Connection", "Listener", "Pipe", "wait"]
 
+_MAX_INT = (1 << 31) - 1
+_LENGTH, _LONG_LENGTH = struct.Struct("!i"), struct.Struct("!Q")  # of a message; -1: a long one
+# A message that is sent, and the bytes of each write.
+_NOTHING: tuple[bytes, list[int]] = (b"", [])
 _HEADER = struct.Struct("<II")  # how many handles follow, and the size of one
 
 
@@ -39,6 +48,8 @@ class Connection(connection.Connection):
     ) -> None:
         super().__init__(handle, readable, writable)
         self._token = token if token is not None else _Token()
+        self._outgoing = _NOTHING
+        self._incoming: tuple[list[bytes], list[bytes]] = ([], [])  # of a length, of its message
 
     def send(self, obj: Any) -> None:
         """Sends a picklable object. Copies: none for what is in shared memory."""
@@ -47,15 +58,17 @@ class Connection(connection.Connection):
         untyped._check_writable()
         data, blocks = dumps(obj)
         handles = [native.export(block, self._token._block) for block in blocks]
+        head = _HEADER.pack(len(handles), len(handles[0]) if handles else 0)
+        message = b"".join((head, *handles, data))
+        counts: list[int] = []
         try:
-            untyped._send_bytes(
-                b"".join(
-                    (_HEADER.pack(len(handles), len(handles[0]) if handles else 0), *handles, data)
-                )
-            )
+            self._send_message(message, counts)
         except BaseException:
-            for handle in handles:
-                native.acknowledge(handle)
+            if not counts:  # else the rest, with the handles, goes before the next message
+                if self._outgoing[1] is counts:
+                    self._outgoing = _NOTHING
+                for handle in handles:
+                    native.acknowledge(handle)
             raise
 
     def recv(self) -> Any:
@@ -63,13 +76,66 @@ class Connection(connection.Connection):
         untyped: Any = self  # the stubs of the standard library lack these methods
         untyped._check_closed()
         untyped._check_readable()
-        message = untyped._recv_bytes().getbuffer()
+        message = memoryview(self._receive() or b"")
         n, size = _HEADER.unpack_from(message)
         end = _HEADER.size + n * size
         handles = (
             [bytes(message[at : at + size]) for at in range(_HEADER.size, end, size)] if n else []
         )
         return loads(message[end:], [native.receive(handle, True) for handle in handles])
+
+    # ---------------------------------------------------------------- messages
+    # As the standard library's, but for interrupted calls.
+    def _send_bytes(self, buf: Any) -> None:
+        self._send_message(buf, [])
+
+    def _send_message(self, data: Any, counts: list[int]) -> None:
+        """Sends a message; adds the bytes of each write to `counts`."""
+        n = len(data)
+        head = _LENGTH.pack(n) if n <= _MAX_INT else _LENGTH.pack(-1) + _LONG_LENGTH.pack(n)
+        if self._outgoing is not _NOTHING:
+            self._send_rest()
+        self._outgoing = b"".join((head, data)), counts
+        self._send_rest()
+        self._outgoing = _NOTHING
+
+    def _send_rest(self) -> None:
+        """Sends what is left of the outgoing message. Note [Bytes under interruption]."""
+        message, counts = self._outgoing
+        while (sent := sum(counts)) < len(message):
+            part = memoryview(message)[sent:] if sent else message
+            counts.extend(map(os.write, (self.fileno(),), (part,)))
+
+    def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
+        data = self._receive(maxsize)
+        return None if data is None else io.BytesIO(data)
+
+    def _receive(self, maxsize: int | None = None) -> bytes | None:
+        """The bytes of the next message; None if they are more than `maxsize`."""
+        head, body = self._incoming
+        fd = self.fileno()
+        data = self._read(fd, head, _LENGTH.size)
+        (size,) = _LENGTH.unpack_from(data)
+        if size == -1:
+            data = self._read(fd, head, _LENGTH.size + _LONG_LENGTH.size)
+            (size,) = _LONG_LENGTH.unpack_from(data, _LENGTH.size)
+        if maxsize is not None and size > maxsize:
+            return None
+        data = self._read(fd, body, size)
+        self._incoming = ([], [])
+        return data
+
+    def _read(self, fd: int, chunks: list[bytes], n: int) -> bytes:
+        """Reads until the chunks have n bytes. Note [Bytes under interruption]."""
+        missing = n - sum(map(len, chunks)) if chunks else n
+        while missing > 0:
+            chunks.extend(map(os.read, (fd,), (missing,)))
+            if not chunks[-1]:
+                if not any(self._incoming[0]):
+                    raise EOFError
+                raise OSError("got end of file during message")
+            missing = n - sum(map(len, chunks))
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         fd = reduction.DupFd(self.fileno())

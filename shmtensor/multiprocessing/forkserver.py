@@ -32,6 +32,7 @@ from .child_pipe import sys_path, write
 util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkServer", "server"]
 
+_CHUNK = 1 << 20  # bytes of one read
 _MAX_FDS = 200  # per request; the kernel's own limit is 253
 
 inherited: list[int] = []
@@ -96,8 +97,20 @@ class ForkServer:
         return self._socket
 
     def _start(self) -> None:
-        domain = join_domain.preparation()
         ours, theirs = socket.socketpair()
+        try:
+            self._spawn(theirs)
+        except BaseException:  # it ends when our end of its socket is closed
+            ours.close()
+            if self._pid is not None:
+                os.waitpid(self._pid, 0)
+                self._pid = None
+            raise
+        self._socket, self._fd = ours, ours.fileno()
+        util.Finalize(self, self.stop, exitpriority=-100)
+
+    def _spawn(self, theirs: socket.socket) -> None:
+        domain = join_domain.preparation()
         read_fd, write_fd = os.pipe()
         try:
             command = [
@@ -122,8 +135,6 @@ class ForkServer:
             theirs.close()
             os.close(read_fd)
             os.close(write_fd)
-        self._socket, self._fd = ours, ours.fileno()
-        util.Finalize(self, self.stop, exitpriority=-100)
 
     def _clear(self) -> None:
         if self._socket is not None:
@@ -162,13 +173,15 @@ def send_fds(connection: socket.socket, fds: list[int]) -> None:
 
 
 def receive_fds(connection: socket.socket) -> list[int] | None:
-    """The descriptors of one request, or None when the parent has ended."""
+    """The descriptors of one request, two at least; None when the parent has ended."""
     data, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MAX_FDS + 2)))
     fds = array.array("i")
     for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             fds.frombytes(rights[: len(rights) - len(rights) % 4])
-    if len(data) < 4 or len(fds) != struct.unpack("<I", data)[0]:
+    if len(data) < 4 or len(fds) < 2 or len(fds) != struct.unpack("<I", data)[0]:
+        for fd in fds:
+            os.close(fd)
         return None
     return list(fds)
 
@@ -290,18 +303,23 @@ def _fork(fds: list[int], children: dict[int, int], server_fds: list[int]) -> No
 def _run(data_r: int) -> int:
     from .child_main import run_message
 
-    length = struct.unpack("<Q", _read(data_r, 8))[0]
-    message = pickle.loads(_read(data_r, length))
+    length, head = 0, _read(data_r, 8)
+    if len(head) == 8:
+        length = struct.unpack("<Q", head)[0]
+    data = _read(data_r, length)
+    if (
+        not data or len(data) < length
+    ):  # the parent has died, or its `start` was interrupted: nothing to run
+        return 1
+    message = pickle.loads(data)
     result: list[int] = []
     run_message(message, data_r, exit=result.append)
     return result[0]
 
 
 def _read(fd: int, n: int) -> bytes:
+    """n bytes, or less at the end of the file."""
     data = bytearray()
-    while len(data) < n:
-        chunk = os.read(fd, n - len(data))
-        if not chunk:
-            raise EOFError("fork server: the parent ended before it sent the process object")
+    while len(data) < n and (chunk := os.read(fd, min(n - len(data), _CHUNK))):
         data += chunk
     return bytes(data)

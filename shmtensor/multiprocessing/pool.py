@@ -237,7 +237,10 @@ class _WorkerPool:
             if job == _EXITING:
                 worker.is_exiting = True
                 return
-            task = worker.tasks.popleft()
+            task = worker.tasks[0] if worker.tasks else None
+            if task is None or (job != _UNREAD and task[:2] != (job, i)):
+                return  # a second result: a signal handler raised when the first one was sent
+            worker.tasks.popleft()
             if job == _UNREAD:
                 job, i = task[:2]
             self.failed_starts = 0

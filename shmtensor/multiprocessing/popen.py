@@ -11,9 +11,11 @@ import os
 import pickle
 import struct
 from collections.abc import Callable
+from contextlib import suppress
 from multiprocessing import popen_fork, spawn
 from multiprocessing import util as _util
 from multiprocessing.context import set_spawning_popen
+from operator import itemgetter
 from typing import Any
 
 from shmtensor import native
@@ -37,16 +39,30 @@ _START = (
 
 
 class _Popen(popen_fork.Popen):
-    """Records the exit code in the process table when the child is reaped."""
+    """Records the exit code in the process table when the child is reaped. An interrupted call
+    loses no exit code: Note [Bytes under interruption] in child_pipe.py.
+    """
 
     returncode: int | None
 
+    def __init__(self, process_obj: Any) -> None:
+        self._reaped: list[tuple[int, int]] = []  # pid and status
+        super().__init__(process_obj)
+
     def poll(self, flag: int = os.WNOHANG) -> int | None:
-        was_running = self.returncode is None
-        code: int | None = super().poll(flag)
-        if was_running and code is not None:
+        if self.returncode is None and (code := self._reap(flag)) is not None:
             self._record_exit(code)
-        return code
+            self.returncode = code
+        return self.returncode
+
+    def _reap(self, flag: int) -> int | None:
+        """The exit code; None: the child runs, or somebody else has reaped it."""
+        reaped = self._reaped
+        if not reaped:
+            with suppress(ChildProcessError):  # another thread may have reaped it
+                statuses = map(os.waitpid, (self.pid,), (flag,))
+                reaped.extend(filter(itemgetter(0), statuses))
+        return os.waitstatus_to_exitcode(reaped[0][1]) if reaped else None
 
     def _record_exit(self, code: int) -> None:
         native.record_exit_pid(self.pid, code)
@@ -84,6 +100,7 @@ class SpawnPopen(_Popen):
     def __init__(self, process_obj: Any) -> None:
         self._fds: list[int] = []
         self._handles: list[bytes] = []
+        self._exit_code: list[bytes] = []  # what was read of it from the fork server
         super().__init__(process_obj)
 
     def duplicate_for_child(self, fd: int) -> int:
@@ -180,7 +197,7 @@ class ForkserverPopen(SpawnPopen):
             # The write end stays open: the child sees the end of its parent by its closing.
             self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))
             write(data_w, struct.pack("<Q", len(message)) + message)
-            pid = read_number(self.sentinel)
+            pid = read_number(self.sentinel, [])
             if pid is None:
                 raise RuntimeError("Process.start: the fork server died before it forked the child")
             self.pid = pid
@@ -192,7 +209,8 @@ class ForkserverPopen(SpawnPopen):
         from multiprocessing.connection import wait
 
         if self.returncode is None and wait([self.sentinel], 0 if flag == os.WNOHANG else None):
-            code = read_number(self.sentinel)
-            self.returncode = 255 if code is None else code  # 255: the server itself was killed
-            self._record_exit(self.returncode)
+            number = read_number(self.sentinel, self._exit_code)
+            code = 255 if number is None else number  # 255: the server itself was killed
+            self._record_exit(code)
+            self.returncode = code
         return self.returncode

@@ -9,13 +9,14 @@ import time
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
-from . import file_formats, handles, name_requests, pickles
+from . import file_formats, handles, name_requests, pickles, sockets
 
 TARGETS = {
     "handles": handles,
     "pickles": pickles,
     "file_formats": file_formats,
     "name_requests": name_requests,
+    "sockets": sockets,
 }
 ROUND = 75_000  # inputs of one seed
 

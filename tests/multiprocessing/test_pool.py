@@ -171,3 +171,13 @@ def test_workers_that_die_of_their_start_are_not_started_for_ever() -> None:
         with pytest.raises(PeerLostError, match="exited with code 3"):
             pool.apply(os.getpid)
         assert not pool._worker_pool.workers
+
+
+def test_a_second_result_of_a_task_is_ignored() -> None:
+    """A worker sends a second one if a signal handler raises when the first one was just sent."""
+    with running() as pool:
+        workers = pool._worker_pool
+        for number in workers.workers:
+            workers.handle_message((number, 0, 0, (True, "again")))
+            workers.handle_message((number, "unread", 0, (False, ValueError("again"))))
+        assert pool.map(tasks.square, range(10), chunksize=1) == [i * i for i in range(10)]

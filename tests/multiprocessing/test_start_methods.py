@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import connection, popen_fork
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ import shmtensor as st
 from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.errors import PeerLostError
+from shmtensor.multiprocessing import child_pipe, forkserver, popen
+from tests.interrupts import Alarm, interrupt_after
 
 LONG = 30.0
 
@@ -373,7 +376,7 @@ def serve():
     end_with_parent(signal.SIGKILL)
     time.sleep(600)
 
-def interrupted(fd):
+def interrupted(*_):
     raise KeyboardInterrupt
 
 if __name__ == "__main__":
@@ -395,3 +398,49 @@ def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
     )
     assert process.returncode == -signal.SIGINT, process.stderr
     assert "KeyboardInterrupt" in process.stderr
+
+
+@pytest.mark.parametrize("method", ["fork", "forkserver"])
+def test_an_interrupted_join_loses_no_exit_code(method: str) -> None:
+    context = mp.get_context(method)
+    at, is_interrupted = 1, True
+    while is_interrupted:
+        process = context.Process(target=os._exit, args=(3,))
+        process.start()
+        connection.wait([process.sentinel])
+        is_interrupted = interrupt_after(
+            at, process.join, popen.__file__, popen_fork.__file__, child_pipe.__file__
+        )
+        process.join()
+        assert process.exitcode == 3, at
+        process.close()
+        at += 1
+    assert at > 30
+
+
+def test_an_interrupted_start_leaves_no_traceback_of_the_child(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(ABANDONED.replace("popen.read_number = ", "popen.write = "))
+    process = subprocess.run(
+        [sys.executable, str(program)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
+        timeout=60,
+    )
+    assert process.returncode == -signal.SIGINT, process.stderr
+    assert process.stderr.count("Traceback") == 1, process.stderr
+
+
+def test_an_interrupted_start_of_the_fork_server_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise Alarm
+
+    server = forkserver.ForkServer()
+    with monkeypatch.context() as patch:
+        patch.setattr(forkserver, "write", interrupted)
+        with pytest.raises(Alarm):
+            server._connect()
+    assert server.pid() is None  # and no child is left

@@ -110,7 +110,8 @@ def init_process_group(
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
         RuntimeError: the backend needs a package that is not installed, or more GPUs.
-        PermissionError: several hosts, and no secret, or another one than the other hosts.
+        PermissionError: several hosts, and no secret, or another one than the other hosts; or on
+            this machine another user holds the name.
     """
     where = "init_process_group"
     if is_initialized():

@@ -7,10 +7,17 @@ and sends the handle to the W - 1 other ranks of the same user.
 
     rank 0   bind "\\0shmtensor-<hash of domain and name>"   accept: rank, world  ->  handle   close
     rank r   connect, and retry until it can                send rank, world     <-  handle
+
+Any local user may bind or connect to such a name, so both sides ask the kernel who the other one is
+(SO_PEERCRED) before they send or believe anything: rank 0 closes another user's connection, and
+serves all others at once, so that a silent process delays nobody. Where another user holds the
+name, PermissionError names uid and pid: waiting would not help. The name needs no user id in it:
+the domain's id keeps users apart who mean no harm, and whoever means harm can compute any name.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -23,11 +30,14 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from .handshakes import BACKLOG, LIMIT, Handshake, Handshakes, receive_exactly
 
 __all__ = ["all_gather_json", "create_block", "find_block"]
 
 HELLO = struct.Struct("<II")
+CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
 RETRY_PAUSE = 0.005  # seconds between two attempts to connect
+MAX_HANDLE = 4096  # bytes
 
 
 def create_block(world: int) -> tuple[native.Block, bytes]:
@@ -69,21 +79,21 @@ def address(name: str) -> bytes:
     return b"\0shmtensor-" + digest.encode()
 
 
-def is_own_user(connection: socket.socket) -> bool:
-    credentials = connection.getsockopt(
-        socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")
-    )
-    return bool(struct.unpack("3i", credentials)[1] == os.getuid())
+def peer_of(connection: socket.socket) -> tuple[int, int]:
+    """The pid and the user id of the process that has connected, or that listens."""
+    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, uid, _ = CREDENTIALS.unpack(data)
+    return pid, uid
 
 
-def receive_exactly(connection: socket.socket, n: int) -> bytes:
-    data = b""
-    while len(data) < n:
-        part = connection.recv(n - len(data))
-        if not part:
-            raise ConnectionResetError("the other side closed")
-        data += part
-    return data
+def check_holder(name: str, connection: socket.socket) -> None:
+    """Raises PermissionError if the process that listens at the name is another user's."""
+    pid, uid = peer_of(connection)
+    if uid != os.geteuid():
+        raise PermissionError(
+            f"init_process_group: another user holds the name {name!r}: uid {uid}, pid {pid}: "
+            "it is not rank 0 of this group; end it, or choose another name or port"
+        )
 
 
 def find_block(name: str, rank: int, world: int, timeout: float) -> tuple[native.Block, bytes]:
@@ -92,6 +102,7 @@ def find_block(name: str, rank: int, world: int, timeout: float) -> tuple[native
     Raises:
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: they disagree about the world size.
+        PermissionError: another user holds the name.
     """
     deadline = None if timeout < 0 else time.monotonic() + timeout
     return (
@@ -116,44 +127,65 @@ def remaining_seconds(name: str, deadline: float | None, missing: str) -> float 
     return remaining
 
 
+def bind(listener: socket.socket, name: str, deadline: float | None) -> None:
+    """Binds to the name; waits while another group of this user holds it."""
+    while True:
+        try:
+            listener.bind(address(name))
+            return
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+            connection.setblocking(False)
+            if not connection.connect_ex(address(name)):
+                check_holder(name, connection)
+        remaining_seconds(name, deadline, "the name is taken")
+        time.sleep(RETRY_PAUSE)
+
+
+def read_hello(connection: socket.socket) -> Handshake:
+    """The rank of a connection, and its world size."""
+    if peer_of(connection)[1] != os.geteuid():
+        raise ConnectionRefusedError("another user's process")
+    hello = yield HELLO.size
+    return HELLO.unpack(hello)
+
+
 def serve_block(name: str, world: int, deadline: float | None) -> tuple[native.Block, bytes]:
+    block, handle = create_block(world)
+    try:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+            bind(listener, name, deadline)
+            listener.listen(BACKLOG)
+            send_handle(listener, name, world, handle, deadline)
+    except BaseException:
+        native.acknowledge(handle)
+        raise
+    return block, handle
+
+
+def send_handle(
+    listener: socket.socket, name: str, world: int, handle: bytes, deadline: float | None
+) -> None:
+    """Sends the handle to all other ranks."""
     from ...errors import CollectiveMismatch
 
-    block, handle = create_block(world)
     arrived: set[int] = set()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        while True:
-            try:
-                listener.bind(address(name))
-                break
-            except OSError:  # another group of this name is being created
-                remaining_seconds(name, deadline, "the name is taken")
-                time.sleep(RETRY_PAUSE)
-        listener.listen(world)
+    with Handshakes(listener, read_hello, LIMIT + world) as handshakes:
         while len(arrived) < world - 1:
-            listener.settimeout(
-                remaining_seconds(
-                    name, deadline, f"{world - 1 - len(arrived)} of {world} are missing"
-                )
-            )
-            try:
-                connection, _ = listener.accept()
-            except TimeoutError:
-                continue
-            with connection, suppress(OSError):  # a peer that leaves or stays silent does not count
-                if not is_own_user(connection):
-                    continue
-                connection.settimeout(5.0)
-                rank, other_world = HELLO.unpack(receive_exactly(connection, HELLO.size))
-                if other_world != world or rank in arrived or not 0 < rank < world:
-                    connection.sendall(HELLO.pack(world, 0))
-                    raise CollectiveMismatch(
-                        f"init_process_group: ranks do not fit together: rank {rank} of "
-                        f"{other_world} came, rank 0 is of {world} and had {sorted(arrived)}"
-                    )
-                connection.sendall(HELLO.pack(world, len(handle)) + handle)
-                arrived.add(rank)
-    return block, handle
+            missing = f"{world - 1 - len(arrived)} of {world} are missing"
+            remaining = remaining_seconds(name, deadline, missing)
+            for connection, (rank, other_world) in handshakes.poll(remaining):
+                with connection, suppress(OSError):  # one that has left does not count
+                    if other_world != world or rank in arrived or not 0 < rank < world:
+                        connection.sendall(HELLO.pack(world, 0))
+                        raise CollectiveMismatch(
+                            f"init_process_group: ranks do not fit together: rank {rank} of "
+                            f"{other_world} came, rank 0 is of {world} and had {sorted(arrived)}"
+                        )
+                    connection.sendall(HELLO.pack(world, len(handle)) + handle)
+                    arrived.add(rank)
 
 
 def request_block(
@@ -163,16 +195,27 @@ def request_block(
 
     while True:
         remaining = remaining_seconds(name, deadline, "rank 0 is missing")
+        end = float("inf") if deadline is None else deadline
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
             connection.settimeout(remaining)
             try:
                 connection.connect(address(name))
-                connection.sendall(HELLO.pack(rank, world))
-                other_world, n = HELLO.unpack(receive_exactly(connection, HELLO.size))
-                handle = receive_exactly(connection, n)
-            except OSError:  # rank 0 does not listen yet, or the socket was an earlier group's
+            except OSError:  # rank 0 does not listen yet
                 time.sleep(RETRY_PAUSE)
                 continue
+            check_holder(name, connection)
+            try:
+                connection.sendall(HELLO.pack(rank, world))
+                other_world, n = HELLO.unpack(receive_exactly(connection, HELLO.size, end))
+                handle = receive_exactly(connection, n, end) if n <= MAX_HANDLE else b""
+            except OSError:  # the socket was an earlier group's, or rank 0 has died
+                time.sleep(RETRY_PAUSE)
+                continue
+        if n > MAX_HANDLE:
+            raise CollectiveMismatch(
+                f"init_process_group: what listens at {name!r} is not rank 0: it announces a "
+                f"handle of {n} bytes, at most {MAX_HANDLE} are possible"
+            )
         if not handle:
             raise CollectiveMismatch(
                 f"init_process_group: ranks do not fit together: rank {rank} of {world} here, "

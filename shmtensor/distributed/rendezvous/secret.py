@@ -6,17 +6,36 @@ The user sets it, because the machines have nothing else in common before they c
 |---|---|
 | SHMTENSOR_SECRET | the secret itself: hexadecimal, or any text |
 | SHMTENSOR_SECRET_FILE | the name of a file with the secret, which only its owner can read |
+
+Without a secret the processes of one parent share a key that Python passes on to children.
 """
 
 from __future__ import annotations
 
 import os
 import stat
+from multiprocessing import current_process
 from pathlib import Path
 
-__all__ = ["shared_secret"]
+__all__ = ["secret_of_run", "shared_secret"]
 
 MIN_BYTES = 16
+
+
+def decode_secret(text: str) -> bytes:
+    """The secret that the user wrote as hexadecimal digits or as any other text."""
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        return text.encode()
+
+
+def secret_of_run() -> bytes:
+    """The secret that the processes of this run share: SHMTENSOR_SECRET, which the launcher sets,
+    or else the key that Python passes to the children of one parent.
+    """
+    text = os.environ.get("SHMTENSOR_SECRET", "")
+    return decode_secret(text) if text else bytes(current_process().authkey)
 
 
 def shared_secret(where: str) -> bytes:
@@ -40,10 +59,7 @@ def shared_secret(where: str) -> bytes:
             "none: give all the same SHMTENSOR_SECRET, or SHMTENSOR_SECRET_FILE with it, made by: "
             'python -c "import secrets; print(secrets.token_hex())"'
         )
-    try:
-        secret = bytes.fromhex(text)
-    except ValueError:
-        secret = text.encode()
+    secret = decode_secret(text)
     if len(secret) < MIN_BYTES:
         raise PermissionError(
             f"{where}: the secret is short: {len(secret)} bytes, at least {MIN_BYTES} are needed"

@@ -182,24 +182,29 @@ class Store(ABC):
 
     def queue_len(self, key: str) -> int:
         """The number of values in the queue."""
-        queue, n = self.try_get(key) or b"", 0
-        while queue:
-            n, queue = n + 1, queue[U32.size + U32.unpack_from(queue)[0] :]
+        queue, n, at = self.try_get(key) or b"", 0, 0
+        while at < len(queue):
+            n, at = n + 1, end_of_value(queue, at)
         return n
 
     def take_first(self, key: str) -> bytes | None:
         """Removes and returns the first value of a queue; None, without waiting, if it is empty."""
         queue, _ = self.change(key, without_first)
-        if not queue:
-            return None
-        return queue[U32.size : U32.size + U32.unpack_from(queue)[0]]
+        return queue[U32.size : end_of_value(queue, 0)] if queue else None
+
+
+def end_of_value(queue: bytes, at: int) -> int:
+    """Where the value that begins at a byte of a queue ends. Raises: ValueError: it is no queue."""
+    start = at + U32.size
+    end = start + U32.unpack_from(queue, at)[0] if start <= len(queue) else start
+    if end > len(queue):
+        raise ValueError(f"queue_pop: the value is not a queue: {queue[:40]!r}")
+    return end
 
 
 def without_first(queue: bytes | None) -> bytes | None:
     """A queue without its first value; None if it is empty then."""
-    if not queue:
-        return None
-    return queue[U32.size + U32.unpack_from(queue)[0] :] or None
+    return (queue[end_of_value(queue, 0) :] or None) if queue else None
 
 
 class HashStore(Store):

@@ -18,6 +18,7 @@ from shmtensor.distributed.backends.mpi.liveness_across_nodes import (
     connect,
     keep_alive,
 )
+from shmtensor.distributed.rendezvous import handshakes
 
 SECRET = b"s" * 16
 
@@ -47,7 +48,7 @@ def close(*links: dict[int, socket.socket]) -> None:
 def listener() -> Any:
     with socket.socket() as server:
         server.bind(("127.0.0.1", 0))
-        server.listen(4)
+        server.listen(handshakes.BACKLOG)
         yield server
 
 
@@ -70,16 +71,19 @@ def test_strangers_are_refused(listener: socket.socket) -> None:
     assert (connected, accepted) == ({}, {})
 
 
-def test_a_stranger_does_not_block_ranks(
+def test_three_hundred_silent_strangers_delay_no_rank(
     listener: socket.socket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "TRIAL", 0.1)
-    with socket.create_connection(listener.getsockname()) as silent:
-        with socket.create_connection(listener.getsockname()) as talking:
-            talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
-            connected, accepted = connect_and_accept(place(listener), listener, SECRET)
-            assert (list(connected), list(accepted)) == ([0], [1])
-            assert silent.recv(1) == b""
+    monkeypatch.setattr(handshakes, "PATIENCE", 1000.0)  # nobody is served by waiting for an end
+    address = listener.getsockname()
+    talking = socket.create_connection(address)
+    talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
+    strangers = [talking] + [socket.create_connection(address) for _ in range(300)]
+    connected, accepted = connect_and_accept(place(listener), listener, SECRET, patience=60.0)
+    assert (list(connected), list(accepted)) == ([0], [1])
+    assert strangers[-1].recv(1) == b""
+    for each in strangers:
+        each.close()
     close(connected, accepted)
 
 

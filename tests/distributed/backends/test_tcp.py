@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
@@ -18,14 +19,17 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
-from shmtensor.distributed.backends.mpi.messages import Base, Wire
+from shmtensor.distributed.backends.mpi.messages import PIECE, Base, Wire
+from shmtensor.distributed.backends.tcp import connection
 from shmtensor.distributed.backends.tcp.connect_ranks import exchange_infos, world_engine
+from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken
 from shmtensor.distributed.backends.tcp.mpi4py_interface import Connections
 from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+from tests.interrupts import interrupt_after
 
 from ..battery import sweep
 from ..kills import SOON, STOPPED, one_round
@@ -209,6 +213,41 @@ def test_a_dead_peer_without_a_ledger_entry_is_gone(
     assert b.dead_ranks() == [0]
     b.local_ranks = [0]
     assert b.dead_ranks() == []
+
+
+@pytest.mark.parametrize(
+    ("frame", "text"),
+    [
+        (FRAME.pack(3, 0, 2**63), "a frame of 9223372036854775808 bytes"),
+        (FRAME.pack(3, 0, PIECE + 1), f"a frame of {PIECE + 1} bytes"),
+        (FRAME.pack(TAKEN, 5, 0), "confirms a message that was not sent: 5"),
+    ],
+)
+def test_a_frame_that_cannot_be_ends_the_connection(pair: Any, frame: bytes, text: str) -> None:
+    a, b = pair
+    a._links[1].socket.send(frame)
+    with pytest.raises(Broken, match=text):
+        while True:
+            b.progress()
+    until_dead(a, b)
+
+
+def test_a_frame_that_an_interrupt_cuts_ends_the_connection(pair: Any) -> None:
+    """The bytes that were read may be lost, and what follows would be misread."""
+    a, b = pair
+    b.Irecv(np.zeros(8, np.uint8), 0, 1)
+    a.Isend(bytes_of(*range(8)), 1, 1)
+    link = b._links[0]
+    select.select([link.socket], [], [], 20)
+    assert interrupt_after(20, b.progress, connection.__file__)
+    until_dead(a, b)
+
+
+def until_dead(a: Connections, b: Connections) -> None:
+    end = time.monotonic() + 20
+    while not (a.dead_ranks() and b.dead_ranks()) and time.monotonic() < end:
+        a.progress(), b.progress()
+    assert (a.dead_ranks(), b.dead_ranks()) == ([1], [0])
 
 
 # ---------------------------------------------------------------- the begin

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +12,6 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed.rendezvous import tcp_store as tcpstore
-from shmtensor.distributed.rendezvous.tcp_store import secret_of_run
 from shmtensor.errors import StoreTimeout
 
 
@@ -128,6 +122,15 @@ def test_a_store_has_queues_a_barrier_and_copies_for_threads(store: dist.Store) 
         assert isinstance(caught.value, dist.DistStoreError)
 
 
+def test_a_value_that_is_no_queue_is_named(store: dist.Store) -> None:
+    for value in (b"abc", b"\xff\xff\xff\xffabc"):
+        store.set("key", value)
+        with pytest.raises(ValueError, match="the value is not a queue"):
+            store.queue_pop("key", block=False)
+        with pytest.raises(ValueError, match="the value is not a queue"):
+            store.queue_len("key")
+
+
 def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first = dist.FileStore(str(path))
@@ -138,63 +141,6 @@ def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     second = dist.FileStore(str(path))
     second.set("b", "2")
     assert (first.get("b"), first.get("a"), first.num_keys()) == (b"2", b"1", 2)
-
-
-FEW = """
-import resource, sys
-from shmtensor import distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, secret=b"x")
-resource.setrlimit(resource.RLIMIT_NOFILE, (40, 40))
-print(store.port, flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_store_without_descriptors_serves_again_when_there_are_some() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", FEW], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
-        time.sleep(0.2)  # it has expired by then
-        for each in silent:
-            each.close()
-        client = dist.TCPStore("127.0.0.1", port, timeout=10, secret=b"x")
-        client.set("key", "value")
-        assert client.get("key") == b"value"
-        process.communicate("")
-
-
-def test_a_client_without_the_secret_is_rejected(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(tcpstore, "PROOF", 1)
-    master = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, secret=b"x")
-    client = dist.TCPStore("127.0.0.1", master.port, timeout=10, secret=b"x")
-    with socket.create_connection(("127.0.0.1", master.port), 10) as silent:
-        while silent.recv(100):
-            pass
-    time.sleep(1.2)
-    client.set("key", "value")  # the limit was for the proof only
-    assert master.get("key") == b"value"
-    client.close()
-    master.close()
-
-
-def test_only_clients_with_the_secret_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=20) as master:
-        with pytest.raises(PermissionError, match="does not know the run's secret"):
-            dist.TCPStore("127.0.0.1", master.port, timeout=5, secret=b"another")
-        with socket.create_connection(("127.0.0.1", master.port), 5) as stranger:
-            stranger.sendall(b"\0\0\0\4abcd")
-            stranger.settimeout(5)
-            while stranger.recv(100):  # a challenge, then the end
-                pass
-        master.set("a", "1")
-        assert master.get("a") == b"1"
-    monkeypatch.setenv("SHMTENSOR_SECRET", "abcd")
-    assert secret_of_run() == b"\xab\xcd"
 
 
 def test_the_master_binds_to_the_address_only_and_missing_ranks_are_named() -> None:

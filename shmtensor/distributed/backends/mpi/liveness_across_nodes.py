@@ -11,7 +11,8 @@ accept    from every higher rank                                           <-  p
 ```
 
 A proof is a keyed hash by the run's secret, which is sent by MPI. The listening sockets are closed
-when all have connected; they are bound to loopback if all nodes are on one machine.
+when all have connected; they are bound to loopback if all nodes are on one machine. Strangers that
+connect and stay silent delay no rank (../../rendezvous/handshakes.py).
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from hmac import compare_digest
 from typing import Any
 
 from ...rendezvous.find_group import all_gather_json
+from ...rendezvous.handshakes import BACKLOG, LIMIT, Handshake, Handshakes, receive_exactly
 from ...rendezvous.hosts import keep_alive
 from .messages import Base, Wire
 from .nodes import Node
@@ -41,6 +43,8 @@ __all__ = ["Watch", "start_watch"]
 HELLO = struct.Struct("<II16s")
 PATIENCE = 10.0  # seconds after which ranks go on without a connection
 TRIAL = 1.0  # seconds for one address
+ATTEMPTS = 3  # at the addresses of a rank
+PROOF = 16  # bytes
 NEWS_FIRST = 0.2  # seconds in which ranks on the dead one's node, which know more, may send news
 SIOCGIFADDR = 0x8915
 
@@ -88,7 +92,7 @@ def start_watch(wire: Wire, nodes: list[Node], infos: list[dict[str, Any]], time
     is_one_machine = len({each["network"] for each in infos}) == 1
     with socket.socket() as listener:
         listener.bind(("127.0.0.1" if is_one_machine else "", 0))
-        listener.listen(len(infos))
+        listener.listen(BACKLOG)
         info: dict[str, Any] = {
             "port": listener.getsockname()[1],
             "addresses": ["127.0.0.1"] if is_one_machine else list(addresses()),
@@ -112,7 +116,8 @@ def start_watch(wire: Wire, nodes: list[Node], infos: list[dict[str, Any]], time
 
 
 def proof(secret: bytes, *words: int) -> bytes:
-    return blake2b(struct.pack(f"<{len(words)}I", *words), key=secret, digest_size=16).digest()
+    data = struct.pack(f"<{len(words)}I", *words)
+    return blake2b(data, key=secret, digest_size=PROOF).digest()
 
 
 def connect(
@@ -120,64 +125,66 @@ def connect(
 ) -> dict[int, socket.socket]:
     """Connections to ranks that accept."""
     pending: dict[int, socket.socket] = {}
-    unreachable: set[str] = set()
-    for peer in peers:
-        for address in listeners[peer]["addresses"]:
-            if address in unreachable or time.monotonic() > deadline:
+    for _ in range(ATTEMPTS):
+        unreachable: set[str] = set()
+        for peer in peers:
+            if peer in pending:
                 continue
-            try:
-                pending[peer] = socket.create_connection((address, listeners[peer]["port"]), TRIAL)
-            except TimeoutError:
-                unreachable.add(address)
-            except OSError:
-                continue
-            else:
-                break
+            link = reach(listeners[peer], unreachable, deadline)
+            if link is not None:
+                pending[peer] = link
+                with suppress(OSError):  # at once, so that no rank waits for another's proof
+                    link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
     links = {}
-    for peer, link in pending.items():  # all hellos first, so that ranks do not wait in a circle
-        with suppress(OSError):
-            link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
     for peer, link in pending.items():
-        if compare_digest(receive_exactly(link, 16, deadline), proof(secret, rank, peer, 1)):
+        try:
+            answer = receive_exactly(link, PROOF, deadline)
+        except OSError:
+            answer = b""
+        if compare_digest(answer, proof(secret, rank, peer, 1)):
             links[peer] = link
         else:
             link.close()
     return links
 
 
+def reach(listener: dict[str, Any], unreachable: set[str], deadline: float) -> socket.socket | None:
+    """A connection to one of a listener's addresses; adds those that do not answer to
+    `unreachable`, and leaves out what is in it.
+    """
+    for address in listener["addresses"]:
+        if address in unreachable or time.monotonic() > deadline:
+            continue
+        try:
+            return socket.create_connection((address, listener["port"]), TRIAL)
+        except TimeoutError:
+            unreachable.add(address)
+        except OSError:
+            continue
+    return None
+
+
 def accept(
     rank: int, peers: set[int], listener: socket.socket, secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
     """Connections from ranks that connect."""
-    links: dict[int, socket.socket] = {}
-    while peers - set(links) and (remaining := deadline - time.monotonic()) > 0:
-        listener.settimeout(remaining)
-        try:
-            link, _ = listener.accept()
-        except OSError:
-            continue
-        hello = receive_exactly(link, HELLO.size, min(deadline, time.monotonic() + TRIAL))
-        peer, target, their_proof = HELLO.unpack(hello or bytes(HELLO.size))
+
+    def prove(link: socket.socket) -> Handshake:
+        peer, target, their_proof = HELLO.unpack((yield HELLO.size))
         is_proven = compare_digest(their_proof, proof(secret, peer, rank, 0))
         if target != rank or peer not in peers or not is_proven:
-            link.close()
-            continue
-        with suppress(OSError):
-            link.sendall(proof(secret, peer, rank, 1))
-        links[peer] = link
+            raise ConnectionRefusedError("not a rank of this group")
+        link.send(proof(secret, peer, rank, 1))
+        return peer
+
+    links: dict[int, socket.socket] = {}
+    with Handshakes(listener, prove, LIMIT + len(peers)) as handshakes:
+        while peers - set(links) and (remaining := deadline - time.monotonic()) > 0:
+            for link, peer in handshakes.poll(remaining):
+                if peer in links:  # the rank has connected anew
+                    links[peer].close()
+                links[peer] = link
     return links
-
-
-def receive_exactly(link: socket.socket, n: int, deadline: float) -> bytes:
-    """n bytes; b"" if they do not come in time."""
-    data = b""
-    with suppress(OSError):
-        while len(data) < n:
-            link.settimeout(max(1e-3, deadline - time.monotonic()))
-            if not (part := link.recv(n - len(data))):
-                return b""
-            data += part
-    return data if len(data) == n else b""
 
 
 def addresses() -> Iterator[str]:

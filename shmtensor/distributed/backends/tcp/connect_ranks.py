@@ -22,6 +22,7 @@ from typing import Any
 
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
+from ...rendezvous.handshakes import BACKLOG
 from ...rendezvous.hosts import address_of, is_loopback
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
@@ -58,7 +59,7 @@ def world_engine(
             host = own_store.local_address()
             address = "" if is_loopback(host) and not is_loopback(own_store.host) else host
         rank_store = PrefixStore(f"world/{restart_round}/{times}", store)
-        with listen(address, world) as listener:
+        with listen(address) as listener:
             info = {
                 "port": listener.getsockname()[1],
                 "addresses": [address] if address else list(addresses()) or ["127.0.0.1"],
@@ -104,12 +105,12 @@ def connect_store(rank: int, timeout: float, init_method: str | None, secret: by
         raise CollectiveTimeout(f"{WHERE}: rank {rank}: {error}") from None
 
 
-def listen(address: str, world: int) -> socket.socket:
+def listen(address: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.bind((address, 0))
-        listener.listen(world)
+        listener.listen(BACKLOG)
     except BaseException:
         listener.close()
         raise

@@ -6,7 +6,12 @@ frame   tag u32 | number u32 | nbytes u64 | data       number: 0, or to be confi
 ```
 
 Nothing here waits. If a receive was posted first, its message is read into its buffer (Copies: none
-here), else into new memory until a receive is posted.
+here), else into new memory until a receive is posted. A frame longer than the messages of `Wire`
+ends the connection before memory is allocated.
+
+Note [Cut frames]: a signal handler that raises (Ctrl-C) while bytes are sent or received may lose
+how many they were. All later frames of the connection would be misread, also those of other
+groups; so the connection is ended, which both sides report as the loss of the other rank.
 """
 
 from __future__ import annotations
@@ -14,7 +19,10 @@ from __future__ import annotations
 import socket
 import struct
 from collections import defaultdict, deque
+from contextlib import suppress
 from typing import Any
+
+from ..mpi.messages import PIECE
 
 __all__ = ["TAKEN", "Arrival", "Broken", "Link", "Request"]
 
@@ -108,6 +116,9 @@ class Link:
             except OSError:
                 self.end()
                 return
+            except BaseException:
+                self.cut()
+                raise
         for index, part in enumerate(parts):
             if sent < part.nbytes:
                 is_last = index == len(parts) - 1
@@ -118,6 +129,13 @@ class Link:
 
     def write(self) -> None:
         """Writes as much waiting output as the kernel accepts."""
+        try:
+            self._write()
+        except BaseException:
+            self.cut()
+            raise
+
+    def _write(self) -> None:
         while self._out and not self.is_closed:
             part, request = self._out[0]
             try:
@@ -149,6 +167,15 @@ class Link:
     def read(self) -> None:
         """Reads what has come, up to the end of a message."""
         try:
+            self._read()
+        except Broken:
+            raise
+        except BaseException:
+            self.cut()
+            raise
+
+    def _read(self) -> None:
+        try:
             if self._incoming is None and not self._read_head():
                 return
             message = self._incoming
@@ -161,6 +188,9 @@ class Link:
                 self._n_read += n
         except BlockingIOError:
             return
+        except Broken:
+            self.cut()
+            raise
         except OSError:
             self.end()
             return
@@ -180,9 +210,13 @@ class Link:
             self._n_read += n
         self._n_read = 0
         tag, number, nbytes = FRAME.unpack(self._head)
-        if tag == TAKEN:
+        if tag == TAKEN and number in self._unconfirmed:
             self._unconfirmed.pop(number).is_done = True
             return False
+        if tag == TAKEN:
+            raise Broken(f"a frame confirms a message that was not sent: {number}")
+        if nbytes > PIECE:
+            raise Broken(f"a frame of {nbytes} bytes where at most {PIECE} are expected")
         request = self.receives[tag].popleft() if self.receives[tag] else None
         if request is not None and request.buffer.nbytes == nbytes:
             self._incoming = Arrival(request.buffer, number, request)
@@ -208,6 +242,12 @@ class Link:
         request.is_done = True
 
     # ---------------------------------------------------------------- the end
+    def cut(self) -> None:
+        """Ends the connection for both sides. Note [Cut frames]."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        self.end()
+
     def end(self) -> None:
         """Marks the connection as closed by the other side: nothing is written any more."""
         self.is_closed = True
