@@ -1,5 +1,6 @@
 // x[0, ..., 1:3] without NumPy: one pass over numbers, slices, None and `...` gives the sizes and strides of the view.
 #include "kernels/arguments.h"
+#include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
 #include "dispatch/views.h"
 
@@ -139,7 +140,8 @@ PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n) {
       Py_RETURN_NONE;
     }
   }
-  if (PyObject_SetItem(args[0], args[1], args[2]) < 0) return nullptr;
+  const Ref index = private_index(args[1]);
+  if (!index || PyObject_SetItem(args[0], index.get(), args[2]) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 

@@ -1,5 +1,8 @@
 // For masks and nonzero, a first pass counts the elements of each piece, so that all pieces can be written in parallel.
 // Writing takes no branch on the elements: an element that does not belong to the result is overwritten by the next.
+//
+// Another process may change the mask between the two passes. The counts bound what the second pass writes, and the ends
+// of the piece what it reads; missing elements become 0. Note [Memory that others change] in indices.h.
 #include "kernels/index/advanced_getitem.h"
 
 #include <algorithm>
@@ -25,13 +28,13 @@ constexpr int kMaxIndices = 4;            // index arrays
 
 // Adds index * stride to the offsets; false if an index is out of range. Negative indices count from the end.
 bool add_offsets(const int64_t* indices, int64_t n, int64_t size, int64_t stride, int64_t* offsets) {
-  uint64_t signs = 0;
   for (int64_t i = 0; i < n; ++i) {
-    const int64_t index = indices[i] + (indices[i] >> 63 & size);
-    signs |= static_cast<uint64_t>(index) | (static_cast<uint64_t>(size - 1) - static_cast<uint64_t>(index));
-    offsets[i] += static_cast<int64_t>(static_cast<uint64_t>(index) * static_cast<uint64_t>(stride));
+    int64_t index = load_once(indices + i);
+    index += index >> 63 & size;
+    if (!in_range(index, size)) return false;
+    offsets[i] += index * stride;
   }
-  return !(signs >> 63);
+  return true;
 }
 
 template <class T>
@@ -120,13 +123,15 @@ int64_t count_nonzero_pieces(const T* x, int64_t size, std::vector<int64_t>* sta
   return total;
 }
 
-// Writes the `count` elements at which the mask is true.
+// Writes the first `count` of n elements at which the mask is true.
 template <class T>
-void compress(const T* x, const uint8_t* mask, T* out, int64_t count) {
-  for (int64_t i = 0, written = 0; written < count; ++i) {
+void compress(const T* x, const uint8_t* mask, int64_t n, T* out, int64_t count) {
+  int64_t written = 0;
+  for (int64_t i = 0; written < count && i < n; ++i) {
     out[written] = x[i];
     written += mask[i] != 0;
   }
+  for (; written < count; ++written) out[written] = T(0);
 }
 
 Ref getitem_mask(PyArrayObject* x, PyArrayObject* mask) {
@@ -148,8 +153,8 @@ Ref getitem_mask(PyArrayObject* x, PyArrayObject* mask) {
     slices(static_cast<int64_t>(starts.size()), [&](int64_t p) {
       const size_t next = static_cast<size_t>(p) + 1;
       const int64_t start = starts[next - 1], end = next < starts.size() ? starts[next] : total;
-      compress(data<T>(from) + p * kPiece, data<uint8_t>(mask_data) + p * kPiece, data<T>(out) + start,
-               end - start);
+      compress(data<T>(from) + p * kPiece, data<uint8_t>(mask_data) + p * kPiece, std::min(kPiece, size - p * kPiece),
+               data<T>(out) + start, end - start);
     });
   });
   return out;
@@ -185,7 +190,30 @@ void unravel_indices(const int64_t* flat_indices, int64_t n, int nd, const npy_i
   }
 }
 
+// The copy of one index array that private_index makes, or the part of an index itself.
+PyObject* private_part(PyObject* part) {
+  PyArrayObject* array = as_array(part);
+  if (!PyArray_CheckExact(part) || !(PyArray_ISINTEGER(array) || PyArray_ISBOOL(array))) return Py_NewRef(part);
+  if (PyArray_TYPE(array) != NPY_BOOL) return PyArray_NewCopy(array, NPY_KEEPORDER);
+  Ref bytes(PyArray_View(array, PyArray_DescrFromType(NPY_UBYTE), nullptr)), zero(PyLong_FromLong(0));
+  return bytes && zero ? PyObject_RichCompare(bytes.get(), zero.get(), Py_NE) : nullptr;
+}
+
 }  // namespace
+
+Ref private_index(PyObject* index) {
+  if (!PyTuple_CheckExact(index)) return Ref(private_part(index));
+  const Py_ssize_t count = PyTuple_GET_SIZE(index);
+  Ref out(PyTuple_New(count));
+  for (Py_ssize_t i = 0; out && i < count; ++i) {
+    PyObject* part = private_part(PyTuple_GET_ITEM(index, i));
+    if (!part) return Ref();
+    PyTuple_SET_ITEM(out.get(), i, part);
+  }
+  return out;
+}
+
+PyObject* private_index(PyObject*, PyObject* index) { return private_index(index).release(); }
 
 Ref advanced_getitem(PyArrayObject* x, PyObject* index) {
   const bool is_tuple = PyTuple_CheckExact(index);
@@ -262,13 +290,18 @@ PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n) {
     int64_t* rows = data<int64_t>(out);
     Unlocked unlocked(size > kUnlock);
     slices(static_cast<int64_t>(starts.size()), [&](int64_t p) {
-      int64_t flat_indices[kChunk], *out_rows = rows + starts[static_cast<size_t>(p)] * nd;
+      const size_t next = static_cast<size_t>(p) + 1;
+      int64_t flat_indices[kChunk], *out_rows = rows + starts[next - 1] * nd;
+      int64_t remaining = (next < starts.size() ? starts[next] : dims[0]) - starts[next - 1];
       const int64_t stop = std::min(size, (p + 1) * kPiece);
       for (int64_t i = p * kPiece; i < stop; i += kChunk) {
-        const int64_t count = nonzero_indices(from, i, std::min(stop, i + kChunk), flat_indices);
+        const int64_t found = nonzero_indices(from, i, std::min(stop, i + kChunk), flat_indices);
+        const int64_t count = std::min(found, remaining);
         unravel_indices(flat_indices, count, nd, PyArray_DIMS(x), out_rows);
         out_rows += count * nd;
+        remaining -= count;
       }
+      memset(out_rows, 0, sizeof(int64_t) * static_cast<size_t>(remaining * nd));
     });
   });
   if (!has_kernel) Py_RETURN_NONE;

@@ -12,6 +12,7 @@ Ref advanced_getitem(PyArrayObject* x, PyObject* index);
 
 // (x, index): the flat indices of the slices x[i, j, ...] over the first dimensions of x, or None.
 PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* private_index(PyObject*, PyObject* index);  // indices.h
 PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x): the indices of each nonzero element, a row
 
 }  // namespace shmtensor
