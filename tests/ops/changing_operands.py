@@ -1,14 +1,15 @@
 """`python tests/ops/changing_operands.py SECONDS [PART/PARTS] [REGEX]`: calls rows whose operands
 another process changes meanwhile; nothing may crash.
 
-    this process    writes into the board: right elements, then a wrong one (negative, huge, NaN), ...
+    this process    writes into the board: right elements, a wrong one (negative, huge, NaN), ...
     child           calls one case after the other, for SECONDS each, on tensors over the board
 
     board   | segments of the current case | its name | right elements | live elements |
 
 The cases are the rows of the op table with operands of integers or bools (in their samples' sizes,
 and with index arrays among their attributes), and the large ones below, for which kernels have
-another path. A call gives a value or one of ERRORS. If the child dies, the last line names the case.
+another path. A call gives a value or one of ERRORS. If the child dies, the last line names the
+case.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class Board:
             _, start, size = self.header[1 + 3 * i : 4 + 3 * i]
             used = int(start + size)
         start = (used + 63) // 64 * 64
-        assert n < SEGMENTS and start + array.nbytes <= SIZE, (self.name, n, array.nbytes)
+        assert n < SEGMENTS, self.name
+        assert start + array.nbytes <= SIZE, (self.name, array.nbytes)
         item = array.dtype.itemsize
         for copy in (self.right, self.live):
             copy[kind][start // item : start // item + array.size] = array.reshape(-1)
@@ -266,7 +268,8 @@ def large() -> Iterator[tuple[str, Callable[[Board], Callable[[], Any]]]]:
          [1 + np.arange(16, dtype=np.int32)]),
         ("lu_solve", lambda i: st.linalg.lu_solve(floats(16, 16), i, floats(16, 4)),
          [1 + np.arange(16, dtype=np.int32)]),
-        ("segment_reduce", lambda i: st.segment_reduce(vector, "sum", lengths=i), [np.full(10, 100)]),
+        ("segment_reduce", lambda i: st.segment_reduce(vector, "sum", lengths=i),
+         [np.full(10, 100)]),
         ("tensor_split", lambda i: vector.tensor_split(i), [ints(m, 10)]),
         ("pad_packed_sequence", lambda i: st.nn.utils.rnn.pad_packed_sequence(
             st.nn.utils.rnn.PackedSequence(floats(30, 2), i)), [np.full(10, 3)]),
@@ -296,8 +299,11 @@ def large() -> Iterator[tuple[str, Callable[[Board], Callable[[], Any]]]]:
         ("quantile", lambda x: x.quantile(0.3), [draw.random(n, np.float32)]),
     ]  # fmt: skip
     for name, function, arrays in cases:
-        yield name, lambda board, f=function, arrays=arrays: closure(
-            f, [st.from_numpy(board.add(np.asarray(x))) for x in arrays]
+        yield (
+            name,
+            lambda board, f=function, arrays=arrays: closure(
+                f, [st.from_numpy(board.add(np.asarray(x))) for x in arrays]
+            ),
         )
 
 

@@ -23,16 +23,58 @@ namespace {
 constexpr int64_t kUnlock = 16384;  // elements
 constexpr int64_t kPiece = 32768;   // elements of a slice
 constexpr int64_t kSlice = 65536;   // bytes of a slice
-constexpr int64_t kMinElements = 4096;    // elements of a result; for fewer NumPy is as fast
 constexpr int kMaxIndices = 4;            // index arrays
 
-// Adds index * stride to the offsets; false if an index is out of range. Negative indices count from the end.
-bool add_offsets(const int64_t* indices, int64_t n, int64_t size, int64_t stride, int64_t* offsets) {
+// The index at p, of a dimension of that size; negative ones count from the end. Out of range: it stays so.
+int64_t wrapped_index(const int64_t* p, int64_t size) {
+  const int64_t index = load_once(p);
+  return index + (index >> 63 & size);
+}
+
+// Are all indices from -size to size - 1?
+bool all_wrap_in_range(const int64_t* indices, int64_t n, int64_t size) {
+  uint64_t signs = 0;
   for (int64_t i = 0; i < n; ++i) {
-    int64_t index = load_once(indices + i);
-    index += index >> 63 & size;
+    const uint64_t index = static_cast<uint64_t>(indices[i]), wide = static_cast<uint64_t>(size);
+    signs |= (index + wide) | (wide - 1 - index);
+  }
+  return !(signs >> 63);
+}
+
+// Writes index * stride to the offsets, or adds it; false if an index is out of range.
+template <bool kAdds>
+bool write_offsets(const int64_t* indices, int64_t n, int64_t size, int64_t stride, int64_t* offsets) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t index = wrapped_index(indices + i, size);
     if (!in_range(index, size)) return false;
-    offsets[i] += index * stride;
+    offsets[i] = (kAdds ? offsets[i] : 0) + index * stride;
+  }
+  return true;
+}
+
+// The offsets of one dimension's indices; k is the number of dimensions that have been added before it.
+bool add_offsets(int k, const int64_t* indices, int64_t n, int64_t size, int64_t stride, int64_t* offsets) {
+  return k == 0 ? write_offsets<false>(indices, n, size, stride, offsets)
+                : write_offsets<true>(indices, n, size, stride, offsets);
+}
+
+// Elements of a vector; false if an index is out of range.
+template <class T>
+bool gather_elements(const char* from, int64_t size, int64_t stride, const int64_t* indices, T* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t index = wrapped_index(indices + i, size);
+    if (!in_range(index, size)) return false;
+    to[i] = *reinterpret_cast<const T*>(from + index * stride);
+  }
+  return true;
+}
+
+template <class T>
+bool scatter_elements(T* to, int64_t size, const int64_t* indices, const T* from, int64_t step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t index = wrapped_index(indices + i, size);
+    if (!in_range(index, size)) return false;
+    to[index] = from[i * step];
   }
   return true;
 }
@@ -60,7 +102,7 @@ Ref getitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count) 
     width *= dims[to_nd++] = PyArray_DIM(x, i);
   }
   const int64_t total = PyArray_SIZE(first);
-  if (width == 0 || total * width < kMinElements * PyArray_ITEMSIZE(x)) return Ref();
+  if (width == 0 || total == 0) return Ref();
   const bool by_element = count == nd && PyArray_ITEMSIZE(x) <= 8;
   for (int k = 0; k < count; ++k) {
     indices[k] = int64_indices(index_arrays[k]);
@@ -84,10 +126,18 @@ Ref getitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count) 
   Unlocked unlocked(true);
   const int64_t grain = std::max<int64_t>(1, std::min(kChunk, kSlice / width));
   ranges(total, grain, [&](int64_t start, int64_t stop) {
-    int64_t offsets[kChunk] = {};
+    int64_t offsets[kChunk];
     const int64_t n = stop - start;
+    if (by_element && count == 1) {
+      with_size(width, [&](auto zero) {
+        if (!gather_elements(bytes, PyArray_DIM(x, 0), PyArray_STRIDE(x, 0), data<int64_t>(indices[0]) + start,
+                             reinterpret_cast<decltype(zero)*>(to) + start, n))
+          valid = false;
+      });
+      return;
+    }
     for (int k = 0; k < count; ++k) {
-      if (!add_offsets(data<int64_t>(indices[k]) + start, n, PyArray_DIM(x, k),
+      if (!add_offsets(k, data<int64_t>(indices[k]) + start, n, PyArray_DIM(x, k),
                        PyArray_STRIDE(from.array(), k), offsets)) {
         valid = false;
         return;
@@ -136,7 +186,7 @@ void compress(const T* x, const uint8_t* mask, int64_t n, T* out, int64_t count)
 
 Ref getitem_mask(PyArrayObject* x, PyArrayObject* mask) {
   const int64_t size = PyArray_SIZE(x);
-  if (size < kMinElements || !PyArray_SAMESHAPE(x, mask) || PyArray_ITEMSIZE(x) > 8) return Ref();
+  if (size == 0 || !PyArray_SAMESHAPE(x, mask) || PyArray_ITEMSIZE(x) > 8) return Ref();
   Ref from(to_contiguous(x)), mask_data(from ? to_contiguous(mask) : Ref());
   if (!mask_data) return mask_data;
   std::vector<int64_t> starts(static_cast<size_t>((size + kPiece - 1) / kPiece));
@@ -190,13 +240,108 @@ void unravel_indices(const int64_t* flat_indices, int64_t n, int nd, const npy_i
   }
 }
 
+// The offsets of n index tuples from `start` on; false if one is out of range.
+bool all_offsets(PyArrayObject* x, const Ref* indices, int count, int64_t start, int64_t n, int64_t* offsets) {
+  for (int k = 0; k < count; ++k) {
+    if (!add_offsets(k, data<int64_t>(indices[k]) + start, n, PyArray_DIM(x, k), PyArray_STRIDE(x, k), offsets))
+      return false;
+  }
+  return true;
+}
+
+template <class T>
+void scatter_by_offset(char* to, const int64_t* offsets, const T* from, int64_t step, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + offsets[i]) = from[i * step];
+}
+
+template <class T>
+void assign_masked(T* x, const uint8_t* mask, T value, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) x[i] = mask[i] ? value : x[i];
+}
+
+bool setitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count, PyArrayObject* values) {
+  Ref indices[kMaxIndices];
+  const int nd = PyArray_NDIM(x), index_nd = PyArray_NDIM(as_array(index_arrays[0]));
+  for (int k = 0; k < count; ++k) {
+    if (!PyArray_CheckExact(index_arrays[k]) || overlap(x, as_array(index_arrays[k])) ||
+        !PyArray_SAMESHAPE(as_array(index_arrays[k]), as_array(index_arrays[0])))
+      return false;
+    indices[k] = int64_indices(index_arrays[k]);
+    if (!indices[k]) {
+      PyErr_Clear();
+      return false;
+    }
+  }
+  const int64_t total = PyArray_SIZE(indices[0].array());
+  int64_t width = PyArray_ITEMSIZE(x);
+  for (int i = count; i < nd; ++i) width *= PyArray_DIM(x, i);
+  const bool is_number = PyArray_NDIM(values) == 0, by_element = width <= 8 && count == nd;
+  if (width == 0 || total == 0 || (is_number && !by_element)) return false;
+  if (!is_number &&
+      (PyArray_NDIM(values) != index_nd + nd - count ||
+       !PyArray_CompareLists(PyArray_DIMS(values), PyArray_DIMS(indices[0].array()), index_nd) ||
+       !PyArray_CompareLists(PyArray_DIMS(values) + index_nd, PyArray_DIMS(x) + count, nd - count)))
+    return false;
+  const char* from = data<char>(values);
+  char* to = data<char>(x);
+  int64_t offsets[kChunk];
+  Unlocked unlocked(total * width > kUnlock);
+  // All are checked before the first is written. The offsets of a single chunk are.
+  for (int k = 0; k < count && (total > kChunk || (by_element && count == 1)); ++k) {
+    if (!all_wrap_in_range(data<int64_t>(indices[k]), total, PyArray_DIM(x, k))) return false;
+  }
+  if (by_element && count == 1) {
+    bool valid = true;
+    with_size(width, [&](auto zero) {
+      using T = decltype(zero);
+      valid = scatter_elements(data<T>(x), PyArray_DIM(x, 0), data<int64_t>(indices[0]), reinterpret_cast<const T*>(from),
+                               is_number ? 0 : 1, total);
+    });
+    return valid;
+  }
+  for (int64_t start = 0, n; start < total; start += n) {
+    n = std::min(kChunk, total - start);
+    if (!all_offsets(x, indices, count, start, n, offsets)) return false;
+    if (by_element) {
+      with_size(width, [&](auto zero) {
+        using T = decltype(zero);
+        scatter_by_offset(to, offsets, reinterpret_cast<const T*>(from) + (is_number ? 0 : start), is_number ? 0 : 1, n);
+      });
+      continue;
+    }
+    for (int64_t i = 0; i < n; ++i)
+      copy_run(to + offsets[i], from + (start + i) * width, static_cast<size_t>(width));
+  }
+  return true;
+}
+
+bool setitem_mask(PyArrayObject* x, PyArrayObject* mask, PyArrayObject* value) {
+  const int64_t size = PyArray_SIZE(x);
+  if (PyArray_NDIM(value) != 0 || !PyArray_SAMESHAPE(x, mask) || !PyArray_ISCARRAY_RO(mask) || overlap(x, mask))
+    return false;
+  return with_size(PyArray_ITEMSIZE(x), [&](auto zero) {
+    using T = decltype(zero);
+    const T number = *data<T>(value);
+    Unlocked unlocked(size > kUnlock);
+    ranges(size, kPiece, [&](int64_t i, int64_t stop) {
+      assign_masked(data<T>(x) + i, data<uint8_t>(mask) + i, number, stop - i);
+    });
+  });
+}
+
+void copy_bools(const uint8_t* from, uint8_t* to, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) to[i] = from[i] != 0;
+}
+
 // The copy of one index array that private_index makes, or the part of an index itself.
 PyObject* private_part(PyObject* part) {
   PyArrayObject* array = as_array(part);
   if (!PyArray_CheckExact(part) || !(PyArray_ISINTEGER(array) || PyArray_ISBOOL(array))) return Py_NewRef(part);
   if (PyArray_TYPE(array) != NPY_BOOL) return PyArray_NewCopy(array, NPY_KEEPORDER);
-  Ref bytes(PyArray_View(array, PyArray_DescrFromType(NPY_UBYTE), nullptr)), zero(PyLong_FromLong(0));
-  return bytes && zero ? PyObject_RichCompare(bytes.get(), zero.get(), Py_NE) : nullptr;
+  Ref from(to_contiguous(array));
+  Ref out(from ? new_array(PyArray_NDIM(array), PyArray_DIMS(array), NPY_BOOL) : nullptr);
+  if (out) copy_bools(data<uint8_t>(from), data<uint8_t>(out), PyArray_SIZE(array));
+  return out.release();
 }
 
 }  // namespace
@@ -227,6 +372,19 @@ Ref advanced_getitem(PyArrayObject* x, PyObject* index) {
   return getitem_indices(x, index_arrays, static_cast<int>(count));
 }
 
+bool advanced_setitem(PyArrayObject* x, PyObject* index, PyArrayObject* values) {
+  const bool is_tuple = PyTuple_CheckExact(index);
+  PyObject* const* index_arrays = is_tuple ? PySequence_Fast_ITEMS(index) : &index;
+  const Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(index) : 1;
+  if (count == 0 || count > kMaxIndices || !PyArray_CheckExact(index_arrays[0])) return false;
+  if (!PyArray_ISCARRAY(x) || !is_movable(x) || PyArray_TYPE(x) != PyArray_TYPE(values) ||
+      !PyArray_ISCARRAY_RO(values) || overlap(x, values))
+    return false;
+  PyArrayObject* index_array = as_array(index_arrays[0]);
+  if (PyArray_TYPE(index_array) == NPY_BOOL) return count == 1 && setitem_mask(x, index_array, values);
+  return count <= PyArray_NDIM(x) && setitem_indices(x, index_arrays, static_cast<int>(count), values);
+}
+
 PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("take_rows", n, 2, 2) < 0) return nullptr;
   if (!PyArray_CheckExact(args[0])) Py_RETURN_NONE;
@@ -253,10 +411,9 @@ PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(total > kUnlock);
     ranges(total, kPiece, [&](int64_t start, int64_t stop) {
       int64_t* rows = data<int64_t>(out) + start;
-      memset(rows, 0, sizeof(int64_t) * static_cast<size_t>(stop - start));
       int64_t stride = 1;
       for (int k = count - 1; k >= 0; stride *= PyArray_DIM(x, k--)) {
-        if (!add_offsets(data<int64_t>(indices[k]) + start, stop - start, PyArray_DIM(x, k), stride, rows)) {
+        if (!add_offsets(count - 1 - k, data<int64_t>(indices[k]) + start, stop - start, PyArray_DIM(x, k), stride, rows)) {
           valid = false;
           return;
         }

@@ -193,6 +193,22 @@ bool add_elements(const ScatterArguments& w) {
   return valid;
 }
 
+// Combines the slices at indices in [first, last); false if an index is out of range [0, m).
+template <ScatterReduce kReduce, class T>
+bool reduce_part(T* to, const T* source, const int64_t* indices, int64_t count, int64_t first, int64_t last, int64_t m,
+                 int64_t row, int64_t n) {
+  const int64_t size = last - first;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t index = load_once(indices + j);
+    if (in_range(index - first, size)) {
+      reduce_rows<kReduce>(to + index * row, source + j * row, n);
+    } else if (!in_range(index, m)) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Combines slices: each thread owns a part of the result and scans all indices for it.
 template <ScatterReduce kReduce, class T>
 bool add_slices(const ScatterArguments& w) {
@@ -218,14 +234,9 @@ bool add_slices(const ScatterArguments& w) {
           copy_run(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
       }
       const T* source = data<T>(w.source) + o * w.count * row + c0;
-      for (int64_t j = 0; j < w.count; ++j) {
-        const int64_t p = load_once(w.index_data() + j);
-        if (p >= first && p < last) {
-          reduce_rows<kReduce>(to + p * row, source + j * row, n);
-        } else if (!in_range(p, layout.m)) {
-          valid = false;
-          return;
-        }
+      if (!reduce_part<kReduce>(to, source, w.index_data(), w.count, first, last, layout.m, row, n)) {
+        valid = false;
+        return;
       }
     }
   });
