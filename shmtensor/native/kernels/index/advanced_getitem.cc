@@ -71,6 +71,7 @@ bool gather_elements(const char* from, int64_t size, int64_t stride, const int64
 
 template <class T>
 bool scatter_elements(T* to, int64_t size, const int64_t* indices, const T* from, int64_t step, int64_t n) {
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) {
     const int64_t index = wrapped_index(indices + i, size);
     if (!in_range(index, size)) return false;

@@ -91,6 +91,7 @@ void for_independent_slices(const DimLayout& layout, int64_t work, F&& body) {
 // Each of the following is false if an index is out of range [0, m).
 template <ScatterReduce kReduce, class T>
 bool reduce_run(T* to, int64_t m, const int64_t* indices, const T* source, int64_t n) {
+#pragma GCC unroll 4
   for (int64_t j = 0; j < n; ++j) {
     const int64_t index = load_once(indices + j);
     if (!in_range(index, m)) return false;

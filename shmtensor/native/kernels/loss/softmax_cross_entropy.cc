@@ -177,13 +177,14 @@ bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, in
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
-  *counted_rows = 0;
+  int64_t counted = 0;
   for (int64_t i = 0; i < rows; ++i) {
     const int64_t c = load_once(t + i);
     if (c == ignore) continue;
-    ++*counted_rows;
+    ++counted;
     if (!in_range(c, classes)) return raise_target(where, c, i, classes);
   }
+  *counted_rows = counted;
   return true;
 }
 
@@ -235,30 +236,36 @@ int64_t row_grain(const LossArguments& l) {
 // The row of a target that has changed since it was checked, and is out of range; -1: none.
 using ChangedRow = std::atomic<int64_t>;
 
+// The losses of the rows [start, stop), and their sum. Returns the row of such a target, or -1. A separate function, see
+// docs/design/native.md, Loops in lambdas.
+template <class T>
+int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, int64_t start, int64_t stop,
+                   double* total) {
+  const auto row = kernels<T>().cross_entropy_row;
+  double sum = 0;
+  for (int64_t i = start; i < stop; ++i) {
+    int64_t target;
+    if (!l.read_target(i, &target)) return i;
+    const bool ignored = target == l.ignore;
+    T loss = row(x + i * l.classes, probabilities + i * l.classes, l.classes, ignored ? 0 : target);
+    if (ignored) loss = 0;
+    sum += static_cast<double>(loss);
+    if (l.reduction == Reduction::None) out[i] = loss;
+  }
+  *total = sum;
+  return -1;
+}
+
 // The losses of slices are added in order, so results do not depend on the number of threads.
 template <class T>
 int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
-  const auto row = kernels<T>().cross_entropy_row;
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
   auto* partial_sums = static_cast<double*>(
       PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
   ChangedRow changed{-1};
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
-    double sum = 0;
-    for (int64_t i = start; i < stop; ++i) {
-      T* p = probabilities + i * l.classes;
-      int64_t target;
-      if (!l.read_target(i, &target)) {
-        changed = i;
-        return;
-      }
-      const bool ignored = target == l.ignore;
-      T loss = row(x + i * l.classes, p, l.classes, ignored ? 0 : target);
-      if (ignored) loss = 0;
-      sum += static_cast<double>(loss);
-      if (l.reduction == Reduction::None) out[i] = loss;
-    }
-    partial_sums[start / grain] = sum;
+    const int64_t row = row_losses(l, x, probabilities, out, start, stop, partial_sums + start / grain);
+    if (row >= 0) changed = row;
   });
   if (l.reduction != Reduction::None) {
     double sum = 0;
@@ -271,27 +278,32 @@ int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* 
   return changed;
 }
 
+// The gradients of the rows [start, stop); returns as row_losses.
+template <class T>
+int64_t row_gradients(const LossArguments l, const T* g, const T* probabilities, T* gx, int64_t start, int64_t stop) {
+  const auto scale = kernels<T>().scale;
+  for (int64_t i = start; i < stop; ++i) {
+    T factor = l.reduction == Reduction::None ? g[i] : *g;
+    if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
+    T* to = gx + i * l.classes;
+    int64_t target;
+    if (!l.read_target(i, &target)) return i;
+    if (target == l.ignore) {
+      memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
+      continue;
+    }
+    scale(probabilities + i * l.classes, to, l.classes, factor);
+    to[target] -= factor;
+  }
+  return -1;
+}
+
 template <class T>
 int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabilities, T* gx) {
-  const auto scale = kernels<T>().scale;
   ChangedRow changed{-1};
   ranges(l.rows, row_grain(l), [&](int64_t start, int64_t stop) {
-    for (int64_t i = start; i < stop; ++i) {
-      T factor = l.reduction == Reduction::None ? g[i] : *g;
-      if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
-      T* to = gx + i * l.classes;
-      int64_t target;
-      if (!l.read_target(i, &target)) {
-        changed = i;
-        return;
-      }
-      if (target == l.ignore) {
-        memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
-        continue;
-      }
-      scale(probabilities + i * l.classes, to, l.classes, factor);
-      to[target] -= factor;
-    }
+    const int64_t row = row_gradients(l, g, probabilities, gx, start, stop);
+    if (row >= 0) changed = row;
   });
   return changed;
 }

@@ -68,6 +68,7 @@ uint64_t table_index(T x, T low) {
 // Counts the values in a table of `size` entries, or looks up their ranks in it. False: a value has no entry.
 template <class T>
 bool count_values(const T* x, int64_t n, T low, uint64_t size, uint32_t* table) {
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t index = table_index(load_once(x + i), low);
     if (index >= size) return false;
@@ -78,6 +79,7 @@ bool count_values(const T* x, int64_t n, T low, uint64_t size, uint32_t* table) 
 
 template <class T>
 bool write_inverse(const T* x, int64_t n, T low, uint64_t size, const uint32_t* ranks, int64_t* out) {
+#pragma GCC unroll 4
   for (int64_t i = 0; i < n; ++i) {
     const uint64_t index = table_index(load_once(x + i), low);
     if (index >= size) return false;
