@@ -22,37 +22,24 @@ constexpr int64_t kPrefetch = 16384;  // bytes of a line that is prefetched whil
 // Separate functions, see docs/design/native.md, Loops in lambdas. False: an index is out of range [0, m).
 template <class T>
 bool gather_run(const T* from, int64_t m, const int64_t* indices, T* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t index = load_once(indices + i);
-    if (!in_range(index, m)) return false;
-    to[i] = from[index];
-  }
-  return true;
+  return for_indices(indices, n, m, [=](int64_t i, int64_t index) { to[i] = from[index]; });
 }
 
 template <class T>
 bool gather_columns(const T* from, int64_t m, const int64_t* indices, T* to, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) {
-    const int64_t index = load_once(indices + c);
-    if (!in_range(index, m)) return false;
-    to[c] = from[index * n + c];
-  }
-  return true;
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[c] = from[index * n + c]; });
 }
 
 // Four lines, m elements apart, at the same indices, which are loaded once.
 template <class T>
 bool gather_four_rows(const T* from, int64_t m, const int64_t* indices, T* to, int64_t out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t index = load_once(indices + i);
-    if (!in_range(index, m)) return false;
+  return for_indices(indices, n, m, [=](int64_t i, int64_t index) {
     const T* s = from + index;
     to[i] = s[0];
     to[i + out] = s[m];
     to[i + 2 * out] = s[2 * m];
     to[i + 3 * out] = s[3 * m];
-  }
-  return true;
+  });
 }
 
 // out[o, j] = x[o, at[j]] for lines of single elements.

@@ -68,6 +68,30 @@ inline bool all_in_range_parallel(const int64_t* indices, int64_t n, int64_t siz
   return all;
 }
 
+// use(position, index) for each of n indices, which are read once; false at the first one out of range [0, size). Those
+// some cache lines ahead are prefetched: accesses at random addresses in between hide their order from the processor, and
+// ten million took up to 1.4 times as long.
+template <class F>
+inline bool for_indices(const int64_t* indices, int64_t n, int64_t size, F use) {
+  constexpr int64_t kLine = 8, kAhead = 512;
+  int64_t i = 0;
+  for (; i + kLine <= n; i += kLine) {
+    __builtin_prefetch(indices + i + kAhead);
+#pragma GCC unroll 8
+    for (int64_t k = i; k < i + kLine; ++k) {
+      const int64_t index = load_once(indices + k);
+      if (!in_range(index, size)) return false;
+      use(k, index);
+    }
+  }
+  for (; i < n; ++i) {
+    const int64_t index = load_once(indices + i);
+    if (!in_range(index, size)) return false;
+    use(i, index);
+  }
+  return true;
+}
+
 // The index of NumPy's x[index] with copies of its arrays: of integers as they are, of bools with 1 for every byte that is
 // not 0 (NumPy counts the true elements of a mask by adding its bytes). Other indices unchanged. Null: an exception is set.
 Ref private_index(PyObject* index);

@@ -91,35 +91,21 @@ void for_independent_slices(const DimLayout& layout, int64_t work, F&& body) {
 // Each of the following is false if an index is out of range [0, m).
 template <ScatterReduce kReduce, class T>
 bool reduce_run(T* to, int64_t m, const int64_t* indices, const T* source, int64_t n) {
-#pragma GCC unroll 4
-  for (int64_t j = 0; j < n; ++j) {
-    const int64_t index = load_once(indices + j);
-    if (!in_range(index, m)) return false;
-    reduce_element<kReduce>(to + index, source[j]);
-  }
-  return true;
+  return for_indices(indices, n, m, [=](int64_t j, int64_t index) { reduce_element<kReduce>(to + index, source[j]); });
 }
 
 template <ScatterReduce kReduce, class T>
 bool reduce_columns(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) {
-    const int64_t index = load_once(indices + c);
-    if (!in_range(index, m)) return false;
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) {
     reduce_element<kReduce>(to + index * row + c, source[c]);
-  }
-  return true;
+  });
 }
 
 // One value at all indices.
 template <class T>
 bool assign_value(T* to, int64_t m, int64_t row, const int64_t* indices, T v, int64_t n) {
   const int64_t step = row == 1 ? 0 : 1;
-  for (int64_t c = 0; c < n; ++c) {
-    const int64_t index = load_once(indices + c);
-    if (!in_range(index, m)) return false;
-    to[index * row + c * step] = v;
-  }
-  return true;
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[index * row + c * step] = v; });
 }
 
 // Combines a run of elements with another.

@@ -167,12 +167,7 @@ int64_t numel(const int64_t* sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 // Adds m numbers to an image at their indices; false if one is out of range.
 template <class T>
 bool add_at_pixels(const T* from, const int64_t* indices, int64_t m, T* to, int64_t pixels) {
-  for (int64_t k = 0; k < m; ++k) {
-    const int64_t index = load_once(indices + k);
-    if (!in_range(index, pixels)) return false;
-    to[index] += from[k];
-  }
-  return true;
+  return for_indices(indices, m, pixels, [=](int64_t k, int64_t index) { to[index] += from[k]; });
 }
 
 }  // namespace

@@ -56,12 +56,7 @@ void search_sorted(const K* s, int64_t m, const K* x, int64_t* out, int64_t n) {
 
 // False if a value is out of range [0, bins).
 bool count_values(const int64_t* x, int64_t n, int64_t bins, int64_t* counts) {
-  for (int64_t i = 0; i < n; ++i) {
-    const int64_t value = load_once(x + i);
-    if (!in_range(value, bins)) return false;
-    ++counts[value];
-  }
-  return true;
+  return for_indices(x, n, bins, [=](int64_t, int64_t value) { ++counts[value]; });
 }
 
 // The minimum and the maximum of n > 0 elements.
