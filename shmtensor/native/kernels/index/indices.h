@@ -93,7 +93,7 @@ inline bool for_indices(const int64_t* indices, int64_t n, int64_t size, F use) 
 }
 
 // The index of NumPy's x[index] with copies of its arrays: of integers as they are, of bools with 1 for every byte that is
-// not 0 (NumPy counts the true elements of a mask by adding its bytes). Other indices unchanged. Null: an exception is set.
+// not 0, since another process may have written any. Other indices unchanged. Null: an exception is set.
 Ref private_index(PyObject* index);
 
 // Prefetches a run of memory that the hardware does not predict.

@@ -183,7 +183,6 @@ def test_a_private_index_has_copies_of_arrays() -> None:
 
 @pytest.mark.parametrize("n", [8, 100, 10_000])
 def test_every_byte_of_a_mask_that_is_not_0_is_true(n: int) -> None:
-    """NumPy adds such bytes when it counts them, and writes beyond its result."""
     mask = np.full(n, 255, np.uint8).view(bool)
     x = np.arange(2.0 * n).reshape(n, 2)
     assert np.array_equal(native.item(x, mask), x)
