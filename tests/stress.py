@@ -1,7 +1,8 @@
 """Random actions and kills for any time: `python -m tests.stress --seconds 300`.
 
 Eight processes with three threads each (tests/memory/stress_workers.py). Each round of ten seconds
-prints its seed, by which it can be repeated.
+prints its seed, by which it can be repeated. Before that, rows whose operands another process
+changes (tests/ops/changing_operands.py), for at most a second each.
 """
 
 from __future__ import annotations
@@ -9,11 +10,17 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 os.environ["SHMTENSOR_DOMAIN"] = "new"
 
 from .memory.stress_workers import stress
+
+CHANGING_OPERANDS = Path(__file__).parent / "ops" / "changing_operands.py"
+CASES = 300  # about as many as it has
 
 
 def main() -> None:
@@ -22,6 +29,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=int(time.time()))
     options = parser.parse_args()
     faulthandler.enable()
+    each = min(1.0, options.seconds / CASES)
+    subprocess.run([sys.executable, CHANGING_OPERANDS, str(each)], check=True)
     stress(options.seed, options.seconds)
 
 

@@ -139,7 +139,7 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
                     f"getitem: a mask has the shape of what it selects from: {part.shape}, "
                     f"dimensions from {dim} on of {tuple(shape)}"
                 )
-            out += [a.reshape(-1, *(1,) * behind) for a in part.nonzero()]
+            out += [a.reshape(-1, *(1,) * behind) for a in native.private_index(part).nonzero()]
         dim += part.ndim if kind == "b" else kind in "nsa"
     out[0] = np.reshape(out[0], (1,) * (total - np.ndim(out[0])) + np.shape(out[0]))
     return tuple(out)

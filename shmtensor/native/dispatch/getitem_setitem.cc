@@ -1,5 +1,7 @@
 // x[0, ..., 1:3] without NumPy: one pass over numbers, slices, None and `...` gives the sizes and strides of the view.
 #include "kernels/arguments.h"
+#include "kernels/index/advanced_getitem.h"
+#include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
 #include "dispatch/views.h"
 
@@ -138,8 +140,12 @@ PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n) {
       if (PyArray_CopyInto(part.array(), reinterpret_cast<PyArrayObject*>(args[2])) < 0) return nullptr;
       Py_RETURN_NONE;
     }
+    if (!part && (PyTuple_CheckExact(args[1]) || PyArray_CheckExact(args[1])) &&
+        advanced_setitem(as_array(args[0]), args[1], as_array(args[2])))
+      Py_RETURN_NONE;
   }
-  if (PyObject_SetItem(args[0], args[1], args[2]) < 0) return nullptr;
+  const Ref index = private_index(args[1]);
+  if (!index || PyObject_SetItem(args[0], index.get(), args[2]) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/shape/memory_format.h"
 #include "kernels/index/advanced_getitem.h"
+#include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
 #include "memory/ledger/block.h"
 #include "memory/gradient_buffer.h"
@@ -23,7 +24,9 @@ PyObject* item(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Ref out = advanced_getitem(x, index);
     if (out || PyErr_Occurred()) return out.release();
   }
-  PyObject* result = PyObject_GetItem(args[0], index);
+  const Ref copy = private_index(index);
+  index = copy.get();
+  PyObject* result = index ? PyObject_GetItem(args[0], index) : nullptr;
   if (!result || PyArray_Check(result) || !PyArray_CheckScalar(result)) return result;
   Py_DECREF(result);
   PyObject* with_ellipsis;

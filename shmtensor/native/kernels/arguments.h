@@ -81,6 +81,22 @@ inline Ref contiguous_as(PyArrayObject* a, int type) {
       PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
 }
 
+// A new array in C order, of a built-in dtype (any cast): what other processes do to `a` no longer matters (Note [Memory
+// that others change], kernels/index/indices.h).
+inline Ref private_copy_as(PyArrayObject* a, int type) {
+  return Ref(PyArray_FromArray(a, PyArray_DescrFromType(type),
+                               NPY_ARRAY_CARRAY | NPY_ARRAY_ENSURECOPY | NPY_ARRAY_FORCECAST));
+}
+
+// The element at p, read from memory once: an atomic load, which the compiler neither repeats nor splits. It is one plain
+// instruction.
+template <class T>
+inline T load_once(const T* p) {
+  T value;
+  __atomic_load(p, &value, __ATOMIC_RELAXED);
+  return value;
+}
+
 // A view of an array with its axes permuted to C order, if the array is dense in some order of its axes, else the
 // array itself. restore() permutes a result back: pointwise functions keep the memory order of their operand.
 struct DenseView {

@@ -235,6 +235,8 @@ PyMethodDef methods[] = {
      "False if a row has fewer than k positive weights."},
     {"take_rows", fast<take_rows>(), METH_FASTCALL,
      "take_rows(x, index, /): the flat indices of the slices x[index] over the leading dimensions, or None."},
+    {"private_index", private_index, METH_O,
+     "private_index(index, /): the index of x[index] with copies of its arrays; each byte of a mask that is not 0 becomes 1."},
     {"add_at", fast<add_at>(), METH_FASTCALL, "add_at(out, indices, values, /) -> bool: False if there is no kernel for it."},
     {"sort", fast<sort>(), METH_FASTCALL, "sort(x, dim, descending, /) -> (values, indices)"},
     {"topk", fast<topk>(), METH_FASTCALL, "topk(x, k, dim, largest, /) -> (values, indices)"},

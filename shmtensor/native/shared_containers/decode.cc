@@ -1,7 +1,7 @@
 // Note [Corrupt bytes]: every length is compared with the rest of the part before it is used, a container of n elements
 // needs n bytes, sizes are multiplied with an overflow check, Python's recursion limit bounds nesting, and an unpickled
-// dtype must not contain objects or reach outside its items. Each field is copied once, so that it cannot change between
-// check and use.
+// dtype must not contain objects or reach outside its items. Each field is copied once (load), so that it cannot change
+// between check and use; the bytes of a string are copied before they are decoded.
 #include "shared_containers/decode.h"
 
 #include "dispatch/autograd_node.h"
@@ -18,7 +18,7 @@ PyObject* corrupt(const Reader& r, const char* what) {
 bool read_more(Reader& r, uint64_t* n) {
   uint64_t value = 0;
   for (int shift = 0; shift < 64 && r.p < r.end; shift += 7) {
-    uint64_t byte = *r.p++;
+    uint64_t byte = load<uint8_t>(r.p++);
     if (shift == 63 && byte > 1) break;
     value |= (byte & 0x7F) << shift;
     if (byte < 0x80) {
@@ -68,6 +68,7 @@ PyObject* read_big(Reader& r) {
   return value;
 }
 
+// Bytes that no other process can change.
 bool is_ascii(const uint8_t* p, uint64_t n) {
   constexpr uint64_t kHigh = 0x8080808080808080;
   if (n < 8) {
@@ -75,8 +76,12 @@ bool is_ascii(const uint8_t* p, uint64_t n) {
     for (uint64_t i = 0; i < n; ++i) all |= p[i];
     return all < 0x80;
   }
-  uint64_t all = load<uint64_t>(p + n - 8);
-  for (uint64_t i = 0; i + 8 <= n; i += 8) all |= load<uint64_t>(p + i);
+  uint64_t all, word;
+  memcpy(&all, p + n - 8, 8);
+  for (uint64_t i = 0; i + 8 <= n; i += 8) {
+    memcpy(&word, p + i, 8);
+    all |= word;
+  }
   return !(all & kHigh);
 }
 
@@ -84,13 +89,21 @@ PyObject* read_text(Reader& r) {
   uint64_t n;
   const uint8_t* p = take_counted(r, &n);
   if (!p) return nullptr;
-  if (n > 1 && is_ascii(p, n)) {  // Python has cached objects for shorter strings
-    PyObject* text = PyUnicode_New(Py_ssize_t(n), 127);
-    if (text) memcpy(PyUnicode_1BYTE_DATA(text), p, n);
-    return text;
+  uint8_t first = n == 1 ? load<uint8_t>(p) : 0;
+  PyObject* ascii = nullptr;
+  if (n > 1) {  // Python has cached objects for shorter strings
+    ascii = PyUnicode_New(Py_ssize_t(n), 127);
+    if (!ascii) return nullptr;
+    uint8_t* copy = PyUnicode_1BYTE_DATA(ascii);
+    copy_once(copy, p, n);
+    if (is_ascii(copy, n)) return ascii;
+    p = copy;
+  } else {
+    p = &first;
   }
   PyObject* text =
       PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(p), Py_ssize_t(n), "surrogatepass");
+  Py_XDECREF(ascii);
   if (!text && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
     PyErr_Clear();
     corrupt(r, "a string is not UTF-8");
@@ -146,7 +159,7 @@ PyObject* read_pickle(Reader& r) {
 PyArray_Descr* read_dtype(Reader& r) {
   const uint8_t* p = take(r, 1);
   if (!p) return nullptr;
-  int type = *p;
+  int type = load<uint8_t>(p);
   PyArray_Descr* descr = nullptr;
   if (type != kOtherType) {
     if (is_plain_number(type)) return PyArray_DescrFromType(type_of(type));
@@ -168,17 +181,24 @@ PyObject* read_array(Reader& r, Tag tag) {
   PyArray_Descr* descr = read_dtype(r);
   if (!descr) return nullptr;
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
-  const uint8_t* order = take(r, 2);
+  const uint8_t* p = take(r, 2);
+  if (!p) {
+    Py_DECREF(descr);
+    return nullptr;
+  }
+  const uint8_t order = load<uint8_t>(p);  // 1: column-major
+  const int ndim = load<uint8_t>(p + 1);
   const char* error = nullptr;
-  int ndim = order ? order[1] : 0;
   npy_intp itemsize = PyDataType_ELSIZE(descr), total = itemsize;
   bool empty = false;
-  if (order && (ndim > NPY_MAXDIMS || order[0] > 1)) error = "an array has no such layout";
-  for (int i = 0; order && !error && i < ndim; ++i) {
+  if (ndim > NPY_MAXDIMS || order > 1) error = "an array has no such layout";
+  for (int i = 0; !error && i < ndim; ++i) {
     uint64_t size;
     if (!read_number(r, &size)) {
-      order = nullptr;
-    } else if (size > uint64_t(NPY_MAX_INTP)) {
+      Py_DECREF(descr);
+      return nullptr;
+    }
+    if (size > uint64_t(NPY_MAX_INTP)) {
       error = "an array is too large";
     } else {
       shape[i] = npy_intp(size);
@@ -188,16 +208,16 @@ PyObject* read_array(Reader& r, Tag tag) {
   }
   if (empty) total = 0;
   size_t at = data_offset(size_t(r.p - r.part->base), uint64_t(total));
-  if (order && !error && (at > r.part->nbytes || uint64_t(total) > r.part->nbytes - at))
+  if (!error && (at > r.part->nbytes || uint64_t(total) > r.part->nbytes - at))
     error = "an array reaches beyond its part";
-  if (!order || error) {
+  if (error) {
     Py_DECREF(descr);
-    return error ? corrupt(r, error) : nullptr;
+    return corrupt(r, error);
   }
   r.p = r.part->base + at + total;
   npy_intp step = itemsize;
   for (int k = 0; k < ndim; ++k) {
-    int i = order[0] ? k : ndim - 1 - k;
+    int i = order ? k : ndim - 1 - k;
     strides[i] = step;
     step *= shape[i] ? shape[i] : 1;
   }
@@ -244,7 +264,7 @@ PyObject* read_nested(Reader& r, Tag tag) {
 
 PyObject* read_value(Reader& r) {
   if (r.p >= r.end) return corrupt(r, "an element is missing");
-  Tag tag = Tag(*r.p++);
+  Tag tag = Tag(load<uint8_t>(r.p++));
   switch (tag) {
     case kString:
       return read_text(r);

@@ -27,9 +27,13 @@ bool read_more(Reader& r, uint64_t* n);  // a number of more than one byte
 
 // How many; false with an exception set.
 inline bool read_number(Reader& r, uint64_t* n) {
-  if (r.p < r.end && *r.p < 0x80) {
-    *n = *r.p++;
-    return true;
+  if (r.p < r.end) {
+    const uint8_t byte = load<uint8_t>(r.p);
+    if (byte < 0x80) {
+      ++r.p;
+      *n = byte;
+      return true;
+    }
   }
   return read_more(r, n);
 }

@@ -26,6 +26,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
+
+#include "ipc/copy_once.h"
 
 namespace shmtensor::packed {
 
@@ -84,11 +87,19 @@ inline size_t data_offset(size_t offset, uint64_t nbytes) {
   return aligned(offset, nbytes < 1024 ? 16 : 64);
 }
 
+// The value at p, read once: what is checked is what is used, although another process may change it meanwhile.
 template <class T>
 T load(const void* p) {
-  T value;
-  memcpy(&value, p, sizeof value);
-  return value;
+  if constexpr (std::is_integral_v<T>) {
+    T value;
+    memcpy(&value, p, sizeof value);
+    asm("" : "+r"(value));  // as in copy_once, but in a register
+    return value;
+  } else {
+    T value;
+    copy_once(&value, p, sizeof value);
+    return value;
+  }
 }
 
 }  // namespace shmtensor::packed

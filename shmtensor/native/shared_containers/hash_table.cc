@@ -68,21 +68,18 @@ HashResult hash_wide(PyObject* key, uint64_t seed, uint64_t* hash) {
   return HashResult::Good;
 }
 
-// The integer of one of the four tags, without an object.
-bool is_integer(const Reader& r, long long* value) {
+// The bytes of the integer at r, if it has one of the four tags; its value without an object. 0: no such element.
+size_t read_integer(const Reader& r, long long* value) {
   size_t remaining = size_t(r.end - r.p);
-  if (remaining < 2) return false;
-  size_t n = r.p[0] == kInt1   ? 1
-             : r.p[0] == kInt2 ? 2
-             : r.p[0] == kInt4 ? 4
-             : r.p[0] == kInt8 ? 8
-                               : 0;
-  if (n == 0 || remaining < 1 + n) return false;
+  if (remaining < 2) return 0;
+  const uint8_t tag = load<uint8_t>(r.p);
+  const size_t n = tag == kInt1 ? 1 : tag == kInt2 ? 2 : tag == kInt4 ? 4 : tag == kInt8 ? 8 : 0;
+  if (n == 0 || remaining < 1 + n) return 0;
   *value = n == 1   ? load<int8_t>(r.p + 1)
            : n == 2 ? load<int16_t>(r.p + 1)
            : n == 4 ? load<int32_t>(r.p + 1)
                     : load<int64_t>(r.p + 1);
-  return true;
+  return 1 + n;
 }
 
 }  // namespace
@@ -115,7 +112,7 @@ Query::Query(PyObject* key) : key_(key) {
 }
 
 int Query::matches(Reader& r) const {
-  if (form_ == Form::Text && r.p < r.end && *r.p == kString) {
+  if (form_ == Form::Text && r.p < r.end && load<uint8_t>(r.p) == kString) {
     Reader text = r;
     ++text.p;
     uint64_t n;
@@ -127,9 +124,10 @@ int Query::matches(Reader& r) const {
     return 1;
   }
   long long integer;
-  if (form_ == Form::Integer && is_integer(r, &integer)) {
+  const size_t nbytes = form_ == Form::Integer ? read_integer(r, &integer) : 0;
+  if (nbytes) {
     if (integer != integer_) return 0;
-    r.p += r.p[0] == kInt1 ? 2 : r.p[0] == kInt2 ? 3 : r.p[0] == kInt4 ? 5 : 9;
+    r.p += nbytes;
     return 1;
   }
   PyObject* key = read_value(r);

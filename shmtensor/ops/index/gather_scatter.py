@@ -165,8 +165,10 @@ def index_fill(ops, input, dim, index, value):
 
 
 def mesh_index(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
-    """The index tuple that has `index` along dim, and each element's own position elsewhere."""
-    n = index.ndim
+    """The index tuple that has a copy of `index` along dim, and each element's own position
+    elsewhere.
+    """
+    n, index = index.ndim, native.private_index(index)
     return tuple(
         index if d == dim else xp.arange(size).reshape((size,) + (1,) * (n - 1 - d))
         for d, size in enumerate(index.shape)
@@ -201,7 +203,7 @@ def _gather(xp, x, index, /, dim, sparse=False):
     """x[i, index[i, j]] for dim = 1. sparse: the gradient is a SparseGradient."""
     dim = check_index_shape("gather", x, index, dim) if index.size else axis(x, dim)
     if not x.ndim or not index.ndim:
-        return x.reshape(-1)[index]
+        return x.reshape(-1)[native.private_index(index)]
     if not index.size:
         return xp.empty(index.shape, x.dtype)
     return x[mesh_index(xp, index, dim)]
@@ -295,7 +297,7 @@ def _scatter(xp, x, source, index, /, dim):
     if source.dtype != x.dtype:
         raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
-        out.reshape(-1)[index] = source
+        out.reshape(-1)[native.private_index(index)] = source
     else:
         out[mesh_index(xp, index, dim)] = crop_to_index("scatter", source, index)
     return out
@@ -352,7 +354,7 @@ def _scatter_zeros(xp, x, index, /, dim):
         if x.ndim and index.ndim:
             out[mesh_index(xp, index, axis(x, dim))] = 0
         else:
-            out.reshape(-1)[index] = 0
+            out.reshape(-1)[native.private_index(index)] = 0
     return out
 
 

@@ -93,13 +93,14 @@ def add_at(xp: Any, out: Any, index: Any, values: Any) -> None:
         return
     parts = index if isinstance(index, tuple) else (index,)
     if is_basic(index) or all(getattr(i, "dtype", None) == np.bool_ for i in parts):
-        out[index] += values
+        out[native.private_index(index)] += values
     else:
         add_at_flat_indices(xp, out, flat_indices(xp, out.shape, index), values)
 
 
 def getitem(x: Any, index: Any) -> Any:
     """x[index]; one element is a 0-d view, not a number."""
+    index = native.private_index(index)
     out = x[index]
     if out.__class__ is not x.__class__:
         out = x[(*index, ...) if isinstance(index, tuple) else (index, ...)]
@@ -155,7 +156,7 @@ def _index_put(xp, x, values, /, index: index, accumulate):
     """The tensor with values written or added at an index. Copies: one (the result)."""
     if not accumulate:
         out = x.copy(order="C")
-        out[index] = values
+        out[native.private_index(index)] = values
         return out
     if x.dtype not in HALVES:
         out = x.copy(order="C")
@@ -176,7 +177,7 @@ def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> boo
     if x.flags.c_contiguous:
         add_at(np, x, index, values.astype(x.dtype, copy=False))
     else:
-        np.add.at(x, index, values)
+        np.add.at(x, native.private_index(index), values)
     return True
 
 
@@ -272,6 +273,7 @@ def _masked_scatter(xp, x, source, mask, /):
         raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
     shape = broadcast_shape("masked_scatter", x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
+    mask = native.private_index(mask)
     n = int(mask.sum())
     if n > source.size:
         raise RuntimeError(
@@ -347,7 +349,7 @@ def put(ops, input, index, source, accumulate=False):
 @op(method=False, function=False, samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, a row for each."""
-    return xp.argwhere(x)
+    return xp.argwhere(native.private_index(x))
 
 
 _argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)

@@ -28,7 +28,7 @@ def add_at_flat_indices(xp: Any, out: Any, indices: Any, values: Any, ufunc: str
     indices, values = indices.reshape(-1), values.reshape(-1)
     if ufunc == "add" and native.add_at(out.reshape(-1), indices, values):
         return
-    getattr(xp, ufunc).at(out.reshape(-1), indices, values)
+    getattr(xp, ufunc).at(out.reshape(-1), native.private_index(indices), values)
 
 
 def add_rows(out: Any, index: Any, values: Any) -> bool:
@@ -72,6 +72,7 @@ def flat_indices_along(xp: Any, shape: Shape, dim: int, index: Any) -> Any:
 
 def flat_indices(xp: Any, shape: Shape, index: Any) -> Any:
     """The flat indices of x[index] for an x of that shape."""
+    index = native.private_index(index)
     only = index[0] if isinstance(index, tuple) and len(index) == 1 else index
     if getattr(only, "dtype", None) is not None and only.dtype.kind in "iu" and shape:
         indices = flat_slice_indices(xp, shape, 0, xp.arange(shape[0])[only])

@@ -46,7 +46,7 @@ def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
         raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
     flat = not x.ndim or not index.ndim
     indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
-    indices = indices.reshape(-1)
+    indices = native.private_index(indices.reshape(-1))
     source_part = (
         source.reshape(-1)[: index.size] if flat else crop_to_index("scatter_reduce", source, index)
     )
@@ -111,6 +111,7 @@ def reduce_slices(
     """Reduces slices of source into x at a vector of indices; None if the kernel refuses."""
     dim %= x.ndim
     out, initial = np.empty(x.shape, x.dtype), x
+    indices = native.private_index(indices)
     if not include_self:
         if int(indices.min()) < 0 or int(indices.max()) >= x.shape[dim]:
             return None

@@ -71,6 +71,7 @@ def class_indices(
         raise explained(ValueError(message)) if batches_differ else RuntimeError(message)
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
+    target = native.private_index(target)
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
     mask = flat != ignore_index
     safe = np.where(mask, flat, 0) if not mask.all() else flat
@@ -182,6 +183,7 @@ _nll_loss_backward.numpy = kernel_or_fallback(native.nll_loss_backward, _nll_los
 @op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
 def _nll_loss_total_weight(xp, target, weight, /, ignore_index):
     """The sum of the weights of the classes that count."""
+    target = native.private_index(target)
     return xp.where(
         target != ignore_index, weight[xp.where(target != ignore_index, target, 0)], 0
     ).sum()
@@ -251,6 +253,7 @@ def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction
 
     p is the softmax of the logits, which are an input only for the second gradient.
     """
+    target = native.private_index(target)
     mask = target != ignore_index
     out = p.copy()
     out[xp.arange(len(target)), xp.where(mask, target, 0)] -= 1

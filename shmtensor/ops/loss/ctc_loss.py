@@ -40,9 +40,8 @@ def labels_of(xp: Any, targets: Any, lengths: Lengths, classes: int) -> list[Any
     Raises:
         IndexError: a label is not a class.
     """
-    samples = [
-        row[:n] for row, n in zip(padded_targets(xp, targets, lengths), lengths, strict=True)
-    ]
+    rows = padded_targets(xp, native.private_index(targets), lengths)
+    samples = [row[:n] for row, n in zip(rows, lengths, strict=True)]
     for labels in samples:
         for end in (labels.min(), labels.max()) if labels.size else ():
             if not 0 <= end < classes:

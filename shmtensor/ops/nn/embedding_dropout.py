@@ -82,6 +82,7 @@ def _one_hot(xp, x, /, n):
         raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
     if not x.size and n <= 0:
         raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
+    x = native.private_index(x)
     low, high = (int(x.min()), int(x.max())) if x.size else (0, n - 1)
     n = n if n != -1 else high + 1
     if low < 0 or high >= n:

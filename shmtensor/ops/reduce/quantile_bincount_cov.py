@@ -19,6 +19,7 @@ from ..table.samples import ints
 @op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
 def _bincount(xp, x, weights=None, /, minlength=0):
     """The number of occurrences of each integer, or the sum of its weights."""
+    x = native.private_index(x)
     if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
         raise RuntimeError(
             f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}"

@@ -333,7 +333,7 @@ def check_repeats(repeats: Any) -> Any:
         RuntimeError: a number is negative, or there is more than one dimension.
         NotImplementedError: they are not int32 or int64.
     """
-    data = np.asarray(getattr(repeats, "array", repeats))
+    data = native.private_index(np.asarray(getattr(repeats, "array", repeats)))
     message = f"{data.dtype} of shape {data.shape}"
     if data.ndim > 1:
         raise RuntimeError(f"repeat_interleave: repeats must be a vector: {message}")
@@ -349,7 +349,7 @@ def check_repeats(repeats: Any) -> Any:
 @op(method=False, function=False, samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ..., each repeated x[i] times."""
-    return xp.repeat(xp.arange(x.shape[0]), x)
+    return xp.repeat(xp.arange(x.shape[0]), native.private_index(x))
 
 
 @composite(method=False)

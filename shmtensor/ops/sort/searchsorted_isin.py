@@ -80,7 +80,7 @@ def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     check_ordered("searchsorted", x)
     kind = np.dtype(np.int64)
     if sorter is not None:
-        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+        sorted_sequence = xp.take_along_axis(sorted_sequence, native.private_index(sorter), -1)
     if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != x.shape[:-1]:
         raise RuntimeError(
             f"searchsorted: leading sizes differ: {sorted_sequence.shape}, {x.shape}"

@@ -38,7 +38,7 @@ def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x written at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
     if not native.scatter(out, x, indices, dim, 0):
-        xp.put_along_axis(out, indices, x, dim)
+        xp.put_along_axis(out, native.private_index(indices), x, dim)
     return out
 
 
@@ -56,7 +56,7 @@ _value_selecting_reduction_backward.pullback(
 )
 def _take_along_dim(xp, x, indices, /, dim):
     """The elements at the indices along dim; no index may occur twice."""
-    return xp.take_along_axis(x, indices, dim)
+    return xp.take_along_axis(x, native.private_index(indices), dim)
 
 
 _take_along_dim.numpy = kernel_or_fallback(native.gather, _take_along_dim.forward)

@@ -36,7 +36,7 @@ def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
     if out.flags.c_contiguous:
         add_at_flat_indices(np, out, flat_indices(np, out.shape, tuple(places)), numbers)
     else:
-        np.add.at(out, tuple(places), numbers)
+        np.add.at(out, native.private_index(tuple(places)), numbers)
 
 
 def sparse_embedding_backward(

@@ -3,6 +3,7 @@
 
 #include "memory/ledger/ledger.h"
 #include "ipc/channel/channel.h"
+#include "ipc/copy_once.h"
 
 namespace shmtensor {
 
@@ -20,14 +21,17 @@ inline bool is_busy(uint64_t state) { return state == WRITING || state == CLAIME
 inline uint64_t link_of(const void* segment, uint64_t number) {
   return (number & kNumberMask) << 34 | static_cast<uint64_t>(static_cast<const char*>(segment) - domain.base) / 64;
 }
+// nullptr: not in the domain.
 inline Segment* segment_at(uint64_t link) {
-  return reinterpret_cast<Segment*>(domain.base + (link & ((1ull << 34) - 1)) * 64);
+  const uint64_t offset = (link & ((1ull << 34) - 1)) * 64;
+  if (offset + sizeof(Segment) > domain.shared) return nullptr;
+  return reinterpret_cast<Segment*>(domain.base + offset);
 }
 // Holds a message's own block in this scope. If it is refused, base is nullptr and an exception is set.
 struct Spill {
   void* base = nullptr;
+  size_t nbytes = 0;
   explicit Spill(const Handle& handle) {
-    size_t nbytes;
     if (!hold_block(handle, &base, &nbytes)) base = nullptr;
   }
   ~Spill() {
@@ -35,6 +39,9 @@ struct Spill {
   }
   Spill(const Spill&) = delete;
 };
+
+// The bytes that a cell has for its message.
+constexpr size_t kMessageBytes = sizeof(Message) + sizeof(Cell::data);
 
 inline void announce(std::atomic<uint32_t>* word, std::atomic<uint32_t>* waiters, int n) {
   word->fetch_add(1, std::memory_order_seq_cst);

@@ -19,6 +19,7 @@
 // no message will come.
 #include "ipc/channel/channel.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
 
@@ -35,21 +36,23 @@ constexpr size_t kExpected = 192;
 
 void Channel::acknowledge_handles(Cell* cell) {
   if (cell->spilled.load(std::memory_order_acquire) != 1) {
-    acknowledge_handles(&cell->message);
+    acknowledge_handles(&cell->message, kMessageBytes);
     return;
   }
-  Spill spill(*cell->spill());
+  const Handle handle = copy_once(*cell->spill());
+  Spill spill(handle);
   if (!spill.base) {  // another process has acknowledged it: Note [Recovering cells]
     PyErr_Clear();
     return;
   }
-  acknowledge_handles(static_cast<Message*>(spill.base));
-  acknowledge(*cell->spill());
+  acknowledge_handles(static_cast<Message*>(spill.base), spill.nbytes);
+  acknowledge(handle);
 }
 
-void Channel::acknowledge_handles(Message* message) {
-  uint32_t n = message->exported.load(std::memory_order_acquire);
-  for (uint32_t i = 0; i < n; i++) acknowledge(message->table()[i]);
+void Channel::acknowledge_handles(Message* message, size_t capacity) {
+  if (capacity < sizeof(Message)) return;
+  const size_t n = message->exported.load(std::memory_order_acquire), most = (capacity - sizeof(Message)) / sizeof(Handle);
+  for (size_t i = 0; i < n && i < most; i++) acknowledge(copy_once(message->table()[i]));
 }
 
 // Completes the work of a dead process on a cell. True: the word has changed, read it again.
@@ -99,26 +102,49 @@ PyObject* ReceivedMessage::blocks() const {
   return out;
 }
 
+namespace {
+
+// Reads the counts of a message once. False with an exception: handles and bytes do not fit into its memory.
+bool read_counts(const Message& message, size_t capacity, uint32_t* handles, uint64_t* nbytes) {
+  *handles = capacity < sizeof(Message) ? 0 : copy_once(message.handles);
+  *nbytes = capacity < sizeof(Message) ? 0 : copy_once(message.nbytes);
+  const uint64_t before = sizeof(Message) + *handles * sizeof(Handle);
+  if (before <= capacity && *nbytes <= capacity - before) return true;
+  raise("RuntimeError", "Channel: a message is corrupt: %u handles and %llu bytes in %zu", *handles,
+        static_cast<unsigned long long>(*nbytes), capacity);
+  return false;
+}
+
+}  // namespace
+
 // Receives the message of a cell that this process has claimed; afterwards the cell is FINISHED.
 Channel::Try Channel::take(Segment* segment, int i, ReceivedMessage* out) {
   Cell* cell = &segment->cells[i];
   std::atomic<uint64_t>* word = &segment->words[i];
   const bool spilled = cell->spilled.load(std::memory_order_relaxed) == 1;
   Message* message = &cell->message;
-  bool good = true;  // false: a handle was refused; no other process could receive it either
+  bool good = true;  // false: a handle was refused, or the message is corrupt; no other process could receive it either
   out->clear();
+  size_t capacity = kMessageBytes;
   if (spilled) {
-    out->spill = receive_block(*cell->spill());
+    out->spill = receive_block(copy_once(*cell->spill()));
     good = out->spill != nullptr;
-    if (good) message = static_cast<Message*>(block_base(out->spill));
+    if (good) {
+      message = static_cast<Message*>(block_base(out->spill));
+      capacity = block_nbytes(out->spill);
+    }
   }
-  uint32_t n = good ? message->handles : 0;
-  for (uint32_t k = 0; k < n; k++) prefetch_block(message->table()[k]);
-  out->bytes = spilled ? message->bytes() : out->inline_bytes_;
-  out->nbytes = message->nbytes;
-  if (!spilled) memcpy(out->inline_bytes_, message->bytes(), message->nbytes);
+  uint32_t n = 0;
+  uint64_t nbytes = 0;
+  good = good && read_counts(*message, capacity, &n, &nbytes);
+  if (good) {
+    for (uint32_t k = 0; k < n; k++) prefetch_block(message->table()[k]);
+    out->bytes = spilled ? message->bytes(n) : out->inline_bytes_;
+    out->nbytes = nbytes;
+    if (!spilled) memcpy(out->inline_bytes_, message->bytes(n), nbytes);
+  }
   for (uint32_t k = 0; good && k < n; k++) {
-    PyObject* block = receive_block(message->table()[k]);
+    PyObject* block = receive_block(copy_once(message->table()[k]));
     good = block != nullptr;
     if (good) out->blocks_held.push_back(block);
   }
@@ -239,7 +265,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const BlockRef* bloc
     *spill = message;
     message->handles = n;
     message->nbytes = nbytes;
-    memcpy(message->bytes(), bytes, nbytes);
+    memcpy(message->bytes(n), bytes, nbytes);
   }
   if (root_->shut.load(std::memory_order_acquire)) return Try::Over;
   const size_t fetched = *spill ? sizeof(Handle) : sizeof(Cell) - sizeof(Cell::data) + n * sizeof(Handle) + nbytes;
@@ -247,7 +273,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const BlockRef* bloc
   for (;;) {
     if (!tail_ && !to_tail()) return Try::Failed;
     Segment* segment = tail_;
-    i = segment->last.load(std::memory_order_relaxed);
+    i = std::min<uint32_t>(segment->last.load(std::memory_order_relaxed), kCells);
     while (i < kCells && state_of(segment->words[i].load(std::memory_order_acquire)) != EMPTY) i++;
     segment->last.store(i, std::memory_order_relaxed);
     uint64_t position = (segment->number - 1) * kCells + i;
@@ -300,7 +326,7 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const BlockRef* bloc
   } else {
     message->handles = n;
     message->nbytes = nbytes;
-    memcpy(message->bytes(), bytes, nbytes);
+    memcpy(message->bytes(n), bytes, nbytes);
   }
   for (uint32_t k = 0; good && k < n; k++) {
     good = export_handle(blocks[k], &message->table()[k]);

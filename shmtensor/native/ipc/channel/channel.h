@@ -15,6 +15,9 @@
 //
 //   u64 word           state:4 | row+1:12 | 0:16 | inc:32
 //   u64 link           segment number mod 2^30:30 | offset in the domain / 64:34; 0: none
+//
+// Counts, sizes, handles and links in shared memory are read once, checked against the memory that they describe, and used
+// from there (copy_once.h): a process that writes there at the wrong moment causes an error, no access elsewhere.
 #pragma once
 
 #include <string>
@@ -60,7 +63,7 @@ struct Message {
   uint32_t handles;
   uint64_t nbytes;
   Handle* table() { return reinterpret_cast<Handle*>(this + 1); }
-  char* bytes() { return reinterpret_cast<char*>(table() + handles); }
+  char* bytes(uint32_t n) { return reinterpret_cast<char*>(table() + n); }  // after n handles
   static size_t size(size_t handles, size_t nbytes) { return sizeof(Message) + handles * sizeof(Handle) + nbytes; }
 };
 
@@ -155,6 +158,7 @@ class Channel {
   enum class Reach { Ok, Moved, Failed };
 
   Segment* make_segment(Segment* before);
+  static Reach raise_no_segment(uint64_t link);
   Reach reach(uint64_t link, std::atomic<uint64_t>* anchor, uint64_t expected, Segment** out);
   bool to_head();
   bool to_tail();
@@ -162,7 +166,7 @@ class Channel {
   Segment* follow(size_t i);
   bool recover_cell(Segment* segment, int i, uint64_t word);
   void acknowledge_handles(Cell* cell);
-  void acknowledge_handles(Message* message);
+  void acknowledge_handles(Message* message, size_t capacity);
   Try take(Segment* segment, int i, ReceivedMessage* out);
   uint64_t finished_from_head(uint64_t enough);
 
@@ -173,6 +177,7 @@ class Channel {
   uint64_t finished_ = 0;         // a lower bound of finished positions
   std::vector<Segment*> chain_;   // held segments from the head on, as far as this process has read
   Segment* tail_ = nullptr;       // held
+  uint32_t debtors_ = 0;          // the root's, checked
   std::atomic<uint64_t>* debt_ = nullptr;  // the table entry of this process, or of its parent before a fork
 };
 

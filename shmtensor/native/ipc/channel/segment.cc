@@ -28,7 +28,7 @@ bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
   Root* root = static_cast<Root*>(block);
   root_ = root;
   channel_block_ = block_around(root);
-  root->debtors = joinable ? kDebtors : 0;
+  root->debtors = debtors_ = joinable ? kDebtors : 0;
   root->maxsize = maxsize;
   Segment* first = make_segment(nullptr);
   if (!first) return false;
@@ -42,12 +42,14 @@ bool Channel::create(void* block, uint64_t maxsize, bool joinable) {
 
 bool Channel::attach(void* block, size_t nbytes) {
   Root* root = static_cast<Root*>(block);
+  const uint32_t debtors = nbytes < sizeof(Root) ? 0 : copy_once(root->debtors);
   if (nbytes < sizeof(Root) || root->magic != kChannelMagic ||
-      (root->debtors && (root->debtors != kDebtors || nbytes < sizeof(Root) + kDebtors * sizeof(uint64_t)))) {
+      (debtors && (debtors != kDebtors || nbytes < sizeof(Root) + kDebtors * sizeof(uint64_t)))) {
     raise("ValueError", "Channel: the block is not a channel: %zu bytes", nbytes);
     return false;
   }
   root_ = root;
+  debtors_ = debtors;
   channel_block_ = block_around(root);
   return true;
 }
@@ -81,12 +83,19 @@ Segment* Channel::make_segment(Segment* previous) {
   return segment;
 }
 
+Channel::Reach Channel::raise_no_segment(uint64_t link) {
+  raise("RuntimeError", "Channel: a link leads to a block that is not a segment: link %#llx",
+        static_cast<unsigned long long>(link));
+  return Reach::Failed;
+}
+
 // See Note [Reaching a segment].
 Channel::Reach Channel::reach(uint64_t link, std::atomic<uint64_t>* anchor, uint64_t expected, Segment** out) {
-  Handle handle;
-  memcpy(static_cast<void*>(&handle), static_cast<void*>(&segment_at(link)->self), sizeof handle);
   void* base = nullptr;
-  size_t nbytes;
+  size_t nbytes = 0;
+  Segment* at = segment_at(link);
+  if (!at) return raise_no_segment(link);
+  const Handle handle = copy_once(at->self);
   bool is_held = hold_block(handle, &base, &nbytes);
   if (anchor->load(std::memory_order_seq_cst) != expected) {
     if (is_held)
@@ -97,11 +106,9 @@ Channel::Reach Channel::reach(uint64_t link, std::atomic<uint64_t>* anchor, uint
   }
   if (!is_held) return Reach::Failed;
   Segment* segment = static_cast<Segment*>(base);
-  if (segment != segment_at(link) || segment->link != link) {
+  if (segment != at || nbytes < sizeof(Segment) || segment->link != link) {
     drop_block(base);
-    raise("RuntimeError", "Channel: a link leads to a block that is not a segment: link %#llx",
-          static_cast<unsigned long long>(link));
-    return Reach::Failed;
+    return raise_no_segment(link);
   }
   *out = segment;
   return Reach::Ok;
@@ -123,7 +130,7 @@ bool Channel::to_head() {
     }
     Segment* first = chain_[0];
     if (!first->previous_released.load(std::memory_order_acquire)) {
-      acknowledge(first->previous);
+      acknowledge(copy_once(first->previous));
       fault("channel.retire.released");
       first->previous_released.store(1, std::memory_order_release);
       fault("channel.retire.noted");

@@ -162,7 +162,7 @@ Peer debtor_of(uint64_t debt) {
 }  // namespace
 
 void Channel::owe(int change) {
-  if (!root_->debtors) return;
+  if (!debtors_) return;
   const uint64_t own = debt_of(own_peer(), 0);
   auto is_own = [own](uint64_t debt) { return (debt & ~kDebtMask) == own; };
   if (!debt_ || !is_own(debt_->load(std::memory_order_relaxed))) {
@@ -186,7 +186,7 @@ void Channel::owe(int change) {
 bool Channel::find_lost_debtor(Peer* lost, bool* found) {
   *found = false;
   MessageCounts counts;
-  if (!root_->debtors) return true;
+  if (!debtors_) return true;
   if (!count(&counts)) return false;
   uint64_t owed = 0;
   bool has_dead = false;

@@ -100,7 +100,8 @@ class MessageEncoder {
   Py_buffer view_{};                  // adopted bytes
 };
 
-// The object of a message: new reference. blocks: received, in the order of the encoder. nullptr: an exception.
+// The object of a message: new reference. blocks: received, in the order of the encoder. nullptr: an exception. Each field
+// is copied before it is checked: the bytes may be in shared memory, where another process may change them meanwhile.
 PyObject* decode(const char* bytes, size_t n, PyObject* const* blocks, size_t n_blocks);
 
 }  // namespace shmtensor

@@ -6,6 +6,7 @@
 #include "memory/ledger/ledger.h"
 #include "ipc/codec/block.h"
 #include "ipc/codec/codec.h"
+#include "ipc/copy_once.h"
 #include "ipc/codec/array_layout.h"
 
 namespace shmtensor {
@@ -40,7 +41,7 @@ class Reader {
       malformed("it ends too early");
       return false;
     }
-    memcpy(out, at_, n);
+    copy_once(out, at_, n);
     at_ += n;
     return true;
   }
@@ -127,7 +128,7 @@ class Reader {
         if (!count(&n, 1)) return nullptr;
         const char* text = at_;
         at_ += n;
-        return tag == 'b' ? PyBytes_FromStringAndSize(text, n) : PyUnicode_DecodeUTF8(text, n, nullptr);
+        return tag == 'b' ? PyBytes_FromStringAndSize(text, n) : decode_text(text, n);
       }
       case '(':
       case '[': return items(tag == '(', depth);
@@ -136,6 +137,19 @@ class Reader {
       case 't': return view(tag);
       default: at_--; return malformed("no such tag");
     }
+  }
+
+  // The decoder of UTF-8 reads its bytes more than once, so it gets a copy.
+  static PyObject* decode_text(const char* text, size_t n) {
+    char short_text[256];
+    if (n <= sizeof short_text) {
+      copy_once(short_text, text, n);
+      return PyUnicode_DecodeUTF8(short_text, static_cast<Py_ssize_t>(n), nullptr);
+    }
+    PyObject* bytes = PyBytes_FromStringAndSize(text, static_cast<Py_ssize_t>(n));
+    PyObject* out = bytes ? PyUnicode_DecodeUTF8(PyBytes_AS_STRING(bytes), static_cast<Py_ssize_t>(n), nullptr) : nullptr;
+    Py_XDECREF(bytes);
+    return out;
   }
 
   PyObject* items(bool is_tuple, int depth) {

@@ -1,5 +1,5 @@
-// Reading at indices. Arrays are (outer, m, inner) around the dimension. Indices are checked in chunks just before they
-// are used, so that they are read from memory once.
+// Reading at indices. Arrays are (outer, m, inner) around the dimension. An index is checked where it is used: Note [Memory
+// that others change] in indices.h. A new result may stay incomplete if one is wrong.
 #include "kernels/index/gather.h"
 
 #include <cstring>
@@ -19,32 +19,33 @@ constexpr int64_t kGrain = 16384;
 constexpr int64_t kUnlock = 4096;
 constexpr int64_t kPrefetch = 16384;  // bytes of a line that is prefetched while the previous one is read
 
-// Separate functions, see docs/design/native.md, Loops in lambdas.
+// Separate functions, see docs/design/native.md, Loops in lambdas. False: an index is out of range [0, m).
 template <class T>
-void gather_run(const T* from, const int64_t* indices, T* to, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) to[i] = from[indices[i]];
+bool gather_run(const T* from, int64_t m, const int64_t* indices, T* to, int64_t n) {
+  return for_indices(indices, n, m, [=](int64_t i, int64_t index) { to[i] = from[index]; });
 }
 
 template <class T>
-void gather_columns(const T* from, const int64_t* indices, T* to, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) to[c] = from[indices[c] * n + c];
+bool gather_columns(const T* from, int64_t m, const int64_t* indices, T* to, int64_t n) {
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[c] = from[index * n + c]; });
 }
 
-// Four lines at the same indices, which are loaded once.
+// Four lines, m elements apart, at the same indices, which are loaded once.
 template <class T>
-void gather_four_rows(const T* from, int64_t stride, const int64_t* indices, T* to, int64_t out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T* s = from + indices[i];
+bool gather_four_rows(const T* from, int64_t m, const int64_t* indices, T* to, int64_t out, int64_t n) {
+  return for_indices(indices, n, m, [=](int64_t i, int64_t index) {
+    const T* s = from + index;
     to[i] = s[0];
-    to[i + out] = s[stride];
-    to[i + 2 * out] = s[2 * stride];
-    to[i + 3 * out] = s[3 * stride];
-  }
+    to[i + out] = s[m];
+    to[i + 2 * out] = s[2 * m];
+    to[i + 3 * out] = s[3 * m];
+  });
 }
 
 // out[o, j] = x[o, at[j]] for lines of single elements.
 template <class T>
-void take_elements(const T* x, const DimLayout& layout, const int64_t* indices, T* out, int64_t count) {
+bool take_elements(const T* x, const DimLayout& layout, const int64_t* indices, T* out, int64_t count) {
+  std::atomic<bool> valid{true};
   const int64_t pieces = (count + kGrain - 1) / kGrain, grain = count < kGrain ? kGrain / count : 1;
   ranges(layout.outer * pieces, grain, [&](int64_t i, int64_t stop) {
     while (i < stop) {
@@ -53,16 +54,39 @@ void take_elements(const T* x, const DimLayout& layout, const int64_t* indices, 
       const T* from = x + o * layout.m;
       T* to = out + o * count + start;
       const bool four = pieces == 1 && stop - i >= 4;
+      bool good;
       if (four) {
         if (o + 8 <= layout.outer && count >= layout.m && layout.m * 4 * sizeof(T) <= kPrefetch)
           prefetch(from + 4 * layout.m, 4 * layout.m);
-        gather_four_rows(from, layout.m, indices + start, to, count, n);
+        good = gather_four_rows(from, layout.m, indices + start, to, count, n);
       } else {
-        gather_run(from, indices + start, to, n);
+        good = gather_run(from, layout.m, indices + start, to, n);
+      }
+      if (!good) {
+        valid = false;
+        return;
       }
       i += four ? 4 : 1;
     }
   });
+  return valid;
+}
+
+// The slices of `width` bytes; false if an index is out of range.
+bool take_slices(const char* from, const DimLayout& layout, const int64_t* indices, char* to, int64_t count,
+                 int64_t width) {
+  std::atomic<bool> valid{true};
+  ranges(layout.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width, [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t index = load_once(indices + i % count);
+      if (!in_range(index, layout.m)) {
+        valid = false;
+        return;
+      }
+      copy_run(to + i * width, from + (i / count * layout.m + index) * width, static_cast<size_t>(width));
+    }
+  });
+  return valid;
 }
 
 }  // namespace
@@ -101,20 +125,21 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
         for (int64_t i = start, end; i < stop; i = end) {
           end = i + rows_per_chunk < stop ? i + rows_per_chunk : stop;
           if (layout.inner == 1 && end > (i / count + 1) * count) end = (i / count + 1) * count;
-          if (!all_in_range(index_data + i * layout.inner, (end - i) * layout.inner, layout.m)) {
-            valid = false;
-            return;
-          }
+          bool good = true;
           if (layout.inner == 1) {
             const int64_t next = i / count + 1;  // the next line, which is read in random order
             if (i % count == 0 && next < layout.outer && count >= layout.m && layout.m * size <= kPrefetch)
               prefetch(source + next * layout.m, layout.m);
-            gather_run(source + i / count * layout.m, index_data + i, to + i, end - i);
-            continue;
+            good = gather_run(source + i / count * layout.m, layout.m, index_data + i, to + i, end - i);
+          } else {
+            for (int64_t r = i; good && r < end; ++r) {
+              good = gather_columns(source + r / count * layout.m * layout.inner, layout.m,
+                                    index_data + r * layout.inner, to + r * layout.inner, layout.inner);
+            }
           }
-          for (int64_t r = i; r < end; ++r) {
-            gather_columns(source + r / count * layout.m * layout.inner, index_data + r * layout.inner,
-                           to + r * layout.inner, layout.inner);
+          if (!good) {
+            valid = false;
+            return;
           }
         }
       });
@@ -139,7 +164,6 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const DimLayout layout = layout_around(x, dim);
   const int64_t count = PyArray_SIZE(indices.array());
   const auto* index_data = data<int64_t>(indices);
-  if (!all_in_range_parallel(index_data, count, layout.m)) Py_RETURN_NONE;
   Ref from(to_contiguous(x));
   if (!from) return nullptr;
   npy_intp dims[NPY_MAXDIMS];
@@ -148,23 +172,20 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref out(new_array(PyArray_NDIM(x), dims, PyArray_TYPE(x)));
   if (!out) return nullptr;
   const int64_t width = layout.inner * PyArray_ITEMSIZE(x), total = layout.outer * count * width;
-  if (total == 0) return out.release();
-  const char* source = data<char>(from);
-  char* to = data<char>(out);
-  Unlocked unlocked(total > 4 * kUnlock);
-  if (width <= 8 && with_size(width, [&](auto zero) {
-        using T = decltype(zero);
-        take_elements(data<T>(from), layout, index_data, data<T>(out), count);
-      })) {
+  if (total == 0) {  // nothing is read at the indices
+    if (!all_in_range_parallel(index_data, count, layout.m)) Py_RETURN_NONE;
     return out.release();
   }
-  ranges(layout.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width,
-         [&](int64_t i, int64_t stop) {
-           for (; i < stop; ++i) {
-             copy_run(to + i * width, source + (i / count * layout.m + index_data[i % count]) * width,
-                      static_cast<size_t>(width));
-           }
-         });
+  bool valid = true;
+  {
+    Unlocked unlocked(total > 4 * kUnlock);
+    const bool is_element = width <= 8 && with_size(width, [&](auto zero) {
+      using T = decltype(zero);
+      valid = take_elements(data<T>(from), layout, index_data, data<T>(out), count);
+    });
+    if (!is_element) valid = take_slices(data<char>(from), layout, index_data, data<char>(out), count, width);
+  }
+  if (!valid) Py_RETURN_NONE;
   return out.release();
 }
 

@@ -3,6 +3,9 @@
 // slices of the result.
 //
 // With a base the result starts as a copy of it, written line by line while the line is in the cache.
+//
+// An index is checked where it is used: Note [Memory that others change] in indices.h. Without a base all are also checked
+// before the first is used, so that `out` stays as it was if one is wrong.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -32,8 +35,8 @@ struct ScatterArguments {
   int64_t count = 0;  // indices along the dimension
 
   const int64_t* index_data() const { return data<int64_t>(indices); }
-  // a new result may be left incomplete
-  bool checks_while_writing() const { return static_cast<bool>(base); }
+  // A new result may stay incomplete.
+  bool may_be_incomplete() const { return static_cast<bool>(base); }
 };
 
 // 1: ready; 0: no kernel for these arguments; -1: exception.
@@ -85,24 +88,24 @@ void for_independent_slices(const DimLayout& layout, int64_t work, F&& body) {
   });
 }
 
+// Each of the following is false if an index is out of range [0, m).
 template <ScatterReduce kReduce, class T>
-void reduce_run(T* to, const int64_t* indices, const T* source, int64_t n) {
-  for (int64_t j = 0; j < n; ++j) reduce_element<kReduce>(to + indices[j], source[j]);
+bool reduce_run(T* to, int64_t m, const int64_t* indices, const T* source, int64_t n) {
+  return for_indices(indices, n, m, [=](int64_t j, int64_t index) { reduce_element<kReduce>(to + index, source[j]); });
 }
 
 template <ScatterReduce kReduce, class T>
-void reduce_columns(T* to, int64_t row, const int64_t* indices, const T* source, int64_t n) {
-  for (int64_t c = 0; c < n; ++c) reduce_element<kReduce>(to + indices[c] * row + c, source[c]);
+bool reduce_columns(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t n) {
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) {
+    reduce_element<kReduce>(to + index * row + c, source[c]);
+  });
 }
 
 // One value at all indices.
 template <class T>
-void assign_value(T* to, int64_t row, const int64_t* indices, T v, int64_t n) {
-  if (row == 1) {
-    for (int64_t j = 0; j < n; ++j) to[indices[j]] = v;
-  } else {
-    for (int64_t c = 0; c < n; ++c) to[indices[c] * row + c] = v;
-  }
+bool assign_value(T* to, int64_t m, int64_t row, const int64_t* indices, T v, int64_t n) {
+  const int64_t step = row == 1 ? 0 : 1;
+  return for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[index * row + c * step] = v; });
 }
 
 // Combines a run of elements with another.
@@ -125,13 +128,10 @@ template <ScatterReduce kReduce, class T>
 bool scatter_elements(const ScatterArguments& w) {
   const DimLayout& layout = w.layout;
   const int64_t row = layout.inner, m = layout.m, count = w.count;
-  // too few slices for the threads: copy and check in parallel first
+  // too few slices for the threads: copy in parallel first
   const bool base_copied = layout.outer * layout.inner < 8;
   if (w.base && base_copied) copy_base(w);
-  if ((!w.checks_while_writing() || base_copied) &&
-      !all_in_range_parallel(w.index_data(), layout.outer * count * row, m))
-    return false;
-  const bool check_chunks = w.checks_while_writing() && !base_copied;
+  if (!w.may_be_incomplete() && !all_in_range_parallel(w.index_data(), layout.outer * count * row, m)) return false;
   const bool is_scalar = kReduce == kAssign && PyArray_NDIM(w.source.array()) == 0;
   const T value = is_scalar ? data<T>(w.source)[0] : T();
   std::atomic<bool> valid{true};
@@ -142,15 +142,9 @@ bool scatter_elements(const ScatterArguments& w) {
     const int64_t *indices = w.index_data() + o * count * row, n = c1 - c0;
     if (row == 1) {
       if (base) memcpy(to, base, sizeof(T) * static_cast<size_t>(m));
-      for (int64_t j = 0; j < count; j += kChunk) {
-                         const int64_t chunk = std::min(kChunk, count - j);
-                         if (check_chunks && !all_in_range(indices + j, chunk, m)) {
-          valid = false;
-          return;
-                         }
-        is_scalar ? assign_value(to, 1, indices + j, value, chunk)
-                  : reduce_run<kReduce>(to, indices + j, source + j, chunk);
-      }
+      if (is_scalar ? !assign_value(to, m, 1, indices, value, count)
+                    : !reduce_run<kReduce>(to, m, indices, source, count))
+        valid = false;
       return;
     }
     for (int64_t k = 0; base && k < m; ++k) {  // rows of a strip are far apart
@@ -160,15 +154,14 @@ bool scatter_elements(const ScatterArguments& w) {
     for (int64_t j = 0; j < count; ++j) {
       const int64_t offset = j * row + c0;
       if (j + 2 < count) {
-                         prefetch(indices + offset + 2 * row, n);
-                         if (!is_scalar) prefetch(source + offset + 2 * row, n);
+        prefetch(indices + offset + 2 * row, n);
+        if (!is_scalar) prefetch(source + offset + 2 * row, n);
       }
-      if (check_chunks && !all_in_range(indices + offset, n, m)) {
-                         valid = false;
-                         return;
+      if (is_scalar ? !assign_value(to + c0, m, row, indices + offset, value, n)
+                    : !reduce_columns<kReduce>(to + c0, m, row, indices + offset, source + offset, n)) {
+        valid = false;
+        return;
       }
-      is_scalar ? assign_value(to + c0, row, indices + offset, value, n)
-                : reduce_columns<kReduce>(to + c0, row, indices + offset, source + offset, n);
     }
   });
   return valid;
@@ -176,19 +169,38 @@ bool scatter_elements(const ScatterArguments& w) {
 
 // Slices of single elements: the same indices in every line.
 template <ScatterReduce kReduce, class T>
-void add_elements(const ScatterArguments& w) {
+bool add_elements(const ScatterArguments& w) {
   const DimLayout& layout = w.layout;
+  std::atomic<bool> valid{true};
   for_independent_slices(layout, w.count + layout.m, [&](int64_t o, int64_t, int64_t) {
     T* to = data<T>(w.out) + o * layout.m;
     if (w.base) memcpy(to, data<T>(w.base) + o * layout.m, sizeof(T) * static_cast<size_t>(layout.m));
-    reduce_run<kReduce>(to, w.index_data(), data<T>(w.source) + o * w.count, w.count);
+    if (!reduce_run<kReduce>(to, layout.m, w.index_data(), data<T>(w.source) + o * w.count, w.count)) valid = false;
   });
+  return valid;
+}
+
+// Combines the slices at indices in [first, last); false if an index is out of range [0, m).
+template <ScatterReduce kReduce, class T>
+bool reduce_part(T* to, const T* source, const int64_t* indices, int64_t count, int64_t first, int64_t last, int64_t m,
+                 int64_t row, int64_t n) {
+  const int64_t size = last - first;
+  for (int64_t j = 0; j < count; ++j) {
+    const int64_t index = load_once(indices + j);
+    if (in_range(index - first, size)) {
+      reduce_rows<kReduce>(to + index * row, source + j * row, n);
+    } else if (!in_range(index, m)) {
+      return false;
+    }
+  }
+  return true;
 }
 
 // Combines slices: each thread owns a part of the result and scans all indices for it.
 template <ScatterReduce kReduce, class T>
-void add_slices(const ScatterArguments& w) {
+bool add_slices(const ScatterArguments& w) {
   const DimLayout& layout = w.layout;
+  std::atomic<bool> valid{true};
   const int64_t row = layout.inner, max_parts = std::min(row / 16, layout.m);
   const int64_t parts = std::max<int64_t>(1, std::min(16 / std::min<int64_t>(layout.outer, 16), max_parts));
   const int64_t strips = (row * static_cast<int64_t>(sizeof(T)) + kSlice - 1) / kSlice;
@@ -209,17 +221,18 @@ void add_slices(const ScatterArguments& w) {
           copy_run(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
       }
       const T* source = data<T>(w.source) + o * w.count * row + c0;
-      for (int64_t j = 0; j < w.count; ++j) {
-        const int64_t p = w.index_data()[j];
-        if (p >= first && p < last) reduce_rows<kReduce>(to + p * row, source + j * row, n);
+      if (!reduce_part<kReduce>(to, source, w.index_data(), w.count, first, last, layout.m, row, n)) {
+        valid = false;
+        return;
       }
     }
   });
+  return valid;
 }
 
 template <ScatterReduce kReduce, class T>
-void index_reduce(const ScatterArguments& w) {
-  w.layout.inner == 1 ? add_elements<kReduce, T>(w) : add_slices<kReduce, T>(w);
+bool index_reduce(const ScatterArguments& w) {
+  return w.layout.inner == 1 ? add_elements<kReduce, T>(w) : add_slices<kReduce, T>(w);
 }
 
 }  // namespace
@@ -279,30 +292,31 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (ready < 0) return nullptr;
   PyArrayObject* source = w.source.array();
   if (ready == 0 || PyArray_NDIM(as_array(args[2])) != 1 ||
-      !same_shape_except(w.out, source, dim) || PyArray_DIM(source, dim) != w.count ||
-      !all_in_range_parallel(w.index_data(), w.count, w.layout.m)) {
+      !same_shape_except(w.out, source, dim) || PyArray_DIM(source, dim) != w.count) {
     Py_RETURN_FALSE;
   }
-  bool has_kernel;
+  const bool is_empty = PyArray_SIZE(w.out) == 0;
+  if ((is_empty || !w.may_be_incomplete()) && !all_in_range_parallel(w.index_data(), w.count, w.layout.m))
+    Py_RETURN_FALSE;
+  bool valid = true, has_kernel;
   {
     Unlocked unlocked(PyArray_SIZE(source) > kUnlock);
     const ScatterReduce kind = reduction_for(reduction, w.out);
-    const bool is_empty = PyArray_SIZE(w.out) == 0;
     if (kind == kAdd) {
       has_kernel = with_sum_type(PyArray_TYPE(w.out), [&](auto zero) {
-        if (!is_empty) index_reduce<kAdd, decltype(zero)>(w);
+        if (!is_empty) valid = index_reduce<kAdd, decltype(zero)>(w);
       });
     } else {
       has_kernel = with_type(PyArray_TYPE(w.out), [&](auto zero) {
         using T = decltype(zero);
         if (is_empty) return;
-        kind == kMultiply ? index_reduce<kMultiply, T>(w)
-        : kind == kMax    ? index_reduce<kMax, T>(w)
-                          : index_reduce<kMin, T>(w);
+        valid = kind == kMultiply ? index_reduce<kMultiply, T>(w)
+                : kind == kMax    ? index_reduce<kMax, T>(w)
+                                  : index_reduce<kMin, T>(w);
       });
     }
   }
-  return PyBool_FromLong(has_kernel);
+  return PyBool_FromLong(has_kernel && valid);
 }
 
 // add_at(out, indices, values): vectors; out[indices[i]] += values[i], one after the other
@@ -325,18 +339,21 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const auto* index_data = data<int64_t>(indices);
   if (!all_in_range_parallel(index_data, count, size)) Py_RETURN_FALSE;
-  bool has_kernel;
+  bool valid = true, has_kernel;
   {
     Unlocked unlocked(count > kUnlock);
     has_kernel = with_sum_type(type, [&](auto zero) {
       using T = decltype(zero);
       if constexpr (std::is_same_v<T, uint8_t>) {
-        if (reduction_for(kAdd, out) == kMax) return reduce_run<kMax>(data<T>(out), index_data, data<T>(source), count);
+        if (reduction_for(kAdd, out) == kMax) {
+          valid = reduce_run<kMax>(data<T>(out), size, index_data, data<T>(source), count);
+          return;
+        }
       }
-      reduce_run<kAdd>(data<T>(out), index_data, data<T>(source), count);
+      valid = reduce_run<kAdd>(data<T>(out), size, index_data, data<T>(source), count);
     });
   }
-  return PyBool_FromLong(has_kernel);
+  return PyBool_FromLong(has_kernel && valid);
 }
 
 }  // namespace shmtensor

@@ -174,7 +174,7 @@ PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Sytrs sytrs;
   if (!lapack_function(args[3] == Py_True && PyArray_ISCOMPLEX(x) ? "hetrs" : "sytrs", x, &sytrs))
     return nullptr;
-  Ref view = transpose(x), pivots = contiguous_as(pivots_array, NPY_INT), b = column_major_copy(y);
+  Ref view = transpose(x), pivots = private_copy_as(pivots_array, NPY_INT), b = column_major_copy(y);
   Ref a = view ? to_contiguous(view.array()) : Ref();
   if (!a || !pivots || !b) return nullptr;
   for (int64_t i = 0; i < factors.count; ++i) {

@@ -179,10 +179,17 @@ bool is_valid(const Batch& b) {
   return b.blank >= 0 && b.blank < b.classes;
 }
 
-// The parsed arguments; keeps the arrays alive.
+// A private copy of an array of int64 with that many elements; false if it is another.
+bool read_private(PyObject* p, int64_t size, Ref* out) {
+  if (!PyArray_CheckExact(p) || PyArray_TYPE(as_array(p)) != NPY_INT64 || PyArray_SIZE(as_array(p)) != size) return false;
+  *out = private_copy_as(as_array(p), NPY_INT64);
+  return static_cast<bool>(*out);
+}
+
+// The parsed arguments; keeps the arrays alive. Labels and lengths are private copies, for they are read many times: Note
+// [Memory that others change] in index/indices.h.
 struct Arguments {
-  LayerOperand targets, input_lengths, target_lengths;
-  Ref x;
+  Ref targets, input_lengths, target_lengths, x;
   Batch batch;
   bool read(PyArrayObject* arguments, PyObject* targets_array, PyObject* input, PyObject* target, PyObject* blank) {
     long blank_index;
@@ -192,12 +199,12 @@ struct Arguments {
       return false;
     const npy_intp *dims = PyArray_DIMS(arguments), *rows = PyArray_DIMS(as_array(targets_array));
     batch = {dims[0], dims[1], dims[2], rows[1], blank_index, nullptr, nullptr, nullptr};
-    if (rows[0] != dims[1] || !targets.read(targets_array, NPY_INT64, dims[1] * rows[1]) ||
-        !input_lengths.read(input, NPY_INT64, dims[1]) || !target_lengths.read(target, NPY_INT64, dims[1]))
+    if (rows[0] != dims[1] || !read_private(targets_array, dims[1] * rows[1], &targets) ||
+        !read_private(input, dims[1], &input_lengths) || !read_private(target, dims[1], &target_lengths))
       return false;
-    batch.targets = targets.as<int64_t>();
-    batch.input_lengths = input_lengths.as<int64_t>();
-    batch.target_lengths = target_lengths.as<int64_t>();
+    batch.targets = data<int64_t>(targets);
+    batch.input_lengths = data<int64_t>(input_lengths);
+    batch.target_lengths = data<int64_t>(target_lengths);
     x = contiguous(arguments);
     return x && is_valid(batch);
   }

@@ -72,7 +72,7 @@ bool sum_losses(const Targets& c, const T* x, T* out, Sums* total) {
     Sums partial;
     int64_t outer = start / c.d, inner = start % c.d;
     for (int64_t i = start; i < stop; ++i) {
-      const int64_t t = target[i];
+      const int64_t t = load_once(target + i);
       const bool is_counted = t != c.ignore;
       if (is_counted && (t < 0 || t >= c.classes)) {
         valid = false;
@@ -116,19 +116,24 @@ bool backward(const Targets& c, const T* g, T* out) {
   const auto* target = data<int64_t>(c.target);
   const T* weight = c.weight ? data<T>(c.weight) : nullptr;
   const int64_t block = c.classes * c.d;
+  std::atomic<bool> valid{true};  // checked again: Note [Memory that others change] in index/indices.h
   ranges(c.n, block >= kGrain ? 1 : kGrain / (block ? block : 1), [&](int64_t i, int64_t stop) {
     memset(static_cast<void*>(out + i * block), 0,
            sizeof(T) * static_cast<size_t>((stop - i) * block));
     for (; i < stop; ++i) {
       for (int64_t j = 0; j < c.d; ++j) {
-        const int64_t t = target[i * c.d + j];
+        const int64_t t = load_once(target + i * c.d + j);
         if (t == c.ignore) continue;
+        if (!in_range(t, c.classes)) {
+          valid = false;
+          return;
+        }
         const T value = c.per_sample ? g[i * c.d + j] : factor;
         out[i * block + t * c.d + j] = weight ? -value * weight[t] : -value;
       }
     }
   });
-  return true;
+  return valid;
 }
 
 // A float32 or float64 array.

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 
@@ -13,18 +14,6 @@ namespace {
 
 constexpr int64_t kElements = 4096;  // per slice
 constexpr int64_t kUnlock = 8192;
-
-struct DimLayout {
-  int64_t outer = 1, m = 1, inner = 1;
-};
-
-DimLayout layout_around(PyArrayObject* x, int dim) {
-  DimLayout s;
-  for (int i = 0; i < PyArray_NDIM(x); ++i) {
-    (i < dim ? s.outer : i == dim ? s.m : s.inner) *= PyArray_DIM(x, i);
-  }
-  return s;
-}
 
 template <class T>
 struct ForwardKernels {  // the row kernel and the column kernel of one function
@@ -170,6 +159,12 @@ bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
   return true;
 }
 
+bool raise_target(const char* where, int64_t target, int64_t row, int64_t classes) {
+  raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
+        static_cast<long long>(target), static_cast<long long>(row), static_cast<long long>(classes - 1));
+  return false;
+}
+
 // The class indices as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
 bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
                       int64_t ignore, Ref* out, int64_t* counted_rows) {
@@ -182,16 +177,14 @@ bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, in
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
-  *counted_rows = 0;
+  int64_t counted = 0;
   for (int64_t i = 0; i < rows; ++i) {
-    if (t[i] == ignore) continue;
-    ++*counted_rows;
-    if (t[i] >= 0 && t[i] < classes) continue;
-    raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld",
-          where, static_cast<long long>(t[i]), static_cast<long long>(i),
-          static_cast<long long>(classes - 1));
-    return false;
+    const int64_t c = load_once(t + i);
+    if (c == ignore) continue;
+    ++counted;
+    if (!in_range(c, classes)) return raise_target(where, c, i, classes);
   }
+  *counted_rows = counted;
   return true;
 }
 
@@ -199,6 +192,12 @@ struct LossArguments {
   int64_t rows, classes, ignore, counted_rows;
   Reduction reduction;
   const int64_t* target;
+  // The class index of a row, or `ignore`; checked again where it is used: Note [Memory that others change] in
+  // index/indices.h. False: it is out of range.
+  bool read_target(int64_t row, int64_t* out) const {
+    *out = load_once(target + row);
+    return *out == ignore || in_range(*out, classes);
+  }
 };
 
 // (N, C) or (C,) logits and (N,) or () targets; args: target, ignore_index, reduction.
@@ -225,28 +224,48 @@ bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, 
   return true;
 }
 
+PyObject* raise_changed(const char* where, int64_t row) {
+  return raise("IndexError", "%s: target is out of range: it was changed during the call, at position %lld", where,
+               static_cast<long long>(row));
+}
+
 int64_t row_grain(const LossArguments& l) {
   return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1);
 }
 
+// The row of a target that has changed since it was checked, and is out of range; -1: none.
+using ChangedRow = std::atomic<int64_t>;
+
+// The losses of the rows [start, stop), and their sum. Returns the row of such a target, or -1. A separate function, see
+// docs/design/native.md, Loops in lambdas.
+template <class T>
+int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, int64_t start, int64_t stop,
+                   double* total) {
+  const auto row = kernels<T>().cross_entropy_row;
+  double sum = 0;
+  for (int64_t i = start; i < stop; ++i) {
+    int64_t target;
+    if (!l.read_target(i, &target)) return i;
+    const bool ignored = target == l.ignore;
+    T loss = row(x + i * l.classes, probabilities + i * l.classes, l.classes, ignored ? 0 : target);
+    if (ignored) loss = 0;
+    sum += static_cast<double>(loss);
+    if (l.reduction == Reduction::None) out[i] = loss;
+  }
+  *total = sum;
+  return -1;
+}
+
 // The losses of slices are added in order, so results do not depend on the number of threads.
 template <class T>
-void compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
-  const auto row = kernels<T>().cross_entropy_row;
+int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
   auto* partial_sums = static_cast<double*>(
       PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
+  ChangedRow changed{-1};
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
-    double sum = 0;
-    for (int64_t i = start; i < stop; ++i) {
-      T* p = probabilities + i * l.classes;
-      const bool ignored = l.target[i] == l.ignore;
-      T loss = row(x + i * l.classes, p, l.classes, ignored ? 0 : l.target[i]);
-      if (ignored) loss = 0;
-      sum += static_cast<double>(loss);
-      if (l.reduction == Reduction::None) out[i] = loss;
-    }
-    partial_sums[start / grain] = sum;
+    const int64_t row = row_losses(l, x, probabilities, out, start, stop, partial_sums + start / grain);
+    if (row >= 0) changed = row;
   });
   if (l.reduction != Reduction::None) {
     double sum = 0;
@@ -256,24 +275,37 @@ void compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out
     *out = static_cast<T>(sum);
   }
   PyMem_RawFree(partial_sums);
+  return changed;
+}
+
+// The gradients of the rows [start, stop); returns as row_losses.
+template <class T>
+int64_t row_gradients(const LossArguments l, const T* g, const T* probabilities, T* gx, int64_t start, int64_t stop) {
+  const auto scale = kernels<T>().scale;
+  for (int64_t i = start; i < stop; ++i) {
+    T factor = l.reduction == Reduction::None ? g[i] : *g;
+    if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
+    T* to = gx + i * l.classes;
+    int64_t target;
+    if (!l.read_target(i, &target)) return i;
+    if (target == l.ignore) {
+      memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
+      continue;
+    }
+    scale(probabilities + i * l.classes, to, l.classes, factor);
+    to[target] -= factor;
+  }
+  return -1;
 }
 
 template <class T>
-void compute_gradients(const LossArguments& l, const T* g, const T* probabilities, T* gx) {
-  const auto scale = kernels<T>().scale;
+int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabilities, T* gx) {
+  ChangedRow changed{-1};
   ranges(l.rows, row_grain(l), [&](int64_t start, int64_t stop) {
-    for (int64_t i = start; i < stop; ++i) {
-      T factor = l.reduction == Reduction::None ? g[i] : *g;
-      if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
-      T* to = gx + i * l.classes;
-      if (l.target[i] == l.ignore) {
-        memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
-        continue;
-      }
-      scale(probabilities + i * l.classes, to, l.classes, factor);
-      to[l.target[i]] -= factor;
-    }
+    const int64_t row = row_gradients(l, g, probabilities, gx, start, stop);
+    if (row >= 0) changed = row;
   });
+  return changed;
 }
 
 }  // namespace
@@ -294,14 +326,14 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int nd = l.reduction == Reduction::None ? PyArray_NDIM(x) - 1 : 0;
   Ref out(probabilities ? new_array(nd, &rows, type.compute) : nullptr);
   if (!out) return nullptr;
+  int64_t changed;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
-    if (type.compute == NPY_FLOAT) {
-      compute_losses(l, data<float>(in), data<float>(probabilities), data<float>(out));
-    } else {
-      compute_losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
-    }
+    changed = type.compute == NPY_FLOAT
+                  ? compute_losses(l, data<float>(in), data<float>(probabilities), data<float>(out))
+                  : compute_losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
   }
+  if (changed >= 0) return raise_changed(where, changed);
   Ref loss(finish(std::move(out), type));
   Ref counted_rows(loss ? finish(std::move(probabilities), type) : nullptr);
   return counted_rows ? PyTuple_Pack(2, loss.get(), counted_rows.get()) : nullptr;
@@ -327,14 +359,14 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   Ref b = a ? contiguous_as(y, type.compute) : Ref();
   Ref out(b ? new_array(PyArray_NDIM(y), PyArray_DIMS(y), type.compute) : nullptr);
   if (!out) return nullptr;
+  int64_t changed;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
-    if (type.compute == NPY_FLOAT) {
-      compute_gradients(l, data<float>(a), data<float>(b), data<float>(out));
-    } else {
-      compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
-    }
+    changed = type.compute == NPY_FLOAT
+                  ? compute_gradients(l, data<float>(a), data<float>(b), data<float>(out))
+                  : compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
   }
+  if (changed >= 0) return raise_changed(where, changed);
   return finish(std::move(out), type);
 }
 

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kernels/arguments.h"
+#include "kernels/index/indices.h"
 #include "kernels/operand.h"
 #include "threading/thread_pool.h"
 
@@ -19,10 +20,6 @@ constexpr int64_t kPiece = 16384;
 struct SampleSizes {
   int64_t images, channels, m, neighbours, points;
 };
-
-bool in_range(int64_t place, int64_t m) {
-  return static_cast<uint64_t>(place) < static_cast<uint64_t>(m);
-}
 
 // body(image, first point, number of points) in slices.
 template <class F>
@@ -44,7 +41,7 @@ void for_channels(const SampleSizes& s, const T* x, const int64_t* indices, F f)
   int64_t at[kNeighbours];
   bool inside = true;
   for (int k = 0; k < kNeighbours; ++k) {
-    at[k] = indices[k * s.points];
+    at[k] = load_once(indices + k * s.points);
     inside = inside && in_range(at[k], s.m);
   }
   T elements[kNeighbours];
@@ -103,7 +100,8 @@ void scatter_weighted(const SampleSizes& s, const T* g, const T* weights, const 
       memset(to, 0, sizeof(T) * static_cast<size_t>(s.m));
       for (int64_t k = 0; k < s.neighbours; ++k, w += s.points, at += s.points) {
         for (int64_t p = 0; p < s.points; ++p) {
-          if (in_range(at[p], s.m)) to[at[p]] += from[p] * w[p];
+          const int64_t index = load_once(at + p);
+          if (in_range(index, s.m)) to[index] += from[p] * w[p];
         }
       }
     }
@@ -246,7 +244,7 @@ void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t poi
   for (int64_t p = 0; p < n; ++p) {
     int64_t axis_indices[3][kKernelSize] = {};  // coordinates in each dimension, -1: outside
     for (int64_t d = 0; d < image.nd; ++d) {
-      const int64_t low = floor_to_int64(x[d * points + p]) + kFirst, m = size[missing_dims + d];
+      const int64_t low = floor_to_int64(load_once(x + d * points + p)) + kFirst, m = size[missing_dims + d];
       for (int k = 0; k < kKernelSize; ++k) {
         const int64_t i = reflect_or_clamp(low + k, m, image.padding_mode);
         axis_indices[missing_dims + d][k] = in_range(i, m) ? i : -1;

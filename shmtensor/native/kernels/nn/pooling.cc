@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kernels/arguments.h"
+#include "kernels/index/indices.h"
 #include "kernels/operand.h"
 #include "threading/thread_pool.h"
 
@@ -163,6 +164,12 @@ void for_images(int64_t n, int64_t work, F body) {
 
 int64_t numel(const int64_t* sizes) { return sizes[0] * sizes[1] * sizes[2]; }
 
+// Adds m numbers to an image at their indices; false if one is out of range.
+template <class T>
+bool add_at_pixels(const T* from, const int64_t* indices, int64_t m, T* to, int64_t pixels) {
+  return for_indices(indices, m, pixels, [=](int64_t k, int64_t index) { to[index] += from[k]; });
+}
+
 }  // namespace
 
 PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -256,18 +263,17 @@ PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, P
   if (!from || !places || !out) return nullptr;
   const int64_t pixels = numel(size), m = numel(out_size);
   const int64_t* index = data<int64_t>(places);
-  for (int64_t i = 0; i < count * m; ++i) {
-    if (index[i] < 0 || index[i] >= pixels) Py_RETURN_NONE;
-  }
+  std::atomic<bool> valid{true};
   const auto compute = [&](auto zero) {
     using T = decltype(zero);
     for_images(count, pixels, [&](int64_t i) {
       T* to = data<T>(out) + i * pixels;
       memset(to, 0, sizeof(T) * static_cast<size_t>(pixels));
-      for (int64_t k = 0; k < m; ++k) to[index[i * m + k]] += data<T>(from)[i * m + k];
+      if (!add_at_pixels(data<T>(from) + i * m, index + i * m, m, to, pixels)) valid = false;
     });
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
+  if (!valid) Py_RETURN_NONE;
   return out.release();
 }
 

@@ -1,12 +1,19 @@
 // A stable pass over pairs of key and index for each digit in which keys can differ: pieces count their digits, prefix
 // sums of the counts say where each piece writes each digit, and all pieces write in parallel. Keys are relative to the
 // smallest: integers below 1000 need one pass, which writes the result directly.
+//
+// The first pass reads the row twice, and another process may change it in between: then a piece writes more pairs of a
+// digit than it has counted, into the range of the next, but never beyond the end, and the pass reports it. The row is
+// sorted again, from a private copy. Later passes read private pairs. Note [Memory that others change] in
+// kernels/index/indices.h.
 #include "kernels/sort/radix_sort.h"
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 #include <vector>
 
+#include "kernels/arguments.h"
 #include "kernels/sort/topk_select.h"
 #include "simd/kernel_table.h"
 #include "kernels/sort/sort_keys.h"
@@ -78,18 +85,20 @@ void count(const Source source, const Digit digit, int64_t i, int64_t stop, uint
   for (; i < stop; ++i) ++counts[digit.of(source(i).key)];
 }
 
+// No position is beyond the last of n.
 template <class Source, class Sink>
 void scatter_by_digit(const Source source, const Sink sink, const Digit digit, int64_t i, int64_t stop,
-                      uint32_t* at) {
+                      uint32_t* at, int64_t n) {
   for (; i < stop; ++i) {
     const auto pair = source(i);
-    sink(at[digit.of(pair.key)]++, pair);
+    const uint32_t position = at[digit.of(pair.key)]++;
+    if (position < n) sink(position, pair);
   }
 }
 
-// sink(position, pair) for each pair, in the order of the digit.
+// sink(position, pair) for each pair, in the order of the digit. False: the pairs have changed meanwhile.
 template <class Source, class Sink>
-void radix_pass(int64_t n, Digit digit, const Source& source, const Sink& sink) {
+bool radix_pass(int64_t n, Digit digit, const Source& source, const Sink& sink) {
   const int64_t pieces = piece_count(n), buckets = digit.buckets();
   std::vector<uint32_t> counts(static_cast<size_t>(pieces * buckets));
   const auto for_pieces = [&](auto&& body) {
@@ -99,9 +108,17 @@ void radix_pass(int64_t n, Digit digit, const Source& source, const Sink& sink) 
   };
   for_pieces([&](int64_t i, int64_t stop, uint32_t* piece_counts) { count(source, digit, i, stop, piece_counts); });
   prefix_sums(counts.data(), pieces, buckets);
-  for_pieces([&](int64_t i, int64_t stop, uint32_t* piece_counts) {
-    scatter_by_digit(source, sink, digit, i, stop, piece_counts);
+  std::atomic<bool> unchanged{true};
+  for_pieces([&](int64_t i, int64_t stop, uint32_t* starts) {
+    uint32_t at[1 << kDigit];
+    std::copy_n(starts, buckets, at);
+    scatter_by_digit(source, sink, digit, i, stop, at, n);
+    // Each digit's range ends where the next piece's begins, of the last piece where the next digit's does.
+    const uint32_t* ends = stop < n ? starts + buckets : counts.data() + 1;
+    const int64_t last = stop < n ? buckets : buckets - 1;
+    if (!std::equal(at, at + last, ends) || (stop == n && at[last] != n)) unchanged = false;
   });
+  return unchanged;
 }
 
 template <class T, class K>
@@ -110,7 +127,7 @@ struct ElementPairs {  // pairs of x's elements; keys are relative to the first 
   KeyOf<T> first;
   bool descending;
   Pair<K> operator()(int64_t i) const {
-    const KeyOf<T> key = key_of(x[i]);
+    const KeyOf<T> key = key_of(load_once(x + i));
     return {static_cast<K>(descending ? first - key : key - first), static_cast<uint32_t>(i)};
   }
 };
@@ -140,7 +157,7 @@ struct WriteResults {
 };
 
 template <class T, class K>
-void sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scratch,
+bool sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scratch,
               const WriteResults<T>& write_results) {
   const int passes = std::max(1, (bits + kDigit - 1) / kDigit);
   const int for_pieces = (bits + passes - 1) / passes;
@@ -149,13 +166,15 @@ void sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scr
     const Digit digit{k * for_pieces, for_pieces};
     const bool last = k == passes - 1;
     if (k == 0) {
-      last ? radix_pass(n, digit, elements, write_results) : radix_pass(n, digit, elements, WritePairs<K>{to});
+      if (!(last ? radix_pass(n, digit, elements, write_results) : radix_pass(n, digit, elements, WritePairs<K>{to})))
+        return false;
     } else {
       last ? radix_pass(n, digit, StoredPairs<K>{from}, write_results)
            : radix_pass(n, digit, StoredPairs<K>{from}, WritePairs<K>{to});
     }
     std::swap(from, to);
   }
+  return true;
 }
 
 // The top bits in which keys can differ.
@@ -191,9 +210,10 @@ int64_t kth_row(const T* x, int64_t n, int64_t k) {
     std::vector<Pair<K>> candidates(static_cast<size_t>(bucket_size));
     slices(pieces, [&](int64_t p) {
       Pair<K>* to = candidates.data() + starts[static_cast<size_t>(p)];
+      const Pair<K>* end = to + counts[static_cast<size_t>(p * buckets + bucket)];  // the row may have changed
       for (int64_t i = p * kPiece; i < std::min(n, (p + 1) * kPiece); ++i) {
         const Pair<K> pair = elements(i);
-        if (digit.of(pair.key) == static_cast<size_t>(bucket)) *to++ = pair;
+        if (digit.of(pair.key) == static_cast<size_t>(bucket) && to < end) *to++ = pair;
       }
     });
     std::nth_element(candidates.begin(), candidates.begin() + (k - preceding), candidates.end());
@@ -228,16 +248,19 @@ void radix_sort(int type, const void* x, int64_t n, bool descending, void* scrat
                 int64_t* indices) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
+    const auto sort = [&](const T* row) {
+      const KeyRange<T> range = key_range(row, n);
+      const WriteResults<T> write_results{row, static_cast<T*>(values), indices};
+      const int bits = bit_width(range.high - range.low);
+      const KeyOf<T> first = descending ? range.high : range.low;
+      return sizeof(T) == 8 && bits > 32
+                 ? sort_row(ElementPairs<T, KeyOf<T>>{row, first, descending}, n, bits, scratch, write_results)
+                 : sort_row(ElementPairs<T, uint32_t>{row, first, descending}, n, bits, scratch, write_results);
+    };
     const T* row = static_cast<const T*>(x);
-    const KeyRange<T> range = key_range(row, n);
-    const WriteResults<T> write_results{row, static_cast<T*>(values), indices};
-    const int bits = bit_width(range.high - range.low);
-    const KeyOf<T> first = descending ? range.high : range.low;
-    if (sizeof(T) == 8 && bits > 32) {
-      sort_row(ElementPairs<T, KeyOf<T>>{row, first, descending}, n, bits, scratch, write_results);
-    } else {
-      sort_row(ElementPairs<T, uint32_t>{row, first, descending}, n, bits, scratch, write_results);
-    }
+    if (sort(row)) return;
+    std::vector<T> copy(row, row + n);
+    sort(copy.data());
   });
 }
 

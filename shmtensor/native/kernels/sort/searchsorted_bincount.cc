@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
 #include "kernels/sort/sort_keys.h"
 #include "kernels/shape/contiguous.h"
@@ -53,8 +54,9 @@ void search_sorted(const K* s, int64_t m, const K* x, int64_t* out, int64_t n) {
   }
 }
 
-void count_values(const int64_t* x, int64_t n, int64_t* bins) {
-  for (int64_t i = 0; i < n; ++i) ++bins[x[i]];
+// False if a value is out of range [0, bins).
+bool count_values(const int64_t* x, int64_t n, int64_t bins, int64_t* counts) {
+  return for_indices(x, n, bins, [=](int64_t, int64_t value) { ++counts[value]; });
 }
 
 // The minimum and the maximum of n > 0 elements.
@@ -71,19 +73,19 @@ void value_range(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
   *high = *std::max_element(highs, highs + pieces);
 }
 
-// Counts n elements in bins; elements outside of the edges and NaN are not counted.
+// Counts n elements in bins of ascending edges; elements outside of the edges and NaN are not counted.
 template <class T>
 void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
   const T low = edges[0], high = edges[bins];
   const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
   for (int64_t i = 0; i < n; ++i) {
-    const T v = x[i];
+    const T v = load_once(x + i);
     if (!(v >= low && v <= high)) continue;
     int64_t bin = static_cast<int64_t>((static_cast<double>(v) - static_cast<double>(low)) * scale);
     bin = bin < bins ? bin : bins - 1;
     bin -= v < edges[bin];  // corrects rounding
     bin += bin + 1 < bins && v >= edges[bin + 1];
-    ++counts[bin];
+    ++counts[bin < 0 ? 0 : bin];  // -1: another process has changed the edges
   }
 }
 
@@ -155,18 +157,22 @@ PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref out(new_array(1, &bins, NPY_INT64));
   if (!out) return nullptr;
   int64_t* to = data<int64_t>(out);
-  Unlocked unlocked(size > kUnlock);
-  const int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(size / kPiece, size / 8 / bins));
-  std::vector<int64_t> tables(static_cast<size_t>(pieces * bins));
-  slices(pieces, [&](int64_t p) {
-    const int64_t start = size * p / pieces, stop = size * (p + 1) / pieces;
-    count_values(from + start, stop - start, tables.data() + p * bins);
-  });
-  memcpy(to, tables.data(), sizeof(int64_t) * static_cast<size_t>(bins));
-  for (int64_t p = 1; p < pieces; ++p) {
-    const int64_t* table = tables.data() + p * bins;
-    for (int64_t b = 0; b < bins; ++b) to[b] += table[b];
+  std::atomic<bool> valid{true};  // false: the values have changed, NumPy counts a copy
+  {
+    Unlocked unlocked(size > kUnlock);
+    const int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(size / kPiece, size / 8 / bins));
+    std::vector<int64_t> tables(static_cast<size_t>(pieces * bins));
+    slices(pieces, [&](int64_t p) {
+      const int64_t start = size * p / pieces, stop = size * (p + 1) / pieces;
+      if (!count_values(from + start, stop - start, bins, tables.data() + p * bins)) valid = false;
+    });
+    memcpy(to, tables.data(), sizeof(int64_t) * static_cast<size_t>(bins));
+    for (int64_t p = 1; p < pieces; ++p) {
+      const int64_t* table = tables.data() + p * bins;
+      for (int64_t b = 0; b < bins; ++b) to[b] += table[b];
+    }
   }
+  if (!valid) Py_RETURN_NONE;
   return out.release();
 }
 

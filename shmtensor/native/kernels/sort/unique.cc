@@ -1,5 +1,9 @@
 // Integers in a small range are counted in a table; other elements are sorted. Runs of equal elements are found on all
 // threads: a first pass counts the starts of runs in each piece.
+//
+// Another process may change the elements between the passes: values that no longer fit the table are left to NumPy, which
+// sorts a copy, and the counts and the ends of the pieces bound the second pass. Note [Memory that others change] in
+// kernels/index/indices.h.
 #include "kernels/sort/unique.h"
 
 #include <algorithm>
@@ -28,7 +32,7 @@ int64_t piece_count(int64_t n) { return (n + kPiece - 1) / kPiece; }
 
 struct UniqueResults {
   Ref values, inverse, counts;
-  bool is_supported = true;  // no NaN
+  bool is_supported = true;  // no NaN, and no value that was changed meanwhile
 };
 
 // body(p, start, stop) for at most kPieces equal pieces of n.
@@ -61,14 +65,27 @@ uint64_t table_index(T x, T low) {
   return static_cast<uint64_t>(x) - static_cast<uint64_t>(low);
 }
 
+// Counts the values in a table of `size` entries, or looks up their ranks in it. False: a value has no entry.
 template <class T>
-void count_values(const T* x, int64_t n, T low, uint32_t* table) {
-  for (int64_t i = 0; i < n; ++i) ++table[table_index(x[i], low)];
+bool count_values(const T* x, int64_t n, T low, uint64_t size, uint32_t* table) {
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t index = table_index(load_once(x + i), low);
+    if (index >= size) return false;
+    ++table[index];
+  }
+  return true;
 }
 
 template <class T>
-void write_inverse(const T* x, int64_t n, T low, const uint32_t* ranks, int64_t* out) {
-  for (int64_t i = 0; i < n; ++i) out[i] = ranks[table_index(x[i], low)];
+bool write_inverse(const T* x, int64_t n, T low, uint64_t size, const uint32_t* ranks, int64_t* out) {
+#pragma GCC unroll 4
+  for (int64_t i = 0; i < n; ++i) {
+    const uint64_t index = table_index(load_once(x + i), low);
+    if (index >= size) return false;
+    out[i] = ranks[index];
+  }
+  return true;
 }
 
 // Allocates results for `count` values.
@@ -86,10 +103,12 @@ bool unique_by_table(PyArrayObject* x, T low, int64_t size, bool with_inverse, U
   const T* from = data<T>(x);
   std::vector<uint32_t> tables(static_cast<size_t>(size * kPieces));
   npy_intp count = 0;
+  const uint64_t entries = static_cast<uint64_t>(size);
+  std::atomic<bool> valid{true};
   {
     Unlocked unlocked(n > kUnlock);
     for_pieces(n, [&](int64_t p, int64_t i, int64_t stop) {
-      count_values(from + i, stop - i, low, tables.data() + p * size);
+      if (!count_values(from + i, stop - i, low, entries, tables.data() + p * size)) valid = false;
     });
     for (int64_t p = 1; p < kPieces; ++p)
       for (int64_t v = 0; v < size; ++v)
@@ -106,11 +125,13 @@ bool unique_by_table(PyArrayObject* x, T low, int64_t size, bool with_inverse, U
     if (with_inverse) data<int64_t>(f->counts)[k] = entry;
     entry = static_cast<uint32_t>(k++);
   }
-  if (!with_inverse) return true;
-  Unlocked unlocked(n > kUnlock);
-  for_pieces(n, [&](int64_t, int64_t i, int64_t stop) {
-    write_inverse(from + i, stop - i, low, tables.data(), data<int64_t>(f->inverse) + i);
-  });
+  if (with_inverse) {
+    Unlocked unlocked(n > kUnlock);
+    for_pieces(n, [&](int64_t, int64_t i, int64_t stop) {
+      if (!write_inverse(from + i, stop - i, low, entries, tables.data(), data<int64_t>(f->inverse) + i)) valid = false;
+    });
+  }
+  f->is_supported = valid;
   return true;
 }
 
@@ -189,14 +210,19 @@ int64_t count_run_starts(const T* x, int64_t i, int64_t stop) {
   return count;
 }
 
-// Writes the first elements of `count` runs, from i on, and their indices. Branchless: an element that starts no run is
-// overwritten by the next.
+// Writes the first elements of `count` runs, from i to stop, and their indices. Branchless: an element that starts no run
+// is overwritten by the next.
 template <class T>
-void write_run_starts(const T* x, int64_t i, int64_t count, T* values, int64_t* order) {
-  for (int64_t k = 0; k < count; ++i) {
+void write_run_starts(const T* x, int64_t i, int64_t stop, int64_t count, T* values, int64_t* order) {
+  int64_t k = 0;
+  for (; k < count && i < stop; ++i) {
     values[k] = x[i];
     if (order) order[k] = i;
     k += starts_run(x, i);
+  }
+  for (; k < count; ++k) {
+    values[k] = T(0);
+    if (order) order[k] = stop;
   }
 }
 
@@ -232,7 +258,7 @@ bool unique_consecutive_runs(PyArrayObject* array, bool with_inverse, UniqueResu
   int64_t* inverse = with_inverse ? data<int64_t>(f->inverse) : nullptr;
   Unlocked unlocked(n > kUnlock);
   for_run_pieces([&](int64_t i, int64_t stop, int64_t first, int64_t count_here) {
-    write_run_starts(x, i, count_here, values + first, with_inverse ? counts + first : nullptr);
+    write_run_starts(x, i, stop, count_here, values + first, with_inverse ? counts + first : nullptr);
     if (with_inverse) write_run_numbers(x, i, stop, first - 1, inverse);
   });
   for (int64_t k = 0; with_inverse && k < count; ++k) counts[k] = (k + 1 < count ? counts[k + 1] : n) - counts[k];

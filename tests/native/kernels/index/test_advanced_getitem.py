@@ -117,3 +117,75 @@ def test_rows_are_numbered_as_numpy_numbers_them() -> None:
     assert native.take_rows(x, (i, i.astype(float))) is None
     assert native.take_rows(x, (i,) * 5) is None
     assert native.take_rows(x, ()) is None
+
+
+@pytest.mark.parametrize("dtype", ["?", "i1", "f2", "f4", "f8", "c8", "c16"])
+@pytest.mark.parametrize("n", [1, 100, 5000])
+def test_assigning_at_indices(dtype: str, n: int) -> None:
+    draw = np.random.default_rng(n)
+    x = draw.integers(0, 2, (30, 40)).astype(dtype)
+    rows, columns = draw.integers(-30, 30, n), draw.integers(-40, 40, n)
+    values, elements = (draw.integers(0, 2, s).astype(dtype) for s in ((n, 40), (n,)))
+    for index, v in (
+        (rows, values),
+        ((rows,), values),
+        ((rows, columns), elements),
+        ((rows, columns), elements[0].reshape(())),
+        (rows.astype(np.int32), values),
+        (rows[:, None], values[:, None]),
+        (slice(1, 5), values[:1, 0]),
+        (x != 0, elements[0].reshape(())),
+    ):
+        ours, expected = x.copy(), x.copy()
+        native.assign(ours, index, v)
+        expected[index] = v
+        assert np.array_equal(ours, expected)
+    vector, expected = x[0].copy(), x[0].copy()
+    native.assign(vector, columns, elements)
+    expected[columns] = elements
+    assert np.array_equal(vector, expected)
+
+
+@pytest.mark.parametrize("n", [10, 5000])
+def test_nothing_is_assigned_if_an_index_is_wrong(n: int) -> None:
+    x, columns = np.zeros((50, 16)), np.zeros(16)
+    index = np.zeros(n, np.int64)
+    for wrong in (50, -51, 2**62, -(2**63)):
+        index[-1] = wrong
+        with pytest.raises(IndexError):
+            native.assign(x, index, np.ones((n, 16)))
+        with pytest.raises(IndexError):
+            native.assign(columns, index, np.ones(n))
+    assert not x.any()
+    assert not columns.any()
+
+
+def test_assigning_to_overlapping_memory_is_as_in_numpy() -> None:
+    x, expected = np.arange(10), np.arange(10)
+    native.assign(x, x[::-1], x)
+    expected[expected[::-1].copy()] = expected.copy()
+    assert np.array_equal(x, expected)
+
+
+def test_a_private_index_has_copies_of_arrays() -> None:
+    i, mask = np.arange(3), np.array([1, 0, 255, 2], np.uint8).view(bool)
+    (copy, rest, copied_mask), single = (
+        native.private_index((i, None, mask)),
+        (native.private_index(i)),
+    )
+    assert rest is None
+    for part in (copy, single):
+        assert part is not i
+        assert np.array_equal(part, i)
+    assert copied_mask.view(np.uint8).tolist() == [1, 0, 1, 1]
+    assert native.private_index(slice(1, 2)) == slice(1, 2)
+
+
+@pytest.mark.parametrize("n", [8, 100, 10_000])
+def test_every_byte_of_a_mask_that_is_not_0_is_true(n: int) -> None:
+    mask = np.full(n, 255, np.uint8).view(bool)
+    x = np.arange(2.0 * n).reshape(n, 2)
+    assert np.array_equal(native.item(x, mask), x)
+    assert np.array_equal(native.item(x[:, 0], mask), x[:, 0])
+    native.assign(x, mask, np.zeros((n, 2)))
+    assert not x.any()
