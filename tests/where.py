@@ -209,9 +209,9 @@ def bindings() -> dict[str, str]:
     entry = re.compile(r'\{"(\w+)",\s*(?:fast<)?(\w+)')
     table = entry.findall(texts[root / "kernels" / "bind.cc"])
     return {
-        name: str(next(p for p in places[function] if "kernels" in p.parts).relative_to(root))
+        name: str(next(p for p in places[function] if "kernels" in p.relative_to(root).parts).relative_to(root))
         for name, function in table
-        if any("kernels" in path.parts for path in places.get(function, []))
+        if any("kernels" in path.relative_to(root).parts for path in places.get(function, []))
     }
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pickle
 from collections import defaultdict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Any
 
 __all__ = ["Limits", "brief"]
@@ -79,6 +80,32 @@ class Limits:
                 "load: the pickle hashes its objects too often: "
                 f"more than {HASHES} elements for each byte of it"
             )
+
+    def visit(self, argument: Any) -> None:
+        """Counts the elements of what the user's function gets, as often as something refers to
+        them. A function may visit them all, to compare them or for the text of an error: ten lists
+        that each hold the one before ten times have 10,000,000,000 elements.
+        """
+        levels: list[Iterator[Any]] = [iter((argument,))]
+        while levels:
+            inner: Iterator[Any] | None = None
+            for item in levels[-1]:
+                self.hashes -= 1
+                if self.hashes < 0 or len(levels) > MAX_DEPTH:
+                    raise pickle.UnpicklingError(
+                        "load: the arguments of a call have too many elements or levels: more than "
+                        f"{HASHES} elements for each byte of the pickle, or {MAX_DEPTH} levels"
+                    )
+                if isinstance(item, dict):
+                    inner = chain(item.keys(), item.values())
+                elif isinstance(item, (list, tuple, set, frozenset, deque)):
+                    inner = iter(item)
+                if inner is not None:
+                    break
+            if inner is None:
+                levels.pop()
+            else:
+                levels.append(inner)
 
     def fill(self, outer: Any, values: Iterable[Any]) -> None:
         """Checks what a container is filled with. See Note [Depth]."""

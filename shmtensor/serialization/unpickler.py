@@ -324,6 +324,7 @@ class RestrictedUnpickler:
             if not isinstance(function, type):
                 raise TypeError(f"NEWOBJ of what is not a class: {describe(function)}")
             function, args = function.__new__, (function, *args)
+        self.limits.visit((args, kwargs))
         result, references = call(function, args, kwargs)
         if references <= UNSHARED:
             self.made[id(result)] = result
@@ -340,6 +341,7 @@ class RestrictedUnpickler:
         elif kind is OrderedDict and id(target) in self.made:
             set_attributes(target, state)
         elif id(kind) in self.trusted and id(target) in self.made:
+            self.limits.visit(state)
             # Looked up in the class: an instance's attributes are the file's.
             set_state = getattr(kind, "__setstate__", set_attributes)
             set_state(target, state)
