@@ -241,6 +241,9 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
               lambda t, x, y, p=p: t.cdist(x, y, p)) for p in (1.0, 2.0)
     ],
     "_pdist": one("500 x 64", lambda: (floats(500, 64), 2.0), lambda t, x: t.pdist(x)),
+    "_trunc_divide": one(
+        "matrix", lambda: (floats(*SIZE, low=-5, high=5), floats(*SIZE, low=0.5, high=2)),
+        lambda t, x, y: t.div(x, y, rounding_mode="trunc")),
     "_take_along_dim": one(
         "1000 x 1000", lambda: (floats(*SIZE), np.argsort(floats(*SIZE), 1), 1),
         lambda t, x, i: t.gather(x, 1, i)),
@@ -426,7 +429,7 @@ TRIALS.update({name: one("view", lambda a=a: a, call) for name, (a, call) in SMA
 
 PYTORCH_NAMES = {  # of rows with other names
     "_clamp_min": "maximum", "_clamp_max": "minimum", "_clamp_tensor": "clamp",
-    "_trunc_divide": "floor_divide", "i1": "special.i1",
+    "i1": "special.i1",
     "leaky_relu": "nn.functional.leaky_relu",
 }  # fmt: skip
 

@@ -4,6 +4,8 @@
 
 The model reads the last two tokens: an embedding, a hidden layer, the next token's logits. The text
 repeats a few sentences in random order, so most letters are determined by the previous two.
+
+    python examples/tokens.py [--epochs 4] [--workers 2] [--quick]
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+from pictures import draw_curve
 
 import shmtensor as st
 from dataloaders import DataLoader, datasets
@@ -60,7 +63,11 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", default="tokens.png", metavar="FILE", help="file of the picture")
+    parser.add_argument("--quick", action="store_true", help="a short run: 2 epochs, 400 sentences")
     options = parser.parse_args()
+    if options.quick:
+        options.epochs, options.sentences = 2, 400
     st.manual_seed(options.seed)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "tokens.bin")
@@ -77,6 +84,7 @@ def main() -> None:
         )
         model = Model(len(letters))
         optimizer = optim.Adam(model.parameters(), lr=3e-3)
+        all_losses = []
         for epoch in range(options.epochs):
             losses = []
             for tokens, targets in loader:
@@ -86,9 +94,12 @@ def main() -> None:
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
+            all_losses += losses
             mean = sum(losses) / len(losses)
             print(f"epoch {epoch}: loss {mean:.3f}, perplexity {math.exp(mean):.2f}")
         print(f"guessing: perplexity {len(letters)}")
+    draw_curve(options.out, all_losses, "Loss in training, nats per letter")
+    print(f"the curve: {options.out}")
 
 
 if __name__ == "__main__":

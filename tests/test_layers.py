@@ -79,6 +79,7 @@ FACADES = {
 # layer is not that of their folder. What gathers the kernels of all rooms for one instruction set
 # lies above them.
 NATIVE_LAYERS: list[tuple[str, ...]] = [
+    ("gil",),
     ("python",),
     ("memory", "simd", "half/bfloat16", "half/float16"),
     ("math", "threading", "half/half", "half/half_arithmetic.simd", "half/half_conversion.simd"),

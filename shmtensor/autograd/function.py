@@ -31,6 +31,10 @@ from .grad_mode import no_grad, recording
 __all__ = ["Function", "FunctionCtx", "once_differentiable"]
 
 
+# (Function, arguments, keywords) -> outputs by its `vmap`, or NotImplemented; set by func/vmap.py.
+batching_rule: Any = None
+
+
 class Function:
     """An op with a backward of its own.
 
@@ -86,12 +90,16 @@ class Function:
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise NotImplementedError("Function: jvp is not implemented")
 
-    generate_vmap_rule = False
+    generate_vmap_rule = False  # with True, `vmap` must not be overridden
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> Any:
-        """PyTorch's batching rule: returns `(outputs, out_dims)`. `func.vmap` does not call it, but
-        runs forward on the batch.
+        """The batching rule that `func.vmap` calls: gets the batches, with the batch's dimension of
+        each argument, and returns `(outputs, out_dims)`. Without one `func.vmap` runs forward and
+        backward as it runs other functions.
+
+        Args:
+            info: its `batch_size` and `randomness`.
         """
         raise NotImplementedError("Function: vmap is not implemented: define a vmap staticmethod")
 
@@ -114,6 +122,10 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Runs forward, and records backward for the inputs that require grad."""
+        if batching_rule is not None:
+            result = batching_rule(cls, args, kwargs)
+            if result is not NotImplemented:
+                return result
         ctx = cls.context()
         takes_ctx = cls.setup_context is Function.setup_context
         if not takes_ctx:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import native
-from ..autograd import table
+from ..autograd import function, table
+from ..autograd.function import Function as AutogradFunction
 from ..ops.random import philox
 from . import batched_tensor
 from .batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_examples, levels
@@ -26,14 +27,12 @@ RANDOMNESS = ("error", "different", "same")
 @contextmanager
 def running_level(level: Level) -> Iterator[None]:
     """In this block the vmap is the innermost running one."""
-    former, guard = list(levels.active), philox.guard
+    former = list(levels.active)
     levels.active = [*former, level]
-    philox.guard = check_randomness
     try:
         yield
     finally:
         levels.active = former
-        philox.guard = guard if former else None
 
 
 def check_randomness() -> None:
@@ -44,6 +43,53 @@ def check_randomness() -> None:
             "'same' or 'different' randomness flags on vmap or perform the randomness operation "
             "out of vmap"
         )
+
+
+class VmapInfo(NamedTuple):
+    """What the `vmap` of a Function is told."""
+
+    batch_size: int
+    randomness: str
+
+
+def call_function_rule(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The outputs of a Function by its own rule, or NotImplemented: it has none, or no argument is
+    a batch of the innermost vmap.
+
+    Raises:
+        RuntimeError: the Function has a rule, and says that none is needed.
+    """
+    level = levels.active[-1] if levels.active else None
+    batched = [isinstance(x, Batched) and x.level is level for x in args]
+    if cls.vmap is AutogradFunction.vmap or not any(batched):
+        return NotImplemented
+    if cls.generate_vmap_rule:
+        raise RuntimeError(
+            f"vmap: {cls.__name__} has both generate_vmap_rule=True and an overridden vmap "
+            "staticmethod: set generate_vmap_rule=False, or delete the method"
+        )
+    assert level is not None
+    values = [x.value if is_batch else x for x, is_batch in zip(args, batched)]
+    in_dims = tuple(0 if is_batch else None for is_batch in batched)
+    active = levels.active
+    levels.active = active[:-1]
+    try:
+        info = VmapInfo(level.size, level.randomness)
+        outputs, out_dims = cls.vmap(info, in_dims, *values, **kwargs)
+    finally:
+        levels.active = active
+    leaves, rebuild = flatten(outputs)
+    dims = broadcast_prefix(out_dims, outputs, f"vmap: out_dims of {cls.__name__}.vmap")
+    return rebuild(
+        [
+            x if d is None else add_batch_dim(table.movedim(x, d, 0), level)
+            for x, d in zip(leaves, dims)
+        ]
+    )
+
+
+philox.guard = check_randomness
+function.batching_rule = call_function_rule
 
 
 def vmap(
@@ -160,7 +206,7 @@ def call_batched(
     call: Any, inputs: list[Any], dims: list[int | None], size: int, randomness: str
 ) -> Any:
     """([(leaf, is it a batch?)], rebuild) of the function's results on all examples."""
-    if randomness == "error" and size:
+    if randomness == "error" or not size:
         level = Level(size, len(levels.active), randomness)
         try:
             with running_level(level):
@@ -199,7 +245,10 @@ def call_each(
 ) -> Any:
     """As `call_batched`, with one call for each example."""
     if not size:
-        raise ValueError("vmap: a batch of no examples cannot be mapped: its size is 0")
+        raise RuntimeError(
+            "vmap: an op without a batching rule does not support vmap over dims of size 0: give "
+            "at least one example"
+        )
     results, rebuild = [], None
     state = philox.default_generator.read()
     level = Level(1, len(levels.active), "any" if randomness != "error" else randomness)

@@ -41,6 +41,29 @@ static PyObject* plain_array(PyObject* object) {
 
 }  // namespace shmtensor
 
+namespace shmtensor {
+
+// Called by atexit: Note [Interpreter end].
+static PyObject* interpreter_ends(PyObject*, PyObject*) {
+  interpreter_end.thread = pthread_self();
+  interpreter_end.is_near.store(true);
+  Py_RETURN_NONE;
+}
+
+static int register_interpreter_end() {
+  static PyMethodDef function = {"interpreter_ends", interpreter_ends, METH_NOARGS, nullptr};
+  PyObject* module = PyImport_ImportModule("atexit");
+  PyObject* callback = module ? PyCFunction_New(&function, nullptr) : nullptr;
+  PyObject* result = callback ? PyObject_CallMethod(module, "register", "O", callback) : nullptr;
+  const int status = result ? 0 : -1;
+  Py_XDECREF(result);
+  Py_XDECREF(callback);
+  Py_XDECREF(module);
+  return status;
+}
+
+}  // namespace shmtensor
+
 static PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "shmtensor.native._core", "The C++ core of shmtensor.", -1, nullptr,
     nullptr, nullptr, nullptr, nullptr,
@@ -54,7 +77,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 ||
       shmtensor::add_compute(module) < 0 || shmtensor::add_half(module) < 0 ||
       shmtensor::add_call(module) < 0 ||
-      shmtensor::add_packed(module) < 0) {
+      shmtensor::add_packed(module) < 0 || shmtensor::register_interpreter_end() < 0) {
     Py_DECREF(module);
     return nullptr;
   }

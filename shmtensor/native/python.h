@@ -17,6 +17,8 @@
 #include <numpy/arrayobject.h>
 #include <numpy/ufuncobject.h>
 
+#include "gil.h"
+
 namespace shmtensor {
 
 // Each folder of the extension adds its functions and types to the module. They return 0, or -1 with an exception set.

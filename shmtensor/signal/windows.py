@@ -15,6 +15,7 @@ import numpy as np
 from .. import native
 from ..device import as_device
 from ..dtypes import as_dtype, get_default_dtype
+from ..ops.table.sizes import check_size
 
 __all__ = [
     "bartlett",
@@ -50,6 +51,7 @@ def window(
     window_dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
     if window_dtype not in (np.float32, np.float64):
         raise ValueError(f"{name}: expects float32 or float64 dtypes, got: {window_dtype}")
+    check_size(name, (M,))
     n = M if sym else M + 1
     values = np.ones(M) if M <= 1 else shape(np.arange(n, dtype=np.float64), n)[:M]
     result: Any = native.compute(np.array, values, window_dtype)

@@ -17,7 +17,7 @@ from ..device import as_device
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
-from .new_tensor import as_plain
+from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
     "as_tensor",
@@ -45,10 +45,11 @@ ARRAYS = (native.TensorBase, np.ndarray, np.generic)
 def without_tensors(convert: Any, data: Any) -> Any:
     """`convert(data)`, an array. NumPy converts most tensors in lists, but none that requires grad
     and none of bfloat16; a search for those first would cost more than the conversion.
+
+    Raises:
+        ValueError: the lists are nested deeper than an array can be, as a list that holds itself.
     """
-    first = data
-    while first.__class__ in (list, tuple) and first:
-        first = first[0]
+    first = check_depth(data)
     if not isinstance(first, native.TensorBase):
         try:
             array = convert(data)
@@ -66,6 +67,7 @@ def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.nda
         RuntimeError: a number does not fit.
     """
     try:
+        check_nesting(data)
         objects = np.array(data, object)
         flat = [as_element("tensor", v, dtype) for v in objects.reshape(-1).tolist()]
     except (TypeError, ValueError):

@@ -12,6 +12,7 @@ from ..autograd.dispatch.convert_index import as_index, part_kind
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..ops.table.python_scalars import as_assigned
+from .new_tensor import check_depth
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -25,6 +26,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     """
     is_tensor = isinstance(value, native.TensorBase)
     if isinstance(value, (list, tuple)):
+        check_depth(value)
         value = native.wrap(np.asarray(value, self.array.dtype))
     try:
         value = as_operand(value)

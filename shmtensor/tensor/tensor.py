@@ -86,6 +86,7 @@ class Tensor(Methods):
         elif isinstance(data, native.TensorBase):
             tensor.array = data.array
         else:
+            new_tensor.check_depth(data)
             tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
         return tensor
 

@@ -130,6 +130,7 @@ class Trainer:
 
         Returns: the history of all epochs so far.
         """
+        inline = self._inline
         with self._ranks() as ranks:
             is_shown = self.progress and ranks.is_first
             bar = Progress(self._steps(train, epochs), is_shown)
@@ -137,6 +138,7 @@ class Trainer:
                 for epoch in range(self.epoch + 1, epochs + 1):
                     bar.begin_epoch(epoch, epochs)
                     record = self._run_epoch(ranks, epoch, train, eval, bar)
+                    self._inline = inline + ranks.bytes_inline  # the ranks count from 0
                     if checkpoint is not None and ranks.is_first:
                         self.save(checkpoint)
                     if on_epoch is not None and ranks.is_first:
@@ -185,7 +187,6 @@ class Trainer:
             ranks.set_options(get_options(self.optimizer))
         self._seconds += seconds
         self._samples += samples
-        self._inline = ranks.bytes_inline
         self.epoch = epoch
         accuracy = correct / samples if correct >= 0 else None
         record = Epoch(

@@ -160,3 +160,16 @@ def test_backward_to_the_edge_of_a_non_leaf() -> None:
     assert (gradients, x.grad) == ([3], None)
     z.backward(inputs=graph.get_gradient_edge(x))
     assert x.grad.tolist() == [6]
+
+
+def test_batched_gradients_free_the_graph() -> None:
+    x = st.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * x
+    autograd.grad(y, x, st.eye(3), is_grads_batched=True, retain_graph=True)
+    autograd.grad(y, x, st.eye(3), is_grads_batched=True)
+    with pytest.raises(RuntimeError, match="a second time"):
+        autograd.grad(y, x, st.eye(3), is_grads_batched=True)
+    with pytest.raises(RuntimeError, match="element 1 of tensors does not require grad"):
+        autograd.backward([x.sum(), st.ones(())])
+    with pytest.raises(RuntimeError, match="element 1 of tensors does not require grad"):
+        autograd.grad((x * x, st.ones(3)), x, (st.eye(3),) * 2, is_grads_batched=True)

@@ -191,3 +191,10 @@ def test_writes_to_saved_tensors_are_allowed_in_one_block_only() -> None:
     with graph.allow_mutation_on_saved_tensors():
         x.sin().sum().backward()
     assert np.allclose(x.grad.numpy(), np.cos(1.0))
+
+
+def test_disabled_hooks_do_not_stop_anomaly_mode() -> None:
+    x = st.tensor([1.0, 2.0], requires_grad=True)
+    with st.autograd.set_detect_anomaly(True), graph.disable_saved_tensors_hooks("not here"):
+        (x * x).sum().backward()
+    assert x.grad.tolist() == [2.0, 4.0]

@@ -28,6 +28,7 @@ NO_STEPS = {
         "memory/ledger/ledger.cc": ["d.counts.acknowledged"],
         "ipc/process_group/group.cc": ["busy_"],
         "ipc/process_group/flight_recorder.cc": ["messages_."],
+        "module.cc": ["interpreter_end.is_near.store"],
     },
     "the fault points themselves, and a figure for people": {
         "memory/inspect/fault_points.cc": ["shared_counts->", "remaining->"],
@@ -41,8 +42,13 @@ NO_STEPS = {
         ],
         # Of a process that has no pid yet; of a row that is FREE, and locked.
         "memory/domain/process_table.cc": [
-            "r.start.store", "r.pidns.store",
+            "r.start.store", "r.pidns.store", "r.timens.store",
             "row.pid.store(0", "row.start.store(0", "row.in_flight_high.store(0",
+        ],
+        # Which clock death_ms is of, before it; both once more: the grace period begins again.
+        "memory/ledger/release_holds_of_dead.cc": [
+            "row.timens.store",
+            "row.death_ms.store(now, relaxed",
         ],
         # The second line of a slot that is CLAIMED.
         "memory/heap/claim_commit_slot.cc": [

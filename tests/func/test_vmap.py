@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -284,3 +285,77 @@ def test_a_loss_is_one_for_each_example(reduction: str) -> None:
     np.testing.assert_allclose(
         losses.numpy(), [loss(x, X[0], reduction=reduction).numpy() for x in X], rtol=1e-12
     )
+
+
+def test_randomness_is_checked_in_each_thread() -> None:
+    """Another thread's vmap ends while this one runs; random numbers are still refused here."""
+    inside, left = threading.Event(), threading.Event()
+
+    def end_another() -> None:
+        inside.wait(30)
+        vmap(lambda x: x + 1)(V)
+        left.set()
+
+    def draw(x: Any) -> Any:
+        inside.set()
+        assert left.wait(30)
+        return x + st.rand(5)
+
+    other = threading.Thread(target=end_another)
+    other.start()
+    with pytest.raises(RuntimeError, match="randomness error mode"):
+        vmap(draw)(V)
+    other.join()
+    st.rand(3)
+
+
+@pytest.mark.parametrize("randomness", ["error", "same", "different"])
+def test_batch_of_no_examples(randomness: str) -> None:
+    empty = st.zeros(0, 3)
+    assert vmap(lambda x: x * 2, randomness=randomness)(empty).shape == (0, 3)
+    assert vmap(st.dot, randomness=randomness)(empty, empty).shape == (0,)
+    assert vmap(lambda x: st.zeros(2), randomness=randomness)(empty).shape == (0, 2)
+    with pytest.raises(RuntimeError, match="size 0"):
+        vmap(lambda x: x * x.sum().item(), randomness=randomness)(empty)
+    with pytest.raises(RuntimeError, match="size 0"):
+        vmap(lambda x: st.unique(x), randomness=randomness)(empty)
+
+
+class Double(st.autograd.Function):
+    @staticmethod
+    def forward(x: Any, y: Any) -> Any:
+        return x * 2 + y
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2, g
+
+
+class DoubleByRule(Double):
+    calls: ClassVar[list[Any]] = []
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, x: Any, y: Any) -> Any:
+        DoubleByRule.calls.append((info, in_dims, x.shape, y.shape))
+        return DoubleByRule.apply(x, y).t(), 1
+
+
+def test_function_with_its_own_rule() -> None:
+    y = st.ones(5, dtype=st.float64)
+    assert vmap(Double.apply, in_dims=(0, None))(V, y).equal(V * 2 + y)
+    DoubleByRule.calls.clear()
+    assert vmap(DoubleByRule.apply, in_dims=(0, None))(V, y).equal(V * 2 + y)
+    assert DoubleByRule.calls == [((4, "error"), (0, None), (4, 5), (5,))]
+    assert DoubleByRule.calls[0][0].batch_size == 4
+    slope = vmap(st.func.grad(lambda x: DoubleByRule.apply(x, x).sum()))(V)
+    assert slope.equal(st.full_like(V, 3.0))
+
+    class Both(DoubleByRule):
+        generate_vmap_rule = True
+
+    with pytest.raises(RuntimeError, match="Both has both generate_vmap_rule=True and an overri"):
+        vmap(Both.apply)(V, V)

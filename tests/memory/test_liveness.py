@@ -413,6 +413,187 @@ def test_child_of_another_pid_namespace_is_without_a_row() -> None:
     fresh(beyond_names, env=PROCESS)
 
 
+# ---- time namespaces: there the kernel reports other start times of the same processes
+CLONE_NEWTIME = 0x80
+AHEAD = 100_000  # seconds; more than the time since a machine's start would do as well
+needs_clocks = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/proc/self/ns/time"),
+    reason="needs root and a kernel with time namespaces",
+)
+
+
+def set_clocks_of_children() -> None:
+    """From now on the children of this process are in a time namespace of their own."""
+    libc("unshare", CLONE_NEWTIME)
+    with open("/proc/self/timens_offsets", "w") as offsets:
+        offsets.write(f"monotonic {AHEAD} 0\nboottime {AHEAD} 0\n")
+
+
+def elsewhere_in_time(handle: bytes) -> subprocess.CompletedProcess[str]:
+    ahead = ["--monotonic", str(AHEAD), "--boottime", str(AHEAD)]
+    return stranger(handle, "unshare", "--time", *ahead, "--fork")
+
+
+def refused_in_time() -> None:
+    x = shared(300_000, 9)
+    process = elsewhere_in_time(memory.export(x))
+    assert process.returncode != 0
+    assert "DomainError" in process.stderr
+    assert "limited to one time namespace" in process.stderr
+    other = shared(300_000, 1)
+    assert (x == 9).all()
+    del x, other
+    assert memory.statistics().processes == 1
+
+
+@needs_clocks
+def test_domain_by_start_times_refuses_other_time_namespaces() -> None:
+    fresh(refused_in_time, env=PROCESS)
+
+
+def rowless_in_time() -> None:
+    mine = shared(300_000, 7)
+    set_clocks_of_children()
+
+    def child() -> int:
+        private = shared(10)
+        return int(memory.is_shared(private) or not (mine == 7).all())
+
+    assert Child(child).wait() == 0
+    assert memory.statistics().processes == 1
+    memory.check()
+
+
+@needs_clocks
+def test_child_of_another_time_namespace_is_without_a_row() -> None:
+    fresh(rowless_in_time, env=PROCESS)
+
+
+def moved_in_time() -> None:
+    """A member moves itself: it judges nobody by start times that it cannot compare."""
+    mine = shared(300_000, 7)
+    out, go = os.pipe(), os.pipe()
+
+    def other() -> int:
+        theirs = shared(300_000, 5)
+        os.write(out[1], b"x")
+        os.read(go[0], 1)
+        return int(not (theirs == 5).all())
+
+    child = Child(other)
+    os.read(out[0], 1)
+    set_clocks_of_children()
+    with open("/proc/self/ns/time_for_children") as namespace:
+        libc("setns", namespace.fileno(), CLONE_NEWTIME)
+    assert native.liveness(child.row, child.inc) == "alive"
+    native.sweep(True)
+    fill = [shared(300_000, 1) for _ in range(20)]
+    assert memory.statistics().processes == 2
+    os.write(go[1], b"x")
+    assert child.wait() == 0
+    assert (mine == 7).all()
+    assert all((x == 1).all() for x in fill)
+
+
+@needs_clocks
+@pytest.mark.parametrize("mode", ["locks", "process"])
+def test_member_that_changes_its_time_namespace_declares_nobody_dead(mode: str) -> None:
+    fresh(moved_in_time, env={"SHMTENSOR_LIVENESS": mode})
+
+
+def alive_by_lock() -> None:
+    x = shared(300_000, 9)
+    process = elsewhere_in_time(memory.export(x))
+    assert (process.returncode, process.stdout) == (0, "locks alive\n"), process.stderr
+    assert (x == 9).all()
+    out, go = os.pipe(), os.pipe()
+    set_clocks_of_children()
+
+    def child() -> int:
+        theirs = shared(300_000, 5)
+        os.write(out[1], b"x")
+        os.read(go[0], 1)
+        return int(native.liveness(*parent) != "alive" or not (theirs == 5).all())
+
+    parent = native.row()
+    living = Child(child)
+    os.read(out[0], 1)
+    assert native.liveness(living.row, living.inc) == "alive"
+    native.sweep(True)
+    other = shared(300_000, 1)
+    os.write(go[1], b"x")
+    assert living.wait() == 0
+    assert (other == 1).all()
+    doomed = Child(signal.pause)
+    doomed.kill()
+    assert native.liveness(doomed.row, doomed.inc) == "dead"
+    del x, other
+    settle(0)
+
+
+@needs_clocks
+def test_held_lock_proves_life_across_time_namespaces() -> None:
+    fresh(alive_by_lock)
+
+
+def barrier_in_time() -> None:
+    """Waits long enough that the liveness of its peer is checked."""
+    context = st.multiprocessing.get_context("fork")
+    barrier = context.Barrier(2)
+    set_clocks_of_children()
+
+    def child() -> int:
+        barrier.wait(20)
+        time.sleep(0.3)  # the parent waits, and checks every 25 ms
+        barrier.wait(20)
+        return 0
+
+    peer = Child(child)
+    barrier.wait(20)
+    barrier.wait(20)
+    assert peer.wait() == 0
+
+
+@needs_clocks
+def test_no_living_peer_is_lost_across_time_namespaces() -> None:
+    fresh(barrier_in_time)
+
+
+def messages_in_time() -> None:
+    """Unread messages expire by the clock that their times are of."""
+    native.set_unread_grace(3600, 3600)
+    end, go = os.pipe(), os.pipe()
+
+    def export() -> int:
+        memory.export(shared(1000, 3))
+        os.read(end[0], 1)
+        return 0
+
+    def sweep() -> int:
+        os.read(go[0], 1)
+        native.sweep(True)
+        return memory.statistics().zombies - 2
+
+    first, second = Child(export), Child(export)
+    os.write(end[1], b"x")
+    dead = os.wait()[0]  # either of them
+    native.sweep(True)
+    assert memory.statistics().zombies == 1
+    set_clocks_of_children()
+    sweeper = Child(sweep)
+    os.write(end[1], b"x")
+    (second if dead == first.pid else first).wait()
+    os.write(go[1], b"x")
+    assert sweeper.wait() == 0  # the first death was a day before by its clock, the second now
+    assert memory.statistics().zombies == 2
+    settle(0)
+
+
+@needs_clocks
+def test_messages_expire_by_their_own_clock() -> None:
+    fresh(messages_in_time)
+
+
 # ---- gVisor itself: no such locks, and a pid namespace whose file is another at each look
 GVISOR = (
     "runsc", "--platform=ptrace", "--ignore-cgroups", "--network=none",

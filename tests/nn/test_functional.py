@@ -133,3 +133,30 @@ def test_embeddings_with_the_weight_first() -> None:
     assert sizes.tolist() == [1, 0, 2]
     with pytest.raises(ValueError, match=r"mode must be .*: 3"):
         st.embedding_bag(w, indices, offsets, mode=3)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_offsets_of_embedding_bag_begin_with_0_and_do_not_decrease(mode: str) -> None:
+    weight, indices = st.ones(5, 2), st.tensor([0, 1, 2, 3])
+
+    def bags(*offsets: int, include_last_offset: bool = False) -> st.Tensor:
+        return F.embedding_bag(
+            indices, weight, st.tensor(offsets, dtype=st.int64), mode=mode,
+            include_last_offset=include_last_offset,
+        )  # fmt: skip
+
+    for wrong, message in (
+        ((1, 2), "begin with 0: 1"),
+        ((-1, 2), "begin with 0: -1"),
+        ((0, -1), "must not decrease"),
+        ((0, 3, 1), "must not decrease"),
+        ((0, 5), "out of range: 5"),
+        ((0, 2**62), "out of range"),
+    ):
+        for last in (False, True):
+            with pytest.raises(RuntimeError, match=message):
+                bags(*wrong, include_last_offset=last)
+    assert bags(0, 0, 4).shape == (3, 2)
+    assert bags().shape == (0, 2)
+    with pytest.raises(RuntimeError, match="at least one offset"):
+        bags(include_last_offset=True)

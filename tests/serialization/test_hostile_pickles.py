@@ -335,6 +335,12 @@ def test_a_hash_that_never_ends_is_refused(stream: bytes) -> None:
     assert survives(refuses(stream, "hashes its objects too often"))
 
 
+def test_arguments_of_trusted_functions_are_bounded() -> None:
+    doubled = f"c{HERE}\nColor\n".encode() + b"]" + b"q\0(h\0h\0l" * 60 + b"\x85R"
+    with safe_globals([Color]):  # its error would show 2^60 elements
+        assert survives(refuses(doubled, "too many elements or levels"))
+
+
 @pytest.mark.parametrize("kind", [defaultdict, deque])
 def test_what_python_frees_by_recursion_is_refused(kind: Any) -> None:
     make = b"ccollections\n" + kind.__name__.encode() + b"\nq\x00)R"

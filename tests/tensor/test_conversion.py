@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -210,3 +212,52 @@ def test_asarray_keeps_history_by_default() -> None:
     assert st.asarray([1.0], requires_grad=True).is_leaf
     with pytest.raises(RuntimeError, match="only Tensors of floating point and complex dtype"):
         st.asarray(leaf, dtype=st.int64)
+
+
+def nested_lists() -> dict[str, list[Any]]:
+    """Lists that hold themselves, at the beginning and elsewhere; and one that is too deep."""
+    alone: list[Any] = []
+    alone.append(alone)
+    twice: list[Any] = []
+    twice.extend([twice, twice])
+    later: list[Any] = [[1, 1, 1]]
+    later.extend([later, later])
+    deep: list[Any] = []
+    for _ in range(64):
+        deep = [deep or 1.0]
+    return {"alone": alone, "twice": twice, "later": later, "deep": [deep]}
+
+
+def convert_nested() -> None:
+    x = st.zeros(3)
+    for name, data in nested_lists().items():
+        for function in (
+            st.tensor, st.as_tensor, st.asarray, st.Tensor, st.FloatTensor, x.new_tensor,
+            lambda data: st.tensor(data, dtype=st.int64),
+            lambda data: st.tensor(data, dtype=st.uint8),
+            lambda data: x.__setitem__(0, data),
+        ):  # fmt: skip
+            with pytest.raises((ValueError, TypeError)):
+                function(data)
+        if name != "later":
+            with pytest.raises(ValueError, match="more than 64 deep"):
+                st.tensor(data)
+
+
+def test_list_that_holds_itself_is_an_error_at_once() -> None:
+    """In a process of its own, because NumPy spins on some of these lists, and dies of others."""
+    code = "import resource, sys; resource.setrlimit(resource.RLIMIT_CPU, (20, 20))\n"
+    code += f"sys.path[:0] = {sys.path!r}\nimport test_conversion as m; m.convert_nested()"
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, (process.returncode, process.stderr)
+
+
+def test_resize_to_negative_sizes_is_an_error() -> None:
+    x = st.arange(3.0)
+    for size in ((-1,), ([-1],), (2, -1), (st.tensor(-1),)):
+        with pytest.raises(RuntimeError, match="must not be negative"):
+            x.resize_(*size)
+    assert x.tolist() == [0, 1, 2]

@@ -13,6 +13,7 @@ import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.errors import PeerLostError, ProcessRaisedException
 from shmtensor.trainer import Trainer, worker_processes
+from shmtensor.trainer.execution import InWorkers
 
 START_METHODS = ("fork", "forkserver", "spawn")
 Array = Any
@@ -246,3 +247,19 @@ def test_on_epoch_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
     output = capsys.readouterr().err
     assert "epoch 2/2" in output
     assert "8/8" in output
+
+
+def test_statistics_add_up_over_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = InWorkers.run
+
+    def run_and_copy(self: InWorkers, *arguments: Any) -> int:
+        steps = run(self, *arguments)
+        self.bytes_inline = 100  # of this fit's ranks, so far
+        return steps
+
+    monkeypatch.setattr(InWorkers, "run", run_and_copy)
+    trainer = make_trainer(2)
+    trainer.fit(make_data(), epochs=2)
+    assert trainer.statistics().tensor_bytes_copied == 100
+    trainer.fit(make_data(), epochs=3)
+    assert trainer.statistics().tensor_bytes_copied == 200

@@ -117,8 +117,6 @@ def attach() -> None:
     for name, composite in COMPOSITES.items():
         if not composite.method:
             continue
-        if name in UNARY:
-            setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
         for public in (name, *composite.aliases):
             setattr(Methods, public, getattr(table, name))
             if composite.inplace:

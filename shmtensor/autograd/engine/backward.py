@@ -44,14 +44,14 @@ def root_gradients(
             f"or None"
         )
     roots = []
-    for tensor, g in zip(tensors, grads):
+    for i, (tensor, g) in enumerate(zip(tensors, grads)):
         edge = edge_of(tensor)
         if edge is None:
             array = tensor.array
             raise RuntimeError(
-                f"{where}: element 0 of tensors does not require grad and does not have a grad_fn: "
-                f"shape {array.shape}, dtype {array.dtype}; call requires_grad_() on an input "
-                "before it is used, and not under no_grad()"
+                f"{where}: element {i} of tensors does not require grad and does not have a "
+                f"grad_fn: shape {array.shape}, dtype {array.dtype}; call requires_grad_() on an "
+                "input before it is used, and not under no_grad()"
             )
         shape, dtype = edge.shape, edge.dtype
         if g is None:
@@ -178,7 +178,10 @@ def grad(
         RuntimeError: as `backward`; an input that was not used.
     """
     if is_grads_batched:
-        return batched(outputs, inputs, grad_outputs, create_graph, allow_unused, materialize_grads)
+        return batched(
+            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused,
+            materialize_grads,
+        )  # fmt: skip
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
@@ -209,11 +212,15 @@ def batched(
     outputs: Any,
     inputs: Any,
     grad_outputs: Any,
+    retain_graph: bool | None,
     create_graph: bool,
     allow_unused: bool | None,
     materialize_grads: bool,
 ) -> tuple[Any, ...]:
-    """`grad` for each of several gradients of the outputs, stacked."""
+    """`grad` for each of several gradients of the outputs, stacked. The last one frees the graph,
+    unless it is retained.
+    """
+    retain_graph = create_graph if retain_graph is None else retain_graph
     gs = as_list(grad_outputs)
     sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
     if len(sizes) != 1 or None in sizes:
@@ -221,13 +228,13 @@ def batched(
             "grad: is_grads_batched: the gradients need the same leading size: "
             f"{[None if g is None else g.array.shape for g in gs]}"
         )
-    (n,) = sizes
+    n = sizes.pop() or 0
     gradients = [
         grad(
-            outputs, inputs, [None if g is None else g[i] for g in gs], True, create_graph,
-            allow_unused, False, materialize_grads,
+            outputs, inputs, [None if g is None else g[i] for g in gs],
+            retain_graph or i + 1 < n, create_graph, allow_unused, False, materialize_grads,
         )
-        for i in range(n or 0)
+        for i in range(n)
     ]  # fmt: skip
     if not gradients:
         empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))

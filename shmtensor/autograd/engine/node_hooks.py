@@ -34,7 +34,7 @@ Hook = Callable[[Any], Any]
 
 
 class HookPair(NamedTuple):
-    """A pack hook and its unpack hook; with `error_message`, saving is an error."""
+    """A pack hook and its unpack hook; with `error_message`, hooks are disabled."""
 
     pack: Hook
     unpack: Hook
@@ -113,7 +113,7 @@ def observe(node: Any) -> None:
         if (induced := inducing.get()) is not None:
             notes["induced"] = induced
     stack = hook_pairs.get()
-    if stack:
+    if stack and stack[-1].error_message is None:
         pair = stack[-1]
         node.pack(lambda saved: pack_all(saved, pair))
 
@@ -121,8 +121,6 @@ def observe(node: Any) -> None:
 def pack_all(saved: tuple[Any, ...], pair: HookPair) -> tuple[Any, ...]:
     if not any(isinstance(value, np.ndarray) for value in saved):
         return saved
-    if pair.error_message is not None:
-        raise RuntimeError(f"saved_tensors_hooks: {pair.error_message}")
     return tuple(pack(v, pair) if isinstance(v, np.ndarray) else v for v in saved)
 
 

@@ -15,7 +15,7 @@ from ...autograd import table
 from ...autograd.dispatch.op_function import RULES
 from ...autograd.dispatch.promote_operands import NUMBERS, common_dtype
 from ...ops import Row
-from ..batched_tensor import Batched, Level, add_batch_dim, all_examples
+from ..batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_examples
 from .rules_by_op_kind import Call, alone, rule_of
 
 __all__ = ["call_batched", "setitem"]
@@ -108,6 +108,8 @@ def pointwise(call: Call) -> Any:
 
 def call_each(level: Level, func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Calls the op on each example, and stacks the results."""
+    if not level.size:
+        raise NoBatchingRule("there is no example to call it on")
 
     def example(x: Any, i: int) -> Any:
         if isinstance(x, Batched) and x.level is level:

@@ -123,8 +123,8 @@ class Owned {
   Owned() = default;
   Owned(const Owned&) = delete;
   ~Owned() {
-    for (int i = 0; i < n_; ++i) Py_DECREF(inline_[i]);
-    for (PyObject* p : overflow_) Py_DECREF(p);
+    for (int i = 0; i < n_; ++i) drop(inline_[i]);
+    for (PyObject* p : overflow_) drop(p);
   }
   PyObject* keep(PyObject* p) {  // steals; null passes
     if (!p) return nullptr;
@@ -169,7 +169,7 @@ struct OpCall {
   explicit OpCall(Op* o) : op(o) {}
   OpCall(const OpCall&) = delete;
   ~OpCall() {
-    for (int i = 0; i < n_nodes; ++i) Py_XDECREF(nodes[i]);
+    for (int i = 0; i < n_nodes; ++i) drop_if_set(nodes[i]);
   }
 
   Op* op;

@@ -12,7 +12,7 @@ struct Word {
   Py_buffer view{};
   std::atomic<uint32_t>* at = nullptr;
   ~Word() {
-    if (view.obj) PyBuffer_Release(&view);
+    drop_view(&view);
   }
   bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
@@ -39,9 +39,10 @@ PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   Deadline deadline(timeout);
   for (;;) {
     Wait result;
-    Py_BEGIN_ALLOW_THREADS
-    result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.remaining(), nullptr, 0, nullptr);
-    Py_END_ALLOW_THREADS
+    {
+      Unlocked unlocked;
+      result = wait_while_equal(word.at, static_cast<uint32_t>(value), deadline.remaining(), nullptr, 0, nullptr);
+    }
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) return nullptr;
   }
@@ -66,7 +67,7 @@ struct Count {
   Py_buffer view{};
   std::atomic<uint64_t>* at = nullptr;
   ~Count() {
-    if (view.obj) PyBuffer_Release(&view);
+    drop_view(&view);
   }
   bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
     Py_ssize_t offset = PyLong_AsSsize_t(offset_object);

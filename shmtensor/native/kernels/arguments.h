@@ -17,10 +17,10 @@ class Ref {
   Ref& operator=(Ref&& other) noexcept {
     PyObject* old = p_;
     p_ = other.release();
-    Py_XDECREF(old);
+    drop_if_set(old);
     return *this;
   }
-  ~Ref() { Py_XDECREF(p_); }
+  ~Ref() { drop_if_set(p_); }
   PyObject* get() const { return p_; }
   PyArrayObject* array() const { return reinterpret_cast<PyArrayObject*>(p_); }
   PyObject* release() {
@@ -32,20 +32,6 @@ class Ref {
 
  private:
   PyObject* p_ = nullptr;
-};
-
-// Releases the GIL for its lifetime, if the work is worth it (a switch costs about 50 ns, more when contended).
-class Unlocked {
- public:
-  explicit Unlocked(bool worthwhile) : state_(worthwhile ? PyEval_SaveThread() : nullptr) {}
-  ~Unlocked() {
-    if (state_) PyEval_RestoreThread(state_);
-  }
-  Unlocked(const Unlocked&) = delete;
-  Unlocked& operator=(const Unlocked&) = delete;
-
- private:
-  PyThreadState* state_;
 };
 
 inline PyArrayObject* as_array(PyObject* p) { return reinterpret_cast<PyArrayObject*>(p); }

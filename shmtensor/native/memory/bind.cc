@@ -190,10 +190,11 @@ static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* kwn
   if (size < 0) return PyErr_Format(PyExc_ValueError, "allocate: nbytes is negative: %zd", size);
   if (!domain_ensure()) return nullptr;
   void* p;
-  Py_BEGIN_ALLOW_THREADS p = shared ? allocate_shared(size_t(size))
-                             : zero ? heap_alloc_zeroed(size_t(size))
-                                    : heap_alloc(size_t(size));
-  Py_END_ALLOW_THREADS if (!p) {
+  {
+    Unlocked unlocked;
+    p = shared ? allocate_shared(size_t(size)) : zero ? heap_alloc_zeroed(size_t(size)) : heap_alloc(size_t(size));
+  }
+  if (!p) {
     PyErr_NoMemory();
     return raise_allocation_failure("allocate");
   }

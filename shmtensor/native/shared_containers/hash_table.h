@@ -16,7 +16,7 @@ HashResult hash_key(PyObject* key, uint64_t seed, uint32_t* hash);
 class Query {
  public:
   explicit Query(PyObject* key);
-  ~Query() { Py_XDECREF(encoded_); }
+  ~Query() { drop_if_set(encoded_); }
   Query(const Query&) = delete;
   bool good() const { return form_ != Form::Failed; }
   // 1: the element at r is this key, 0: it is not, -1: exception set. r is moved behind it only if it is.

@@ -5,8 +5,8 @@
 namespace shmtensor::packed {
 
 Packer::~Packer() {
-  for (Bytes& part : index_parts_) Py_XDECREF(part.owner);
-  for (Bytes& part : data_parts_) Py_XDECREF(part.owner);
+  for (Bytes& part : index_parts_) drop_if_set(part.owner);
+  for (Bytes& part : data_parts_) drop_if_set(part.owner);
 }
 
 // A block of shared memory; null with an exception set (OutOfSharedMemory).

@@ -13,6 +13,7 @@ from ..table.check_dtypes import check_same_dtype
 from ..table.dims import broadcast_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
+from ..table.sizes import check_size
 
 # Orders with a kernel; for the others all differences are formed.
 KERNEL_ORDERS = (0, 1, 2, math.inf)
@@ -81,6 +82,7 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
         raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype}")
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
+    check_size("cdist", (x1.shape[-2], x2.shape[-2]), x1.dtype.itemsize)
     if p in KERNEL_ORDERS and x1.dtype == x2.dtype and x1.dtype.kind == "f":
         if x1.ndim == x2.ndim == 2:
             return ops._cdist(x1, x2, float(p))

@@ -43,15 +43,30 @@ def _linalg_lu_factor(xp, x, /):
     return native.lu_factor(x)
 
 
-def permutation(pivots: Any, m: int, dtype: Any) -> Any:
-    """P of A = P @ L @ U."""
+def permuted_rows(pivots: Any, m: int) -> Any:
+    """The rows of B that are the rows of P.mH @ B, for the P of A = P @ L @ U: (..., m)."""
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     rows = np.tile(np.arange(m), (len(flat), 1))
     batch = np.arange(len(flat))
     for i in range(flat.shape[1]):
         p = flat[:, i] - 1
         rows[batch, i], rows[batch, p] = rows[batch, p], rows[batch, i]
-    return np.swapaxes(np.eye(m, dtype=dtype)[rows.reshape(*pivots.shape[:-1], m)], -1, -2)
+    return rows.reshape(*pivots.shape[:-1], m)
+
+
+def permutation(pivots: Any, m: int, dtype: Any) -> Any:
+    """P of A = P @ L @ U."""
+    return np.swapaxes(np.eye(m, dtype=dtype)[permuted_rows(pivots, m)], -1, -2)
+
+
+def take_rows(ops: Any, x: Any, rows: Any) -> Any:
+    """x (..., m, k) with its rows in the order of `rows` (..., m); batches are broadcast."""
+    if rows.ndim == 1:
+        return ops._index_select(x, rows, x.ndim - 2)
+    batch = np.broadcast_shapes(rows.shape[:-1], tuple(x.shape[:-2]))
+    x = ops.broadcast_to(x, (*batch, *x.shape[-2:]))
+    index = np.broadcast_to(rows[..., None], tuple(x.shape))
+    return ops._gather(x, np.ascontiguousarray(index), x.ndim - 2)
 
 
 def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
@@ -90,8 +105,12 @@ def check_pivot(name: str, pivot: bool) -> None:
 
 @composite(method=False, function=False)
 def linalg_lu_factor(ops, A, *, pivot=True):
-    """(LU, pivots): the factors of A = P @ L @ U in one matrix, and the row exchanges."""
-    out = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=False)
+    """(LU, pivots): the factors of A = P @ L @ U in one matrix, and the row exchanges.
+
+    Raises:
+        LinAlgError: a matrix is singular; `lu_factor_ex` factorizes it all the same.
+    """
+    out = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=True)
     return named_result("linalg_lu_factor", LU=out[0], pivots=out[1])
 
 
@@ -102,9 +121,13 @@ def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
     check_floating("linalg.lu_factor", A)
     LU, pivots, info = ops._linalg_lu_factor(A)
     if check_errors and info.any():
+        infos = info.reshape(-1).tolist()
+        batch, first = next((b, i) for b, i in enumerate(infos) if i)
+        where = f"(Batch element {batch}): " if info.ndim else ""
         raise errors.LinAlgError(
-            "linalg.lu_factor_ex: The diagonal element of U is zero, the factorization is of no "
-            f"use for solving systems: info {info.tolist()}, shape {tuple(A.shape)}"
+            f"linalg.lu_factor: {where}U[{first},{first}] is zero, counted from 1, and using it in "
+            f"lu_solve would divide by zero: info {info.tolist()}, shape {tuple(A.shape)}, hint: "
+            "lu_factor_ex"
         )
     return named_result("linalg_lu_factor_ex", LU=LU, pivots=pivots, info=info)
 
@@ -167,10 +190,12 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
         return conj_transpose(
             ops.linalg_lu_solve(LU, pivots, conj_transpose(B), adjoint=not adjoint)
         )
-    P, L, U = ops.linalg_lu_unpacked(LU, pivots)
+    _, L, U = ops.linalg_lu_unpacked(LU, pivots, unpack_pivots=False)
+    rows = permuted_rows(data_of(pivots), LU.shape[-1])
     if adjoint:
-        return ops.matmul(P, ops._solve(conj_transpose(L), ops._solve(conj_transpose(U), B)))
-    return ops._solve(U, ops._solve(L, ops.matmul(conj_transpose(P), B)))
+        solution = ops._solve(conj_transpose(L), ops._solve(conj_transpose(U), B))
+        return take_rows(ops, solution, np.argsort(rows, -1))
+    return ops._solve(U, ops._solve(L, take_rows(ops, B, rows)))
 
 
 # ---- LDL

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..table.dims import broadcast_shape
 from ..table.op_definition import composite
+from ..table.sizes import check_size
 
 
 @composite(method=False, function=False)
@@ -111,6 +112,7 @@ def linalg_vander(ops, x, N=None):
     n = x.shape[-1] if N is None else N
     if n <= 1 and N is not None:
         raise RuntimeError(f"linalg.vander: N must be greater than 1: {N}")
+    check_size("linalg.vander", (*x.shape, n))
     if x.dtype.kind in "iub":
         x = ops._to_copy(x, np.dtype(np.int64))
     one = ops.ones_like(ops.unsqueeze(x, -1))

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..table.named_results import named_result
 from ..table.op_definition import composite
+from ..table.sizes import check_size
 
 
 @composite(autocast="full")
@@ -99,6 +100,7 @@ def vander(ops, x, N=None, increasing=False):
     n = x.shape[0] if N is None else N
     if n < 0:
         raise RuntimeError(f"vander: N must not be negative: {n}")
+    check_size("vander", (x.shape[0], n))
     if n < 2:
         out = ops.unsqueeze(ops.ones_like(x), 1)[:, :n]
         return out if x.dtype.kind in "fc" else ops._to_copy(out, np.dtype(np.int64))

@@ -26,12 +26,16 @@ def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[An
         raise ValueError(f"embedding_bag: input has to be 1-d or 2-d: {tuple(input.shape)}")
     if offsets is None or offsets.ndim != 1:
         raise ValueError(f"embedding_bag: offsets has to be 1-d: {offsets}")
-    starts = np.asarray(getattr(offsets, "array", offsets))
+    starts = np.array(getattr(offsets, "array", offsets))  # a copy: others may write the tensor
     if starts.size and starts[0]:
         raise RuntimeError(f"embedding_bag: offsets must begin with 0: {starts[0]}")
-    if starts.size and starts.max() > n:
-        raise RuntimeError(f"embedding_bag: offset is out of range: {starts.max()}, {n} elements")
+    if (starts[1:] < starts[:-1]).any():
+        raise RuntimeError(f"embedding_bag: offsets must not decrease: {starts.tolist()}")
+    if starts.size and starts[-1] > n:
+        raise RuntimeError(f"embedding_bag: offset is out of range: {starts[-1]}, {n} elements")
     if include_last_offset:
+        if not starts.size:
+            raise RuntimeError("embedding_bag: include_last_offset needs at least one offset: 0")
         starts = starts[:-1]
     return np.searchsorted(starts, np.arange(n), "right") - 1, len(starts)
 
@@ -66,7 +70,7 @@ def _embedding_bag(
     flat = ops.reshape(input, (-1,))
     indices = np.asarray(getattr(flat, "array", flat))
     size = weight.shape[0]
-    mask = np.ones(len(indices), bool)
+    mask = bag >= 0  # without offsets there is no bag
     if padding_idx is not None:
         if not -size <= padding_idx < size:
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")

@@ -14,6 +14,7 @@ from ..random.philox import default_generator, uniform
 from ..table.check_dtypes import check_index_dtype
 from ..table.op_definition import composite, op
 from ..table.samples import ints
+from ..table.sizes import SMALL, check_size
 from ..table.sparse_gradient import sparse_embedding_backward
 
 
@@ -82,11 +83,15 @@ def _one_hot(xp, x, /, n):
         raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
     if not x.size and n <= 0:
         raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
+    if x.size > SMALL:
+        check_size("one_hot", (*x.shape, max(n, 1)))
     x = native.private_index(x)
     low, high = (int(x.min()), int(x.max())) if x.size else (0, n - 1)
     n = n if n != -1 else high + 1
     if low < 0 or high >= n:
         raise RuntimeError(f"one_hot: class is out of range: {low} to {high}, {n} classes")
+    if x.size * n > SMALL:
+        check_size("one_hot", (*x.shape, n))
     out = xp.zeros((x.size, n), np.int64)
     out[xp.arange(x.size), x.reshape(-1)] = 1
     return out.reshape(*x.shape, n)

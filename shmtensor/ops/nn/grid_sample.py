@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..table.op_definition import composite
+from ..table.sizes import check_size
 from .weighted_sample import PADDING_MODES as OUTSIDE_MODES
 
 MODES = ("bilinear", "nearest", "bicubic")
@@ -42,6 +43,7 @@ def affine_grid(ops, theta, size, align_corners=None):
     if min(size) <= 0:
         raise ValueError(f"affine_grid: sizes must be positive: {tuple(size)}")
     inner = tuple(size[2:])
+    check_size("affine_grid", (theta.shape[0], *inner, n + 1), 16)
     lines = [element_centres(m, bool(align_corners), theta.dtype) for m in inner]
     mesh = np.meshgrid(*lines, indexing="ij")[::-1]
     base = np.stack([*mesh, np.ones(inner, theta.dtype)], -1).reshape(1, -1, n + 1)

@@ -12,6 +12,7 @@ import numpy as np
 from ..table.dims import axis
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
+from ..table.sizes import SMALL, check_size
 
 IndicesAndWeights = tuple[Any, Any]
 
@@ -249,6 +250,8 @@ def interpolate(
         return (ops.adaptive_avg_pool1d, ops.adaptive_avg_pool2d, ops.adaptive_avg_pool3d)[n - 1](
             input, out
         )
+    if max(out) > SMALL:
+        check_size("interpolate", (*input.shape[:2], *out), 16)  # with the indices and weights
     original = input
     is_uint8 = mode in WEIGHTS and input.dtype == np.uint8
     if is_uint8:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..table.memory_format import clone_if_same_memory, like_image
 from ..table.op_definition import composite
+from ..table.sizes import SMALL, check_size
 from .sliding_window import as_ints
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -83,6 +84,10 @@ def pad(ops, input, pad, mode="constant", value=None):
             f"(N, C) or (C,): {tuple(pad)}, {tuple(input.shape)}"
         )
     shape, original = tuple(input.shape), input
+    if max(pad) > SMALL:
+        widths = [max(a + b, 0) for a, b in zip(pad[::2], pad[1::2], strict=True)]
+        inner = [n + w for n, w in zip(reversed(shape), widths, strict=False)]
+        check_size("pad", (*shape[: len(shape) - len(inner)], *inner))
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         check_padding(mode, shape[dim], before, after, shape)

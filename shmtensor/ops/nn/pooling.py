@@ -16,6 +16,7 @@ from ... import native
 from ..table.memory_format import like_image
 from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import op
+from ..table.sizes import SMALL, check_size
 from .sliding_window import (
     Shape,
     add_windows,
@@ -316,6 +317,8 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     size = as_ints(name, "output_size", sizes)
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must not be negative: {size}")
+    if max(size) > SMALL:
+        check_size(name, (*shape[: len(shape) - n], *size), 16)  # with the indices and weights
     return size
 
 

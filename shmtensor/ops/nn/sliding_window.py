@@ -25,15 +25,21 @@ __all__ = [
 
 Shape = tuple[int, ...]
 
+MAX_SIZE = 2**40  # of sizes, strides and paddings: their products with a kernel's fit in 64 bits
+
 
 def expand_to_tuple(name: str, parameter: str, value: Any, n: int) -> Shape:
     """A number for each dimension, from one number or n.
 
     Raises:
-        RuntimeError: neither one number nor n.
+        RuntimeError: neither one number nor n, or a number that is too large.
         TypeError: not ints.
     """
-    values = (value,) if isinstance(value, int) else as_ints(name, parameter, value)
+    if isinstance(value, int):
+        if not -MAX_SIZE < value < MAX_SIZE:
+            raise too_large(name, parameter, value)
+        return (value,) * n
+    values = as_ints(name, parameter, value)
     if len(values) not in (1, n):
         raise RuntimeError(f"{name}: {parameter} must be one number or {n}: {value}")
     return values * n if len(values) == 1 else values
@@ -44,13 +50,26 @@ def as_ints(name: str, parameter: str, value: Any) -> Shape:
 
     Raises:
         TypeError: not a sequence of ints.
+        RuntimeError: a number that is too large.
     """
     try:
-        return tuple(map(operator.index, value))
+        values = tuple(map(operator.index, value))
     except TypeError:
         raise TypeError(
             f"{name}: {parameter} must be an int or a tuple of ints: {value!r}"
         ) from None
+    for v in values:
+        if not -MAX_SIZE < v < MAX_SIZE:
+            raise too_large(name, parameter, values)
+    return values
+
+
+def too_large(name: str, parameter: str, value: Any) -> RuntimeError:
+    """The error of a number that no size, stride or padding can be."""
+    return RuntimeError(
+        f"{name}: {parameter}: integer out of range: {value}, absolute values must be less than "
+        f"{MAX_SIZE}"
+    )
 
 
 def output_sizes(

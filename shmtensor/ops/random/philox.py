@@ -133,7 +133,7 @@ def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: f
     return out
 
 
-guard: Any = None  # called before random numbers are made, while a vmap runs
+guard: Any = None  # called before random numbers are made: func/vmap.py asks whether they may be
 
 
 class Generator:

@@ -10,6 +10,7 @@ import numpy as np
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from ..table.samples import reals
+from ..table.sizes import check_size
 
 EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
 
@@ -20,6 +21,7 @@ def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None
         return np.asarray(bins).astype(x.dtype)
     if bins < 1:
         raise RuntimeError(f"{name}: bins must be > 0: {bins}")
+    check_size(name, (int(bins),))
     if low is None or high is None:
         low, high = (float(x.min()), float(x.max())) if x.size else (0.0, 1.0)
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -118,6 +120,7 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
         raise RuntimeError(f"histogramdd: bins for each of {n} dimensions are needed: {len(bins)}")
     points = array_of(input).reshape(-1, n)
     edges = []
+    check_size("histogramdd", [b for b in bins if isinstance(b, int) and b > 0])
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
         edges.append(edges_of("histogramdd", points[:, d], array_of(b), low, high))

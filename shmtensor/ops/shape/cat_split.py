@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ..table.dims import axis
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
+from ..table.sizes import SMALL, check_size
 
 Shape = tuple[int, ...]
 
@@ -250,6 +252,7 @@ def tensor_split(ops, input, indices_or_sections, dim=0):
     if isinstance(sections, int):
         if sections < 1:
             raise RuntimeError(f"tensor_split: at least one section is needed: {sections}")
+        check_size("tensor_split", (sections,))
         return ops._split_with_sizes(
             input,
             (n // sections + 1,) * (n % sections) + (n // sections,) * (sections - n % sections),
@@ -315,6 +318,7 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
     if repeats is None:
         if not counts.ndim:
             raise RuntimeError("repeat_interleave: repeats must be a vector: shape ()")
+        check_size("repeat_interleave", (total_of(counts, 1),))
         return ops._repeat_interleave(input)
     if dim is None:
         input, dim = ops.reshape(input, (-1,)), 0
@@ -323,11 +327,22 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
         raise RuntimeError(
             f"repeat_interleave: one count for each of {n} is needed: {counts.tolist()}"
         )
+    total, others = total_of(counts, n), max(math.prod(input.shape) // max(n, 1), 1)
+    if total * others > SMALL:
+        check_size("repeat_interleave", (total, others))
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
 
 
+def total_of(counts: Any, n: int) -> int:
+    """The sum of the counts; one count is for each of n. Exact, or at least 2**62."""
+    if counts.size == 1:
+        return int(counts.reshape(-1)[0]) * (n if n > 1 else 1)
+    total = float(counts.sum(dtype=np.float64))
+    return int(total) if total >= 2**62 else int(counts.sum())
+
+
 def check_repeats(repeats: Any) -> Any:
-    """The array of `repeats`: a number, a list or a tensor.
+    """A copy of the array of `repeats`: a number, a list or a tensor.
 
     Raises:
         RuntimeError: a number is negative, or there is more than one dimension.

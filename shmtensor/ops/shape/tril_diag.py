@@ -12,6 +12,7 @@ from ..creation.zeros_full_arange import new_tensor
 from ..table.dims import axis
 from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import composite, op
+from ..table.sizes import check_size
 
 
 @op(
@@ -153,5 +154,22 @@ def index_dtype(dtype: Any) -> Any:
 
 def triangle_indices(upper: bool, row: int, col: int, offset: int, dtype: Any) -> Any:
     """The indices of a triangle: (2, n)."""
-    lower = np.tri(row, col, offset - upper, bool)
-    return np.array((~lower if upper else lower).nonzero(), dtype)
+    name = "triu_indices" if upper else "tril_indices"
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{name}: row and col must be non-negative: {row}, {col}")
+    offset = max(min(offset, col), -row)
+    below = elements_below(row, col, offset - upper)
+    check_size(name, (2, row * col - below if upper else below))
+    check_size(name, (row,))
+    ends = np.clip(np.arange(row) + (offset + (not upper)), 0, col)
+    lengths = col - ends if upper else ends
+    rows = np.repeat(np.arange(row), lengths)
+    columns = np.arange(len(rows)) - (np.cumsum(lengths) - lengths)[rows]
+    return np.array([rows, columns + ends[rows] if upper else columns], dtype)
+
+
+def elements_below(row: int, col: int, offset: int) -> int:
+    """The number of elements (i, j) with j <= i + offset of a matrix (row, col)."""
+    first = min(max(-offset, 0), row)  # rows before it are above the diagonal, from `full` below
+    full = min(max(col - offset - 1, first), row)
+    return (full - first) * (first + full + 2 * offset + 1) // 2 + (row - full) * col

@@ -13,6 +13,7 @@ from ... import native
 from ..table.dims import axis, broadcast_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, dtype, op, sizes
+from ..table.sizes import SMALL, check_size
 
 Shape = tuple[int, ...]
 
@@ -384,6 +385,8 @@ def repeat(xp, x, /, repeats: sizes):
         raise RuntimeError(
             f"repeat: one number for each of {x.ndim} dims is needed: {tuple(repeats)}"
         )
+    if x.size * math.prod(repeats) > SMALL:
+        check_size("repeat", (x.size, *repeats), x.dtype.itemsize)
     if xp is np and x.size > 4096 and 0 not in repeats:
         return native.contiguous(tiled_view(x, tuple(repeats))).reshape(
             tuple(

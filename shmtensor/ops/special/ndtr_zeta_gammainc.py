@@ -380,11 +380,16 @@ special_gammainc.pullback(y=lambda ops, g, x, y: g * density(ops, x, y))
 special_gammaincc.pullback(y=lambda ops, g, x, y: -g * density(ops, x, y))
 
 
+MAX_DIMENSION = 100_000  # of multigammaln, which adds one logarithm for each
+
+
 @composite(method=False, function=False)
 def special_multigammaln(ops, input, p):
     """The logarithm of the multivariate gamma function of dimension p, for input > (p - 1) / 2."""
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1: {p}")
+    if p > MAX_DIMENSION:
+        raise RuntimeError(f"mvlgamma: p has to be at most {MAX_DIMENSION}: {p}")
     total: Any = p * (p - 1) / 4 * math.log(math.pi)
     for j in range(p):
         total = ops.lgamma(input - j / 2) + total

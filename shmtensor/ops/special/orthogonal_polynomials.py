@@ -18,6 +18,8 @@ SAMPLES = [
     (reals((3,), 0.0, 1.0), ints((), 5, 4)),
 ]
 
+MAX_DEGREE = 100_000  # the recurrence takes a step for each degree
+
 # The polynomial of degree 1, and the recurrence for degree k + 1.
 DEGREE_ONE: dict[str, Any] = {
     "chebyshev_polynomial_t": lambda x: x,
@@ -39,9 +41,15 @@ RECURRENCES: dict[str, Any] = {
 
 
 def polynomial(name: str, x: Any, n: Any) -> Any:
-    """The polynomials of degrees n at x; 0 for negative degrees."""
+    """The polynomials of degrees n at x; 0 for negative degrees.
+
+    Raises:
+        RuntimeError: a degree is too large.
+    """
     recurrence = RECURRENCES.get(name) or RECURRENCES[name.partition("_")[0]]
-    x, n = np.broadcast_arrays(as_float64(x), np.asarray(n).astype(np.int64))
+    x, n = np.broadcast_arrays(as_float64(x), np.array(n).astype(np.int64))
+    if np.max(n, initial=0) > MAX_DEGREE:
+        raise RuntimeError(f"{name}: degrees are at most {MAX_DEGREE}: {np.max(n)}")
     previous, current = np.ones_like(x), DEGREE_ONE[name](x)
     out = np.where(n == 0, previous, np.where(n == 1, current, 0.0))
     for k in range(1, int(np.max(n, initial=0))):

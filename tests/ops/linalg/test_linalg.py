@@ -239,6 +239,10 @@ def test_factors_tell_where_a_matrix_is_singular() -> None:
     for factor in (linalg.lu_factor_ex, linalg.ldl_factor_ex):
         with pytest.raises(st.errors.LinAlgError, match=r"info \[0, 2, 1\]"):
             factor(x, check_errors=True)
+    with pytest.raises(st.errors.LinAlgError, match=r"Batch element 1\): U\[2,2\] is zero"):
+        linalg.lu_factor(x)
+    with pytest.raises(st.errors.LinAlgError, match=r"lu_factor: U\[1,1\] is zero"):
+        linalg.lu_factor(x[2])
     LU, pivots, info = linalg.lu_factor_ex(st.zeros(2, 0, 3))
     assert [v.shape for v in (LU, pivots, info)] == [(2, 0, 3), (2, 0), (2,)]
     for wrong in (linalg.lu_factor, linalg.ldl_factor):
@@ -246,6 +250,26 @@ def test_factors_tell_where_a_matrix_is_singular() -> None:
             wrong(st.ones(2, 2, dtype=st.float16))
     with pytest.raises(RuntimeError, match="sizes or dtypes do not fit"):
         linalg.ldl_solve(x, pivots, x)
+
+
+@pytest.mark.parametrize("adjoint", [False, True])
+@pytest.mark.parametrize("left", [False, True])
+def test_lu_solve_broadcasts_batches(left: bool, adjoint: bool) -> None:
+    random = np.random.default_rng(4)
+    for a_batch, b_batch in (((), ()), ((2,), ()), ((), (2,)), ((3, 1), (2,))):
+        a, b = random.normal(size=(*a_batch, 5, 5)), random.normal(size=(*b_batch, 5, 5))
+        x = linalg.lu_solve(*linalg.lu_factor(t(a)), t(b), left=left, adjoint=adjoint)
+        matrix = a.swapaxes(-1, -2) if adjoint else a
+        product = matrix @ x.numpy() if left else x.numpy() @ matrix
+        np.testing.assert_allclose(product, np.broadcast_to(b, product.shape), atol=1e-9)
+
+
+def test_lu_solve_makes_no_permutation_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.ops.linalg import lu_ldl
+
+    factors = linalg.lu_factor(t(A))
+    monkeypatch.delattr(lu_ldl, "permutation")
+    linalg.lu_solve(*factors, t(B))
 
 
 @pytest.mark.parametrize("hermitian", [False, True])

@@ -44,14 +44,15 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
   Wait result = Wait::Ok;
   int lost = 0;
   *late = false;
-  Py_BEGIN_ALLOW_THREADS
-  if (!spin_while_equal(word, seen, deadline.remaining())) {  // without counting: a wake costs its sender 0.4 us
-    waiters->fetch_add(1, std::memory_order_seq_cst);
-    fault("channel.waiting");
-    result = wait_while_equal(word, seen, deadline.remaining(), peers.data(), static_cast<int>(peers.size()), &lost, false);
-    waiters->fetch_sub(1, std::memory_order_seq_cst);
+  {
+    Unlocked unlocked;
+    if (!spin_while_equal(word, seen, deadline.remaining())) {  // without counting: a wake costs its sender 0.4 us
+      waiters->fetch_add(1, std::memory_order_seq_cst);
+      fault("channel.waiting");
+      result = wait_while_equal(word, seen, deadline.remaining(), peers.data(), static_cast<int>(peers.size()), &lost, false);
+      waiters->fetch_sub(1, std::memory_order_seq_cst);
+    }
   }
-  Py_END_ALLOW_THREADS
   if (result == Wait::PeerLost) return raise_peer_lost(where, peers[lost].row, peers[lost].inc);
   if (result == Wait::Interrupted && PyErr_CheckSignals() < 0) return false;
   *late = deadline.is_over();

@@ -86,9 +86,10 @@ bool Channel::recover_cell(Segment* segment, int i, uint64_t word) {
 }
 
 void ReceivedMessage::clear() {
-  for (PyObject* block : blocks_held) Py_DECREF(block);
+  for (PyObject* block : blocks_held) drop(block);
   blocks_held.clear();
-  Py_CLEAR(spill);
+  drop_if_set(spill);
+  spill = nullptr;
 }
 
 PyObject* ReceivedMessage::data() const {

@@ -61,13 +61,13 @@ void Numbering::clear() {
 }
 
 void MessageEncoder::clear() {
-  for (PyObject* owner : owners_) Py_DECREF(owner);
+  for (PyObject* owner : owners_) drop(owner);
   owners_.clear();
   blocks_.clear();
   bases_.clear();
   seen_.clear();
   if (view_.obj)
-    PyBuffer_Release(&view_);
+    drop_view(&view_);
   else if (bytes_ != inline_bytes_)
     free(bytes_);
   bytes_ = inline_bytes_;

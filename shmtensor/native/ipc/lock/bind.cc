@@ -15,7 +15,7 @@ struct View {
   Py_buffer view{};
   T* at = nullptr;
   ~View() {
-    if (view.obj) PyBuffer_Release(&view);
+    drop_view(&view);
   }
   bool find(PyObject* buffer, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
@@ -59,9 +59,10 @@ PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where
   for (;;) {
     LockResult result;
     Peer lost{};
-    Py_BEGIN_ALLOW_THREADS
-    result = attempt(lock, me, deadline.remaining(), &lost);
-    Py_END_ALLOW_THREADS
+    {
+      Unlocked unlocked;
+      result = attempt(lock, me, deadline.remaining(), &lost);
+    }
     if (result == LockResult::Ok) {
       lock->thread.store(thread, std::memory_order_relaxed);
       lock->depth.store(1, std::memory_order_relaxed);
@@ -152,9 +153,10 @@ PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   Peer me = own_peer();
   for (;;) {
     Wait result;
-    Py_BEGIN_ALLOW_THREADS
-    result = acquire_permit(semaphore.at, me, deadline.remaining());
-    Py_END_ALLOW_THREADS
+    {
+      Unlocked unlocked;
+      result = acquire_permit(semaphore.at, me, deadline.remaining());
+    }
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) return nullptr;
   }
@@ -196,9 +198,10 @@ PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
   Deadline deadline(timeout);
   for (;;) {
     Wait result;
-    Py_BEGIN_ALLOW_THREADS
-    result = wait_at_place(places.at, static_cast<int>(index), deadline.remaining());
-    Py_END_ALLOW_THREADS
+    {
+      Unlocked unlocked;
+      result = wait_at_place(places.at, static_cast<int>(index), deadline.remaining());
+    }
     if (result != Wait::Interrupted) return PyBool_FromLong(result == Wait::Ok);
     if (PyErr_CheckSignals() < 0) {
       leave_place(places.at, static_cast<int>(index));

@@ -53,16 +53,17 @@ bool reduce_ranks(Group& group, const Operand& x, ReduceOp op, Collective what, 
   int world = group.world();
   size_t count = x.item ? x.nbytes / x.item : 0;
   Peers peers(group);
-  Py_BEGIN_ALLOW_THREADS
-  if (!is_direct) {
-    char* out[] = {x.data};
-    if (all || root == group.rank()) reduce_range(op, x.dtype, peers.at, world, 0, count, out, 1);
-  } else {
-    size_t begin = shard_begin(count, x.item, group.rank(), world);
-    size_t end = shard_begin(count, x.item, group.rank() + 1, world);
-    reduce_range(op, x.dtype, peers.at, world, begin, end, all ? peers.at : peers.at + root, all ? world : 1);
+  {
+    Unlocked unlocked;
+    if (!is_direct) {
+      char* out[] = {x.data};
+      if (all || root == group.rank()) reduce_range(op, x.dtype, peers.at, world, 0, count, out, 1);
+    } else {
+      size_t begin = shard_begin(count, x.item, group.rank(), world);
+      size_t end = shard_begin(count, x.item, group.rank() + 1, world);
+      reduce_range(op, x.dtype, peers.at, world, begin, end, all ? peers.at : peers.at + root, all ? world : 1);
+    }
   }
-  Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
 
@@ -79,15 +80,16 @@ bool broadcast(Group& group, const Operand& x, int root, double timeout) {
   bool is_direct = x.nbytes > kInline, is_root = group.rank() == root;
   int reads = is_direct ? -1 : is_root ? -2 : root;
   if (!group.begin(call, x.data, is_direct, is_direct || is_root, reads, timeout)) return false;
-  Py_BEGIN_ALLOW_THREADS
-  if (is_direct) {
-    size_t begin = shard_begin(x.nbytes, 1, group.rank(), group.world());
-    size_t end = shard_begin(x.nbytes, 1, group.rank() + 1, group.world());
-    broadcast_range(group, root, begin, end);
-  } else if (!is_root && x.nbytes) {
-    copy_run(x.data, group.at(root), x.nbytes);
+  {
+    Unlocked unlocked;
+    if (is_direct) {
+      size_t begin = shard_begin(x.nbytes, 1, group.rank(), group.world());
+      size_t end = shard_begin(x.nbytes, 1, group.rank() + 1, group.world());
+      broadcast_range(group, root, begin, end);
+    } else if (!is_root && x.nbytes) {
+      copy_run(x.data, group.at(root), x.nbytes);
+    }
   }
-  Py_END_ALLOW_THREADS
   return group.end(timeout);
 }
 
@@ -102,10 +104,11 @@ bool reduce(Group& group, const Operand& x, ReduceOp op, int root, double timeou
 bool all_gather(Group& group, const Operand& x, char* const* out, double timeout) {
   Record call = call_of(Collective::AllGather, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
-  Py_BEGIN_ALLOW_THREADS
-  for (int p = 0; p < group.world() && x.nbytes; p++)
-    if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    for (int p = 0; p < group.world() && x.nbytes; p++)
+      if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
+  }
   return group.end(timeout);
 }
 
@@ -113,10 +116,11 @@ bool gather(Group& group, const Operand& x, char* const* out, int root, double t
   Record call = call_of(Collective::Gather, x, ReduceOp::None, root);
   bool is_root = group.rank() == root;
   if (!group.begin(call, x.data, x.nbytes > kInline, true, is_root ? -1 : -2, timeout)) return false;
-  Py_BEGIN_ALLOW_THREADS
-  for (int p = 0; p < group.world() && is_root && x.nbytes; p++)
-    if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    for (int p = 0; p < group.world() && is_root && x.nbytes; p++)
+      if (out[p] != group.at(p)) copy_run(out[p], group.at(p), x.nbytes);
+  }
   return group.end(timeout);
 }
 
@@ -125,9 +129,10 @@ bool reduce_scatter(Group& group, const Operand& x, char* out, ReduceOp op, doub
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
   size_t chunk = x.nbytes / static_cast<size_t>(group.world());
   Peers peers(group, chunk * static_cast<size_t>(group.rank()));
-  Py_BEGIN_ALLOW_THREADS
-  if (chunk) reduce_range(op, x.dtype, peers.at, group.world(), 0, chunk / x.item, &out, 1);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    if (chunk) reduce_range(op, x.dtype, peers.at, group.world(), 0, chunk / x.item, &out, 1);
+  }
   return group.end(timeout);
 }
 
@@ -136,9 +141,10 @@ bool scatter(Group& group, const Operand& out, char* const* in, int root, double
   bool is_root = group.rank() == root;
   // The outputs are shared and the root writes them, whatever the size: its inputs are many, an output is one.
   if (!group.begin(call, out.data, out.nbytes > 0, !is_root, is_root ? -1 : -2, timeout)) return false;
-  Py_BEGIN_ALLOW_THREADS
-  for (int p = 0; p < group.world() && is_root && out.nbytes; p++) memmove(group.at(p), in[p], out.nbytes);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    for (int p = 0; p < group.world() && is_root && out.nbytes; p++) memmove(group.at(p), in[p], out.nbytes);
+  }
   return group.end(timeout);
 }
 
@@ -146,10 +152,11 @@ bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
   Record call = call_of(Collective::AllToAll, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
   size_t chunk = x.nbytes / static_cast<size_t>(group.world()), own_offset = chunk * static_cast<size_t>(group.rank());
-  Py_BEGIN_ALLOW_THREADS
-  for (int p = 0; p < group.world() && chunk; p++)
-    copy_run(out + chunk * static_cast<size_t>(p), group.at(p) + own_offset, chunk);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    for (int p = 0; p < group.world() && chunk; p++)
+      copy_run(out + chunk * static_cast<size_t>(p), group.at(p) + own_offset, chunk);
+  }
   return group.end(timeout);
 }
 
@@ -165,10 +172,11 @@ bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nb
     group.give_up();
     return false;
   }
-  Py_BEGIN_ALLOW_THREADS
-  for (int p = 0; p < group.world(); p++)
-    if (nbytes[p] && out[p] != group.at(p) + offsets[p]) copy_run(out[p], group.at(p) + offsets[p], nbytes[p]);
-  Py_END_ALLOW_THREADS
+  {
+    Unlocked unlocked;
+    for (int p = 0; p < group.world(); p++)
+      if (nbytes[p] && out[p] != group.at(p) + offsets[p]) copy_run(out[p], group.at(p) + offsets[p], nbytes[p]);
+  }
   return group.end(timeout);
 }
 

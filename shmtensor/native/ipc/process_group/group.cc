@@ -120,7 +120,7 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
     do {
       for (int i = 0; i < 32; i++) {
         if (condition.is_done()) {
-          PyEval_RestoreThread(unlocked);
+          restore_thread(unlocked);
           return true;
         }
         relax();
@@ -155,7 +155,7 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
       if (result == Wait::Ok) continue;
     }
     if (condition.is_done()) break;
-    PyEval_RestoreThread(unlocked);
+    restore_thread(unlocked);
     if (!check_peers(where, phase, only)) {
       good = false;
     } else if (result == Wait::PeerLost) {
@@ -201,7 +201,7 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
     unlocked = PyEval_SaveThread();
   }
   sleepers->fetch_sub(1, std::memory_order_relaxed);
-  PyEval_RestoreThread(unlocked);
+  restore_thread(unlocked);
   return true;
 }
 

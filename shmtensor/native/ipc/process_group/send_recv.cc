@@ -69,9 +69,10 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   if (fits && call.nbytes) {
     good = hold_block(box.record.handle, &base, &nbytes);
     if (good) {
-      Py_BEGIN_ALLOW_THREADS
-      copy_run(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
-      Py_END_ALLOW_THREADS
+      {
+        Unlocked unlocked;
+        copy_run(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
+      }
       drop_block(base);
       bytes_direct_ += call.nbytes;
     }

@@ -276,6 +276,14 @@ bool can_write_to(PyArrayObject* out, int type, int nd, const npy_intp* dims, co
 
 }  // namespace
 
+// Before anything is copied for the product. False with an exception set.
+static bool is_allocatable(const char* where, int64_t rows, int64_t columns, int64_t itemsize) {
+  int64_t elements, nbytes;
+  if (!__builtin_mul_overflow(rows, columns, &elements) && !__builtin_mul_overflow(elements, itemsize, &nbytes)) return true;
+  return raise("RuntimeError", "%s: Storage size calculation overflowed with sizes=[%lld, %lld]", where,
+               static_cast<long long>(rows), static_cast<long long>(columns)) != nullptr;
+}
+
 PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count_arguments("matmul", n, 2, 3) < 0) return nullptr;
   PyArrayObject* x = array_argument("matmul", "x", args[0]);
@@ -292,6 +300,8 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const int64_t k = PyArray_DIM(x, xd - 1), y_rows = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
   if (k != y_rows) return mismatch("matmul", x, y, k, y_rows);
+  if (xd > 1 && yd > 1 && !is_allocatable("matmul", PyArray_DIM(x, xd - 2), PyArray_DIM(y, yd - 1), PyArray_ITEMSIZE(x)))
+    return nullptr;
   if (type != PyArray_TYPE(y) || !(has_blas(type) || is_integer(type)))
     return call_numpy(args, out_argument ? 3 : 2);
   if (has_blas(type) && !blas_ensure()) return nullptr;
@@ -344,6 +354,7 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
                  shape_text(x).c_str(), shape_text(w).c_str(), static_cast<long long>(k),
                  static_cast<long long>(PyArray_DIM(w, 1)));
   }
+  if (!is_allocatable("linear", k ? PyArray_SIZE(x) / k : 0, width, PyArray_ITEMSIZE(x))) return nullptr;
   if (b && (PyArray_NDIM(b) != 1 || PyArray_DIM(b, 0) != width)) {
     return raise("RuntimeError", "linear: the bias does not match the weight: %s, weight %s",
                  shape_text(b).c_str(), shape_text(w).c_str());

@@ -49,7 +49,7 @@ struct Domain {
   uint64_t lock_dev = 0, lock_ino = 0;
   uint64_t checked_ms = 0;     // time of the last check of the lock's descriptor
   const char* share_error = nullptr;  // why this process must not share any more
-  uint64_t pidns = 0;
+  uint64_t pidns = 0, timens = 0;  // of this process when it identified its row
   uint64_t name = 0;  // in holder words; Note [Liveness]
   uint32_t slots = 0;  // S
   bool advised = false;  // huge pages were requested
@@ -137,8 +137,11 @@ int try_lock(int fd, int row);    // 0: locked; else errno
 void unlock_row(int fd, int row);
 // Obtains a free row (by fd's lock, or by name); -1: none. The row's inc is in its word.
 int claim_row(Domain& d, int fd, RowState state);
-void identify_row(Domain& d, int row);  // writes pid, namespace, start time of this process
+void identify_row(Domain& d, int row);  // writes pid, namespaces, start time of this process
 uint64_t own_pid_namespace();             // 0: there is no /proc
+uint64_t own_time_namespace();            // 0: the kernel has none
+// Whether a start time that was recorded in that time namespace can be compared with one that this process reads.
+bool can_compare_starts(uint64_t time_namespace);
 constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not distinguish namespaces
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads = nullptr);

@@ -1,4 +1,4 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 2,
+// The bytes that every process of a domain shares: areas, words and their states (layout version 3,
 // little endian).
 //
 //   control (memfd, sparse)
@@ -42,7 +42,7 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
-constexpr uint32_t kLayoutVersion = 2;
+constexpr uint32_t kLayoutVersion = 3;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
@@ -74,7 +74,8 @@ struct Header {
   uint32_t version, rows, slots, blocks;
   uint8_t id[16];
   uint32_t liveness;  // LivenessMode; the founder's choice
-  uint64_t pidns;     // of the founder
+  uint64_t pidns;     // of the founder: inode of its pid namespace
+  uint64_t timens;    // the same of its time namespace
   alignas(64) Half row_high;      // rows ever used; only grows
   alignas(64) Half slot_high[2];  // slots ever used in each volume; only grow
   Half short_volume;              // statistics only: commits that volume 0 refused
@@ -89,7 +90,8 @@ struct Row {
   Half pid;
   Half frozen;  // inc: never swept, Note [Freeze]; only for liveness "process"
   Word holder;  // 0, or the name of the process that holds the row; Note [Liveness]
-  char reserved[16];
+  Word timens;  // time namespace in which `start`, the messages' times and death_ms were read; Note [Time namespace]
+  char reserved[8];
   // line 1
   alignas(64) Half in_flight_high;  // entries ever used; only grows within an incarnation
   // line 2

@@ -27,7 +27,7 @@ static int pid_of(uint64_t name) { return int(name & ((1u << kPidBits) - 1)); }
 
 // Dead only if none of its threads can run: it does not exist, the pid belongs to another process, or it is a zombie
 // without further threads (which has no address space any more). A process that is exiting is Doomed.
-Liveness liveness_of_name(uint64_t name) {
+Liveness liveness_of_name(const Domain& d, uint64_t name) {
   char state;
   unsigned long flags = 0;
   uint64_t start = 0;
@@ -35,7 +35,8 @@ Liveness liveness_of_name(uint64_t name) {
   int pid = pid_of(name);
   if (!read_process(pid, &state, &flags, &start, &threads))  // no descriptor free, or hidepid?
     return kill(pid, 0) != 0 && errno == ESRCH ? Liveness::Dead : Liveness::Alive;
-  if (name_of(pid, start) != name || state == 'X') return Liveness::Dead;
+  if (name_of(pid, start) != name) return can_compare_starts(d.header->timens) ? Liveness::Dead : Liveness::Alive;
+  if (state == 'X') return Liveness::Dead;
   if (state == 'Z') return threads <= 1 ? Liveness::Dead : Liveness::Doomed;
   return flags & 0x4 ? Liveness::Doomed : Liveness::Alive;  // PF_EXITING
 }
@@ -80,6 +81,7 @@ const char* choose_liveness(Domain& d) {
                                  : try_lock(d.lock, int(kRows)) == EINVAL;
   d.header->liveness = process ? kByProcess : kByLocks;
   d.header->pidns = own_pid_namespace();
+  d.header->timens = own_time_namespace();
   return nullptr;
 }
 
@@ -88,7 +90,7 @@ const char* choose_liveness(Domain& d) {
 static bool sees_member(Domain& d) {
   for (uint32_t r = 0; r < d.row_high(); ++r) {
     uint64_t name = d.rows[r].holder.load(acquire);
-    if (name && liveness_of_name(name) == Liveness::Alive && maps_control(d, pid_of(name)) == 1) return true;
+    if (name && liveness_of_name(d, name) == Liveness::Alive && maps_control(d, pid_of(name)) == 1) return true;
   }
   return false;
 }
@@ -107,6 +109,16 @@ const char* set_process_name(Domain& d) {
              "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
              "/proc",
              text, self);
+    return error_text;
+  }
+  uint64_t own_time = own_time_namespace();
+  if (own_time != d.header->timens) {
+    snprintf(error_text, sizeof error_text,
+             "it is of time namespace %llu and this process, pid %d, of %llu, where the kernel reports other start times: "
+             "a domain whose members detect deaths by pid and start time (statistics().liveness \"process\") is limited to "
+             "one time namespace",
+             static_cast<unsigned long long>(d.header->timens), int(getpid()),
+             static_cast<unsigned long long>(own_time));
     return error_text;
   }
   // A forked child (it has the parent's name) also has the parent's /proc: the check above suffices. The founder is the
@@ -145,6 +157,13 @@ static bool is_fork_pending(Domain& d, int r) {  // also closes a finished pipe
   return false;
 }
 
+// Children in another pid or time namespace cannot be detected. (A pid namespace without process cannot be examined; some
+// kernels lack the file.)
+static bool is_namespace_of_children(const char* file, uint64_t own) {
+  struct stat st;
+  return own == kUntoldNamespace || lstat(file, &st) != 0 || (stat(file, &st) == 0 && uint64_t(st.st_ino) == own);
+}
+
 bool prepare_fork(Domain& d) {
   if (!by_process(d)) {
     d.fork_lock = open_description(d);
@@ -155,11 +174,8 @@ bool prepare_fork(Domain& d) {
     return d.fork_lock >= 0;
   }
   for (int r = 0; d.local->n_fork_pipes && r < int(kRows); ++r) is_fork_pending(d, r);
-  // Children in another pid namespace cannot be detected. (A namespace without process cannot be examined; some kernels
-  // lack the file.)
-  const char* children = "/proc/thread-self/ns/pid_for_children";
-  struct stat st;
-  if (lstat(children, &st) == 0 && (stat(children, &st) != 0 || uint64_t(st.st_ino) != d.pidns))
+  if (!is_namespace_of_children("/proc/thread-self/ns/pid_for_children", d.pidns) ||
+      !is_namespace_of_children("/proc/thread-self/ns/time_for_children", d.timens))
     return false;
   int fds[2];
   if (pipe2(fds, O_CLOEXEC) != 0) return false;
@@ -238,7 +254,7 @@ static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
       continue;
     // The mapping is read before the names: a process that enters its name in between is still detected.
     exists = maps_control(d, pid) != 0 && !is_named(d, name_of(pid, start)) &&
-            liveness_of_name(name_of(pid, start)) != Liveness::Dead;
+            liveness_of_name(d, name_of(pid, start)) != Liveness::Dead;
   }
   closedir(proc);
   return exists;
@@ -259,10 +275,10 @@ static int obtain_by_name(Domain& d, int r, bool thorough) {
   if (old) {
     if (row.frozen.load(relaxed) == inc_of_row(word) && state_of_row(word) != kRowFree)
       return EAGAIN;  // Note [Freeze]
-    Liveness liveness = liveness_of_name(old);
+    Liveness liveness = liveness_of_name(d, old);
     // Has it executed another program, or left an unstarted child? Every member has the mapping.
     if (thorough && liveness == Liveness::Alive && maps_control(d, pid_of(old)) == 0)
-      liveness = liveness_of_name(old) == Liveness::Doomed ? Liveness::Doomed : Liveness::Dead;
+      liveness = liveness_of_name(d, old) == Liveness::Doomed ? Liveness::Doomed : Liveness::Dead;
     if (liveness != Liveness::Dead) return EAGAIN;
     // Read again: the dead process may have obtained the row and forked since the first read, which only its last writes
     // show (tests/protocol/holder.pml, STATE_READ_EARLY).
@@ -293,11 +309,11 @@ void leave_row(Domain& d) {
   fault("guest.released");
 }
 
-Liveness liveness_by_name(const Row& row, RowState state) {
+Liveness liveness_by_name(const Domain& d, const Row& row, RowState state) {
   uint64_t holder = row.holder.load(acquire);
   if (!holder) return Liveness::Dead;  // has left
   int pid = int(row.pid.load(acquire));
-  Liveness liveness = liveness_of_name(holder);
+  Liveness liveness = liveness_of_name(d, holder);
   if (pid == 0) return liveness == Liveness::Dead && state != kRowBorn ? Liveness::Dead : Liveness::Alive;
   bool is_swept = holder != name_of(pid, row.start.load(relaxed));
   bool is_frozen = row.frozen.load(relaxed) == inc_of_row(row.state.load(relaxed));

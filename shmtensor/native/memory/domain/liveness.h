@@ -7,6 +7,7 @@
 //            and start time, in one word) of the row's process, or of its sweeper, or, until a forked child runs, of its
 //            parent. The row can be obtained if the word is 0 or names a dead process: by CAS from that value to the own
 //            name. So the death of a sweeper is noticed like any other, and the protocol is the same in both modes.
+//            A name means the same to all who read it: the members are of one pid and one time namespace.
 #pragma once
 
 #include "memory/domain/domain.h"
@@ -25,8 +26,8 @@ const char* set_process_name(Domain& d);
 // that has executed another program.
 int obtain_row(Domain& d, int fd, int row, bool thorough = false);
 void yield_row(Domain& d, int fd, int row);
-Liveness liveness_of_name(uint64_t name);
-Liveness liveness_by_name(const Row& row, RowState state);
+Liveness liveness_of_name(const Domain& d, uint64_t name);
+Liveness liveness_by_name(const Domain& d, const Row& row, RowState state);
 // Whether that process has the control file mapped. 1: yes, 0: no, -1: unknown.
 int maps_control(const Domain& d, int pid);
 

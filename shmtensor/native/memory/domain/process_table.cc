@@ -37,11 +37,19 @@ int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK);
 void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
 
 // In gVisor each stat of the file has another inode number.
-uint64_t own_pid_namespace() {
+static uint64_t namespace_of(const char* file) {
   struct stat st, again;
-  if (stat("/proc/self/ns/pid", &st) != 0 || stat("/proc/self/ns/pid", &again) != 0) return 0;
+  if (stat(file, &st) != 0 || stat(file, &again) != 0) return 0;
   return st.st_ino == again.st_ino ? uint64_t(st.st_ino) : kUntoldNamespace;
 }
+uint64_t own_pid_namespace() { return namespace_of("/proc/self/ns/pid"); }
+
+// Note [Time namespace]: the kernel adds the reader's offsets to the start times in /proc, and to CLOCK_MONOTONIC. So a
+// start time, or a time of the clock, that was recorded in another time namespace says nothing here: no death is concluded
+// from it, and no message expires by it. In mode "process" all members are of one time namespace. The namespace is read
+// anew where two start times differ, which is rare: setns() may have moved this process since it identified its row.
+uint64_t own_time_namespace() { return namespace_of("/proc/self/ns/time"); }
+bool can_compare_starts(uint64_t time_namespace) { return own_time_namespace() == time_namespace; }
 
 // Also called in the child's fork handler: uses only system calls and arithmetic.
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
@@ -77,7 +85,9 @@ void identify_row(Domain& d, int row) {
   read_process(int(getpid()), &state, &flags, &start);
   r.start.store(start, relaxed);
   d.pidns = own_pid_namespace();
+  d.timens = own_time_namespace();
   r.pidns.store(d.pidns, relaxed);
+  r.timens.store(d.timens, relaxed);
   r.pid.store(uint32_t(getpid()), release);
 }
 
@@ -124,7 +134,7 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
   if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
     return Liveness::Dead;
   if (by_process(d)) {
-    Liveness liveness = liveness_by_name(r, state_of_row(word));
+    Liveness liveness = liveness_by_name(d, r, state_of_row(word));
     return r.state.load(acquire) == word ? liveness : liveness_of(d, row, inc, use_proc);
   }
   short answer = F_WRLCK;
@@ -137,10 +147,10 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
   if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Liveness::Alive;
   char state;
   unsigned long flags = 0;
-  uint64_t start = 0, recorded = r.start.load(relaxed);
+  uint64_t start = 0, recorded = r.start.load(relaxed), time_namespace = r.timens.load(relaxed);
   bool exists = read_process(pid, &state, &flags, &start);
   if (r.state.load(acquire) != word) return liveness_of(d, row, inc);  // it has changed meanwhile
-  if (!exists || start != recorded) return Liveness::Doomed;
+  if (!exists || (start != recorded && can_compare_starts(time_namespace))) return Liveness::Doomed;
   return (flags & 0x4) || state == 'X' || state == 'Z' ? Liveness::Doomed
                                                        : Liveness::Alive;  // 0x4: PF_EXITING
 }
@@ -285,14 +295,17 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   int pid = 0, code = 0;
   bool has_code = false;
   // Waits at most 200 ms for the parent to reap it and record the code.
-  Py_BEGIN_ALLOW_THREADS for (useconds_t waited = 0, step = 250; waited < 200000;) {
-    describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
-    if (has_code) break;
-    usleep(step);
-    waited += step;
-    step = step < 4000 ? 2 * step : 5000;
+  {
+    Unlocked unlocked;
+    for (useconds_t waited = 0, step = 250; waited < 200000;) {
+      describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
+      if (has_code) break;
+      usleep(step);
+      waited += step;
+      step = step < 4000 ? 2 * step : 5000;
+    }
   }
-  Py_END_ALLOW_THREADS return raise_peer_lost_error(where, text, row, inc, pid, has_code ? &code : nullptr);
+  return raise_peer_lost_error(where, text, row, inc, pid, has_code ? &code : nullptr);
 }
 
 PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text) {

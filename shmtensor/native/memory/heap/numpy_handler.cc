@@ -125,6 +125,7 @@ void gate_leave_slow(int token) {
   PyObject* old = previous_handler;
   previous_handler = nullptr;
   if (!old) return;
+  if (interpreter_end.is_near.load(relaxed)) stop_without_gil();  // called by destructors: Note [Interpreter end]
   PyObject *type, *value, *traceback;
   PyErr_Fetch(&type, &value, &traceback);
   Py_XDECREF(PyDataMem_SetHandler(old));

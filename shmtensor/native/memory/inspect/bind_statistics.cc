@@ -18,8 +18,11 @@ namespace shmtensor {
 static PyObject* py_trim(PyObject*, PyObject*) {
   if (!domain_ready()) return PyLong_FromLong(0);
   size_t n;
-  Py_BEGIN_ALLOW_THREADS n = heap_trim();
-  Py_END_ALLOW_THREADS return PyLong_FromSize_t(n);
+  {
+    Unlocked unlocked;
+    n = heap_trim();
+  }
+  return PyLong_FromSize_t(n);
 }
 static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;

@@ -96,7 +96,7 @@ bool Survey::is_locked(int row) const {
   if (by_process(*d)) {  // a process of another pid namespace counts as alive
     uint64_t holder = d->rows[row].holder.load(acquire);
     return holder &&
-           (d->header->pidns != own_pid_namespace() || liveness_of_name(holder) != Liveness::Dead);
+           (d->header->pidns != own_pid_namespace() || liveness_of_name(*d, holder) != Liveness::Dead);
   }
   struct flock lock;
   memset(&lock, 0, sizeof lock);

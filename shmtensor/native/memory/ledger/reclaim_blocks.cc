@@ -244,7 +244,8 @@ size_t expire_messages(Domain& d, bool under_pressure, size_t nbytes) {
     uint64_t since = f.time_ms, state = d.rows[r].state.load(acquire);
     bool dead = state_of_row(state) == kRowZombie;
     uint64_t death = d.rows[r].death_ms.load(relaxed);
-    if (dead && death > since) since = death;
+    if (dead && (death > since || since > now)) since = death;
+    if (d.rows[r].timens.load(relaxed) != d.timens) since = now;  // of another clock: Note [Time namespace]
     return std::pair<uint64_t, bool>(now > since ? now - since : 0, dead);
   };
   for (int i = 0; i < 64 && (!found_bytes || found_bytes < nbytes); ++i) {

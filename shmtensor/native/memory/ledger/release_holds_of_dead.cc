@@ -15,9 +15,8 @@ static bool closed_by_mistake(const Domain& d, const Row& row) {
   char state;
   unsigned long flags;
   uint64_t start;
-  if (!read_process(pid, &state, &flags, &start) || start != row.start.load(relaxed) ||
-      state == 'Z' || state == 'X')
-    return false;
+  if (!read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X') return false;
+  if (start != row.start.load(relaxed) && can_compare_starts(row.timens.load(relaxed))) return false;
   return maps_control(d, pid) == 1;
 }
 
@@ -95,6 +94,7 @@ void sweep_row(Domain& d, int r) {
     for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;)
       release_slot_of_dead(d, s, uint32_t(r));
   }
+  row.timens.store(d.timens, relaxed);  // of this clock; Note [Time namespace]
   row.death_ms.store(now_ms(), relaxed);
   fault("sweep.zombie");
   row.state.store(row_word_of(inc_of_row(state), kRowZombie), release);
@@ -107,7 +107,14 @@ bool settle_row(Domain& d, int r, bool under_pressure) {
   Row& row = d.rows[r];
   uint64_t state = row.state.load(acquire);
   if (state_of_row(state) != kRowZombie) return state_of_row(state) == kRowFree;
-  uint64_t now = now_ms(), death = row.death_ms.load(relaxed);
+  uint64_t now = now_ms();
+  // A sweeper of another time namespace noted the time by its clock: the grace period begins again, by the founder's.
+  if (row.timens.load(relaxed) != d.timens && d.timens == d.header->timens) {
+    row.timens.store(d.timens, relaxed);
+    row.death_ms.store(now, relaxed);
+  }
+  bool is_own_clock = row.timens.load(relaxed) == d.timens;
+  uint64_t death = row.death_ms.load(relaxed);
   uint64_t grace = under_pressure ? unread_grace_ms.load(relaxed) : dead_grace_ms.load(relaxed);
   bool pending = false;
   for (uint32_t i = 0, n = row.in_flight_high.load(acquire); i < n; ++i) {
@@ -115,8 +122,8 @@ bool settle_row(Domain& d, int r, bool under_pressure) {
     uint64_t word;
     InFlightFields f;
     if (!read_entry(entry, &word, &f)) continue;
-    uint64_t since = f.time_ms > death ? f.time_ms : death;
-    if (is_void(d, f) || (f.via_slot == kNoSlot && now - since >= grace && now >= since)) {
+    uint64_t since = f.time_ms > death && f.time_ms <= now ? f.time_ms : death;
+    if (is_void(d, f) || (f.via_slot == kNoSlot && is_own_clock && now - since >= grace && now >= since)) {
       if (swap_word(entry.word, word, ((word >> 1) + 1) << 1)) ++d.counts.expired_messages;
       fault("settle.pin");
     } else {
