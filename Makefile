@@ -107,8 +107,8 @@ faults-process: $(VENV)/.test
 overcommit: $(VENV)/.test
 	SHMTENSOR_OVERCOMMIT=strict $(BIN)/pytest -v tests/memory/test_limits.py -k overcommit
 
-# A million forged handles and layouts: an error each time, never a crash; then again under AddressSanitizer and
-# UndefinedBehaviorSanitizer, which find errors that do not crash.
+# A million forged inputs of each kind (handles and layouts, pickles, file formats, requests to sockets): an error each time, never a crash; then again
+# under AddressSanitizer and UndefinedBehaviorSanitizer.
 fuzz: $(VENV)/.test
 	$(BIN)/python -m tests.fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))
 	tests/sanitize.sh $(BIN)/python fuzz --inputs $(or $(INPUTS),1000000) $(if $(SEED),--seed $(SEED))

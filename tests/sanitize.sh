@@ -4,7 +4,7 @@
 #        tests/sanitize.sh PYTHON fuzz [arguments of tests.fuzz]
 #
 # Run: what executes native code in this process (kernels, heap, ledger, forged handles, forged messages), and without
-# arguments 150,000 forgeries besides (`make fuzz`: a million). Not run: tests whose subject is a killed child, which cannot
+# arguments 150,000 forged handles and 10,000 other forged inputs of each kind besides (`make fuzz`: a million of each). Not run: tests whose subject is a killed child, which cannot
 # report (tests/faults, *_faults, stress, locks, pools: each of their interpreters takes seconds here), limits that take away
 # what the sanitizer itself needs (test_room, test_limits, address space), and, for time alone, the rest of
 # tests/multiprocessing: absolute paths as further arguments run what one likes. `make test` runs all of those.
@@ -35,6 +35,7 @@ case ${1:-} in
   *)
     test_all "$root/tests/native" "$root"/tests/memory/test_{heap,gradient_buffer,ownership,machine,ledger,handles,reclaim}.py \
       "$root"/tests/multiprocessing/test_codec.py "$root"/tests/shared_containers/test_corruption.py
-    fuzz --inputs 150000
+    fuzz --inputs 150000 handles
+    fuzz --inputs 10000 pickles file_formats name_requests sockets
     ;;
 esac

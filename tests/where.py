@@ -202,17 +202,15 @@ def bindings() -> dict[str, str]:
     root = ROOT / "shmtensor" / "native"
     texts = {path: path.read_text() for path in sorted(root.rglob("*.cc"))}
     definition = re.compile(r"^(?:static )?PyObject\* (\w+)\([^;{]*\{", re.M)
-    places: dict[str, list[Path]] = {}
+    kernels: dict[str, list[str]] = {}
     for path, text in texts.items():
-        for name in definition.findall(text):
-            places.setdefault(name, []).append(path)
+        relative = path.relative_to(root)
+        if "kernels" in relative.parts:
+            for name in definition.findall(text):
+                kernels.setdefault(name, []).append(str(relative))
     entry = re.compile(r'\{"(\w+)",\s*(?:fast<)?(\w+)')
     table = entry.findall(texts[root / "kernels" / "bind.cc"])
-    return {
-        name: str(next(p for p in places[function] if "kernels" in p.relative_to(root).parts).relative_to(root))
-        for name, function in table
-        if any("kernels" in path.relative_to(root).parts for path in places.get(function, []))
-    }
+    return {name: kernels[function][0] for name, function in table if function in kernels}
 
 
 def kernel_file(row: Row) -> str | None:

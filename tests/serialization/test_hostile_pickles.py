@@ -336,7 +336,7 @@ def test_a_hash_that_never_ends_is_refused(stream: bytes) -> None:
 
 
 def test_arguments_of_trusted_functions_are_bounded() -> None:
-    doubled = f"c{HERE}\nColor\n".encode() + b"]" + b"q\0(h\0h\0l" * 60 + b"\x85R"
+    doubled = f"c{HERE}\nColor\n".encode() + b"]" + b"q\x000(h\0h\0l" * 60 + b"\x85R"
     with safe_globals([Color]):  # its error would show 2^60 elements
         assert survives(refuses(doubled, "too many elements or levels"))
 
