@@ -169,7 +169,7 @@ def unpickle(path: Path) -> dict[str, Any]:
     data = path.read_bytes()
     try:
         contents = RestrictedUnpickler(data, encoding="latin1").load()
-    except pickle.UnpicklingError as error:
+    except (pickle.UnpicklingError, RuntimeError, MemoryError) as error:
         raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {error}") from error
     if type(contents) is not dict:
         raise ValueError(f"{path}: not a dict: {type(contents).__name__}")

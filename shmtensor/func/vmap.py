@@ -54,25 +54,29 @@ class VmapInfo(NamedTuple):
 
 def call_function_rule(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The outputs of a Function by its own rule, or NotImplemented: it has none, or no argument is
-    a batch of the innermost vmap.
+    a batch of a running vmap. The rule is for the innermost vmap that has one, and runs outside it.
 
     Raises:
         RuntimeError: the Function has a rule, and says that none is needed.
     """
-    level = levels.active[-1] if levels.active else None
-    batched = [isinstance(x, Batched) and x.level is level for x in args]
-    if cls.vmap is AutogradFunction.vmap or not any(batched):
+    if cls.vmap is AutogradFunction.vmap:
+        return NotImplemented
+    active = levels.active
+    for depth in reversed(range(len(active))):
+        level = active[depth]
+        batched = [isinstance(x, Batched) and x.level is level for x in args]
+        if any(batched):
+            break
+    else:
         return NotImplemented
     if cls.generate_vmap_rule:
         raise RuntimeError(
             f"vmap: {cls.__name__} has both generate_vmap_rule=True and an overridden vmap "
             "staticmethod: set generate_vmap_rule=False, or delete the method"
         )
-    assert level is not None
     values = [x.value if is_batch else x for x, is_batch in zip(args, batched)]
     in_dims = tuple(0 if is_batch else None for is_batch in batched)
-    active = levels.active
-    levels.active = active[:-1]
+    levels.active = active[:depth]
     try:
         info = VmapInfo(level.size, level.randomness)
         outputs, out_dims = cls.vmap(info, in_dims, *values, **kwargs)
@@ -120,8 +124,9 @@ def vmap(
         A function of the arguments with their batches.
 
     Raises:
-        ValueError: no argument is mapped, batches have different sizes or no examples, or a result
-            is not a tensor.
+        ValueError: no argument is mapped, batches have different sizes, or a result is not a
+            tensor.
+        RuntimeError: a batch has no examples, and an op has no batching rule.
 
     Example:
         >>> import shmtensor as st

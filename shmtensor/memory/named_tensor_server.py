@@ -59,6 +59,7 @@ BACKLOG = 512
 STRANGERS_PER_USER, STRANGERS = 16, 64  # connections of other users, over all names
 ACCEPTED_AT_ONCE = 64
 NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+TAKE_OVER_TIMEOUT = 1.0  # seconds; other names wait meanwhile
 PAUSE = 0.05  # seconds without accepting, when no descriptor is free
 
 
@@ -442,19 +443,24 @@ class ServerThread:
         """After the death of the name's holder: binds the name, or follows its new holder."""
         if server.uid != os.geteuid():
             return self.remove(server)
-        for _ in range(100):
+        deadline = time.monotonic() + TAKE_OVER_TIMEOUT
+        while time.monotonic() < deadline:
             try:
                 name_protocol.fault_point("follow.broken")
                 return server.bind()
-            except OSError:
-                with contextlib.suppress(OSError, InvalidMessage):
+            except OSError:  # another process has it
+                try:
                     link, answer, fds = ask(server.uid, server.name, {"ask": "describe"}, 0.1)
-                    close_all(fds)
-                    if answer.get("id") == server.about["id"]:
-                        server.link = link
-                        return None
-                    link.close()  # the name belongs to another tensor now
-                    return self.remove(server)
+                except PermissionError:  # another user
+                    break
+                except (OSError, InvalidMessage):
+                    continue
+                close_all(fds)
+                if answer.get("id") == server.about["id"]:
+                    server.link = link
+                    return None
+                link.close()  # the name belongs to another tensor now
+                break
         return self.remove(server)
 
 

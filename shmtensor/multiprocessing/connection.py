@@ -6,7 +6,8 @@ ends hold. The entries become void when both ends are closed.
 
 A `send` or `recv` that a signal handler interrupts by raising leaves the pipe usable: what has come
 of a message is kept for the next `recv`, and the rest of one that was sent in part goes before the
-next message. Note [Bytes under interruption] in child_pipe.py.
+next message. `wait` looks at the descriptor alone: after an interrupted `recv` ask `poll`.
+Note [Bytes under interruption] in child_pipe.py.
 """
 
 from __future__ import annotations
@@ -105,6 +106,11 @@ class Connection(connection.Connection):
         while (sent := sum(counts)) < len(message):
             part = memoryview(message)[sent:] if sent else message
             counts.extend(map(os.write, (self.fileno(),), (part,)))
+
+    def _poll(self, timeout: float | None) -> bool:
+        """Also True for a message, or a part of one, that an interrupted `recv` has read."""
+        untyped: Any = super()
+        return any(self._incoming[0]) or untyped._poll(timeout)
 
     def _recv_bytes(self, maxsize: int | None = None) -> io.BytesIO | None:
         data = self._receive(maxsize)

@@ -66,27 +66,19 @@ class ForkServer:
         """The server's process id, or None."""
         return self._pid if self._owner == os.getpid() else None
 
-    def start_child(self, fds: list[int]) -> tuple[int, int]:
-        """Requests a child. Returns: the read end of the status pipe, which is also the sentinel,
-        and the write end of the data pipe."""
+    def start_child(self, data_r: int, status_w: int, fds: list[int]) -> None:
+        """Requests a child.
+
+        Args:
+            data_r: the end of a pipe by which the child gets its data.
+            status_w: the end of a pipe to which its pid and its exit code are written.
+        """
         if len(fds) > _MAX_FDS:
             raise ValueError(
                 f"Process.start: too many descriptors for a child: {len(fds)}, {_MAX_FDS} at most"
             )
         with self._lock:
-            connection = self._connect()
-            data_r, data_w = os.pipe()
-            status_r, status_w = os.pipe()
-            try:
-                send_fds(connection, [data_r, status_w, *fds])
-            except BaseException:
-                os.close(data_w)
-                os.close(status_r)
-                raise
-            finally:
-                os.close(data_r)
-                os.close(status_w)
-        return status_r, data_w
+            send_fds(self._connect(), [data_r, status_w, *fds])
 
     def _connect(self) -> socket.socket:
         if self._pid is not None and os.waitpid(self._pid, os.WNOHANG)[0]:

@@ -193,9 +193,16 @@ class ForkserverPopen(SpawnPopen):
         domain = join_domain.preparation()
         try:
             message = self._message(process_obj, domain)
-            self.sentinel, data_w = server.start_child(self._fds)
-            # The write end stays open: the child sees the end of its parent by its closing.
+            data_r, data_w = os.pipe()
+            self.sentinel, status_w = os.pipe()
+            # The write end stays open: the child sees the end of its parent by its closing. So an
+            # interrupt after the request must find it here.
             self.finalizer = util.Finalize(self, util.close_fds, (data_w, self.sentinel))
+            try:
+                server.start_child(data_r, status_w, self._fds)
+            finally:
+                os.close(data_r)
+                os.close(status_w)
             write(data_w, struct.pack("<Q", len(message)) + message)
             pid = read_number(self.sentinel, [])
             if pid is None:

@@ -86,7 +86,10 @@ def resolve(path: str | os.PathLike[str]) -> str:
     not apply to a path that was resolved before. Else a link /tmp/x.pt of somebody else would make
     `save` replace a file of ours.
     """
-    done, todo = "/", os.path.join(os.getcwd(), os.fsdecode(path)).split("/")[::-1]
+    name = os.fsdecode(path)
+    if not os.path.isabs(name):
+        name = os.path.join(os.getcwd(), name)
+    done, todo = "/", name.split("/")[::-1]
     links = 0
     while todo:
         name = todo.pop()

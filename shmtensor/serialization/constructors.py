@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 Constructor = Callable[..., Any]
 
 MAX_DIGITS = 4300  # of a number's text, as in Python: longer ones take quadratic time
+MAX_BITS = 1024  # of an int in a range or slice, whose hash reads it, and whose length divides it
 NUMBERS = (bool, int, float, complex)
 MAX_ELEMENTS = 2**58  # of an array with each size 0 replaced by 1: the bytes are an int64
 ITEM_NBYTES = 64  # of an entry in the largest container, a set
@@ -43,6 +44,8 @@ def number(kind: Any) -> Constructor:
             is_text = type(arg) in (str, bytes) and len(arg) <= MAX_DIGITS
             if type(arg) not in NUMBERS and not is_text:
                 raise refused(f"{kind.__name__} is constructed from what is not a number", arg)
+            if kind is range and type(arg) is int and arg.bit_length() > MAX_BITS:
+                raise refused("range is constructed from an int that is too large", arg)
         return kind(*args)
 
     return construct
@@ -52,6 +55,8 @@ def make_slice(limits: Limits, *args: Any) -> slice:
     for arg in args:  # slices in slices would be freed by recursion, see Note [Depth]
         if arg is not None and type(arg) not in (*NUMBERS, str, bytes):
             raise refused("slice is constructed from what is not a number", arg)
+        if type(arg) is int and arg.bit_length() > MAX_BITS:
+            raise refused("slice is constructed from an int that is too large", arg)
     return slice(*args)
 
 
@@ -128,6 +133,7 @@ def pairs_of(limits: Limits, items: Any) -> Any:
     """A dict of the file, or a list of pairs, whose keys are counted."""
     if type(items) in (dict, collections.OrderedDict):
         limits.copy(ITEM_NBYTES * len(items))
+        limits.hash(dict.keys(items))
         return items
     pairs = items_of(limits, items)
     for pair in pairs:

@@ -64,7 +64,7 @@ class Limits:
         known = self.sizes.get(id(item))
         if known is not None:
             return known[1:]
-        return (1, 1 + len(item)) if type(item) is tuple else (0, 1)
+        return (1, 1 + len(item)) if isinstance(item, tuple) else (0, 1)
 
     def integer(self, value: int, nbytes: int) -> None:
         """Records the weight of a large int: its hash reads all of it."""
@@ -97,7 +97,7 @@ class Limits:
                         f"{HASHES} elements for each byte of the pickle, or {MAX_DEPTH} levels"
                     )
                 if isinstance(item, dict):
-                    inner = chain(item.keys(), item.values())
+                    inner = chain(dict.keys(item), dict.values(item))
                 elif isinstance(item, (list, tuple, set, frozenset, deque)):
                     inner = iter(item)
                 if inner is not None:

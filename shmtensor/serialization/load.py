@@ -106,6 +106,7 @@ class Storage(NamedTuple):
 
     bytes: Array
     kind: StorageType
+    checks: list[bool]  # that of all bytes as bools, if it was made
 
 
 class UnsafeUnpickler(pickle.Unpickler):
@@ -132,7 +133,7 @@ class Storages:
         self.archive = archive
         self.map_location = map_location
         self.mapped = mapped
-        self.loaded: dict[str, Array] = {}
+        self.loaded: dict[str, tuple[Array, list[bool]]] = {}
 
     def find(self, pid: Any) -> Storage:
         if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage"):
@@ -142,11 +143,11 @@ class Storages:
             raise refused("not a storage type", kind)
         if type(key) is not str or type(location) is not str:
             raise refused("not the key and device of a storage", key)
-        data = self.loaded.get(key)
-        if data is None:
+        if key not in self.loaded:
             data = self.archive.read_array(f"data/{key}", self.mapped)
-            self.loaded[key] = data = map_storage(data, location, self.map_location)
-        return Storage(data, kind)
+            self.loaded[key] = map_storage(data, location, self.map_location), []
+        data, checks = self.loaded[key]
+        return Storage(data, kind, checks)
 
 
 def map_storage(data: Array, location: str, map_location: Any) -> Array:
@@ -179,7 +180,7 @@ def rebuild_tensor(
     """A tensor over part of a storage, after all numbers are checked."""
     if type(storage) is not Storage:
         raise refused("not a storage", storage)
-    data, kind = storage
+    data, kind, _ = storage
     if not any(dtype is known for known in DTYPE_NAMES.values()):
         dtype = kind.dtype
     for sizes in (size, stride, (offset,)):
@@ -203,13 +204,26 @@ def rebuild_tensor(
         strides = [step * dtype.itemsize for step in stride]
         array = np.ndarray(size, dtype, data, offset * dtype.itemsize, strides)
         if dtype.kind == "b":
-            check_bools(data[offset:elements], size, stride)
+            check_bools(limits, storage, slice(offset, elements), size, stride)
     tensor: Tensor = wrap(array)
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 
-def check_bools(data: Array, size: tuple[int, ...], stride: tuple[int, ...]) -> None:
+def check_bools(
+    limits: Limits | None,
+    storage: Storage,
+    span: slice,
+    size: tuple[int, ...],
+    stride: tuple[int, ...],
+) -> None:
     """Checks that each byte of a bool tensor is 0 or 1: kernels rely on it."""
+    if not storage.checks:  # once for all tensors of the storage
+        storage.checks.append(int(storage.bytes.max()) <= 1)
+    if storage.checks[0]:
+        return
+    data = storage.bytes[span]
+    if limits is not None:
+        limits.copy(len(data))
     if math.prod(size) <= len(data):  # a tensor with gaps: other bytes may be of other tensors
         data = np.ndarray(size, np.uint8, data, 0, stride)
     if (largest := int(data.max())) > 1:
@@ -225,7 +239,7 @@ def rebuild_parameter(
 
 
 def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
-    if type(sizes) is not tuple or not all(type(n) is int for n in sizes):
+    if type(sizes) is not tuple or len(sizes) > MAX_DIMS or not all(type(n) is int for n in sizes):
         raise refused("not the sizes of a tensor", sizes)
     return Size(sizes)
 

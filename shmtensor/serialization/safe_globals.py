@@ -35,13 +35,19 @@ def add_safe_globals(safe: list[Any]) -> None:
     """
     for entry in safe:
         item, full_name = entry if isinstance(entry, tuple) else (entry, None)
-        module, _, name = (full_name or f"{item.__module__}.{item.__qualname__}").rpartition(".")
-        _user_globals[module, name] = item
+        if full_name is None:
+            _user_globals[item.__module__, item.__qualname__] = item
+            continue
+        # In a pickle a nested class is "package.module", "Outer.Inner"; where the module ends is
+        # not known.
+        parts = full_name.split(".")
+        for i in range(1, len(parts)):
+            _user_globals[".".join(parts[:i]), ".".join(parts[i:])] = item
 
 
 def get_safe_globals() -> list[Any]:
     """The classes and functions that the user trusts."""
-    return list(_user_globals.values())
+    return list({id(item): item for item in _user_globals.values()}.values())
 
 
 def clear_safe_globals() -> None:

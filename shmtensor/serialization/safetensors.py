@@ -47,6 +47,7 @@ DTYPES = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MAX_HEADER = 100_000_000  # bytes; the format's own limit
 MAX_DIMS = 64  # of an array, as in NumPy
+MAX_ELEMENTS = 2**58  # with each size 0 replaced by 1: the bytes are an int64
 
 
 def save_file(
@@ -197,6 +198,8 @@ class Entry:
         self.dtype = dtype
         self.shape = tuple(shape)
         self.begin, self.end = offsets
+        if math.prod(max(n, 1) for n in shape) > MAX_ELEMENTS:
+            raise RuntimeError(f"load_file: the shape is too large in {where}: {shape}")
         size = math.prod(shape) * dtype.itemsize
         if not self.begin <= self.end <= nbytes or self.end - self.begin != size:
             raise RuntimeError(

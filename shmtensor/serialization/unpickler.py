@@ -108,9 +108,11 @@ class RestrictedUnpickler:
                 if opcode == pickle.STOP[0]:
                     return self.stack.pop()
                 dispatch[opcode](self)
-        except (pickle.UnpicklingError, OSError, MemoryError, RuntimeError):
+        except (pickle.UnpicklingError, OSError, MemoryError):
             raise
         except Exception as error:
+            if isinstance(error, RuntimeError) and not isinstance(error, RecursionError):
+                raise  # of a storage, or of the user's function
             raise pickle.UnpicklingError(
                 f"load: the pickle is damaged at byte {self.pos} of {len(data)}: "
                 f"{type(error).__name__}: {str(error)[:200]}"
@@ -339,6 +341,9 @@ class RestrictedUnpickler:
         elif kind is np.ndarray and self.unfilled.pop(id(target), None) is not None:
             fill_array(self.limits, target, state)
         elif kind is OrderedDict and id(target) in self.made:
+            # Code that uses the dict would call what hides a method.
+            if type(state) is dict and any(hasattr(kind, str(name)) for name in state):
+                raise pickle.UnpicklingError("load: the file hides a method of an OrderedDict")
             set_attributes(target, state)
         elif id(kind) in self.trusted and id(target) in self.made:
             self.limits.visit(state)

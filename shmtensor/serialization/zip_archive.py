@@ -154,7 +154,7 @@ class ArchiveReader:
         if 0 <= info.header_offset < self._nbytes:
             self._file.seek(info.header_offset)
             header = self._file.read(LOCAL_HEADER)
-        if len(header) < LOCAL_HEADER or header[:4] != b"PK":
+        if len(header) < LOCAL_HEADER or header[:4] != b"PK\x03\x04":
             raise self.damaged(name, f"no record begins at byte {info.header_offset}")
         name_length, extra_length = struct.unpack("<HH", header[26:])
         start = info.header_offset + LOCAL_HEADER + name_length + extra_length

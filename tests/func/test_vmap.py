@@ -354,6 +354,11 @@ def test_function_with_its_own_rule() -> None:
     slope = vmap(st.func.grad(lambda x: DoubleByRule.apply(x, x).sum()))(V)
     assert slope.equal(st.full_like(V, 3.0))
 
+    DoubleByRule.calls.clear()  # the inner vmap has no batch of it, the outer one has
+    both = vmap(lambda x: vmap(lambda z: DoubleByRule.apply(x, x) * z)(V[0]))(V)
+    assert both.equal(3 * V.unsqueeze(1) * V[0].unsqueeze(1))
+    assert DoubleByRule.calls == [((4, "error"), (0, 0), (4, 5), (4, 5))]
+
     class Both(DoubleByRule):
         generate_vmap_rule = True
 

@@ -28,6 +28,7 @@ def test_a_receive_interrupted_at_any_instruction_leaves_the_next_message_whole(
         writer.send(("second", at))
         is_interrupted = interrupt_after(at, reader.recv, *FILES)
         n += is_interrupted
+        assert reader.poll()
         message = reader.recv()
         if message[0] == "first":  # nothing of it was lost
             assert (message[1], message[2].tolist()) == (at, [1, 1, 1])

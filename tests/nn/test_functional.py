@@ -158,5 +158,7 @@ def test_offsets_of_embedding_bag_begin_with_0_and_do_not_decrease(mode: str) ->
                 bags(*wrong, include_last_offset=last)
     assert bags(0, 0, 4).shape == (3, 2)
     assert bags().shape == (0, 2)
+    none = st.tensor([], dtype=st.int64)
+    assert F.embedding_bag(indices, weight, none, mode=mode, padding_idx=0).shape == (0, 2)
     with pytest.raises(RuntimeError, match="at least one offset"):
         bags(include_last_offset=True)

@@ -44,6 +44,11 @@ class Names(dict[str, int]):
     """A dict of the user, with an attribute."""
 
 
+class Outer:
+    class Inner:
+        pass
+
+
 class Color(enum.Enum):
     RED = 1
 
@@ -333,6 +338,47 @@ def test_honest_depth_is_loaded() -> None:
 )
 def test_a_hash_that_never_ends_is_refused(stream: bytes) -> None:
     assert survives(refuses(stream, "hashes its objects too often"))
+
+
+def size_bombs() -> bytes:
+    items = b"(" + b"K\x01" * 100_000 + b"tq\0" + b"ctorch\nSize\nq\x010"
+    return items + b"]" + b"h\x01h\0\x85Ra" * 10_000
+
+
+@pytest.mark.parametrize(
+    ("stream", "message"),
+    [
+        (size_bombs(), "not the sizes of a tensor"),
+        (
+            b"}(" + b"K\x01" * 50_000 + b"tNsq\0" + b"ccollections\nOrderedDict\nq\x010"
+            b"h\x01h\0\x85R0" * 10_000 + b".",
+            "hashes its objects too often",
+        ),
+        (
+            b"c__builtin__\nrange\nK\0" + b"\x8b\xa0\x86\x01\0" + b"\x01" * 100_000 + b"\x86R",
+            "an int that is too large",
+        ),
+        (
+            b"ccollections\nOrderedDict\n)R}X\4\0\0\0keysc__builtin__\nlist\nsb",
+            "hides a method of an OrderedDict",
+        ),
+    ],
+    ids=["sizes", "dicts of a dict", "range", "method"],
+)
+def test_costs_that_grow_faster_than_the_file_are_refused(stream: bytes, message: str) -> None:
+    assert survives(refuses(stream, message))
+
+
+def test_deep_keys_that_are_equal_are_an_error() -> None:
+    deep = b"N" + b"\x85" * 998
+    assert survives(refuses(b"}" + deep + b"Ns" + deep + b"Ns", "damaged|RecursionError"))
+
+
+def test_nested_classes_can_be_trusted() -> None:
+    for trusted in (Outer.Inner, (Outer.Inner, f"{HERE}.Outer.Inner")):
+        with safe_globals([trusted]):
+            for protocol in (4, 5):  # earlier ones call getattr for it
+                assert type(load(file_with(pickle.dumps(Outer.Inner(), protocol)))) is Outer.Inner
 
 
 def test_arguments_of_trusted_functions_are_bounded() -> None:

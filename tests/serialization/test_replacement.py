@@ -213,6 +213,16 @@ def test_the_owner_of_a_shared_folder_may_lay_links(tmp_path: Path, shared_folde
     assert (tmp_path / "ours").read_bytes() == b"newer"
 
 
+def test_an_absolute_path_needs_no_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    st.save({"x": 1}, tmp_path / "x.pt")
+    assert st.load(tmp_path / "x.pt") == {"x": 1}
+
+
 def test_links_in_a_circle_are_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").symlink_to("b")
     (tmp_path / "b").symlink_to("a")

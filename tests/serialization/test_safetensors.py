@@ -121,6 +121,7 @@ def entry(shape: Any, offsets: Any, dtype: Any = "F32") -> dict[str, Any]:
         {"x": entry([2], [0, 8], ["F32"])},
         {"x": entry([1 << 32, 1 << 32], [0, 0])},
         {"x": entry([1 << 63, 0], [0, 0])},
+        {"x": entry([0, 1 << 57, 1 << 57], [0, 0])},
         {"x": entry([1] * 65, [0, 4])},
         {"x": entry([2], [8, 0])},
         {"x": entry([2], [-8, 0])},

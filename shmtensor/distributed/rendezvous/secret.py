@@ -31,11 +31,14 @@ def decode_secret(text: str) -> bytes:
 
 
 def secret_of_run() -> bytes:
-    """The secret that the processes of this run share: SHMTENSOR_SECRET, which the launcher sets,
-    or else the key that Python passes to the children of one parent.
+    """The secret that the processes of this run share: the user's or the launcher's, or else the
+    key that Python passes to the children of one parent.
+
+    Raises:
+        PermissionError: the user's is shorter than 16 bytes, or others may read its file.
     """
-    text = os.environ.get("SHMTENSOR_SECRET", "")
-    return decode_secret(text) if text else bytes(current_process().authkey)
+    is_given = os.environ.get("SHMTENSOR_SECRET") or os.environ.get("SHMTENSOR_SECRET_FILE")
+    return shared_secret("TCPStore") if is_given else bytes(current_process().authkey)
 
 
 def shared_secret(where: str) -> bytes:

@@ -17,6 +17,7 @@ namespace shmtensor {
 namespace {
 
 constexpr size_t kBlock = 64;  // bytes of one step
+constexpr Py_ssize_t kUnlock = 65536;  // bytes
 
 struct Table {
   uint32_t of_byte[256];
@@ -93,10 +94,11 @@ PyObject* crc32(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   Py_buffer buffer;
   if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &buffer, PyBUF_SIMPLE) < 0) return nullptr;
   uint32_t crc;
-  Py_BEGIN_ALLOW_THREADS;
-  crc = compute(static_cast<uint32_t>(value), static_cast<const uint8_t*>(buffer.buf),
-                static_cast<size_t>(buffer.len));
-  Py_END_ALLOW_THREADS;
+  {
+    Unlocked unlocked(buffer.len > kUnlock);
+    crc = compute(static_cast<uint32_t>(value), static_cast<const uint8_t*>(buffer.buf),
+                  static_cast<size_t>(buffer.len));
+  }
   PyBuffer_Release(&buffer);
   return PyLong_FromUnsignedLong(crc);
 }

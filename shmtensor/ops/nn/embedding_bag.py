@@ -74,7 +74,7 @@ def _embedding_bag(
     if padding_idx is not None:
         if not -size <= padding_idx < size:
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
-        mask = indices != padding_idx % size
+        mask &= indices != padding_idx % size
     indices, bag = indices[mask], bag[mask]
     rows = ops._embedding(weight, indices, -1, sparse)
     if mode == "max" and len(indices):

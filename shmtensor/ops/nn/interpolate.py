@@ -251,7 +251,8 @@ def interpolate(
             input, out
         )
     if max(out) > SMALL:
-        check_size("interpolate", (*input.shape[:2], *out), 16)  # with the indices and weights
+        check_size("interpolate", (max(out),), 16)  # the indices and weights of a dimension
+        check_size("interpolate", (*input.shape[:2], *out), np.dtype(input.dtype).itemsize)
     original = input
     is_uint8 = mode in WEIGHTS and input.dtype == np.uint8
     if is_uint8:

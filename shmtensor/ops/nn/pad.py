@@ -87,7 +87,8 @@ def pad(ops, input, pad, mode="constant", value=None):
     if max(pad) > SMALL:
         widths = [max(a + b, 0) for a, b in zip(pad[::2], pad[1::2], strict=True)]
         inner = [n + w for n, w in zip(reversed(shape), widths, strict=False)]
-        check_size("pad", (*shape[: len(shape) - len(inner)], *inner))
+        outer = shape[: len(shape) - len(inner)]
+        check_size("pad", (*outer, *inner), np.dtype(input.dtype).itemsize)
     for i in range(len(pad) // 2):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         check_padding(mode, shape[dim], before, after, shape)

@@ -318,7 +318,8 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     if min(size) < 0:
         raise RuntimeError(f"{name}: elements of output_size must not be negative: {size}")
     if max(size) > SMALL:
-        check_size(name, (*shape[: len(shape) - n], *size), 16)  # with the indices and weights
+        check_size(name, (max(size),), 16)  # the indices and weights of a dimension
+        check_size(name, (*shape[: len(shape) - n], *size), 1)  # of any dtype
     return size
 
 

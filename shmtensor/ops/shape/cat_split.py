@@ -329,14 +329,16 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
         )
     total, others = total_of(counts, n), max(math.prod(input.shape) // max(n, 1), 1)
     if total * others > SMALL:
-        check_size("repeat_interleave", (total, others))
+        itemsize = np.dtype(input.dtype).itemsize
+        check_size("repeat_interleave", (total,), 8)  # the indices
+        check_size("repeat_interleave", (total, others), itemsize)
     return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
 
 
 def total_of(counts: Any, n: int) -> int:
     """The sum of the counts; one count is for each of n. Exact, or at least 2**62."""
     if counts.size == 1:
-        return int(counts.reshape(-1)[0]) * (n if n > 1 else 1)
+        return int(counts.reshape(-1)[0]) * n
     total = float(counts.sum(dtype=np.float64))
     return int(total) if total >= 2**62 else int(counts.sum())
 

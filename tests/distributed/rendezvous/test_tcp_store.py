@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -158,12 +159,28 @@ def test_both_sides_must_know_the_secret(master: dist.TCPStore) -> None:
 
 
 def test_the_secret_may_be_any_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SHMTENSOR_SECRET", "abcd")
-    assert secret_of_run() == b"\xab\xcd"
+    monkeypatch.setenv("SHMTENSOR_SECRET", "abcd" * 8)
+    assert secret_of_run() == b"\xab\xcd" * 8
     monkeypatch.setenv("SHMTENSOR_SECRET", "a passphrase of many words")
     assert secret_of_run() == b"a passphrase of many words"
     with dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=60) as store:
         store.set("key", "value")
+
+
+@pytest.mark.parametrize("text", [" ", "1", "abcd" * 7])
+def test_a_short_secret_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("SHMTENSOR_SECRET", text)
+    with pytest.raises(PermissionError, match="the secret is short"):
+        dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=60)
+
+
+def test_the_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    file = tmp_path / "secret"
+    file.write_text("5c" * 16)
+    file.chmod(0o600)
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    monkeypatch.setenv("SHMTENSOR_SECRET_FILE", str(file))
+    assert secret_of_run() == b"\x5c" * 16
 
 
 # ---------------------------------------------------------------- requests

@@ -56,8 +56,9 @@ def world_engine(
     try:
         if store is None:
             own_store = store = connect_store(rank, timeout, init_method, secret)
-            host = own_store.local_address()
-            address = "" if is_loopback(host) and not is_loopback(own_store.host) else host
+        if isinstance(store, TCPStore):  # with another one, on all interfaces
+            host = store.local_address()
+            address = "" if is_loopback(host) and not is_loopback(store.host) else host
         rank_store = PrefixStore(f"world/{restart_round}/{times}", store)
         with listen(address) as listener:
             info = {

@@ -169,6 +169,11 @@ Channel::Try Channel::take(Segment* segment, int i, ReceivedMessage* out) {
   return Try::Failed;
 }
 
+// The cells before it are finished. It is a hint in shared memory, so it may have any value.
+static uint32_t first_cell(const Segment* segment) {
+  return std::min<uint32_t>(segment->first.load(std::memory_order_relaxed), kCells);
+}
+
 Channel::Try Channel::get(ReceivedMessage* out, bool draining) {
   struct BusyCell {
     Segment* segment;
@@ -184,7 +189,7 @@ again:
   if (!to_head()) return Try::Failed;
   for (size_t k = 0;; k++) {
     Segment* segment = chain_[k];
-    for (uint32_t i = segment->first.load(std::memory_order_relaxed); i < kCells; i++) {
+    for (uint32_t i = first_cell(segment); i < kCells; i++) {
       uint64_t word = segment->words[i].load(std::memory_order_acquire);
       uint64_t state = state_of(word);
       if (state == FINISHED || state == TOMB) {
@@ -206,7 +211,7 @@ again:
       return take(segment, static_cast<int>(i), out);
     }
     if (!segment->next.load(std::memory_order_acquire)) break;
-    if (k == 0 && segment->first.load(std::memory_order_relaxed) == kCells) {
+    if (k == 0 && first_cell(segment) == kCells) {
       if (!retire_head()) return Try::Failed;
       goto again;
     }
@@ -232,7 +237,7 @@ again:
   uint64_t n = (chain_[0]->number - 1) * kCells;
   for (size_t k = 0;; k++) {
     Segment* segment = chain_[k];
-    uint32_t first = segment->first.load(std::memory_order_relaxed);
+    uint32_t first = first_cell(segment);
     n += first;
     for (uint32_t i = first; i < kCells && n < enough; i++) {
       uint64_t word = segment->words[i].load(std::memory_order_acquire);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "ipc/copy_once.h"
 #include "kernels/shape/memcpy.h"
 #include "memory/inspect/fault_points.h"
 
@@ -255,7 +256,9 @@ bool Group::compare(const Record& call) {
   return false;
 }
 
-bool Group::hold(int p, const Record& record) {
+bool Group::hold(int p) {
+  const Record record = copy_once(line(p).records[number_ & 1].record);
+  if (!record.is_direct) return true;
   size_t nbytes = 0;
   void* base = nullptr;
   if (!hold_block(record.handle, &base, &nbytes)) return false;
@@ -315,8 +318,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
       data_[p] = inline_data(p, number_);
     else if (p == rank_)
       data_[p] = static_cast<char*>(data);
-    else if ((reads == -1 || reads == p) && line(p).records[number_ & 1].record.is_direct &&
-             !hold(p, line(p).records[number_ & 1].record)) {
+    else if ((reads == -1 || reads == p) && !hold(p)) {
       // The others continue to the second meeting, which this rank cannot reach.
       break_off("it could not hold the data of a peer");
       good = false;

@@ -212,7 +212,7 @@ class Group {
   int find_departed(uint32_t phase, int only) const;
   void break_off(const char* why, uint32_t reason);
   std::string describe_stopped(int p) const;
-  bool hold(int p, const Record& record);
+  bool hold(int p);
   void drop_all();
   bool export_data(void* data, Handle* handle, void** base);
 

@@ -1,6 +1,7 @@
 // Point to point: a mailbox for each ordered pair of ranks; the sender waits until the receiver has the data.
 #include <cstring>
 
+#include "ipc/copy_once.h"
 #include "kernels/shape/memcpy.h"
 #include "memory/inspect/fault_points.h"
 #include "ipc/process_group/group.h"
@@ -62,16 +63,23 @@ bool Group::receive(Record& call, void* data, int from, double timeout) {
   uint32_t value = box.word.load(std::memory_order_acquire);
   if (!(value & 1) && !wait("recv", {&box.word, &box.sleepers, value, true}, from, deadline, timeout)) return false;
   fault("recv.arrived");
-  bool fits = box.record.same_call(call), good = fits;
+  const Record record = copy_once(box.record);
+  bool fits = record.same_call(call), good = fits;
   void* base = nullptr;
   size_t nbytes = 0;
-  std::string sent_text = fits ? "" : box.record.text();
+  std::string sent_text = fits ? "" : record.text();
   if (fits && call.nbytes) {
-    good = hold_block(box.record.handle, &base, &nbytes);
+    good = hold_block(record.handle, &base, &nbytes);
+    if (good && (record.offset > nbytes || call.nbytes > nbytes - record.offset)) {
+      drop_block(base);
+      good = false;
+      raise("RuntimeError", "recv: rank %d's data is not in its block: %llu bytes at %llu of %zu", from,
+            static_cast<unsigned long long>(call.nbytes), static_cast<unsigned long long>(record.offset), nbytes);
+    }
     if (good) {
       {
         Unlocked unlocked;
-        copy_run(data, static_cast<char*>(base) + box.record.offset, call.nbytes);
+        copy_run(data, static_cast<char*>(base) + record.offset, call.nbytes);
       }
       drop_block(base);
       bytes_direct_ += call.nbytes;

@@ -124,7 +124,7 @@ Ref getitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count) 
   const char* bytes = data<char>(from);
   char* to = data<char>(out);
   std::atomic<bool> valid{true};
-  Unlocked unlocked(true);
+  Unlocked unlocked(total * width > kUnlock);
   const int64_t grain = std::max<int64_t>(1, std::min(kChunk, kSlice / width));
   ranges(total, grain, [&](int64_t start, int64_t stop) {
     int64_t offsets[kChunk];
@@ -255,9 +255,22 @@ void scatter_by_offset(char* to, const int64_t* offsets, const T* from, int64_t 
   for (int64_t i = 0; i < n; ++i) *reinterpret_cast<T*>(to + offsets[i]) = from[i * step];
 }
 
+// Other elements are not written: another process or thread may write them meanwhile.
 template <class T>
 void assign_masked(T* x, const uint8_t* mask, T value, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) x[i] = mask[i] ? value : x[i];
+  constexpr int64_t kStep = sizeof(uint64_t);
+  int64_t i = 0;
+  for (; i + kStep <= n; i += kStep) {
+    uint64_t word;
+    memcpy(&word, mask + i, sizeof word);
+    if (!word) continue;
+    for (int64_t k = i; k < i + kStep; ++k) {
+      if (mask[k]) x[k] = value;
+    }
+  }
+  for (; i < n; ++i) {
+    if (mask[i]) x[i] = value;
+  }
 }
 
 bool setitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count, PyArrayObject* values) {

@@ -7,7 +7,7 @@
 namespace shmtensor {
 
 // x[i, j, ...] with index arrays of one shape for the first dimensions, x[mask] with a mask of x's shape.
-// Null without an exception for other or wrong indices and for small results: NumPy computes those.
+// Null without an exception for other or wrong indices: NumPy computes those.
 Ref advanced_getitem(PyArrayObject* x, PyObject* index);
 
 // x[i, j, ...] = values of x's dtype, for index arrays of one shape for the first dimensions; x[mask] = number. False: not

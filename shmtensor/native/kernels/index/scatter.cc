@@ -39,6 +39,15 @@ struct ScatterArguments {
   bool may_be_incomplete() const { return static_cast<bool>(base); }
 };
 
+// The result of a kernel: whether it has computed `out`. Indices of an `out` in place were all valid before the first was
+// used, so an invalid one was written meanwhile. Then parts of `out` are done, and the caller must not begin again.
+PyObject* computed(const char* name, bool has_kernel, bool valid, bool is_in_place) {
+  if (has_kernel && !valid && is_in_place)
+    return raise("IndexError", "%s: an index is out of range, which was in range when the call began: another process writes "
+                 "to the indices", name);
+  return PyBool_FromLong(has_kernel && valid);
+}
+
 // 1: ready; 0: no kernel for these arguments; -1: exception.
 int prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int* dim) {
   for (int i = 0; i < 3; ++i) {
@@ -131,7 +140,6 @@ bool scatter_elements(const ScatterArguments& w) {
   // too few slices for the threads: copy in parallel first
   const bool base_copied = layout.outer * layout.inner < 8;
   if (w.base && base_copied) copy_base(w);
-  if (!w.may_be_incomplete() && !all_in_range_parallel(w.index_data(), layout.outer * count * row, m)) return false;
   const bool is_scalar = kReduce == kAssign && PyArray_NDIM(w.source.array()) == 0;
   const T value = is_scalar ? data<T>(w.source)[0] : T();
   std::atomic<bool> valid{true};
@@ -187,7 +195,7 @@ bool reduce_part(T* to, const T* source, const int64_t* indices, int64_t count, 
   const int64_t size = last - first;
   for (int64_t j = 0; j < count; ++j) {
     const int64_t index = load_once(indices + j);
-    if (in_range(index - first, size)) {
+    if (in_range(static_cast<int64_t>(static_cast<uint64_t>(index) - static_cast<uint64_t>(first)), size)) {
       reduce_rows<kReduce>(to + index * row, source + j * row, n);
     } else if (!in_range(index, m)) {
       return false;
@@ -255,6 +263,7 @@ PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
       (!PyArray_SAMESHAPE(w.source.array(), index) && (reduction != kAssign || PyArray_NDIM(w.source.array())))) {
     Py_RETURN_FALSE;
   }
+  if (!w.may_be_incomplete() && !all_in_range_parallel(w.index_data(), PyArray_SIZE(index), w.layout.m)) Py_RETURN_FALSE;
   bool valid = true, has_kernel;
   {
     Unlocked unlocked(PyArray_SIZE(index) > kUnlock);
@@ -274,7 +283,7 @@ PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
                              [&](auto zero) { valid = scatter_elements<kAssign, decltype(zero)>(w); });
     }
   }
-  return PyBool_FromLong(has_kernel && valid);
+  return computed("scatter", has_kernel, valid, !w.may_be_incomplete());
 }
 
 // index_add(out, source, index, dim, base=None, reduce=kAdd): out[.., index[j], ..] += source[.., j, ..], or combined by
@@ -316,7 +325,7 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
       });
     }
   }
-  return PyBool_FromLong(has_kernel && valid);
+  return computed("index_add", has_kernel, valid, !w.may_be_incomplete());
 }
 
 // add_at(out, indices, values): vectors; out[indices[i]] += values[i], one after the other
@@ -353,7 +362,7 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
       valid = reduce_run<kAdd>(data<T>(out), size, index_data, data<T>(source), count);
     });
   }
-  return PyBool_FromLong(has_kernel && valid);
+  return computed("add_at", has_kernel, valid, true);
 }
 
 }  // namespace shmtensor

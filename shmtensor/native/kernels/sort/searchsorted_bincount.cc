@@ -77,12 +77,14 @@ void value_range(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
 template <class T>
 void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
   const T low = edges[0], high = edges[bins];
-  const double scale = static_cast<double>(bins) / (static_cast<double>(high) - static_cast<double>(low));
+  // Halves: the difference of two float64 may be too large for one.
+  const double begin = static_cast<double>(low) / 2, scale = static_cast<double>(bins) / (static_cast<double>(high) / 2 - begin);
   for (int64_t i = 0; i < n; ++i) {
     const T v = load_once(x + i);
     if (!(v >= low && v <= high)) continue;
-    int64_t bin = static_cast<int64_t>((static_cast<double>(v) - static_cast<double>(low)) * scale);
-    bin = bin < bins ? bin : bins - 1;
+    const double position = (static_cast<double>(v) / 2 - begin) * scale;
+    // NaN, of bins without a width, is the first bin.
+    int64_t bin = position < static_cast<double>(bins) ? static_cast<int64_t>(position) : position >= 0 ? bins - 1 : 0;
     bin -= v < edges[bin];  // corrects rounding
     bin += bin + 1 < bins && v >= edges[bin + 1];
     ++counts[bin < 0 ? 0 : bin];  // -1: another process has changed the edges

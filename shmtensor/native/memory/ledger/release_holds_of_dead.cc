@@ -102,14 +102,24 @@ void sweep_row(Domain& d, int r) {
   ++d.counts.rows_swept;
 }
 
+static bool lives_in(Domain& d, uint64_t timens) {
+  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
+    RowState state = state_of_row(d.rows[r].state.load(acquire));
+    if ((state == kRowLive || state == kRowBorn) && d.rows[r].timens.load(relaxed) == timens) return true;
+  }
+  return false;
+}
+
 // The caller has obtained the row. True: the row is free for the next process.
 bool settle_row(Domain& d, int r, bool under_pressure) {
   Row& row = d.rows[r];
   uint64_t state = row.state.load(acquire);
   if (state_of_row(state) != kRowZombie) return state_of_row(state) == kRowFree;
   uint64_t now = now_ms();
-  // A sweeper of another time namespace noted the time by its clock: the grace period begins again, by the founder's.
-  if (row.timens.load(relaxed) != d.timens && d.timens == d.header->timens) {
+  // A sweeper of another time namespace noted the time by its clock: the grace period begins again, by the founder's, or, if
+  // nobody lives who has either clock, by this one.
+  const uint64_t noted = row.timens.load(relaxed), founders = d.header->timens;
+  if (noted != d.timens && (d.timens == founders || (!lives_in(d, noted) && !lives_in(d, founders)))) {
     row.timens.store(d.timens, relaxed);
     row.death_ms.store(now, relaxed);
   }

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import itertools
+import mmap
 from typing import Any
 
 import numpy as np
 import pytest
 
 from shmtensor import native
+from tests.memory.fresh import Child
 
 from ...cases import each
 
@@ -31,6 +34,25 @@ def test_masks(n: int, dtype: str) -> None:
     for share in (0.0, 0.1, 0.5, 1.0):
         compare(x, RNG.random(n) < share)
         compare(x, (RNG.random(n) < share,))
+
+
+def test_an_assignment_at_a_mask_writes_nothing_else() -> None:
+    """Elements that the mask leaves out may be another process's to write."""
+    pages = mmap.mmap(-1, 8 * mmap.PAGESIZE)
+    memory = np.frombuffer(pages, np.uint8)
+    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
+    half = ctypes.c_void_p(memory.ctypes.data + 4 * mmap.PAGESIZE)
+
+    def assign() -> int:
+        assert mprotect(half, ctypes.c_size_t(4 * mmap.PAGESIZE), 1) == 0  # readable only
+        for dtype in ("u1", "f4", "f8"):
+            x = memory.view(dtype)
+            mask = np.zeros(x.shape, bool)
+            mask[: x.size // 2 : 3] = True
+            native.assign(x, mask, np.array(1, dtype))
+        return 0
+
+    assert Child(assign).wait() == 0
 
 
 def test_masks_of_any_layout() -> None:
