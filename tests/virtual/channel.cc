@@ -22,6 +22,7 @@ static PyTypeObject block_object = {};
 struct BlockObject {
   PyObject head;
   void* base;
+  size_t nbytes;
 };
 extern "C" {
 void PyErr_Clear() { failed = false; }
@@ -93,14 +94,16 @@ Self virtual_self() {
   Domain* d = here_domain();
   return d ? Self{d->row, d->inc} : Self{-1, 0};
 }
-PyObject* virtual_block(void* base, size_t, Origin) {
+PyObject* virtual_block(void* base, size_t nbytes, Origin) {
   BlockObject* block = new BlockObject{};
   block->head.ob_refcnt = 1;
   block->head.ob_type = &block_object;
   block->base = base;
+  block->nbytes = nbytes;
   return &block->head;
 }
 void* virtual_base(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->base; }
+size_t virtual_nbytes(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->nbytes; }
 
 // ---- traffic
 struct Traffic {

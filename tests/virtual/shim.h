@@ -17,6 +17,7 @@ void virtual_free(void* base);
 Self virtual_self();
 PyObject* virtual_block(void* base, size_t nbytes, Origin origin);
 void* virtual_base(PyObject* block);
+size_t virtual_nbytes(PyObject* block);
 
 }  // namespace shmtensor
 
@@ -30,3 +31,4 @@ void* virtual_base(PyObject* block);
 #define self virtual_self
 #define new_block virtual_block
 #define block_base virtual_base
+#define block_nbytes virtual_nbytes
