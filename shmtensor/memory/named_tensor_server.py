@@ -211,6 +211,7 @@ class ServerThread:
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
+        self.polling = threading.Lock()  # held by the thread while it waits
         self.servers: dict[tuple[int, str], NameServer] = {}
         self.thread: threading.Thread | None = None
         self.stop = False
@@ -273,6 +274,7 @@ class ServerThread:
         self.close_pipe()
         self.thread = None
         self.lock = threading.RLock()
+        self.polling = threading.Lock()
 
     # ---- servers
     def add(self, server: NameServer) -> None:
@@ -294,7 +296,10 @@ class ServerThread:
             if self.servers.get((server.uid, server.name)) is server:
                 del self.servers[server.uid, server.name]
             server.close(notify)
-        self.wake()
+            self.wake()
+            if threading.current_thread() is not self.thread:
+                with self.polling:  # poll() refers to the closed socket, and so keeps the name
+                    pass
 
     def follow(self, server: NameServer, memory: Any) -> None:
         """Follows a name until the opened memory is freed. If this process serves or follows the
@@ -329,7 +334,8 @@ class ServerThread:
                     self.thread = None
                     return
                 poll, sockets, timeout = self.watched()
-            ready = poll.poll(timeout)
+            with self.polling:
+                ready = poll.poll(timeout)
             with self.lock:
                 for fd, _ in ready:
                     self.handle_event(*sockets[fd])

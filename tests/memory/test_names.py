@@ -75,6 +75,13 @@ def test_unrelated_programs_see_the_same_bytes() -> None:
         assert opener.do("out = t[1, 2].item()") == "70.0"
 
 
+def test_a_name_is_free_as_soon_as_it_is_withdrawn() -> None:
+    t = st.arange(5)
+    for _ in range(500):
+        memory.publish(NAME, t)
+        memory.unpublish(NAME)
+
+
 def test_views_keep_their_strides_and_dtype() -> None:
     with actors(1) as (publisher,):
         publisher.do(
