@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import enum
 import io
-import os
 import pickle
-import signal
 import struct
 import tracemalloc
 import zipfile
@@ -20,6 +18,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.serialization import load, safe_globals, save
+from tests.attacks import survives
 from tests.fuzz import pickles
 
 HERE = __name__
@@ -85,23 +84,6 @@ def file_with(
 def attempt(pickled: bytes, **records: bytes) -> Any:
     """Loads a pickle without its PROTO and STOP."""
     return load(file_with(b"\x80\x02" + pickled + b".", **records))
-
-
-def survives(attack: Callable[[], Any], seconds: int = 20) -> bool:
-    """Whether a child that runs `attack` ends by itself, with no error."""
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(seconds)  # an attack that does not end is one, too
-        try:
-            attack()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    status = os.waitpid(pid, 0)[1]
-    return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
 
 
 def refuses(pickled: bytes, match: str, **records: bytes) -> Callable[[], None]:

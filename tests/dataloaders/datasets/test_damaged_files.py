@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import io
-import os
 import pickle
-import signal
 import struct
 import tarfile
 import tracemalloc
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +18,8 @@ import pytest
 import scipy.sparse
 
 from dataloaders import datasets
+from tests.attacks import survives
 from tests.fuzz import file_formats
-
-
-def survives(attack: Callable[[], Any]) -> bool:
-    """Whether a child that runs `attack` ends by itself, with no error."""
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(30)
-        try:
-            attack()
-        except BaseException:
-            import traceback
-
-            traceback.print_exc()
-            os._exit(1)
-        os._exit(0)
-    status = os.waitpid(pid, 0)[1]
-    return os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
-
 
 # ------------------------------------------------------------------ CIFAR
 PIXELS = np.arange(2 * 3072, dtype=np.int64).astype(np.uint8).reshape(2, 3072)
