@@ -10,9 +10,16 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from .collate import default_collate, default_convert
-from .dataset import Dataset, IterableDataset
-from .loader.check_arguments import FIXED, check_extras, check_numbers, check_stream, context_of
+from .collate import default_collate, default_convert, is_default_of_torch
+from .dataset import Dataset, is_stream
+from .loader.check_arguments import (
+    FIXED,
+    check_extras,
+    check_numbers,
+    check_output,
+    check_stream,
+    context_of,
+)
 from .loader.epoch_progress import VERSION, Progress, check_state
 from .loader.fetch import Recipe, is_stateful
 from .loader.memory_growth_warning import warn_of_growth
@@ -118,10 +125,12 @@ class DataLoader(Generic[T_co]):
         restart_workers: int = 0,
         stall_warning: float | None = None,
         snapshot_every_n_steps: int = 1,
+        output: str | None = None,
     ) -> None:
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
-        self.is_stream = isinstance(dataset, IterableDataset)
+        check_output(output)
+        self.is_stream = is_stream(dataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
@@ -166,6 +175,7 @@ class DataLoader(Generic[T_co]):
         self.restart_workers = restart_workers
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.output = output
         self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
         self._counters: EpochCounters | None = None
@@ -181,6 +191,8 @@ class DataLoader(Generic[T_co]):
         self._is_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "output":
+            check_output(value)
         if name in FIXED and self.__dict__.get("_is_made"):
             raise ValueError(
                 f"DataLoader: {name} cannot be set once the loader is made: {value!r}, make another"
@@ -201,7 +213,7 @@ class DataLoader(Generic[T_co]):
         )
         recipe = Recipe(
             self.dataset,
-            self.collate_fn,
+            default_collate if is_default_of_torch(self.collate_fn) else self.collate_fn,
             self.is_batched,
             self.is_stream,
             self.drop_last,
@@ -347,6 +359,7 @@ class DataLoader(Generic[T_co]):
             self.stall_warning or 0.0,
             self.restart_workers,
             self._pool,
+            self.output or ("torch" if is_default_of_torch(self.collate_fn) else None),
         )
 
     def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> BaseEpoch:

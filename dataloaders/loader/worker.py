@@ -16,10 +16,11 @@ from shmtensor.multiprocessing.child_main import end_with_parent
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
+from .output import pack
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
 from .worker_exception import Failure
-from .worker_info import WorkerInfo, set_worker_info
+from .worker_info import WorkerInfo, limit_threads_of_torch, set_worker_info
 from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
 
 __all__ = ["WorkerConfig", "run_worker"]
@@ -70,6 +71,7 @@ def run_worker(config: WorkerConfig) -> None:
         end_with_parent(signal.SIGKILL)  # even in the middle of a sample
         native.set_role(f"loader worker {config.id}")
         native.set_num_threads(1)
+        limit_threads_of_torch()
         Worker(config).run()
     except KeyboardInterrupt:  # the consumer gets it, too, and shuts the workers down
         return
@@ -171,7 +173,7 @@ class Worker:
         set_worker_info(reader.info)
         try:
             with self.allocator:
-                batch = fetcher.fetch_shared(number, indices)
+                batch = pack(fetcher.fetch_shared(number, indices))
             state = fetcher.state()
         except StopIteration as error:
             if fetcher.recipe.is_stream:

@@ -1,7 +1,12 @@
-"""`get_worker_info`: which worker reads the data set."""
+"""`get_worker_info`: which worker reads the data set, for shmtensor's data sets and PyTorch's.
+
+A stream written for PyTorch divides its samples by `torch.utils.data.get_worker_info()`, so in our
+workers that function answers, too. PyTorch is never imported for it.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +14,13 @@ from typing import Any
 
 from ..dataset import Dataset
 
-__all__ = ["WorkerInfo", "acting_as", "get_worker_info", "set_worker_info"]
+__all__ = [
+    "WorkerInfo",
+    "acting_as",
+    "get_worker_info",
+    "limit_threads_of_torch",
+    "set_worker_info",
+]
 
 
 @dataclass(frozen=True)
@@ -40,18 +51,55 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-def set_worker_info(info: WorkerInfo | None) -> None:
-    """From now on this process is that worker."""
-    global _info
-    _info = info
+def set_worker_info(info: WorkerInfo) -> None:
+    """From now on this process is that worker, and only that."""
+    limit_threads_of_torch()
+    assign(info, None)
 
 
 @contextmanager
 def acting_as(info: WorkerInfo | None) -> Iterator[None]:
     """Inside, this process is that worker."""
-    before = _info
-    set_worker_info(info)
+    before, torch_before = _info, getattr(module_of_torch(), "_worker_info", None)
+    assign(info, None)
     try:
         yield
     finally:
-        set_worker_info(before)
+        assign(before, torch_before)
+
+
+# ------------------------------------------------------------------ PyTorch
+_torch_info: tuple[WorkerInfo, Any] | None = None  # the latest one, and the same for PyTorch
+_limited: Any = None  # the module `torch` whose threads this process has limited
+
+
+def assign(info: WorkerInfo | None, torch_info: Any) -> None:
+    """Makes both `get_worker_info` answer `info`; without one, PyTorch's answers `torch_info`."""
+    global _info, _torch_info
+    _info = info
+    module = module_of_torch()
+    if module is None:
+        return
+    if info is not None:
+        if _torch_info is None or _torch_info[0] is not info:
+            names = ("id", "num_workers", "seed", "dataset")
+            made = module.WorkerInfo(**{name: getattr(info, name) for name in names})
+            _torch_info = info, made
+        torch_info = _torch_info[1]
+    module._worker_info = torch_info
+
+
+def module_of_torch() -> Any:
+    """The module with PyTorch's worker info; None if it is not imported, or being imported."""
+    module = sys.modules.get("torch.utils.data._utils.worker")
+    return module if hasattr(module, "WorkerInfo") else None
+
+
+def limit_threads_of_torch() -> None:
+    """Limits PyTorch to one thread in this worker, once it is imported, as PyTorch's loader does:
+    workers are many, and OpenMP's threads do not survive a fork."""
+    global _limited
+    torch: Any = sys.modules.get("torch")
+    if torch is not _limited and hasattr(torch, "set_num_threads"):
+        torch.set_num_threads(1)
+        _limited = torch
