@@ -431,7 +431,8 @@ def map_leaves(data: Any, change: Callable[[Any], Any]) -> Any:
         parts = [map_leaves(data[name], change) for name in data]
         return rebuild_mapping(data, list(data), parts)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)._make(map_leaves(part, change) for part in data)
+        kind: Any = type(data)
+        return kind._make(map_leaves(part, change) for part in data)
     if isinstance(data, Sequence):
         return rebuild_sequence(data, [map_leaves(part, change) for part in data])
     if dataclasses.is_dataclass(data) and not isinstance(data, type):

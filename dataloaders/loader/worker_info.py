@@ -51,7 +51,7 @@ def get_worker_info() -> WorkerInfo | None:
     return _info
 
 
-def set_worker_info(info: WorkerInfo) -> None:
+def set_worker_info(info: WorkerInfo | None) -> None:
     """From now on this process is that worker, and only that."""
     limit_threads_of_torch()
     assign(info, None)

@@ -1,5 +1,5 @@
-"""Arrays of other libraries (PyTorch's tensors, JAX's arrays) as NumPy arrays over their memory, and
-the way back.
+"""Arrays of other libraries (PyTorch's tensors, JAX's arrays) as NumPy arrays over the same memory,
+and the way back.
 
 Neither library is imported here to look at a value: who has an array of it has imported it.
 
