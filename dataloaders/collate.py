@@ -20,7 +20,13 @@ from shmtensor.autograd import is_grad_enabled, wrap
 from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
 from shmtensor.tensor import Tensor
-from shmtensor.tensor.foreign_arrays import LIBRARIES, as_library, as_numpy, library_of
+from shmtensor.tensor.foreign_arrays import (
+    LIBRARIES,
+    as_library,
+    as_numpy,
+    library_of,
+    numpy_dtype_of,
+)
 
 from .loader.batch_block import Array, allocate_parts, stack_into
 from .tensor_dataset import Rows
@@ -36,6 +42,13 @@ __all__ = [
 
 CollateMap = dict[Any, Callable[..., Any]]
 
+# Of these types no key of `default_collate_fn_map` is a base class, unless it is the type itself.
+BUILTIN = frozenset({dict, list, tuple})
+
+# Bytes of a tensor of PyTorch from which the view as an array (0.7 us) costs less than it saves:
+# large samples are copied by `stack_into`, smaller ones by `torch.stack`.
+LARGE = 128 << 10
+
 
 class Leaf:
     """A tensor of the batch: its samples, and its part of the block.
@@ -45,7 +58,7 @@ class Leaf:
             for numbers: PyTorch's or JAX's if the sample has arrays of these, else shmtensor's.
     """
 
-    __slots__ = ("array", "dtype", "library", "samples", "shape", "where")
+    __slots__ = ("array", "dtype", "library", "samples", "shape", "tensor", "where")
     array: Array  # once there is a block
 
     def __init__(
@@ -61,6 +74,7 @@ class Leaf:
         self.dtype = dtype
         self.where = where
         self.library = library
+        self.tensor: Any = None  # the tensor of the batch, where filling has made one
 
 
 class Value:
@@ -156,7 +170,7 @@ def flatten(
     kind = type(sample)
     if fns is not None:
         fn = fns.get(kind)
-        if fn is None:
+        if fn is None and not (kind in BUILTIN and fns is default_collate_fn_map):
             fn = next((fns[key] for key in fns if isinstance(sample, key)), None)
         if fn is not None:
             describe = DESCRIBE.get(fn)
@@ -166,7 +180,7 @@ def flatten(
             if type(node) is Leaf:
                 nodes.append(node)
             return node
-        if (library := library_of(sample)) is not None:
+        if kind not in BUILTIN and (library := library_of(sample)) is not None:
             nodes.append(node := describe_foreign(batch, where, library))
             return node
 
@@ -212,6 +226,8 @@ def unflatten(tree: Any, library: str) -> Any:
     """The second pass: the batch itself; `library` is that of NumPy's arrays and of numbers."""
     kind = type(tree)
     if kind is Leaf:
+        if tree.tensor is not None:
+            return tree.tensor
         name = tree.library or library
         return wrap(tree.array) if name == "shmtensor" else as_library(tree.array, name)
     if kind is Value:
@@ -224,6 +240,8 @@ def fill(array: Array, leaf: Leaf) -> None:
     samples = leaf.samples
     if isinstance(samples[0], np.ndarray):
         stack_into(array, samples)
+    elif leaf.library == "torch":
+        stack_torch(array, leaf)
     else:
         try:
             array[...] = samples
@@ -264,6 +282,9 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------ leaves
+INT64, PYTHON_INT = np.dtype(np.int64), {int}
+
+
 def common_dtype(one: Any, other: Any) -> Any:
     """The dtype of a batch of these two: the one of `stack`, if both can be tensors."""
     numbers = one.kind in "biufc" and other.kind in "biufc"
@@ -296,11 +317,44 @@ def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = N
 
 def describe_foreign(tensors: Sequence[Any], where: str, library: str) -> Leaf | Value:
     """The leaf of a batch of tensors of PyTorch or arrays of JAX."""
-    if library == "torch" and any(getattr(tensor, "requires_grad", False) for tensor in tensors):
+    if library == "torch":
+        first, dtype = tensors[0], tensors[0].dtype
+        try:
+            others = [x for x in tensors if x.requires_grad or x.dtype is not dtype]
+        except AttributeError:  # one of them is no tensor, which `views_of` says
+            others = [None]
+        if not others and is_stackable(first):
+            return Leaf(
+                tensors, (len(tensors), *first.shape), numpy_dtype_of(dtype), where, library
+            )
         torch: Any = sys.modules["torch"]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
             return Value(torch.stack(list(tensors)), library)
     return describe_arrays(views_of(tensors, where), where, library)
+
+
+def is_stackable(tensor: Any) -> bool:
+    """Whether `torch.stack` may copy tensors of PyTorch like this one into an array."""
+    if not tensor.is_cpu or tensor.is_quantized or tensor.is_nested or tensor.nbytes >= LARGE:
+        return False
+    torch: Any = sys.modules["torch"]
+    try:
+        return tensor.layout is torch.strided and bool(numpy_dtype_of(tensor.dtype))
+    except TypeError:  # NumPy lacks the dtype
+        return False
+
+
+def stack_torch(array: Array, leaf: Leaf) -> None:
+    """Writes tensors of PyTorch into the leaf's part of the block, by PyTorch's own function."""
+    tensors, where = leaf.samples, leaf.where
+    torch: Any = sys.modules["torch"]
+    out = as_library(array, "torch")
+    try:
+        torch.stack(tensors, 0, out=out)
+        leaf.tensor = out
+    except (RuntimeError, TypeError):  # another shape or device, for instance
+        leaf.samples = describe_arrays(views_of(tensors, where), where).samples
+        stack_into(array, leaf.samples)
 
 
 def views_of(tensors: Sequence[Any], where: str) -> list[Array]:
@@ -324,7 +378,8 @@ def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
 
 
 def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
-    dtype = np.result_type(*{type(number) for number in numbers})
+    kinds = {type(number) for number in numbers}
+    dtype = INT64 if kinds == PYTHON_INT else np.result_type(*kinds)
     return Leaf(numbers, (len(numbers),), dtype, where)
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from .. import dtypes, native
 from .dlpack import WritableView
 
-__all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of"]
+__all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of", "numpy_dtype_of"]
 
 Array = np.ndarray[Any, Any]
 LIBRARIES = ("torch", "jax")
@@ -29,6 +29,7 @@ LIBRARIES = ("torch", "jax")
 # Exact type -> its library, for types that `library_of` has seen. A value of any other type costs
 # two look-ups of modules and, if one of them is imported, an isinstance.
 _library_of_type: dict[type, str] = {}
+_numpy_dtype_of: dict[Any, np.dtype[Any]] = {}  # dtypes of PyTorch that `numpy_dtype_of` has seen
 
 
 def library_of(x: Any) -> str | None:
@@ -68,6 +69,18 @@ def as_numpy(x: Any) -> Array:
     if library == "jax":
         return jax_as_numpy(x)
     raise TypeError(f"as_numpy: neither a tensor of PyTorch nor an array of JAX: {type(x)}")
+
+
+def numpy_dtype_of(dtype: Any) -> np.dtype[Any]:
+    """The dtype of `as_numpy` for a dtype of PyTorch.
+
+    Raises:
+        TypeError: neither NumPy nor shmtensor has it (float8, quantised integers).
+    """
+    result = _numpy_dtype_of.get(dtype)
+    if result is None:
+        result = _numpy_dtype_of[dtype] = as_numpy(sys.modules["torch"].empty(0, dtype=dtype)).dtype
+    return result
 
 
 def as_library(array: Array, library: str) -> Any:
