@@ -33,6 +33,7 @@ from .tensor_dataset import Rows
 
 __all__ = [
     "collate",
+    "collate_torch",
     "default_collate",
     "default_collate_fn_map",
     "default_convert",
@@ -419,6 +420,8 @@ def at(where: str) -> str:
 DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Value]] = {}
 
 collate_tensors = as_function(describe_tensors)
+
+collate_torch = as_function(lambda tensors, where: describe_foreign(tensors, where, "torch"))
 
 default_collate_fn_map: CollateMap = {
     Tensor: collate_tensors,

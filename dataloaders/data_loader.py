@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from .collate import default_collate, default_convert, is_default_of_torch
 from .dataset import Dataset, is_stream
+from .foreign_datasets import as_dataset
 from .loader.check_arguments import (
     FIXED,
     check_extras,
@@ -154,6 +155,7 @@ class DataLoader(Generic[T_co]):
         if batch_size is not None:
             batch_sampler = BatchSampler(cast("Iterable[int]", sampler), batch_size, drop_last)
         self.dataset = dataset
+        self._source = as_dataset(dataset)
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler = sampler
@@ -212,7 +214,7 @@ class DataLoader(Generic[T_co]):
             resumed,
         )
         recipe = Recipe(
-            self.dataset,
+            self._source,
             default_collate if is_default_of_torch(self.collate_fn) else self.collate_fn,
             self.is_batched,
             self.is_stream,

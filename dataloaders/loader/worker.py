@@ -19,8 +19,9 @@ from .fetch import Recipe, make_fetcher
 from .output import pack
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
+from .torch_in_worker import prepare_torch
 from .worker_exception import Failure
-from .worker_info import WorkerInfo, limit_threads_of_torch, set_worker_info
+from .worker_info import WorkerInfo, set_worker_info
 from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
 
 __all__ = ["WorkerConfig", "run_worker"]
@@ -71,7 +72,7 @@ def run_worker(config: WorkerConfig) -> None:
         end_with_parent(signal.SIGKILL)  # even in the middle of a sample
         native.set_role(f"loader worker {config.id}")
         native.set_num_threads(1)
-        limit_threads_of_torch()
+        prepare_torch()
         Worker(config).run()
     except KeyboardInterrupt:  # the consumer gets it, too, and shuts the workers down
         return
@@ -145,6 +146,7 @@ class Worker:
             )
             self.watch()
             return
+        prepare_torch()
         info = WorkerInfo(config.id, config.num_workers, seed + config.id, recipe.dataset)
         set_worker_info(info)
         if recipe.is_stream or recipe.init_fn is not None:  # each batch is seeded anew anyway
@@ -171,6 +173,7 @@ class Worker:
         reader = self.readers[stream]
         fetcher = reader.fetcher
         set_worker_info(reader.info)
+        prepare_torch()
         try:
             with self.allocator:
                 batch = pack(fetcher.fetch_shared(number, indices))

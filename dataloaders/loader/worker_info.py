@@ -18,7 +18,6 @@ __all__ = [
     "WorkerInfo",
     "acting_as",
     "get_worker_info",
-    "limit_threads_of_torch",
     "set_worker_info",
 ]
 
@@ -53,7 +52,6 @@ def get_worker_info() -> WorkerInfo | None:
 
 def set_worker_info(info: WorkerInfo | None) -> None:
     """From now on this process is that worker, and only that."""
-    limit_threads_of_torch()
     assign(info, None)
 
 
@@ -70,7 +68,6 @@ def acting_as(info: WorkerInfo | None) -> Iterator[None]:
 
 # ------------------------------------------------------------------ PyTorch
 _torch_info: tuple[WorkerInfo, Any] | None = None  # the latest one, and the same for PyTorch
-_limited: Any = None  # the module `torch` whose threads this process has limited
 
 
 def assign(info: WorkerInfo | None, torch_info: Any) -> None:
@@ -93,13 +90,3 @@ def module_of_torch() -> Any:
     """The module with PyTorch's worker info; None if it is not imported, or being imported."""
     module = sys.modules.get("torch.utils.data._utils.worker")
     return module if hasattr(module, "WorkerInfo") else None
-
-
-def limit_threads_of_torch() -> None:
-    """Limits PyTorch to one thread in this worker, once it is imported, as PyTorch's loader does:
-    workers are many, and OpenMP's threads do not survive a fork."""
-    global _limited
-    torch: Any = sys.modules.get("torch")
-    if torch is not _limited and hasattr(torch, "set_num_threads"):
-        torch.set_num_threads(1)
-        _limited = torch
