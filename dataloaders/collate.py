@@ -19,7 +19,7 @@ import numpy as np
 from shmtensor.autograd import is_grad_enabled, wrap
 from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
-from shmtensor.tensor import Tensor
+from shmtensor.tensor import Tensor, make_tensor
 from shmtensor.tensor.foreign_arrays import (
     LIBRARIES,
     as_library,
@@ -29,6 +29,7 @@ from shmtensor.tensor.foreign_arrays import (
 )
 
 from .loader.batch_block import Array, allocate_parts, stack_into
+from .loader.worker_info import get_worker_info
 from .tensor_dataset import Rows
 
 __all__ = [
@@ -49,6 +50,11 @@ BUILTIN = frozenset({dict, list, tuple})
 # Bytes of a tensor of PyTorch from which the view as an array (0.7 us) costs less than it saves:
 # large samples are copied by `stack_into`, smaller ones by `torch.stack`.
 LARGE = 128 << 10
+
+
+class JaxTensor(Tensor):
+    """An array of JAX to be, in a worker, which never calls JAX: a fork has none of its threads.
+    The consumer makes the array of JAX, over the same memory (output.py)."""
 
 
 class Leaf:
@@ -230,7 +236,11 @@ def unflatten(tree: Any, library: str) -> Any:
         if tree.tensor is not None:
             return tree.tensor
         name = tree.library or library
-        return wrap(tree.array) if name == "shmtensor" else as_library(tree.array, name)
+        if name == "shmtensor":
+            return wrap(tree.array)
+        if name == "jax" and get_worker_info() is not None:
+            return make_tensor(JaxTensor, tree.array, False, None)
+        return as_library(tree.array, name)
     if kind is Value:
         return tree.value
     return tree.build([unflatten(child, library) for child in tree.children])

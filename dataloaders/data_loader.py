@@ -180,6 +180,7 @@ class DataLoader(Generic[T_co]):
         self.output = output
         self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
+        self._has_no_gpu = False
         self._counters: EpochCounters | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
@@ -350,10 +351,11 @@ class DataLoader(Generic[T_co]):
         from .loader.epoch import Limits
 
         capacity = (self.prefetch_factor or 0) * self.num_workers
-        if self.pin_memory and self._pool is None:
+        if self.pin_memory and self._pool is None and not self._has_no_gpu:
             from .cuda.pinned_memory import make_pool
 
             self._pool = make_pool(capacity)
+            self._has_no_gpu = self._pool is None  # which was said, once
         return Limits(
             capacity,
             self.in_order,

@@ -20,7 +20,7 @@ from shmtensor.autograd import wrap
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.foreign_arrays import LIBRARIES, as_library, as_numpy, library_of
 
-from ..collate import map_leaves
+from ..collate import JaxTensor, map_leaves
 from .batch_block import Array, allocate_parts
 
 __all__ = ["convert", "pack", "unpack"]
@@ -47,6 +47,9 @@ def pack(batch: Any) -> Packed:
     libraries: list[str | None] = []
 
     def as_ours(x: Any) -> Any:
+        if type(x) is JaxTensor:
+            libraries.append("jax")
+            return wrap(x.array)
         if isinstance(x, (Tensor, np.ndarray)):
             libraries.append(None)
             return x
