@@ -308,19 +308,17 @@ def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = N
     """The leaf of a batch of arrays; shapes must agree, dtypes are promoted."""
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
-    for i, array in enumerate(arrays):
-        if array.shape != shape:
-            raise RuntimeError(
-                f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
-                f"{array.shape} at sample {i}, pass a collate_fn that pads or keeps lists"
-            )
-        if array.dtype is not dtype and array.dtype != dtype:
-            if not isinstance(array, np.ndarray):
-                raise TypeError(
-                    f"collate: samples are of different types{at(where)}: {type(first).__name__} "
-                    f"at sample 0, {type(array)} at sample {i}"
+    try:
+        for i, array in enumerate(arrays):
+            if array.shape != shape:
+                raise RuntimeError(
+                    f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
+                    f"{array.shape} at sample {i}, pass a collate_fn that pads or keeps lists"
                 )
-            dtype = common_dtype(dtype, array.dtype)
+            if array.dtype is not dtype and array.dtype != dtype:
+                dtype = common_dtype(dtype, array.dtype)
+    except AttributeError as error:  # no array
+        raise different_types(arrays, where) from error
     if dtype.kind not in "biufc":
         raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
     return Leaf(arrays, (len(arrays), *shape), dtype, where, library)
@@ -329,29 +327,35 @@ def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = N
 def describe_foreign(tensors: Sequence[Any], where: str, library: str) -> Leaf | Value:
     """The leaf of a batch of tensors of PyTorch or arrays of JAX."""
     if library == "torch":
-        first, dtype = tensors[0], tensors[0].dtype
-        try:
-            others = [x for x in tensors if x.requires_grad or x.dtype is not dtype]
-        except AttributeError:  # one of them is no tensor, which `views_of` says
-            others = [None]
-        if not others and is_stackable(first):
-            return Leaf(
-                tensors, (len(tensors), *first.shape), numpy_dtype_of(dtype), where, library
-            )
         torch: Any = sys.modules["torch"]
+        if is_stackable(tensors, torch.strided):
+            first = tensors[0]
+            shape, dtype = (len(tensors), *first.shape), numpy_dtype_of(first.dtype)
+            return Leaf(tensors, shape, dtype, where, library)
         if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
             return Value(torch.stack(list(tensors)), library)
     return describe_arrays(views_of(tensors, where), where, library)
 
 
-def is_stackable(tensor: Any) -> bool:
-    """Whether `torch.stack` may copy tensors of PyTorch like this one into an array."""
-    if not tensor.is_cpu or tensor.is_quantized or tensor.is_nested or tensor.nbytes >= LARGE:
+def is_stackable(tensors: Sequence[Any], strided: Any) -> bool:
+    """Whether `torch.stack` may copy these tensors of PyTorch into an array. Each is looked at:
+    `torch.stack` crashes when one lies on another device or is sparse."""
+    first = tensors[0]
+    if first.layout is not strided or first.is_nested or first.nbytes >= LARGE:
         return False
-    torch: Any = sys.modules["torch"]
+    dtype = first.dtype
     try:
-        return tensor.layout is torch.strided and bool(numpy_dtype_of(tensor.dtype))
-    except TypeError:  # NumPy lacks the dtype
+        others = [
+            x
+            for x in tensors
+            if x.dtype is not dtype
+            or x.layout is not strided
+            or x.requires_grad
+            or not x.is_cpu
+            or x.is_nested
+        ]
+        return not others and bool(numpy_dtype_of(dtype))
+    except (AttributeError, TypeError):  # one is no tensor, or NumPy lacks the dtype
         return False
 
 
@@ -391,7 +395,19 @@ def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
 def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
     kinds = {type(number) for number in numbers}
     dtype = INT64 if kinds == PYTHON_INT else np.result_type(*kinds)
+    if dtype.kind not in "biufc":
+        raise different_types(numbers, where)
     return Leaf(numbers, (len(numbers),), dtype, where)
+
+
+def different_types(samples: Sequence[Any], where: str) -> TypeError:
+    """The error for samples that cannot be in one batch."""
+    first = type(samples[0])
+    i = next((i for i, x in enumerate(samples) if type(x) is not first), 0)
+    return TypeError(
+        f"collate: samples are of different types{at(where)}: {first.__name__} at sample 0, "
+        f"{type(samples[i]).__name__} at sample {i}"
+    )
 
 
 def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Value:
@@ -490,31 +506,37 @@ def library_within(data: Any) -> str | None:
     return next((name for name in LIBRARIES if name in libraries), None)
 
 
-def map_leaves(data: Any, change: Callable[[Any], Any]) -> Any:
+def map_leaves(data: Any, change: Callable[[Any], Any], is_exact: bool = False) -> Any:
     """`data` with `change(x)` for each x in its mappings, sequences and dataclasses that is not one
-    of these. No constructor of a named tuple or dataclass runs."""
+    of these. No constructor of a named tuple or dataclass runs.
+
+    Args:
+        is_exact: tuples stay tuples (else they become lists, as in PyTorch's `default_convert`),
+            and a container of which no leaf changes stays the same object.
+    """
     if isinstance(data, (Tensor, np.ndarray, str, bytes)) or library_of(data) is not None:
         return change(data)
     if isinstance(data, Mapping):
-        parts = [map_leaves(data[name], change) for name in data]
-        return rebuild_mapping(data, list(data), parts)
+        names, values = list(data), list(data.values())
+    elif isinstance(data, Sequence):
+        values = list(data)
+    elif dataclasses.is_dataclass(data) and not isinstance(data, type):
+        names = [f.name for f in dataclasses.fields(data) if hasattr(data, f.name)]
+        values = [getattr(data, name) for name in names]
+        is_exact = True
+    else:
+        return change(data)
+    parts = [map_leaves(value, change, is_exact) for value in values]
+    if is_exact and all(part is value for part, value in zip(parts, values, strict=True)):
+        return data
+    if isinstance(data, Mapping):
+        return rebuild_mapping(data, names, parts)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
         kind: Any = type(data)
-        return kind._make(map_leaves(part, change) for part in data)
+        return kind._make(parts)
     if isinstance(data, Sequence):
-        return rebuild_sequence(data, [map_leaves(part, change) for part in data])
-    if dataclasses.is_dataclass(data) and not isinstance(data, type):
-        values = {name: getattr(data, name) for name in names_of_fields(data)}
-        changed = {name: map_leaves(value, change) for name, value in values.items()}
-        if all(changed[name] is value for name, value in values.items()):
-            return data
-        clone = copy.copy(data)
-        for name, value in changed.items():
-            object.__setattr__(clone, name, value)  # also of a frozen one
-        return clone
-    return change(data)
-
-
-def names_of_fields(data: Any) -> list[str]:
-    """The fields of a dataclass that have a value."""
-    return [field.name for field in dataclasses.fields(data) if hasattr(data, field.name)]
+        return tuple(parts) if is_exact and type(data) is tuple else rebuild_sequence(data, parts)
+    clone = copy.copy(data)
+    for name, part in zip(names, parts, strict=True):
+        object.__setattr__(clone, name, part)  # also of a frozen one
+    return clone

@@ -65,7 +65,7 @@ def pack(batch: Any) -> Packed:
         libraries.append(library)
         return wrap(in_shared_memory(as_numpy(x)))
 
-    packed = map_leaves(batch, as_ours)
+    packed = map_leaves(batch, as_ours, is_exact=True)
     kinds = set(libraries)
     if kinds <= {None}:
         return batch, None
@@ -90,7 +90,7 @@ def unpack(packed: Packed, output: str | None) -> Any:
             return x
         return as_library(x.array if isinstance(x, Tensor) else x, name)
 
-    return convert(map_leaves(batch, restore), output)
+    return convert(map_leaves(batch, restore, is_exact=True), output)
 
 
 def convert(batch: Any, output: str | None) -> Any:
@@ -120,7 +120,7 @@ def convert(batch: Any, output: str | None) -> Any:
             return array
         return wrap(array) if output == "shmtensor" else as_library(array, output)
 
-    return map_leaves(batch, change)
+    return map_leaves(batch, change, is_exact=True)
 
 
 def in_shared_memory(array: Array) -> Array:

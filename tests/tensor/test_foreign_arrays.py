@@ -75,7 +75,7 @@ def test_what_has_no_view_says_why(make: Any, message: str) -> None:
 
 
 def test_a_quantised_or_nested_tensor_has_no_view() -> None:
-    with pytest.raises(TypeError, match="quantised: torch.quint8, use x.dequantize"):
+    with pytest.raises(TypeError, match=r"quantised: torch.quint8, use x.dequantize"):
         as_numpy(quantised())
     with pytest.raises(TypeError, match="nested"):
         as_numpy(torch.nested.nested_tensor([torch.ones(2), torch.ones(3)], layout=torch.jagged))
