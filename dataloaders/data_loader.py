@@ -57,18 +57,26 @@ class DataLoader(Generic[T_co]):
     (With fork, new workers are forked instead if the data set cannot be pickled or takes more than
     4 MiB beyond its shared arrays.) `close`, the end of a `with`, or dropping the loader ends them.
 
+    Data sets, samplers, generators and `collate_fn`s may be PyTorch's. A batch holds what the
+    samples were made of: tensors of PyTorch, arrays of JAX, else tensors of shmtensor (see
+    `default_collate`), all of them views of the block.
+
     Args:
-        dataset: a `Dataset` or `IterableDataset`.
+        dataset: a `Dataset` or `IterableDataset`, of this package or PyTorch; any object with
+            `__getitem__` and `__len__`, or with `__iter__` alone (a stream); a DataFrame of pandas
+            or polars or an Arrow table (its rows, as dicts) or a column of these, copied into
+            shared memory here.
         batch_size: samples per batch; None turns batching off (samples come as they are).
         shuffle: a random order, another one each epoch.
         sampler: the order of indices; excludes `shuffle`.
         batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
         num_workers: worker processes; 0 loads in this one.
         collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
-            batching). Arrays that it makes with NumPy are allocated in shared memory.
+            batching). Arrays that it makes with NumPy are allocated in shared memory. PyTorch's
+            `default_collate` is replaced by ours, with `output="torch"` unless that is given.
         pin_memory: batches of `default_collate` (and of `allocate_parts`) are written to memory
-            that CuPy registered once with the GPU's driver, so that copies to the GPU are
-            asynchronous (`DevicePrefetcher`). Warns if CuPy or a GPU is missing. The first batches,
+            that CuPy, or PyTorch, registered once with the GPU's driver, so that copies to the GPU
+            are asynchronous (`DevicePrefetcher`). Warns once if there is no GPU. The first batches,
             and those that do not fit the pool, use ordinary memory.
         drop_last: leave out the last batch if it is shorter.
         timeout: seconds to wait for a batch of the workers; 0 waits for ever (a dead worker raises
@@ -86,16 +94,23 @@ class DataLoader(Generic[T_co]):
         stall_warning: seconds after which a warning names a sample that is not finished.
         snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
             `state_dict` is taken; resuming in between draws the batches since then and drops them.
+        output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold, without
+            history; None: those of the samples, or what `collate_fn` returned.
 
     Raises:
+        ValueError: arguments that exclude each other, or an unknown `output`.
+        ModuleNotFoundError: the library `output` is not installed.
         PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
             exit code or signal, the sample that it was at, and likely causes.
         RuntimeError: no batch came within `timeout`.
 
     Python's, NumPy's and shmtensor's generators are seeded for each sample by the epoch and the
-    sample's position, so the same seed gives the same batches for any number of workers, or none.
+    sample's position, PyTorch's (of the CPU, where PyTorch is imported) for each batch, so the same
+    seed gives the same batches for any number of workers, or none.
 
-    Copies: one (each sample into its batch's block, in the worker).
+    Copies: one (each sample into its batch's block, in the worker); one more of a tensor of PyTorch
+    or array of JAX that a `collate_fn` made in other memory, and of what `output` cannot view
+    (read-only arrays for PyTorch; what JAX converts or finds unaligned).
     """
 
     dataset: Dataset[Any]
