@@ -29,7 +29,7 @@ from shmtensor.tensor.foreign_arrays import (
 )
 
 from .loader.batch_block import Array, allocate_parts, stack_into
-from .loader.worker_info import get_worker_info
+from .loader.worker_info import is_worker_process
 from .tensor_dataset import Rows
 
 __all__ = [
@@ -238,7 +238,7 @@ def unflatten(tree: Any, library: str) -> Any:
         name = tree.library or library
         if name == "shmtensor":
             return wrap(tree.array)
-        if name == "jax" and get_worker_info() is not None:
+        if name == "jax" and is_worker_process():
             return make_tensor(JaxTensor, tree.array, False, None)
         return as_library(tree.array, name)
     if kind is Value:

@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor import native
 from shmtensor.functions import randint
 from shmtensor.random import default_generator, manual_seed
 
@@ -44,9 +45,6 @@ numpy_random: Any = np.random  # its stubs leave out the two functions for its b
 WORDS = 624  # of a Mersenne twister's state
 GOLDEN, MIX1, MIX2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 MASK = 2**64 - 1
-STEPS = np.arange(1, WORDS + 2, dtype=np.uint64) * np.uint64(GOLDEN)
-FACTOR1, FACTOR2 = np.uint64(MIX1), np.uint64(MIX2)
-SHIFT30, SHIFT27, SHIFT31 = np.uint64(30), np.uint64(27), np.uint64(31)
 
 
 def mix(x: int) -> int:
@@ -110,8 +108,7 @@ class SampleSeeds:
 
     def __init__(self) -> None:
         self.at = 0  # position in the batch's source
-        self.raw = np.empty_like(STEPS)
-        self.scratch = np.empty_like(STEPS)
+        self.raw = np.empty(WORDS + 1, np.uint64)
         self.twister = np.random.MT19937()
         self.global_python: Any = vars(random)["_inst"]
         self.ours: Any = default_generator
@@ -146,15 +143,9 @@ class SampleSeeds:
 
     def seed(self) -> None:
         """Seeds all generators but PyTorch's with the next numbers of the batch's source."""
-        raw, scratch = self.raw, self.scratch
-        np.add(STEPS, np.uint64(self.at), raw)
-        self.at = (self.at + len(STEPS) * GOLDEN) & MASK
-        for shift, factor in ((SHIFT30, FACTOR1), (SHIFT27, FACTOR2)):
-            np.right_shift(raw, shift, scratch)
-            np.bitwise_xor(raw, scratch, raw)
-            np.multiply(raw, factor, raw)
-        np.right_shift(raw, SHIFT31, scratch)
-        np.bitwise_xor(raw, scratch, raw)
+        raw = self.raw
+        native.splitmix64(raw, self.at)
+        self.at = (self.at + len(raw) * GOLDEN) & MASK
         self.ours._seed, self.ours._offset = int(raw[-1]), 0
         words = raw[:-1].view(np.uint32)
         if self.is_direct:

@@ -18,6 +18,7 @@ __all__ = [
     "WorkerInfo",
     "acting_as",
     "get_worker_info",
+    "is_worker_process",
     "set_worker_info",
 ]
 
@@ -40,6 +41,7 @@ class WorkerInfo:
 
 
 _info: WorkerInfo | None = None
+_is_worker_process = False
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -52,7 +54,14 @@ def get_worker_info() -> WorkerInfo | None:
 
 def set_worker_info(info: WorkerInfo | None) -> None:
     """From now on this process is that worker, and only that."""
+    global _is_worker_process
+    _is_worker_process = True
     assign(info, None)
+
+
+def is_worker_process() -> bool:
+    """Whether this process is a loader's worker, and not one that only acts as a worker."""
+    return _is_worker_process
 
 
 @contextmanager
