@@ -348,11 +348,7 @@ def is_stackable(tensors: Sequence[Any], strided: Any) -> bool:
         others = [
             x
             for x in tensors
-            if x.dtype is not dtype
-            or x.layout is not strided
-            or x.requires_grad
-            or not x.is_cpu
-            or x.is_nested
+            if x.dtype is not dtype or x.layout is not strided or x.requires_grad or not x.is_cpu
         ]
         return not others and bool(numpy_dtype_of(dtype))
     except (AttributeError, TypeError):  # one is no tensor, or NumPy lacks the dtype
