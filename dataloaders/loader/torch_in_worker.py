@@ -31,8 +31,9 @@ def prepare_torch() -> None:
     module: Any = sys.modules.get("torch.utils.data._utils.collate")
     if module is not _extended and hasattr(module, "default_collate"):
         fns = module.default_collate_fn_map
-        if fns.get(torch.Tensor) is module.collate_tensor_fn:  # not one of the user's
-            fns[torch.Tensor] = stack_shared
+        tensor_type = module.torch.Tensor
+        if fns.get(tensor_type) is module.collate_tensor_fn:  # not one of the user's
+            fns[tensor_type] = stack_shared
         _extended = module
 
 
