@@ -350,9 +350,10 @@ def is_stackable(tensors: Sequence[Any], strided: Any) -> bool:
             for x in tensors
             if x.dtype is not dtype or x.layout is not strided or x.requires_grad or not x.is_cpu
         ]
-        return not others and bool(numpy_dtype_of(dtype))
+        numpy_dtype_of(dtype)
     except (AttributeError, TypeError):  # one is no tensor, or NumPy lacks the dtype
         return False
+    return not others
 
 
 def stack_torch(array: Array, leaf: Leaf) -> None:

@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, native
+from .. import dtypes
+from ..autograd import wrap
 from .dlpack import WritableView
 
 __all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of", "numpy_dtype_of"]
@@ -119,7 +120,7 @@ def as_library(array: Array, library: str) -> Any:
         array = writable_view(array)
     if not is_dense(array):
         array = np.ascontiguousarray(array)
-    return jax.dlpack.from_dlpack(native.wrap(array))
+    return jax.dlpack.from_dlpack(wrap(array))
 
 
 def writable_view(array: Array) -> Array:

@@ -34,7 +34,7 @@ class Arrays(Images):
     def __getitem__(self, index: int) -> Any:
         import jax.numpy as jnp
 
-        return jnp.full((3, 8), index, "float32"), index
+        return jnp.full((3, 8), index, "float32"), index, jnp.full(3, index, "bfloat16")
 
 
 def address(x: Any) -> int:
@@ -153,7 +153,8 @@ def check_output(method: str) -> None:
             batches = list(loader)
         import jax
 
-        for number, (x, y) in enumerate(batches):
+        for number, (x, y, *others) in enumerate(batches):
+            assert all(str(other.dtype) == "bfloat16" for other in others)
             assert isinstance(x, jax.Array)
             assert isinstance(y, jax.Array)
             assert y.tolist() == list(range(4 * number, 4 * number + 4))
@@ -166,9 +167,8 @@ def check_workers_give_jax_arrays_back() -> None:
     import jax
 
     with DataLoader(Arrays(), 4, num_workers=1, multiprocessing_context="spawn") as loader:
-        for x, y in loader:  # type: ignore[misc]
-            assert isinstance(x, jax.Array)
-            assert isinstance(y, jax.Array)
+        for batch in loader:
+            assert all(isinstance(part, jax.Array) for part in batch)  # type: ignore[attr-defined]
 
 
 CHECKS: dict[str, Any] = {

@@ -18,6 +18,10 @@ data = pytest.importorskip("torch.utils.data")
 pytestmark = pytest.mark.torch
 
 METHODS = ["fork", "forkserver", "spawn"]
+DTYPES = [
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
 
 
 class Images(data.Dataset):  # type: ignore[misc]
@@ -60,6 +64,15 @@ class Gradients(Images):
         return torch.ones(2, requires_grad=True) * index
 
 
+class EveryDtype(Images):
+    """A tensor of each dtype, and empty ones."""
+
+    def __getitem__(self, index: int) -> Any:
+        x = torch.tensor([[index, 1], [0, 2]])
+        sample = {name: x.to(getattr(torch, name)) for name in DTYPES}
+        return {**sample, "empty": x[:0], "number": x[0, 0]}
+
+
 class OnMeta(Images):
     def __getitem__(self, index: int) -> Any:
         return torch.ones(2, device="meta" if index == 5 else "cpu")
@@ -68,6 +81,10 @@ class OnMeta(Images):
 def calls_pytorchs(samples: list[Any]) -> Any:
     batch = data.default_collate(samples)
     return batch["x"], {"y": batch["y"]}
+
+
+def by_pytorch(samples: list[Any]) -> Any:
+    return data.default_collate(samples)
 
 
 def pads(samples: list[Any]) -> Any:
@@ -97,6 +114,18 @@ def test_batches_are_pytorchs_tensors_over_the_workers_blocks(method: str) -> No
         assert is_received(y)
         assert x.data_ptr() % 64 == y.data_ptr() % 64 == 0
         x += 1  # a batch is the consumer's
+
+
+@pytest.mark.parametrize("collate_fn", [None, data.default_collate, by_pytorch])
+def test_every_dtype_arrives(collate_fn: Any) -> None:
+    theirs: Any = list(data.DataLoader(EveryDtype(4), 2))
+    with DataLoader(EveryDtype(4), 2, num_workers=2, collate_fn=collate_fn) as loader:
+        ours: Any = list(loader)
+    for one, other in zip(ours, theirs, strict=True):
+        assert list(one) == list(other)
+        for name, x in one.items():
+            assert x.dtype is other[name].dtype
+            assert torch.equal(x, other[name])
 
 
 def test_a_block_is_free_when_the_last_view_dies() -> None:
