@@ -1,5 +1,5 @@
-"""Batches from a DataLoader: samples are NumPy arrays, as in most data sets, tensors, or rows as
-dicts.
+"""Batches from a DataLoader: samples are NumPy arrays, as in most data sets, tensors of the library
+that loads them, rows as dicts, or, for both loaders, tensors of PyTorch ("torch").
 
 Workers are forked and persistent. CPU seconds are those of the consumer and its workers together.
 The memory's limit is the party "numpy, memcpy": the same bytes copied to warm batches, one call
@@ -13,6 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -67,6 +68,42 @@ def rows(_: Any, n: int) -> Rows:
     return Rows(n)
 
 
+class TorchImages(Images):
+    """New images, tensors of PyTorch."""
+
+    def __init__(self, n: int, pixels: int) -> None:
+        super().__init__(n, pixels)
+        torch: Any = import_module("torch")
+        self.image = torch.from_numpy(self.image)
+
+    def __getitem__(self, i: int) -> Any:
+        return self.image + 1, i % 10
+
+
+def torch_images(_: Any, n: int, pixels: int) -> TorchImages:
+    return TorchImages(n, pixels)
+
+
+def torch_images_with_collate_fn(_: Any, n: int, pixels: int) -> TorchImages:
+    dataset: Any = TorchImages(n, pixels)
+    dataset.collate_fn = collate_by_torch
+    images: TorchImages = dataset
+    return images
+
+
+def torch_rows(_: Any, n: int) -> Any:
+    """PyTorch's `TensorDataset` of rows of 32 floats and numbers."""
+    torch: Any = import_module("torch")
+    dataset = import_module("torch.utils.data").TensorDataset(torch.ones(n, 32), torch.arange(n))
+    dataset.n = n
+    return dataset
+
+
+def collate_by_torch(samples: list[Any]) -> Any:
+    """A `collate_fn` that calls PyTorch's."""
+    return import_module("torch.utils.data").default_collate(samples)
+
+
 def processor_seconds(pids: list[int]) -> float:
     """CPU time of all threads of these processes."""
     total = 0
@@ -84,7 +121,11 @@ def epochs(
     dataset = make(library, *settings)
     options: Any = {"persistent_workers": True, "multiprocessing_context": "fork"}
     loader = data.DataLoader(
-        dataset, batch_size=BATCH, num_workers=workers, **(options if workers else {})
+        dataset,
+        batch_size=BATCH,
+        num_workers=workers,
+        collate_fn=getattr(dataset, "collate_fn", None),
+        **(options if workers else {}),
     )
 
     def run() -> float:
@@ -165,6 +206,16 @@ CASES = [
     Case("loader/64 px, 2 workers", with_memcpy(2, 2048, 64), 0.1, per=2048, slow=True),
     Case("loader/224 px, 2 workers", with_memcpy(2, 256, 224), 0.17, per=256, slow=True),
     Case("loader/64 px tensors, 2 workers", wall(2, tensors, 2048, 64), 0.5, per=2048, slow=True),
+    Case("loader/64 px torch, 2 workers", wall(2, torch_images, 2048, 64), 0.33, per=2048,
+         slow=True),
+    Case("loader/64 px torch with collate_fn, 2 workers",
+         wall(2, torch_images_with_collate_fn, 2048, 64), per=2048, slow=True),
+    Case("loader/64 px torch, no workers", wall(0, torch_images, 1024, 64), 0.9, per=1024,
+         slow=True),
+    Case("loader/224 px torch, no workers", wall(0, torch_images, 128, 224), 0.9, per=128,
+         slow=True),
+    Case("loader/torch TensorDataset, no workers", wall(0, torch_rows, 4096), 0.9, per=4096,
+         slow=True),
     Case("loader/rows, 2 workers", wall(2, rows, 8192), 0.125, per=8192, slow=True),
     Case("loader/64 px, 2 workers, CPU", cpu(2, images, 2048, 64), 0.5, per=2048, slow=True),
     Case("loader/224 px, 2 workers, CPU", cpu(2, images, 256, 224), 0.5, per=256, slow=True),

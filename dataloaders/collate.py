@@ -2,13 +2,15 @@
 
 Collation visits the samples' structure twice. `flatten` collects the leaves and their shapes; one
 block for all of them is allocated and filled, with one copy per sample; `unflatten` builds the
-batch, with a tensor over a part of the block for each leaf.
+batch, with a tensor over a part of the block for each leaf: one of the library whose arrays the
+samples hold (shmtensor, PyTorch or JAX).
 """
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
@@ -17,44 +19,83 @@ import numpy as np
 from shmtensor.autograd import is_grad_enabled, wrap
 from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
-from shmtensor.tensor import Tensor
+from shmtensor.tensor import Tensor, make_tensor
+from shmtensor.tensor.foreign_arrays import (
+    LIBRARIES,
+    as_library,
+    as_numpy,
+    library_of,
+    numpy_dtype_of,
+)
 
 from .loader.batch_block import Array, allocate_parts, stack_into
+from .loader.worker_info import is_worker_process
 from .tensor_dataset import Rows
 
 __all__ = [
     "collate",
+    "collate_torch",
     "default_collate",
     "default_collate_fn_map",
     "default_convert",
+    "is_default_of_torch",
     "map_leaves",
 ]
 
 CollateMap = dict[Any, Callable[..., Any]]
 
+# Of these types no key of `default_collate_fn_map` is a base class, unless it is the type itself.
+BUILTIN = frozenset({dict, list, tuple})
+
+# Bytes of a tensor of PyTorch from which the view as an array (0.7 us) costs less than it saves:
+# large samples are copied by `stack_into`, smaller ones by `torch.stack`.
+LARGE = 128 << 10
+
+
+class JaxTensor(Tensor):
+    """An array of JAX to be, in a worker, which never calls JAX: a fork has none of its threads.
+    The consumer makes the array of JAX, over the same memory (output.py)."""
+
 
 class Leaf:
-    """A tensor of the batch: its samples, and its part of the block."""
+    """A tensor of the batch: its samples, and its part of the block.
 
-    __slots__ = ("array", "dtype", "samples", "shape", "where")
+    Attributes:
+        library: whose tensor it becomes, "shmtensor", "torch" or "jax"; None for NumPy's arrays and
+            for numbers: PyTorch's or JAX's if the sample has arrays of these, else shmtensor's.
+    """
+
+    __slots__ = ("array", "dtype", "library", "samples", "shape", "tensor", "where")
     array: Array  # once there is a block
 
     def __init__(
-        self, samples: Sequence[Any], shape: tuple[int, ...], dtype: np.dtype[Any], where: str
+        self,
+        samples: Sequence[Any],
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        where: str,
+        library: str | None = None,
     ) -> None:
         self.samples = samples
         self.shape = shape
         self.dtype = dtype
         self.where = where
+        self.library = library
+        self.tensor: Any = None  # the tensor of the batch, where filling has made one
 
 
 class Value:
-    """A finished part of the batch: the result of a collate function, or strings."""
+    """A finished part of the batch: the result of a collate function, or strings.
 
-    __slots__ = ("value",)
+    Attributes:
+        library: "torch" of a tensor of PyTorch with a history, else None.
+    """
 
-    def __init__(self, value: Any) -> None:
+    __slots__ = ("library", "value")
+
+    def __init__(self, value: Any, library: str | None = None) -> None:
         self.value = value
+        self.library = library
 
 
 class Node:
@@ -77,10 +118,14 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
             taken from `default_collate_fn_map` all write into the same block.
 
     Returns:
-        The batch, in the structure of the samples (tuples become lists, as in PyTorch).
+        The batch, in the structure of the samples (tuples become lists, as in PyTorch). Tensors of
+        PyTorch become one of PyTorch, arrays of JAX one of JAX, and so do NumPy's arrays and the
+        numbers in a sample that has arrays of these libraries (PyTorch's, if it has both). All
+        others become tensors of shmtensor.
 
     Raises:
-        TypeError: a sample holds something that neither is a container nor has a function.
+        TypeError: a sample holds something that neither is a container nor has a function, or an
+            array that NumPy cannot view (on a GPU, sparse, quantised, of another dtype).
         RuntimeError: samples differ in structure, shape or dtype.
 
     Copies: one (each sample into the batch's block).
@@ -88,8 +133,9 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     stack_rows = (collate_fn_map or {}).get(Tensor)
     if isinstance(batch, Rows) and stack_rows is collate_tensors:
         return batch.batch()
-    leaves: list[Leaf] = []
-    tree = flatten(batch, collate_fn_map, leaves, "")
+    nodes: list[Leaf | Value] = []
+    tree = flatten(batch, collate_fn_map, nodes, "")
+    leaves = [node for node in nodes if type(node) is Leaf]
     for leaf, array in (
         zip(leaves, allocate_parts((leaf.shape, leaf.dtype) for leaf in leaves), strict=True)
         if leaves
@@ -97,7 +143,9 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
     ):
         fill(array, leaf)
         leaf.array = array
-    return unflatten(tree)
+    libraries = {node.library for node in nodes}
+    library = next((name for name in LIBRARIES if name in libraries), "shmtensor")
+    return unflatten(tree, library)
 
 
 def default_collate(batch: Sequence[Any]) -> Any:
@@ -105,7 +153,11 @@ def default_collate(batch: Sequence[Any]) -> Any:
 
     Tensors and NumPy arrays become a tensor with a new first dimension, Python floats a float64
     tensor, ints int64, bools bool; strings and bytes stay; dicts, lists, tuples (as lists),
-    named tuples and dataclasses are batched part by part. See `collate`.
+    named tuples and dataclasses are batched part by part. Samples that hold tensors of PyTorch or
+    arrays of JAX give a batch of these. See `collate`.
+
+    Tensors that require grad are stacked by their own library, so that gradients flow to the
+    samples; a worker cannot send such a batch.
 
     Example:
         >>> default_collate([{"x": 1.0, "y": 0}, {"x": 2.0, "y": 1}])["y"].tolist()
@@ -116,13 +168,16 @@ def default_collate(batch: Sequence[Any]) -> Any:
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
 
-def flatten(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], where: str) -> Any:
-    """The first pass: the batch's structure, with its leaves collected in `leaves`."""
+def flatten(
+    batch: Sequence[Any], fns: CollateMap | None, nodes: list[Leaf | Value], where: str
+) -> Any:
+    """The first pass: the batch's structure, with its leaves collected in `nodes`, and the values
+    that belong to a library."""
     sample = batch[0]
     kind = type(sample)
     if fns is not None:
         fn = fns.get(kind)
-        if fn is None:
+        if fn is None and not (kind in BUILTIN and fns is default_collate_fn_map):
             fn = next((fns[key] for key in fns if isinstance(sample, key)), None)
         if fn is not None:
             describe = DESCRIBE.get(fn)
@@ -130,11 +185,14 @@ def flatten(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], wh
                 return Value(fn(batch, collate_fn_map=fns))
             node = describe(batch, where)
             if type(node) is Leaf:
-                leaves.append(node)
+                nodes.append(node)
+            return node
+        if kind not in BUILTIN and (library := library_of(sample)) is not None:
+            nodes.append(node := describe_foreign(batch, where, library))
             return node
 
     def enter(samples: Sequence[Any], name: object) -> Any:
-        return flatten(samples, fns, leaves, f"{where}[{name!r}]")
+        return flatten(samples, fns, nodes, f"{where}[{name!r}]")
 
     if isinstance(sample, Mapping):
         names = list(sample)
@@ -171,14 +229,21 @@ def flatten(batch: Sequence[Any], fns: CollateMap | None, leaves: list[Leaf], wh
     )
 
 
-def unflatten(tree: Any) -> Any:
-    """The second pass: the batch itself."""
+def unflatten(tree: Any, library: str) -> Any:
+    """The second pass: the batch itself; `library` is that of NumPy's arrays and of numbers."""
     kind = type(tree)
     if kind is Leaf:
-        return wrap(tree.array)
+        if tree.tensor is not None:
+            return tree.tensor
+        name = tree.library or library
+        if name == "shmtensor":
+            return wrap(tree.array)
+        if name == "jax" and is_worker_process():
+            return make_tensor(JaxTensor, tree.array, False, None)
+        return as_library(tree.array, name)
     if kind is Value:
         return tree.value
-    return tree.build([unflatten(child) for child in tree.children])
+    return tree.build([unflatten(child, library) for child in tree.children])
 
 
 def fill(array: Array, leaf: Leaf) -> None:
@@ -186,6 +251,8 @@ def fill(array: Array, leaf: Leaf) -> None:
     samples = leaf.samples
     if isinstance(samples[0], np.ndarray):
         stack_into(array, samples)
+    elif leaf.library == "torch":
+        stack_torch(array, leaf)
     else:
         try:
             array[...] = samples
@@ -226,6 +293,9 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------ leaves
+INT64, PYTHON_INT = np.dtype(np.int64), {int}
+
+
 def common_dtype(one: Any, other: Any) -> Any:
     """The dtype of a batch of these two: the one of `stack`, if both can be tensors."""
     numbers = one.kind in "biufc" and other.kind in "biufc"
@@ -234,32 +304,107 @@ def common_dtype(one: Any, other: Any) -> Any:
     return promote_types(one.newbyteorder("="), other.newbyteorder("="))
 
 
-def describe_arrays(arrays: Sequence[Array], where: str) -> Leaf | Value:
+def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = None) -> Leaf:
     """The leaf of a batch of arrays; shapes must agree, dtypes are promoted."""
     first = arrays[0]
     shape, dtype = first.shape, first.dtype
-    for i, array in enumerate(arrays):
-        if array.shape != shape:
-            raise RuntimeError(
-                f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
-                f"{array.shape} at sample {i}, pass a collate_fn that pads or keeps lists"
-            )
-        if array.dtype is not dtype and array.dtype != dtype:
-            dtype = common_dtype(dtype, array.dtype)
+    try:
+        for i, array in enumerate(arrays):
+            if array.shape != shape:
+                raise RuntimeError(
+                    f"collate: shapes differ within the batch{at(where)}: {shape} at sample 0, "
+                    f"{array.shape} at sample {i}, pass a collate_fn that pads or keeps lists"
+                )
+            if array.dtype is not dtype and array.dtype != dtype:
+                dtype = common_dtype(dtype, array.dtype)
+    except AttributeError as error:  # no array
+        raise different_types(arrays, where) from error
     if dtype.kind not in "biufc":
         raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
-    return Leaf(arrays, (len(arrays), *shape), dtype, where)
+    return Leaf(arrays, (len(arrays), *shape), dtype, where, library)
+
+
+def describe_foreign(tensors: Sequence[Any], where: str, library: str) -> Leaf | Value:
+    """The leaf of a batch of tensors of PyTorch or arrays of JAX."""
+    if library == "torch":
+        torch: Any = sys.modules["torch"]
+        if is_stackable(tensors, torch.strided):
+            first = tensors[0]
+            shape, dtype = (len(tensors), *first.shape), numpy_dtype_of(first.dtype)
+            return Leaf(tensors, shape, dtype, where, library)
+        if torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors):
+            return Value(torch.stack(list(tensors)), library)
+    return describe_arrays(views_of(tensors, where), where, library)
+
+
+def is_stackable(tensors: Sequence[Any], strided: Any) -> bool:
+    """Whether `torch.stack` may copy these tensors of PyTorch into an array. Each is looked at:
+    `torch.stack` crashes when one lies on another device or is sparse."""
+    first = tensors[0]
+    if first.layout is not strided or first.is_nested or first.nbytes >= LARGE:
+        return False
+    dtype = first.dtype
+    try:
+        others = [
+            x
+            for x in tensors
+            if x.dtype is not dtype or x.layout is not strided or x.requires_grad or not x.is_cpu
+        ]
+        numpy_dtype_of(dtype)
+    except (AttributeError, TypeError):  # one is no tensor, or NumPy lacks the dtype
+        return False
+    return not others
+
+
+def stack_torch(array: Array, leaf: Leaf) -> None:
+    """Writes tensors of PyTorch into the leaf's part of the block, by PyTorch's own function."""
+    tensors, where = leaf.samples, leaf.where
+    torch: Any = sys.modules["torch"]
+    out = as_library(array, "torch")
+    try:
+        torch.stack(tensors, 0, out=out)
+        leaf.tensor = out
+    except (RuntimeError, TypeError):  # another shape or device, for instance
+        leaf.samples = describe_arrays(views_of(tensors, where), where).samples
+        stack_into(array, leaf.samples)
+
+
+def views_of(tensors: Sequence[Any], where: str) -> list[Array]:
+    """Arrays over the memory of these tensors; the error names the one that has none."""
+    try:
+        return [tensor.numpy() for tensor in tensors]  # quicker than `as_numpy`
+    except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
+        arrays = []
+    for i, tensor in enumerate(tensors):
+        try:
+            arrays.append(as_numpy(tensor))
+        except TypeError as error:
+            raise TypeError(f"collate: sample {i} of the batch{at(where)}: {error}") from error
+    return arrays
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
     if is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
         return Value(stack(list(tensors)))
-    return describe_arrays([tensor.array for tensor in tensors], where)
+    return describe_arrays([tensor.array for tensor in tensors], where, "shmtensor")
 
 
 def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
-    dtype = np.result_type(*{type(number) for number in numbers})
+    kinds = {type(number) for number in numbers}
+    dtype = INT64 if kinds == PYTHON_INT else np.result_type(*kinds)
+    if dtype.kind not in "biufc":
+        raise different_types(numbers, where)
     return Leaf(numbers, (len(numbers),), dtype, where)
+
+
+def different_types(samples: Sequence[Any], where: str) -> TypeError:
+    """The error for samples that cannot be in one batch."""
+    first = type(samples[0])
+    i = next((i for i, x in enumerate(samples) if type(x) is not first), 0)
+    return TypeError(
+        f"collate: samples are of different types{at(where)}: {first.__name__} at sample 0, "
+        f"{type(samples[i]).__name__} at sample {i}"
+    )
 
 
 def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Value:
@@ -284,7 +429,7 @@ def as_function(describe: Callable[[Sequence[Any], str], Leaf | Value]) -> Calla
         if type(node) is Leaf:
             (node.array,) = allocate_parts([(node.shape, node.dtype)])
             fill(node.array, node)
-        return unflatten(node)
+        return unflatten(node, "shmtensor")
 
     DESCRIBE[collate_leaf] = describe
     return collate_leaf
@@ -299,6 +444,8 @@ DESCRIBE: dict[Callable[..., Any], Callable[[Sequence[Any], str], Leaf | Value]]
 
 collate_tensors = as_function(describe_tensors)
 
+collate_torch = as_function(lambda tensors, where: describe_foreign(tensors, where, "torch"))
+
 default_collate_fn_map: CollateMap = {
     Tensor: collate_tensors,
     np.ndarray: as_function(describe_arrays),
@@ -310,31 +457,83 @@ default_collate_fn_map: CollateMap = {
 }
 
 
+def is_default_of_torch(collate_fn: Callable[..., Any] | None) -> bool:
+    """Whether this is PyTorch's `default_collate`, with PyTorch's functions for each type: then
+    ours, which writes into shared memory, does the same, up to its errors' text."""
+    module: Any = sys.modules.get("torch.utils.data._utils.collate")
+    if module is None or collate_fn is not getattr(module, "default_collate", None):
+        return False
+    fns = module.default_collate_fn_map.values()
+    return all(fn.__module__ == module.__name__ for fn in fns)
+
+
 def default_convert(data: Any) -> Any:
     """NumPy arrays within `data` become tensors over the same memory; containers are entered.
 
-    This is what a loader without automatic batching (`batch_size=None`) does to each sample.
+    They become tensors of PyTorch or JAX if `data` holds some of these, else of shmtensor. This is
+    what a loader without automatic batching (`batch_size=None`) does to each sample.
 
-    Copies: none.
+    Copies: none; one of a read-only array beside tensors of PyTorch, and what JAX copies.
     """
+    library = library_within(data)
+
+    def convert_leaf(x: Any) -> Any:
+        if not isinstance(x, (np.ndarray, np.bool_, np.number)):
+            return x
+        array = np.asarray(x)
+        if array.dtype.kind not in "biufc":
+            return x
+        return wrap(array) if library is None else as_library(array, library)
+
     return map_leaves(data, convert_leaf)
 
 
-def convert_leaf(x: Any) -> Any:
-    if isinstance(x, np.ndarray):
-        return wrap(x) if x.dtype.kind in "biufc" else x
-    return wrap(np.asarray(x)) if isinstance(x, (np.bool_, np.number)) else x
+def library_within(data: Any) -> str | None:
+    """The library of the arrays in `data` that are neither shmtensor's nor NumPy's: "torch", "jax"
+    or None."""
+    if not any(name in sys.modules for name in LIBRARIES):
+        return None
+    libraries: set[str | None] = set()
+
+    def look(x: Any) -> Any:
+        libraries.add(library_of(x))
+        return x
+
+    map_leaves(data, look)
+    return next((name for name in LIBRARIES if name in libraries), None)
 
 
-def map_leaves(data: Any, change: Callable[[Any], Any]) -> Any:
-    """`data` with `change(x)` for each x in its mappings and sequences that is not one of these."""
-    if isinstance(data, (Tensor, np.ndarray, str, bytes)):
+def map_leaves(data: Any, change: Callable[[Any], Any], is_exact: bool = False) -> Any:
+    """`data` with `change(x)` for each x in its mappings, sequences and dataclasses that is not one
+    of these. No constructor of a named tuple or dataclass runs.
+
+    Args:
+        is_exact: tuples stay tuples (else they become lists, as in PyTorch's `default_convert`),
+            and a container of which no leaf changes stays the same object.
+    """
+    if isinstance(data, (Tensor, np.ndarray, str, bytes)) or library_of(data) is not None:
         return change(data)
     if isinstance(data, Mapping):
-        parts = [map_leaves(data[name], change) for name in data]
-        return rebuild_mapping(data, list(data), parts)
+        names, values = list(data), list(data.values())
+    elif isinstance(data, Sequence):
+        values = list(data)
+    elif dataclasses.is_dataclass(data) and not isinstance(data, type):
+        names = [f.name for f in dataclasses.fields(data) if hasattr(data, f.name)]
+        values = [getattr(data, name) for name in names]
+        is_exact = True
+    else:
+        return change(data)
+    parts = [map_leaves(value, change, is_exact) for value in values]
+    if is_exact and all(part is value for part, value in zip(parts, values, strict=True)):
+        return data
+    if isinstance(data, Mapping):
+        return rebuild_mapping(data, names, parts)
     if isinstance(data, tuple) and hasattr(data, "_fields"):
-        return type(data)(*(map_leaves(part, change) for part in data))
+        kind: Any = type(data)
+        return kind._make(parts)
     if isinstance(data, Sequence):
-        return rebuild_sequence(data, [map_leaves(part, change) for part in data])
-    return change(data)
+        return tuple(parts) if is_exact and type(data) is tuple else rebuild_sequence(data, parts)
+    clone = copy.copy(data)
+    for name, part in zip(names, parts, strict=True):
+        object.__setattr__(clone, name, part)  # also of a frozen one
+    return clone

@@ -10,9 +10,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from .collate import default_collate, default_convert
-from .dataset import Dataset, IterableDataset
-from .loader.check_arguments import FIXED, check_extras, check_numbers, check_stream, context_of
+from .collate import default_collate, default_convert, is_default_of_torch
+from .dataset import Dataset, is_stream
+from .foreign_datasets import as_dataset
+from .loader.check_arguments import (
+    FIXED,
+    check_extras,
+    check_numbers,
+    check_output,
+    check_stream,
+    context_of,
+)
 from .loader.epoch_progress import VERSION, Progress, check_state
 from .loader.fetch import Recipe, is_stateful
 from .loader.memory_growth_warning import warn_of_growth
@@ -49,18 +57,26 @@ class DataLoader(Generic[T_co]):
     (With fork, new workers are forked instead if the data set cannot be pickled or takes more than
     4 MiB beyond its shared arrays.) `close`, the end of a `with`, or dropping the loader ends them.
 
+    Data sets, samplers, generators and `collate_fn`s may be PyTorch's. A batch holds what the
+    samples were made of: tensors of PyTorch, arrays of JAX, else tensors of shmtensor (see
+    `default_collate`), all of them views of the block.
+
     Args:
-        dataset: a `Dataset` or `IterableDataset`.
+        dataset: a `Dataset` or `IterableDataset`, of this package or PyTorch; any object with
+            `__getitem__` and `__len__`, or with `__iter__` alone (a stream); a DataFrame of pandas
+            or polars or an Arrow table (its rows, as dicts) or a column of these, copied into
+            shared memory here.
         batch_size: samples per batch; None turns batching off (samples come as they are).
         shuffle: a random order, another one each epoch.
         sampler: the order of indices; excludes `shuffle`.
         batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
         num_workers: worker processes; 0 loads in this one.
         collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
-            batching). Arrays that it makes with NumPy are allocated in shared memory.
+            batching). Arrays that it makes with NumPy are allocated in shared memory. PyTorch's
+            `default_collate` is replaced by ours, with `output="torch"` unless that is given.
         pin_memory: batches of `default_collate` (and of `allocate_parts`) are written to memory
-            that CuPy registered once with the GPU's driver, so that copies to the GPU are
-            asynchronous (`DevicePrefetcher`). Warns if CuPy or a GPU is missing. The first batches,
+            that CuPy, or PyTorch, registered once with the GPU's driver, so that copies to the GPU
+            are asynchronous (`DevicePrefetcher`). Warns once if there is no GPU. The first batches,
             and those that do not fit the pool, use ordinary memory.
         drop_last: leave out the last batch if it is shorter.
         timeout: seconds to wait for a batch of the workers; 0 waits for ever (a dead worker raises
@@ -78,16 +94,23 @@ class DataLoader(Generic[T_co]):
         stall_warning: seconds after which a warning names a sample that is not finished.
         snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
             `state_dict` is taken; resuming in between draws the batches since then and drops them.
+        output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold, without
+            history; None: those of the samples, or what `collate_fn` returned.
 
     Raises:
+        ValueError: arguments that exclude each other, or an unknown `output`.
+        ModuleNotFoundError: the library `output` is not installed.
         PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
             exit code or signal, the sample that it was at, and likely causes.
         RuntimeError: no batch came within `timeout`.
 
     Python's, NumPy's and shmtensor's generators are seeded for each sample by the epoch and the
-    sample's position, so the same seed gives the same batches for any number of workers, or none.
+    sample's position, PyTorch's (of the CPU, where PyTorch is imported) for each batch, so the same
+    seed gives the same batches for any number of workers, or none.
 
-    Copies: one (each sample into its batch's block, in the worker).
+    Copies: one (each sample into its batch's block, in the worker); one more of a tensor of PyTorch
+    or array of JAX that a `collate_fn` made in other memory, and of what `output` cannot view
+    (read-only arrays for PyTorch; what JAX converts or finds unaligned).
     """
 
     dataset: Dataset[Any]
@@ -118,10 +141,12 @@ class DataLoader(Generic[T_co]):
         restart_workers: int = 0,
         stall_warning: float | None = None,
         snapshot_every_n_steps: int = 1,
+        output: str | None = None,
     ) -> None:
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
-        self.is_stream = isinstance(dataset, IterableDataset)
+        check_output(output)
+        self.is_stream = is_stream(dataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)
         if sampler is not None and shuffle:
@@ -145,6 +170,7 @@ class DataLoader(Generic[T_co]):
         if batch_size is not None:
             batch_sampler = BatchSampler(cast("Iterable[int]", sampler), batch_size, drop_last)
         self.dataset = dataset
+        self._source = as_dataset(dataset)
         self.batch_size = batch_size
         self.drop_last = drop_last
         self.sampler = sampler
@@ -166,8 +192,10 @@ class DataLoader(Generic[T_co]):
         self.restart_workers = restart_workers
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
+        self.output = output
         self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
+        self._has_no_gpu = False
         self._counters: EpochCounters | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
@@ -181,6 +209,8 @@ class DataLoader(Generic[T_co]):
         self._is_made = True
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name == "output":
+            check_output(value)
         if name in FIXED and self.__dict__.get("_is_made"):
             raise ValueError(
                 f"DataLoader: {name} cannot be set once the loader is made: {value!r}, make another"
@@ -200,8 +230,8 @@ class DataLoader(Generic[T_co]):
             resumed,
         )
         recipe = Recipe(
-            self.dataset,
-            self.collate_fn,
+            self._source,
+            default_collate if is_default_of_torch(self.collate_fn) else self.collate_fn,
             self.is_batched,
             self.is_stream,
             self.drop_last,
@@ -336,10 +366,11 @@ class DataLoader(Generic[T_co]):
         from .loader.epoch import Limits
 
         capacity = (self.prefetch_factor or 0) * self.num_workers
-        if self.pin_memory and self._pool is None:
+        if self.pin_memory and self._pool is None and not self._has_no_gpu:
             from .cuda.pinned_memory import make_pool
 
             self._pool = make_pool(capacity)
+            self._has_no_gpu = self._pool is None  # which was said, once
         return Limits(
             capacity,
             self.in_order,
@@ -347,6 +378,7 @@ class DataLoader(Generic[T_co]):
             self.stall_warning or 0.0,
             self.restart_workers,
             self._pool,
+            self.output or ("torch" if is_default_of_torch(self.collate_fn) else None),
         )
 
     def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> BaseEpoch:

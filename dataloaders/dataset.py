@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
 from typing import Any, Generic, TypeVar, cast
@@ -22,6 +23,7 @@ __all__ = [
     "StackDataset",
     "Subset",
     "fetch_samples",
+    "is_stream",
     "random_split",
 ]
 
@@ -73,6 +75,17 @@ def fetch_samples(dataset: Dataset[T], indices: Sequence[int]) -> Sequence[T]:
     return samples
 
 
+def is_stream(dataset: object) -> bool:
+    """Whether samples come by iterating over the dataset: an `IterableDataset`, of this package or
+    of PyTorch, or an object that has `__iter__` and no `__getitem__`."""
+    if isinstance(dataset, IterableDataset):
+        return True
+    of_torch = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    if of_torch is not None and isinstance(dataset, of_torch):
+        return True
+    return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")
+
+
 def length_of(dataset: object) -> int:
     """`len(dataset)`, for datasets whose type does not promise one."""
     return len(cast(Sized, dataset))
@@ -93,7 +106,7 @@ class ConcatDataset(Dataset[T_co]):
         if not self.datasets:
             raise ValueError("ConcatDataset: at least one dataset is needed: got none")
         for i, dataset in enumerate(self.datasets):
-            if isinstance(dataset, IterableDataset):
+            if is_stream(dataset):
                 raise TypeError(
                     f"ConcatDataset: dataset {i} is iterable: {type(dataset).__name__}, "
                     "use ChainDataset"
@@ -184,7 +197,7 @@ class ChainDataset(IterableDataset[T_co]):
     def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
         self.datasets = list(datasets)
         for i, dataset in enumerate(self.datasets):
-            if not isinstance(dataset, IterableDataset):
+            if not is_stream(dataset):
                 raise TypeError(
                     f"ChainDataset: dataset {i} is not iterable: {type(dataset).__name__}, "
                     "use ConcatDataset"

@@ -13,6 +13,13 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
+# Pages whose blocks need PyTorch and JAX: run by `make against-torch`, left out elsewhere.
+NEED_TORCH = {"docs/use-with-pytorch.md"}
+PROGRAMS = [
+    pytest.param(page, id=name, marks=[pytest.mark.torch] if name in NEED_TORCH else [])
+    for page, name in zip(PAGES, NAMES)
+]
+
 
 def blocks(page: Path, language: str) -> list[str]:
     return re.findall(
@@ -20,7 +27,7 @@ def blocks(page: Path, language: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+@pytest.mark.parametrize("page", PROGRAMS)
 def test_python_blocks_run(page: Path, tmp_path: Path) -> None:
     """The blocks of a page run in order, as one program that a user has typed into a file."""
     code = blocks(page, "python")

@@ -11,7 +11,6 @@ that marks what the caller's stream was doing when the copy was issued.
 
 from __future__ import annotations
 
-import dataclasses
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -20,6 +19,7 @@ import numpy as np
 
 from shmtensor.device import Device
 from shmtensor.tensor import Tensor
+from shmtensor.tensor.foreign_arrays import as_numpy, library_of
 
 from ..collate import map_leaves
 
@@ -29,11 +29,12 @@ __all__ = ["DevicePrefetcher"]
 class DevicePrefetcher:
     """Iterates over batches as CuPy arrays: the next one is copied while this one is used.
 
-    Tensors and NumPy arrays anywhere in a batch (dicts, tuples, lists, dataclasses) become
-    `cupy.ndarray` of the same shape and dtype; anything else stays as it is. Copies run on a stream
-    of their own; the stream that is current when a batch is returned waits for that batch's copy
-    only. Copies are asynchronous with `DataLoader(pin_memory=True)`; from ordinary memory the
-    driver blocks the program. `state_dict()` is that of the loader without the prefetched batch.
+    Tensors and arrays (of shmtensor, NumPy, PyTorch, JAX) anywhere in a batch (dicts, tuples,
+    lists, dataclasses) become `cupy.ndarray` of the same shape and dtype; anything else stays as it
+    is. Copies run on a stream of their own; the stream that is current when a batch is returned
+    waits for that batch's copy only. Copies are asynchronous with `DataLoader(pin_memory=True)`;
+    from ordinary memory the driver blocks the program. `state_dict()` is that of the loader without
+    the prefetched batch.
 
     Args:
         batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.
@@ -106,17 +107,14 @@ class DevicePrefetcher:
         def copy_leaf(x: Any) -> Any:
             if isinstance(x, Tensor):
                 x = x.array
+            elif library_of(x) is not None:
+                x = as_numpy(x)
             if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
                 order = np.argsort([-step for step in x.strides], kind="stable")
                 dense = np.asarray(x.transpose(order), order="C")  # channels last stay so
                 out = cupy.empty(dense.shape, dense.dtype)
                 out.set(dense, stream=stream)
                 return out.transpose(*np.argsort(order).tolist())
-            if dataclasses.is_dataclass(x) and not isinstance(x, type):
-                names = [field.name for field in dataclasses.fields(x) if field.init]
-                return dataclasses.replace(
-                    x, **{name: map_leaves(getattr(x, name), copy_leaf) for name in names}
-                )
             return x
 
         with cupy.cuda.Device(self.device):

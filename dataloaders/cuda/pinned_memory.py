@@ -16,6 +16,7 @@ enough, a batch uses ordinary memory.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 import weakref
 from importlib import import_module
@@ -35,8 +36,24 @@ HANDED_OVER = 4  # batches that the consumer may hold while others are written
 PORTABLE = 1  # cudaHostRegisterPortable: pinned for every context of the process
 
 
+class RuntimeOfTorch:
+    """The two functions of the CUDA runtime that are needed, by PyTorch; errors as CuPy's are."""
+
+    def __init__(self, cuda: Any) -> None:
+        self.runtime = cuda.cudart()
+        self.check_error = cuda.check_error  # raises a RuntimeError
+
+    def hostRegister(self, address: int, nbytes: int, flags: int) -> None:
+        self.check_error(self.runtime.cudaHostRegister(address, nbytes, flags))
+
+    def hostUnregister(self, address: int) -> None:
+        self.check_error(self.runtime.cudaHostUnregister(address))
+
+
 def find_cuda() -> Any:
-    """CuPy's CUDA runtime; None, with a warning, where CuPy or a device is missing."""
+    """The CUDA runtime of CuPy, else that of PyTorch if the program has imported it; None, with a
+    warning, where there is no device."""
+    torch: Any = sys.modules.get("torch")
     try:
         cupy = import_module("cupy")
         if cupy.cuda.is_available():
@@ -44,6 +61,8 @@ def find_cuda() -> Any:
         why = "CuPy finds no device"
     except ImportError:
         why = "CuPy is not installed (shmtensor's extras 'cuda12', 'cuda13')"
+    if torch is not None and torch.cuda.is_available():
+        return RuntimeOfTorch(torch.cuda)
     warnings.warn(
         f"DataLoader: pin_memory is set, but there is no GPU to pin memory for: {why}",
         stacklevel=5,
@@ -86,7 +105,7 @@ class PinnedPool:
     """At most `limit` blocks for batches, pinned as long as the pool is.
 
     Args:
-        cuda: the runtime that registers (`cupy.cuda.runtime`).
+        cuda: the runtime that registers (`cupy.cuda.runtime`, or `RuntimeOfTorch`).
         limit: the most blocks.
 
     A forked child neither reserves nor unregisters blocks: the driver knows its parent only.

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import Any
 
-__all__ = ["FIXED", "check_extras", "check_numbers", "check_stream", "context_of"]
+__all__ = [
+    "FIXED",
+    "OUTPUTS",
+    "check_extras",
+    "check_numbers",
+    "check_output",
+    "check_stream",
+    "context_of",
+]
 
 # Attributes that cannot change: samplers, workers and running epochs were made from them.
 FIXED = frozenset(
@@ -39,6 +48,26 @@ def check_numbers(
         raise ValueError(f"DataLoader: prefetch_factor is not positive: {prefetch_factor}")
     if num_workers == 0 and persistent_workers:
         raise ValueError("DataLoader: persistent_workers needs workers: num_workers is 0")
+
+
+# Whose arrays the batches hold; None, too: those of the samples.
+OUTPUTS = ("shmtensor", "numpy", "torch", "jax")
+
+
+def check_output(output: object) -> None:
+    if output is None or output == "shmtensor" or output == "numpy":
+        return
+    if output not in OUTPUTS:
+        raise ValueError(
+            f"DataLoader: output is not a library: {output!r}, use one of {OUTPUTS}, or None for "
+            "that of the samples"
+        )
+    if find_spec(str(output)) is None:
+        raise ModuleNotFoundError(
+            f"DataLoader: output is {output!r}, and that library is not installed: pip install "
+            f"{output}",
+            name=str(output),
+        )
 
 
 def check_stream(shuffle: object, sampler: object, batch_sampler: object) -> None:

@@ -20,6 +20,7 @@ from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .epoch_progress import Progress
 from .fetch import Fetcher, Recipe, make_fetcher
+from .output import convert, unpack
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .statistics import EpochCounters
@@ -45,6 +46,7 @@ class Limits:
         stall: seconds after which a warning names a slow sample; 0: never.
         restarts: how many dead workers an epoch may replace.
         pool: pinned memory for batches, or None.
+        output: whose arrays the batches hold, see output.py.
     """
 
     capacity: int
@@ -53,6 +55,7 @@ class Limits:
     stall: float
     restarts: int
     pool: PinnedPool | None
+    output: str | None = None
 
 
 class BaseEpoch(Iterator[Any]):
@@ -114,7 +117,7 @@ class SingleProcessEpoch(BaseEpoch):
         slow, self.fetcher.slow = self.fetcher.slow, []
         for seconds, sample in slow:
             warn_stalled("DataLoader", sample, seconds, self.limits.stall)
-        return batch
+        return convert(batch, self.limits.output)
 
     def make(self, number: int, indices: Any) -> tuple[int, Any]:
         """The next batch and its stream; StopIteration when all streams have ended."""
@@ -200,7 +203,7 @@ class MultiProcessEpoch(BaseEpoch):
             payload.reraise()
         self.counters.batches += 1
         self.progress.mark_consumed(number, worker, state)
-        return payload
+        return unpack(payload, self.limits.output)
 
     def __del__(self) -> None:
         if hasattr(self, "workers"):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 import random
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +24,7 @@ from shmtensor.random import Generator, default_generator
 
 from ..sampler import BatchSampler, Sampler
 from .fetch import is_stateful
-from .seeding import GeneratorLike, new_seed
+from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
 
 __all__ = ["Progress", "State", "check_state"]
 
@@ -185,6 +186,8 @@ class Progress:
             return
         origin = resumed["origin"]
         before = read(None), random.getstate(), np.random.get_state()
+        of_torch = generator_of_torch()
+        torch_before = None if of_torch is None else read(of_torch)
         if "default" in origin:
             write(None, origin["default"])
         write(generator, origin["generator"])
@@ -194,12 +197,16 @@ class Progress:
         if "python" in origin:
             random.setstate(origin["python"])
             np.random.set_state(origin["numpy"])
+        if of_torch is not None and origin.get("torch") is not None:
+            write(of_torch, origin["torch"])
         try:
             yield
         finally:
             write(None, before[0])
             random.setstate(before[1])
             np.random.set_state(before[2])
+            if of_torch is not None:
+                write(of_torch, torch_before)
 
 
 def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
@@ -214,13 +221,16 @@ def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
     state["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
     if any(type(s).__module__.split(".")[0] != PACKAGE for s in samplers):
         state["python"], state["numpy"] = random.getstate(), np.random.get_state()
+        of_torch = generator_of_torch()
+        state["torch"] = None if of_torch is None else read(of_torch)
     state["epochs"] = [getattr(s, "epoch", None) for s in samplers]
     return state
 
 
 def has_generator(sampler: Any) -> bool:
     """Whether it draws from its own generator, whose state can be read."""
-    return isinstance(getattr(sampler, "generator", None), (np.random.Generator, Generator))
+    generator = getattr(sampler, "generator", None)
+    return isinstance(generator, (np.random.Generator, Generator)) or is_of_torch(generator)
 
 
 def chain_of(source: Any) -> list[Any]:
@@ -237,21 +247,43 @@ def read(generator: GeneratorLike) -> Any:
     """A generator's state, in plain numbers."""
     if isinstance(generator, np.random.Generator):
         return copy.deepcopy(generator.bit_generator.state)
+    if is_of_torch(generator):
+        state: Any = generator
+        return {"torch": state.get_state().numpy().tobytes()}
     return (default_generator if generator is None else generator).read().tobytes()
 
 
 def write(generator: GeneratorLike, state: Any) -> None:
     """Sets a generator's state to one returned by `read`."""
-    if isinstance(generator, np.random.Generator) != isinstance(state, dict):
+    kind = library_of_generator(generator)
+    if kind != library_of_state(state):
         raise ValueError(
             "DataLoader.load_state_dict: the state is of a loader with another kind of generator: "
             f"this one has {type(generator).__name__}"
         )
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = state
+    elif kind == "torch":
+        torch: Any = sys.modules["torch"]
+        state_of_torch: Any = generator
+        words = np.frombuffer(state["torch"], np.uint8).copy()
+        state_of_torch.set_state(torch.from_numpy(words))
     else:
         target: Any = default_generator if generator is None else generator
         target.write(np.frombuffer(state, np.uint8))
+
+
+def library_of_generator(generator: GeneratorLike) -> str:
+    if isinstance(generator, np.random.Generator):
+        return "numpy"
+    return "torch" if is_of_torch(generator) else "shmtensor"
+
+
+def library_of_state(state: Any) -> str:
+    """The library of the generator whose state `read` returned."""
+    if not isinstance(state, dict):
+        return "shmtensor"
+    return "torch" if "torch" in state else "numpy"
 
 
 def check_state(state: State, promised: State) -> None:

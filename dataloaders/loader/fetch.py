@@ -42,10 +42,23 @@ class Recipe:
     snapshot_every: int = 1
 
 
+class Doing:
+    """What a fetcher does, as text once it is asked for: few batches fail."""
+
+    __slots__ = ("indices", "what")
+
+    def __init__(self, what: str, indices: Any) -> None:
+        self.what = what
+        self.indices = indices
+
+    def __str__(self) -> str:
+        return f"{self.what} {shorten(self.indices)}"
+
+
 class Fetcher:
     """Makes one batch after another; `doing` describes the current work, for error messages."""
 
-    doing: str = ""
+    doing: str | Doing = ""
     is_watched = False  # whether the consumer reads the row while a batch is made
     limit = 0.0  # seconds after which a sample is slow, if not watched; 0: no limit
 
@@ -59,11 +72,11 @@ class Fetcher:
         self.is_batched = recipe.is_batched
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
-    def note_slow(self, began: float, sample: str) -> None:
+    def note_slow(self, began: float, sample: str | Doing) -> None:
         """Records a sample that took longer than the limit."""
         seconds = monotonic() - began
         if 0 < self.limit < seconds:
-            self.slow.append((seconds, sample))
+            self.slow.append((seconds, str(sample)))
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
@@ -112,13 +125,13 @@ class MapFetcher(Fetcher):
             self.doing = f"converting index {indices!r}"
             return sample
         if getattr(self.dataset, "__getitems__", None) is not None:
-            self.doing = f"indices {shorten(indices)}"
+            self.doing = Doing("indices", indices)
             began = monotonic()
             samples = fetch_samples(self.dataset, indices)
             self.note_slow(began, self.doing)
         else:
             samples = self.one_by_one(indices)
-        self.doing = f"collating indices {shorten(indices)}"
+        self.doing = Doing("collating indices", indices)
         return samples
 
     def one_by_one(self, indices: Sequence[int]) -> list[Any]:

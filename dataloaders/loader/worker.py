@@ -16,8 +16,10 @@ from shmtensor.multiprocessing.child_main import end_with_parent
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
+from .output import pack
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
+from .torch_in_worker import prepare_torch
 from .worker_exception import Failure
 from .worker_info import WorkerInfo, set_worker_info
 from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
@@ -70,6 +72,7 @@ def run_worker(config: WorkerConfig) -> None:
         end_with_parent(signal.SIGKILL)  # even in the middle of a sample
         native.set_role(f"loader worker {config.id}")
         native.set_num_threads(1)
+        prepare_torch()
         Worker(config).run()
     except KeyboardInterrupt:  # the consumer gets it, too, and shuts the workers down
         return
@@ -143,6 +146,7 @@ class Worker:
             )
             self.watch()
             return
+        prepare_torch()
         info = WorkerInfo(config.id, config.num_workers, seed + config.id, recipe.dataset)
         set_worker_info(info)
         if recipe.is_stream or recipe.init_fn is not None:  # each batch is seeded anew anyway
@@ -169,9 +173,10 @@ class Worker:
         reader = self.readers[stream]
         fetcher = reader.fetcher
         set_worker_info(reader.info)
+        prepare_torch()
         try:
             with self.allocator:
-                batch = fetcher.fetch_shared(number, indices)
+                batch = pack(fetcher.fetch_shared(number, indices))
             state = fetcher.state()
         except StopIteration as error:
             if fetcher.recipe.is_stream:

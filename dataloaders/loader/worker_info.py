@@ -1,7 +1,12 @@
-"""`get_worker_info`: which worker reads the data set."""
+"""`get_worker_info`: which worker reads the data set, for shmtensor's data sets and PyTorch's.
+
+A stream written for PyTorch divides its samples by `torch.utils.data.get_worker_info()`, so in our
+workers that function answers, too. PyTorch is never imported for it.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +14,13 @@ from typing import Any
 
 from ..dataset import Dataset
 
-__all__ = ["WorkerInfo", "acting_as", "get_worker_info", "set_worker_info"]
+__all__ = [
+    "WorkerInfo",
+    "acting_as",
+    "get_worker_info",
+    "is_worker_process",
+    "set_worker_info",
+]
 
 
 @dataclass(frozen=True)
@@ -30,6 +41,7 @@ class WorkerInfo:
 
 
 _info: WorkerInfo | None = None
+_is_worker_process = False
 
 
 def get_worker_info() -> WorkerInfo | None:
@@ -41,17 +53,49 @@ def get_worker_info() -> WorkerInfo | None:
 
 
 def set_worker_info(info: WorkerInfo | None) -> None:
-    """From now on this process is that worker."""
-    global _info
-    _info = info
+    """From now on this process is that worker, and only that."""
+    global _is_worker_process
+    _is_worker_process = True
+    assign(info, None)
+
+
+def is_worker_process() -> bool:
+    """Whether this process is a loader's worker, and not one that only acts as a worker."""
+    return _is_worker_process
 
 
 @contextmanager
 def acting_as(info: WorkerInfo | None) -> Iterator[None]:
     """Inside, this process is that worker."""
-    before = _info
-    set_worker_info(info)
+    before, torch_before = _info, getattr(module_of_torch(), "_worker_info", None)
+    assign(info, None)
     try:
         yield
     finally:
-        set_worker_info(before)
+        assign(before, torch_before)
+
+
+# ------------------------------------------------------------------ PyTorch
+_torch_info: tuple[WorkerInfo, Any] | None = None  # the latest one, and the same for PyTorch
+
+
+def assign(info: WorkerInfo | None, torch_info: Any) -> None:
+    """Makes both `get_worker_info` answer `info`; without one, PyTorch's answers `torch_info`."""
+    global _info, _torch_info
+    _info = info
+    module = module_of_torch()
+    if module is None:
+        return
+    if info is not None:
+        if _torch_info is None or _torch_info[0] is not info:
+            names = ("id", "num_workers", "seed", "dataset")
+            made = module.WorkerInfo(**{name: getattr(info, name) for name in names})
+            _torch_info = info, made
+        torch_info = _torch_info[1]
+    module._worker_info = torch_info
+
+
+def module_of_torch() -> Any:
+    """The module with PyTorch's worker info; None if it is not imported, or being imported."""
+    module = sys.modules.get("torch.utils.data._utils.worker")
+    return module if hasattr(module, "WorkerInfo") else None

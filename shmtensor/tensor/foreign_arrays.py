@@ -1,5 +1,14 @@
-"""Arrays of other libraries (PyTorch's tensors, JAX's arrays), as NumPy arrays over their memory, and
-the way back. Neither library is imported here: who has an array of it has imported it.
+"""Arrays of other libraries (PyTorch's tensors, JAX's arrays) as NumPy arrays over the same memory,
+and the way back.
+
+Neither library is imported here to look at a value: who has an array of it has imported it.
+
+    torch.Tensor ── as_numpy ──> ndarray ── as_library(_, "torch") ──> torch.Tensor
+    jax.Array    ── as_numpy ──> ndarray ── as_library(_, "jax")   ──> jax.Array
+
+A view keeps what it views alive: a tensor of PyTorch has a reference to the array that it was made
+from, and an array of JAX to a DLPack capsule, so a block of shared memory is freed when the last
+view over it dies, whichever library that view is of.
 """
 
 from __future__ import annotations
@@ -9,43 +18,171 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, native
-from .dlpack import from_dlpack
+from .. import dtypes
+from ..autograd import wrap
+from .dlpack import WritableView
 
-__all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of"]
+__all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of", "numpy_dtype_of"]
 
 Array = np.ndarray[Any, Any]
 LIBRARIES = ("torch", "jax")
 
+# Exact type -> its library, for types that `library_of` has seen. A value of any other type costs
+# two look-ups of modules and, if one of them is imported, an isinstance.
+_library_of_type: dict[type, str] = {}
+_numpy_dtype_of: dict[Any, np.dtype[Any]] = {}  # dtypes of PyTorch that `numpy_dtype_of` has seen
+
 
 def library_of(x: Any) -> str | None:
     """ "torch" or "jax" if `x` is an array of that library, else None."""
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(x, getattr(torch, "Tensor", ())):
-        return "torch"
-    jax = sys.modules.get("jax")
-    if jax is not None and isinstance(x, getattr(jax, "Array", ())):
-        return "jax"
+    kind = type(x)
+    library = _library_of_type.get(kind)
+    if library is not None:
+        return library
+    for library, name in (("torch", "Tensor"), ("jax", "Array")):
+        # A module that is being imported by another thread may not have the class yet.
+        array_type = getattr(sys.modules.get(library), name, None)
+        if array_type is not None and isinstance(x, array_type):
+            _library_of_type[kind] = library
+            return library
     return None
 
 
 def as_numpy(x: Any) -> Array:
-    """A NumPy array over the memory of a tensor of PyTorch or an array of JAX. Copies: none."""
-    if library_of(x) == "torch" and str(x.dtype) != "torch.bfloat16":
-        view: Array = x.numpy()
-        return view
-    array: Array = from_dlpack(x).array
-    return array
+    """A NumPy array over the memory of a tensor of PyTorch or an array of JAX.
+
+    bfloat16 keeps its dtype. Arrays over JAX's memory are read-only, as JAX's arrays are.
+
+    Raises:
+        TypeError: `x` is no array of either, has a dtype that NumPy and shmtensor lack, is on a
+            device other than the CPU, is sparse, quantised or nested, or requires grad.
+
+    Copies: none; one of a lazily conjugated or negated tensor of PyTorch (`x.conj()`), and of an
+    array of JAX that is divided among several devices.
+    """
+    library = library_of(x)
+    if library == "torch":
+        try:
+            array: Array = x.numpy()
+        except (RuntimeError, TypeError):
+            return torch_as_numpy(x)
+        return array
+    if library == "jax":
+        return jax_as_numpy(x)
+    raise TypeError(f"as_numpy: neither a tensor of PyTorch nor an array of JAX: {type(x)}")
+
+
+def numpy_dtype_of(dtype: Any) -> np.dtype[Any]:
+    """The dtype of `as_numpy` for a dtype of PyTorch.
+
+    Raises:
+        TypeError: neither NumPy nor shmtensor has it (float8, quantised integers).
+    """
+    result = _numpy_dtype_of.get(dtype)
+    if result is None:
+        result = _numpy_dtype_of[dtype] = as_numpy(sys.modules["torch"].empty(0, dtype=dtype)).dtype
+    return result
 
 
 def as_library(array: Array, library: str) -> Any:
-    """A tensor of PyTorch ("torch") or an array of JAX ("jax") over the memory of an array."""
+    """A tensor of PyTorch ("torch") or an array of JAX ("jax") over the memory of an array.
+
+    Args:
+        array: numbers, of a dtype that the library has.
+        library: "torch" or "jax"; it is imported.
+
+    Raises:
+        TypeError: the library lacks the dtype.
+        ValueError: another name of a library.
+
+    Copies: none, with these exceptions. PyTorch has no read-only tensors and no negative strides:
+    such an array is copied. JAX copies what does not begin at a multiple of 64 bytes, what is not
+    contiguous in some order of its dimensions, and what it converts: while `jax_enable_x64` is off,
+    64-bit numbers become 32-bit ones and complex128 becomes complex64.
+    """
     if library == "torch":
         import torch
 
-        if array.dtype is dtypes.bfloat16:
-            return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-        return torch.from_numpy(array)
+        if not array.flags.writeable:
+            array = array.copy()
+        is_bfloat16 = dtypes.is_bfloat16(array.dtype)
+        bits = array.view(np.int16) if is_bfloat16 else array
+        try:
+            tensor = torch.from_numpy(bits)
+        except ValueError:  # negative strides, or foreign byte order
+            tensor = torch.from_numpy(bits.astype(bits.dtype.newbyteorder("=")))
+        return tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+    if library != "jax":
+        raise ValueError(f"as_library: not a library: {library!r}, use one of {LIBRARIES}")
     import jax
 
-    return jax.dlpack.from_dlpack(native.wrap(array))
+    if not array.flags.writeable:  # JAX never writes, and DLPack before 1.0 has no such mark
+        array = writable_view(array)
+    if not is_dense(array):
+        array = np.ascontiguousarray(array)
+    return jax.dlpack.from_dlpack(wrap(array))
+
+
+def writable_view(array: Array) -> Array:
+    """A view of a read-only array without the mark. The array interface has no bfloat16."""
+    if not dtypes.is_bfloat16(array.dtype):
+        return np.asarray(WritableView(array))
+    return np.asarray(WritableView(array.view(np.uint16))).view(dtypes.bfloat16)
+
+
+def is_dense(array: Array) -> bool:
+    """Whether the elements fill their memory, in any order of the dimensions."""
+    flags = array.flags
+    if flags.c_contiguous or flags.f_contiguous:
+        return True
+    order = np.argsort([-step for step in array.strides], kind="stable")
+    return bool(array.transpose(order).flags.c_contiguous)
+
+
+def torch_as_numpy(x: Any) -> Array:
+    """As `as_numpy`, for the tensors that `Tensor.numpy` refuses."""
+    import torch
+
+    if x.device.type != "cpu":
+        hint = "it has no data" if x.device.type == "meta" else "use x.cpu()"
+        raise TypeError(f"as_numpy: a tensor of PyTorch is not on the CPU: on {x.device}, {hint}")
+    if x.is_nested:
+        raise TypeError(
+            "as_numpy: a tensor of PyTorch is nested, use x.unbind() or to_padded_tensor"
+        )
+    if x.layout is not torch.strided:
+        raise TypeError(f"as_numpy: a tensor of PyTorch is not dense: {x.layout}, use x.to_dense()")
+    if x.is_quantized:
+        raise TypeError(
+            f"as_numpy: a tensor of PyTorch is quantised: {x.dtype}, use x.dequantize() or "
+            "x.int_repr()"
+        )
+    if x.requires_grad:
+        raise TypeError(
+            "as_numpy: a tensor of PyTorch requires grad, and an array has no history: shape "
+            f"{tuple(x.shape)}, use x.detach()"
+        )
+    if x.is_conj() or x.is_neg():
+        return as_numpy(x.resolve_conj().resolve_neg())
+    if x.dtype is torch.bfloat16:
+        bits: Array = x.view(torch.int16).numpy()
+        return bits.view(dtypes.bfloat16)
+    raise TypeError(f"as_numpy: NumPy has no dtype like this one of PyTorch: {x.dtype}")
+
+
+def jax_as_numpy(x: Any) -> Array:
+    """As `as_numpy`, for an array of JAX."""
+    platform = getattr(x, "platform", None)
+    if platform is not None and platform() != "cpu":
+        raise TypeError(
+            f"as_numpy: an array of JAX is not on the CPU: on {platform()}, use jax.device_get(x)"
+        )
+    array: Array = np.asarray(x)
+    if array.dtype.kind in "biufc":
+        return array
+    if dtypes.is_bfloat16(array.dtype):
+        return array.view(dtypes.bfloat16)
+    raise TypeError(
+        f"as_numpy: shmtensor has no dtype like this one of JAX: {array.dtype}, convert it with "
+        "x.astype"
+    )

@@ -203,3 +203,12 @@ def test_convert_wraps_arrays_without_a_copy() -> None:
     assert isinstance(converted["t"][1][0], st.Tensor)
     data[0] = 7
     assert converted["x"].tolist() == [7, 2]
+
+
+@pytest.mark.parametrize("other", [object(), "a", np.ones(2), None])
+def test_other_types_beside_numbers_are_refused(other: Any) -> None:
+    with pytest.raises(TypeError, match=r"different types at \[0\]: int at sample 0, .* sample 1"):
+        default_collate([(5,), (other,)])
+    if not isinstance(other, np.ndarray):
+        with pytest.raises(TypeError, match="different types: ndarray at sample 0"):
+            default_collate([np.ones(2), other])

@@ -17,7 +17,7 @@ from fake_cuda import FakeCuda, installed
 
 import shmtensor as st
 from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
-from dataloaders.cuda.pinned_memory import PinnedPool
+from dataloaders.cuda.pinned_memory import PinnedPool, RuntimeOfTorch
 
 SHAPE = (80, 100)
 BATCH = 16
@@ -284,3 +284,65 @@ def test_without_a_gpu_it_warns_and_continues(monkeypatch: pytest.MonkeyPatch, r
             warnings.simplefilter("error")
             list(DataLoader(Images(), BATCH))
         assert not fake.calls
+
+
+def test_the_warning_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    loader: Any = DataLoader(Images(2 * BATCH), BATCH, pin_memory=True)
+    with pytest.warns(UserWarning, match="there is no GPU") as caught:
+        assert len(list(loader)) == len(list(loader)) == 2
+    assert len(caught) == 1
+
+
+class FakeTorch:
+    """What `find_cuda` uses of PyTorch, over the stand-in for CuPy's runtime."""
+
+    def __init__(self, fake: FakeCuda) -> None:
+        self.cuda, self.runtime = self, fake.module.cuda.runtime
+        self.default_generator = None
+
+    def is_available(self) -> bool:
+        return True
+
+    def cudart(self) -> FakeTorch:
+        return self
+
+    def cudaHostRegister(self, address: int, nbytes: int, flags: int) -> int:
+        try:
+            self.runtime.hostRegister(address, nbytes, flags)
+        except RuntimeError:
+            return 2
+        return 0
+
+    def cudaHostUnregister(self, address: int) -> int:
+        self.runtime.hostUnregister(address)
+        return 0
+
+    def check_error(self, code: int) -> None:
+        if code:
+            raise RuntimeError(f"CUDA error: {code}")
+
+
+@pytest.fixture
+def cuda_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
+    with installed(monkeypatch) as fake:
+        monkeypatch.setitem(sys.modules, "cupy", None)
+        monkeypatch.setitem(sys.modules, "torch", FakeTorch(fake))  # type: ignore[arg-type]
+        yield fake
+        gc.collect()
+        assert not fake.pinned, "something is still registered"
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_pytorch_registers_where_cupy_is_missing(cuda_of_torch: FakeCuda, num_workers: int) -> None:
+    with DataLoader(Images(), BATCH, **options(num_workers)) as loader:
+        checked(loader)
+        assert cuda_of_torch.pinned
+        assert isinstance(loader._pool.cuda, RuntimeOfTorch)  # type: ignore[union-attr]
+
+
+def test_pytorchs_refusal_is_reported(cuda_of_torch: FakeCuda) -> None:
+    cuda_of_torch.refuses = True
+    loader: Any = DataLoader(Images(), BATCH, pin_memory=True)
+    with pytest.warns(RuntimeWarning, match="cannot be pinned: .*CUDA error: 2"):
+        checked(loader)

@@ -117,6 +117,8 @@ PyMethodDef methods[] = {
      "randint(n, seed, offset, low, span, /): integers in [low, low + span)."},
     {"randperm", fast<randperm>(), METH_FASTCALL,
      "randperm(n, seed, offset, /): 0 to n - 1 in random order."},
+    {"splitmix64", fast<splitmix64>(), METH_FASTCALL,
+     "splitmix64(out, start, /): fills out with SplitMix64's words."},
     {"clamp", fast<clamp>(), METH_FASTCALL, "clamp(x, low, high, out=None, /): bounds may be None."},
     {"nan_to_num", fast<nan_to_num>(), METH_FASTCALL,
      "nan_to_num(x, nan, posinf, neginf, out=None, /): numbers in place of NaN and the infinities."},

@@ -284,6 +284,27 @@ PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
   return out.release();
 }
 
+// splitmix64(out, start): the words of G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number
+// generators" (2014), from a state of `start`. The loader seeds with them (dataloaders/loader/seeding.py).
+PyObject* splitmix64(PyObject*, PyObject* const* args, Py_ssize_t count) {
+  if (count_arguments("splitmix64", count, 2, 2) < 0) return nullptr;
+  PyArrayObject* out = array_argument("splitmix64", "out", args[0]);
+  if (!out) return nullptr;
+  if (PyArray_TYPE(out) != NPY_UINT64 || !PyArray_ISCARRAY(out))
+    return raise("ValueError", "splitmix64: out is not a contiguous, writable array of uint64");
+  uint64_t state = uint64_argument(args[1]);
+  if (PyErr_Occurred()) return nullptr;
+  auto* to = reinterpret_cast<uint64_t*>(PyArray_BYTES(out));
+  const npy_intp n = PyArray_SIZE(out);
+  for (npy_intp i = 0; i < n; ++i) {
+    uint64_t z = state += 0x9E3779B97F4A7C15;
+    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+    z = (z ^ z >> 27) * 0x94D049BB133111EB;
+    to[i] = z ^ z >> 31;
+  }
+  Py_RETURN_NONE;
+}
+
 PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return random_into<Uniform>("uniform_", args, n);
 }

@@ -1,0 +1,414 @@
+"""PyTorch's tensors as samples: the batches' kind, values and memory, without workers."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+from collections import OrderedDict, namedtuple
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from dataloaders import DataLoader, TensorDataset, default_collate, default_convert
+from dataloaders.collate import map_leaves
+from dataloaders.foreign_datasets import as_dataset
+from dataloaders.loader.output import convert, pack, unpack
+from shmtensor import native
+
+torch = pytest.importorskip("torch")
+data = pytest.importorskip("torch.utils.data")
+pytestmark = pytest.mark.torch
+
+Pair = namedtuple("Pair", "x y")
+DTYPES = [
+    "bool", "uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64",
+    "float16", "bfloat16", "float32", "float64", "complex64", "complex128",
+]  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Sample:
+    x: Any
+    name: str
+
+    def __post_init__(self) -> None:
+        assert isinstance(self.x, (torch.Tensor, list)), type(self.x)
+
+
+def tensors(n: int = 4) -> list[Any]:
+    return [torch.full((2, 3), float(i)) for i in range(n)]
+
+
+def same(ours: Any, theirs: Any) -> None:
+    """Compares a batch with that of PyTorch's own `default_collate`: structure, types, values."""
+    assert type(ours) is type(theirs)
+    if isinstance(theirs, torch.Tensor):
+        assert ours.dtype == theirs.dtype
+        assert torch.equal(ours, theirs)
+    elif isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        for name in theirs:
+            same(ours[name], theirs[name])
+    elif isinstance(theirs, (list, tuple)):
+        assert len(ours) == len(theirs)
+        for one, other in zip(ours, theirs, strict=True):
+            same(one, other)
+    else:
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        lambda x, i: x,
+        lambda x, i: (x, i),
+        lambda x, i: (x, float(i), bool(i), f"n{i}", b"b"),
+        lambda x, i: {"x": x, "y": {"z": [x, i]}},
+        lambda x, i: OrderedDict(x=x, y=i),
+        lambda x, i: Pair(x, [x, x]),
+        lambda x, i: (x, np.full(3, i, np.float32), np.float32(i), np.int16(i)),
+        lambda x, i: x[0, 0],
+        lambda x, i: x[:0],
+        lambda x, i: x.t(),
+        lambda x, i: x[::2, ::2],
+        lambda x, i: torch.zeros(()).expand(3, 4),
+        lambda x, i: x.to(torch.complex64).conj(),
+        lambda x, i: (x * 1j).conj().imag,
+        lambda x, i: x if i % 2 else x.double(),
+        lambda x, i: x if i % 2 else x.to(torch.int32),
+        lambda x, i: torch.full((200, 200), i),  # large ones are copied by another function
+        lambda x, i: torch.full((400, 200), i)[:, ::2],
+    ],
+)
+def test_batches_are_those_of_pytorch(sample: Any) -> None:
+    samples = [sample(x, i) for i, x in enumerate(tensors())]
+    same(default_collate(samples), data.default_collate(samples))
+
+
+def test_a_dataclass_of_tensors() -> None:
+    batch = default_collate([Sample(x, "a") for x in tensors()])
+    assert type(batch.x) is torch.Tensor
+    assert batch.x.shape == (4, 2, 3)
+    assert batch.name == ["a"] * 4 or batch.name == ("a",) * 4
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_every_dtype(name: str) -> None:
+    samples = [torch.tensor([i, 1]).to(getattr(torch, name)) for i in range(3)]
+    batch = default_collate(samples)
+    assert batch.dtype is getattr(torch, name)
+    assert torch.equal(batch, torch.stack(samples))
+
+
+def test_our_tensors_stay_ours_beside_pytorchs() -> None:
+    x, y = default_collate([(torch.ones(2), st.ones(2)), (torch.ones(2), st.ones(2))])
+    assert type(x) is torch.Tensor
+    assert type(y) is st.Tensor
+
+
+def test_subclasses_become_tensors_as_in_pytorch() -> None:
+    batch = default_collate([torch.nn.Parameter(torch.ones(2), requires_grad=False)] * 2)
+    assert type(batch) is torch.Tensor
+
+
+def test_a_batch_is_a_view_of_one_block() -> None:
+    before = blocks()
+    batch = default_collate([(x, i) for i, x in enumerate(tensors())])
+    assert blocks() == before + 1
+    addresses = [part.data_ptr() for part in batch]
+    assert all(native.is_shared(address) and address % 64 == 0 for address in addresses)
+    part = batch[0][1:]
+    del batch
+    gc.collect()
+    assert blocks() == before + 1
+    assert part[0, 0, 0] == 1
+    del part
+    assert blocks() == before
+
+
+def blocks() -> int:
+    statistics = st.memory.statistics()
+    return statistics.private_blocks + statistics.shared_blocks
+
+
+def test_gradients_flow_in_this_process() -> None:
+    x = torch.ones(2, requires_grad=True)
+    batch, label = default_collate([(x, 0), (2 * x, 1)])
+    assert type(label) is torch.Tensor
+    batch.sum().backward()
+    assert x.grad.tolist() == [3, 3]
+    with torch.no_grad():
+        assert not default_collate([x, x]).requires_grad
+
+
+# ------------------------------------------------------------------ wrong use
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda: torch.ones(2, device="meta"), "not on the CPU: on meta"),
+        (lambda: torch.ones(2).to_sparse(), "not dense: torch.sparse_coo, use x.to_dense"),
+        (lambda: torch.ones(2).to(torch.float8_e5m2), "no dtype like .*float8_e5m2"),
+        (lambda: 5, "neither a tensor"),
+        (lambda: np.ones(2, np.float32), "neither a tensor"),
+    ],
+)
+@pytest.mark.parametrize("position", [0, 2])
+def test_a_sample_without_a_view_is_named(wrong: Any, message: str, position: int) -> None:
+    samples = [{"x": [torch.ones(2)]} for _ in range(4)]
+    samples[position]["x"][0] = wrong()
+    if position == 0 and not isinstance(wrong(), torch.Tensor):
+        with pytest.raises(
+            TypeError, match=r"different types at \['x'\]\[0\]: .*Tensor at sample 1"
+        ):
+            default_collate(samples)
+        return
+    with pytest.raises(
+        TypeError, match=rf"collate: sample {position} of the batch at \['x'\]\[0\]: .*{message}"
+    ):
+        default_collate(samples)
+
+
+@pytest.mark.parametrize("size", [3, 300])
+def test_different_shapes_are_named(size: int) -> None:
+    samples = [torch.ones(size, size), torch.ones(size, 2)]
+    with pytest.raises(
+        RuntimeError, match=rf"shapes differ within the batch: .*{size}.* at sample 0"
+    ):
+        default_collate(samples)
+
+
+def test_none_and_objects_are_refused_as_in_pytorch() -> None:
+    for sample in (None, object()):
+        with pytest.raises(TypeError):
+            data.default_collate([(torch.ones(2), sample)] * 2)
+        with pytest.raises(TypeError, match=r"cannot make a batch of this type at \[1\]"):
+            default_collate([(torch.ones(2), sample)] * 2)
+
+
+# ------------------------------------------------------------------ whose arrays
+@pytest.mark.parametrize(
+    ("output", "kind"),
+    [("torch", "Tensor"), ("numpy", "ndarray"), ("shmtensor", "Tensor"), (None, None)],
+)
+def test_output_says_whose_arrays_the_batches_hold(output: Any, kind: Any) -> None:
+    types = {"torch": torch.Tensor, "numpy": np.ndarray, "shmtensor": st.Tensor}
+    for sample, own in ((torch.ones(3), torch.Tensor), (np.ones(3, np.float32), st.Tensor)):
+        loader: Any = DataLoader([(sample, 1, "a")] * 4, 2, output=output)
+        for batch in loader:
+            assert [type(part) for part in batch[:2]] == [types.get(output, own)] * 2
+            assert batch[2] == ("a", "a")
+            assert batch[0].shape == (2, 3)
+    assert kind is None or types[output].__name__ == kind
+
+
+def test_output_may_change_between_epochs() -> None:
+    loader: Any = DataLoader([1, 2], 2)
+    assert type(next(iter(loader))) is st.Tensor
+    loader.output = "numpy"
+    assert type(next(iter(loader))) is np.ndarray
+    with pytest.raises(ValueError, match="output is not a library: 'tensorflow', use one of"):
+        loader.output = "tensorflow"
+
+
+def test_output_without_the_library_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataloaders.loader.check_arguments.find_spec", lambda name: None)
+    with pytest.raises(ModuleNotFoundError, match=r"output is 'jax'.*pip install jax"):
+        DataLoader([1], output="jax")
+
+
+def test_pytorchs_default_collate_gives_pytorchs_tensors() -> None:
+    loader: Any = DataLoader([(np.ones(3, np.float32), 1)] * 4, 2, collate_fn=data.default_collate)
+    assert loader.collate_fn is data.default_collate
+    for x, y in loader:
+        assert type(x) is type(y) is torch.Tensor
+        assert native.is_shared(x.data_ptr())
+
+
+def test_an_extended_default_collate_of_pytorch_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    fns = data._utils.collate.default_collate_fn_map
+    monkeypatch.setitem(fns, torch.Tensor, lambda batch, *, collate_fn_map: len(batch))
+    loader: Any = DataLoader([torch.ones(3)] * 4, 2, collate_fn=data.default_collate)
+    assert list(loader) == [2, 2]
+
+
+def test_without_batches_samples_stay_as_in_pytorch() -> None:
+    sample = {"x": torch.ones(2), "y": np.ones(2), "n": 1, "s": "a"}
+    same(default_convert(sample), data._utils.collate.default_convert(sample))
+    (batch,) = DataLoader([sample], batch_size=None)
+    assert batch["x"] is sample["x"]
+
+
+# ------------------------------------------------------------------ data sets and samplers
+def test_pytorchs_data_sets_give_pytorchs_batches() -> None:
+    x, y = torch.arange(40.0).reshape(20, 2), torch.arange(20)
+    rows = data.TensorDataset(x, y)
+    for dataset in (
+        rows,
+        data.Subset(rows, list(range(5, 15))),
+        data.Subset(data.Subset(rows, list(range(5, 15))), [3, 1, 2]),
+        data.ConcatDataset([rows, rows]),
+        data.StackDataset(a=rows, b=rows),
+        data.TensorDataset(x.bfloat16(), x.t().contiguous().t(), y[::1]),
+    ):
+        ours, theirs = list(DataLoader(dataset, 4)), list(data.DataLoader(dataset, 4))
+        same(ours, theirs)
+
+
+def test_a_tensor_dataset_is_gathered_into_one_block() -> None:
+    x = torch.arange(40.0).reshape(20, 2)
+    rows = as_dataset(data.TensorDataset(x, x))
+    before = blocks()
+    batch = default_collate(rows.__getitems__([3, -1]))
+    assert blocks() == before + 1
+    assert batch[0].tolist() == [[6, 7], [38, 39]]
+    with pytest.raises(IndexError, match="20 of 20"):
+        rows.__getitems__([20])
+    grad = data.TensorDataset(torch.ones(4, 2, requires_grad=True))
+    assert all(x.requires_grad for (x,) in DataLoader(grad, 2))
+    meta = data.TensorDataset(torch.ones(4, 2, device="meta"))
+    assert as_dataset(meta) is meta
+
+
+def test_pytorchs_samplers_give_their_own_order() -> None:
+    rows = data.TensorDataset(torch.arange(20))
+
+    def order(make: Any, library: Any) -> list[int]:
+        torch.manual_seed(5)
+        options = make()
+        return [int(i) for (batch,) in library(rows, **options) for i in batch]
+
+    for make in (
+        lambda: {"sampler": data.RandomSampler(rows)},
+        lambda: {"sampler": data.WeightedRandomSampler([1.0] * 20, 8), "batch_size": 4},
+        lambda: {"sampler": data.SubsetRandomSampler(range(5))},
+        lambda: {"batch_sampler": data.BatchSampler(data.RandomSampler(rows), 3, True)},
+        lambda: {"sampler": data.DistributedSampler(rows, 2, 1), "batch_size": 3},
+        lambda: {"sampler": data.RandomSampler(rows, generator=torch.Generator().manual_seed(1))},
+    ):
+        # Ours draws the epoch's seed elsewhere: PyTorch's loader draws it from the same generator.
+        torch.manual_seed(5)
+        sampler: Any = next(iter(make().values()))
+        expected = [i for part in sampler for i in (part if isinstance(part, list) else [part])]
+        assert order(make, DataLoader) == expected
+
+
+def test_pytorchs_generator_seeds_order_and_samples() -> None:
+    class Noisy:
+        def __len__(self) -> int:
+            return 12
+
+        def __getitem__(self, i: int) -> Any:
+            return i + float(torch.rand(()))
+
+    def epochs(seed: int) -> list[Any]:
+        generator = torch.Generator().manual_seed(seed)
+        loader: Any = DataLoader(Noisy(), 4, shuffle=True, generator=generator)
+        return [batch.tolist() for _ in range(2) for batch in loader]
+
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    first = epochs(1)
+    assert torch.equal(torch.get_rng_state(), state), "the program's generator is restored"
+    torch.rand(5)
+    assert epochs(1) == first
+    assert epochs(2) != first
+    assert first[:3] != first[3:]
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_an_epoch_with_pytorchs_sampler_resumes(is_own: bool) -> None:
+    rows = data.TensorDataset(torch.arange(20))
+
+    def make() -> Any:
+        generator = torch.Generator() if is_own else None
+        sampler = data.RandomSampler(rows, generator=generator)
+        return DataLoader(rows, 4, sampler=sampler, generator=torch.Generator())
+
+    torch.manual_seed(7)
+    loader = make()
+    first = [batch[0].tolist() for batch in loader]
+    state = loader.state_dict()
+    iterator = iter(loader)
+    second = [next(iterator)[0].tolist() for _ in range(2)]
+    middle = loader.state_dict()
+    second += [batch[0].tolist() for batch in iterator]
+    assert first != second
+
+    torch.manual_seed(8)  # another program
+    before = torch.get_rng_state()
+    later = make()
+    later.load_state_dict(middle)
+    assert [batch[0].tolist() for batch in later] == second[2:]
+    if not is_own:
+        assert torch.equal(torch.get_rng_state(), before)
+    later.load_state_dict(state)
+    assert sorted(i for batch in later for i in batch[0].tolist()) == list(range(20))
+    other: Any = DataLoader(rows, 4, generator=st.Generator())
+    with pytest.raises(ValueError, match="another kind of generator: this one has Generator"):
+        other.load_state_dict(middle)
+        list(other)
+
+
+def test_our_data_sets_and_pytorchs_mix() -> None:
+    dataset = data.ConcatDataset([TensorDataset(np.arange(4)), TensorDataset(np.arange(4))])
+    batches: Any = list(DataLoader(dataset, 4, output="torch"))
+    assert [batch[0].tolist() for batch in batches] == [[0, 1, 2, 3]] * 2
+
+
+# ------------------------------------------------------------------ sending
+def test_what_is_packed_comes_back() -> None:
+    private, shared = torch.arange(6.0).reshape(2, 3), default_collate(tensors())
+    batch = {"p": private, "s": [shared, st.ones(2), np.ones(2)], "t": Pair(shared, "x"), "n": 3}
+    packed, libraries = pack(batch)
+    assert libraries == ["torch", "torch", None, None, "torch"]
+    assert packed["s"][0].array.ctypes.data == shared.data_ptr()
+    assert native.is_shared(packed["p"].array)
+    back = unpack((packed, libraries), None)
+    assert type(back["t"]) is Pair
+    assert torch.equal(back["p"], private)
+    assert back["s"][0].data_ptr() == shared.data_ptr()
+    assert [type(part) for part in back["s"][1:]] == [st.Tensor, np.ndarray]
+    everything = unpack((packed, libraries), "torch")
+    assert all(type(part) is torch.Tensor for part in everything["s"])
+
+
+def test_a_batch_without_foreign_arrays_is_sent_as_it_is() -> None:
+    batch = [st.ones(2), {"x": np.ones(2)}, "a", None]
+    assert pack(batch) == (batch, None)
+    assert unpack((batch, None), None) is batch
+
+
+def test_layouts_are_kept_when_a_tensor_moves_into_shared_memory() -> None:
+    images = torch.arange(48.0).reshape(1, 3, 4, 4).to(memory_format=torch.channels_last)
+    back = unpack(pack(images), None)
+    assert torch.equal(back, images)
+    assert back.stride() == images.stride()
+
+
+def test_what_requires_grad_is_not_sent() -> None:
+    with pytest.raises(RuntimeError, match=r"requires grad cannot be sent.*\(2,\), use x.detach"):
+        pack([torch.ones(2, requires_grad=True)])
+
+
+def test_convert_leaves_other_objects() -> None:
+    marker = object()
+    batch = convert({"x": torch.ones(2), "o": marker, "s": np.array(["a"]), "n": 1}, "numpy")
+    assert batch["o"] is marker
+    assert batch["n"] == 1
+    assert type(batch["x"]) is np.ndarray
+    assert convert(torch.ones(2, requires_grad=True), "numpy").tolist() == [1, 1]
+
+
+def test_leaves_of_dataclasses_and_tuples_change_without_a_constructor() -> None:
+    sample = Sample(torch.ones(2), "a")
+    changed = map_leaves(sample, lambda x: 5 if isinstance(x, torch.Tensor) else x)
+    assert changed.x == 5
+    assert changed.name == "a"
+    assert sample.x.tolist() == [1, 1]
+    assert map_leaves(sample, lambda x: x) is sample
+    packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
+    back = unpack(pack(packed), None)
+    assert type(back) is type(packed)
+    assert torch.equal(back.data, packed.data)
