@@ -71,7 +71,8 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
     """Raises the error that the caller sees, if the arguments may have caused it.
 
     Raises:
-        TypeError: an argument is missing, unknown, or not a tensor where one is needed.
+        TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
+            needed.
     """
     expected = signature(composite)
     try:
