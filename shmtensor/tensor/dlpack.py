@@ -48,6 +48,21 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     return tensor.clone() if copy else tensor
 
 
+def export(producer: Any, **kwargs: Any) -> Any:
+    """A producer's capsule.
+
+    Raises:
+        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does: NumPy
+            takes a TypeError as a keyword that the producer does not know, and asks again.
+    """
+    try:
+        return producer.__dlpack__(**kwargs)
+    except TypeError as error:
+        if kwargs and "keyword" in str(error):
+            raise
+        raise BufferError(str(error)) from error
+
+
 class VersionProbe:
     """Wraps an object with `__dlpack__`, and notes whether its capsule is older than DLPack 1.0."""
 
@@ -57,7 +72,7 @@ class VersionProbe:
         self.producer = producer
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        capsule = self.producer.__dlpack__(**kwargs)
+        capsule = export(self.producer, **kwargs)
         self.is_legacy = '"dltensor"' in repr(capsule)
         return capsule
 
@@ -101,7 +116,7 @@ def bfloat16_from(ext_tensor: Any) -> Any:
     """An array over a bfloat16 tensor's memory; None for other dtypes."""
     device = ext_tensor.__dlpack_device__()
     try:
-        capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+        capsule = export(ext_tensor, max_version=(1, 0))
     except TypeError:  # the producer is older than the keyword
         capsule = ext_tensor.__dlpack__()
     if not native.retype(capsule, BFLOAT, UNSIGNED):
