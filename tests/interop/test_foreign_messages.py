@@ -221,7 +221,7 @@ def test_queues_there_and_back(method: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_pipes_arguments_pools_and_managers(method: str) -> None:
+def test_pipes_arguments_and_pools(method: str) -> None:
     context: Any = mp.get_context(method)
     base = st.zeros(4)
     x = torch.from_dlpack(base)

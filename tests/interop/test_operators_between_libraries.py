@@ -142,6 +142,13 @@ def test_a_subclass_of_their_tensor_is_refused_and_an_override_still_called() ->
     assert not st.overrides.has_torch_function((torch.ones(3),))
 
 
+def test_a_state_dict_of_pytorch_is_loaded() -> None:
+    theirs, ours = torch.nn.Linear(2, 3), st.nn.Linear(2, 3)
+    ours.load_state_dict(theirs.state_dict())
+    assert ours.weight.tolist() == theirs.weight.tolist()
+    assert ours.weight.data_ptr() != theirs.weight.data_ptr()
+
+
 def test_conversions_share_memory() -> None:
     y = torch.arange(6.0, dtype=torch.float64).reshape(2, 3)
     for convert in (st.from_dlpack, st.as_tensor, st.asarray):

@@ -63,6 +63,7 @@ def test_operators_of_pandas_do_not_hang(kind: Any) -> None:
     y = kind([[1.0, 1.0, 1.0]]) if kind is pd.DataFrame else kind([1.0, 1.0, 1.0])
     for result in (x + y, y + x, x * y, y - x, x / y, y == x, x < y):
         assert isinstance(result, kind) or (kind is pd.Index and not np.isscalar(result))
+    assert kind is pd.DataFrame or st.ones(3)[kind([0, 2])].tolist() == [1, 1]
     with pytest.raises((TypeError, RuntimeError)):
         x += y
     with pytest.raises((TypeError, RuntimeError)):

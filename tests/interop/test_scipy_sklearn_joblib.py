@@ -67,6 +67,8 @@ def test_operators_with_sparse_matrices(kind: Any) -> None:
             function(x, matrix)
     with pytest.raises(TypeError):
         matrix + x
+    with pytest.raises(IndexError):
+        x[matrix]
     with pytest.raises(RuntimeError, match="requires grad"):
         matrix @ st.ones(3, requires_grad=True)
     assert x.tolist() == [1, 1, 1]
