@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import functions
+from .autograd.dispatch.foreign_operands import refuse_foreign
 from .dtypes import as_dtype, bfloat16, finfo
 from .sparse import SparseTensor
 from .tensor import Tensor
@@ -149,6 +150,7 @@ def check_related(actual: Any, expected: Any, subclasses: bool, path: tuple[Any,
         else cls is expected_cls
     )
     if not is_related or is_text(actual):
+        refuse_foreign("assert_close", (actual, expected))
         raise TypeError(
             f"assert_close: no way to compare {cls.__name__} and {expected_cls.__name__} (at "
             f"{list(path)}): {actual!r:.60}, {expected!r:.60}"

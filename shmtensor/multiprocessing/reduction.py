@@ -1,7 +1,8 @@
 """Messages: memory that is shared is sent as a handle, everything else by value.
 
 Tensors, numbers, text and containers of these are encoded by the codec (native/ipc/codec/codec.h),
-all other objects by pickle; users see no difference.
+all other objects by pickle; users see no difference. Tensors of PyTorch and arrays of JAX on the
+CPU arrive as what they were, over shared memory (foreign_arrays.py).
 
     dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
     loads(bytes, [Block, ...]) -> obj              the same order
@@ -26,7 +27,7 @@ import numpy as np
 from shmtensor import native
 from shmtensor.tensor import Tensor, make_tensor
 
-from . import sharedctypes
+from . import foreign_arrays, sharedctypes
 from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
@@ -99,7 +100,26 @@ class _Blocks:
                 self.add(np.frombuffer(memoryview(obj), np.uint8), base),
                 address - base,
             )
+        if (kind := foreign_arrays.kind_of(obj)) is not None:
+            return self.foreign(obj, kind)
         return NotImplemented
+
+    def foreign(self, obj: Any, kind: str) -> Any:
+        """The reduction of an array of another library. Copies: none, or one if the memory is not
+        shared.
+        """
+        if kind == "torch":
+            parts = foreign_arrays.parts_of_torch(obj)
+            return (
+                NotImplemented
+                if parts is None
+                else (rebuild_torch, (self.array(parts[0]), *parts[1]))
+            )
+        array = foreign_arrays.parts_of_jax(obj)
+        if array is None:
+            return NotImplemented
+        *layout, _ = self.array(array)
+        return rebuild_jax, (*layout, True)  # JAX takes no memory that is marked as read-only
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
         """Arguments of `rebuild_tensor` after the class."""
@@ -136,7 +156,8 @@ def dumps(obj: Any) -> tuple[bytes, list[Any]]:
     pickle.
 
     Returns: the bytes, and one array or Block for each block that they refer to.
-    Raises: RuntimeError for a non-leaf tensor that requires grad.
+    Raises: RuntimeError for a non-leaf tensor that requires grad, and for a tensor of PyTorch or
+    JAX that is not strided memory of the CPU.
     Copies: none, or one for a tensor over memory that is not shared.
     """
     return native.encode(obj) or pickle_dumps(obj)
@@ -192,6 +213,16 @@ def rebuild_tensor(
     return restore_tensor(cls, rebuild_array(*array), requires_grad, grad, state)
 
 
+def rebuild_torch(array: tuple[Any, ...], *details: Any) -> Any:
+    """A tensor of PyTorch over a received block. Copies: none."""
+    return foreign_arrays.as_torch(rebuild_array(*array), *details)
+
+
+def rebuild_jax(block: int, *layout: Any) -> Any:
+    """An array of JAX over a received block. Copies: none, or one by JAX."""
+    return foreign_arrays.as_jax(rebuild_array(block, *layout))
+
+
 def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:
     """A lock, a queue, ... over a received block."""
     return cls._attach(_received.blocks[block], *details)
@@ -213,13 +244,14 @@ def restore_tensor(
 
 
 def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A copy of an array in shared memory. Copies: one."""
+    """A copy of an array in shared memory, with its order of dimensions. Copies: one."""
     if array.dtype.hasobject:
         raise TypeError(f"multiprocessing: objects cannot be in shared memory: dtype {array.dtype}")
     block = native.allocate(max(array.nbytes, 1), zero=False, shared=True)
-    fortran = array.flags.f_contiguous and not array.flags.c_contiguous
     memory = np.frombuffer(memoryview(block), np.uint8)[: array.nbytes]
-    copy: Any = np.ndarray(array.shape, array.dtype, memory, order="F" if fortran else "C")
+    outermost_first = sorted(range(array.ndim), key=lambda dim: -abs(array.strides[dim]))
+    shape = tuple(array.shape[dim] for dim in outermost_first)
+    copy: Any = np.ndarray(shape, array.dtype, memory).transpose(np.argsort(outermost_first))
     copy[...] = array
     result: np.ndarray[Any, Any] = copy
     return result

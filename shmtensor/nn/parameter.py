@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..autograd.dispatch import torch_function
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..functions import empty
 from ..tensor import Tensor
 from ..tensor.register_pickling import reduce_tensor, register_class
@@ -38,6 +39,7 @@ class Parameter(Tensor):
         if data is None:
             data = Tensor([])
         if not isinstance(data, Tensor):
+            refuse_foreign("Parameter", (data,))
             raise TypeError(
                 f"Parameter: data must be a Tensor: got {type(data).__name__}, "
                 "hint: tensor(data) makes one"

@@ -9,6 +9,7 @@ from copy import deepcopy
 from typing import Any
 
 from ..autograd import enable_grad
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..nn.modules.module_hooks import RemovableHandle, Table, insert
 from ..tensor import Tensor
 
@@ -105,6 +106,7 @@ class Optimizer:
             params = [p for _, p in params]
         for p in params:
             if not isinstance(p, Tensor):
+                refuse_foreign(type(self).__name__, (p,))
                 raise TypeError(
                     f"optimizer can only optimize Tensors, but one of the params is "
                     f"{type(p).__name__}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import dtypes, native
+from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine import views_and_inplace
 from ..device import as_device
@@ -14,29 +15,52 @@ from ..device import as_device
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["capsule_of", "from_dlpack", "to_dlpack"]
+__all__ = ["capsule_of", "from_dlpack", "to_dlpack", "writable_view"]
 
 UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of any object with `__dlpack__`, or of a capsule, which can be used
-    once. A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable.
-    Copies: none, unless `copy`.
+    once. A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable;
+    that of an array of JAX is read-only, because JAX relies on it. Copies: none, unless `copy`.
+
+    Raises:
+        BufferError, RuntimeError: no tensor can be a view of the memory: its dtype, its device, or
+            a tensor of PyTorch that requires grad.
     """
     as_device(device)
     if type(ext_tensor).__name__ == "PyCapsule":
         ext_tensor = CapsuleHolder(ext_tensor, HOST)
     try:
         array = np.from_dlpack(probe := VersionProbe(ext_tensor))
-        if probe.is_legacy:
-            array = np.asarray(WritableView(array))
-    except (BufferError, RuntimeError):
+        if probe.is_legacy and library_of(ext_tensor) != "jax":
+            array = writable_view(array)
+    except (BufferError, RuntimeError) as error:
         array = bfloat16_from(ext_tensor)
         if array is None:
-            raise
+            dtype, shape = getattr(ext_tensor, "dtype", None), getattr(ext_tensor, "shape", None)
+            raise type(error)(
+                f"from_dlpack: {error}: a {type(ext_tensor).__name__} of dtype {dtype}, "
+                f"shape {shape}"
+            ) from None
     tensor: Tensor = native.wrap(as_canonical(array))
     return tensor.clone() if copy else tensor
+
+
+def export(producer: Any, **kwargs: Any) -> Any:
+    """A producer's capsule.
+
+    Raises:
+        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does: NumPy
+            takes a TypeError as a keyword that the producer does not know, and asks again.
+    """
+    try:
+        return producer.__dlpack__(**kwargs)
+    except TypeError as error:
+        if kwargs and "keyword" in str(error):
+            raise
+        raise BufferError(str(error)) from error
 
 
 class VersionProbe:
@@ -48,12 +72,19 @@ class VersionProbe:
         self.producer = producer
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        capsule = self.producer.__dlpack__(**kwargs)
+        capsule = export(self.producer, **kwargs)
         self.is_legacy = '"dltensor"' in repr(capsule)
         return capsule
 
     def __dlpack_device__(self) -> Any:
         return self.producer.__dlpack_device__()
+
+
+def writable_view(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The memory of a read-only array, writable. Copies: none."""
+    if dtypes.is_bfloat16(array.dtype):  # the array interface has no bfloat16
+        return np.asarray(WritableView(array.view(np.uint16))).view(dtypes.bfloat16)
+    return np.asarray(WritableView(array))
 
 
 class WritableView:
@@ -85,13 +116,14 @@ def bfloat16_from(ext_tensor: Any) -> Any:
     """An array over a bfloat16 tensor's memory; None for other dtypes."""
     device = ext_tensor.__dlpack_device__()
     try:
-        capsule = ext_tensor.__dlpack__(max_version=(1, 0))
+        capsule = export(ext_tensor, max_version=(1, 0))
     except TypeError:  # the producer is older than the keyword
         capsule = ext_tensor.__dlpack__()
     if not native.retype(capsule, BFLOAT, UNSIGNED):
         return None
     array = np.from_dlpack(probe := VersionProbe(CapsuleHolder(capsule, device)))
-    return (np.asarray(WritableView(array)) if probe.is_legacy else array).view(dtypes.bfloat16)
+    is_writable = probe.is_legacy and library_of(ext_tensor) != "jax"
+    return (writable_view(array) if is_writable else array).view(dtypes.bfloat16)
 
 
 def capsule_of(tensor: Tensor, stream: Any, kwargs: dict[str, Any]) -> Any:

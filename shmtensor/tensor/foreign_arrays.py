@@ -20,32 +20,15 @@ import numpy as np
 
 from .. import dtypes
 from ..autograd import wrap
-from .dlpack import WritableView
+from ..autograd.dispatch.foreign_operands import library_of
+from .dlpack import writable_view
 
 __all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of", "numpy_dtype_of"]
 
 Array = np.ndarray[Any, Any]
 LIBRARIES = ("torch", "jax")
 
-# Exact type -> its library, for types that `library_of` has seen. A value of any other type costs
-# two look-ups of modules and, if one of them is imported, an isinstance.
-_library_of_type: dict[type, str] = {}
 _numpy_dtype_of: dict[Any, np.dtype[Any]] = {}  # dtypes of PyTorch that `numpy_dtype_of` has seen
-
-
-def library_of(x: Any) -> str | None:
-    """ "torch" or "jax" if `x` is an array of that library, else None."""
-    kind = type(x)
-    library = _library_of_type.get(kind)
-    if library is not None:
-        return library
-    for library, name in (("torch", "Tensor"), ("jax", "Array")):
-        # A module that is being imported by another thread may not have the class yet.
-        array_type = getattr(sys.modules.get(library), name, None)
-        if array_type is not None and isinstance(x, array_type):
-            _library_of_type[kind] = library
-            return library
-    return None
 
 
 def as_numpy(x: Any) -> Array:
@@ -121,13 +104,6 @@ def as_library(array: Array, library: str) -> Any:
     if not is_dense(array):
         array = np.ascontiguousarray(array)
     return jax.dlpack.from_dlpack(wrap(array))
-
-
-def writable_view(array: Array) -> Array:
-    """A view of a read-only array without the mark. The array interface has no bfloat16."""
-    if not dtypes.is_bfloat16(array.dtype):
-        return np.asarray(WritableView(array))
-    return np.asarray(WritableView(array.view(np.uint16))).view(dtypes.bfloat16)
 
 
 def is_dense(array: Array) -> bool:

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, native
+from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..device import as_device
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
+from .foreign_arrays import as_numpy
 from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
@@ -89,6 +91,7 @@ def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
 
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
+BUILTIN = LISTS | PLAIN
 
 
 def has_only_numbers(data: Any) -> bool:
@@ -105,6 +108,8 @@ def element_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
     for x in data:
         if x.__class__ in (list, tuple):
             yield from element_dtypes(x)
+        elif library_of(x) is not None:
+            yield as_canonical(as_numpy(x)).dtype
         elif hasattr(x, "dtype"):
             yield dtypes.as_dtype(x.dtype)
         elif isinstance(x, complex):
@@ -144,17 +149,20 @@ def tensor(
     memory).
 
     Args:
-        data: anything that NumPy can convert to an array.
+        data: anything that NumPy can convert to an array; a tensor of PyTorch without history, an
+            array of JAX.
         dtype: by default that of the data: Python floats have the default dtype, integers int64.
         requires_grad: whether to record operations on it.
 
     Raises:
         ValueError: nested lists differ in length.
         TypeError: no tensor can hold the data.
-        RuntimeError: the dtype cannot hold a number.
+        RuntimeError: the dtype cannot hold a number; a tensor of PyTorch requires grad.
     """
     as_device(device)
     target = None if dtype is None else dtypes.as_dtype(dtype)
+    if data.__class__ not in BUILTIN and library_of(data) is not None:
+        data = as_numpy(data)
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
@@ -173,13 +181,18 @@ def tensor(
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Data as a tensor, without a copy if it is a tensor, or an array, of that dtype. Copies: none
-    or one.
+    """Data as a tensor, without a copy if it is a tensor, or an array (of NumPy, PyTorch or JAX),
+    of that dtype. Copies: none or one.
+
+    Raises:
+        RuntimeError: a tensor of PyTorch requires grad.
     """
     as_device(device)
     if isinstance(data, native.TensorBase):
         result: Any = data
         return result if dtype is None else result.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
+    if data.__class__ not in BUILTIN and library_of(data) is not None:
+        data = as_numpy(data)
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
@@ -195,9 +208,9 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """A tensor from an object, over its memory if possible: a tensor, an array, a DLPack capsule, a
-    buffer (bytes, bytearray, memoryview, array.array: as elements of the dtype); or from numbers in
-    lists. Copies: none or one.
+    """A tensor from an object, over its memory if possible: a tensor, an array (of NumPy, PyTorch
+    or JAX), a DLPack capsule, a buffer (bytes, bytearray, memoryview, array.array: as elements of
+    the dtype); or from numbers in lists. Copies: none or one.
 
     Args:
         dtype: by default the object's; for a buffer the default dtype.
@@ -240,6 +253,8 @@ def alias(obj: Any, dtype: Any) -> Tensor | None:
     """A tensor over an object's memory, or None; a buffer gets the dtype."""
     if isinstance(obj, native.TensorBase):
         return obj  # type: ignore[return-value]
+    if obj.__class__ not in BUILTIN and library_of(obj) is not None:
+        obj = as_numpy(obj)
     if isinstance(obj, np.ndarray):
         return native.wrap(as_canonical(obj))  # type: ignore[no-any-return]
     if type(obj).__name__ == "PyCapsule":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import native
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.engine import views_and_inplace
 from .grad_attributes import node_name
 from .printing import format_array
@@ -33,6 +34,7 @@ def text(tensor: Tensor) -> str:
 def contains(tensor: Tensor, value: Any) -> bool:
     """Whether an element equals a value."""
     if not isinstance(value, (native.TensorBase, int, float, complex)):
+        refuse_foreign("in", (value,))
         raise RuntimeError(
             f"in: Tensor.__contains__ only supports Tensor or scalar: {type(value).__name__}"
         )

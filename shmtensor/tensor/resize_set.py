@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from .. import native
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..autograd.engine import views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad
@@ -87,6 +88,7 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
     node = views_and_inplace.node_of(tensor)
     if node.__class__ is AccumulateGrad and recording.get():
         views_and_inplace.check_recorded_write(tensor)
+    refuse_foreign("set_", (source,))
     if source is None:
         array = native.call(np.empty, 0, tensor.dtype)
     elif source.array.dtype is not tensor.array.dtype:

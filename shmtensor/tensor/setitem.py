@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..ops.table.python_scalars import as_assigned
@@ -31,6 +32,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     try:
         value = as_operand(value)
     except UnsupportedOperand:
+        refuse_foreign("setitem", (value,))
         raise TypeError(
             f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
         ) from None

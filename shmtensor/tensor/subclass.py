@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import native
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.torch_function import add_plain_class, disabled, is_disabled
 
@@ -55,19 +56,42 @@ def torch_function(
     """Runs an op on tensors of a subclass, and converts its results to the class.
 
     A subclass may override it, as in PyTorch, and calls `super().__torch_function__`.
+
+    Raises:
+        TypeError: a function of PyTorch, with a tensor of PyTorch among the arguments, or without a
+            function of the same name here.
     """
-    if is_disabled() or not all(issubclass(cls, t) for t in types):
-        return NotImplemented  # disabled: a function that is not ours calls it again
+    if is_disabled():
+        return NotImplemented  # a function that is not ours calls it again
+    kwargs = kwargs or {}
+    if is_of_torch(func):
+        refuse_foreign(f"torch.{func.__name__}", (*args, *kwargs.values()))
+    if not all(issubclass(cls, t) for t in types):
+        return NotImplemented
+    if is_of_torch(func):
+        func = function_of_same_name(func)
     with disabled():
-        result = function_of_same_name(func)(*args, **(kwargs or {}))
+        result = func(*args, **kwargs)
     return as_class(result, cls)
 
 
+def is_of_torch(func: Callable[..., Any]) -> bool:
+    """Whether a function, or a method of a class, is PyTorch's."""
+    owner = getattr(func, "__objclass__", func)  # a method that is written in C has no __module__
+    return (getattr(owner, "__module__", None) or "").partition(".")[0] == "torch"
+
+
 def function_of_same_name(func: Callable[..., Any]) -> Callable[..., Any]:
-    """Our op of the same name, if `func` is PyTorch's: `torch.nn.functional.gelu(x)` calls the
+    """Our function with the name of one of PyTorch: `torch.nn.functional.gelu(x)` calls the
     `__torch_function__` of our tensor x.
+
+    Raises:
+        TypeError: there is none.
     """
-    if (getattr(func, "__module__", None) or "").partition(".")[0] != "torch":
-        return func
-    function: Callable[..., Any] = getattr(table, func.__name__, func)
+    function: Callable[..., Any] | None = getattr(table, func.__name__, None)
+    if function is None or hasattr(func, "__objclass__") or func.__name__.startswith("__"):
+        raise TypeError(
+            f"torch.{func.__name__}: no implementation for a shmtensor.Tensor, hint: "
+            "torch.from_dlpack(x) makes it a torch.Tensor over the same memory"
+        )
     return function

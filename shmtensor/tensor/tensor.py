@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .. import dtypes, native
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import rule_of, table
 from ..autograd.dispatch.tensor_methods import Methods
 from ..autograd.engine import hooks, views_and_inplace
@@ -792,6 +793,7 @@ class Tensor(Methods):
         return self.to(device)
 
     def type_as(self, other: Tensor) -> Tensor:
+        refuse_foreign("type_as", (other,))
         return self.to(other.array.dtype)
 
     def cpu(self) -> Self:

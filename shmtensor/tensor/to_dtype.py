@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes, native
+from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..device import Device, as_device
 from .strides import is_channels_last
@@ -39,6 +40,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         elif isinstance(a, int):
             device = a
         elif a is not None:
+            refuse_foreign("to", (a,))
             dtype = a
     as_device(device)
     target = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)

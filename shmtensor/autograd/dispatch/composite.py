@@ -10,6 +10,7 @@ from typing import Any
 from ... import native
 from ...ops.table.op_definition import Composite
 from .explain_error import explain_missing_attribute
+from .foreign_operands import refuse_foreign
 from .general_call import wrong_call
 from .out_argument import copy_to_out
 from .plan import AUTOCAST, OBSERVED, is_public
@@ -52,6 +53,8 @@ def call_overloaded(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     NotImplemented. (Tensor subclasses see the rows that a composite calls.)
     """
     overloaded = overloaded_args((*args, *kwargs.values()))
+    if not overloaded:
+        refuse_foreign(composite.__name__, (*args, *kwargs.values()))
     if all(isinstance(x, native.TensorBase) for x in overloaded):
         return NotImplemented
     return call_torch_function(overloaded, composite, args, kwargs)
@@ -68,13 +71,15 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
     """Raises the error that the caller sees, if the arguments may have caused it.
 
     Raises:
-        TypeError: an argument is missing, unknown, or not a tensor where one is needed.
+        TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
+            needed.
     """
     expected = signature(composite)
     try:
         bound = expected.bind(*args, **kwargs)
     except TypeError:
         raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
+    refuse_foreign(composite.__name__, (*args, *kwargs.values()))
     if isinstance(error, AttributeError):
         explain_missing_attribute(composite.__name__, error, bound.arguments)
     raise error

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from .foreign_operands import refuse_foreign
 
 __all__ = ["as_index", "part_kind"]
 
@@ -172,6 +173,8 @@ def convert_part(index: Any) -> Any:
         return array if array.size else array.astype(np.int64)
     if isinstance(index, (str, bytes)):
         raise TypeError(f"getitem: a {type(index).__name__} is no index: {index!r}")
+    if not isinstance(index, (np.ndarray, np.generic)):
+        refuse_foreign("getitem", (index,))
     return index
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import dtypes, native
 from ...errors import ShmTensorError, is_explained
+from .foreign_operands import refuse_foreign
 from .plan import FORMS
 
 __all__ = ["explain", "explain_missing_attribute"]
@@ -61,6 +62,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
         raise error
     name, shapes = op.event.lstrip("_"), shapes_of(inputs)
+    refuse_foreign(name, attributes)
     if isinstance(error, AxisError) and error.ndim is not None:
         low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
         raise IndexError(

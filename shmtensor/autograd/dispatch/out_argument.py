@@ -11,6 +11,7 @@ from ...ops.table.op_definition import COMPOSITES, ROWS
 from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording
+from .foreign_operands import refuse_foreign
 
 __all__ = ["copy_to_out"]
 
@@ -36,6 +37,7 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
         cls: Any = type(result)
         return cls(*results) if hasattr(cls, "_fields") else tuple(results)
     if not isinstance(out, native.TensorBase):
+        refuse_foreign(f"{where}: argument 'out'", (out,))
         raise TypeError(f"{where}: argument 'out' must be Tensor, not {type(out).__name__}")
     if recording.get() and (result.node is not None or node_of(out) is not None):
         raise RuntimeError(

@@ -15,6 +15,7 @@ from ... import dtypes, native
 from ...ops.table.op_definition import Row
 from ...ops.table.python_scalars import check_64_bits
 from ..grad_mode import recording
+from .foreign_operands import refuse_foreign
 
 __all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
 
@@ -98,9 +99,11 @@ def call_promoted(
     """Calls the op with operands converted to tensors of one dtype, or numbers where allowed.
 
     Raises:
-        TypeError: an operand is of a class that no op takes, or not a tensor where one is needed.
+        TypeError: an operand is of a class that no op takes, of another library, or not a tensor
+            where one is needed.
     """
     row: Row = rule.row
+    refuse_foreign(row.label, inputs)
     if row.tensors and form not in ("operator", "reflected"):
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):

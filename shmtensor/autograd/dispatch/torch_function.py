@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ... import native
+from .foreign_operands import library_of
 
 __all__ = ["add_plain_class", "call_torch_function", "disabled", "is_disabled", "overloaded_args"]
 
@@ -50,7 +51,9 @@ def flatten(values: Iterable[Any]) -> Iterator[Any]:
 
 
 def overloaded_args(operands: Iterable[Any]) -> list[Any]:
-    """The operands that override ops, one of each class, subclasses before their bases."""
+    """The operands that override ops, one of each class, subclasses before their bases. A tensor
+    of PyTorch overrides none: Note [Operands of one library] in foreign_operands.py.
+    """
     if is_disabled():
         return []
     overloaded: list[Any] = []
@@ -59,6 +62,8 @@ def overloaded_args(operands: Iterable[Any]) -> list[Any]:
         if cls is native.plain_class() or cls in plain_classes:
             continue
         if not hasattr(cls, "__torch_function__") or any(type(y) is cls for y in overloaded):
+            continue
+        if library_of(x) is not None:
             continue
         position = next(
             (i for i, y in enumerate(overloaded) if issubclass(cls, type(y))), len(overloaded)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
 from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
@@ -67,6 +68,7 @@ def root_gradients(
                 )
             g = native.wrap(native.call(np.ones, shape, dtype))
         elif not isinstance(g, native.TensorBase):
+            refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
         elif g.array.shape != shape:
             raise RuntimeError(
