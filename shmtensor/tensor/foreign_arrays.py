@@ -106,6 +106,32 @@ def as_library(array: Array, library: str) -> Any:
     return jax.dlpack.from_dlpack(wrap(array))
 
 
+def packed_parts(x: Any) -> tuple[int, Array] | None:
+    """The number of the library and the memory of an array that a shared list or dictionary packs
+    as one; None: it is no such array, and is pickled. Copies: as `as_numpy`.
+    """
+    library = library_of(x)
+    if library is None or (
+        library == "torch" and (type(x) is not sys.modules["torch"].Tensor or x.requires_grad)
+    ):
+        return None
+    try:
+        return LIBRARIES.index(library), as_numpy(x)
+    except TypeError:  # on another device, sparse, or of a dtype that NumPy lacks
+        return None
+
+
+def from_packed(library: int, array: Array) -> Any:
+    """The array of another library over the memory of an array that `packed_parts` gave.
+
+    Raises:
+        ValueError: no library has this number: the packed data is corrupt.
+    """
+    if library >= len(LIBRARIES):
+        raise ValueError(f"packed data is corrupt: no library has the number {library}")
+    return as_library(array, LIBRARIES[library])
+
+
 def is_dense(array: Array) -> bool:
     """Whether the elements fill their memory, in any order of the dimensions."""
     flags = array.flags

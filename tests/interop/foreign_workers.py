@@ -100,3 +100,11 @@ def __getattr__(name: str) -> Any:
     Tagged.__qualname__ = "Tagged"
     globals()["Tagged"] = Tagged
     return Tagged
+
+
+def add_one_in_place_of_item(inbox: Any, outbox: Any) -> None:
+    """Adds one to an element of a shared container, and sends its class."""
+    container, key = inbox.get()
+    x = container[key]
+    x += 1
+    outbox.put(f"{type(x).__module__.partition('.')[0]}.{type(x).__name__}")

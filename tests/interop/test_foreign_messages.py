@@ -422,3 +422,41 @@ def test_numpy_still_travels_as_before() -> None:
     data, blocks = dumps(private)
     assert not blocks
     assert loads(data, []).tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_shared_containers_hold_arrays_of_other_libraries_in_their_block(method: str) -> None:
+    tensors = {
+        "image": torch.arange(600.0).reshape(20, 30),
+        "transposed": torch.arange(6.0).reshape(2, 3).t(),
+        "half": [torch.ones(4, dtype=torch.bfloat16), torch.tensor(7)],
+        "leaf": torch.ones(2, requires_grad=True),
+    }
+    container = st.SharedDict(tensors, readonly=False)
+    image = container["image"]
+    assert shared(image)
+    assert image.data_ptr() == container["image"].data_ptr()
+    assert torch.equal(image, tensors["image"])
+    assert container["transposed"].stride() == (1, 3)
+    assert torch.equal(container["half"][0], tensors["half"][0])
+    assert container["half"][1].item() == 7
+    assert container["leaf"].requires_grad  # by pickle
+    context = mp.get_context(method)
+    inbox, outbox = context.Queue(), context.Queue()
+    worker = context.Process(target=foreign_workers.add_one_in_place_of_item, args=(inbox, outbox))
+    worker.start()
+    inbox.put((container, "image"))
+    assert outbox.get(timeout=LONG) == "torch.Tensor"
+    worker.join(LONG)
+    assert worker.exitcode == 0
+    assert torch.equal(image, tensors["image"] + 1)
+    for queue in (inbox, outbox):
+        queue.close()
+
+
+def test_a_readonly_container_gives_copies_of_tensors_that_pytorch_could_write_to() -> None:
+    x = torch.arange(300.0)
+    container = st.SharedList([x])
+    container[0].add_(1)
+    assert torch.equal(container[0], x)
+    assert not shared(container[0])

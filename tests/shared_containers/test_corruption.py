@@ -14,6 +14,7 @@ from hypothesis import strategies as some
 
 import shmtensor as st
 from shmtensor import native
+from shmtensor.tensor import foreign_arrays
 
 XS: list[Any] = [
     "abc", "é", b"bytes", 5, 300, 70_000, 2**40, 2**90, -1, 1.5, 2j, None, True, [1, (2, "x")],
@@ -35,7 +36,9 @@ DICT = bytes_of(st.SharedDict((f"{i}", x) for i, x in enumerate(XS)))
 
 @pytest.fixture(autouse=True, scope="module")
 def _memo_within_reason() -> Iterator[None]:
-    """Python's unpickler fills 16 bytes times any number that a PUT names: 64 GB by one byte."""
+    """Python's unpickler fills 16 bytes times any number that a PUT names: 64 GB by one byte. And
+    no byte lets this process import another library.
+    """
 
     def loads(data: bytes) -> Any:
         for code, argument, _ in pickletools.genops(data):
@@ -45,6 +48,7 @@ def _memo_within_reason() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pickle, "loads", loads)
+        patch.setattr(foreign_arrays, "as_library", lambda array, library: array)
         yield
 
 

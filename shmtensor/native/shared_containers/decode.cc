@@ -239,6 +239,20 @@ PyObject* read_array(Reader& r, Tag tag) {
   return result;
 }
 
+PyObject* read_foreign(Reader& r) {
+  const uint8_t* p = take(r, 2);
+  if (!p) return nullptr;
+  const uint8_t library = load<uint8_t>(p);
+  if (load<uint8_t>(p + 1) != kArray) return corrupt(r, "an array of another library has no array");
+  PyObject* array = read_array(r, kArray);
+  if (!array) return nullptr;
+  PyObject* module = PyImport_ImportModule("shmtensor.tensor.foreign_arrays");
+  PyObject* value = module ? PyObject_CallMethod(module, "from_packed", "iO", int(library), array) : nullptr;
+  Py_XDECREF(module);
+  Py_DECREF(array);
+  return value;
+}
+
 PyObject* read_nested(Reader& r, Tag tag) {
   if (Py_EnterRecursiveCall(" while reading packed data")) return nullptr;
   PyObject* value;
@@ -252,6 +266,9 @@ PyObject* read_nested(Reader& r, Tag tag) {
       break;
     case kPickle:
       value = read_pickle(r);
+      break;
+    case kForeign:
+      value = read_foreign(r);
       break;
     default:
       value = read_array(r, tag);
@@ -305,6 +322,7 @@ PyObject* read_value(Reader& r) {
     case kScalar:
     case kTensor:
     case kPickle:
+    case kForeign:
       return read_nested(r, tag);
   }
   return corrupt(r, "no such kind of element");

@@ -106,6 +106,24 @@ bool write_array(Buffer& out, Tag tag, PyArrayObject* array) {
   return good;
 }
 
+// An array of another library, of which foreign_arrays.packed_parts knows library and memory; by pickle if that says None.
+bool write_foreign(Buffer& out, PyObject* value) {
+  PyObject* module = PyImport_ImportModule("shmtensor.tensor.foreign_arrays");
+  PyObject* parts = module ? PyObject_CallMethod(module, "packed_parts", "(O)", value) : nullptr;
+  Py_XDECREF(module);
+  if (!parts) return false;
+  uint8_t library;
+  PyArrayObject* array;
+  bool good;
+  if (parts == Py_None)
+    good = write_pickle(out, value);
+  else
+    good = PyArg_ParseTuple(parts, "bO!:packed_parts", &library, &PyArray_Type, &array) && out.add(kForeign) &&
+           out.add(library) && write_array(out, kArray, array);
+  Py_DECREF(parts);
+  return good;
+}
+
 bool write_other(Buffer& out, PyObject* value) {
   if (PyArray_CheckExact(value)) {
     PyArrayObject* array = reinterpret_cast<PyArrayObject*>(value);
@@ -122,6 +140,8 @@ bool write_other(Buffer& out, PyObject* value) {
     bool good = fits && write_array(out, kScalar, reinterpret_cast<PyArrayObject*>(array));
     Py_DECREF(array);
     if (fits) return good;
+  } else {
+    return write_foreign(out, value);
   }
   return write_pickle(out, value);
 }

@@ -14,6 +14,7 @@
 //            Float Complex             tag, 8 or 16 bytes
 //            List Tuple Dict           tag, n, elements (Dict: n pairs)
 //            Array Scalar Tensor       tag, type, order, dimensions, sizes, gap, data
+//            Foreign                   tag, library (0 PyTorch, 1 JAX), Array
 //            Pickle                    tag, n, pickle
 //   n and sizes are LEB128 numbers; gap brings the data to 64 bytes (16 below 1 KiB) from the
 //   part's start; type is a NumPy type number, or kOtherType and an element that is the dtype.
@@ -63,6 +64,7 @@ enum Tag : uint8_t {
   kScalar,
   kTensor,
   kPickle,
+  kForeign,
 };
 
 struct Part {
