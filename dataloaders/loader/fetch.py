@@ -11,6 +11,8 @@ from shmtensor.memory import shared_numpy
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
+from .batch_block import BlockAllocator
+from .sample_rows import SampleRows, sample_rows
 from .seeding import WORDS, SampleSeeds
 from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
 
@@ -57,6 +59,8 @@ class Fetcher:
         self.seeds = seeds
         self.row = row
         self.is_batched = recipe.is_batched
+        # Whether samples are seen by `default_collate` only, see Note [Warm samples].
+        self.is_early = recipe.is_batched and recipe.collate_fn is default_collate
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
     def note_slow(self, began: float, sample: str) -> None:
@@ -85,7 +89,7 @@ class Fetcher:
     def fetch_shared(self, number: int, indices: Any) -> Any:
         """As `fetch`, with NumPy's arrays allocated in shared memory, so that they are sent without
         a copy. Not for `default_collate`, which writes into the batch's block anyway."""
-        if self.is_batched and self.collate_fn is default_collate:
+        if self.is_early:
             return self.fetch(number, indices)
         with shared_numpy():
             return self.fetch(number, indices)
@@ -126,7 +130,8 @@ class MapFetcher(Fetcher):
         python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
         index, position, began = None, 0, 0.0
-        samples = []
+        samples: list[Any] = []
+        is_early, rows = self.is_early, None
         try:
             for index in indices:
                 # `seeds.refresh()`, without a call for each of many quick samples
@@ -138,12 +143,18 @@ class MapFetcher(Fetcher):
                     position += 1
                 if is_timed:
                     began = monotonic()
-                samples.append(dataset[index])
+                sample = dataset[index]
                 if is_timed:
                     self.note_slow(began, f"index {index!r}")
+                if is_early:
+                    rows, is_early = sample_rows(sample, len(indices)), False
+                if rows is not None:
+                    sample = rows.copy(sample, len(samples))
+                samples.append(sample)
         except BaseException:
             self.doing = f"index {index!r}"
             raise
+        keep_rows(rows)
         return samples
 
 
@@ -205,18 +216,24 @@ class StreamFetcher(Fetcher):
             self.count += 1
             return sample
         samples: list[Any] = []
-        row = self.row
+        row, rows = self.row, None
         try:
             for position in range(len(indices)):
                 if position:
                     self.seeds.refresh()
                     row[POSITION] = position
                     row[SINCE] = monotonic()
-                samples.append(self.next_one(position))
+                sample = self.next_one(position)
+                if self.is_early and not position:
+                    rows = sample_rows(sample, len(indices))
+                if rows is not None:
+                    sample = rows.copy(sample, position)
+                samples.append(sample)
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
+        keep_rows(rows)
         return samples
 
     def next_one(self, position: int = 0) -> Any:
@@ -235,6 +252,12 @@ class StreamFetcher(Fetcher):
         if self.batches % self.recipe.snapshot_every or not is_stateful(self.stateful):
             return None
         return self.batches, self.stateful.state_dict()
+
+
+def keep_rows(rows: SampleRows | None) -> None:
+    """Collation, which comes next, finds the block that has the rows."""
+    if rows is not None and BlockAllocator.current is not None:
+        BlockAllocator.current.early = rows.parts, rows.arrays
 
 
 def is_stateful(obj: Any) -> bool:
