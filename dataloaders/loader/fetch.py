@@ -11,8 +11,7 @@ from shmtensor.memory import shared_numpy
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
-from .batch_block import BlockAllocator
-from .sample_rows import SampleRows, sample_rows
+from .sample_rows import SampleRows
 from .seeding import WORDS, SampleSeeds
 from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
 
@@ -59,8 +58,8 @@ class Fetcher:
         self.seeds = seeds
         self.row = row
         self.is_batched = recipe.is_batched
-        # Whether samples are seen by `default_collate` only, see Note [Warm samples].
-        self.is_early = recipe.is_batched and recipe.collate_fn is default_collate
+        self.is_default = recipe.is_batched and recipe.collate_fn is default_collate
+        self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
     def note_slow(self, began: float, sample: str) -> None:
@@ -89,7 +88,7 @@ class Fetcher:
     def fetch_shared(self, number: int, indices: Any) -> Any:
         """As `fetch`, with NumPy's arrays allocated in shared memory, so that they are sent without
         a copy. Not for `default_collate`, which writes into the batch's block anyway."""
-        if self.is_early:
+        if self.is_default:
             return self.fetch(number, indices)
         with shared_numpy():
             return self.fetch(number, indices)
@@ -131,7 +130,8 @@ class MapFetcher(Fetcher):
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
         index, position, began = None, 0, 0.0
         samples: list[Any] = []
-        is_early, rows = self.is_early, None
+        rows = self.rows
+        is_first, copy, fields = self.is_default and rows.tries > 0, None, rows.fields
         try:
             for index in indices:
                 # `seeds.refresh()`, without a call for each of many quick samples
@@ -146,15 +146,22 @@ class MapFetcher(Fetcher):
                 sample = dataset[index]
                 if is_timed:
                     self.note_slow(began, f"index {index!r}")
-                if is_early:
-                    rows, is_early = sample_rows(sample, len(indices)), False
-                if rows is not None:
-                    sample = rows.copy(sample, len(samples))
+                if is_first:
+                    is_first = False
+                    if rows.begin(sample, len(indices)):
+                        copy, fields = rows.copy, rows.fields
+                if copy is not None:
+                    early = copy(sample, fields, len(samples))
+                    if early is sample and not samples:
+                        copy = None  # the data set keeps its arrays
+                        rows.drop()
+                    sample = early
                 samples.append(sample)
         except BaseException:
             self.doing = f"index {index!r}"
             raise
-        keep_rows(rows)
+        if copy is not None:
+            rows.end()
         return samples
 
 
@@ -216,7 +223,8 @@ class StreamFetcher(Fetcher):
             self.count += 1
             return sample
         samples: list[Any] = []
-        row, rows = self.row, None
+        row, rows = self.row, self.rows
+        copy, fields = None, rows.fields
         try:
             for position in range(len(indices)):
                 if position:
@@ -224,16 +232,22 @@ class StreamFetcher(Fetcher):
                     row[POSITION] = position
                     row[SINCE] = monotonic()
                 sample = self.next_one(position)
-                if self.is_early and not position:
-                    rows = sample_rows(sample, len(indices))
-                if rows is not None:
-                    sample = rows.copy(sample, position)
+                if not position and self.is_default and rows.tries:
+                    if rows.begin(sample, len(indices)):
+                        copy, fields = rows.copy, rows.fields
+                if copy is not None:
+                    early = copy(sample, fields, position)
+                    if early is sample and not position:
+                        copy = None  # the stream keeps its arrays
+                        rows.drop()
+                    sample = early
                 samples.append(sample)
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
-        keep_rows(rows)
+        if copy is not None:
+            rows.end()  # of a shorter last batch collation asks for other arrays
         return samples
 
     def next_one(self, position: int = 0) -> Any:
@@ -252,12 +266,6 @@ class StreamFetcher(Fetcher):
         if self.batches % self.recipe.snapshot_every or not is_stateful(self.stateful):
             return None
         return self.batches, self.stateful.state_dict()
-
-
-def keep_rows(rows: SampleRows | None) -> None:
-    """Collation, which comes next, finds the block that has the rows."""
-    if rows is not None and BlockAllocator.current is not None:
-        BlockAllocator.current.early = rows.parts, rows.arrays
 
 
 def is_stateful(obj: Any) -> bool:

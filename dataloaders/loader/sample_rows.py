@@ -16,107 +16,91 @@ allocation, and an array that the data set keeps may be changed by a later sampl
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
+from shmtensor import native
+
 from ..collate import DESCRIBE, Leaf, default_collate_fn_map, flatten
 from .batch_block import Array, BlockAllocator, Parts
 
-__all__ = ["LARGE", "SampleRows", "sample_rows"]
+__all__ = ["LARGE", "SampleRows"]
 
 LARGE = 4096  # bytes of an array below which an early copy saves nothing
-CONTAINERS = (tuple, list, dict)
-# References to an array that nothing else refers to, where `SampleRows.copy` counts them: the
-# sample's or (of a sample that is an array) two callers', the variable's and the count's own.
-IN_SAMPLE, AS_SAMPLE = 3, 4
-IN_VIEW = 2  # of the array under a view: the view's and the count's own
+TRIES = 3  # batches without an array to copy early, after which none is looked for
+IN_SAMPLE = 3  # references to a tensor that only its sample has: that, a variable's, the count's
+Fields = list[tuple[Any, Any]]
 
 
 class SampleRows:
-    """The block of a batch while its samples are made.
+    """Copies samples of one fetcher early.
 
     Attributes:
-        parts: shape and dtype of each array of the batch.
-        arrays: the arrays, in one block.
-        kind: the type of the samples.
-        size: their length if they are containers, else 0.
-        fields: of each large array of a sample: its key there (None: it is the sample), the rows
-            that replace it, its part of the block, its shape and dtype.
+        tries: batches until it stops to look for large new arrays.
+        fields: of the current batch: key of each large array in a sample (None: it is the sample),
+            and the batch's array.
+        copy: function(sample, fields, position) that returns the sample with rows in the place of
+            its large arrays.
     """
 
-    __slots__ = ("arrays", "fields", "kind", "parts", "size")
+    __slots__ = ("arrays", "copy", "fields", "parts", "tries")
 
-    def __init__(
-        self,
-        sample: Any,
-        parts: Parts,
-        keys: list[tuple[Any, int]],
-        allocator: BlockAllocator,
-    ) -> None:
-        self.kind = type(sample)
-        self.size = len(sample) if self.kind in CONTAINERS else 0
-        self.parts = parts
-        self.arrays = allocator.allocate_arrays(parts)
-        self.fields: list[tuple[Any, Any, Array, tuple[int, ...], np.dtype[Any]]] = []
-        for key, number in keys:
-            x, part = sample if key is None else sample[key], self.arrays[number]
-            rows = part if type(x) is np.ndarray else sys.modules["torch"].from_numpy(part)
-            self.fields.append((key, rows, part, part.shape[1:], part.dtype))
+    def __init__(self) -> None:
+        self.tries = TRIES
+        self.parts: Parts = []
+        self.arrays: list[Array] = []
+        self.fields: Fields = []
+        self.copy: Callable[[Any, Fields, int], Any] = native.copy_to_rows
 
-    def copy(self, sample: Any, position: int) -> Any:
-        """The sample with its large arrays copied to row `position` of the block and replaced by it.
-
-        Copies: one (each array that nothing else refers to, to the block).
+    def begin(self, sample: Any, n: int) -> bool:
+        """Whether the batch of `n` samples, of which this is the first, has large arrays. If so, its
+        block is allocated, with the layout that `default_collate` gives it.
         """
-        kind = self.kind
-        if type(sample) is not kind or (self.size and len(sample) != self.size):
-            return sample  # collation says what is wrong, or takes it as it is
-        copies = []
-        for key, rows, part, shape, dtype in self.fields:
-            if key is None:
-                x = sample
-                if getrefcount(x) > AS_SAMPLE:
-                    break
-            else:
-                if kind is dict and key not in sample:
-                    break
-                x = sample[key]
-                if getrefcount(x) > IN_SAMPLE:
-                    continue
-            array = new_array(x)
-            if array is not None and array.shape == shape and array.dtype is dtype:
-                np.copyto(part[position], array)
-                copies.append((key, rows[position]))
-        if not copies:
-            return sample
-        if kind not in CONTAINERS:
-            return copies[0][1]
-        out: Any = sample.copy() if kind is dict else list(sample)
-        for key, row in copies:
-            out[key] = row
-        return out
+        kind = type(sample)
+        allocator = BlockAllocator.current
+        items = [(None, sample)]
+        if kind is tuple or kind is list:
+            items = list(enumerate(sample))
+        elif kind is dict:
+            items = list(sample.items())
+        self.tries -= 1
+        if allocator is None or n < 2 or not any(is_large(x) for _, x in items):
+            return False
+        if not all(fn in DESCRIBE for fn in default_collate_fn_map.values()):
+            return False  # a function of the user's would be called with this sample alone
+        parts: Parts = []
+        keys = []
+        for key, x in items:
+            nodes: list[Any] = []
+            try:
+                flatten([x], default_collate_fn_map, nodes, "")
+            except (TypeError, RuntimeError):  # collation raises it again, and names the samples
+                return False
+            leaves = [node for node in nodes if type(node) is Leaf]
+            if is_large(x) and len(leaves) == 1:
+                keys.append((key, len(parts), type(x) is np.ndarray))
+            parts += [((n, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        if not keys:
+            return False
+        self.parts, self.arrays = parts, allocator.allocate_arrays(parts)
+        self.fields = [(key, self.arrays[number]) for key, number, _ in keys]
+        is_numpy = all(is_numpy for _, _, is_numpy in keys)
+        self.copy = native.copy_to_rows if is_numpy else copy_tensors_to_rows
+        return True
 
+    def end(self) -> None:
+        """Hands the block to collation, which comes next."""
+        self.tries = TRIES
+        allocator = BlockAllocator.current
+        if allocator is not None:
+            allocator.early = self.parts, self.arrays
+        self.drop()
 
-def new_array(x: Any) -> Array | None:
-    """The memory of an array of NumPy or a tensor of PyTorch if only `x` refers to it, else None."""
-    if type(x) is np.ndarray:
-        if x.base is None or (type(x.base) is np.ndarray and getrefcount(x.base) <= IN_VIEW):
-            return x
-        return None
-    if not is_torch_tensor(x) or (x._base is not None and x.is_contiguous()):
-        return None  # such a view is most likely a part of the data set
-    try:
-        array: Array = x.numpy()
-    except (TypeError, RuntimeError):  # on another device, requires grad, a dtype NumPy lacks
-        return None
-    return array
-
-
-def is_torch_tensor(x: Any) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and type(x) is getattr(torch, "Tensor", None)
+    def drop(self) -> None:
+        self.parts, self.arrays, self.fields = [], [], []
 
 
 def is_large(x: Any) -> bool:
@@ -125,30 +109,48 @@ def is_large(x: Any) -> bool:
     return is_torch_tensor(x) and x.numel() * x.element_size() >= LARGE
 
 
-def sample_rows(sample: Any, n: int) -> SampleRows | None:
-    """The block of a batch of `n` samples like this one, with the layout that `default_collate`
-    gives it; None if a sample has no large array, or is none that is copied early.
-    """
+def is_torch_tensor(x: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and type(x) is getattr(torch, "Tensor", None)
+
+
+def copy_tensors_to_rows(sample: Any, fields: Fields, position: int) -> Any:
+    """As `native.copy_to_rows`, for samples that have tensors of PyTorch."""
     kind = type(sample)
-    if kind in CONTAINERS:
-        items = list(sample.items() if kind is dict else enumerate(sample))
-    else:
-        items = [(None, sample)]
-    allocator = BlockAllocator.current
-    if allocator is None or n < 2 or not any(is_large(x) for _, x in items):
+    copies = []
+    for key, part in fields:
+        x = sample
+        if key is not None:
+            if kind is not tuple and kind is not list and kind is not dict:
+                return sample
+            if key not in (sample if kind is dict else range(len(sample))):
+                return sample
+            x = sample[key]
+            if getrefcount(x) > IN_SAMPLE:
+                continue
+        array = array_of(x)
+        if array is not None and array.shape == part.shape[1:] and array.dtype is part.dtype:
+            row = part[position]
+            np.copyto(row, array)
+            copies.append((key, row if array is x else sys.modules["torch"].from_numpy(row)))
+    if not copies:
+        return sample
+    if copies[0][0] is None:
+        return copies[0][1]
+    out: Any = sample.copy() if kind is dict else list(sample)
+    for key, row in copies:
+        out[key] = row
+    return out
+
+
+def array_of(x: Any) -> Array | None:
+    """The memory of an array of NumPy or a tensor of PyTorch; None of a part of another array."""
+    if type(x) is np.ndarray:
+        return x if x.base is None else None
+    if not is_torch_tensor(x) or (x._base is not None and x.is_contiguous()):
         return None
-    if not all(fn in DESCRIBE for fn in default_collate_fn_map.values()):
-        return None  # a function of the user's would be called with this sample alone
-    parts: Parts = []
-    keys = []
-    for key, x in items:
-        nodes: list[Any] = []
-        try:
-            flatten([x], default_collate_fn_map, nodes, "")
-        except (TypeError, RuntimeError):  # collation raises it again, and names the samples
-            return None
-        leaves = [node for node in nodes if type(node) is Leaf]
-        if is_large(x) and len(leaves) == 1:
-            keys.append((key, len(parts)))
-        parts += [((n, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
-    return SampleRows(sample, parts, keys, allocator) if keys else None
+    try:
+        array: Array = x.numpy()
+    except (TypeError, RuntimeError):  # on another device, requires grad, a dtype NumPy lacks
+        return None
+    return array
