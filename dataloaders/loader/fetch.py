@@ -73,7 +73,11 @@ class Fetcher:
         row = self.row
         row[POSITION] = 0
         row[SINCE] = began = monotonic()
-        samples = self.samples(number, indices)
+        try:
+            samples = self.samples(number, indices)
+        except BaseException:
+            self.rows.drop()
+            raise
         fetched = monotonic()
         try:
             batch = self.collate_fn(samples)
@@ -130,8 +134,8 @@ class MapFetcher(Fetcher):
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
         index, position, began = None, 0, 0.0
         samples: list[Any] = []
-        rows = self.rows
-        is_first, copy, fields = self.is_default and rows.tries > 0, None, rows.fields
+        rows, copy = self.rows, None
+        is_first = self.is_default and rows.tries > 0
         try:
             for index in indices:
                 # `seeds.refresh()`, without a call for each of many quick samples
@@ -147,11 +151,9 @@ class MapFetcher(Fetcher):
                 if is_timed:
                     self.note_slow(began, f"index {index!r}")
                 if is_first:
-                    is_first = False
-                    if rows.begin(sample, len(indices)):
-                        copy, fields = rows.copy, rows.fields
+                    is_first, copy = False, rows.begin(sample, len(indices))
                 if copy is not None:
-                    early = copy(sample, fields, len(samples))
+                    early = copy(sample, rows.fields, len(samples))
                     if early is sample and not samples:
                         copy = None  # the data set keeps its arrays
                         rows.drop()
@@ -223,8 +225,7 @@ class StreamFetcher(Fetcher):
             self.count += 1
             return sample
         samples: list[Any] = []
-        row, rows = self.row, self.rows
-        copy, fields = None, rows.fields
+        row, rows, copy = self.row, self.rows, None
         try:
             for position in range(len(indices)):
                 if position:
@@ -233,10 +234,9 @@ class StreamFetcher(Fetcher):
                     row[SINCE] = monotonic()
                 sample = self.next_one(position)
                 if not position and self.is_default and rows.tries:
-                    if rows.begin(sample, len(indices)):
-                        copy, fields = rows.copy, rows.fields
+                    copy = rows.begin(sample, len(indices))
                 if copy is not None:
-                    early = copy(sample, fields, position)
+                    early = copy(sample, rows.fields, position)
                     if early is sample and not position:
                         copy = None  # the stream keeps its arrays
                         rows.drop()

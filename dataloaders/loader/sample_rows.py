@@ -1,4 +1,4 @@
-"""Large arrays of samples are copied to the batch's block one by one, as soon as each sample exists.
+"""Large arrays of a sample are copied to the batch's block as soon as the sample exists.
 
     sample 0 ──copy──> row 0 of the block; its array is freed
     sample 1 ──copy──> row 1; malloc gave it the memory of sample 0, which is still in the cache
@@ -42,35 +42,39 @@ class SampleRows:
         tries: batches until it stops to look for large new arrays.
         fields: of the current batch: key of each large array in a sample (None: it is the sample),
             and the batch's array.
-        copy: function(sample, fields, position) that returns the sample with rows in the place of
-            its large arrays.
+        parts: shape and dtype of each array of the batch.
+        arrays: these arrays, in one block.
     """
 
-    __slots__ = ("arrays", "copy", "fields", "parts", "tries")
+    __slots__ = ("arrays", "fields", "parts", "tries")
+    arrays: list[Array]
+    fields: Fields
+    parts: Parts
 
     def __init__(self) -> None:
         self.tries = TRIES
-        self.parts: Parts = []
-        self.arrays: list[Array] = []
-        self.fields: Fields = []
-        self.copy: Callable[[Any, Fields, int], Any] = native.copy_to_rows
+        self.drop()
 
-    def begin(self, sample: Any, n: int) -> bool:
-        """Whether the batch of `n` samples, of which this is the first, has large arrays. If so, its
-        block is allocated, with the layout that `default_collate` gives it.
+    def begin(self, sample: Any, n: int) -> Callable[[Any, Fields, int], Any] | None:
+        """Allocates the block of a batch of `n` samples, of which this is the first; its layout is
+        that of `default_collate`.
+
+        Returns:
+            A function(sample, fields, position) that returns the sample with rows of the block in
+            the place of its large arrays; None if it has no large arrays.
         """
         kind = type(sample)
         allocator = BlockAllocator.current
-        items = [(None, sample)]
+        items: list[tuple[Any, Any]] = [(None, sample)]
         if kind is tuple or kind is list:
             items = list(enumerate(sample))
         elif kind is dict:
             items = list(sample.items())
         self.tries -= 1
         if allocator is None or n < 2 or not any(is_large(x) for _, x in items):
-            return False
+            return None
         if not all(fn in DESCRIBE for fn in default_collate_fn_map.values()):
-            return False  # a function of the user's would be called with this sample alone
+            return None  # a function of the user's would be called with this sample alone
         parts: Parts = []
         keys = []
         for key, x in items:
@@ -78,18 +82,17 @@ class SampleRows:
             try:
                 flatten([x], default_collate_fn_map, nodes, "")
             except (TypeError, RuntimeError):  # collation raises it again, and names the samples
-                return False
+                return None
             leaves = [node for node in nodes if type(node) is Leaf]
             if is_large(x) and len(leaves) == 1:
                 keys.append((key, len(parts), type(x) is np.ndarray))
             parts += [((n, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         if not keys:
-            return False
+            return None
         self.parts, self.arrays = parts, allocator.allocate_arrays(parts)
         self.fields = [(key, self.arrays[number]) for key, number, _ in keys]
         is_numpy = all(is_numpy for _, _, is_numpy in keys)
-        self.copy = native.copy_to_rows if is_numpy else copy_tensors_to_rows
-        return True
+        return native.copy_to_rows if is_numpy else copy_tensors_to_rows
 
     def end(self) -> None:
         """Hands the block to collation, which comes next."""
@@ -100,6 +103,7 @@ class SampleRows:
         self.drop()
 
     def drop(self) -> None:
+        """Forgets the block."""
         self.parts, self.arrays, self.fields = [], [], []
 
 
