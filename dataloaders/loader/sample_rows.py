@@ -27,9 +27,11 @@ from shmtensor import native
 from ..collate import DESCRIBE, Leaf, default_collate_fn_map, flatten
 from .batch_block import Array, BlockAllocator, Parts
 
-__all__ = ["LARGE", "SampleRows"]
+__all__ = ["SampleRows"]
 
-LARGE = 4096  # bytes of an array below which an early copy saves nothing
+# Bytes from which an early copy saves time, if memory would be faulted in again. That of a tensor of
+# PyTorch takes 3 us more: only those are copied early that glibc maps one by one.
+LARGE, LARGE_TENSOR = 16 << 10, 128 << 10
 TRIES = 3  # batches without an array to copy early, after which none is looked for
 IN_SAMPLE = 3  # references to a tensor that only its sample has: that, a variable's, the count's
 Fields = list[tuple[Any, Any]]
@@ -110,7 +112,7 @@ class SampleRows:
 def is_large(x: Any) -> bool:
     if type(x) is np.ndarray:
         return x.nbytes >= LARGE
-    return is_torch_tensor(x) and x.numel() * x.element_size() >= LARGE
+    return is_torch_tensor(x) and x.numel() * x.element_size() >= LARGE_TENSOR
 
 
 def is_torch_tensor(x: Any) -> bool:
