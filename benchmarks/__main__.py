@@ -60,8 +60,8 @@ from .harness.report import line, summary, title
 
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
-    peak_memory, allocation, send, queue, collective, loader, programs, growth, reading, parallel, packed,
-    processes,
+    peak_memory, allocation, send, queue, collective, loader, programs, growth, reading, parallel,
+    packed, processes,
 )  # fmt: skip
 
 

@@ -29,8 +29,8 @@ from .batch_block import Array, BlockAllocator, Parts
 
 __all__ = ["SampleRows"]
 
-# Bytes from which an early copy saves time, if memory would be faulted in again. That of a tensor of
-# PyTorch takes 3 us more: only those are copied early that glibc maps one by one.
+# Bytes from which an early copy saves time, if memory would be faulted in again. For a tensor of
+# PyTorch it takes 3 us more: only those are copied early that glibc maps one by one.
 LARGE, LARGE_TENSOR = 16 << 10, 128 << 10
 TRIES = 3  # batches without an array to copy early, after which none is looked for
 IN_SAMPLE = 3  # references to a tensor that only its sample has: that, a variable's, the count's
@@ -111,7 +111,7 @@ class SampleRows:
 
 def is_large(x: Any) -> bool:
     if type(x) is np.ndarray:
-        return x.nbytes >= LARGE
+        return x.nbytes >= LARGE and x.dtype.isnative
     return is_torch_tensor(x) and x.numel() * x.element_size() >= LARGE_TENSOR
 
 
