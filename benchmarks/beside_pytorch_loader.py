@@ -4,8 +4,8 @@ made by NumPy in `__getitem__`, as users write it.
     images     float32 (3, pixels, pixels): an image of a uint8 array, times 1 / 255
     tensors    the same as tensors of PyTorch
     rows       dicts of 32 floats and a number
-    training   a small convolutional network in PyTorch; its step takes about as long as loading a
-               batch with PyTorch's loader
+    training   a small convolutional network in PyTorch, with one thread beside the two workers; its
+               step takes about as long as loading a batch with PyTorch's loader
 
 Batches have 64 samples; workers are forked and persistent.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -89,16 +90,32 @@ def new_step() -> Callable[[Any], None]:
     return step
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """PyTorch computes with one thread: two, beside two workers on two cores, would wait for a core
+    in each operation, and the case would measure that.
+    """
+    import torch
+
+    n = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(n)
+
+
 def epochs(loader: Any, n: int, step: Callable[[Any], None]) -> Iterator[Any]:
     """One epoch per call, from the first batch to the last."""
 
     def run() -> float:
         batches = iter(loader)
         next(batches)
-        began = time.perf_counter()
-        for batch in batches:
-            step(batch)
-        return (time.perf_counter() - began) * n / (n - BATCH)
+        with nullcontext() if step is nothing else one_thread():
+            began = time.perf_counter()
+            for batch in batches:
+                step(batch)
+            return (time.perf_counter() - began) * n / (n - BATCH)
 
     yield run
     iterator = getattr(loader, "_iterator", None)
