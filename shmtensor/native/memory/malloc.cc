@@ -19,7 +19,7 @@ static PyObject* py_set_malloc_thresholds(PyObject*, PyObject* const* a, Py_ssiz
   if (trim < 0 || trim > INT_MAX || mmap < 0 || mmap > INT_MAX)
     return raise("ValueError", "set_malloc_thresholds: expected 0 to %d bytes: %ld, %ld", INT_MAX, trim, mmap);
 #ifdef __GLIBC__
-  // Short of glibc's limit (32 MiB in older versions) the second can be refused; the first cannot.
+  // Older versions of glibc refuse a second threshold above 32 MiB. `&`: both are set in any case.
   return PyBool_FromLong(mallopt(M_TRIM_THRESHOLD, int(trim)) & mallopt(M_MMAP_THRESHOLD, int(mmap)));
 #else
   Py_RETURN_FALSE;
