@@ -26,6 +26,9 @@ from . import (
     send,
 )
 from . import (
+    beside_pytorch_loader as programs,
+)
+from . import (
     collectives as collective,
 )
 from . import (
@@ -57,8 +60,8 @@ from .harness.report import line, summary, title
 
 LAYERS = (
     dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
-    peak_memory, allocation, send, queue, collective, loader, growth, reading, parallel, packed,
-    processes,
+    peak_memory, allocation, send, queue, collective, loader, programs, growth, reading, parallel,
+    packed, processes,
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ dies.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,7 @@ from shmtensor.memory.layout import aligned, offsets
 __all__ = ["BlockAllocator", "allocate_parts", "gather_rows", "stack_into"]
 
 Array = np.ndarray[Any, Any]
+Parts = list[tuple[tuple[int, ...], np.dtype[Any]]]
 
 
 class BlockAllocator:
@@ -30,14 +31,16 @@ class BlockAllocator:
         array: uint8 in shared memory for the next block that fits and has at least half the size
             of the largest one so far (smaller ones are not the batch); None: blocks are allocated.
         most: bytes of the largest block so far.
+        early: parts and arrays of the batch that were allocated before collation, or None.
     """
 
-    __slots__ = ("array", "most", "outer")
+    __slots__ = ("array", "early", "most", "outer")
     current: ClassVar[BlockAllocator | None] = None
 
     def __init__(self) -> None:
         self.array: Array | None = None
         self.most = 0
+        self.early: tuple[Parts, list[Array]] | None = None
         # The outer loader's, if the data set iterates over another loader.
         self.outer: BlockAllocator | None = None
 
@@ -46,7 +49,7 @@ class BlockAllocator:
 
     def __exit__(self, *error: object) -> None:
         BlockAllocator.current = self.outer
-        self.outer = self.array = None
+        self.outer = self.array = self.early = None
 
     def allocate(self, nbytes: int) -> Any:
         """Memory for a block of `nbytes`."""
@@ -57,19 +60,35 @@ class BlockAllocator:
             return array
         return native.allocate(nbytes, False)
 
+    def allocate_arrays(self, parts: Parts) -> list[Array]:
+        """Uninitialised arrays of these shapes and dtypes, in one block."""
+        return arrays_in_block(parts, self.allocate)
+
+    def take_early(self, parts: Parts) -> list[Array] | None:
+        """The arrays that were allocated before collation, if they are these; only once."""
+        early, self.early = self.early, None
+        return early[1] if early is not None and early[0] == parts else None
+
+
+def arrays_in_block(parts: Parts, allocate: Callable[[int], Any]) -> list[Array]:
+    starts, end = offsets([math.prod(shape) * dtype.itemsize for shape, dtype in parts])
+    block = allocate(aligned(end) or 1)
+    return [np.ndarray(*part, block, offset) for part, offset in zip(parts, starts, strict=True)]
+
 
 def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
     """Uninitialised arrays of these shapes and dtypes, in one shared block."""
     parts = list(parts)
-    starts, end = offsets([math.prod(shape) * dtype.itemsize for shape, dtype in parts])
-    nbytes = aligned(end) or 1
     allocator = BlockAllocator.current
-    block = native.allocate(nbytes, False) if allocator is None else allocator.allocate(nbytes)
-    return [np.ndarray(*part, block, offset) for part, offset in zip(parts, starts, strict=True)]
+    if allocator is None:
+        return arrays_in_block(parts, lambda nbytes: native.allocate(nbytes, False))
+    early = allocator.take_early(parts)
+    return allocator.allocate_arrays(parts) if early is None else early
 
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:
-    """Writes arrays of one shape `(...)` into `out` `(N, ...)`. Copies: one (array to block)."""
+    """Writes arrays of one shape `(...)` into `out` `(N, ...)`. Copies: one (array to block), none
+    of an array that is its row of `out` already."""
     try:
         native.stack_into(out, arrays)
     except (TypeError, ValueError):  # other dtypes than that of `out`, or subclasses of ndarray

@@ -11,6 +11,7 @@ from shmtensor.memory import shared_numpy
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
+from .sample_rows import SampleRows
 from .seeding import WORDS, SampleSeeds
 from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
 
@@ -70,6 +71,8 @@ class Fetcher:
         self.seeds = seeds
         self.row = row
         self.is_batched = recipe.is_batched
+        self.is_default = recipe.is_batched and recipe.collate_fn is default_collate
+        self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
     def note_slow(self, began: float, sample: str | Doing) -> None:
@@ -83,7 +86,11 @@ class Fetcher:
         row = self.row
         row[POSITION] = 0
         row[SINCE] = began = monotonic()
-        samples = self.samples(number, indices)
+        try:
+            samples = self.samples(number, indices)
+        except BaseException:
+            self.rows.drop()
+            raise
         fetched = monotonic()
         try:
             batch = self.collate_fn(samples)
@@ -98,7 +105,7 @@ class Fetcher:
     def fetch_shared(self, number: int, indices: Any) -> Any:
         """As `fetch`, with NumPy's arrays allocated in shared memory, so that they are sent without
         a copy. Not for `default_collate`, which writes into the batch's block anyway."""
-        if self.is_batched and self.collate_fn is default_collate:
+        if self.is_default:
             return self.fetch(number, indices)
         with shared_numpy():
             return self.fetch(number, indices)
@@ -139,7 +146,9 @@ class MapFetcher(Fetcher):
         python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
         index, position, began = None, 0, 0.0
-        samples = []
+        samples: list[Any] = []
+        rows, copy = self.rows, None
+        is_first = self.is_default and rows.tries > 0
         try:
             for index in indices:
                 # `seeds.refresh()`, without a call for each of many quick samples
@@ -151,12 +160,23 @@ class MapFetcher(Fetcher):
                     position += 1
                 if is_timed:
                     began = monotonic()
-                samples.append(dataset[index])
+                sample = dataset[index]
                 if is_timed:
                     self.note_slow(began, f"index {index!r}")
+                if is_first:
+                    is_first, copy = False, rows.begin(sample, len(indices))
+                if copy is not None:
+                    early = copy(sample, rows.fields, len(samples))
+                    if early is sample and not samples:
+                        copy = None  # the data set keeps its arrays
+                        rows.drop()
+                    sample = early
+                samples.append(sample)
         except BaseException:
             self.doing = f"index {index!r}"
             raise
+        if copy is not None:
+            rows.end()
         return samples
 
 
@@ -218,18 +238,29 @@ class StreamFetcher(Fetcher):
             self.count += 1
             return sample
         samples: list[Any] = []
-        row = self.row
+        row, rows, copy = self.row, self.rows, None
         try:
             for position in range(len(indices)):
                 if position:
                     self.seeds.refresh()
                     row[POSITION] = position
                     row[SINCE] = monotonic()
-                samples.append(self.next_one(position))
+                sample = self.next_one(position)
+                if not position and self.is_default and rows.tries:
+                    copy = rows.begin(sample, len(indices))
+                if copy is not None:
+                    early = copy(sample, rows.fields, position)
+                    if early is sample and not position:
+                        copy = None  # the stream keeps its arrays
+                        rows.drop()
+                    sample = early
+                samples.append(sample)
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
+        if copy is not None:
+            rows.end()  # of a shorter last batch collation asks for other arrays
         return samples
 
     def next_one(self, position: int = 0) -> Any:

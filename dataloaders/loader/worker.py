@@ -22,6 +22,7 @@ from .seeding import SampleSeeds, seed_everything
 from .torch_in_worker import prepare_torch
 from .worker_exception import Failure
 from .worker_info import WorkerInfo, set_worker_info
+from .worker_memory import WorkerMemory
 from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
 
 __all__ = ["WorkerConfig", "run_worker"]
@@ -91,6 +92,7 @@ class Worker:
         self.failure: Failure | None = None
         self.seeds = config.seeds or SampleSeeds()
         self.allocator = BlockAllocator()
+        self.memory = WorkerMemory()
 
     def run(self) -> None:
         self.begin(None)  # before the first task, so that all workers prepare in parallel
@@ -108,15 +110,18 @@ class Worker:
                     self.row[IDLE] += monotonic() - began
                 self.work(epoch, number, stream, indices)
                 self.row[SINCE] = self.row[TASK] = 0
+                self.memory.after_batch()
             self.allocator.array = None
             began = monotonic()
 
     def get(self, queue: Any) -> Any:
         """The next message, or None when the parent is gone."""
+        began = monotonic()
         while True:
             try:
                 return queue.get(timeout=PARENT_CHECK)
             except Empty:
+                self.memory.when_idle(monotonic() - began)
                 if native.liveness(*self.config.parent) != "alive":
                     return None
 

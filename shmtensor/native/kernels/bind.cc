@@ -14,6 +14,7 @@
 #include "simd/cpu_capability.h"
 #include "kernels/crc32.h"
 #include "kernels/shape/cat_stack.h"
+#include "kernels/shape/sample_rows.h"
 #include "kernels/linalg/lapack.h"
 #include "ufunc/loops.h"
 #include "kernels/linalg/matmul.h"
@@ -204,6 +205,9 @@ PyMethodDef methods[] = {
     {"cat", fast<cat>(), METH_FASTCALL, "cat(arrays, dim=0, /)"},
     {"stack_into", fast<stack_into>(), METH_FASTCALL,
      "stack_into(out, arrays, /): out[i] = arrays[i]."},
+    {"copy_to_rows", fast<copy_to_rows>(), METH_FASTCALL,
+     "copy_to_rows(sample, fields, i, /): the sample with each array that nothing else refers to replaced by\n"
+     "row i of an array of `fields`, a list of (key, array), with a copy."},
     {"where", fast<where>(), METH_FASTCALL, "where(condition, x, y, /): as numpy.where."},
     {"minmax", fast<minmax>(), METH_FASTCALL, "minmax(x, dim, keepdim, largest, /)"},
     {"argminmax", fast<argminmax>(), METH_FASTCALL,

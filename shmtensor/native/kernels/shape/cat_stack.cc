@@ -158,7 +158,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
-// stack_into(out, arrays): out[i] = arrays[i]
+// stack_into(out, arrays): out[i] = arrays[i]; an array that is its row of `out` already is left alone
 PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "stack_into";
   if (count_arguments(where, n, 2, 2) < 0) return nullptr;
@@ -192,7 +192,7 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     }
     char* to = PyArray_BYTES(out) + i * row;
     if (PyArray_ISCARRAY_RO(a) && !PyDataType_REFCHK(PyArray_DESCR(a))) {
-      if (row) runs.push_back({PyArray_BYTES(a), to, row});
+      if (row && PyArray_BYTES(a) != to) runs.push_back({PyArray_BYTES(a), to, row});
       continue;
     }
     Py_INCREF(PyArray_DESCR(out));
