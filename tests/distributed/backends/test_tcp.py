@@ -7,11 +7,13 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
-from shmtensor.distributed.backends.mpi.messages import PIECE, Base, Wire
+from shmtensor.distributed.backends.mpi.messages import NEWS, PIECE, Base, Wire
 from shmtensor.distributed.backends.tcp import connection
 from shmtensor.distributed.backends.tcp.connect_ranks import exchange_infos, world_engine
 from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken
@@ -28,7 +30,7 @@ from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
-from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from tests.interrupts import interrupt_after
 
 from ..battery import sweep
@@ -84,6 +86,60 @@ def test_every_end_of_a_rank_is_named_by_all_within_a_second(ending: str) -> Non
     rounds = [one_round(seed, ending, ranks, nodes=True) for seed, ranks in enumerate((2, 3, 4))]
     late = sorted(seconds for _, seconds, _ in rounds)
     assert late[1] < SOON + (STOPPED if ending == "stop" else 0.0)
+
+
+def end_of_a_neighbour(ending: str) -> str:
+    """Rank 0 ends while rank 1, on the same node, waits for a message of rank 2, on another one."""
+    rank, group = dist.get_rank(), dist.GroupMember.WORLD
+    assert group is not None
+    engine: Any = group.native
+    pids: list[Any] = [None] * 3
+    dist.all_gather_object(pids, os.getpid())
+    if rank == 0:
+        if ending != "leaves":
+            os.kill(os.getpid(), signal.SIGKILL)
+        dist.destroy_process_group()
+        os._exit(0)
+    x = np.zeros(4, np.uint8)
+    if rank == 2:
+        wait_until_dead(pids[0])
+        if ending == "dies, vague news":
+            text = f"rank 0 (pid {pids[0]}) has died: its connection ended, host there"
+            news = engine.wire.set_failure("lost", 0, text, name="rank 0", pid=pids[0])
+            engine.wire.send_news(news, [1])
+        elif ending == "leaves":
+            engine.wait("reduce", [(engine.isend(x, 1), [])], 10.0)
+        engine.wire.listen(10.0)  # until rank 1 has noticed, or has left
+        return ""
+    if ending == "dies, vague news":
+        wait_until_dead(pids[0])
+        while not engine.wire.find(NEWS):
+            time.sleep(1e-3)
+    try:
+        engine.wait("reduce", [(engine.irecv(x, 2), [2])], 10.0)
+    except PeerLostError as error:
+        engine.report_failure("reduce", error)
+        return str(error)
+    engine.break_off("the message came")
+    return "came"
+
+
+def wait_until_dead(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        descriptor = os.pidfd_open(pid)
+        select.select([descriptor], [], [], 10.0)
+        os.close(descriptor)
+
+
+@pytest.mark.parametrize("ending", ["dies", "dies, vague news", "leaves"])
+def test_a_rank_that_waits_for_another_node_notices_the_death_of_a_neighbour(ending: str) -> None:
+    outcomes = run(end_of_a_neighbour, 3, ending, node=2)
+    text = outcomes[1].value
+    if ending == "leaves":
+        assert text == "came", outcomes
+    else:
+        assert "rank 0" in text, outcomes
+        assert "SIGKILL" in text, outcomes
 
 
 def test_the_contract_holds_between_nodes_of_one_rank_and_of_two() -> None:

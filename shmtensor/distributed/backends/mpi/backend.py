@@ -206,15 +206,15 @@ class Engine(MpiMember):
     def check_peer(self, where: str, peer: int) -> None:
         """Raises if `peer` is not another rank of the group, or the group is broken."""
         super().check_peer(where, peer)
-        if self.wire.failure is not None:
-            self.wire.raise_failure(where)
+        self.check_failure(where)
 
     def wait_message(self, where: str, requests: list[Any], peer: int, timeout: float) -> None:
         """Waits until a message is sent or received. The death of a peer on this node ends it."""
 
-        def watch() -> None:
+        def watch(where: str) -> None:
             if peer in self.process_rows and native.liveness(*self.process_rows[peer]) != "alive":
                 native.raise_peer_lost(where, *self.process_rows[peer])
+            self.check_failure(where)
 
         try:
             self.wire.wait(where, [(requests, [peer])], timeout, NEVER_CALLED, watch)
@@ -256,7 +256,7 @@ class Engine(MpiMember):
             senders.extend([] if source is None else [source])
             return bool(senders)
 
-        self.wire.wait_until("recv", has_come, timeout, list)
+        self.wire.wait_until("recv", has_come, timeout, list, watch=self.check_failure)
         return senders[0]
 
     # ---------------------------------------------------------------- further groups

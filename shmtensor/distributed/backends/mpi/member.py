@@ -131,8 +131,26 @@ class MpiMember(Member):
                 self.report_failure(where, error)
                 raise
 
+    def check_failure(self, where: str) -> None:
+        """Raises the error that broke the group, if one did."""
+        if self.wire.failure is not None:
+            self.raise_failure(where)
+
+    def check_node(self, where: str) -> None:
+        """Raises the error that broke the group, or PeerLostError if a rank of this node died."""
+        self.check_failure(where)
+        if self.local_group is not None and (dead := self.local_group.find_dead()) >= 0:
+            native.raise_peer_lost(where, *self.process_rows[self.local_ranks[dead]])
+
     def raise_failure(self, where: str) -> NoReturn:
-        """Raises the error that broke the group."""
+        """Raises the error that broke the group. The death of a rank of this node is raised with
+        its cause: ranks on other nodes, which may have sent the news, see only ended connections.
+        """
+        failure = self.wire.failure
+        if failure is not None and failure["reason"] == "lost":
+            process = self.process_rows.get(failure["rank"])
+            if process is not None and native.liveness(*process) != "alive":
+                native.raise_peer_lost(where, *process)
         if self.wire.failure is None and self.local_group is not None:
             self.local_group.barrier(0.0)  # raises the error, if this node knows it
         self.wire.raise_failure(where)
@@ -162,7 +180,7 @@ class MpiMember(Member):
         if local_group is not None:
             local_group.break_off(SEE_NEWS)
         if is_echo:
-            wire.raise_failure(where)
+            self.raise_failure(where)
 
     def call_local(self, method: str, *args: Any) -> None:
         """Calls a method of the node's group. Its errors name local ranks; they are translated."""
@@ -244,10 +262,9 @@ class MpiMember(Member):
     ) -> None:
         """Waits until messages of a collective are sent and received."""
         try:
-            self.wire.wait(where, requests, timeout, self._number)
+            self.wire.wait(where, requests, timeout, self._number, self.check_node)
         except CollectiveTimeout:
             if any(len(node) > 1 for node in self.nodes if node is not self.local_ranks):
                 self.wire.listen(GRACE)
-            if self.wire.failure is not None:
-                self.wire.raise_failure(where)
+            self.check_failure(where)
             raise

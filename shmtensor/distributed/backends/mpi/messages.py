@@ -197,14 +197,15 @@ class Wire:
         requests: Sequence[tuple[list[Any], Sequence[int]]],
         timeout: float,
         number: int = 0,
-        watch: Callable[[], None] | None = None,
+        watch: Callable[[str], None] | None = None,
     ) -> None:
         """Waits until all requests are done.
 
         Args:
             requests: lists of requests, each with the ranks that it waits for.
             number: of the call; it tells whether a rank that has left had come to it.
-            watch: called now and then; what it raises ends the wait.
+            watch: called with `where` now and then; what it raises ends the wait, and comes before
+                the error of bad news.
         """
         flat = [each for part, _ in requests for each in part]
 
@@ -231,7 +232,7 @@ class Wire:
         timeout: float,
         missing: Callable[[], list[int]],
         number: int = 0,
-        watch: Callable[[], None] | None = None,
+        watch: Callable[[str], None] | None = None,
     ) -> None:
         """Polls until `is_done()`. Raises the error of bad news, or CollectiveTimeout."""
         began = last_news = time.monotonic()
@@ -249,10 +250,10 @@ class Wire:
             if is_first or now - last_news > NEWS_INTERVAL:
                 last_news, is_first = now, False
                 self.receive_news()
+                if watch is not None:
+                    watch(where)
                 if self.failure is not None:
                     self.raise_failure(where)
-                if watch is not None:
-                    watch()
                 absent = [r for r in missing() if self.leavers.get(r, number) < number]
                 if absent:
                     raise PeerLostError(

@@ -247,6 +247,8 @@ PyObject* method_flight_record(PyObject* self, PyObject* rank) {
   return list;
 }
 
+PyObject* method_find_dead(PyObject* self, PyObject*) { return PyLong_FromLong(group_of(self).find_dead()); }
+
 PyObject* method_missing(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(group_of(self).missing()); }
 
 template <bool Sends>
@@ -302,6 +304,7 @@ PyMethodDef methods[] = {
     {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank with a message for this one"},
+    {"find_dead", method_find_dead, METH_NOARGS, "find_dead() -> a rank whose process has ended without leaving, or -1"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not arrived at the last meeting"},
     {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
     {"messages", method_flight_record<true>, METH_O, "messages(rank): the same of its last messages"},

@@ -150,6 +150,7 @@ class Group {
   bool is_broken() const;
   bool is_own() const;  // false in a forked copy
   bool has_left() const;
+  int find_dead() const;  // a rank whose process has ended without leaving; -1: none
   uint64_t missing() const;  // a bit for each of the first 64 ranks that has not arrived at this rank's last meeting
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data

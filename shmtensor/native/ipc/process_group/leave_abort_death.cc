@@ -54,12 +54,18 @@ std::string Group::describe_stopped(int p) const {
 }
 
 void Group::break_off(const char* why) {
-  for (int p = 0; p < world_; p++) {  // if another rank has died, that is the reason
+  int dead = find_dead();  // if another rank has died, that is the reason
+  if (dead >= 0) return mark_broken(broken_by(dead, kLost));
+  break_off(why, kGaveUp);
+}
+
+int Group::find_dead() const {
+  for (int p = 0; p < world_; p++) {
     Line& l = line(p);
     if (p == rank_ || l.state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Joined)) continue;
-    if (liveness_of(domain, l.row, l.inc, true) != Liveness::Alive) return mark_broken(broken_by(p, kLost));
+    if (liveness_of(domain, l.row, l.inc, true) != Liveness::Alive) return p;
   }
-  break_off(why, kGaveUp);
+  return -1;
 }
 
 void Group::break_off(const char* why, uint32_t reason) {
