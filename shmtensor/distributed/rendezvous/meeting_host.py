@@ -79,14 +79,14 @@ class Host:
         ):
             self.bind(listener)
             listener.listen(BACKLOG)
-            with suppress(OSError):  # another user's group of this name has it
-                open_listener.bind(open_address(self.name))
-                open_listener.listen(BACKLOG)
-                open_listener.setblocking(False)
             fault_point("bound")
             with Handshakes(listener, self.read_hello, LIMIT + self.world) as handshakes:
                 try:
-                    self.open_store()
+                    self.open_store()  # before the other address: who sees that may use the store
+                    with suppress(OSError):  # another user's group of this name has it
+                        open_listener.bind(open_address(self.name))
+                        open_listener.listen(BACKLOG)
+                        open_listener.setblocking(False)
                     self.gather(handshakes, open_listener)
                 except BaseException as error:
                     self.end_by(error, handshakes)
@@ -225,6 +225,8 @@ class Host:
     def admit(self, connection: socket.socket, place: Place) -> None:
         """A rank has come."""
         try:
+            if place.rank in self.arrived and wait_readable([self.arrived[place.rank][0]], 0):
+                self.check_waiting(place.rank)  # it gave up, and comes again
             self.check_fit(place)
             why = self.place.why_apart(place)
             if why and self.network is None:

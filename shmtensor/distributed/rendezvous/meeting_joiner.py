@@ -17,6 +17,7 @@ from .hosts import is_loopback
 from .meeting import Meeting, Network, apart_error, check_holder, hello, lost, receive_blocks
 from .meeting_messages import (
     HOW_TO,
+    SILENCE,
     Notice,
     address,
     close_all,
@@ -38,8 +39,10 @@ from .tcp_store import TCPStore
 __all__ = ["Joiner"]
 
 RETRY_PAUSE = 0.005  # seconds between two attempts to connect
+LATE_PAUSE = 0.05  # the same after SILENCE
 NETWORK_AFTER = 0.05  # seconds after which a rank also tries the network
 TRIAL = 1.0  # seconds of one such attempt
+APART_AFTER = 3.0  # seconds after which a rank 0 of another user has no store that answers
 FAR_AFTER = 1.0  # seconds after which an address of another host is believed to be meant
 ANCHOR = 64  # bytes of a lent block
 
@@ -54,6 +57,8 @@ class Joiner:
         self.where, self.host = notice.where, host
         self.network_error = ""
         self.stranger = ""
+        self.other_user = ""  # rank 0, if it is another user's
+        self.other_user_since = 0.0
         self.began = time.monotonic()
 
     def meet(self) -> Meeting:
@@ -71,7 +76,8 @@ class Joiner:
                 self.notice.print(f"{self.place} {self.describe_wait()}")
             if self.notice.is_over():
                 raise self.notice.timed_out(f"{self.place} {self.describe_wait()}")
-            time.sleep(RETRY_PAUSE)
+            has_waited = time.monotonic() - self.began > SILENCE
+            time.sleep(LATE_PAUSE if has_waited else RETRY_PAUSE)
 
     def describe_wait(self) -> str:
         text = f"waits at {self.name!r}: rank 0 is missing: no process of this user listens there"
@@ -103,10 +109,16 @@ class Joiner:
         self.look_for_another_user()
         waited = time.monotonic() - self.began
         if self.network is not None:
-            return waited > NETWORK_AFTER and self.come_by_network(self.network)
-        if self.host and waited > FAR_AFTER and not is_own_address(self.host):
-            text = f"{self.place} is not on the host of rank 0, {self.host!r}"
-            raise apart_error(self.where, text)
+            if waited > NETWORK_AFTER and self.come_by_network(self.network):
+                return True
+            if self.other_user and time.monotonic() - self.other_user_since > APART_AFTER:
+                raise apart_error(self.where, f"{self.other_user}: {self.network_error}")
+            return False
+        if self.host and waited > FAR_AFTER:
+            if not is_own_address(self.host):
+                text = f"{self.place} is not on the host of rank 0, {self.host!r}"
+                raise apart_error(self.where, text)
+            self.host = ""
         return False
 
     def look_for_another_user(self) -> None:
@@ -125,9 +137,13 @@ class Joiner:
                 with suppress(OSError):
                     other.recv(1)  # it closes the connection once it has seen who this process is
         self.stranger = f"a process of another user waits for ranks there: pid {pid}, uid {uid}"
-        if is_ours and (self.network is None or self.network_error):
-            text = f"{self.place}, and pid {pid} of another user, uid {uid}, which waits as rank 0"
-            raise apart_error(self.where, text + (self.network_error and f": {self.network_error}"))
+        if is_ours and not self.other_user:
+            self.other_user_since = time.monotonic()
+            self.other_user = (
+                f"{self.place}, and pid {pid} of another user, uid {uid}, which waits as rank 0"
+            )
+        if is_ours and self.network is None:
+            raise apart_error(self.where, self.other_user)
 
     def come_by_network(self, network: Network) -> bool:
         limit = min(TRIAL, self.notice.pause(TRIAL) + 0.1)

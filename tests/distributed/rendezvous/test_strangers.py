@@ -277,12 +277,12 @@ def test_a_death_in_the_group_is_noticed_as_among_forked_ranks(before: str) -> N
         assert "SIGKILL" in text or "exit code unknown" in text
 
 
-def test_rank_0_waits_on_for_a_rank_that_gave_up_and_lives() -> None:
-    port = free_port()
-    zero = Stranger(0, 3, port, "meet")
-    gave_up = Stranger(1, 3, port, "meet", "timeout=3", "again=1")
-    time.sleep(4.0)  # in which rank 1 comes, gives up, and comes again
-    values(end_all([zero, gave_up, Stranger(2, 3, port, "meet")]))
+def test_rank_0_waits_on_for_a_rank_that_gave_up_and_lives(tmp_path: Path) -> None:
+    port, gave_up = free_port(), tmp_path / "gave up"
+    ranks = [Stranger(0, 3, port, "meet"), Stranger(1, 3, port, "meet", f"again={gave_up}")]
+    while not gave_up.exists() and ranks[1].process.poll() is None:
+        time.sleep(0.01)
+    values(end_all([*ranks, Stranger(2, 3, port, "meet")]))
 
 
 # ---------------------------------------------------------------- they do not fit
