@@ -376,10 +376,7 @@ def views_of(tensors: Sequence[Any], where: str) -> list[Array]:
     except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
         arrays = []
     for i, tensor in enumerate(tensors):
-        try:
-            arrays.append(as_numpy(tensor))
-        except TypeError as error:
-            raise TypeError(f"collate: sample {i} of the batch{at(where)}: {error}") from error
+        arrays.append(as_numpy(tensor, f"collate: sample {i} of the batch{at(where)}"))
     return arrays
 
 

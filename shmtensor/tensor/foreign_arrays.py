@@ -31,14 +31,18 @@ LIBRARIES = ("torch", "jax")
 _numpy_dtype_of: dict[Any, np.dtype[Any]] = {}  # dtypes of PyTorch that `numpy_dtype_of` has seen
 
 
-def as_numpy(x: Any) -> Array:
+def as_numpy(x: Any, where: str = "as_numpy") -> Array:
     """A NumPy array over the memory of a tensor of PyTorch or an array of JAX.
 
     bfloat16 keeps its dtype. Arrays over JAX's memory are read-only, as JAX's arrays are.
 
+    Args:
+        where: the function that the errors name.
+
     Raises:
         TypeError: `x` is no array of either, has a dtype that NumPy and shmtensor lack, is on a
-            device other than the CPU, is sparse, quantised or nested, or requires grad.
+            device other than the CPU, or is sparse, quantised or nested.
+        RuntimeError: it requires grad.
 
     Copies: none; one of a lazily conjugated or negated tensor of PyTorch (`x.conj()`), and of an
     array of JAX that is divided among several devices.
@@ -48,11 +52,11 @@ def as_numpy(x: Any) -> Array:
         try:
             array: Array = x.numpy()
         except (RuntimeError, TypeError):
-            return torch_as_numpy(x)
+            return torch_as_numpy(x, where)
         return array
     if library == "jax":
-        return jax_as_numpy(x)
-    raise TypeError(f"as_numpy: neither a tensor of PyTorch nor an array of JAX: {type(x)}")
+        return jax_as_numpy(x, where)
+    raise TypeError(f"{where}: neither a tensor of PyTorch nor an array of JAX: {type(x)}")
 
 
 def numpy_dtype_of(dtype: Any) -> np.dtype[Any]:
@@ -141,43 +145,43 @@ def is_dense(array: Array) -> bool:
     return bool(array.transpose(order).flags.c_contiguous)
 
 
-def torch_as_numpy(x: Any) -> Array:
+def torch_as_numpy(x: Any, where: str) -> Array:
     """As `as_numpy`, for the tensors that `Tensor.numpy` refuses."""
     import torch
 
     if x.device.type != "cpu":
         hint = "it has no data" if x.device.type == "meta" else "use x.cpu()"
-        raise TypeError(f"as_numpy: a tensor of PyTorch is not on the CPU: on {x.device}, {hint}")
+        raise TypeError(f"{where}: a tensor of PyTorch is not on the CPU: on {x.device}, {hint}")
     if x.is_nested:
         raise TypeError(
-            "as_numpy: a tensor of PyTorch is nested, use x.unbind() or to_padded_tensor"
+            f"{where}: a tensor of PyTorch is nested, use x.unbind() or to_padded_tensor"
         )
     if x.layout is not torch.strided:
-        raise TypeError(f"as_numpy: a tensor of PyTorch is not dense: {x.layout}, use x.to_dense()")
+        raise TypeError(f"{where}: a tensor of PyTorch is not dense: {x.layout}, use x.to_dense()")
     if x.is_quantized:
         raise TypeError(
-            f"as_numpy: a tensor of PyTorch is quantised: {x.dtype}, use x.dequantize() or "
+            f"{where}: a tensor of PyTorch is quantised: {x.dtype}, use x.dequantize() or "
             "x.int_repr()"
         )
     if x.requires_grad:
-        raise TypeError(
-            "as_numpy: a tensor of PyTorch requires grad, and an array has no history: shape "
+        raise RuntimeError(
+            f"{where}: a tensor of PyTorch requires grad, and an array has no history: shape "
             f"{tuple(x.shape)}, use x.detach()"
         )
     if x.is_conj() or x.is_neg():
-        return as_numpy(x.resolve_conj().resolve_neg())
+        return as_numpy(x.resolve_conj().resolve_neg(), where)
     if x.dtype is torch.bfloat16:
         bits: Array = x.view(torch.int16).numpy()
         return bits.view(dtypes.bfloat16)
-    raise TypeError(f"as_numpy: NumPy has no dtype like this one of PyTorch: {x.dtype}")
+    raise TypeError(f"{where}: NumPy has no dtype like this one of PyTorch: {x.dtype}")
 
 
-def jax_as_numpy(x: Any) -> Array:
+def jax_as_numpy(x: Any, where: str) -> Array:
     """As `as_numpy`, for an array of JAX."""
     platform = getattr(x, "platform", None)
     if platform is not None and platform() != "cpu":
         raise TypeError(
-            f"as_numpy: an array of JAX is not on the CPU: on {platform()}, use jax.device_get(x)"
+            f"{where}: an array of JAX is not on the CPU: on {platform()}, use jax.device_get(x)"
         )
     array: Array = np.asarray(x)
     if array.dtype.kind in "biufc":
@@ -185,6 +189,6 @@ def jax_as_numpy(x: Any) -> Array:
     if dtypes.is_bfloat16(array.dtype):
         return array.view(dtypes.bfloat16)
     raise TypeError(
-        f"as_numpy: shmtensor has no dtype like this one of JAX: {array.dtype}, convert it with "
+        f"{where}: shmtensor has no dtype like this one of JAX: {array.dtype}, convert it with "
         "x.astype"
     )

@@ -109,7 +109,7 @@ def element_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
         if x.__class__ in (list, tuple):
             yield from element_dtypes(x)
         elif library_of(x) is not None:
-            yield as_canonical(as_numpy(x)).dtype
+            yield as_canonical(as_numpy(x, "tensor")).dtype
         elif hasattr(x, "dtype"):
             yield dtypes.as_dtype(x.dtype)
         elif isinstance(x, complex):
@@ -162,7 +162,7 @@ def tensor(
     as_device(device)
     target = None if dtype is None else dtypes.as_dtype(dtype)
     if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data)
+        data = as_numpy(data, "tensor")
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
@@ -192,7 +192,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         result: Any = data
         return result if dtype is None else result.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
     if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data)
+        data = as_numpy(data, "as_tensor")
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
@@ -254,7 +254,7 @@ def alias(obj: Any, dtype: Any) -> Tensor | None:
     if isinstance(obj, native.TensorBase):
         return obj  # type: ignore[return-value]
     if obj.__class__ not in BUILTIN and library_of(obj) is not None:
-        obj = as_numpy(obj)
+        obj = as_numpy(obj, "asarray")
     if isinstance(obj, np.ndarray):
         return native.wrap(as_canonical(obj))  # type: ignore[no-any-return]
     if type(obj).__name__ == "PyCapsule":

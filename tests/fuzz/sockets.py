@@ -18,6 +18,7 @@ honest is served afterwards.
 from __future__ import annotations
 
 import array
+import json
 import os
 import random
 import socket
@@ -30,12 +31,13 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import native
 from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
 from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken, Link, Request
 from shmtensor.distributed.rendezvous import handshakes
-from shmtensor.distributed.rendezvous.find_group import HELLO, address, request_block, serve_block
+from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
+from shmtensor.distributed.rendezvous.meeting_messages import HELLO, address
+from shmtensor.distributed.rendezvous.places import own_place
 from shmtensor.distributed.rendezvous.store_messages import HEAD, PART, Exchange, unpack_parts
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.distributed.rendezvous.tcp_store_server import GET, POP, SET, WAIT
@@ -225,15 +227,25 @@ def tcp_link(connection: socket.socket) -> Link:
 
 
 # ---------------------------------------------------------------- the rendezvous by name
+def forged_hello(rng: random.Random) -> bytes:
+    """A hello of a rank that does not fit, or with a field that no rank sends."""
+    values = own_place(2 + number(rng, 32), rng.choice([2, number(rng, 62)])).as_dict()
+    if rng.random() < 0.5:
+        name = rng.choice(list(values))
+        values[name] = rng.choice([None, -1, "", [], {}, 1 << 70, "x" * 70])
+        values.pop(name if rng.random() < 0.3 else "", None)
+    return json.dumps(values).encode().ljust(HELLO)[:HELLO]
+
+
 def names(rng: random.Random, count: int) -> None:
-    """This user's processes at rank 0's socket; then rank 1 comes, unless one was taken for it."""
+    """This user's processes at rank 0's socket; then rank 1 comes, unless one did not fit."""
     for first in range(0, count, BATCH):
         name = f"fuzz/{os.getpid()}/{rng.getrandbits(60)}"
         outcome: list[Any] = []
 
         def serve(name: str = name, outcome: list[Any] = outcome) -> None:
             try:
-                outcome.append(serve_block(name, 2, time.monotonic() + LONG))
+                outcome.append(find_group(name, 0, 2, LONG))
             except ShmTensorError as error:  # a hello of another group: ranks do not fit together
                 outcome.append(error)
 
@@ -241,27 +253,35 @@ def names(rng: random.Random, count: int) -> None:
         thread.start()
         strangers = []
         while len(strangers) < min(BATCH, count - first) and not outcome:
-            stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             strangers.append(stranger)
             if stranger.connect_ex(address(name)):
                 strangers.pop().close()
                 continue
-            short = rng.randbytes(rng.randrange(HELLO.size))
-            send(stranger, HELLO.pack(number(rng, 32), 2) if rng.random() < 0.02 else short)
-        while thread.is_alive():  # unless a stranger was taken for rank 1
+            short = rng.randbytes(rng.randrange(HELLO))
+            send(stranger, forged_hello(rng) if rng.random() < 0.02 else short)
+        while thread.is_alive():  # unless a stranger did not fit
             with suppress(ShmTensorError):
-                request_block(name, 1, 2, time.monotonic() + 0.2)
+                find_group(name, 1, 2, 1.0)
         thread.join()
         for each in strangers:
             each.close()
-        if isinstance(outcome[0], tuple):
-            native.acknowledge(outcome[0][1])
+
+
+def message_of_rank_0(rng: random.Random) -> bytes:
+    """A message that may be right in some of its parts."""
+    anything: list[Any] = [None, 3, "", "00" * 72, "zz", [], ["00" * 72], {}, True, "memory", "tcp"]
+    keys = ["welcome", "plan", "block", "lends", "domains", "go", "error", "text"]
+    message = {rng.choice(keys): rng.choice(anything) for _ in range(rng.randrange(4))}
+    if rng.random() < 0.3:
+        message["welcome"] = own_place(0, 2).as_dict()
+    return json.dumps(message).encode() if rng.random() < 0.8 else noise(rng) or b"{"
 
 
 def handles(rng: random.Random, count: int) -> None:
     """A rank whose rank 0 is broken."""
     name = f"fuzz/{os.getpid()}/{rng.getrandbits(60)}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address(name))
         listener.listen(8)
 
@@ -269,18 +289,17 @@ def handles(rng: random.Random, count: int) -> None:
             for _ in range(count):
                 connection, _ = listener.accept()
                 with connection, suppress(OSError):
-                    connection.recv(HELLO.size)
-                    size = number(rng, 32)
-                    data = rng.randbytes(min(size, 5000))
-                    connection.sendall(HELLO.pack(2, size) + data)
+                    connection.recv(HELLO)
+                    for _ in range(rng.randrange(1, 5)):
+                        connection.send(message_of_rank_0(rng))
                     connection.shutdown(socket.SHUT_WR)
                     connection.recv(1)
 
         thread = threading.Thread(target=answer)
         thread.start()
         while thread.is_alive():
-            with suppress(ShmTensorError, ValueError):
-                request_block(name, 1, 2, time.monotonic() + 0.2)
+            with suppress(ShmTensorError, ValueError, PermissionError, RuntimeError):
+                find_group(name, 1, 2, 0.2)
         thread.join()
 
 

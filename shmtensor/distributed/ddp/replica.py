@@ -77,15 +77,15 @@ def copy_from_root(group: ProcessGroup, replica: Replica, root: int) -> None:
 
 def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:
     """Whether a lower rank has the same memory."""
-    key = np.zeros(32, np.uint8)
+    key = np.zeros(48, np.uint8)
     if native.is_shared(array) and array.nbytes:
         handle = native.export(array)
         native.acknowledge(handle)
-        # slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h), and the
-        # offset in the block
+        # domain, slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h),
+        # and the offset in the block
         offset = array.__array_interface__["data"][0] - native.block_of(array)[0]
         key[:] = np.frombuffer(
-            handle[16:28] + handle[32:40] + offset.to_bytes(12, "little"), np.uint8
+            handle[:28] + handle[32:40] + offset.to_bytes(12, "little"), np.uint8
         )
     keys = np.empty((group.size(), key.size), np.uint8)
     group.native.all_gather(list(keys), key, group.timeout)

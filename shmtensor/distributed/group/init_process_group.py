@@ -11,7 +11,14 @@ from typing import Any
 from ... import native
 from ...errors import CollectiveMismatch
 from ...multiprocessing.exit_on_exception import add_exit_listener
-from ..rendezvous.find_group import all_gather_json, create_block, find_block
+from ..rendezvous.find_group import (
+    all_gather_json,
+    create_block,
+    find_group,
+    find_group_by_store,
+)
+from ..rendezvous.hosts import address_of, is_loopback, spans_hosts
+from ..rendezvous.meeting import Meeting
 from ..rendezvous.store import Store
 from .backend import Backend
 from .operands import seconds
@@ -74,8 +81,19 @@ def join_group(
     native.set_role(role)
     control = native.Group(block, rank, world)
     control.barrier(timeout)
-    engine = Backend(backend).make_engine(control, timeout, rank)
-    group = ProcessGroup(engine, timeout, list(range(world)), block)
+    return group_of_meeting(Meeting(control, block), timeout, backend)
+
+
+def group_of_meeting(
+    meeting: Meeting, timeout: float, backend: str, role: str | None = None
+) -> ProcessGroup:
+    """The group of ranks that have met."""
+    control = meeting.control
+    assert control is not None
+    native.set_role(role or f"rank {control.rank}")
+    engine = Backend(backend).make_engine(control, timeout, control.rank)
+    ranks = list(range(control.world))
+    group = ProcessGroup(engine, timeout, ranks, meeting.block, meeting.domain_blocks)
     group.backend = str(backend)
     return group
 
@@ -95,9 +113,11 @@ def init_process_group(
     all have come.
 
     Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes pass the same
-    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT) and belong to one domain:
-    one parent has forked or spawned them. On several hosts (LOCAL_WORLD_SIZE is less than
-    WORLD_SIZE) it is `tcp://HOST:PORT`, and all need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE.
+    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), or the same store. They need
+    no common parent: processes of one user on one host share memory, also if they have made tensors
+    before. Others (of another user, host, pid or network namespace) communicate over TCP, at
+    `tcp://HOST:PORT` or MASTER_ADDR and MASTER_PORT, and need SHMTENSOR_SECRET or
+    SHMTENSOR_SECRET_FILE. After 5 s of waiting a line on stderr says who is missing.
 
     Args:
         backend: "shm", the default (also called "gloo"): shared memory, and TCP between hosts;
@@ -110,8 +130,9 @@ def init_process_group(
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
         RuntimeError: the backend needs a package that is not installed, or more GPUs.
-        PermissionError: several hosts, and no secret, or another one than the other hosts; or on
-            this machine another user holds the name.
+        PeerLostError: a rank died before all had joined.
+        PermissionError: ranks cannot share memory and have no secret, or not the same one; or
+            another user holds the name on this machine.
     """
     where = "init_process_group"
     if is_initialized():
@@ -127,47 +148,87 @@ def init_process_group(
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
     limit = seconds(timeout)
-    if chosen_backend.engine() == Backend.SHM and 0 <= rank < world:
-        from ..rendezvous.hosts import spans_hosts
-
-        if spans_hosts(world, init_method):
-            init_tcp_group(rank, world, limit, init_method, store)
-            return
-    native.domain_ensure()
-    inherited = os.environ.get("SHMTENSOR_GROUP")
-    if store is not None and 0 <= rank < world:
-        init_method = name_from_store(store, rank)
-    by_name = init_method not in (None, "env://")
     if not 0 <= rank < world:
         raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
-    handle = b""
+    if chosen_backend.engine() == Backend.SHM and spans_hosts(world, init_method):
+        init_tcp_group(rank, world, limit, init_method, store, World.init_count)
+        return
     if (maker := chosen_backend.maker()) is not None:
+        native.domain_ensure()
         group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
         group.backend = str(chosen_backend)
         set_default_group(group)
         return
-    if inherited and not by_name and World.init_count == 0:
+    inherited = os.environ.get("SHMTENSOR_GROUP")
+    is_by_name = store is not None or init_method not in (None, "env://")
+    if inherited and not is_by_name and World.init_count == 0:
+        native.domain_ensure()
         block = native.receive(bytes.fromhex(inherited), False)
+        group = join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
     elif world == 1:
+        native.domain_ensure()
         block, handle = create_block(1)
+        native.acknowledge(handle)
+        group = join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
     else:
-        name = (
-            init_method
-            if by_name
-            else "{}:{}/{}".format(
-                os.environ.get("MASTER_ADDR", "localhost"),
-                os.environ.get("MASTER_PORT", ""),
-                World.init_count,
-            )
-        )
-        block, handle = find_block(f"{name}/{group_name}", rank, world, limit)
+        meeting = meet(rank, world, limit, init_method, store, group_name)
+        if meeting.control is None:
+            init_group_apart(meeting, rank, world, limit, init_method, store, chosen_backend)
+            return
+        group = group_of_meeting(meeting, limit, chosen_backend.engine())
+    set_default_group(group)
+
+
+def meet(
+    rank: int,
+    world: int,
+    limit: float,
+    init_method: str | None,
+    store: Store | None,
+    group_name: str,
+) -> Meeting:
+    """Meets the other ranks by a store, or by a name."""
+    if store is not None:
+        key = f"init_process_group/{World.init_count}/{group_name}"
+        return find_group_by_store(store, key, rank, world, limit)
+    address = None
+    if init_method is None or init_method == "env://":
+        host = os.environ.get("MASTER_ADDR", "localhost")
+        port = os.environ.get("MASTER_PORT", "")
+        name = f"{'localhost' if is_loopback(host) else host}:{port}/{World.init_count}"
+        if port.isdigit():
+            address = host, int(port)
+    else:
+        name = init_method
+        if init_method.startswith("tcp://"):
+            address = address_of(init_method)
+            host = "localhost" if is_loopback(address[0]) else address[0]
+            name = f"tcp://{host}:{address[1]}"
+    return find_group(f"{name}/{group_name}", rank, world, limit, address)
+
+
+def init_group_apart(
+    meeting: Meeting,
+    rank: int,
+    world: int,
+    limit: float,
+    init_method: str | None,
+    store: Store | None,
+    backend: Backend,
+) -> None:
+    """The default group of ranks that have met and cannot share memory."""
     try:
-        set_default_group(
-            join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
-        )
+        if backend.engine() != Backend.SHM:
+            raise RuntimeError(
+                f"init_process_group: the backend {backend!s} needs ranks that share memory: "
+                f"rank {rank} of {world} does not with all others"
+            )
+        # rank 0's store is new: it needs no number of the group
+        times = 0 if store is None else World.init_count
+        init_tcp_group(rank, world, limit, init_method, store or meeting.store, times)
     finally:
-        if handle and rank == 0:
-            native.acknowledge(handle)
+        if meeting.store is not None:
+            meeting.store.close()
 
 
 def init_mpi_group(rank: int, world: int, limit: float) -> None:
@@ -181,21 +242,18 @@ def init_mpi_group(rank: int, world: int, limit: float) -> None:
 
 
 def init_tcp_group(
-    rank: int, world: int, limit: float, init_method: str | None, store: Store | None
+    rank: int,
+    world: int,
+    limit: float,
+    init_method: str | None,
+    store: Store | None,
+    times: int,
 ) -> None:
     """The default group over ranks on several hosts, without MPI."""
     from ..backends.tcp.connect_ranks import world_engine
 
-    engine = world_engine(rank, world, limit, init_method, store, World.init_count)
+    engine = world_engine(rank, world, limit, init_method, store, times)
     set_default_group(ProcessGroup(engine, limit, list(range(world))))
-
-
-def name_from_store(store: Store, rank: int) -> str:
-    """A random name that rank 0 writes into the store and all ranks read."""
-    key = f"init_process_group/{World.init_count}"
-    if rank == 0:
-        store.set(key, os.urandom(16).hex())
-    return store.get(key).decode()
 
 
 def set_default_group(group: ProcessGroup) -> None:
@@ -348,13 +406,14 @@ def new_group(
     if world.spans_nodes:
         engine = world.native.subgroup(members, block)  # on all ranks
     elif block is not None:
-        engine = native.Group(block, members.index(world.rank()), len(members))
+        engine = native.Group(block, members.index(world.rank()), len(members), world.domain_blocks)
     world.native.barrier(world.timeout)  # all hold the block: the pin may go
     if handle:
         native.acknowledge(handle)
     if world.rank() in members:
         engine = group_backend.make_engine(engine, limit, world.rank())
-        group = ProcessGroup(engine, limit, members, None if world.spans_nodes else block)
+        shared_block = None if world.spans_nodes else block
+        group = ProcessGroup(engine, limit, members, shared_block, world.domain_blocks)
         group.backend = group_backend.engine() if len(transports) > 1 else world.backend
         group.group_desc = group_desc or group.group_desc
         World.groups.append(group)

@@ -39,8 +39,8 @@ def identity_of(block: native.Block) -> str:
     """An id of the block, the same in all processes. A later block in the same slot has another."""
     handle = native.export(block)
     native.acknowledge(handle)
-    # slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h)
-    return (handle[16:28] + handle[32:40]).hex()
+    # domain, slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h)
+    return (handle[:28] + handle[32:40]).hex()
 
 
 class ProcessGroup(GroupMethods):
@@ -53,14 +53,23 @@ class ProcessGroup(GroupMethods):
         group_desc: the description passed to `new_group`; "default_pg" of the default group.
         identity: the same on all ranks, and different for each group; "" if the ranks share no
             block.
+        domain_blocks: a block of each domain in which members had tensors when the default group
+            began; () if there is one domain.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
     """
 
     def __init__(
-        self, engine: Any, timeout: float, ranks: list[int], block: native.Block | None = None
+        self,
+        engine: Any,
+        timeout: float,
+        ranks: list[int],
+        block: native.Block | None = None,
+        domain_blocks: tuple[native.Block, ...] = (),
     ) -> None:
         self.native = engine  # native.Group, or another backend's with its methods
+        self.domain_blocks = domain_blocks
+        self._reaches: Callable[[Array], bool] = getattr(engine, "reaches", native.is_shared)
         self.timeout = timeout
         self.ranks = ranks
         self.backend = "shm"
@@ -133,7 +142,7 @@ class ProcessGroup(GroupMethods):
         not contiguous in shared memory.
         """
         small = array.nbytes <= native.GROUP_INLINE and not any_size
-        if array.flags.c_contiguous and (small or native.is_shared(array)):
+        if array.flags.c_contiguous and (small or self._reaches(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)
         np.copyto(staged, array)
@@ -145,7 +154,7 @@ class ProcessGroup(GroupMethods):
         if not array.flags.writeable:
             raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
         small = array.nbytes <= native.GROUP_INLINE and not any_size
-        if array.flags.c_contiguous and (small or native.is_shared(array)):
+        if array.flags.c_contiguous and (small or self._reaches(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)
         np.copyto(staged, array)

@@ -6,10 +6,9 @@ name that all of them know: the identity of the old group's block, and the ranks
 
 from __future__ import annotations
 
-from typing import Any
-
 from ... import native
-from ..rendezvous.find_group import create_block, find_block
+from ..rendezvous.find_group import create_block, find_group
+from ..rendezvous.meeting import Meeting
 from .backend import Backend
 from .init_process_group import destroy_process_group, set_default_group
 from .process_group import ProcessGroup
@@ -74,21 +73,17 @@ def shrink_group(
     remaining = [r for r in range(n) if r not in excluded]
     rank = remaining.index(old.rank())
     is_default = old is World.default
-    block: Any
     if len(remaining) == 1:
         block, handle = create_block(1)
-    else:
-        block, handle = find_block(
-            f"shrink/{old.identity}/{remaining}", rank, len(remaining), old.timeout
-        )
-    ranks = list(range(len(remaining))) if is_default else [old.ranks[r] for r in remaining]
-    control = native.Group(block, rank, len(remaining))
-    control.barrier(old.timeout)
-    engine = Backend(old.name()).make_engine(control, old.timeout, old.ranks[old.rank()])
-    new = ProcessGroup(engine, old.timeout, ranks, block)
-    new.backend = old.backend
-    if handle and rank == 0:
         native.acknowledge(handle)
+        meeting = Meeting(native.Group(block, 0, 1), block)
+    else:
+        name = f"shrink/{old.identity}/{remaining}"
+        meeting = find_group(name, rank, len(remaining), old.timeout, where="shrink_group")
+    ranks = list(range(len(remaining))) if is_default else [old.ranks[r] for r in remaining]
+    engine = Backend(old.name()).make_engine(meeting.control, old.timeout, old.ranks[old.rank()])
+    new = ProcessGroup(engine, old.timeout, ranks, meeting.block, meeting.domain_blocks)
+    new.backend = old.backend
     if is_default:
         destroy_process_group()
         native.set_role(f"rank {rank}")

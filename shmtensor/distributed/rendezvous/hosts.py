@@ -20,16 +20,13 @@ def is_loopback(host: str) -> bool:
 
 
 def spans_hosts(world: int, init_method: str | None) -> bool:
-    """Whether a group has ranks on other hosts: LOCAL_WORLD_SIZE is less than the world size; if it
-    is not set, the run has a secret and an address that is not loopback.
+    """Whether a group is known to have ranks on other hosts: LOCAL_WORLD_SIZE is less than the
+    world size. If it is not set, the ranks find out when they meet.
     """
     if init_method not in (None, "env://") and not init_method.startswith("tcp://"):
         return False
     local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
-    if local_world_size:
-        return local_world_size.isdigit() and int(local_world_size) < world
-    has_secret = "SHMTENSOR_SECRET" in os.environ or "SHMTENSOR_SECRET_FILE" in os.environ
-    return has_secret and not is_loopback(address_of(init_method)[0])
+    return local_world_size.isdigit() and int(local_world_size) < world
 
 
 def address_of(init_method: str | None) -> tuple[str, int]:

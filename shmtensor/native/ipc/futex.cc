@@ -55,13 +55,13 @@ struct Spin {
 thread_local Spin spin_of_thread;
 
 // Testing the lock of a row costs 0.3 us; /proc, which shows whether a process with the lock is exiting, costs 30 us.
-int find_dead(const Peer* peers, int n, bool use_proc) {
+int find_dead(Domain* members, const Peer* peers, int n, bool use_proc) {
 #if __has_include("memory/ledger/ledger.h")
   answer_in_wait();
   for (int i = 0; i < n; i++)
-    if (liveness_of(domain, peers[i].row, peers[i].inc, use_proc) != Liveness::Alive) return i;
+    if (liveness_of(members ? *members : domain, peers[i].row, peers[i].inc, use_proc) != Liveness::Alive) return i;
 #else
-  (void)peers, (void)n, (void)use_proc;
+  (void)members, (void)peers, (void)n, (void)use_proc;
 #endif
   return -1;
 }
@@ -104,7 +104,7 @@ bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
 }
 
 Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins, const EventWord& event) {
+                      int* lost, bool spins, const EventWord& event, Domain* members) {
   if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
   double start = monotonic();
   if (spins && spin_while_equal(word, value, timeout_s)) return Wait::Ok;
@@ -120,7 +120,7 @@ Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
       if (error == EINTR) return Wait::Interrupted;
     }
     if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
-    int dead = find_dead(peers, n, is_last || slice % 2);
+    int dead = find_dead(members, peers, n, is_last || slice % 2);
     if (dead >= 0) {
       // The last stores of the dead process count: they are visible once its death is.
       if (word->load(std::memory_order_acquire) != value) return Wait::Ok;

@@ -135,7 +135,11 @@ static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_set_role(PyObject*, PyObject* o) {
   const char* role = PyUnicode_AsUTF8(o);
   if (!role || !domain_ensure()) return nullptr;
-  set_role(domain, role);
+  {
+    Locked lock;
+    set_role(domain, role);
+    each_guest([&](Domain& d) { set_role(d, role); });
+  }
   Py_RETURN_NONE;
 }
 static PyObject* py_record_exit(PyObject*, Arguments a, Py_ssize_t n) {

@@ -12,7 +12,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor.distributed import distributed_c10d
-from shmtensor.distributed.rendezvous import find_group as rendezvous
+from shmtensor.distributed.rendezvous.meeting_messages import address
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from ..run_ranks import run, values
@@ -190,8 +190,8 @@ def test_a_silent_stranger_does_not_end_the_rendezvous() -> None:
     ranks = [context.Process(target=by_name, args=(rank, 2, name, queue)) for rank in range(2)]
     ranks[0].start()
     for greeting in (b"", b"abc"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
-            while stranger.connect_ex(rendezvous.address(f"{name}/")):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
+            while stranger.connect_ex(address(f"{name}/")):
                 assert ranks[0].is_alive()
             stranger.sendall(greeting)
     ranks[1].start()

@@ -1,19 +1,33 @@
-"""How ranks find their group by a name: other users, silent processes."""
+"""How ranks meet at a socket: other users, silent processes, what is no rank 0."""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import threading
+from contextlib import suppress
+from typing import Any
 
 import pytest
 
-from shmtensor import native
-from shmtensor.distributed.rendezvous import find_group, handshakes
-from shmtensor.distributed.rendezvous.find_group import address, find_block, peer_of
-from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
+from shmtensor.distributed.rendezvous import handshakes
+from shmtensor.distributed.rendezvous.find_group import find_group
+from shmtensor.distributed.rendezvous.meeting_messages import (
+    HELLO,
+    address,
+    decode_error,
+    encode_error,
+    open_address,
+    parse_hello,
+    peer_of,
+    receive,
+    send,
+)
+from shmtensor.distributed.rendezvous.places import Place, has_died, is_own_address, own_place
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -22,7 +36,7 @@ AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become ano
 HOLDER = """
 import os, socket, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
     listener.bind(bytes.fromhex(sys.argv[1]))
     listener.listen(8)
     print("holds", flush=True)
@@ -31,19 +45,20 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
 STRANGER = """
 import os, socket, sys
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stranger:
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
     while stranger.connect_ex(bytes.fromhex(sys.argv[1])):
         pass
     print("heard", stranger.recv(1000), flush=True)
 """
 
 
-def start(program: str, name: str) -> subprocess.Popen[str]:
+def start(program: str, place: bytes, own_session: bool = False) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", program, address(name).hex()],
+        [sys.executable, "-I", "-S", "-c", program, place.hex()],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
+        start_new_session=own_session,
     )
 
 
@@ -53,37 +68,39 @@ class Rank(threading.Thread):
     def __init__(self, name: str, rank: int, world: int) -> None:
         super().__init__()
         self.arguments = name, rank, world, 60.0
-        self.handle = b""
+        self.error: Exception | None = None
         self.start()
 
     def run(self) -> None:
-        block, self.handle = find_block(*self.arguments)
-        del block
+        try:
+            find_group(*self.arguments)
+        except Exception as error:
+            self.error = error
 
 
 @AS_ROOT
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_name_that_another_user_holds_is_named(rank: int) -> None:
     name = f"held/{os.getpid()}/{rank}"
-    with start(HOLDER, name) as holder:
+    with start(HOLDER, address(name)) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "holds\n"
         with pytest.raises(PermissionError, match=f"uid {NOBODY}, pid {holder.pid}"):
-            find_block(name, rank, 2, 60.0)
+            find_group(name, rank, 2, 60.0)
         holder.communicate("")
 
 
 @AS_ROOT
-def test_another_users_process_hears_nothing_from_rank_0() -> None:
+@pytest.mark.parametrize("place", [address, open_address])
+def test_another_users_process_hears_nothing_from_rank_0(place: Any) -> None:
     name = f"heard/{os.getpid()}"
     rank = Rank(name, 0, 2)
-    with start(STRANGER, name) as stranger:
+    with start(STRANGER, place(name), own_session=True) as stranger:
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "heard b''\n"
-    _, handle = find_block(name, 1, 2, 60.0)
+    find_group(name, 1, 2, 60.0)
     rank.join()
-    assert handle == rank.handle
-    native.acknowledge(handle)
+    assert rank.error is None
 
 
 def test_a_hundred_silent_processes_delay_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -92,53 +109,64 @@ def test_a_hundred_silent_processes_delay_no_rank(monkeypatch: pytest.MonkeyPatc
     rank = Rank(name, 0, 3)
     strangers = []
     while len(strangers) < 100:
-        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         if stranger.connect_ex(address(name)):
             stranger.close()  # rank 0 does not listen yet
         else:
             strangers.append(stranger)
-    handles = {find_block(name, r, 3, 60.0)[1] for r in (2, 1)}
-    rank.join()
-    assert handles == {rank.handle}
-    for each in strangers:
-        each.close()
-    native.acknowledge(rank.handle)
+    ranks = [rank, Rank(name, 2, 3), Rank(name, 1, 3)]
+    for each in ranks:
+        each.join()
+        assert each.error is None
+    for silent in strangers:
+        silent.close()
 
 
 def test_a_name_in_use_is_waited_for() -> None:
     name = f"used/{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as earlier:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as earlier:
         earlier.bind(address(name))
         with pytest.raises(CollectiveTimeout, match="the name is taken"):
-            find_block(name, 0, 2, 0.05)
+            find_group(name, 0, 2, 0.05)
         earlier.listen(8)
         with pytest.raises(CollectiveTimeout, match="the name is taken"):
-            find_block(name, 0, 2, 0.05)
-        with pytest.raises(CollectiveTimeout, match="rank 0 is missing"):
-            find_block(name, 1, 2, 0.05)  # it connects, and hears nothing
-    rank = Rank(name, 0, 2)
-    _, handle = find_block(name, 1, 2, 60.0)
-    rank.join()
-    native.acknowledge(handle)
+            find_group(name, 0, 2, 0.05)
+        with pytest.raises(CollectiveTimeout, match="rank 0 does not answer"):
+            find_group(name, 1, 2, 0.05)  # it connects, and hears nothing
+    ranks = [Rank(name, 0, 2), Rank(name, 1, 2)]
+    for each in ranks:
+        each.join()
+        assert each.error is None
 
 
-def test_a_handle_of_absurd_size_is_not_believed() -> None:
+MESSAGES: list[Any] = [
+    {"welcome": 3},
+    {"welcome": {"rank": 0}},
+    {"go": True},
+    [1],
+    {"welcome": "rank 0", "plan": "memory"},
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=str)
+def test_what_is_no_rank_0_is_not_believed(message: Any) -> None:
     name = f"absurd/{os.getpid()}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(address(name))
         listener.listen(8)
 
         def answer() -> None:
             connection, _ = listener.accept()
             with connection:
-                connection.recv(8)
-                connection.sendall(find_group.HELLO.pack(2, 2**32 - 1))
-                connection.recv(1)
+                assert parse_hello(connection.recv(HELLO)).rank == 1
+                send(connection, message)
+                with suppress(OSError):
+                    connection.recv(1)
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(CollectiveMismatch, match=r"is not rank 0: .* 4294967295 bytes"):
-            find_block(name, 1, 2, 60.0)
+        with pytest.raises((CollectiveMismatch, CollectiveTimeout), match="rank 0"):
+            find_group(name, 1, 2, 1.0)
         thread.join()
 
 
@@ -146,3 +174,59 @@ def test_the_kernel_tells_who_the_other_side_is() -> None:
     one, other = socket.socketpair()
     assert peer_of(one) == (os.getpid(), os.geteuid())
     one.close(), other.close()
+
+
+# ---------------------------------------------------------------- places and messages
+def test_why_two_ranks_share_no_memory() -> None:
+    here = own_place(0, 2)
+    assert here.why_apart(here) == ""
+    assert Place.from_dict(json.loads(json.dumps(here.as_dict()))) == here
+    values = here.as_dict()
+    for name, value, text in (
+        ("boot", "another", "on another host"),
+        ("uid", 77, f"of another user: uid 77, not {os.geteuid()}"),
+        ("pid_namespace", 5, "in another pid namespace"),
+        ("net_namespace", 6, "in another net namespace"),
+    ):
+        assert text in Place(**{**values, name: value}).why_apart(here)
+
+
+@pytest.mark.parametrize("change", [{"rank": "1"}, {"pid": True}, {"host": "x" * 65}, {"more": 1}])
+def test_a_forged_place_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="not a rank's place"):
+        Place.from_dict({**own_place(0, 2).as_dict(), **change})
+    with pytest.raises(ConnectionRefusedError):
+        parse_hello(b"[" * HELLO)
+
+
+def test_errors_are_the_same_on_all_ranks() -> None:
+    lost = decode_error(encode_error(PeerLostError("gone", "rank 3", 77, host="there")))
+    assert isinstance(lost, PeerLostError)
+    assert (str(lost), lost.name, lost.pid, lost.host) == ("gone", "rank 3", 77, "there")
+    assert isinstance(decode_error(encode_error(PermissionError("no"))), PermissionError)
+    assert isinstance(decode_error(encode_error(KeyError("no"))), RuntimeError)
+
+
+def test_descriptors_of_a_bad_message_are_closed() -> None:
+    one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with one, other:
+        before = len(os.listdir("/proc/self/fd"))
+        send(one, [1, 2], [one.fileno(), other.fileno()])  # type: ignore[arg-type]
+        with pytest.raises(OSError, match="no message of a rank"):
+            receive(other)
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_a_process_has_died_once_it_is_a_zombie() -> None:
+    assert not has_died(os.getpid())
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert has_died(process.pid)
+    process.wait()
+    assert has_died(process.pid)
+
+
+def test_addresses_of_this_host_are_known() -> None:
+    assert is_own_address("127.0.0.1")
+    assert is_own_address("no such name.")
+    assert not is_own_address("192.0.2.1")

@@ -23,17 +23,12 @@ import numpy as np
 
 from .... import native
 from ...rendezvous.find_group import all_gather_json, create_block
+from ...rendezvous.places import boot_id
 from .messages import Wire
 
 __all__ = ["Node", "describe_self", "find_nodes", "join_node", "subgroup_nodes"]
 
 Node = list[int]  # ranks in ascending order, the head first
-
-
-def boot_id() -> str:
-    """An id of this machine since its last boot."""
-    with open("/proc/sys/kernel/random/boot_id") as file:
-        return file.read().strip()
 
 
 def machine(rank: int) -> str:

@@ -37,9 +37,8 @@ class Engine(NcclMember):
         answers: native.Group,
         turns: native.Group,
         communicator: Communicator,
-        process_rows: list[tuple[int, int]],
     ) -> None:
-        super().__init__(control, communicator, process_rows)
+        super().__init__(control, communicator)
         self.answers, self.turns = answers, turns
 
     # ---------------------------------------------------------------- the collectives

@@ -1,7 +1,7 @@
 """How a group on GPUs begins: which rank uses which GPU, and NCCL's communicator.
 
 ```
- every rank   its row in the domain, its GPU, or what is missing    -> all, by shared memory
+ every rank   its GPU, or what is missing    -> all, by shared memory
  rank 0       the communicator's unique id                          -> all
  all          if anything is missing on a rank, all raise; each GPU belongs to one rank
  every rank   creates the communicator, which waits for all ranks: in a thread that is watched
@@ -40,7 +40,7 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     where = "init_process_group"
     end = inf if timeout < 0 else time.monotonic() + timeout
     gpu: Any = None
-    info: dict[str, Any] = {"row": native.row()}
+    info: dict[str, Any] = {}
     try:
         gpu = cupy, nccl, index = find_gpu(rank, info)
         if control.rank == 0:
@@ -50,12 +50,11 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     infos = all_gather_json(control.all_gather, control.world, info, remaining_seconds(end))
     check_gpus(where, infos)
     cupy, nccl, index = gpu
-    process_rows = [(int(row), int(inc)) for row, inc in (each["row"] for each in infos)]
-    comm = create_communicator(control, cupy, nccl, index, tuple(infos[0]["id"]), process_rows, end)
+    comm = create_communicator(control, cupy, nccl, index, tuple(infos[0]["id"]), end)
     device = cupy.cuda.Device(index)
     communicator = Communicator(cupy, nccl, device, comm, control.rank, control.world)
     answers, turns = duplicate_group(control, end), duplicate_group(control, end)
-    return Engine(control, answers, turns, communicator, process_rows)
+    return Engine(control, answers, turns, communicator)
 
 
 def find_gpu(rank: int, info: dict[str, Any]) -> tuple[Any, Any, int]:
@@ -91,7 +90,6 @@ def create_communicator(
     nccl: Any,
     index: int,
     unique: tuple[int, ...],
-    process_rows: list[tuple[int, int]],
     end: float,
 ) -> Any:
     """NCCL's communicator. Its constructor waits for all ranks without a limit, so it runs in a
@@ -112,9 +110,9 @@ def create_communicator(
         thread.join(CHECK_INTERVAL)
         if control.is_broken:
             control.barrier(0.0)  # raises the cause
-        for row, inc in process_rows:
-            if native.liveness(row, inc) != "alive":
-                native.raise_peer_lost("init_process_group", row, inc)
+        for rank in range(control.world):
+            if not control.is_alive(rank):
+                control.raise_lost("init_process_group", rank)
         if time.monotonic() > end:
             raise CollectiveTimeout("init_process_group: NCCL has not brought all ranks together")
     if isinstance(results[0], Exception):

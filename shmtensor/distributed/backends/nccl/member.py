@@ -70,14 +70,11 @@ class NcclMember(Member):
 
     Attributes:
         control: the group in shared memory, which has the same ranks.
-        process_rows: the ranks' rows in the domain's process table: (row, incarnation).
     """
 
-    def __init__(
-        self, control: native.Group, communicator: Communicator, process_rows: list[tuple[int, int]]
-    ) -> None:
+    def __init__(self, control: native.Group, communicator: Communicator) -> None:
         super().__init__(control.rank, control.world)
-        self.control, self.communicator, self.process_rows = control, communicator, process_rows
+        self.control, self.communicator = control, communicator
         self._staged = 0
         self._aborted: list[Staging] = []  # memory that an aborted stream may still write to
 
@@ -244,11 +241,11 @@ class NcclMember(Member):
         """Raises if a rank of the operation died, or any rank gave up."""
         if self.is_broken:
             self.raise_failure(where)
-        for row, inc in self.process_rows if peer is None else [self.process_rows[peer]]:
-            if native.liveness(row, inc) != "alive":
+        for rank in range(self.world) if peer is None else [peer]:
+            if not self.control.is_alive(rank):
                 if peer is None:  # a collective: the barrier's error names the same rank on all
                     self.control.barrier(GRACE)
-                native.raise_peer_lost(where, row, inc)
+                self.control.raise_lost(where, rank)
 
     def await_news(self, where: str, peer: int | None) -> None:
         """Waits for NEWS whether a rank of the operation is found dead, and raises then."""

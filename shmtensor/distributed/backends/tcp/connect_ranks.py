@@ -24,6 +24,7 @@ from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
 from ...rendezvous.handshakes import BACKLOG
 from ...rendezvous.hosts import address_of, is_loopback
+from ...rendezvous.meeting_messages import Notice
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
@@ -98,12 +99,22 @@ def connect_store(rank: int, timeout: float, init_method: str | None, secret: by
             f"{WHERE}: the store at {host}:{port} is torchrun's own: start ranks on several hosts "
             "with python -m shmtensor.run"
         )
-    limit = timeout if timeout >= 0 else 1e9
+    notice = Notice(WHERE, timeout)
     is_master = rank == 0 and not is_agents
-    try:
-        return TCPStore(host, port, None, is_master, limit, wait_for_workers=False, secret=secret)
-    except TimeoutError as error:
-        raise CollectiveTimeout(f"{WHERE}: rank {rank}: {error}") from None
+    while True:
+        limit = max(0.1, notice.pause(60.0))  # at first the time after which a line says why
+        try:
+            store = TCPStore(
+                host, port, None, is_master, limit, wait_for_workers=False, secret=secret
+            )
+        except TimeoutError as error:
+            if notice.is_over():
+                raise CollectiveTimeout(f"{WHERE}: rank {rank}: {error}") from None
+            if notice.is_due():
+                notice.print(f"rank {rank} on {socket.gethostname()} waits for rank 0: {error}")
+        else:
+            store.set_timeout(timeout if timeout >= 0 else 1e9)
+            return store
 
 
 def listen(address: str) -> socket.socket:
@@ -129,12 +140,16 @@ def exchange_infos(
             f"{WHERE}: ranks do not fit together: rank {rank} came twice: pid {info['pid']} on "
             f"{info['host']}, pid {other['pid']} on {other['host']}"
         )
-    keys = [str(r) for r in range(world)]
-    if missing := store.await_all(keys, timeout):
-        raise CollectiveTimeout(
-            f"{WHERE}: timed out after {timeout:g} s: not all {world} ranks have come: rank {rank} "
-            f"on {info['host']} misses {', '.join(sorted(missing, key=int))}"
-        )
+    keys, notice = [str(r) for r in range(world)], Notice(WHERE, timeout)
+    while missing := store.await_all(keys, notice.pause(60.0)):
+        ranks = ", ".join(sorted(missing, key=int))
+        if notice.is_due():
+            notice.print(f"rank {rank} of {world} on {info['host']} waits for ranks {ranks}")
+        if notice.is_over():
+            raise CollectiveTimeout(
+                f"{WHERE}: timed out after {timeout:g} s: not all {world} ranks have come: rank "
+                f"{rank} on {info['host']} misses {ranks}"
+            )
     infos = [json.loads(store.get(key)) for key in keys]
     if mismatched := [r for r in range(world) if infos[r]["world"] != world]:
         other = infos[mismatched[0]]

@@ -12,6 +12,7 @@ struct GroupObject {  // the Python object
   PyObject_HEAD
   Group* group;
   Py_buffer block;
+  PyObject* others;  // the blocks that keep the memberships in further domains
 };
 
 Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
@@ -247,6 +248,24 @@ PyObject* method_flight_record(PyObject* self, PyObject* rank) {
   return list;
 }
 
+PyObject* method_reaches(PyObject* self, PyObject* array) {
+  if (!PyArray_Check(array)) return raise("TypeError", "reaches: takes an ndarray: got %s", Py_TYPE(array)->tp_name);
+  return PyBool_FromLong(group_of(self).reaches(PyArray_DATA(reinterpret_cast<PyArrayObject*>(array))));
+}
+
+PyObject* method_is_alive(PyObject* self, PyObject* rank) {
+  int p;
+  if (!read_rank("is_alive", self, rank, &p)) return nullptr;
+  return PyBool_FromLong(group_of(self).is_alive(p));
+}
+
+PyObject* method_raise_lost(PyObject* self, Arguments a, Py_ssize_t n) {
+  int p;
+  const char* where = takes("raise_lost", n, 2) ? PyUnicode_AsUTF8(a[0]) : nullptr;
+  if (!where || !read_rank("raise_lost", self, a[1], &p)) return nullptr;
+  return none_or_error(group_of(self).raise_lost(where, p));
+}
+
 PyObject* method_find_dead(PyObject* self, PyObject*) { return PyLong_FromLong(group_of(self).find_dead()); }
 
 PyObject* method_missing(PyObject* self, PyObject*) { return PyLong_FromUnsignedLongLong(group_of(self).missing()); }
@@ -304,6 +323,9 @@ PyMethodDef methods[] = {
     {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
     {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank with a message for this one"},
+    {"reaches", method_reaches, METH_O, "reaches(array): whether all ranks can use its memory directly"},
+    {"is_alive", method_is_alive, METH_O, "is_alive(rank): whether the process of a rank lives"},
+    {"raise_lost", as<method_raise_lost>(), METH_FASTCALL, "raise_lost(where, rank): raises PeerLostError for a rank, with the cause of its death"},
     {"find_dead", method_find_dead, METH_NOARGS, "find_dead() -> a rank whose process has ended without leaving, or -1"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not arrived at the last meeting"},
     {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
@@ -315,17 +337,25 @@ PyMethodDef methods[] = {
 };
 
 PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
-  PyObject* block;
+  PyObject *block, *others = nullptr;
   int rank, world;
-  if (!PyArg_ParseTuple(arguments, "Oii:Group", &block, &rank, &world)) return nullptr;
+  if (!PyArg_ParseTuple(arguments, "Oii|O!:Group", &block, &rank, &world, &PyTuple_Type, &others)) return nullptr;
+  std::vector<void*> addresses;
+  for (Py_ssize_t i = 0; others && i < PyTuple_GET_SIZE(others); i++) {
+    Py_buffer view;
+    if (PyObject_GetBuffer(PyTuple_GET_ITEM(others, i), &view, PyBUF_SIMPLE) < 0) return nullptr;
+    addresses.push_back(view.buf);
+    PyBuffer_Release(&view);
+  }
   auto* self = reinterpret_cast<GroupObject*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   if (PyObject_GetBuffer(block, &self->block, PyBUF_WRITABLE) < 0) {
     Py_DECREF(self);
     return nullptr;
   }
+  self->others = Py_XNewRef(others);
   auto* group = new (std::nothrow) Group;
-  if (!group || !group->join(self->block.buf, static_cast<size_t>(self->block.len), rank, world)) {
+  if (!group || !group->join(self->block.buf, static_cast<size_t>(self->block.len), rank, world, addresses)) {
     if (!group) PyErr_NoMemory();
     delete group;
     Py_DECREF(self);
@@ -340,6 +370,7 @@ void destroy(PyObject* object) {
   if (self->group && self->group->is_own()) self->group->leave();
   delete self->group;
   if (self->block.obj) PyBuffer_Release(&self->block);
+  Py_XDECREF(self->others);
   Py_TYPE(object)->tp_free(object);
 }
 
@@ -384,7 +415,8 @@ static int add(PyObject* module) {
   type.tp_name = "shmtensor.native.Group";
   type.tp_basicsize = sizeof(GroupObject);
   type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_doc = "Group(block, rank, world): one rank's end of a group of processes that meet in a shared block";
+  type.tp_doc = "Group(block, rank, world, others=()): one rank's end of a group of processes that meet in a shared block; others: blocks "
+      "of further domains in which all ranks are guests";
   type.tp_new = make;
   type.tp_dealloc = destroy;
   type.tp_methods = methods;

@@ -43,7 +43,7 @@ char* Group::inline_data(int p, uint64_t number) const {
   return base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + (2 * p + (number & 1)) * kInline;
 }
 
-bool Group::join(void* base, size_t nbytes, int rank, int world) {
+bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vector<void*>& others) {
   static_assert(sizeof(Header) <= 128 + 64 && sizeof(Line) % 64 == 0 && sizeof(Mailbox) % 64 == 0, "group layout");
   if (world < 1 || world > kMaxWorld || rank < 0 || rank >= world) {
     raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
@@ -53,6 +53,18 @@ bool Group::join(void* base, size_t nbytes, int rank, int world) {
   if (nbytes < nbytes_of(world)) {
     raise("ValueError", "init_process_group: the group block is too small: %zu bytes, %d ranks need %zu", nbytes, world,
           nbytes_of(world));
+    return false;
+  }
+  {
+    Locked lock;
+    members_ = domain_at(base);
+    for (void* p : others) {
+      Domain* d = domain_at(p);
+      if (d && d != members_) others_.push_back(d);
+    }
+  }
+  if (!members_ || members_->rowless) {
+    raise("ValueError", "init_process_group: the group block is not shared memory of this process: address %p", base);
     return false;
   }
   base_ = static_cast<char*>(base), rank_ = rank, world_ = world;
@@ -72,8 +84,7 @@ bool Group::join(void* base, size_t nbytes, int rank, int world) {
     return false;
   }
   fault("group.joining");
-  Self me = self();
-  own.row = me.row, own.inc = me.inc, own.pid = getpid();
+  own.row = members_->row, own.inc = members_->inc, own.pid = getpid();
   own.state.store(static_cast<uint32_t>(Membership::Joined), std::memory_order_release);
   fault("group.joined");
   data_.assign(world, nullptr);
@@ -83,8 +94,15 @@ bool Group::join(void* base, size_t nbytes, int rank, int world) {
 }
 
 bool Group::is_own() const {
-  Self me = self();
-  return base_ && line(rank_).row == me.row && line(rank_).inc == me.inc;
+  return base_ && line(rank_).row == members_->row && line(rank_).inc == members_->inc;
+}
+
+bool Group::reaches(const void* p) const {
+  auto is_in = [p](const Domain& d) { return size_t(static_cast<const char*>(p) - d.base) < d.shared; };
+  if (is_in(*members_)) return true;
+  for (const Domain* d : others_)
+    if (is_in(*d)) return true;
+  return false;
 }
 
 bool Group::enter(const char* where) {
@@ -152,7 +170,7 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
     if (!is_broken() && !has_left() && find_departed(phase, only) < 0) {
       double remaining = deadline.remaining();
       if (asks_early && remaining >= 0) remaining = remaining > slack ? remaining - slack : 0.0;
-      result = wait_while_equal(word, value, remaining, peers, n, &dead, false, event);
+      result = wait_while_equal(word, value, remaining, peers, n, &dead, false, event, members_);
       if (result == Wait::Ok) continue;
     }
     if (condition.is_done()) break;
@@ -164,7 +182,7 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
       // It may have arrived before it died.
       if (only != kAll || !has_passed(line(who).phase.load(std::memory_order_acquire), phase)) {
         mark_broken(broken_by(who, kLost));
-        raise_peer_lost(where, line(who).row, line(who).inc);
+        raise_peer_lost(*members_, where, line(who).row, line(who).inc);
         append_position(who);
         good = false;
       }
@@ -172,9 +190,9 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
       int who = only;
       for (int p = world_ - 1; p >= 0 && only == kAll; p--)
         if (p != rank_ && !has_passed(line(p).phase.load(std::memory_order_acquire), phase)) who = p;
-      if (only != kAny && is_stopped(line(who).row, line(who).inc)) {
+      if (only != kAny && is_stopped(*members_, line(who).row, line(who).inc)) {
         mark_broken(broken_by(who, kStopped));
-        raise_peer_lost(where, line(who).row, line(who).inc, describe_stopped(who).c_str());
+        raise_peer_lost(*members_, where, line(who).row, line(who).inc, describe_stopped(who).c_str());
         append_position(who);
       } else if (asks_early && !deadline.is_over()) {
         asks_early = false;

@@ -138,8 +138,9 @@ class Group {
  public:
   static size_t nbytes_of(int world);
 
-  // base: the group block, which the caller keeps alive. Claims the rank's line, without a meeting.
-  bool join(void* base, size_t nbytes, int rank, int world);
+  // base: the group block, which the caller keeps alive. Claims the rank's line, without a meeting. others: an address in
+  // each further domain whose memory the ranks may pass as data; the caller holds blocks there, as all ranks do.
+  bool join(void* base, size_t nbytes, int rank, int world, const std::vector<void*>& others);
   void leave();  // the others get "rank r has left the group"
 
   int rank() const { return rank_; }
@@ -151,6 +152,10 @@ class Group {
   bool is_own() const;  // false in a forked copy
   bool has_left() const;
   int find_dead() const;  // a rank whose process has ended without leaving; -1: none
+  // Whether all ranks can hold the block at an address: it is shared, in a domain of the group.
+  bool reaches(const void* p) const;
+  bool is_alive(int p) const { return liveness_of(*members_, line(p).row, line(p).inc) == Liveness::Alive; }
+  bool raise_lost(const char* where, int p);  // the PeerLostError of a rank; false
   uint64_t missing() const;  // a bit for each of the first 64 ranks that has not arrived at this rank's last meeting
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
@@ -217,6 +222,11 @@ class Group {
   void drop_all();
   bool export_data(void* data, Handle* handle, void** base);
 
+  // Note [Group domains]: the rows in the lines are of the domain of the group's block, in which a rank that has a domain
+  // of its own is a guest. Its operands are in its own domain, where the others are guests in turn. The blocks that the
+  // caller holds keep these memberships, and so the pointers valid.
+  Domain* members_ = nullptr;
+  std::vector<Domain*> others_;
   char* base_ = nullptr;
   int rank_ = -1, world_ = 0;
   uint64_t number_ = 0;

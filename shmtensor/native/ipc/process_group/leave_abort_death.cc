@@ -36,16 +36,21 @@ bool Group::fail_broken(const char* where) {
   int who = static_cast<int>(word & 0xffff) - 1;
   Line& l = line(who);
   if (reason == kLost && who != rank_) {
-    raise_peer_lost(where, l.row, l.inc);
+    raise_peer_lost(*members_, where, l.row, l.inc);
     append_position(who);
   } else if (reason == kStopped && who != rank_) {
-    raise_peer_lost(where, l.row, l.inc, describe_stopped(who).c_str());
+    raise_peer_lost(*members_, where, l.row, l.inc, describe_stopped(who).c_str());
   } else {
     std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
                        (reason == kStopped ? "it was stopped" : h.text) + ", call destroy_process_group() and begin anew";
-    if (reason == kGaveUp && who != rank_) raise_peer_lost(where, l.row, l.inc, text.c_str());
+    if (reason == kGaveUp && who != rank_) raise_peer_lost(*members_, where, l.row, l.inc, text.c_str());
     else raise(reason == kTimedOut ? "CollectiveTimeout" : "RuntimeError", "%s: %s", where, text.c_str());
   }
+  return false;
+}
+
+bool Group::raise_lost(const char* where, int p) {
+  raise_peer_lost(*members_, where, line(p).row, line(p).inc);
   return false;
 }
 
@@ -63,7 +68,7 @@ int Group::find_dead() const {
   for (int p = 0; p < world_; p++) {
     Line& l = line(p);
     if (p == rank_ || l.state.load(std::memory_order_acquire) != static_cast<uint32_t>(Membership::Joined)) continue;
-    if (liveness_of(domain, l.row, l.inc, true) != Liveness::Alive) return p;
+    if (liveness_of(*members_, l.row, l.inc, true) != Liveness::Alive) return p;
   }
   return -1;
 }
@@ -110,7 +115,7 @@ bool Group::check_peers(const char* where, uint32_t phase, int only) {
   }
   std::string text = "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
                      ") has left the group: it called destroy_process_group() and is waited for";
-  raise_peer_lost(where, line(p).row, line(p).inc, text.c_str());
+  raise_peer_lost(*members_, where, line(p).row, line(p).inc, text.c_str());
   return false;
 }
 

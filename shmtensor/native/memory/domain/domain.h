@@ -127,8 +127,11 @@ inline Self self() { return {domain.row, domain.inc}; }
 // alive then.
 Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc = true);
 inline Liveness liveness_of(int row, uint32_t inc) { return liveness_of(domain, row, inc); }
-bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
+bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
                    bool* code_known);
+inline bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known) {
+  return describe_peer(domain, row, inc, text, n, pid, exit_code, code_known);
+}
 void set_role(Domain& d, const char* role);
 bool record_exit(int row, uint32_t inc, int code);
 bool record_exit_pid(int pid, int code);

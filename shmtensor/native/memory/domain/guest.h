@@ -8,7 +8,7 @@
 
 namespace shmtensor {
 
-constexpr int kGuests = 16;
+constexpr int kGuests = 64;  // ranks that had tensors before they met: distributed.md
 
 // A record without membership; nullptr: no memory. All records except the own domain's are allocated here.
 Domain* new_domain();

@@ -158,9 +158,9 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
 // ---- exit codes
 static constexpr int kCodeBias = 1 << 30;
 
-bool record_exit(int row, uint32_t inc, int code) {
-  if (row < 0 || row >= int(kRows) || !domain_ready()) return false;
-  Word& exit = domain.rows[row].exit;
+static bool record_exit(Domain& d, int row, uint32_t inc, int code) {
+  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) return false;
+  Word& exit = d.rows[row].exit;
   uint64_t word = uint64_t(inc) << 32 | 1u << 31 | uint32_t(code + kCodeBias);
   uint64_t old = exit.load(acquire);
   while (!(old >> 31 & 1) || (old >> 32) < inc)
@@ -170,6 +170,8 @@ bool record_exit(int row, uint32_t inc, int code) {
     }
   return false;  // recorded already, or the row has another incarnation
 }
+
+bool record_exit(int row, uint32_t inc, int code) { return record_exit(domain, row, inc, code); }
 
 bool record_exit_pid(int pid, int code) {
   if (!domain_ready()) return false;
@@ -185,10 +187,33 @@ bool record_exit_pid(int pid, int code) {
   return false;
 }
 
-static bool read_exit_code(int row, uint32_t inc, int* code) {
-  uint64_t word = domain.rows[row].exit.load(acquire);
+static bool read_exit_code(const Domain& d, int row, uint32_t inc, int* code) {
+  uint64_t word = d.rows[row].exit.load(acquire);
   if (!(word >> 31 & 1) || uint32_t(word >> 32) != inc) return false;
   *code = int(uint32_t(word) & 0x7FFFFFFF) - kCodeBias;
+  return true;
+}
+
+// The exit code of a process whose parent has not reaped it, from /proc.
+static bool read_zombie_code(int pid, int* code) {
+  char path[40], text[1024];
+  snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  text[n < 0 ? 0 : n] = 0;
+  const char* p = strrchr(text, ')');  // the name may contain any character
+  if (!p || (p[2] != 'Z' && p[2] != 'X')) return false;
+  p += 2;
+  for (int field = 3; field < 52; ++field) {
+    p = strchr(p, ' ');
+    if (!p) return false;
+    ++p;
+  }
+  int status = atoi(p);  // 0 also if the kernel does not tell: then nothing is known
+  if (!status) return false;
+  *code = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   return true;
 }
 
@@ -225,32 +250,33 @@ void set_role(Domain& d, const char* role) {
   memset(role_bytes + n, 0, sizeof d.rows[0].role - n);
 }
 
-bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
+bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
                    bool* code_known) {
   *pid = 0;
   *exit_code = 0;
   *code_known = false;
-  if (row < 0 || row >= int(kRows) || !domain_ready()) {
+  if (row < 0 || row >= int(kRows) || !d.ready.load(acquire)) {
     snprintf(text, n, "a process outside the domain (row %d)", row);
     return false;
   }
-  Row& r = domain.rows[row];
+  Row& r = d.rows[row];
   char role[sizeof r.role];
   memcpy(role, r.role, sizeof role);
   role[sizeof role - 1] = 0;
   *pid = int(r.pid.load(acquire));
-  bool same_namespace = r.pidns.load(relaxed) == domain.pidns;
-  Liveness liveness = liveness_of(row, inc);
+  bool same_namespace = r.pidns.load(relaxed) == d.pidns;
+  Liveness liveness = liveness_of(d, row, inc);
   if (inc_of_row(r.state.load(acquire)) != inc) {
     *pid = 0;
-    *code_known = read_exit_code(row, inc, exit_code);
+    *code_known = read_exit_code(d, row, inc, exit_code);
     snprintf(text, n, "a process that has left (row %d)", row);
     return true;
   }
-  *code_known = read_exit_code(row, inc, exit_code);
-  if (!*code_known && liveness != Liveness::Alive && same_namespace && peek_exit_code(*pid, exit_code)) {
+  *code_known = read_exit_code(d, row, inc, exit_code);
+  if (!*code_known && liveness != Liveness::Alive && same_namespace &&
+      (peek_exit_code(*pid, exit_code) || read_zombie_code(*pid, exit_code))) {
     *code_known = true;
-    record_exit(row, inc, *exit_code);
+    record_exit(d, row, inc, *exit_code);
   }
   char who[160];
   if (role[0])
@@ -270,11 +296,11 @@ bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* e
   return true;
 }
 
-static PyObject* raise_peer_lost_error(const char* where, const char* text, int row, uint32_t inc, int pid,
+static PyObject* raise_peer_lost_error(const Domain& d, const char* where, const char* text, int row, uint32_t inc, int pid,
                                const int* code) {
   char message[420], name[64] = "";
-  if (row >= 0 && row < int(kRows) && inc_of_row(domain.rows[row].state.load(acquire)) == inc)
-    memcpy(name, domain.rows[row].role, sizeof name - 1);
+  if (row >= 0 && row < int(kRows) && inc_of_row(d.rows[row].state.load(acquire)) == inc)
+    memcpy(name, d.rows[row].role, sizeof name - 1);
   snprintf(message, sizeof message, "%s: %s", where, text);
   PyObject* errors = PyImport_ImportModule("shmtensor.errors");
   PyObject* type = errors ? PyObject_GetAttrString(errors, "PeerLostError") : nullptr;
@@ -290,7 +316,7 @@ static PyObject* raise_peer_lost_error(const char* where, const char* text, int 
   return nullptr;
 }
 
-PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
+PyObject* raise_peer_lost(Domain& d, const char* where, int row, uint32_t inc) {
   char text[320];
   int pid = 0, code = 0;
   bool has_code = false;
@@ -298,23 +324,23 @@ PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
   {
     Unlocked unlocked;
     for (useconds_t waited = 0, step = 250; waited < 200000;) {
-      describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
+      describe_peer(d, row, inc, text, sizeof text, &pid, &code, &has_code);
       if (has_code) break;
       usleep(step);
       waited += step;
       step = step < 4000 ? 2 * step : 5000;
     }
   }
-  return raise_peer_lost_error(where, text, row, inc, pid, has_code ? &code : nullptr);
+  return raise_peer_lost_error(d, where, text, row, inc, pid, has_code ? &code : nullptr);
 }
 
-PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text) {
-  return raise_peer_lost_error(where, text, row, inc, int(domain.rows[row].pid.load(acquire)), nullptr);
+PyObject* raise_peer_lost(Domain& d, const char* where, int row, uint32_t inc, const char* text) {
+  return raise_peer_lost_error(d, where, text, row, inc, int(d.rows[row].pid.load(acquire)), nullptr);
 }
 
-bool is_stopped(int row, uint32_t inc) {
-  Row& r = domain.rows[row];
-  if (r.pidns.load(relaxed) != domain.pidns || inc_of_row(r.state.load(acquire)) != inc) return false;
+bool is_stopped(Domain& d, int row, uint32_t inc) {
+  Row& r = d.rows[row];
+  if (r.pidns.load(relaxed) != d.pidns || inc_of_row(r.state.load(acquire)) != inc) return false;
   char path[40], text[512];
   snprintf(path, sizeof path, "/proc/%d/stat", int(r.pid.load(acquire)));
   int fd = open(path, O_RDONLY | O_CLOEXEC);

@@ -55,10 +55,13 @@ void* allocate_shared(size_t nbytes);
 void answer_in_wait();
 
 // PeerLostError: "<where>: rank 1 (pid 77) was killed by SIGKILL (-9)". Waits up to 200 ms for the exit code.
-PyObject* raise_peer_lost(const char* where, int row, uint32_t inc);
+PyObject* raise_peer_lost(Domain& d, const char* where, int row, uint32_t inc);
+inline PyObject* raise_peer_lost(const char* where, int row, uint32_t inc) {
+  return raise_peer_lost(domain, where, row, inc);
+}
 // For a process that is alive but does not respond: "<where>: <text>".
-PyObject* raise_peer_lost(const char* where, int row, uint32_t inc, const char* text);
-bool is_stopped(int row, uint32_t inc);  // by a signal; false if it is in another pid namespace
+PyObject* raise_peer_lost(Domain& d, const char* where, int row, uint32_t inc, const char* text);
+bool is_stopped(Domain& d, int row, uint32_t inc);  // by a signal; false if it is in another pid namespace
 
 // ---- below the interface: for reclaim, sweep, fork, bind. Ledger mutex held.
 enum class Outcome { Good, Stale, Foreign, NotShared, NoEntry, Lost, NoMemory };

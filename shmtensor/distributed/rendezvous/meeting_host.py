@@ -1,0 +1,429 @@
+"""Rank 0's side of a meeting: meeting.py has the picture."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ... import native
+from ...errors import CollectiveMismatch, PeerLostError
+from .handshakes import BACKLOG, LIMIT, PATIENCE, Handshake, Handshakes
+from .hosts import is_loopback
+from .meeting import (
+    Meeting,
+    Network,
+    apart_error,
+    check_holder,
+    create_block,
+    describe,
+    hello,
+    lost,
+    receive_blocks,
+)
+from .meeting_messages import (
+    HELLO,
+    HOW_TO,
+    Notice,
+    address,
+    close_all,
+    decode_error,
+    encode_error,
+    fault_point,
+    is_of_this_session,
+    last_error,
+    open_address,
+    parse_hello,
+    peer_of,
+    receive,
+    send,
+    wait_readable,
+)
+from .places import Place
+from .tcp_store import TCPStore
+
+__all__ = ["Host"]
+
+RETRY_PAUSE = 0.005  # seconds between two attempts to bind
+POLL = 0.02  # seconds between two looks into the store
+LINGER = 1.0  # seconds in which ranks that come after an error are told of it
+
+
+class Host:
+    """Rank 0's side. `meet` ends it."""
+
+    def __init__(self, name: str, place: Place, notice: Notice, network: Network | None) -> None:
+        self.name, self.place, self.notice, self.network = name, place, notice, network
+        self.where, self.world = notice.where, place.world
+        self.arrived: dict[int, tuple[socket.socket, Place]] = {}
+        self.remote: dict[int, Place] = {}  # ranks that came to the store
+        self.refused: dict[socket.socket, int] = {}  # and their ranks
+        self.store: TCPStore | None = None
+        self.port_error = ""
+        self.strangers: set[tuple[int, int]] = set()  # pid and uid of other users' processes
+
+    def meet(self) -> Meeting:
+        """Waits for all ranks.
+
+        Raises:
+            CollectiveMismatch, CollectiveTimeout, PeerLostError, PermissionError: on all ranks.
+        """
+        with (
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as open_listener,
+        ):
+            self.bind(listener)
+            listener.listen(BACKLOG)
+            fault_point("bound")
+            with Handshakes(listener, self.read_hello, LIMIT + self.world) as handshakes:
+                try:
+                    self.open_store()  # before the other address: who sees that may use the store
+                    with suppress(OSError):  # another user's group of this name has it
+                        open_listener.bind(open_address(self.name))
+                        open_listener.listen(BACKLOG)
+                        open_listener.setblocking(False)
+                    self.gather(handshakes, open_listener)
+                except BaseException as error:
+                    self.end_by(error, handshakes)
+                    raise
+        try:
+            why = self.why_apart()
+            if why or self.remote:
+                return self.go_over_tcp(why)
+            return self.share_memory()
+        except BaseException as error:
+            self.end_by(error, None)
+            raise
+        finally:
+            for connection, _ in self.arrived.values():
+                connection.close()
+
+    # ---------------------------------------------------------------- they come
+    def bind(self, listener: socket.socket) -> None:
+        """Binds to the name. If another rank 0 of this user has it, both get an error."""
+        while True:
+            try:
+                listener.bind(address(self.name))
+                return
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            self.ask_holder()
+            if self.notice.is_due():
+                self.notice.print(f"{self.place} waits: the name {self.name!r} is taken")
+            if self.notice.is_over():
+                raise self.notice.timed_out(f"the name is taken: {self.name!r}")
+            time.sleep(RETRY_PAUSE)
+
+    def ask_holder(self) -> None:
+        """Raises the error of another rank 0 that listens at the name."""
+        message: dict[str, Any] = {}
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.settimeout(self.notice.pause(PATIENCE) + 1e-3)
+            try:
+                other.connect(address(self.name))
+            except OSError:  # it has closed the name, or does not listen
+                return
+            check_holder(self.where, self.name, other)
+            with suppress(OSError):  # it has closed the name, or does not answer
+                other.sendall(hello(self.place))
+                message, descriptors = receive(other)
+                close_all(descriptors)
+        if "error" in message:
+            raise decode_error(message)
+
+    def read_hello(self, connection: socket.socket) -> Handshake:
+        """The place of a rank that has connected."""
+        pid, uid = peer_of(connection)
+        if uid != os.geteuid():
+            raise ConnectionRefusedError("another user's process")
+        place = parse_hello((yield HELLO))
+        return replace(place, uid=uid, pid=pid or place.pid)
+
+    def open_store(self) -> None:
+        """Opens the store, with a secret. At a loopback address a port that another program has is
+        an error only if a rank needs it.
+        """
+        if self.network is None:
+            return
+        limit = self.notice.remaining()
+        try:
+            self.store = self.network.connect(True, limit if limit >= 0 else 1e9)
+        except OSError as error:
+            self.port_error = str(error)
+            if not is_loopback(self.network.host):
+                raise RuntimeError(
+                    f"{self.where}: {self.place} cannot open the port at which ranks of other "
+                    f"hosts meet: {error}: end the program that has it, or choose another "
+                    "MASTER_PORT"
+                ) from None
+
+    def gather(self, handshakes: Handshakes, open_listener: socket.socket) -> None:
+        """Waits until all ranks have come."""
+        while self.missing():
+            connections = [connection for connection, _ in self.arrived.values()]
+            pause = self.notice.pause(POLL if self.store else 60.0)
+            pause = min(pause, handshakes.deadline - time.monotonic())
+            ready = wait_readable([handshakes, open_listener, *connections], pause)
+            for connection, place in handshakes.poll(0):
+                self.admit(connection, place)
+            for rank in [r for r, (c, _) in self.arrived.items() if c in ready]:
+                self.check_waiting(rank)
+            if open_listener in ready:
+                self.look_at_strangers(open_listener)
+            self.read_store()
+            if self.missing() and self.notice.is_due():
+                self.tell_who_is_missing(self.describe_missing())
+            if self.missing() and self.notice.is_over():
+                raise self.notice.timed_out(f"{self.place} {self.describe_missing()}")
+        self.notice.restart()
+        fault_point("gathered")
+
+    def missing(self) -> list[int]:
+        came = {0, *self.arrived, *self.remote}
+        return [rank for rank in range(self.world) if rank not in came]
+
+    def describe_missing(self) -> str:
+        missing = self.missing()
+        count = f"{len(missing)} of {self.world} are missing"
+        text = f"waits at {self.name!r}: {count}: {describe(missing)}"
+        for pid, uid in sorted(self.strangers):
+            text += f"; a process of another user came: pid {pid}, uid {uid}"
+        if self.port_error:
+            text += f"; ranks that share no memory cannot come: {self.port_error}"
+        return text if self.network else f"{text}; {HOW_TO}"
+
+    def tell_who_is_missing(self, text: str) -> None:
+        """Prints the line about a wait, here and on the ranks that have come."""
+        self.notice.print(f"{self.place} {text}")
+        for connection, place in self.arrived.values():
+            with suppress(OSError):
+                send(connection, {"note": f"{place} {text}"})
+
+    def check_fit(self, place: Place) -> None:
+        """Raises CollectiveMismatch if a rank does not fit the others."""
+        reason = ""
+        other = self.place
+        if place.rank in (0, *self.arrived, *self.remote):
+            if place.rank in self.arrived:
+                other = self.arrived[place.rank][1]
+            other = self.remote.get(place.rank, other)
+            reason = f"rank {place.rank} came twice"
+        elif place.world != self.world or not 0 < place.rank < self.world:
+            reason = "they disagree about the world size"
+        if reason:
+            raise CollectiveMismatch(
+                f"{self.where}: ranks do not fit together: {reason}: {place} of {place.world}, "
+                f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
+            )
+
+    def admit(self, connection: socket.socket, place: Place) -> None:
+        """A rank has come."""
+        try:
+            if place.rank in self.arrived and wait_readable([self.arrived[place.rank][0]], 0):
+                self.check_waiting(place.rank)  # it gave up, and comes again
+            self.check_fit(place)
+            why = self.place.why_apart(place)
+            if why and self.network is None:
+                raise apart_error(self.where, f"{self.place} is {why}: {place}")
+            if why and self.port_error:
+                raise RuntimeError(
+                    f"{self.where}: {self.place} is {why}: {place}: {self.port_error}"
+                )
+        except BaseException:
+            self.refused[connection] = place.rank
+            raise
+        self.arrived[place.rank] = connection, place
+        with suppress(OSError):  # `check_waiting` sees that it has left
+            send(connection, {"welcome": self.place.as_dict()})
+
+    def check_waiting(self, rank: int) -> None:
+        """A rank that should wait has sent something, or has ended."""
+        connection, place = self.arrived[rank]
+        try:
+            message, descriptors = receive(connection)
+        except OSError:
+            error = last_error(connection) or lost(self.where, place)
+            if not isinstance(error, PeerLostError) or "has died" in str(error):
+                raise error from None
+            del self.arrived[rank]  # it gave up, and may come again
+            connection.close()
+            return
+        close_all(descriptors)
+        if "error" in message:
+            raise decode_error(message)
+
+    def look_at_strangers(self, open_listener: socket.socket) -> None:
+        """Note [Other users]."""
+        for _ in range(LIMIT):
+            try:
+                connection, _ = open_listener.accept()
+            except OSError:
+                return
+            with connection:
+                pid, uid = peer_of(connection)
+                is_ours = is_of_this_session(pid)
+            if uid == os.geteuid():
+                continue
+            self.strangers.add((pid, uid))
+            while len(self.strangers) > LIMIT:
+                self.strangers.pop()
+            if is_ours and (self.network is None or self.port_error):
+                text = f"{self.place}, and pid {pid} of another user, uid {uid}"
+                raise apart_error(
+                    self.where, f"{text}: {self.port_error}" if self.port_error else text
+                )
+
+    def read_store(self) -> None:
+        """Ranks that came to the store, or have left it."""
+        if self.store is None or self.network is None:
+            return
+        part = self.network.part(self.store)
+        for key in part.list_keys():
+            kind, _, number = key.partition("/")
+            rank = int(number) if number.isdigit() else -1
+            if kind == "came" and rank not in self.remote:
+                place = Place.from_dict(json.loads(part.get(key)))
+                self.check_fit(place)
+                self.remote[place.rank] = place
+            elif kind == "gone" and rank in self.remote:
+                place = self.remote[rank]
+                raise PeerLostError(
+                    f"{self.where}: {place} has died before all ranks had joined the group: its "
+                    "connection ended",
+                    f"rank {rank}",
+                    place.pid,
+                    host=place.host,
+                )
+            elif kind == "error":
+                raise decode_error(json.loads(part.get(key)))
+
+    # ---------------------------------------------------------------- all have come
+    def why_apart(self) -> str:
+        """Why the group runs over TCP; "": all share memory."""
+        places = [place for _, place in self.arrived.values()] + list(self.remote.values())
+        for place in sorted(places, key=lambda each: each.rank):
+            if why := place.why_apart(self.place):
+                return f"{place} is {why}: {self.place}"
+            if place.rank in self.remote:
+                return f"{place} does not reach the socket of {self.place}"
+        return ""
+
+    def go_over_tcp(self, why: str) -> Meeting:
+        """All ranks connect by TCP, with rank 0's store."""
+        print_line = f"the group of {self.world} ranks runs over TCP, not in shared memory: {why}"
+        self.notice.print(print_line)
+        for connection, _ in self.arrived.values():
+            with suppress(OSError):
+                send(connection, {"plan": "tcp"})
+        assert self.store is not None
+        assert self.network is not None
+        self.network.part(self.store).set("plan", "tcp")
+        return Meeting(store=self.store)
+
+    def share_memory(self) -> Meeting:
+        """The ranks join the group in rank 0's memory."""
+        self.close_store()
+        lenders: dict[str, int] = {}
+        for rank, (_, place) in sorted(self.arrived.items()):
+            if place.domain not in ("", self.place.domain):
+                lenders.setdefault(place.domain, rank)
+        block, handle = create_block(self.world)
+        descriptors: list[int] = []
+        try:
+            plan = {"plan": "memory", "block": handle.hex()}
+            for rank in self.arrived:
+                lends = rank in lenders.values()
+                self.send(rank, {**plan, "lends": lends}, list(native.domain_fds()))
+            fault_point("planned")
+            handles: list[str] = []
+            for rank in lenders.values():
+                message, lent = self.receive(rank, "lent")
+                descriptors += lent
+                handles.append(message["lent"])
+            for rank in self.arrived:
+                self.send(rank, {"domains": handles}, descriptors)
+            fault_point("shared")
+            blocks = receive_blocks(handles, descriptors)
+            native.set_role("rank 0")
+            control = native.Group(block, 0, self.world, blocks)
+            for rank in self.arrived:
+                self.receive(rank, "joined")
+            fault_point("all joined")
+            for connection, _ in self.arrived.values():
+                with suppress(OSError):  # from here on the ledger notices a death
+                    send(connection, {"go": True})
+            control.barrier(self.notice.remaining())
+        finally:
+            native.acknowledge(handle)
+            close_all(descriptors)
+        return Meeting(control, block, (block, *blocks) if blocks else ())
+
+    def send(
+        self, rank: int, message: dict[str, Any], descriptors: list[int] | None = None
+    ) -> None:
+        connection, place = self.arrived[rank]
+        try:
+            send(connection, message, descriptors)
+        except OSError:
+            raise last_error(connection) or lost(self.where, place) from None
+
+    def receive(self, rank: int, kind: str) -> tuple[dict[str, Any], list[int]]:
+        connection, place = self.arrived[rank]
+        while not wait_readable([connection], self.notice.pause(60.0)):
+            if self.notice.is_due():
+                self.tell_who_is_missing(f"waits for {place}, which came and does not answer")
+            if self.notice.is_over():
+                raise self.notice.timed_out(f"{place} came and does not answer")
+        try:
+            message, descriptors = receive(connection)
+        except OSError:
+            raise last_error(connection) or lost(self.where, place) from None
+        if kind not in message:
+            close_all(descriptors)
+            raise decode_error(message) if "error" in message else lost(self.where, place)
+        return message, descriptors
+
+    # ---------------------------------------------------------------- the end
+    def end_by(self, error: BaseException, handshakes: Handshakes | None) -> None:
+        """Tells all ranks that have come, and those that come soon, of an error."""
+        message = encode_error(error)
+        told = set(self.remote) | set(self.arrived) | set(self.refused.values()) - {0}
+        for connection in (*self.refused, *(each for each, _ in self.arrived.values())):
+            with suppress(OSError):
+                send(connection, message)
+        if self.store is not None and self.network is not None:
+            with suppress(OSError, ValueError):
+                self.network.part(self.store).set("plan", json.dumps(message))
+        end = time.monotonic() + LINGER
+        is_for_late_ranks = isinstance(error, (CollectiveMismatch, PermissionError, RuntimeError))
+        while (
+            handshakes is not None
+            and is_for_late_ranks
+            and not self.notice.is_over()
+            and len(told) < self.world - 1
+            and time.monotonic() < end
+        ):
+            wait_readable([handshakes], min(0.1, end - time.monotonic()))
+            for connection, place in handshakes.poll(0):
+                told.add(place.rank)
+                with connection, suppress(OSError):
+                    send(connection, message)
+        if self.remote:
+            time.sleep(max(0.0, end - time.monotonic()))  # until they have read it
+        for connection in self.refused:
+            connection.close()
+        if handshakes is not None:
+            for connection, _ in self.arrived.values():
+                connection.close()
+        self.close_store()
+
+    def close_store(self) -> None:
+        if self.store is not None:
+            self.store.close()
+            self.store = None

@@ -1,0 +1,306 @@
+"""The side of the ranks that meet rank 0: meeting.py has the picture."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+from ... import native
+from ...errors import CollectiveMismatch, DomainError, PeerLostError
+from ...memory.join_domain import adopt
+from .hosts import is_loopback
+from .meeting import Meeting, Network, apart_error, check_holder, hello, lost, receive_blocks
+from .meeting_messages import (
+    HOW_TO,
+    SILENCE,
+    Notice,
+    address,
+    close_all,
+    decode_error,
+    encode_error,
+    fault_point,
+    is_of_this_session,
+    last_error,
+    open_address,
+    peer_of,
+    receive,
+    send,
+    wait_readable,
+)
+from .places import Place, is_own_address
+from .store import PrefixStore
+from .tcp_store import TCPStore
+
+__all__ = ["Joiner"]
+
+RETRY_PAUSE = 0.005  # seconds between two attempts to connect
+LATE_PAUSE = 0.05  # the same after SILENCE
+NETWORK_AFTER = 0.05  # seconds after which a rank also tries the network
+TRIAL = 1.0  # seconds of one such attempt
+APART_AFTER = 3.0  # seconds after which a rank 0 of another user has no store that answers
+FAR_AFTER = 1.0  # seconds after which an address of another host is believed to be meant
+ANCHOR = 64  # bytes of a lent block
+
+
+class Joiner:
+    """Another rank's side."""
+
+    def __init__(
+        self, name: str, place: Place, notice: Notice, network: Network | None, host: str = ""
+    ) -> None:
+        self.name, self.place, self.notice, self.network = name, place, notice, network
+        self.where, self.host = notice.where, host
+        self.network_error = ""
+        self.stranger = ""
+        self.other_user = ""  # rank 0, if it is another user's
+        self.other_user_since = 0.0
+        self.began = time.monotonic()
+
+    def meet(self) -> Meeting:
+        """Waits for all ranks; see `Host.meet`."""
+        while True:
+            connection = self.connect()
+            if connection is None and self.look_elsewhere():
+                return Meeting()
+            if connection is not None:
+                with connection:
+                    meeting = self.take_part(connection)
+                    if meeting is not None:
+                        return meeting
+            if self.notice.is_due():
+                self.notice.print(f"{self.place} {self.describe_wait()}")
+            if self.notice.is_over():
+                raise self.notice.timed_out(f"{self.place} {self.describe_wait()}")
+            has_waited = time.monotonic() - self.began > SILENCE
+            time.sleep(LATE_PAUSE if has_waited else RETRY_PAUSE)
+
+    def describe_wait(self) -> str:
+        text = f"waits at {self.name!r}: rank 0 is missing: no process of this user listens there"
+        text += self.stranger and f"; {self.stranger}"
+        text += self.network_error and f"; {self.network_error}"
+        return text if self.network else f"{text}; {HOW_TO}"
+
+    def connect(self) -> socket.socket | None:
+        """A connection to rank 0; None if it does not listen."""
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            connection.connect(address(self.name))
+            check_holder(self.where, self.name, connection)
+        except OSError as error:
+            connection.close()
+            if isinstance(error, PermissionError):
+                raise
+            return None
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    # ---------------------------------------------------------------- elsewhere
+    def look_elsewhere(self) -> bool:
+        """Rank 0 does not listen here: is it another user's, or on another host? Returns whether
+        the group runs over TCP.
+        """
+        self.look_for_another_user()
+        waited = time.monotonic() - self.began
+        if self.network is not None:
+            if waited > NETWORK_AFTER and self.come_by_network(self.network):
+                return True
+            if self.other_user and time.monotonic() - self.other_user_since > APART_AFTER:
+                raise apart_error(self.where, f"{self.other_user}: {self.network_error}")
+            return False
+        if self.host and waited > FAR_AFTER:
+            if not is_own_address(self.host):
+                text = f"{self.place} is not on the host of rank 0, {self.host!r}"
+                raise apart_error(self.where, text)
+            self.host = ""
+        return False
+
+    def look_for_another_user(self) -> None:
+        """Note [Other users]."""
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
+            other.settimeout(TRIAL)
+            try:
+                other.connect(open_address(self.name))
+            except OSError:
+                return
+            pid, uid = peer_of(other)
+            if uid == os.geteuid():
+                return
+            is_ours = is_of_this_session(pid)
+            if is_ours:
+                with suppress(OSError):
+                    other.recv(1)  # it closes the connection once it has seen who this process is
+        self.stranger = f"a process of another user waits for ranks there: pid {pid}, uid {uid}"
+        if is_ours and not self.other_user:
+            self.other_user_since = time.monotonic()
+            self.other_user = (
+                f"{self.place}, and pid {pid} of another user, uid {uid}, which waits as rank 0"
+            )
+        if is_ours and self.network is None:
+            raise apart_error(self.where, self.other_user)
+
+    def come_by_network(self, network: Network) -> bool:
+        limit = min(TRIAL, self.notice.pause(TRIAL) + 0.1)
+        try:
+            store = network.connect(False, limit)
+        except PermissionError as error:
+            self.network_error = str(error)
+            if not is_loopback(network.host):
+                raise
+            return False
+        except OSError as error:  # rank 0 has not come
+            self.network_error = str(error)
+            return False
+        try:
+            if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
+                connection.close()
+                return False
+            return self.wait_for_plan(network.part(store), store)
+        except ConnectionError as error:
+            raise PeerLostError(f"{self.where}: rank 0 has died: {error}", "rank 0") from None
+        finally:
+            store.close()
+
+    def wait_for_plan(self, part: PrefixStore, store: TCPStore) -> bool:
+        text = json.dumps(self.place.as_dict()).encode()
+        key = f"came/{self.place.rank}"
+        if (other_text := part.compare_set(key, b"", text)) != text:
+            other = Place.from_dict(json.loads(other_text))
+            mismatch = CollectiveMismatch(
+                f"{self.where}: ranks do not fit together: rank {self.place.rank} came twice: "
+                f"{self.place} of {self.place.world}, {other} of {other.world}"
+            )
+            part.set("error", json.dumps(encode_error(mismatch)))
+            raise mismatch
+        assert self.network is not None
+        store.set_when_gone(f"{self.network.prefix}/gone/{self.place.rank}", "1")
+        fault_point("came")
+        while part.await_all(["plan"], self.notice.pause(60.0)):
+            if self.notice.is_due():
+                self.notice.print(f"{self.place} came to the store, and waits for other ranks")
+            if self.notice.is_over():
+                raise self.notice.timed_out(f"{self.place} came, and other ranks are missing")
+        plan = part.get("plan")
+        if plan != b"tcp":
+            raise decode_error(json.loads(plan))
+        return True
+
+    # ---------------------------------------------------------------- at the socket
+    def take_part(self, connection: socket.socket) -> Meeting | None:
+        """The meeting by a connection to rank 0; None: it was an earlier group's."""
+        try:
+            connection.sendall(hello(self.place))
+            fault_point("hello")
+            message, descriptors = self.receive(connection, "rank 0 does not answer")
+        except OSError as error:
+            if isinstance(error, TimeoutError):  # CollectiveTimeout
+                raise
+            return None
+        close_all(descriptors)
+        try:
+            if "error" in message:
+                raise decode_error(message)
+            host = Place.from_dict(message.get("welcome"))
+            pid, uid = peer_of(connection)
+            host = replace(host, pid=pid or host.pid, uid=uid)
+        except ValueError as error:
+            raise CollectiveMismatch(
+                f"{self.where}: what listens at {self.name!r} is not rank 0 of a group: {error}"
+            ) from None
+        fault_point("welcome")
+        try:
+            return self.follow_plan(connection)
+        except OSError as error:
+            if isinstance(error, (TimeoutError, PermissionError)):
+                raise
+            raise last_error(connection) or lost(self.where, host) from None
+
+    def receive(self, connection: socket.socket, what: str) -> tuple[dict[str, Any], list[int]]:
+        """The next message that is no note."""
+        while True:
+            while not wait_readable([connection], self.notice.pause(60.0)):
+                if self.notice.is_due() and what.startswith("rank 0"):
+                    pid, uid = peer_of(connection)
+                    self.notice.print(f"{self.place} waits: {what}: pid {pid}, uid {uid}")
+                if self.notice.is_over():
+                    raise self.notice.timed_out(f"{self.place} at {self.name!r}: {what}")
+            message, descriptors = receive(connection)
+            if "note" not in message:
+                return message, descriptors
+            close_all(descriptors)
+            self.notice.print(str(message["note"]))
+
+    def expect(self, connection: socket.socket, kind: str) -> tuple[dict[str, Any], list[int]]:
+        message, descriptors = self.receive(connection, "other ranks are missing")
+        if kind not in message:
+            close_all(descriptors)
+            if "error" in message:
+                raise decode_error(message)
+            raise CollectiveMismatch(f"{self.where}: rank 0 sent no {kind}: {sorted(message)}")
+        return message, descriptors
+
+    def follow_plan(self, connection: socket.socket) -> Meeting:
+        message, descriptors = self.expect(connection, "plan")
+        fault_point("plan")
+        try:
+            if message["plan"] == "tcp":
+                return Meeting()
+            try:
+                return self.share_memory(connection, message, descriptors)
+            except OSError:  # rank 0 has gone
+                raise
+            except Exception as error:
+                with suppress(OSError):
+                    send(connection, encode_error(error))
+                if isinstance(error, (KeyError, TypeError, ValueError)):
+                    raise CollectiveMismatch(
+                        f"{self.where}: what listens at {self.name!r} is not rank 0 of a group: "
+                        f"{type(error).__name__}: {error}"
+                    ) from None
+                raise
+        finally:
+            close_all(descriptors)
+
+    def share_memory(
+        self, connection: socket.socket, plan: dict[str, Any], descriptors: list[int]
+    ) -> Meeting:
+        handle = bytes.fromhex(plan["block"])
+        if len(descriptors) != 3:
+            raise DomainError(f"{self.where}: rank 0 sent {len(descriptors)} descriptors, not 3")
+        numbers = descriptors[0], descriptors[1], descriptors[2]
+        if not native.domain_ready():
+            adopt({"descriptors": numbers, "id": handle[:16]})
+            fault_point("member")
+        block = native.guest_receive(numbers, False, handle)
+        fault_point("guest")
+        lent, lent_handle = None, b""
+        try:
+            if plan["lends"]:
+                lent = native.allocate(ANCHOR, zero=True, shared=True)
+                lent_handle = native.export(lent)
+                send(connection, {"lent": lent_handle.hex()}, list(native.domain_fds()))
+                fault_point("lent")
+            message, others = self.expect(connection, "domains")
+            try:
+                blocks = receive_blocks(message["domains"], others)
+            finally:
+                close_all(others)
+            fault_point("domains")
+            native.set_role(f"rank {self.place.rank}")
+            control = native.Group(block, self.place.rank, self.place.world, blocks)
+            fault_point("group")
+            send(connection, {"joined": True})
+            fault_point("joined")
+            self.expect(connection, "go")
+            fault_point("go")
+            control.barrier(self.notice.remaining())
+        finally:
+            if lent_handle:
+                native.acknowledge(lent_handle)
+        return Meeting(control, block, (block, *blocks) if blocks else ())

@@ -1,0 +1,121 @@
+"""Where a rank runs, and why two ranks cannot share memory."""
+
+from __future__ import annotations
+
+import os
+import socket
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ... import native
+
+__all__ = ["Place", "boot_id", "has_died", "is_own_address", "own_place"]
+
+PF_EXITING = 0x4
+TEXT = 64  # characters of a name that another process sends
+
+
+def boot_id() -> str:
+    """An id of this machine since its last boot."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return file.read().strip()
+
+
+def namespace(kind: str) -> int:
+    return os.stat(f"/proc/self/ns/{kind}").st_ino
+
+
+@dataclass(frozen=True)
+class Place:
+    """A rank, its process, and what decides with whom it can share memory.
+
+    Attributes:
+        world: the size of the group, as this rank has been told.
+        boot: the machine; host is only its name.
+        domain: of its tensors, hexadecimal; "" if it has none yet.
+    """
+
+    rank: int
+    world: int
+    pid: int
+    uid: int
+    host: str
+    boot: str
+    pid_namespace: int
+    net_namespace: int
+    domain: str = ""
+
+    def __str__(self) -> str:
+        return f"rank {self.rank} (pid {self.pid}, uid {self.uid}, host {self.host})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a message in JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Place:
+        """Raises: ValueError: it is not what `as_dict` wrote."""
+        names = {name: cls.__annotations__[name] for name in cls.__annotations__}
+        if type(values) is not dict or values.keys() != names.keys():
+            raise ValueError(f"not a rank's place: {str(values)[:TEXT]}")
+        for name, value in values.items():
+            kind = int if names[name] == "int" else str
+            if type(value) is not kind or len(str(value)) > TEXT:
+                raise ValueError(f"not a rank's place: {name} is {str(value)[:TEXT]!r}")
+        return cls(**values)
+
+    def why_apart(self, other: Place) -> str:
+        """Why the two cannot share memory; "" if they can."""
+        if self.boot != other.boot:
+            return f"on another host: {self.host}, not {other.host}"
+        if self.uid != other.uid:
+            return f"of another user: uid {self.uid}, not {other.uid}"
+        for kind in ("pid", "net"):
+            own: int = getattr(self, f"{kind}_namespace")
+            others: int = getattr(other, f"{kind}_namespace")
+            if own != others:
+                return f"in another {kind} namespace (a container): {own}, not {others}"
+        return ""
+
+
+def own_place(rank: int, world: int) -> Place:
+    """Of this process. It first joins the domain that its environment names."""
+    if os.environ.get("SHMTENSOR_DOMAIN"):
+        native.domain_ensure()
+    return Place(
+        rank,
+        world,
+        os.getpid(),
+        os.geteuid(),
+        socket.gethostname()[:TEXT],
+        boot_id(),
+        namespace("pid"),
+        namespace("net"),
+        native.domain_id().hex() if native.domain_ready() else "",
+    )
+
+
+def has_died(pid: int) -> bool:
+    """Whether a process of this pid namespace has ended, or is ending."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except OSError:
+        return True
+    return fields[0] in "ZX" or bool(int(fields[6]) & PF_EXITING)
+
+
+def is_own_address(host: str) -> bool:
+    """Whether a name means this host, or cannot be resolved (then it is only a name)."""
+    try:
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return True
+    for family, kind, protocol, _, address in addresses:
+        try:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.bind(address)
+            return True
+        except OSError:
+            continue
+    return False

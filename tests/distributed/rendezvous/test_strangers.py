@@ -1,0 +1,509 @@
+"""Ranks that no common parent has started, nor one that knows shmtensor, meet by address and port,
+by a name or by a store; what cannot share memory is named, or communicates over TCP.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shmtensor import distributed as dist
+from shmtensor.distributed.rendezvous.meeting_messages import address
+
+from ..ddp.sharded_step import training
+from ..run_ranks import SECRET, free_port, run
+from ..run_ranks import values as values_of
+from .strangers import Stranger, end_all, values
+
+NOBODY = 65534
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+HAS_SECRET = {"SHMTENSOR_SECRET": SECRET}
+
+
+def can_unshare(*what: str) -> bool:
+    return not subprocess.run(
+        ["unshare", *what, "true"], capture_output=True, check=False
+    ).returncode
+
+
+def strangers(n: int, *case: str, before: str = "", port: int = 0, **env: str) -> list[Stranger]:
+    """n ranks; those in `before` make a tensor before they meet."""
+    port = port or free_port()
+    return [
+        Stranger(r, n, port, *case, *(["before=1"] if str(r) in before else []), **env)
+        for r in range(n)
+    ]
+
+
+# ---------------------------------------------------------------- they share memory
+@pytest.mark.parametrize(
+    ("before", "domains"), [("", 1), ("0", 1), ("1", 2), ("012", 3)], ids=["none", "0", "1", "all"]
+)
+def test_ranks_meet_by_address_and_port_and_share_memory(before: str, domains: int) -> None:
+    records = end_all(strangers(3, "meet", before=before))
+    expected = {"sums": [True, True], "domains": domains, "staged": 0, "name": "Group"}
+    assert values(records) == [expected] * 3
+    assert not any(record["stderr"] for record in records)
+
+
+PARENT = """
+import multiprocessing, os, sys
+sys.path[:0] = {path!r}
+
+def rank(r, port):
+    os.environ.update(RANK=str(r), WORLD_SIZE="3", MASTER_ADDR="localhost", MASTER_PORT=port)
+    os.environ.pop("SHMTENSOR_DOMAIN", None)
+    import shmtensor as st
+    from shmtensor import distributed as dist
+    dist.init_process_group(timeout=60)
+    x = st.full((50_000,), 1.0 + r)
+    dist.all_reduce(x)
+    assert x[-1].item() == 6.0
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    ranks = [context.Process(target=rank, args=(r, sys.argv[1])) for r in range(3)]
+    for each in ranks: each.start()
+    for each in ranks: each.join()
+    assert "shmtensor" not in sys.modules
+    print([each.exitcode for each in ranks])
+"""
+
+
+def test_children_that_the_standard_library_spawns_meet(tmp_path: Path) -> None:
+    """Their parent has never imported shmtensor."""
+    program = tmp_path / "parent.py"
+    program.write_text(PARENT.format(path=sys.path))
+    env = {name: value for name, value in os.environ.items() if name != "SHMTENSOR_DOMAIN"}
+    command = [sys.executable, str(program), str(free_port())]
+    result = subprocess.run(
+        command, env=env, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.stdout == "[0, 0, 0]\n", result.stderr
+
+
+@pytest.mark.parametrize("method", ["file:///nowhere/group", "any name", "tcp://localhost:"])
+def test_any_name_is_a_place_to_meet(method: str) -> None:
+    port = free_port()
+    name = f"{method}{port}"
+    records = end_all(strangers(2, "meet", f"method={name}", before="1", port=port))
+    assert [each["name"] for each in values(records)] == ["Group"] * 2
+
+
+def test_ranks_meet_by_a_store(tmp_path: Path) -> None:
+    records = end_all(strangers(2, "meet", f"store={tmp_path / 'store'}", before="1"))
+    assert [each["name"] for each in values(records)] == ["Group"] * 2
+
+
+def test_two_strangers_meet_within_a_second() -> None:
+    """The median of three, from the moment when both have been imported."""
+    later = []
+    for _ in range(3):
+        records = end_all(strangers(2, "meet", before="01"))
+        values(records)
+        later.append(min(record["seconds"] for record in records))  # of the one that came last
+    assert sorted(later)[1] < 1.0, later
+
+
+@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
+def test_the_battery_holds_among_strangers(before: str) -> None:
+    """With or without tensors in domains of their own."""
+    counts = values(end_all(strangers(3, "battery", before=before)))
+    assert len(set(counts)) == 1
+    assert counts[0] > 40
+
+
+@pytest.mark.parametrize("before", ["", "01"], ids=["without", "with"])
+def test_strangers_train_as_forked_ranks_do(before: str) -> None:
+    forked = {gradient.hex() for gradient in values_of(run(training, 2))}
+    assert set(values(end_all(strangers(2, "train", before=before)))) == forked
+    assert len(forked) == 1
+
+
+@pytest.mark.parametrize("before", ["", "12", "012"])
+def test_groups_objects_and_a_second_group_work_among_strangers(before: str) -> None:
+    for record in values(end_all(strangers(3, "groups_and_objects", before=before))):
+        assert all(record), record
+
+
+LAUNCHED = """
+import os, sys
+from shmtensor import distributed as dist
+import shmtensor as st
+x = st.ones(10)
+rank = int(os.environ["RANK"])
+dist.init_process_group("gloo", sys.argv[1], timeout=60, world_size=3, rank=rank)
+for size in (3, 100_000):
+    x = st.full((size,), 1.0 + rank)
+    dist.all_reduce(x)
+    assert x[-1].item() == 6.0
+dist.destroy_process_group()
+print("met", flush=True)
+"""
+
+
+def test_launched_ranks_and_a_stranger_are_one_group(tmp_path: Path) -> None:
+    program, name = tmp_path / "launched.py", f"mixed {free_port()}"
+    program.write_text(LAUNCHED)
+    command = [sys.executable, "-m", "shmtensor.run", "--nproc-per-node", "2", str(program), name]
+    stranger = Stranger(2, 3, 1, "meet", f"method={name}")
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    values([stranger.end()])
+    assert result.stdout.count("met") == 2, result.stderr
+
+
+def meet_forked(name: str) -> bool:
+    import shmtensor as st
+
+    rank = dist.get_rank()
+    dist.destroy_process_group()
+    dist.init_process_group("gloo", name, timeout=60, world_size=3, rank=rank)
+    for size in (3, 100_000):
+        x = st.full((size,), float(rank + 1))
+        dist.all_reduce(x)
+        assert x[-1].item() == 6.0
+    return True
+
+
+@pytest.mark.parametrize("before", ["", "2"])
+def test_forked_ranks_and_a_stranger_are_one_group(before: str) -> None:
+    name = f"forked {free_port()}"
+    case = ["meet", f"method={name}", *(["before=1"] if before else [])]
+    stranger = Stranger(2, 3, 1, *case)
+    try:
+        assert values_of(run(meet_forked, 2, name)) == [True, True]
+    finally:
+        record = stranger.end()
+    assert values([record])[0]["domains"] == (2 if before else 1)
+
+
+@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
+def test_ranks_meet_where_deaths_are_detected_by_pid(before: str) -> None:
+    records = end_all(strangers(3, "meet", before=before, SHMTENSOR_LIVENESS="process"))
+    assert [each["staged"] for each in values(records)] == [0, 0, 0]
+
+
+PUBLISHER = """
+import sys
+import shmtensor as st
+from shmtensor import memory
+memory.publish(sys.argv[1], st.full((50_000,), 2.0))
+print("published", flush=True)
+sys.stdin.read()
+"""
+
+
+def sum_opened(name: str) -> tuple[float, int]:
+    """Rank 0's operand is of a domain in which no other rank is."""
+    import shmtensor as st
+    from shmtensor import memory
+
+    x = memory.open(name) if dist.get_rank() == 0 else st.full((50_000,), 3.0)
+    out = st.zeros(100_000)
+    dist.all_gather_into_tensor(out, x)
+    world: Any = dist.GroupMember.WORLD
+    return out.sum().item(), world.statistics().bytes_staged
+
+
+def test_memory_that_some_rank_cannot_reach_is_staged() -> None:
+    name = f"staged/{os.getpid()}"
+    environment = {**os.environ, "SHMTENSOR_DOMAIN": "new", "PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", PUBLISHER, name],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as publisher:
+        assert publisher.stdout is not None
+        assert publisher.stdout.readline() == "published\n"
+        zero, one = values_of(run(sum_opened, 2, name))
+        publisher.communicate("")
+    assert zero == (250_000.0, 200_000)
+    assert one == (250_000.0, 0)
+
+
+# ---------------------------------------------------------------- deaths
+STEPS = ["hello", "welcome", "plan", "guest", "lent", "domains", "group", "joined"]
+
+
+@pytest.mark.parametrize("step", [*STEPS, "member"])
+def test_a_rank_that_dies_while_it_joins_is_named_by_all(step: str) -> None:
+    port = free_port()
+    before = [] if step == "member" else ["before=1"]
+    ranks = [
+        Stranger(0, 3, port, "stay"),
+        Stranger(1, 3, port, "stay", "die=" + step, *before),
+        Stranger(2, 3, port, "stay", "before=1"),
+    ]
+    zero, victim, two = end_all(ranks)
+    assert victim["exitcode"] == -9
+    for record in (zero, two):
+        assert record["error"] == "PeerLostError", record
+        assert f"rank 1 (pid {ranks[1].process.pid}" in record["text"]
+
+
+@pytest.mark.parametrize("step", ["gathered", "planned", "shared", "all joined"])
+def test_a_rank_0_that_dies_while_others_join_is_named_by_all(step: str) -> None:
+    port = free_port()
+    ranks = [
+        Stranger(0, 3, port, "stay", "die=" + step),
+        Stranger(1, 3, port, "stay"),
+        Stranger(2, 3, port, "stay", "before=1"),
+    ]
+    victim, one, two = end_all(ranks)
+    assert victim["exitcode"] == -9
+    for record in (one, two):
+        assert record["error"] == "PeerLostError", record
+        assert f"rank 0 (pid {ranks[0].process.pid}" in record["text"]
+
+
+@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
+def test_a_death_in_the_group_is_noticed_as_among_forked_ranks(before: str) -> None:
+    records = end_all(strangers(3, "lose", before=before))
+    for record in (records[0], records[2]):
+        name, is_pid, late, text = record["value"]
+        assert name == "rank 1"
+        assert is_pid
+        assert late < 5.0  # 0.3 s until it dies, and the bound of `make kills` on a loaded machine
+        assert "SIGKILL" in text or "exit code unknown" in text
+
+
+def test_rank_0_waits_on_for_a_rank_that_gave_up_and_lives(tmp_path: Path) -> None:
+    port, gave_up = free_port(), tmp_path / "gave up"
+    ranks = [Stranger(0, 3, port, "meet"), Stranger(1, 3, port, "meet", f"again={gave_up}")]
+    while not gave_up.exists() and ranks[1].process.poll() is None:
+        time.sleep(0.01)
+    values(end_all([*ranks, Stranger(2, 3, port, "meet")]))
+
+
+# ---------------------------------------------------------------- they do not fit
+def test_ranks_that_disagree_about_the_world_size_all_raise_at_once() -> None:
+    port = free_port()
+    records = end_all([Stranger(0, 2, port, "stay"), Stranger(1, 3, port, "stay")])
+    for record in records:
+        assert record["error"] == "CollectiveMismatch", record
+        assert "rank 1 (pid" in record["text"]
+        assert "of 3, rank 0 (pid" in record["text"]
+        assert record["seconds"] < 30  # long before the timeout
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_two_ranks_of_one_number_all_raise_at_once(rank: int) -> None:
+    port = free_port()
+    ranks = [Stranger(r, 3, port, "stay") for r in (0, 1, rank)]
+    records = end_all(ranks)
+    for record in records:
+        assert record["error"] == "CollectiveMismatch", record
+        assert f"rank {rank} came twice" in record["text"]
+    pids = [ranks[rank].process.pid, ranks[2].process.pid]
+    assert all(f"pid {pid}" in records[0]["text"] for pid in pids)
+
+
+def test_two_ranks_of_one_number_in_a_store_are_named(tmp_path: Path) -> None:
+    store = f"store={tmp_path / 'store'}"
+    first = Stranger(1, 2, 1, "stay", store, "timeout=20")
+    second = Stranger(1, 2, 1, "stay", store, "timeout=20")
+    zero = Stranger(0, 2, 1, "stay", store, "timeout=20")
+    errors = [record.get("error") for record in end_all([first, second, zero])]
+    assert errors.count("CollectiveMismatch") == 1
+
+
+def test_who_is_missing_is_said_after_five_seconds() -> None:
+    port = free_port()
+    ranks = [Stranger(0, 3, port, "stay", "timeout=7"), Stranger(1, 3, port, "stay", "timeout=8")]
+    lost = Stranger(1, 2, free_port(), "stay", "timeout=6")
+    zero, one = end_all(ranks)
+    line = f"waits at 'localhost:{port}/0/': 1 of 3 are missing: rank 2 has not come"
+    for record in (zero, one):
+        assert record["stderr"].count(line) == 1, record
+        assert record["error"] == "CollectiveTimeout"
+    alone = lost.end()
+    assert "rank 0 is missing" in alone["stderr"]
+    assert "SHMTENSOR_SECRET" in alone["stderr"]
+
+
+def test_a_rank_that_is_stopped_while_it_joins_is_named() -> None:
+    port = free_port()
+    ranks = [
+        Stranger(0, 3, port, "stay", "timeout=20"),
+        Stranger(1, 3, port, "stay", "stop=plan"),
+        Stranger(2, 3, port, "stay"),
+    ]
+    zero, two = end_all([ranks[0], ranks[2]])
+    ranks[1].process.kill()
+    ranks[1].end()
+    for record in (zero, two):
+        assert record["error"] == "CollectiveTimeout", record
+        assert record["stderr"].count("which came and does not answer") == 1, record
+        assert f"rank 1 (pid {ranks[1].process.pid}" in record["text"]
+
+
+def test_who_is_missing_is_said_over_tcp_too() -> None:
+    env = {**HAS_SECRET, "LOCAL_WORLD_SIZE": "1"}
+    port = free_port()
+    alone = Stranger(1, 2, free_port(), "stay", "timeout=6", **env)
+    ranks = [Stranger(r, 3, port, "stay", "timeout=6", **env) for r in (0, 1)]
+    zero, _ = end_all(ranks)
+    assert "waits for ranks 2" in zero["stderr"]
+    assert "waits for rank 0" in alone.end()["stderr"]
+
+
+def test_a_silent_process_delays_no_rank() -> None:
+    port = free_port()
+    zero = Stranger(0, 2, port, "meet")
+    place = address(f"localhost:{port}/0/")
+    silent = []
+    while len(silent) < 20:
+        each = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if each.connect_ex(place):
+            each.close()
+            assert zero.process.poll() is None
+        else:
+            silent.append(each)
+    values(end_all([zero, Stranger(1, 2, port, "meet")]))
+    for each in silent:
+        each.close()
+
+
+# ---------------------------------------------------------------- they share no memory
+def check_apart(records: list[dict[str, Any]], *words: str) -> None:
+    for record in records:
+        assert record["error"] == "PermissionError", record
+        assert record["seconds"] < 30  # long before the timeout
+        for word in (*words, "secrets.token_hex()"):
+            assert word in record["text"], record
+
+
+def check_over_tcp(records: list[dict[str, Any]], reason: str) -> None:
+    assert [each["name"] for each in values(records)] == ["Engine"] * len(records)
+    lines = [line for each in records for line in each["stderr"].splitlines()]
+    reasons = [line for line in lines if "runs over TCP" in line]
+    assert len(reasons) == 1, lines
+    assert reason in reasons[0]
+    assert reasons[0] in records[0]["stderr"]
+
+
+@AS_ROOT
+def test_ranks_of_two_users_are_told() -> None:
+    port = free_port()
+    ranks = [Stranger(0, 2, port, "meet"), Stranger(1, 2, port, "meet", f"uid={NOBODY}")]
+    records = end_all(ranks)
+    check_apart(records, *(f"pid {each.process.pid}" for each in ranks), f"uid {NOBODY}")
+
+
+@AS_ROOT
+def test_ranks_of_two_users_with_a_secret_communicate_over_tcp() -> None:
+    port = free_port()
+    ranks = [
+        Stranger(0, 3, port, "meet", **HAS_SECRET),
+        Stranger(1, 3, port, "meet", "before=1", **HAS_SECRET),
+        Stranger(2, 3, port, "meet", f"uid={NOBODY}", **HAS_SECRET),
+    ]
+    check_over_tcp(end_all(ranks), f"of another user: uid {NOBODY}, not 0")
+
+
+@AS_ROOT
+def test_another_session_of_another_user_ends_nothing() -> None:
+    """Only the kernel's word that one session started both makes it an error."""
+    port = free_port()
+    zero = Stranger(0, 2, port, "meet")
+    other = Stranger(1, 2, port, "meet", f"uid={NOBODY}", "timeout=7", prefix=["setsid", "-w"])
+    record = other.end()
+    assert record["error"] == "CollectiveTimeout"
+    assert "a process of another user waits for ranks there" in record["stderr"]
+    assert zero.process.poll() is None
+    records = end_all([zero, Stranger(1, 2, port, "meet")])
+    values(records)
+
+
+PID = ["--pid", "--fork", "--mount-proc"]
+
+
+@AS_ROOT
+@pytest.mark.skipif(not can_unshare(*PID), reason="may not make a pid namespace")
+@pytest.mark.parametrize("has_secret", [False, True])
+def test_a_rank_in_another_pid_namespace_shares_no_memory(has_secret: bool) -> None:
+    port, env = free_port(), HAS_SECRET if has_secret else {}
+    ranks = [
+        Stranger(0, 2, port, "meet", **env),
+        Stranger(1, 2, port, "meet", prefix=["unshare", *PID], **env),
+    ]
+    if has_secret:
+        check_over_tcp(end_all(ranks), "in another pid namespace")
+    else:
+        check_apart(end_all(ranks), "in another pid namespace", "rank 0", "rank 1")
+
+
+@AS_ROOT
+@pytest.mark.skipif(not can_unshare("--net"), reason="may not make a network namespace")
+def test_ranks_in_two_network_namespaces_say_for_whom_they_wait() -> None:
+    port = free_port()
+    ranks = [
+        Stranger(0, 2, port, "meet", "timeout=6"),
+        Stranger(1, 2, port, "meet", "timeout=6", prefix=["unshare", "--net"]),
+    ]
+    for record, missing in zip(
+        end_all(ranks), ("rank 1 has not come", "rank 0 is missing"), strict=True
+    ):
+        assert record["error"] == "CollectiveTimeout"
+        assert missing in record["stderr"]
+        assert "network namespace" in record["stderr"]
+
+
+@AS_ROOT
+@pytest.mark.skipif(not can_unshare("--net"), reason="may not make a network namespace")
+def test_ranks_in_two_network_namespaces_with_a_store_are_told(tmp_path: Path) -> None:
+    store = f"store={tmp_path / 'store'}"
+    ranks = [
+        Stranger(0, 2, 1, "meet", store),
+        Stranger(1, 2, 1, "meet", store, prefix=["unshare", "--net"]),
+    ]
+    check_apart(end_all(ranks), "in another net namespace", "rank 0", "rank 1")
+
+
+def test_a_rank_on_another_host_is_told() -> None:
+    """The address of rank 0 is none of this host: 192.0.2.1 is for documentation."""
+    record = Stranger(1, 2, free_port(), "meet", MASTER_ADDR="192.0.2.1").end()
+    check_apart([record], "rank 1 (pid", "'192.0.2.1'")
+
+
+# ---------------------------------------------------------------- the port
+def test_a_port_that_another_program_has_disturbs_no_ranks_that_share_memory() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        for env in ({}, HAS_SECRET):
+            records = end_all(strangers(2, "meet", port=port, **env))
+            assert [each["name"] for each in values(records)] == ["Group"] * 2
+
+
+@AS_ROOT
+def test_a_port_that_another_program_has_is_an_error_where_ranks_need_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        ranks = [
+            Stranger(0, 2, port, "meet", **HAS_SECRET),
+            Stranger(1, 2, port, "meet", f"uid={NOBODY}", **HAS_SECRET),
+        ]
+        zero, one = end_all(ranks)
+    assert zero["error"] == one["error"] == "PermissionError"
+    assert f"cannot listen at 127.0.0.1:{port}" in zero["text"]
+    assert f"127.0.0.1:{port}" in one["text"]
+
+
+def test_secrets_of_ranks_that_share_memory_are_not_compared() -> None:
+    """The kernel says that they are of one user."""
+    port = free_port()
+    ranks = [
+        Stranger(0, 2, port, "meet", **HAS_SECRET),
+        Stranger(1, 2, port, "meet", SHMTENSOR_SECRET="7c" * 16),
+    ]
+    assert [each["name"] for each in values(end_all(ranks))] == ["Group"] * 2
