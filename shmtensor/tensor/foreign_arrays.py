@@ -184,7 +184,9 @@ def jax_as_numpy(x: Any, where: str) -> Array:
             f"{where}: an array of JAX is not on the CPU: on {platform()}, use jax.device_get(x)"
         )
     array: Array = np.asarray(x)
-    if array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1:  # ml_dtypes has floats of its own
+    if (
+        array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1
+    ):  # ml_dtypes has floats of its own
         return array
     if dtypes.is_bfloat16(array.dtype):
         return array.view(dtypes.bfloat16)

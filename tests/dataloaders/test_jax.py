@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -21,6 +22,7 @@ def test_jax(name: str) -> None:
     process = subprocess.run(
         [sys.executable, "-W", "error", str(program), name],
         capture_output=True, text=True, timeout=300, check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert process.stdout == "done\n"

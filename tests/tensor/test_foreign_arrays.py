@@ -61,7 +61,6 @@ def test_conjugated_and_negated_tensors_are_resolved() -> None:
     ("make", "message"),
     [
         (lambda: torch.ones(2, device="meta"), "not on the CPU: on meta, it has no data"),
-        (lambda: torch.ones(2, requires_grad=True), r"requires grad.*\(2,\), use x.detach"),
         (lambda: torch.ones(2, 2).to_sparse(), "not dense: torch.sparse_coo, use x.to_dense"),
         (lambda: torch.ones(2, 2).to_sparse_csr(), "not dense: torch.sparse_csr"),
         (lambda: torch.ones(2).to(torch.float8_e4m3fn), "no dtype like .*float8_e4m3fn"),
@@ -72,6 +71,11 @@ def test_conjugated_and_negated_tensors_are_resolved() -> None:
 def test_what_has_no_view_says_why(make: Any, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         as_numpy(make())
+
+
+def test_a_tensor_that_requires_grad_has_no_view() -> None:
+    with pytest.raises(RuntimeError, match=r"^here: .*requires grad.*\(2,\), use x.detach"):
+        as_numpy(torch.ones(2, requires_grad=True), "here")
 
 
 def test_a_quantised_or_nested_tensor_has_no_view() -> None:
