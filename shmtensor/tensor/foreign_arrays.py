@@ -184,9 +184,8 @@ def jax_as_numpy(x: Any, where: str) -> Array:
             f"{where}: an array of JAX is not on the CPU: on {platform()}, use jax.device_get(x)"
         )
     array: Array = np.asarray(x)
-    if (
-        array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1
-    ):  # ml_dtypes has floats of its own
+    # The floats of ml_dtypes have kind "f", too.
+    if array.dtype.kind in "biufc" and array.dtype.isbuiltin == 1:
         return array
     if dtypes.is_bfloat16(array.dtype):
         return array.view(dtypes.bfloat16)
