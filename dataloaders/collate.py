@@ -28,7 +28,7 @@ from shmtensor.tensor.foreign_arrays import (
     numpy_dtype_of,
 )
 
-from .loader.batch_block import Array, allocate_parts, stack_into
+from .loader.batch_block import Array, BlockAllocator, allocate_parts, stack_into
 from .loader.worker_info import is_worker_process
 from .tensor_dataset import Rows
 
@@ -371,13 +371,19 @@ def stack_torch(array: Array, leaf: Leaf) -> None:
 
 def views_of(tensors: Sequence[Any], where: str) -> list[Array]:
     """Arrays over the memory of these tensors; the error names the one that has none."""
-    try:
-        return [tensor.numpy() for tensor in tensors]  # quicker than `as_numpy`
+    rows = BlockAllocator.early_arrays()  # rows of these are in their place already
+
+    def is_row(x: Any) -> bool:
+        return type(x) is np.ndarray and any(x.base is array for array in rows)
+
+    try:  # quicker than `as_numpy`
+        return [x if is_row(x) else x.numpy() for x in tensors]
     except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
-        arrays = []
-    for i, tensor in enumerate(tensors):
-        arrays.append(as_numpy(tensor, f"collate: sample {i} of the batch{at(where)}"))
-    return arrays
+        place = f"of the batch{at(where)}"
+    return [
+        x if is_row(x) else as_numpy(x, f"collate: sample {i} {place}")
+        for i, x in enumerate(tensors)
+    ]
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:

@@ -64,6 +64,12 @@ class BlockAllocator:
         """Uninitialised arrays of these shapes and dtypes, in one block."""
         return arrays_in_block(parts, self.allocate)
 
+    @classmethod
+    def early_arrays(cls) -> list[Array]:
+        """The arrays of this batch that were allocated before collation."""
+        early = None if cls.current is None else cls.current.early
+        return [] if early is None else early[1]
+
     def take_early(self, parts: Parts) -> list[Array] | None:
         """The arrays that were allocated before collation, if they are these; only once."""
         early, self.early = self.early, None

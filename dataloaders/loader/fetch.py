@@ -8,6 +8,7 @@ from time import monotonic
 from typing import Any
 
 from shmtensor.memory import shared_numpy
+from shmtensor.native import copy_to_rows
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
@@ -147,7 +148,7 @@ class MapFetcher(Fetcher):
         is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
         index, position, began = None, 0, 0.0
         samples: list[Any] = []
-        rows, copy = self.rows, None
+        rows, is_early, tensor_class = self.rows, False, None
         is_first = self.is_default and rows.tries > 0
         try:
             for index in indices:
@@ -163,19 +164,19 @@ class MapFetcher(Fetcher):
                 sample = dataset[index]
                 if is_timed:
                     self.note_slow(began, f"index {index!r}")
-                if is_first:
-                    is_first, copy = False, rows.begin(sample, len(indices))
-                if copy is not None:
-                    early = copy(sample, rows.fields, len(samples))
-                    if early is sample and not samples:
-                        copy = None  # the data set keeps its arrays
-                        rows.drop()
-                    sample = early
+                if is_early:
+                    sample = copy_to_rows(sample, rows.fields, len(samples), tensor_class)
+                elif is_first:
+                    is_first = False
+                    if rows.begin(sample, len(indices)):
+                        tensor_class = rows.tensor_class
+                        early = copy_to_rows(sample, rows.fields, 0, tensor_class)
+                        sample, is_early = rows.first(sample, early)
                 samples.append(sample)
         except BaseException:
             self.doing = f"index {index!r}"
             raise
-        if copy is not None:
+        if is_early:
             rows.end()
         return samples
 
@@ -238,7 +239,7 @@ class StreamFetcher(Fetcher):
             self.count += 1
             return sample
         samples: list[Any] = []
-        row, rows, copy = self.row, self.rows, None
+        row, rows, is_early, tensor_class = self.row, self.rows, False, None
         try:
             for position in range(len(indices)):
                 if position:
@@ -246,20 +247,19 @@ class StreamFetcher(Fetcher):
                     row[POSITION] = position
                     row[SINCE] = monotonic()
                 sample = self.next_one(position)
-                if not position and self.is_default and rows.tries:
-                    copy = rows.begin(sample, len(indices))
-                if copy is not None:
-                    early = copy(sample, rows.fields, position)
-                    if early is sample and not position:
-                        copy = None  # the stream keeps its arrays
-                        rows.drop()
-                    sample = early
+                if is_early:
+                    sample = copy_to_rows(sample, rows.fields, position, tensor_class)
+                elif not position and self.is_default and rows.tries:
+                    if rows.begin(sample, len(indices)):
+                        tensor_class = rows.tensor_class
+                        early = copy_to_rows(sample, rows.fields, 0, tensor_class)
+                        sample, is_early = rows.first(sample, early)
                 samples.append(sample)
         except StopIteration:
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
-        if copy is not None:
+        if is_early:
             rows.end()  # of a shorter last batch collation asks for other arrays
         return samples
 

@@ -189,7 +189,7 @@ def test_a_changed_map_of_functions_is_not_called_early(monkeypatch: pytest.Monk
 def test_a_data_set_without_new_arrays_is_asked_three_times() -> None:
     rows = SampleRows()
     with BlockAllocator():  # type: ignore[attr-defined]
-        assert [rows.begin((1, 2), 4) for _ in range(3)] == [None, None, None]
+        assert [rows.begin((1, 2), 4) for _ in range(3)] == [False, False, False]
     assert rows.tries == 0
 
 

@@ -23,11 +23,31 @@ PyObject* field_of(PyObject* sample, PyObject* key) {
   return i >= 0 && i < Py_SIZE(sample) ? PySequence_Fast_ITEMS(sample)[i] : nullptr;
 }
 
-// Whether the memory of an array, to which there are at most `most` references, dies with it.
-bool is_new(PyObject* x, Py_ssize_t most) {
-  if (!PyArray_CheckExact(x) || Py_REFCNT(x) > most) return false;
-  PyObject* base = PyArray_BASE(as_array(x));
+// Whether the memory of an array of NumPy, to which nothing else refers, dies with it.
+bool owns_memory(PyArrayObject* x) {
+  PyObject* base = PyArray_BASE(x);
   return !base || (PyArray_CheckExact(base) && Py_REFCNT(base) == 1 && !PyArray_BASE(as_array(base)));
+}
+
+// A tensor of PyTorch as an array over its memory. Empty without an exception: NumPy cannot view it, or it is a part of
+// another tensor.
+Ref view_of_tensor(PyObject* x) {
+  Ref base(PyObject_GetAttrString(x, "_base"));
+  if (base.get() != Py_None) return PyErr_Clear(), Ref();
+  static PyObject* name = PyUnicode_InternFromString("numpy");
+  PyObject* array = name ? PyObject_CallMethodNoArgs(x, name) : nullptr;
+  if (!array) PyErr_Clear();  // collation raises it again, and names the sample
+  return Ref(array);
+}
+
+// The array of a sample's new value, to which there are at most `most` references: of NumPy, or, with their class, of
+// PyTorch. Empty without an exception: it is none.
+Ref new_array(PyObject* x, Py_ssize_t most, PyObject* tensor_class) {
+  if (Py_REFCNT(x) > most) return Ref();
+  if (PyArray_CheckExact(x)) return owns_memory(as_array(x)) ? Ref(Py_NewRef(x)) : Ref();
+  if (reinterpret_cast<PyObject*>(Py_TYPE(x)) != tensor_class) return Ref();
+  Ref array = view_of_tensor(x);
+  return array && PyArray_CheckExact(array.get()) ? std::move(array) : Ref();
 }
 
 // A view of row `i` of an array.
@@ -52,11 +72,12 @@ bool copy_to(PyArrayObject* row, PyArrayObject* x) {
 
 }  // namespace
 
-// copy_to_rows(sample, fields, i): `fields` has (key, array) pairs; each array of the sample that nothing else refers to,
-// and that has the dtype and shape of a row of that array, is replaced by the row, with a copy.
+// copy_to_rows(sample, fields, i, tensor_class=None): `fields` has (key, array) pairs; each array of the sample that
+// nothing else refers to, and that has the dtype and shape of a row of that array, is replaced by the row, with a copy;
+// and so is a tensor of that class, which has `numpy()`.
 PyObject* copy_to_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "copy_to_rows";
-  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  if (count_arguments(where, n, 3, 4) < 0) return nullptr;
   PyObject *sample = args[0], *fields = args[1];
   const Py_ssize_t i = PyLong_AsSsize_t(args[2]);
   if (i == -1 && PyErr_Occurred()) return nullptr;
@@ -77,13 +98,14 @@ PyObject* copy_to_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
     PyObject* x = field_of(sample, key);
     // An array in `out` has a reference of `out`, too.
     const Py_ssize_t most = key == Py_None || out ? 2 : 1;
-    if (!x || !is_new(x, most)) continue;
-    PyArrayObject* a = as_array(x);
+    if (!x) continue;
+    Ref owner = new_array(x, most, n == 4 ? args[3] : Py_None);
+    if (!owner) continue;
+    PyArrayObject* a = owner.array();
     if (PyArray_NDIM(a) != nd || !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(part) + 1, nd) ||
         PyArray_DESCR(a) != PyArray_DESCR(part) || PyDataType_REFCHK(PyArray_DESCR(a)))
       continue;
-    Py_INCREF(x);
-    Ref owner(x), row(row_of(part, i));
+    Ref row(row_of(part, i));
     if (!row || !copy_to(row.array(), a)) return nullptr;
     if (key == Py_None) return row.release();
     if (!out) out = Ref(PyDict_CheckExact(sample) ? PyDict_Copy(sample) : PySequence_List(sample));
