@@ -187,6 +187,7 @@ SHELL = """// $SONAME: each function jumps to where `slots` points: see doubles/
   asm(".globl " #name "\\n.type " #name ", @function\\n" #name ":\\n"  \\
       "  movq slots@GOTPCREL(%rip), %rax\\n  jmp *(8 * " #index ")(%rax)\\n");
 extern "C" int not_supported() { return $STATUS; }
+extern "C" int succeed() { return 0; }
 extern "C" { void* slots[$N]; }
 __attribute__((constructor)) static void begin() {
   for (auto& slot : slots) slot = reinterpret_cast<void*>(not_supported);
@@ -209,7 +210,7 @@ def build_libraries() -> None:
         build_library(soname, text)
         manifest[name] = {"soname": soname, "functions": functions}
     for soname in DEPENDENCIES:
-        build_library(soname, "extern \"C\" int standin_empty() { return 0; }\n")
+        build_library(soname, 'extern "C" int standin_empty() { return 0; }\n')
     (LIBRARIES / "functions.json").write_text(json.dumps(manifest, indent=1))
 
 

@@ -72,9 +72,7 @@ def install() -> None:
         try:
             path = compile_for_host(source, flags)
         except RuntimeError as error:
-            raise compiler.CompileException(
-                str(error), source, filename, options, "g++"
-            ) from error
+            raise compiler.CompileException(str(error), source, filename, options, "g++") from error
         COUNT.seconds += time.monotonic() - begin
         return MAGIC + str(path).encode() + b"\n", {}
 

@@ -21,7 +21,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoade
 from pathlib import Path
 from types import ModuleType
 
-from tests.cuda.standin.build import DEVICE, runtime_module
+from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, runtime_module
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
@@ -84,6 +84,8 @@ def install() -> ctypes.CDLL:
     from tests.cuda.standin import compile
     from tests.cuda.standin.doubles import cublas, cufft, cusolver
 
+    for name in DEPENDENCIES:
+        ctypes.CDLL(str(LIBRARIES / name))
     for double in (cublas, cusolver, cufft):
         double.install()
     compile.install()
