@@ -260,16 +260,17 @@ struct Call<void (*)(A...)> {
 
 }  // namespace cuda_host
 
-// One per kernel: how a launch reaches it. pack_<name> copies the arguments, run_<name> runs the launch and frees the copy.
-#define CUDA_HOST_KERNEL(name, barriers)                                                                               \
-  extern "C" void* pack_##name(void** parameters) {                                                                    \
-    return cuda_host::Call<decltype(&name)>::pack(parameters);                                                         \
-  }                                                                                                                    \
-  extern "C" void run_##name(void* arguments, const unsigned* grid, const unsigned* threads, unsigned shared) {        \
-    using Packed = cuda_host::Call<decltype(&name)>::Packed;                                                           \
-    auto body = [](void* packed) { std::apply(name, *static_cast<Packed*>(packed)); };                                 \
-    cuda_host::run(body, arguments, grid, threads, shared, barriers);                                                  \
-    delete static_cast<Packed*>(arguments);                                                                            \
+// One per kernel, a function or an instance of a template: how a launch reaches it. pack_<symbol> copies the arguments,
+// run_<symbol> runs the launch and frees the copy.
+#define CUDA_HOST_KERNEL(symbol, barriers, ...)                                                                   \
+  extern "C" void* pack_##symbol(void** parameters) {                                                             \
+    return cuda_host::Call<decltype(&__VA_ARGS__)>::pack(parameters);                                             \
+  }                                                                                                               \
+  extern "C" void run_##symbol(void* arguments, const unsigned* grid, const unsigned* threads, unsigned shared) { \
+    using Packed = cuda_host::Call<decltype(&__VA_ARGS__)>::Packed;                                               \
+    auto body = [](void* packed) { std::apply(&__VA_ARGS__, *static_cast<Packed*>(packed)); };                    \
+    cuda_host::run(body, arguments, grid, threads, shared, barriers);                                             \
+    delete static_cast<Packed*>(arguments);                                                                       \
   }
 
 extern "C" inline __attribute__((used)) void set_thread_order(unsigned seed) {

@@ -36,34 +36,55 @@ BARRIERS = re.compile(r"__sync|__shfl|__ballot|_REDUCE|__any|__all")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused")
 
 
-def host_source(source: str) -> str:
+def symbols(source: str, instances: Sequence[str] = ()) -> dict[str, str]:
+    """The symbol of each kernel, and of each instance of a template such as `f<int>`."""
+    return {name: name for name in KERNEL.findall(source)} | {
+        instance: f"instance_{i}" for i, instance in enumerate(instances)
+    }
+
+
+def host_source(source: str, instances: Sequence[str] = ()) -> str:
     """`source` with an entry for each kernel, and dynamic shared memory as cuda_host.h has it."""
     barriers = "true" if BARRIERS.search(source) else "false"
-    names = KERNEL.findall(source)
     text = DYNAMIC_SHARED.sub(r"DYNAMIC_SHARED(\1, \2);", source)
-    return text + "".join(f"\nCUDA_HOST_KERNEL({name}, {barriers})" for name in names) + "\n"
+    for name, symbol in symbols(source, instances).items():
+        text += f"\nCUDA_HOST_KERNEL({symbol}, {barriers}, {name})"
+    return text + "\n"
 
 
 def cache_key(source: str, flags: Iterable[str]) -> str:
     return hashlib.sha256("\0".join([HEADER.read_text(), *flags, source]).encode()).hexdigest()
 
 
-def compile_for_host(source: str, flags: Sequence[str] = STRICT, cache: Path = CACHE) -> Path:
+BASE = ("-std=c++17", "-O1", "-fPIC")
+
+
+def compile_for_host(
+    source: str,
+    flags: Sequence[str] = STRICT,
+    cache: Path = CACHE,
+    header: Path = HEADER,
+    instances: Sequence[str] = (),
+) -> Path:
     """The shared object of `source`, compiled unless `cache` has it.
+
+    Args:
+        instances: of templates of kernels, to be compiled besides.
+        header: included first; cuda_host.h, or one that includes it and is precompiled.
 
     Raises:
         RuntimeError: g++ refuses it; the message is g++'s.
     """
-    text = host_source(source)
-    flags = ("-std=c++17", "-O1", "-fPIC", "-shared", "-include", HEADER.name, *flags)
-    key = cache_key(text, flags)
+    text = host_source(source, instances)
+    key = cache_key(text, (*BASE, *flags))
     target = cache / f"{key}.so"
     if target.exists():
         return target
     cache.mkdir(parents=True, exist_ok=True)
     made = cache / f"{key}.{os.getpid()}"
     made.with_suffix(".cc").write_text(text)
-    command = ["g++", f"-I{HERE}", *flags, str(made.with_suffix(".cc")), "-o", str(made)]
+    command = ["g++", *BASE, "-shared", *flags, "-include", str(header)]
+    command += [str(made.with_suffix(".cc")), "-o", str(made)]
     run = subprocess.run(command, capture_output=True, text=True)
     made.with_suffix(".cc").unlink()
     if run.returncode:

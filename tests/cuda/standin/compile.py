@@ -1,17 +1,20 @@
 """CuPy's compile step on the stand-in: a cubin is the path of a shared object made from the same source by g++.
 
-Real NVRTC compiles each new source first, so that what a device would refuse is an error here.
+Real NVRTC compiles each new source first, so that what a device would refuse is an error here. The
+headers of CuPy's own kernels are precompiled once, which halves g++'s time.
 """
 
 from __future__ import annotations
 
+import os
+import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.cuda.kernels.host import cache_key, compile_for_host
+from tests.cuda.kernels.host import BASE, HEADER, cache_key, compile_for_host, symbols
 from tests.cuda.standin.build import FOLDER, headers
 
 MAGIC = b"STANDIN1\n"  # device/driver.cc has the same
@@ -26,6 +29,23 @@ class Count:
 
 
 COUNT = Count()
+CUPY_HEADERS = ("complex.cuh", "carray.cuh", "atomics.cuh", "math_constants.h")
+
+
+def precompiled(flags: Sequence[str]) -> Path:
+    """A header with cuda_host.h and CuPy's, and beside it the same precompiled with `flags`."""
+    text = f'#include "{HEADER}"\n'
+    text += "".join(f"#include <cupy/{name}>\n" for name in CUPY_HEADERS)
+    header = FOLDER / "headers" / f"{cache_key(text, flags)}.h"
+    target = header.with_name(f"{header.name}.gch")
+    if not target.exists():
+        header.parent.mkdir(parents=True, exist_ok=True)
+        header.write_text(text)
+        made = header.with_name(f"{header.stem}.{os.getpid()}")
+        command = ["g++", *BASE, *flags, "-x", "c++-header", str(header), "-o", str(made)]
+        subprocess.run(command, check=True)
+        made.rename(target)
+    return header
 
 
 def install() -> None:
@@ -47,13 +67,12 @@ def install() -> None:
         jitify: Any = None,
         method: Any = None,
     ) -> tuple[bytes, dict[str, str]]:
-        if name_expressions:
-            raise NotImplementedError(f"{filename}: templates by name: {name_expressions}")
         kept = [o for o in options if o.startswith(("-D", "-I"))]
         flags = ["-w", "-fpermissive", "-DCUDA_HOST_WITH_HEADERS", "-D__CUDACC_VER_MAJOR__=13"]
         flags += [*kept, f"-I{include}", f"-I{headers()}"]
         begin = time.monotonic()
-        checked = FOLDER / "kernels" / (cache_key(source, options) + ".nvrtc")
+        instances = tuple(name_expressions or ())
+        checked = FOLDER / "kernels" / (cache_key(source, [*options, *instances]) + ".nvrtc")
         if not checked.exists():
             nvrtc(
                 source,
@@ -70,10 +89,11 @@ def install() -> None:
             checked.touch()
             COUNT.compiled += 1
         try:
-            path = compile_for_host(source, flags)
+            header = precompiled(flags) if "<cupy/carray.cuh>" in source else HEADER
+            path = compile_for_host(source, flags, header=header, instances=instances)
         except RuntimeError as error:
             raise compiler.CompileException(str(error), source, filename, options, "g++") from error
         COUNT.seconds += time.monotonic() - begin
-        return MAGIC + str(path).encode() + b"\n", {}
+        return MAGIC + str(path).encode() + b"\n", symbols(source, instances)
 
     compiler._compile_using_nvrtc_no_warning = compile_on_host

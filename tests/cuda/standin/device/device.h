@@ -99,7 +99,7 @@ struct Handle {
   uint64_t magic;
   int32_t pid, fd;
   uint64_t size, id;
-  int32_t device;
+  int32_t device, unused;
 };
 
 struct Machine {

@@ -42,7 +42,7 @@ STANDIN_API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* out, void* p) {
   auto i = find_block(m, p);  // an interior pointer names the whole allocation, as on devices
   if (i == m.blocks.end() || i->second.kind != Block::kAllocated) return fail(cudaErrorInvalidValue);
   const Block& block = i->second;
-  pack(out, Handle{kMemory, getpid(), block.fd, block.size, block.id, block.device});
+  pack(out, Handle{kMemory, getpid(), block.fd, block.size, block.id, block.device, 0});
   return cudaSuccess;
 }
 
@@ -93,7 +93,7 @@ STANDIN_API cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* out, cudaEve
   STANDIN_ENTER;
   auto* event = reinterpret_cast<Event*>(e);
   if (!m.events.count(event) || !event->shared || event->imported) return fail(cudaErrorInvalidResourceHandle);
-  pack(out, Handle{kEvent, getpid(), event->fd, 0, 0, event->device});
+  pack(out, Handle{kEvent, getpid(), event->fd, 0, 0, event->device, 0});
   return cudaSuccess;
 }
 
