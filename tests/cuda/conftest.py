@@ -1,7 +1,7 @@
 """`cp`: CuPy on the stand-in device; skips, and says how to get one, where it is not built.
 
-A test leaves no device memory, no stream's work and no misuse of the device behind; `misuses` counts those
-that a test makes on purpose.
+A test leaves no device memory, no queued work and no misuse of the device behind; `misuses` counts
+those that a test makes on purpose.
 """
 
 from __future__ import annotations

@@ -22,8 +22,8 @@ SHAPES = [(5, 7, 32, 5), (3, 1000, 128, 2), (2, 33, 64, 2), (4, 2049, 1024, 3), 
 
 
 def softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    e = np.exp(x - x.max(1, keepdims=True))
-    return e / e.sum(1, keepdims=True)
+    e: np.ndarray[Any, Any] = np.exp(x - x.max(1, keepdims=True))
+    return np.asarray(e / e.sum(1, keepdims=True))
 
 
 def largest_error(kernel: HostKernel, shape: tuple[int, int, int, int]) -> float:

@@ -1,10 +1,10 @@
-"""Fetches CuPy and NVIDIA's headers, and builds the stand-in device for them: everything under build/cuda-standin.
+"""Fetches CuPy and NVIDIA's headers, and builds the stand-in device, all in build/cuda-standin.
 
-    venv/           a virtual environment with CuPy's wheel, NVRTC, headers, Cython, pytest and shmtensor
-    source/         CuPy's source distribution, for its runtime module and the prototypes of the libraries
+    venv/           CuPy's wheel, NVRTC, headers, Cython, pytest, and shmtensor from this checkout
+    source/         CuPy's source distribution: its runtime module, prototypes of the libraries
     libcuda.so.1    the device
     runtime.*.so    CuPy's own module cupy_backends.cuda.api.runtime, linked with the device
-    libraries/      empty shells of cuBLAS, cuSOLVER, cuFFT, which Python functions fill (doubles/library.py)
+    libraries/      shells of cuBLAS, cuSOLVER, cuFFT, which Python fills (doubles/library.py)
     kernels/        compiled kernels, keyed by source and header
 
 Steps are done again only if their inputs have changed. `Unavailable` says what could not be had.
@@ -103,18 +103,18 @@ def once(name: str, key: str, step: Callable[[], None]) -> None:
 def fetch_packages() -> None:
     if not (VENV / "bin" / "python").exists():
         run([sys.executable, "-m", "venv", VENV], "python -m venv")
-    pip = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     run([*pip, "install", "--quiet", *PACKAGES], "pip install " + PACKAGES[0])
 
 
 def install_checkout() -> None:
-    pip = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     run([*pip, "install", "--quiet", "--editable", ROOT], "pip install of this checkout")
 
 
 def fetch_source() -> None:
     """CuPy's source distribution. READTHEDOCS: else its set-up asks for a CUDA toolkit."""
-    pip = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     command = [*pip, "download", "--quiet", "--no-deps", "--no-binary", "cupy", f"cupy=={CUPY}"]
     environment = {**os.environ, "READTHEDOCS": "True"}
     run([*command, "-d", FOLDER], f"pip download cupy=={CUPY}", env=environment)
@@ -156,7 +156,7 @@ raise SystemExit(compile(["cupy_backends/cuda/api/runtime.pyx"], options=options
 
 
 def runtime_module() -> Path:
-    return FOLDER / ("runtime" + sysconfig.get_config_var("EXT_SUFFIX"))
+    return FOLDER / f"runtime{sysconfig.get_config_var('EXT_SUFFIX')}"
 
 
 def build_runtime() -> None:
@@ -218,8 +218,9 @@ def build_library(soname: str, text: str) -> None:
     source, versions = LIBRARIES / f"{soname}.cc", LIBRARIES / f"{soname}.map"
     source.write_text(text)
     versions.write_text(f"{soname} {{ global: *; }};\n")
-    command = ["g++", *STRICT, source, "-o", LIBRARIES / soname, f"-Wl,-soname,{soname}"]
-    run([*command, f"-Wl,--version-script={versions}"], f"g++ of {soname}")
+    command: list[str | Path] = ["g++", *STRICT, source, "-o", LIBRARIES / soname]
+    linker = (f"-Wl,-soname,{soname}", f"-Wl,--version-script={versions}")
+    run([*command, *linker], f"g++ of {soname}")
 
 
 def build() -> None:

@@ -1,4 +1,4 @@
-"""CuPy's compile step on the stand-in: a cubin is the path of a shared object made from the same source by g++.
+"""CuPy's compile step on the stand-in: in place of a cubin, a shared object that g++ makes.
 
 Real NVRTC compiles each new source first, so that what a device would refuse is an error here. The
 headers of CuPy's own kernels are precompiled once, which halves g++'s time.

@@ -1,6 +1,6 @@
 """Puts the stand-in device under the real CuPy: call `install()` before anything imports cupy.
 
-- `libcuda.so.1` is the stand-in: it is loaded by path, and later `dlopen("libcuda.so.1")` finds it by its name;
+- `libcuda.so.1` is the stand-in, loaded by path: a later `dlopen("libcuda.so.1")` finds it;
 - `cupy_backends.cuda.api.runtime` is CuPy's own module, built against the stand-in;
 - `cupy.cuda.thrust` is replaced (doubles/thrust.py), because the wheel's has a CUDA runtime inside;
 - `libcublas`, `libcusolver`, `libcufft` are shells with NumPy behind them (doubles/);

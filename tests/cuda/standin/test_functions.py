@@ -1,4 +1,4 @@
-"""Functions of the real CuPy on the stand-in against NumPy: its own kernels, and the doubles of libraries."""
+"""Functions of the real CuPy on the stand-in against NumPy: its own kernels, and libraries."""
 
 from __future__ import annotations
 

@@ -316,7 +316,12 @@ STANDIN_API cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
                   event->device, stream->device);
   if (SharedEvent* shared = event->shared) {
     uint32_t n = shared->recorded.fetch_add(1) + 1;
-    submit(m, stream, [shared, n] { shared->done = n; });
+    submit(m, stream, [shared, n] {
+      // Never backwards: an event recorded on two streams wakes its waiters early, and loses none.
+      uint32_t done = shared->done;
+      while (static_cast<int32_t>(n - done) > 0 && !shared->done.compare_exchange_weak(done, n)) {
+      }
+    });
     event->completion = std::make_shared<Completion>();
     event->completion->shared = &shared->done;
     event->completion->target = n;

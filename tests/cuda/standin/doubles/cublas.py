@@ -1,9 +1,13 @@
-"""A double of cuBLAS: the functions that CuPy links with, by NumPy. Matrices are column-major, as in BLAS."""
+"""A double of cuBLAS: the functions that CuPy links with, by NumPy.
+
+Matrices are column-major, as in BLAS.
+"""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +23,6 @@ from tests.cuda.standin.doubles.library import (
     attach,
     create,
     destroy,
-    device_library,
     double,
     handle_of,
     host_value,
@@ -28,6 +31,7 @@ from tests.cuda.standin.doubles.library import (
     store,
     vector,
 )
+from tests.cuda.standin.install import device_library
 
 INVALID_VALUE = 7
 OP_N, OP_T, OP_C = range(3)
@@ -41,8 +45,8 @@ COMPUTE: dict[int, Any] = {64: "f2", 65: "f2", 68: "f4", 69: "f4", 74: "f4", 75:
 COMPUTE |= {70: "f8", 71: "f8", 72: "i4", 73: "i4"}
 
 
-def install() -> list[str]:
-    return attach("cublas", "cupy_backends/cuda/libs/cublas", INVALID_VALUE)
+def install() -> None:
+    attach("cublas", "cupy_backends/cuda/libs/cublas", INVALID_VALUE)
 
 
 def reads_scalar(handle: Handle, pointer: int, dtype: Any) -> Callable[[], Any]:
@@ -338,21 +342,20 @@ def compute_type(kind: int, c_kind: int) -> Any:
 
 
 def multiply(
-    h: Handle, operations: tuple[int, int], sizes: tuple[int, int, int], scalars: tuple[int, int],
+    h: Handle, operations: tuple[int, int], scalars: tuple[int, int],
     kinds: tuple[int, int, int], compute: Any, matrices: list[tuple[Array, Array, Array]],
 ) -> None:  # fmt: skip
     """Queues c = alpha * op(a) @ op(b) + beta * c for each (a, b, c)."""
     alpha, beta = (reads_scalar(h, p, compute) for p in scalars)
 
+    def product(a: Array, b: Array) -> Array:
+        left = oriented(widened(a, kinds[0], compute), operations[0])
+        return left @ oriented(widened(b, kinds[1], compute), operations[1])
+
     def work() -> None:
         for a, b, c in matrices:
-
-            def product(a: Array = a, b: Array = b) -> Array:
-                left = oriented(widened(a, kinds[0], compute), operations[0])
-                return left @ oriented(widened(b, kinds[1], compute), operations[1])
-
             old = widened(c, kinds[2], compute)
-            combine(old, product, alpha(), beta())
+            combine(old, partial(product, a, b), alpha(), beta())
             c[...] = narrowed(old, kinds[2])
 
     queue(h.stream, work)
@@ -384,7 +387,7 @@ def _gemm(
 ) -> None:  # fmt: skip
     operations, sizes = (transa, transb), (m, n, k)
     one = three((t, t, t), operations, sizes, (A, B, C), (lda, ldb, ldc))
-    multiply(handle_of(handle), operations, sizes, (alpha, beta), same_kinds(t), t, [one])
+    multiply(handle_of(handle), operations, (alpha, beta), same_kinds(t), t, [one])
 
 
 @double("cublas{t}gemmStridedBatched", "SDCZ")
@@ -402,7 +405,7 @@ def _gemm_strided_batched(
         )
         for i in range(batchCount)
     ]  # fmt: skip
-    multiply(handle_of(handle), operations, sizes, (alpha, beta), same_kinds(t), t, all_)
+    multiply(handle_of(handle), operations, (alpha, beta), same_kinds(t), t, all_)
 
 
 @double("cublas{t}gemmBatched", "SDCZ")
@@ -415,14 +418,15 @@ def _gemm_batched(
     places = [array(p, np.uintp, batchCount) for p in (Aarray, Barray, Carray)]
     first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
 
+    def product(a: Array, b: Array) -> Array:
+        return oriented(a, transa) @ oriented(b, transb)
+
     def work() -> None:
         for one in zip(*(p.tolist() for p in places)):
             a, b, c = three(
                 (t, t, t), (transa, transb), (m, n, k), one, (lda, ldb, ldc), h.device
             )  # fmt: skip
-            combine(
-                c, lambda a=a, b=b: oriented(a, transa) @ oriented(b, transb), first(), second()
-            )
+            combine(c, partial(product, a, b), first(), second())
 
     queue(h.stream, work)
 
@@ -470,7 +474,7 @@ def _gemm_strided_batched_ex(
     ]  # fmt: skip
     compute = compute_type(computetype, Ctype)
     h = handle_of(handle)
-    multiply(h, (transa, transb), (m, n, k), (alpha, beta), kinds, compute, all_)
+    multiply(h, (transa, transb), (alpha, beta), kinds, compute, all_)
 
 
 def solve_triangular(
@@ -580,7 +584,7 @@ def _dgmm(
 
 
 def batch(h: Handle, t: Any, places: Array, n: int, leading: int, columns: int = 0) -> list[Array]:
-    """The matrices whose addresses are on the device; in queued work, which may have written them."""
+    """Matrices whose addresses are on the device; for queued work: work before may write them."""
     return [matrix(p, t, n, columns or n, leading, h.device) for p in places.tolist()]
 
 

@@ -1,4 +1,4 @@
-"""A double of cuFFT on one device: plans with their layouts, transforms by SciPy (pocketfft), not normalised.
+"""A double of cuFFT: plans with their layouts, transforms by SciPy, which are not normalised.
 
 Not there: plans over several devices, callbacks.
 """
@@ -61,8 +61,8 @@ _plans: dict[int, Plan] = {}
 _numbers = itertools.count(1)
 
 
-def install() -> list[str]:
-    return attach("cufft", "cupy/cuda/cufft", INVALID_VALUE)
+def install() -> None:
+    attach("cufft", "cupy/cuda/cufft", INVALID_VALUE)
 
 
 def plan_of(number: int) -> Plan:

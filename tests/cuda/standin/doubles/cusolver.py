@@ -1,13 +1,13 @@
 """A double of cuSOLVER's dense functions that CuPy calls, by LAPACK (SciPy) and NumPy.
 
-Not there: the iterative refinement solvers (gesv, gels), sytrf, gebrd, gesvda, geev, the sparse half.
+Not there: solvers with iterative refinement (gesv, gels), sytrf, gebrd, gesvda, geev, sparse ones.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
@@ -33,8 +33,12 @@ INVALID_VALUE = 3
 VECTORS = 1
 
 
-def install() -> list[str]:
-    return attach("cusolver", "cupy_backends/cuda/libs/cusolver", INVALID_VALUE)
+def install() -> None:
+    attach("cusolver", "cupy_backends/cuda/libs/cusolver", INVALID_VALUE)
+
+
+def real_of(t: Any) -> np.dtype[Any]:
+    return REAL.get(t, t)
 
 
 def lapack(name: str, t: Any) -> Any:
@@ -286,7 +290,7 @@ def _gesvd(
     if jobu == jobvt == b"O":
         raise Misuse("both factors are to overwrite the matrix")
     k = min(m, n)
-    a, s = matrix(A, t, m, n, lda), array(S, REAL.get(t, t), k)
+    a, s = matrix(A, t, m, n, lda), array(S, real_of(t), k)
     left = {b"A": m, b"S": k}.get(jobu, 0)
     right = {b"A": n, b"S": k}.get(jobvt, 0)
     u = matrix(U, t, m, left, ldu) if left else None
@@ -333,7 +337,7 @@ def _gesvdj(
 ) -> None:  # fmt: skip
     handle_of(params)
     k = min(m, n)
-    a, s = matrix(A, t, m, n, lda), array(S, REAL.get(t, t), k)
+    a, s = matrix(A, t, m, n, lda), array(S, real_of(t), k)
     u = matrix(U, t, m, k if econ else m, ldu) if jobz == VECTORS else None
     v = matrix(V, t, n, k if econ else n, ldv) if jobz == VECTORS else None
     check_workspace(work, t, lwork)
@@ -348,7 +352,7 @@ def _gesvdj_batched(
     handle_of(params)
     if m > 32 or n > 32:
         raise Misuse(f"matrices of at most 32 x 32 are taken: {m} x {n}")
-    k, item, real = min(m, n), t.itemsize, REAL.get(t, t)
+    k, item, real = min(m, n), t.itemsize, real_of(t)
     check_workspace(work, t, lwork)
     for i in range(batchSize):
         a = matrix(A + i * lda * n * item, t, m, n, lda)
@@ -363,7 +367,7 @@ def _gesvdj_batched(
 
 def symmetric(a: Array, w: Array, jobz: int, uplo: int) -> Callable[[], int]:
     """Work that writes the eigenvalues and, for VECTORS, overwrites a by the eigenvectors."""
-    half = "L" if uplo == LOWER else "U"
+    half: Literal["L", "U"] = "L" if uplo == LOWER else "U"
 
     def run() -> int:
         if jobz == VECTORS:
@@ -382,7 +386,7 @@ def _syevd(
     t: Any, handle: int, jobz: int, uplo: int, n: int, A: int, lda: int, W: int, work: int,
     lwork: int, info: int,
 ) -> None:  # fmt: skip
-    a, w = matrix(A, t, n, n, lda), array(W, REAL.get(t, t), n)
+    a, w = matrix(A, t, n, n, lda), array(W, real_of(t), n)
     check_workspace(work, t, lwork)
     queue_with_info(handle, info, symmetric(a, w, jobz, uplo))
 
@@ -404,7 +408,7 @@ def _syevj_batched(
     lwork: int, info: int, params: int, batchSize: int,
 ) -> None:  # fmt: skip
     handle_of(params)
-    real = REAL.get(t, t)
+    real = real_of(t)
     check_workspace(work, t, lwork)
     for i in range(batchSize):
         a = matrix(A + i * lda * n * t.itemsize, t, n, n, lda)

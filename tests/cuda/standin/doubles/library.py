@@ -1,14 +1,14 @@
-"""What the doubles of NVIDIA's libraries share: device memory as NumPy arrays, queued work, C entries.
+"""What the doubles of libraries share: device memory as NumPy arrays, queued work, C entries.
 
 A double is a Python function behind a function of a shell that build.py has made:
 
     @double("cublas{t}gemm", "SDCZ")
     def gemm(t, handle, transa, transb, m, n, k, alpha, A, lda, B, ldb, beta, C, ldc): ...
 
-`t` is the dtype of the letter. The other parameters are those of the C function, in its order and by
-its names, which `attach` compares with the prototypes of CuPy's source. The function checks its
-arguments, and queues its work on the handle's stream: it is done late, in any order that streams and
-events permit. Returned is a status; None is success.
+`t` is the dtype of the letter. The other parameters are those of the C function, in its order and
+by its names, which `attach` compares with the prototypes of CuPy's source. The function checks its
+arguments, and queues its work on the handle's stream: it is done late, in any order that streams
+and events permit. Returned is a status; None is success.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from tests.cuda.standin.install import device_library
 
 Array = np.ndarray[Any, Any]
 
-DTYPES = {
+DTYPES: dict[str, np.dtype[Any]] = {
     "S": np.dtype(np.float32),
     "D": np.dtype(np.float64),
     "C": np.dtype(np.complex64),
     "Z": np.dtype(np.complex128),
 }
-REAL = {DTYPES["C"]: DTYPES["S"], DTYPES["Z"]: DTYPES["D"]}
+REAL: dict[np.dtype[Any], np.dtype[Any]] = {DTYPES["C"]: DTYPES["S"], DTYPES["Z"]: DTYPES["D"]}
 
 
 class Misuse(Exception):
@@ -127,19 +127,19 @@ _numbers = itertools.count(1)
 _pending: dict[int, Callable[[], None]] = {}
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 def _run(number: int) -> None:
     _pending.pop(number)()
 
 
-ctypes.pythonapi.Py_IncRef(ctypes.py_object(_run))
+_run_entry = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(_run)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(_run_entry))
 
 
 def queue(stream: int, work: Callable[[], None]) -> None:
     """Queues `work` on a stream. It may touch arrays, and call nothing of CUDA."""
     number = next(_numbers)
     _pending[number] = work
-    status = device_library().cudaLaunchHostFunc(stream, _run, number)
+    status = device_library().cudaLaunchHostFunc(stream, _run_entry, number)
     if status:
         del _pending[number]
         raise Misuse(f"the stream {stream:#x} takes no work: error {status}")
@@ -242,9 +242,13 @@ def prototypes(module: str, prefix: str) -> dict[str, list[tuple[str, Any]]]:
     for name, inside in re.findall(PROTOTYPE.format(prefix=prefix), text, re.MULTILINE):
         parameters = []
         for part in " ".join(inside.split()).split(", ") if inside.strip() else []:
-            kind = ctypes.c_int
+            kind: Any = ctypes.c_int
             words = re.findall(r"\w+", part.replace("[]", ""))
-            if "*" in part or "[]" in part or (POINTERS & set(words[:-1]) and not (prefix == "cufft" and "Handle" in words)):
+            if (
+                "*" in part
+                or "[]" in part
+                or (POINTERS & set(words[:-1]) and not (prefix == "cufft" and "Handle" in words))
+            ):
                 kind = ctypes.c_void_p
             elif WIDE.search(part):
                 kind = ctypes.c_longlong
@@ -255,6 +259,14 @@ def prototypes(module: str, prefix: str) -> dict[str, list[tuple[str, Any]]]:
             parameters.append((words[-1], kind))
         found[name] = parameters
     return found
+
+
+_filled: dict[str, set[str]] = {}
+
+
+def doubled(library: str) -> set[str]:
+    """The functions of a library that have a double."""
+    return _filled[library]
 
 
 def guarded(item: Double, names: list[str], failed: int) -> Callable[..., int]:
@@ -274,11 +286,11 @@ def guarded(item: Double, names: list[str], failed: int) -> Callable[..., int]:
     return call
 
 
-def attach(library: str, module: str, failed: int) -> list[str]:
-    """Loads a shell and fills it with the doubles of its functions; returns their names.
+def attach(library: str, module: str, failed: int) -> None:
+    """Loads a shell and fills it with the doubles of its functions.
 
-    At exit the shell's functions become ones that do nothing: CuPy destroys its handles after Python's
-    functions are gone.
+    At exit the shell's functions become ones that do nothing: CuPy destroys its handles after
+    Python's functions are gone.
 
     Args:
         library: cublas, cusolver or cufft.
@@ -292,7 +304,7 @@ def attach(library: str, module: str, failed: int) -> list[str]:
     shell = ctypes.CDLL(str(LIBRARIES / manifest["soname"]))
     slots = (ctypes.c_void_p * len(manifest["functions"])).in_dll(shell, "slots")
     declared = prototypes(module, library)
-    filled = []
+    filled = _filled[library] = set()
     for i, symbol in enumerate(manifest["functions"]):
         name = symbol.removesuffix("_v2")
         item = _doubles.get(name)
@@ -307,7 +319,6 @@ def attach(library: str, module: str, failed: int) -> list[str]:
         )
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))  # for ever: C calls it until exit
         slots[i] = ctypes.cast(entry, ctypes.c_void_p).value
-        filled.append(name)
+        filled.add(name)
     end = ctypes.cast(shell.succeed, ctypes.c_void_p).value
     atexit.register(lambda: [slots.__setitem__(i, end) for i in range(len(slots))])
-    return filled
