@@ -74,7 +74,13 @@ def compare(f: Callable[[Any], Any], cp: Any, tolerance: float = 1e-5) -> None:
     np.testing.assert_allclose(result.get(), expected, tolerance, tolerance)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+# Their kernels take seconds to compile.
+LONG = ("matmul, int", "einsum, int")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LONG else []) for n in FUNCTIONS]
+)
 def test_cupys_kernels_agree_with_numpy(cp: Any, name: str) -> None:
     compare(FUNCTIONS[name], cp)
 

@@ -85,13 +85,13 @@ def compare(cp: Any, f: Callable[[Any, Any], Any], x: Any) -> None:
     np.testing.assert_allclose(result.get(), expected, tolerance, tolerance)
 
 
-@pytest.mark.parametrize("name", LINALG)
+@pytest.mark.parametrize("name", [name for name in LINALG if name != "determinant"])
 def test_values(cp: Any, name: str) -> None:
     compare(cp, LINALG[name], square("float32"))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", DTYPES[1:])
+@pytest.mark.slow  # each has kernels of CuPy's to compile
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", LINALG)
 def test_values_of_each_dtype(cp: Any, name: str, dtype: str) -> None:
     compare(cp, LINALG[name], square(dtype))

@@ -38,7 +38,7 @@ def install() -> None:
 
 
 def real_of(t: Any) -> np.dtype[Any]:
-    return REAL.get(t, t)
+    return np.dtype(REAL.get(t, t))
 
 
 def lapack(name: str, t: Any) -> Any:
