@@ -1,5 +1,7 @@
 """`cp`: CuPy on the stand-in device; skips, and says how to get one, where it is not built.
 
+The tests of the stand-in itself are not even collected there, but for one that says why.
+
 A test leaves no device memory, no queued work and no misuse of the device behind; `misuses` counts
 those that a test makes on purpose.
 """
@@ -16,6 +18,9 @@ import pytest
 
 from tests.cuda.standin.install import install, missing
 
+collect_ignore = ["kernels/test_nvrtc.py"] if missing() else []
+collect_ignore_glob = ["standin/test_[!a]*.py"] if missing() else []
+
 
 @dataclass
 class Misuses:
@@ -30,6 +35,14 @@ def misuses() -> Misuses:
     if reason := missing():
         pytest.skip(reason)
     return Misuses(install().standin_misuses())
+
+
+@pytest.fixture
+def no_background(cp: Any) -> Iterator[None]:
+    """Work is done only when something waits for it: what is queued is not there, however long."""
+    install().standin_pause(1)
+    yield
+    install().standin_pause(0)
 
 
 @pytest.fixture

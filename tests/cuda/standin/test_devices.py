@@ -58,6 +58,7 @@ def test_streams_and_events_are_of_a_device(cp: Any, misuses: Misuses) -> None:
     misuses.expected = 1
 
 
+@pytest.mark.usefixtures("no_background")
 def test_synchronising_one_device_does_not_wait_for_the_other(cp: Any) -> None:
     rt = cp.cuda.runtime
     with cp.cuda.Device(1):

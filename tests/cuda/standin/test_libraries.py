@@ -154,6 +154,7 @@ def test_what_is_multiplied_by_zero_is_not_read(cp: Any) -> None:
     assert (c.get() == 2).all()
 
 
+@pytest.mark.usefixtures("no_background")
 def test_the_work_is_late_and_ordered_by_its_stream(cp: Any) -> None:
     first, second = (cp.cuda.Stream(non_blocking=True) for _ in range(2))
     x, y = cp.ones((8, 8)), cp.ones((8, 8))

@@ -82,6 +82,7 @@ def test_memory_is_registered_once(cp: Any) -> None:
         rt.hostUnregister(host.ctypes.data)
 
 
+@pytest.mark.usefixtures("no_background")
 def test_a_copy_to_page_locked_memory_is_not_there_at_once(cp: Any) -> None:
     rt, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
     source = cp.ones(4, np.float32)

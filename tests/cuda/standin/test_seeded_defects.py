@@ -35,7 +35,7 @@ sys.stdin.read()
 @pytest.mark.parametrize("defect", [False, True])
 def test_no_event_wait_at_receive(cp: Any, defect: bool) -> None:
     rt = cp.cuda.runtime
-    sender = start(SENDER, STANDIN_LATE_US=300_000)
+    sender = start(SENDER, STANDIN_LATE_US=30_000_000 if defect else 50_000)
     assert sender.stdout is not None
     try:
         memory, event = pickle.load(sender.stdout)
@@ -186,6 +186,7 @@ def test_free_while_another_process_has_it_open(cp: Any, misuses: Misuses, end: 
         rt.free(p)
 
 
+@pytest.mark.usefixtures("no_background")
 @pytest.mark.parametrize("defect", [False, True])
 def test_no_wait_before_a_host_read(cp: Any, defect: bool) -> None:
     rt, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)

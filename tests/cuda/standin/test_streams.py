@@ -49,6 +49,7 @@ def test_the_null_stream_orders_blocking_streams(cp: Any) -> None:
     rt.deviceSynchronize()
 
 
+@pytest.mark.usefixtures("no_background")
 def test_events_measure_time_and_say_whether_work_is_done(cp: Any) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     begin, end = cp.cuda.Event(), cp.cuda.Event()
@@ -65,6 +66,7 @@ def test_events_measure_time_and_say_whether_work_is_done(cp: Any) -> None:
         cp.cuda.get_elapsed_time(begin, untimed)
 
 
+@pytest.mark.usefixtures("no_background")
 def test_a_stream_says_whether_it_is_done(cp: Any) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     x = cp.zeros(4, np.float32)

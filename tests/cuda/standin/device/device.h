@@ -120,6 +120,7 @@ struct Machine {
   uint64_t next_id = 1;
   pid_t owner = 0;
   bool stopped = false;
+  bool paused = false;  // the background thread does nothing
   std::atomic<long>* misuses = nullptr;  // shared with forked children
   long late_us = 0;
   Machine();

@@ -59,7 +59,7 @@ void run_background() {
     std::this_thread::sleep_for(std::chrono::microseconds(m.late_us));
     std::unique_lock<std::mutex> hold(m.lock);
     if (m.stopped) return;
-    if (!do_one(m) && m.queue.empty()) m.changed.wait_for(hold, std::chrono::milliseconds(50));
+    if (m.paused || (!do_one(m) && m.queue.empty())) m.changed.wait_for(hold, std::chrono::milliseconds(50));
   }
 }
 
@@ -191,6 +191,14 @@ STANDIN_API cudaError_t cudaPeekAtLastError() {
 // For the stand-in's Python side: the number of misuses so far, of this process and its forked children.
 STANDIN_API long standin_misuses() {
   return machine().misuses->load();
+}
+
+// Work is done only by those who wait for it, or, with 0, in the background again.
+STANDIN_API void standin_pause(int paused) {
+  Machine& m = machine();
+  std::lock_guard<std::mutex> hold(m.lock);
+  m.paused = paused != 0;
+  m.changed.notify_all();
 }
 
 // Ends the background thread, before the interpreter whose functions it may call.
