@@ -38,7 +38,8 @@ def install() -> None:
 
 
 def real_of(t: Any) -> np.dtype[Any]:
-    return np.dtype(REAL.get(t, t))
+    real: np.dtype[Any] = REAL.get(t, t)
+    return real
 
 
 def lapack(name: str, t: Any) -> Any:
