@@ -7,6 +7,7 @@
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names exist
+#   make cuda-standin    the CUDA tests on a stand-in device under the real CuPy, without a GPU; QUICK=1 a sample
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
@@ -16,7 +17,7 @@ BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives demo levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives cuda-standin demo levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -47,6 +48,10 @@ levels: $(VENV)/.test
 # Every test marked `torch`: results, gradients, state_dict keys, repr and exception classes beside PyTorch's.
 against-torch: $(VENV)/.test $(VENV)/.bench
 	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
+
+# Fetches CuPy (no GPU, no CUDA toolkit) into build/cuda-standin; where it cannot, it says so and succeeds. TESTS="tests/..." runs a part.
+cuda-standin:
+	$(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

@@ -1,0 +1,1 @@
+"""CUDA kernels, compiled without a GPU: by NVRTC, and by a host compiler that runs them."""

@@ -1,0 +1,93 @@
+"""Puts the stand-in device under the real CuPy: call `install()` before anything imports cupy.
+
+- `libcuda.so.1` is the stand-in, loaded by path: a later `dlopen("libcuda.so.1")` finds it;
+- `cupy_backends.cuda.api.runtime` is CuPy's own module, built against the stand-in;
+- `cupy.cuda.thrust` is replaced (doubles/thrust.py), because the wheel's has a CUDA runtime inside;
+- `libcublas`, `libcusolver`, `libcufft` are shells with NumPy behind them (doubles/);
+- kernels are compiled for the host (compile.py).
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import importlib.abc
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from functools import cache
+from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
+from pathlib import Path
+from types import ModuleType
+
+from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, runtime_module
+
+HERE = Path(__file__).resolve().parent
+COMMAND = "make cuda-standin"
+
+
+def missing() -> str | None:
+    """Why the stand-in cannot be used in this process; None if it can."""
+    if not (DEVICE.exists() and runtime_module().exists()):
+        return f"the stand-in CUDA device is not built: {COMMAND}"
+    if importlib.util.find_spec("cupy") is None:
+        return f"CuPy is not installed in this environment: {COMMAND}"
+    return None
+
+
+@cache
+def device_library() -> ctypes.CDLL:
+    """The device. Not RTLD_GLOBAL: NVRTC crashes if it sees these names."""
+    library = ctypes.CDLL(str(DEVICE))
+    library.standin_alias.restype = ctypes.c_void_p
+    library.standin_alias.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    library.standin_device_of.argtypes = [ctypes.c_void_p]
+    library.standin_misuses.restype = ctypes.c_long
+    library.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p] * 3
+    return library
+
+
+class Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of CuPy that are replaced."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname == "cupy_backends.cuda.api.runtime":
+            file = str(runtime_module())
+            loader: importlib.abc.Loader = ExtensionFileLoader(fullname, file)
+        elif fullname == "cupy.cuda.thrust":
+            file = str(HERE / "doubles" / "thrust.py")
+            loader = SourceFileLoader(fullname, file)
+        else:
+            return None
+        return importlib.util.spec_from_file_location(fullname, file, loader=loader)
+
+
+@cache
+def install() -> ctypes.CDLL:
+    """Installs the stand-in; returns its library.
+
+    Raises:
+        RuntimeError: cupy has been imported already, or the stand-in is not built.
+    """
+    if "cupy" in sys.modules or "cupy_backends" in sys.modules:
+        raise RuntimeError("install: cupy has been imported already: call install() before")
+    if reason := missing():
+        raise RuntimeError(f"install: {reason}")
+    # No CUB: it has a CUDA runtime of its own inside.
+    os.environ.setdefault("CUPY_ACCELERATORS", "")
+    os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # never CuPy's own cache of cubins
+    library = device_library()
+    sys.meta_path.insert(0, Finder())
+    from tests.cuda.standin import compile
+    from tests.cuda.standin.doubles import cublas, cufft, cusolver
+
+    for name in DEPENDENCIES:
+        ctypes.CDLL(str(LIBRARIES / name))
+    for double in (cublas, cusolver, cufft):
+        double.install()
+    compile.install()
+    atexit.register(library.standin_stop)
+    return library

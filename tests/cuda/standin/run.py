@@ -1,0 +1,46 @@
+"""`make cuda-standin`: builds the stand-in device and runs every test that needs it.
+
+    python -m tests.cuda.standin.run [--quick] [arguments of pytest]
+
+--quick leaves out the tests marked slow and test_softmax.py, which every run of the suite has.
+Where the packages cannot be had, it says what is missing and exits with 0.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
+
+
+def environment() -> dict[str, str]:
+    """For programs on the stand-in: this checkout's sources."""
+    return {**os.environ, "PYTHONPATH": str(ROOT)}
+
+
+def main(arguments: list[str]) -> int:
+    quick = "--quick" in arguments
+    rest = [a for a in arguments if a != "--quick"] or [str(ROOT / "tests" / "cuda")]
+    begin = time.monotonic()
+    try:
+        build()
+    except Unavailable as missing:
+        print(f"SKIPPED: the stand-in CUDA device was NOT tested: {missing}")
+        return 0
+    built = time.monotonic()
+    print(f"the stand-in is ready after {built - begin:.0f} s", flush=True)
+    # importlib: with tests/ in sys.path, tests/cuda would hide NVIDIA's package `cuda`.
+    command = [str(VENV / "bin" / "python"), "-m", "pytest", "--import-mode=importlib", "-q"]
+    command += ["-p", "no:cacheprovider", *rest]
+    if quick:
+        command += ["-m", "not slow", "--deselect", "tests/cuda/kernels/test_softmax.py"]
+    status = subprocess.run(command, cwd=ROOT, env=environment()).returncode
+    print(f"the tests took {time.monotonic() - built:.0f} s")
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
