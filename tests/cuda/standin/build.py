@@ -16,6 +16,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -68,7 +69,11 @@ def headers() -> Path:
 
 
 def run(command: Iterable[str | Path], what: str, **options: object) -> str:
-    """Output of a command. A failure is `Unavailable` with its last lines."""
+    """Output of a command.
+
+    Raises:
+        RuntimeError: it failed, with its last lines.
+    """
     done = subprocess.run(
         [str(part) for part in command],
         stdout=subprocess.PIPE,
@@ -78,8 +83,17 @@ def run(command: Iterable[str | Path], what: str, **options: object) -> str:
     )
     if done.returncode:
         last = " | ".join(done.stdout.strip().splitlines()[-3:])
-        raise Unavailable(f"{what} failed: {last}")
+        raise RuntimeError(f"{what} failed: {last}")
     return str(done.stdout)
+
+
+def fetch(arguments: Iterable[str | Path], what: str, **options: object) -> None:
+    """Runs pip. A failure is `Unavailable`: there is no network, or no such package."""
+    pip = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
+    try:
+        run([*pip, *arguments], what, **options)
+    except RuntimeError as error:
+        raise Unavailable(str(error)) from None
 
 
 def digest(paths: Iterable[Path], *texts: str) -> str:
@@ -103,8 +117,7 @@ def once(name: str, key: str, step: Callable[[], None]) -> None:
 def fetch_packages() -> None:
     if not (VENV / "bin" / "python").exists():
         run([sys.executable, "-m", "venv", VENV], "python -m venv")
-    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
-    run([*pip, "install", "--quiet", *PACKAGES], "pip install " + PACKAGES[0])
+    fetch(["install", "--quiet", *PACKAGES], "pip install " + PACKAGES[0])
 
 
 def install_checkout() -> None:
@@ -114,10 +127,9 @@ def install_checkout() -> None:
 
 def fetch_source() -> None:
     """CuPy's source distribution. READTHEDOCS: else its set-up asks for a CUDA toolkit."""
-    pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
-    command = [*pip, "download", "--quiet", "--no-deps", "--no-binary", "cupy", f"cupy=={CUPY}"]
+    options = ["download", "--quiet", "--no-deps", "--no-binary", "cupy", f"cupy=={CUPY}"]
     environment = {**os.environ, "READTHEDOCS": "True"}
-    run([*command, "-d", FOLDER], f"pip download cupy=={CUPY}", env=environment)
+    fetch([*options, "-d", FOLDER], f"pip download cupy=={CUPY}", env=environment)
     with tarfile.open(FOLDER / f"cupy-{CUPY}.tar.gz") as archive:
         archive.extractall(FOLDER, filter="data")
     run(["rm", "-rf", SOURCE], "rm")
@@ -178,7 +190,7 @@ def needed(module: Path, prefix: str) -> tuple[str, list[str]]:
     symbols = run(["nm", "-D", "--undefined-only", module], "nm")
     found = re.findall(rf"\bU ({prefix}\w+)@(lib{prefix}\.so\.\d+)", symbols)
     if not found:
-        raise Unavailable(f"{module.name} takes no function from lib{prefix}.so")
+        raise RuntimeError(f"{module.name} takes no function from lib{prefix}.so")
     return found[0][1], sorted({name for name, _ in found})
 
 
@@ -227,10 +239,13 @@ def build() -> None:
     """Fetches and builds what is missing.
 
     Raises:
-        Unavailable: a package cannot be fetched, or the compiler refuses.
+        Unavailable: a package cannot be fetched, or there is no compiler.
+        RuntimeError: something does not compile.
     """
     if sys.version_info < (3, 11) or os.uname().machine != "x86_64":
         raise Unavailable("CuPy's wheels here are for Python 3.11 and newer on x86-64")
+    if missing := [tool for tool in ("g++", "nm") if shutil.which(tool) is None]:
+        raise Unavailable(f"there is no {' and no '.join(missing)} here")
     FOLDER.mkdir(parents=True, exist_ok=True)
     python = f"{sys.version_info}"
     once("packages", digest([], python, *PACKAGES), fetch_packages)
