@@ -112,7 +112,8 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
     Raises:
         IndexError: an index is out of range.
 
-    Copies: one (column to block).
+    Copies: one (column to block); two of columns that are not contiguous or of another byte
+    order.
     """
     rows = np.array(indices, dtype=np.intp)
     n = len(columns[0])
@@ -122,8 +123,14 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
         if (invalid := (rows < 0) | (rows >= n)).any():
             index = np.asarray(indices)[invalid][0]
             raise IndexError(f"dataset: index is out of range: {index} of {n} samples")
-    out = allocate_parts(((len(rows), *column.shape[1:]), column.dtype) for column in columns)
+    out = allocate_parts(
+        ((len(rows), *x.shape[1:]), x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
+        for x in columns
+    )
     for column, part in zip(columns, out, strict=True):
-        # "clip" lets NumPy write into `part` directly; the indices were checked above.
-        column.take(rows, 0, part, "clip")
+        if column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative:
+            # "clip" lets NumPy write into `part` directly; the indices were checked above.
+            column.take(rows, 0, part, "clip")
+        else:  # `take` would copy the whole column first
+            part[...] = column[rows]
     return out
