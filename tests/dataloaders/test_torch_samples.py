@@ -150,24 +150,61 @@ def test_gradients_flow_in_this_process() -> None:
         (lambda: torch.ones(2, device="meta"), "not on the CPU: on meta"),
         (lambda: torch.ones(2).to_sparse(), "not dense: torch.sparse_coo, use x.to_dense"),
         (lambda: torch.ones(2).to(torch.float8_e5m2), "no dtype like .*float8_e5m2"),
-        (lambda: 5, "neither a tensor"),
-        (lambda: np.ones(2, np.float32), "neither a tensor"),
     ],
 )
 @pytest.mark.parametrize("position", [0, 2])
 def test_a_sample_without_a_view_is_named(wrong: Any, message: str, position: int) -> None:
     samples = [{"x": [torch.ones(2)]} for _ in range(4)]
     samples[position]["x"][0] = wrong()
-    if position == 0 and not isinstance(wrong(), torch.Tensor):
-        with pytest.raises(
-            TypeError, match=r"different types at \['x'\]\[0\]: .*Tensor at sample 1"
-        ):
-            default_collate(samples)
-        return
     with pytest.raises(
         TypeError, match=rf"collate: sample {position} of the batch at \['x'\]\[0\]: .*{message}"
     ):
         default_collate(samples)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([torch.ones(2), torch.ones(2), 5], "Tensor at sample 0, int at sample 2"),
+        ([torch.ones(2), np.ones(2)], "Tensor at sample 0, ndarray at sample 1"),
+        ([torch.nn.Parameter(torch.ones(2), False), torch.ones(2), 5], "int at sample 2"),
+        ([5, torch.ones(2)], "int at sample 0, Tensor at sample 1"),
+        ([np.ones(2), torch.ones(2), 5], "ndarray at sample 0, int at sample 2"),
+        ([np.ones(2), "a"], "ndarray at sample 0, str at sample 1"),
+    ],
+)
+def test_samples_of_different_types_are_named(values: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=rf"samples are of different types at \['x'\]: .*{message}"):
+        default_collate([{"x": value} for value in values])
+
+
+@pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f4", "f8"), ("i4", "f4")])
+def test_tensors_may_follow_an_array_as_in_pytorch(dtypes: Any) -> None:
+    array = np.ones(2, dtypes[0])
+    others = [torch.from_numpy(np.full(2, i, dtypes[1])) for i in range(3)]
+    same(default_collate([array, *others]), data.default_collate([array, *others]))
+
+
+class Named(torch.Tensor):  # type: ignore[misc]
+    """A subclass that functions of PyTorch give back."""
+
+
+class Plain(torch.Tensor):  # type: ignore[misc]
+    """A subclass of which functions give tensors, as those of torchvision's `tv_tensors`."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+@pytest.mark.parametrize("n", [4, 40_000])
+@pytest.mark.parametrize("kind", [Named, Plain])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_subclasses_of_tensors_become_what_pytorch_makes_of_them(
+    n: int, kind: Any, num_workers: int
+) -> None:
+    samples = [(torch.full((n,), float(i)).as_subclass(kind), i) for i in range(4)]
+    theirs = list(data.DataLoader(samples, 2))
+    with DataLoader(samples, 2, num_workers=num_workers) as loader:
+        same(list(loader), theirs)
 
 
 @pytest.mark.parametrize("size", [3, 300])
