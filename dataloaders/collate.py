@@ -152,9 +152,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
     """Samples into a batch: arrays, tensors and numbers are stacked, containers entered.
 
     Tensors and NumPy arrays become a tensor with a new first dimension, Python floats (and ints
-    mixed with them) a float64 tensor, ints int64, bools bool; strings and bytes stay; dicts, lists, tuples (as lists),
-    named tuples and dataclasses are batched part by part. Samples that hold tensors of PyTorch or
-    arrays of JAX give a batch of these. See `collate`.
+    mixed with them) a float64 tensor, ints int64, bools bool; strings and bytes stay; dicts, lists,
+    tuples (as lists), named tuples and dataclasses are batched part by part. Samples that hold
+    tensors of PyTorch or arrays of JAX give a batch of these. See `collate`.
 
     Tensors that require grad are stacked by their own library, so that gradients flow to the
     samples; a worker cannot send such a batch.

@@ -113,7 +113,10 @@ class BatchesOfTensors(Dataset[Any]):
         arrays = views_of(dataset.tensors) if is_tensor_dataset(dataset) else None
         if arrays is None:
             return fetch_samples(self.dataset, indices)
-        columns = gather_rows(arrays, rows)
+        try:
+            columns = gather_rows(arrays, rows)
+        except (TypeError, ValueError):  # the indices are slices or lists, which PyTorch takes
+            return fetch_samples(self.dataset, indices)
         return Rows([as_library(column, "torch") for column in columns], len(rows))
 
 

@@ -111,11 +111,15 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
 
     Raises:
         IndexError: an index is out of range.
+        TypeError: the indices are not integers.
 
     Copies: one (column to block); two of columns that are not contiguous or of another byte
     order.
     """
-    rows = np.array(indices, dtype=np.intp)
+    rows = np.asarray(indices)
+    if rows.size and (rows.ndim != 1 or rows.dtype.kind not in "iu"):
+        raise TypeError(f"dataset: indices are not integers: {rows.dtype} {rows.shape}")
+    rows = rows.astype(np.intp)  # a copy, in which negative indices are replaced
     n = len(columns[0])
     # Negative indices are large as unsigned numbers: one pass finds them and those out of range.
     if rows.size and np.maximum.reduce(rows.view(np.uintp)) >= n:

@@ -54,6 +54,12 @@ def test_gathering_takes_any_indices() -> None:
     assert rows.tolist() == [-1, 2]
 
 
+@pytest.mark.parametrize("indices", [[1.5], [True], [[1], [2]], ["a"], [None], [slice(2)]])
+def test_indices_that_are_not_integers_are_refused(indices: Any) -> None:
+    with pytest.raises(TypeError, match="dataset: indices are not integers: "):
+        gather_rows([np.arange(4)], indices)
+
+
 def strided() -> np.ndarray[Any, Any]:
     return np.arange(4_000_000.0).reshape(8, -1)[:, ::2].T
 

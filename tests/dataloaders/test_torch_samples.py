@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -357,6 +358,27 @@ def test_changes_of_a_subset_are_seen_by_the_next_batch() -> None:
         assert [batch[0].tolist() for batch in loader] == [[9, 8, 7, 6]]
         subset.indices = [1, 2, 3, 4]
         assert [batch[0].tolist() for batch in loader] == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[slice(0, 2), slice(2, 4)]],
+        [[[1, 2], [3, 4]]],
+        [torch.tensor([1, 2]), np.array([-1, 0])],
+        [torch.tensor([[1], [2]])],
+        [[np.int32(3), torch.tensor(4)]],
+    ],
+)
+def test_indices_may_be_what_tensors_take(batches: Any) -> None:
+    rows = data.TensorDataset(torch.arange(20), torch.arange(40).reshape(20, 2))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using a non-tuple sequence")
+        theirs = list(data.DataLoader(rows, batch_sampler=batches))
+        same(list(DataLoader(rows, batch_sampler=batches)), theirs)
+    for wrong in ([1.5], [20], [-21]):
+        with pytest.raises(IndexError):
+            list(DataLoader(rows, batch_sampler=[wrong]))
 
 
 def test_columns_that_are_not_contiguous_are_gathered() -> None:
