@@ -151,10 +151,10 @@ def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -
 def default_collate(batch: Sequence[Any]) -> Any:
     """Samples into a batch: arrays, tensors and numbers are stacked, containers entered.
 
-    Tensors and NumPy arrays become a tensor with a new first dimension, Python floats a float64
-    tensor, ints int64, bools bool; strings and bytes stay; dicts, lists, tuples (as lists),
-    named tuples and dataclasses are batched part by part. Samples that hold tensors of PyTorch or
-    arrays of JAX give a batch of these. See `collate`.
+    Tensors and NumPy arrays become a tensor with a new first dimension, Python floats (and ints
+    mixed with them) a float64 tensor, ints int64, bools bool; strings and bytes stay; dicts, lists,
+    tuples (as lists), named tuples and dataclasses are batched part by part. Samples that hold
+    tensors of PyTorch or arrays of JAX give a batch of these. See `collate`.
 
     Tensors that require grad are stacked by their own library, so that gradients flow to the
     samples; a worker cannot send such a batch.
@@ -318,9 +318,13 @@ def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = N
             if array.dtype is not dtype and array.dtype != dtype:
                 dtype = common_dtype(dtype, array.dtype)
     except AttributeError as error:  # no array
-        raise different_types(arrays, where) from error
+        if "torch" not in map(library_of, arrays):
+            raise different_types(arrays, where) from error
+        return describe_arrays(views_of(arrays, where, has_arrays=True), where, "torch")
     if dtype.kind not in "biufc":
         raise TypeError(f"collate: arrays of this dtype cannot be tensors{at(where)}: {dtype}")
+    if not dtype.isnative:
+        dtype = dtype.newbyteorder("=")
     return Leaf(arrays, (len(arrays), *shape), dtype, where, library)
 
 
@@ -341,8 +345,10 @@ def is_stackable(tensors: Sequence[Any], strided: Any) -> bool:
     """Whether `torch.stack` may copy these tensors of PyTorch into an array. Each is looked at:
     `torch.stack` crashes when one lies on another device or is sparse."""
     first = tensors[0]
-    if first.layout is not strided or first.is_nested or first.nbytes >= LARGE:
+    if first.layout is not strided or first.is_nested:
         return False
+    if first.nbytes >= LARGE and type(first) is sys.modules["torch"].Tensor:
+        return False  # of a subclass, `torch.stack` decides what the batch is
     dtype = first.dtype
     try:
         others = [
@@ -362,28 +368,33 @@ def stack_torch(array: Array, leaf: Leaf) -> None:
     torch: Any = sys.modules["torch"]
     out = as_library(array, "torch")
     try:
-        torch.stack(tensors, 0, out=out)
-        leaf.tensor = out
+        leaf.tensor = torch.stack(tensors, 0, out=out)  # of a subclass where the samples are
     except (RuntimeError, TypeError):  # another shape or device, for instance
         leaf.samples = describe_arrays(views_of(tensors, where), where).samples
         stack_into(array, leaf.samples)
 
 
-def views_of(tensors: Sequence[Any], where: str) -> list[Array]:
-    """Arrays over the memory of these tensors; the error names the one that has none."""
+def views_of(tensors: Sequence[Any], where: str, has_arrays: bool = False) -> list[Array]:
+    """Arrays over the memory of these tensors; the error names the one that has none.
+
+    Args:
+        has_arrays: NumPy's arrays may be among them; else only rows of the batch may.
+    """
     rows = BlockAllocator.early_arrays()  # rows of these are in their place already
 
-    def is_row(x: Any) -> bool:
-        return type(x) is np.ndarray and any(x.base is array for array in rows)
+    def is_array(x: Any) -> bool:
+        return isinstance(x, np.ndarray) and (has_arrays or any(x.base is row for row in rows))
 
     try:  # quicker than `as_numpy`
-        return [x if is_row(x) else x.numpy() for x in tensors]
+        return [x if is_array(x) else x.numpy() for x in tensors]
     except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
         place = f"of the batch{at(where)}"
-    return [
-        x if is_row(x) else as_numpy(x, f"collate: sample {i} {place}")
-        for i, x in enumerate(tensors)
-    ]
+    arrays = []
+    for i, x in enumerate(tensors):
+        if library_of(x) is None and not is_array(x):
+            raise different_types(tensors, where, i)
+        arrays.append(x if is_array(x) else as_numpy(x, f"collate: sample {i} {place}"))
+    return arrays
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
@@ -400,10 +411,12 @@ def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
     return Leaf(numbers, (len(numbers),), dtype, where)
 
 
-def different_types(samples: Sequence[Any], where: str) -> TypeError:
-    """The error for samples that cannot be in one batch."""
+def different_types(samples: Sequence[Any], where: str, i: int | None = None) -> TypeError:
+    """The error for samples that cannot be in one batch; `i` is the one that differs from the
+    first, found by its type if None."""
     first = type(samples[0])
-    i = next((i for i, x in enumerate(samples) if type(x) is not first), 0)
+    if i is None:
+        i = next((i for i, x in enumerate(samples) if type(x) is not first), 0)
     return TypeError(
         f"collate: samples are of different types{at(where)}: {first.__name__} at sample 0, "
         f"{type(samples[i]).__name__} at sample {i}"

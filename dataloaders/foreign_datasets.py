@@ -12,11 +12,11 @@ from shmtensor.autograd import wrap
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.foreign_arrays import as_library, as_numpy
 
-from .dataset import Dataset, Subset
+from .dataset import Dataset, Subset, fetch_samples
 from .loader.batch_block import gather_rows
 from .tensor_dataset import Rows
 
-__all__ = ["ColumnDataset", "RowsOfTensors", "as_dataset"]
+__all__ = ["BatchesOfTensors", "ColumnDataset", "SubsetOfFrame", "as_dataset", "in_batches"]
 
 FRAMES = {("pandas", "DataFrame"), ("pyarrow", "Table"), ("polars", "DataFrame")}
 COLUMNS = {
@@ -61,11 +61,39 @@ def _first(parts: list[Any]) -> Any:
     return parts[0]
 
 
-class RowsOfTensors(Dataset[Any]):
-    """A `TensorDataset` of PyTorch, with a batch gathered in one call as ours does.
+class SubsetOfFrame(Subset[Any]):
+    """A `Subset` of a frame, table or column, whose rows are copied into shared memory.
+
+    Its indices are those that the subset has when a batch is made; a worker gets those of the
+    epoch's start, without the frame.
 
     Args:
-        dataset: its tensors lie on the CPU and are dense.
+        subset: of this package or of PyTorch.
+        rows: the data set of the rows.
+    """
+
+    def __init__(self, subset: Any, rows: Any) -> None:
+        self.subset = subset
+        self.dataset = rows
+
+    @property
+    def indices(self) -> Sequence[int]:  # type: ignore[override]
+        """Those of the subset."""
+        indices: Sequence[int] = self.subset.indices
+        return indices
+
+    def __reduce__(self) -> Any:
+        return Subset, (self.dataset, self.indices)
+
+
+class BatchesOfTensors(Dataset[Any]):
+    """A `TensorDataset` of PyTorch, or a `Subset` of one, with a batch gathered in one call.
+
+    Tensors, indices and the subset's data set are read for each batch. Samples come one by one if
+    a tensor has no view as an array, requires grad, or is of a subclass.
+
+    Args:
+        dataset: the data set.
 
     Copies: one (column to the batch's block).
     """
@@ -73,34 +101,30 @@ class RowsOfTensors(Dataset[Any]):
     def __init__(self, dataset: Any) -> None:
         self.dataset = dataset
 
-    @property
-    def tensors(self) -> tuple[Any, ...]:
-        """Those of the data set."""
-        tensors: tuple[Any, ...] = self.dataset.tensors
-        return tensors
-
-    def __len__(self) -> int:
-        return len(self.dataset)
-
     def __getitem__(self, index: int) -> Any:
         return self.dataset[index]
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of `indices`, gathered into one block; see `Rows`."""
-        tensors = self.tensors
-        if any(tensor.requires_grad for tensor in tensors):
-            return [self.dataset[index] for index in indices]
-        columns = gather_rows([as_numpy(tensor) for tensor in tensors], indices)
-        return Rows([as_library(column, "torch") for column in columns], len(indices))
+        dataset, rows = self.dataset, indices
+        while is_subset(dataset):
+            rows = [dataset.indices[row] for row in rows]
+            dataset = dataset.dataset
+        arrays = views_of(dataset.tensors) if is_tensor_dataset(dataset) else None
+        if arrays is None:
+            return fetch_samples(self.dataset, indices)
+        try:
+            columns = gather_rows(arrays, rows)
+        except (TypeError, ValueError):  # the indices are slices or lists, which PyTorch takes
+            return fetch_samples(self.dataset, indices)
+        return Rows([as_library(column, "torch") for column in columns], len(rows))
 
 
 def as_dataset(dataset: Any) -> Any:
     """The data set itself, or one whose samples are its rows: of a DataFrame of pandas or polars,
-    an Arrow table (rows are dicts), a column of these, PyTorch's `TensorDataset`, or a `Subset` of
-    any of them.
+    an Arrow table (rows are dicts), a column of these, or a `Subset` of any of them.
     """
-    kind = type(dataset)
-    for base in kind.__mro__:
+    for base in type(dataset).__mro__:
         name = (base.__module__.partition(".")[0], base.__name__)
         if name in FRAMES:
             from .datasets.table import TableDataset
@@ -108,19 +132,40 @@ def as_dataset(dataset: Any) -> Any:
             return TableDataset(dataset)
         if name in COLUMNS:
             return ColumnDataset(dataset)
-    of_torch: Any = sys.modules.get("torch.utils.data")
-    if kind is getattr(of_torch, "TensorDataset", None):
-        return RowsOfTensors(dataset) if has_views(dataset.tensors) else dataset
-    if kind in (Subset, getattr(of_torch, "Subset", None)):
-        inner = as_dataset(dataset.dataset)
-        if inner is not dataset.dataset:
-            return Subset(inner, dataset.indices)
+    if is_subset(dataset):
+        rows = as_dataset(dataset.dataset)
+        if rows is not dataset.dataset:
+            return SubsetOfFrame(dataset, rows)
     return dataset
 
 
-def has_views(tensors: Sequence[Any]) -> bool:
-    """Whether NumPy can view these tensors of PyTorch without a copy."""
+def in_batches(dataset: Any) -> Any:
+    """The data set for `default_collate`: itself, or one that gathers the batches of PyTorch's
+    `TensorDataset` or a `Subset` of it."""
+    inner = dataset
+    while is_subset(inner):
+        inner = inner.dataset
+    return BatchesOfTensors(dataset) if is_tensor_dataset(inner) else dataset
+
+
+def is_subset(dataset: Any) -> bool:
+    """Whether it is a `Subset` of this package or of PyTorch, and of no subclass."""
+    return type(dataset) in (Subset, getattr(sys.modules.get("torch.utils.data"), "Subset", None))
+
+
+def is_tensor_dataset(dataset: Any) -> bool:
+    """Whether it is a `TensorDataset` of PyTorch, and of no subclass."""
+    of_torch: Any = sys.modules.get("torch.utils.data")
+    return type(dataset) is getattr(of_torch, "TensorDataset", None)
+
+
+def views_of(tensors: Sequence[Any]) -> list[Any] | None:
+    """Arrays over the memory of these tensors of PyTorch; None if one has no view, requires grad,
+    or is of a subclass."""
+    plain: Any = sys.modules["torch"].Tensor
+    if any(type(t) is not plain or t.requires_grad or t.is_conj() or t.is_neg() for t in tensors):
+        return None
     try:
-        return all(as_numpy(t.detach()).ctypes.data == t.data_ptr() for t in tensors)
+        return [as_numpy(tensor) for tensor in tensors]
     except TypeError:
-        return False
+        return None

@@ -22,7 +22,7 @@ class Rows(Sequence[Any]):
 
     A dataset's `__getitems__` returns it to spare the loader a copy: `default_collate` takes the
     columns as they are, for instance arrays of one shared block (`allocate_parts`). Indexing gives
-    single samples.
+    single samples; another `collate_fn` gets a list of them.
 
     Args:
         columns: tensors, or lists of other values; each has a first dimension of `count`.

@@ -16,7 +16,7 @@ import numpy as np
 from shmtensor.autograd import wrap
 
 from ..dataset import Dataset
-from ..loader.batch_block import allocate_parts, gather_rows
+from ..loader.batch_block import gather_rows
 from ..tensor_dataset import Rows
 from .in_memory_images import Array, PathLike
 from .transformed import first_part
@@ -136,7 +136,8 @@ class NpyDataset(Dataset[Any]):
         ValueError: a file is not `.npy`, is cut short, holds Python objects or no rows; or
             lengths differ.
 
-    Copies: one (page cache to the batch's block).
+    Copies: one (page cache to the batch's block); two of files in Fortran order or another
+    byte order.
 
     Example:
         >>> import tempfile, pathlib
@@ -172,20 +173,8 @@ class NpyDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The rows `indices`, gathered into one block."""
-        plain = all(a.flags.c_contiguous and a.dtype.isnative for a in self.arrays)
-        parts = gather_rows(self.arrays, indices) if plain else self.gather(indices)
-        columns: list[Any] = [wrap(part) for part in parts]
+        columns: list[Any] = [wrap(part) for part in gather_rows(self.arrays, indices)]
         return Rows(columns, len(indices), first_part if len(columns) == 1 else None)
-
-    def gather(self, indices: Sequence[int]) -> list[Array]:
-        """Rows of files in foreign byte order, or in Fortran order, which `take` reads entirely."""
-        out = allocate_parts(
-            ((len(indices), *a.shape[1:]), a.dtype.newbyteorder("=")) for a in self.arrays
-        )
-        for array, part in zip(self.arrays, out, strict=True):
-            for i, index in enumerate(indices):
-                part[i] = array[index]
-        return out
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "arrays": None}

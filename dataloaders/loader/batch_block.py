@@ -111,10 +111,15 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
 
     Raises:
         IndexError: an index is out of range.
+        TypeError: the indices are not integers.
 
-    Copies: one (column to block).
+    Copies: one (column to block); two of columns that are not contiguous or of another byte
+    order.
     """
-    rows = np.array(indices, dtype=np.intp)
+    rows = np.asarray(indices)
+    if rows.size and (rows.ndim != 1 or rows.dtype.kind not in "iu"):
+        raise TypeError(f"dataset: indices are not integers: {rows.dtype} {rows.shape}")
+    rows = rows.astype(np.intp)  # a copy, in which negative indices are replaced
     n = len(columns[0])
     # Negative indices are large as unsigned numbers: one pass finds them and those out of range.
     if rows.size and np.maximum.reduce(rows.view(np.uintp)) >= n:
@@ -122,8 +127,14 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
         if (invalid := (rows < 0) | (rows >= n)).any():
             index = np.asarray(indices)[invalid][0]
             raise IndexError(f"dataset: index is out of range: {index} of {n} samples")
-    out = allocate_parts(((len(rows), *column.shape[1:]), column.dtype) for column in columns)
+    out = allocate_parts(
+        ((len(rows), *x.shape[1:]), x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
+        for x in columns
+    )
     for column, part in zip(columns, out, strict=True):
-        # "clip" lets NumPy write into `part` directly; the indices were checked above.
-        column.take(rows, 0, part, "clip")
+        if column.flags.c_contiguous and column.flags.aligned and column.dtype.isnative:
+            # "clip" lets NumPy write into `part` directly; the indices were checked above.
+            column.take(rows, 0, part, "clip")
+        else:  # `take` would copy the whole column first
+            part[...] = column[rows]
     return out

@@ -12,6 +12,9 @@ from shmtensor.native import copy_to_rows
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples
+from ..foreign_datasets import in_batches
+from ..tensor_dataset import Rows
+from .batch_block import BlockAllocator
 from .sample_rows import SampleRows
 from .seeding import WORDS, SampleSeeds
 from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
@@ -66,13 +69,14 @@ class Fetcher:
 
     def __init__(self, recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any) -> None:
         self.recipe = recipe
-        self.dataset = recipe.dataset
         self.collate_fn = recipe.collate_fn
         self.seed = seed
         self.seeds = seeds
         self.row = row
         self.is_batched = recipe.is_batched
         self.is_default = recipe.is_batched and recipe.collate_fn is default_collate
+        dataset = recipe.dataset
+        self.dataset: Dataset[Any] = in_batches(dataset) if self.is_default else dataset
         self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
@@ -135,7 +139,12 @@ class MapFetcher(Fetcher):
         if getattr(self.dataset, "__getitems__", None) is not None:
             self.doing = Doing("indices", indices)
             began = monotonic()
-            samples = fetch_samples(self.dataset, indices)
+            if self.is_default:
+                samples = fetch_samples(self.dataset, indices)
+            else:
+                with BlockAllocator():  # the batch's block is for what `collate_fn` makes
+                    samples = fetch_samples(self.dataset, indices)
+                samples = list(samples) if type(samples) is Rows else samples
             self.note_slow(began, self.doing)
         else:
             samples = self.one_by_one(indices)

@@ -31,7 +31,8 @@ class WorkerInfo:
         id: 0 .. num_workers - 1.
         num_workers: how many workers share the work.
         seed: of this worker in this epoch.
-        dataset: this worker's copy of the data set.
+        dataset: this worker's copy of the loader's data set; of a frame, table or column the data
+            set of its rows.
     """
 
     id: int

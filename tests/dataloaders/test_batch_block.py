@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -49,6 +52,45 @@ def test_gathering_takes_any_indices() -> None:
     rows = np.array([-1, 2])
     gather_rows([column], rows)  # type: ignore[arg-type]
     assert rows.tolist() == [-1, 2]
+
+
+@pytest.mark.parametrize("indices", [[1.5], [True], [[1], [2]], ["a"], [None], [slice(2)]])
+def test_indices_that_are_not_integers_are_refused(indices: Any) -> None:
+    with pytest.raises(TypeError, match="dataset: indices are not integers: "):
+        gather_rows([np.arange(4)], indices)
+
+
+def strided() -> np.ndarray[Any, Any]:
+    return np.arange(4_000_000.0).reshape(8, -1)[:, ::2].T
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        lambda: strided()[:50],
+        lambda: np.arange(20)[::-2],
+        lambda: np.arange(20, dtype=">i4").reshape(10, 2),
+        lambda: np.broadcast_to(np.arange(3), (10, 3)),
+        lambda: np.frombuffer(bytes(range(81)), np.int64, 10, 1),  # not aligned
+    ],
+)
+def test_gathering_reads_any_layout(column: Any) -> None:
+    x = column()
+    (part,) = gather_rows([x], [3, -1, 0])
+    assert (part == x[[3, -1, 0]]).all()
+    assert part.flags.c_contiguous
+    assert part.dtype == x.dtype.newbyteorder("=")
+
+
+def test_gathering_a_column_that_is_not_contiguous_reads_its_rows_only() -> None:
+    column = strided()
+    gather_rows([column], [1, 2])
+    tracemalloc.start()
+    try:
+        gather_rows([column], [1, 2])
+        assert tracemalloc.get_traced_memory()[1] < column.nbytes // 100
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_place_within_a_place_gives_it_back() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import shmtensor as st
 from dataloaders import (
+    DataLoader,
     TensorDataset,
     collate,
     default_collate,
@@ -90,6 +91,15 @@ def test_dtypes_are_promoted_as_stack_promotes(one: str, other: str, dtype: Any)
         if ">f4" not in pair:
             stacked = st.stack([st.tensor(array) for array in arrays])
             assert default_collate([st.tensor(a) for a in arrays]).dtype == stacked.dtype
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (100, 200)])
+def test_arrays_of_another_byte_order_are_converted(shape: Any) -> None:
+    samples = [np.full(shape, i, ">f4") for i in range(3)]
+    assert default_collate(samples).tolist() == np.stack(samples).tolist()
+    (batch,) = DataLoader(samples, 3, output="numpy")  # type: ignore[arg-type]
+    assert batch.dtype == np.dtype("=f4")  # type: ignore[attr-defined]
+    assert batch.tolist() == np.stack(samples).tolist()  # type: ignore[attr-defined]
 
 
 def test_structures_are_entered() -> None:

@@ -16,7 +16,7 @@ import pytest
 from fake_cuda import FakeCuda, installed
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
+from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
 from dataloaders.cuda.pinned_memory import PinnedPool, RuntimeOfTorch
 
 SHAPE = (80, 100)
@@ -136,6 +136,28 @@ def test_pinning_copies_nothing(cuda: FakeCuda) -> None:
         before = images, labels
     assert pinned > 10
     del images, labels, before
+    loader.close()
+
+
+def reverse(samples: Any) -> Any:
+    return default_collate(samples[::-1])
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_collate_fn_of_gathered_samples_makes_pinned_batches(
+    cuda: FakeCuda, workers: int
+) -> None:
+    labels = np.arange(20 * BATCH)
+    images = np.broadcast_to(labels[:, None, None], (len(labels), 8, 10)).astype(np.float32)
+    loader = DataLoader(
+        TensorDataset(images, labels), BATCH, collate_fn=reverse, **options(workers)
+    )
+    pinned = 0
+    for batch in loader:
+        check(batch)
+        pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
+    assert pinned >= 15
+    del batch
     loader.close()
 
 

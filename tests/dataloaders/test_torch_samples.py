@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+import warnings
 from collections import OrderedDict, namedtuple
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 import shmtensor as st
 from dataloaders import DataLoader, TensorDataset, default_collate, default_convert
 from dataloaders.collate import map_leaves
-from dataloaders.foreign_datasets import as_dataset
+from dataloaders.foreign_datasets import in_batches
 from dataloaders.loader.output import convert, pack, unpack
 from shmtensor import native
 
@@ -150,24 +151,61 @@ def test_gradients_flow_in_this_process() -> None:
         (lambda: torch.ones(2, device="meta"), "not on the CPU: on meta"),
         (lambda: torch.ones(2).to_sparse(), "not dense: torch.sparse_coo, use x.to_dense"),
         (lambda: torch.ones(2).to(torch.float8_e5m2), "no dtype like .*float8_e5m2"),
-        (lambda: 5, "neither a tensor"),
-        (lambda: np.ones(2, np.float32), "neither a tensor"),
     ],
 )
 @pytest.mark.parametrize("position", [0, 2])
 def test_a_sample_without_a_view_is_named(wrong: Any, message: str, position: int) -> None:
     samples = [{"x": [torch.ones(2)]} for _ in range(4)]
     samples[position]["x"][0] = wrong()
-    if position == 0 and not isinstance(wrong(), torch.Tensor):
-        with pytest.raises(
-            TypeError, match=r"different types at \['x'\]\[0\]: .*Tensor at sample 1"
-        ):
-            default_collate(samples)
-        return
     with pytest.raises(
         TypeError, match=rf"collate: sample {position} of the batch at \['x'\]\[0\]: .*{message}"
     ):
         default_collate(samples)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([torch.ones(2), torch.ones(2), 5], "Tensor at sample 0, int at sample 2"),
+        ([torch.ones(2), np.ones(2)], "Tensor at sample 0, ndarray at sample 1"),
+        ([torch.nn.Parameter(torch.ones(2), False), torch.ones(2), 5], "int at sample 2"),
+        ([5, torch.ones(2)], "int at sample 0, Tensor at sample 1"),
+        ([np.ones(2), torch.ones(2), 5], "ndarray at sample 0, int at sample 2"),
+        ([np.ones(2), "a"], "ndarray at sample 0, str at sample 1"),
+    ],
+)
+def test_samples_of_different_types_are_named(values: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=rf"samples are of different types at \['x'\]: .*{message}"):
+        default_collate([{"x": value} for value in values])
+
+
+@pytest.mark.parametrize("dtypes", [("f4", "f4"), ("f4", "f8"), ("i4", "f4")])
+def test_tensors_may_follow_an_array_as_in_pytorch(dtypes: Any) -> None:
+    array = np.ones(2, dtypes[0])
+    others = [torch.from_numpy(np.full(2, i, dtypes[1])) for i in range(3)]
+    same(default_collate([array, *others]), data.default_collate([array, *others]))
+
+
+class Named(torch.Tensor):  # type: ignore[misc]
+    """A subclass that functions of PyTorch give back."""
+
+
+class Plain(torch.Tensor):  # type: ignore[misc]
+    """A subclass of which functions give tensors, as those of torchvision's `tv_tensors`."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl
+
+
+@pytest.mark.parametrize("n", [4, 40_000])
+@pytest.mark.parametrize("kind", [Named, Plain])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_subclasses_of_tensors_become_what_pytorch_makes_of_them(
+    n: int, kind: Any, num_workers: int
+) -> None:
+    samples = [(torch.full((n,), float(i)).as_subclass(kind), i) for i in range(4)]
+    theirs = list(data.DataLoader(samples, 2))
+    with DataLoader(samples, 2, num_workers=num_workers) as loader:
+        same(list(loader), theirs)
 
 
 @pytest.mark.parametrize("size", [3, 300])
@@ -258,7 +296,7 @@ def test_pytorchs_data_sets_give_pytorchs_batches() -> None:
 
 def test_a_tensor_dataset_is_gathered_into_one_block() -> None:
     x = torch.arange(40.0).reshape(20, 2)
-    rows = as_dataset(data.TensorDataset(x, x))
+    rows = in_batches(data.TensorDataset(x, x))
     before = blocks()
     batch = default_collate(rows.__getitems__([3, -1]))
     assert blocks() == before + 1
@@ -267,8 +305,87 @@ def test_a_tensor_dataset_is_gathered_into_one_block() -> None:
         rows.__getitems__([20])
     grad = data.TensorDataset(torch.ones(4, 2, requires_grad=True))
     assert all(x.requires_grad for (x,) in DataLoader(grad, 2))
-    meta = data.TensorDataset(torch.ones(4, 2, device="meta"))
-    assert as_dataset(meta) is meta
+    with pytest.raises(
+        TypeError, match=r"sample 0 of the batch at \[0\]: .* is not on the CPU: on meta"
+    ):
+        list(DataLoader(data.TensorDataset(torch.ones(4, 2, device="meta")), 2))
+    assert in_batches(images := [1, 2]) is images
+
+
+def changes_its_list(samples: Any) -> Any:
+    """What a list allows, of samples that PyTorch makes."""
+    assert type(samples) is list
+    assert all(type(sample) is tuple for sample in samples)
+    samples.sort(key=lambda sample: -int(sample[1]))
+    samples[0] = samples[-1]
+    samples.append(samples.pop(1))
+    return data.default_collate(samples + samples[:1]), len(samples)
+
+
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_a_collate_fn_gets_the_list_that_pytorch_gives_it(num_workers: int) -> None:
+    rows = data.TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
+    half, _ = data.random_split(rows, [11, 9], torch.Generator().manual_seed(0))
+    for dataset in (rows, data.Subset(rows, range(5, 15)), data.Subset(half, [3, 1, 2]), half):
+        theirs = list(data.DataLoader(dataset, 4, collate_fn=changes_its_list))
+        with DataLoader(dataset, 4, collate_fn=changes_its_list, num_workers=num_workers) as loader:
+            same(list(loader), theirs)
+
+
+def test_a_collate_fn_that_changes_samples_changes_the_data_set_as_in_pytorch() -> None:
+    def add(samples: Any) -> None:
+        for (x,) in samples:
+            x += 1
+
+    x = torch.zeros(4)
+    list(DataLoader(data.TensorDataset(x), 2, collate_fn=add))
+    assert x.tolist() == [1, 1, 1, 1]
+
+
+def test_changes_of_a_subset_are_seen_by_the_next_batch() -> None:
+    subset = data.Subset(data.TensorDataset(torch.arange(20)), [0, 1, 2, 3])
+    loader: Any = DataLoader(subset, 2)
+    batches = iter(loader)
+    assert next(batches)[0].tolist() == [0, 1]
+    subset.indices = [9, 8, 7, 6]
+    assert next(batches)[0].tolist() == [7, 6]
+    subset.dataset = data.TensorDataset(torch.arange(20) * 10)
+    assert [batch[0].tolist() for batch in loader] == [[90, 80], [70, 60]]
+    subset.dataset = [5] * 20
+    assert [batch.tolist() for batch in loader] == [[5, 5], [5, 5]]
+    subset.dataset = data.TensorDataset(torch.arange(20))
+    with DataLoader(subset, 4, num_workers=1) as loader:
+        assert [batch[0].tolist() for batch in loader] == [[9, 8, 7, 6]]
+        subset.indices = [1, 2, 3, 4]
+        assert [batch[0].tolist() for batch in loader] == [[1, 2, 3, 4]]
+
+
+@pytest.mark.parametrize(
+    "batches",
+    [
+        [[slice(0, 2), slice(2, 4)]],
+        [[[1, 2], [3, 4]]],
+        [torch.tensor([1, 2]), np.array([-1, 0])],
+        [torch.tensor([[1], [2]])],
+        [[np.int32(3), torch.tensor(4)]],
+    ],
+)
+def test_indices_may_be_what_tensors_take(batches: Any) -> None:
+    rows = data.TensorDataset(torch.arange(20), torch.arange(40).reshape(20, 2))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using a non-tuple sequence")
+        theirs = list(data.DataLoader(rows, batch_sampler=batches))
+        same(list(DataLoader(rows, batch_sampler=batches)), theirs)
+    for wrong in ([1.5], [20], [-21]):
+        with pytest.raises(IndexError):
+            list(DataLoader(rows, batch_sampler=[wrong]))
+
+
+def test_columns_that_are_not_contiguous_are_gathered() -> None:
+    table = torch.arange(120.0).reshape(20, 6)
+    columns = table[:, 1:3], table[:, 4], table.t().contiguous().t(), table[0].expand(20, 6)
+    dataset = data.TensorDataset(*columns)
+    same(list(DataLoader(dataset, 8)), list(data.DataLoader(dataset, 8)))
 
 
 def test_pytorchs_samplers_give_their_own_order() -> None:

@@ -268,3 +268,19 @@ def test_an_epoch_goes_on_after_a_broken_batch() -> None:
         with pytest.raises(TypeError, match="on meta"):
             next(batches)
         assert next(batches).shape == (4, 2)  # type: ignore[attr-defined]
+
+
+def scale(worker: int) -> None:
+    """A worker_init_fn that changes the data set."""
+    dataset = data.get_worker_info().dataset
+    assert type(dataset) is data.Subset
+    assert type(dataset.dataset) is data.TensorDataset
+    dataset.dataset.tensors = (dataset.dataset.tensors[0] * 10,)
+    dataset.indices = [3, 2]
+
+
+def test_worker_info_has_the_users_data_set_which_may_change() -> None:
+    subset = data.Subset(data.TensorDataset(torch.arange(4)), [0, 1])
+    with DataLoader(subset, 2, num_workers=1, worker_init_fn=scale) as loader:
+        ((batch,),) = loader
+    assert batch.tolist() == [30, 20]

@@ -9,6 +9,7 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, Subset, random_split
+from dataloaders.datasets import TableDataset
 from dataloaders.foreign_datasets import ColumnDataset, as_dataset
 
 pandas = pytest.importorskip("pandas")
@@ -78,6 +79,33 @@ def test_parts_of_a_frame_are_parts_of_its_rows() -> None:
     for half in random_split(table(), [2, 2], generator=st.Generator()):
         (batch,) = DataLoader(half, 2)  # type: ignore[misc]
         assert batch["x"].tolist() == [y + 0.5 for y in batch["y"].tolist()]
+
+
+def test_a_collate_fn_gets_a_list_of_rows() -> None:
+    def last_two(samples: Any) -> Any:
+        assert type(samples) is list
+        samples.sort(key=lambda row: -row["y"].item())
+        return [row["name"] for row in samples[:2]]
+
+    assert list(DataLoader(frame(), 4, collate_fn=last_two)) == [[None, "c"]]
+    column: Any = DataLoader(frame()["y"], 4, collate_fn=lambda samples: samples + samples)
+    assert [x.item() for x in next(iter(column))] == [0, 1, 2, 3] * 2
+
+
+def test_the_indices_of_a_part_of_a_frame_may_change() -> None:
+    part = Subset(Subset(frame(), [3, 2, 1, 0]), [3, 0])
+    loader: Any = DataLoader(part, 2)
+    batches = iter(loader)
+    part.indices = [1, 2]
+    assert next(batches)["y"].tolist() == [2, 1]
+    with DataLoader(part, 2, num_workers=1) as loader:
+        assert [batch["y"].tolist() for batch in loader] == [[2, 1]]
+        part.indices = [0, 1]
+        assert [batch["y"].tolist() for batch in loader] == [[3, 2]]
+    kind, (rows, indices) = as_dataset(part).__reduce__()
+    assert kind is Subset
+    assert indices == [0, 1]
+    assert type(rows.dataset) is TableDataset, "the rows are sent, not the frame"
 
 
 def test_other_data_sets_stay_as_they_are() -> None:
