@@ -14,8 +14,8 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, default_collate, default_convert
-from dataloaders.loader.output import pack, unpack
 from shmtensor import dtypes, native
+from shmtensor.multiprocessing.reduction import dumps, loads
 from shmtensor.tensor.foreign_arrays import as_library, as_numpy, library_of
 
 KEPT = ["bool", "uint8", "int16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
@@ -129,7 +129,8 @@ def check_samples() -> None:
     with pytest.raises(TypeError, match=r"collate: sample 1 of the batch: .* no dtype .*int4"):
         default_collate([jnp.ones(2), jnp.ones(2, "int4")])
     private = jnp.arange(3.0)
-    back = unpack(pack([private, x]), None)
+    data, sent = dumps([private, x])
+    back = loads(data, [native.receive(native.export(block)) for block in sent])
     assert all(isinstance(part, jax.Array) for part in back)
     assert address(back[1]) == address(x)
 
