@@ -11,6 +11,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import sys
+from array import array as NumberArray
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
 from typing import Any
 
@@ -46,6 +47,13 @@ CollateMap = dict[Any, Callable[..., Any]]
 
 # Of these types no key of `default_collate_fn_map` is a base class, unless it is the type itself.
 BUILTIN = frozenset({dict, list, tuple})
+
+# Values of these types are no tensors and hold none, for `map_leaves`.
+PLAIN = frozenset(
+    {int, float, complex, bool, type(None), str, bytes, bytearray, memoryview, range, NumberArray}
+)
+# Of these types `map_leaves` enters no subclass either: they are sequences of numbers or text.
+LEAVES = (Tensor, np.ndarray, str, bytes, bytearray, memoryview, NumberArray)
 
 # Bytes of a tensor of PyTorch from which the view as an array (0.7 us) costs less than it saves:
 # large samples are copied by `stack_into`, smaller ones by `torch.stack`.
@@ -235,15 +243,19 @@ def unflatten(tree: Any, library: str) -> Any:
     if kind is Leaf:
         if tree.tensor is not None:
             return tree.tensor
-        name = tree.library or library
-        if name == "shmtensor":
-            return wrap(tree.array)
-        if name == "jax" and is_worker_process():
-            return make_tensor(JaxTensor, tree.array, False, None)
-        return as_library(tree.array, name)
+        return tensor_of(tree.array, tree.library or library)
     if kind is Value:
         return tree.value
     return tree.build([unflatten(child, library) for child in tree.children])
+
+
+def tensor_of(array: Array, library: str) -> Any:
+    """A tensor of a library over the memory of an array; for JAX's see `JaxTensor`."""
+    if library == "shmtensor":
+        return wrap(array)
+    if library == "jax" and is_worker_process():
+        return make_tensor(JaxTensor, array, False, None)
+    return as_library(array, library)
 
 
 def fill(array: Array, leaf: Leaf) -> None:
@@ -491,7 +503,7 @@ def default_convert(data: Any) -> Any:
 
     Copies: none; one of a read-only array beside tensors of PyTorch, and what JAX copies.
     """
-    library = library_within(data)
+    library = library_within(data) or "shmtensor"
 
     def convert_leaf(x: Any) -> Any:
         if not isinstance(x, (np.ndarray, np.bool_, np.number)):
@@ -499,7 +511,7 @@ def default_convert(data: Any) -> Any:
         array = np.asarray(x)
         if array.dtype.kind not in "biufc":
             return x
-        return wrap(array) if library is None else as_library(array, library)
+        return tensor_of(array, library)
 
     return map_leaves(data, convert_leaf)
 
@@ -515,19 +527,22 @@ def library_within(data: Any) -> str | None:
         libraries.add(library_of(x))
         return x
 
-    map_leaves(data, look)
+    map_leaves(data, look, is_exact=True)
     return next((name for name in LIBRARIES if name in libraries), None)
 
 
 def map_leaves(data: Any, change: Callable[[Any], Any], is_exact: bool = False) -> Any:
     """`data` with `change(x)` for each x in its mappings, sequences and dataclasses that is not one
-    of these. No constructor of a named tuple or dataclass runs.
+    of these. Python's own numbers, text, buffers and ranges stay, without a call. No constructor of
+    a named tuple or dataclass runs.
 
     Args:
         is_exact: tuples stay tuples (else they become lists, as in PyTorch's `default_convert`),
             and a container of which no leaf changes stays the same object.
     """
-    if isinstance(data, (Tensor, np.ndarray, str, bytes)) or library_of(data) is not None:
+    if type(data) in PLAIN:
+        return data
+    if isinstance(data, LEAVES) or library_of(data) is not None:
         return change(data)
     if isinstance(data, Mapping):
         names, values = list(data), list(data.values())
@@ -539,7 +554,9 @@ def map_leaves(data: Any, change: Callable[[Any], Any], is_exact: bool = False) 
         is_exact = True
     else:
         return change(data)
-    parts = [map_leaves(value, change, is_exact) for value in values]
+    parts = values
+    if not PLAIN.issuperset(map(type, values)):  # quicker than a call for each of many numbers
+        parts = [map_leaves(value, change, is_exact) for value in values]
     if is_exact and all(part is value for part, value in zip(parts, values, strict=True)):
         return data
     if isinstance(data, Mapping):

@@ -94,8 +94,8 @@ class DataLoader(Generic[T_co]):
         stall_warning: seconds after which a warning names a sample that is not finished.
         snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
             `state_dict` is taken; resuming in between draws the batches since then and drops them.
-        output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold, without
-            history; None: those of the samples, or what `collate_fn` returned.
+        output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold; what is
+            converted has no history. None: those of the samples, or what `collate_fn` returned.
 
     Raises:
         ValueError: arguments that exclude each other, or an unknown `output`.

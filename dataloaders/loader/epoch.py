@@ -20,7 +20,7 @@ from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .epoch_progress import Progress
 from .fetch import Fetcher, Recipe, make_fetcher
-from .output import convert, unpack
+from .output import convert
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .statistics import EpochCounters
@@ -203,7 +203,8 @@ class MultiProcessEpoch(BaseEpoch):
             payload.reraise()
         self.counters.batches += 1
         self.progress.mark_consumed(number, worker, state)
-        return unpack(payload, self.limits.output)
+        batch, has_jax = payload
+        return convert(batch, self.limits.output, has_jax)
 
     def __del__(self) -> None:
         if hasattr(self, "workers"):

@@ -216,6 +216,9 @@ class StreamFetcher(Fetcher):
         self.worker = worker
         self.batches = self.count = 0
         self.is_over = False
+        # Whether the batch before had as many samples as were asked for: the block of a batch is
+        # not allocated before its samples exist for a stream that is shorter than one batch.
+        self.is_full = False
         stateful_dataset = is_stateful(self.dataset)
         if state is not None:
             self.batches, self.count = state[0], state[0] * size
@@ -249,6 +252,7 @@ class StreamFetcher(Fetcher):
             return sample
         samples: list[Any] = []
         row, rows, is_early, tensor_class = self.row, self.rows, False, None
+        is_first = self.is_full and self.is_default and rows.tries > 0
         try:
             for position in range(len(indices)):
                 if position:
@@ -258,7 +262,8 @@ class StreamFetcher(Fetcher):
                 sample = self.next_one(position)
                 if is_early:
                     sample = copy_to_rows(sample, rows.fields, position, tensor_class)
-                elif not position and self.is_default and rows.tries:
+                elif is_first:
+                    is_first = False
                     if rows.begin(sample, len(indices)):
                         tensor_class = rows.tensor_class
                         early = copy_to_rows(sample, rows.fields, 0, tensor_class)
@@ -268,6 +273,7 @@ class StreamFetcher(Fetcher):
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
+        self.is_full = len(samples) == len(indices)
         if is_early:
             rows.end()  # of a shorter last batch collation asks for other arrays
         return samples

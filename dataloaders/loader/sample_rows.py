@@ -10,7 +10,9 @@ and maps large arrays one by one), so every page is faulted in again, which take
 long as the samples' own work. With one sample at a time, the process needs one sample's memory.
 
 Only arrays that nothing else refers to are copied early. A view of the data set's memory costs no
-allocation, and an array that the data set keeps may be changed by a later sample.
+allocation, and an array that the data set keeps may be changed by a later sample. What a tensor of
+PyTorch does not tell is not seen: that it is `detach()` of a kept tensor, or made by
+`torch.from_numpy` over a kept array.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.native import copy_to_rows
 from shmtensor.tensor.foreign_arrays import as_library
 
 from ..collate import DESCRIBE, Leaf, default_collate_fn_map, flatten
@@ -28,8 +31,25 @@ from .batch_block import Array, BlockAllocator, Parts
 __all__ = ["SampleRows"]
 
 LARGE = 16 << 10  # bytes from which an early copy saves time
-TRIES = 3  # batches without an array to copy early, after which none is looked for
 Fields = list[tuple[Any, Any]]
+
+
+def counts_references() -> bool:
+    """Whether `copy_to_rows` tells a sample that something else refers to from one that only a
+    variable refers to. It counts references, and how many a call adds differs between versions of
+    Python (3.14 lends those of local variables)."""
+    part = np.zeros((1, 1))
+    keep: list[Any] = [(np.ones(1),)]
+    sample: Any = keep[0]
+    sample = copy_to_rows(sample, [(0, part)], 0, None)
+    is_kept = sample is keep[0]
+    sample = (np.ones(1),)
+    sample = copy_to_rows(sample, [(0, part)], 0, None)
+    return is_kept and type(sample) is list
+
+
+# Batches without an array to copy early, after which none is looked for.
+TRIES = 3 if counts_references() else 0
 
 
 class SampleRows:
@@ -59,9 +79,9 @@ class SampleRows:
         that of `default_collate`.
 
         Returns:
-            Whether there are large arrays. Then `copy_to_rows(sample, self.fields, position,
-            self.tensor_class)` gives samples with rows in their place, and `first` decides about
-            the batch.
+            Whether there are large arrays, and memory for the block. Then `copy_to_rows(sample,
+            self.fields, position, self.tensor_class)` gives samples with rows in their place, and
+            `first` decides about the batch.
         """
         kind = type(sample)
         allocator = BlockAllocator.current
@@ -89,7 +109,11 @@ class SampleRows:
             parts += [((n, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
         if not keys:
             return False
-        self.parts, self.arrays = parts, allocator.allocate_arrays(parts)
+        try:
+            self.arrays = allocator.allocate_arrays(parts)
+        except MemoryError:  # collation raises it again, if all samples exist and it needs as much
+            return False
+        self.parts = parts
         self.fields = [(key, self.arrays[number]) for key, number, _ in keys]
         self.tensors = [key for key, _, is_numpy in keys if not is_numpy]
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import resource
 import signal
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from queue import Empty
@@ -16,7 +17,6 @@ from shmtensor.multiprocessing.child_main import end_with_parent
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
-from .output import pack
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
 from .torch_in_worker import prepare_torch
@@ -31,7 +31,8 @@ __all__ = ["WorkerConfig", "run_worker"]
 # streams or None).
 # Tasks: (epoch, number, stream or None, indices, pinned block to write to or None), or None, which
 # ends one worker.
-# Results: (epoch, number, stream or worker, kind, payload, state of a stream), with kind:
+# Results: (epoch, number, stream or worker, kind, payload, state of a stream); the payload of a
+# batch is the batch, and whether the worker has imported JAX; with kind:
 BATCH, FAILURE, END = 0, 1, 2
 
 PARENT_CHECK = 0.25  # seconds between checks of the parent while idle
@@ -181,7 +182,7 @@ class Worker:
         prepare_torch()
         try:
             with self.allocator:
-                batch = pack(fetcher.fetch_shared(number, indices))
+                batch = fetcher.fetch_shared(number, indices), "jax" in sys.modules
             state = fetcher.state()
         except StopIteration as error:
             if fetcher.recipe.is_stream:

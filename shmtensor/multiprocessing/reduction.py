@@ -2,7 +2,7 @@
 
 Tensors, numbers, text and containers of these are encoded by the codec (native/ipc/codec/codec.h),
 all other objects by pickle; users see no difference. Tensors of PyTorch and arrays of JAX on the
-CPU arrive as what they were, over shared memory (foreign_arrays.py).
+CPU arrive as what they were, over shared memory (reduce_foreign.py).
 
     dumps(obj) -> (bytes, [array or Block, ...])   one entry per block, however many tensors view it
     loads(bytes, [Block, ...]) -> obj              the same order
@@ -27,7 +27,7 @@ import numpy as np
 from shmtensor import native
 from shmtensor.tensor import Tensor, make_tensor
 
-from . import foreign_arrays, sharedctypes
+from . import reduce_foreign, sharedctypes
 from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
@@ -100,7 +100,7 @@ class _Blocks:
                 self.add(np.frombuffer(memoryview(obj), np.uint8), base),
                 address - base,
             )
-        if (kind := foreign_arrays.kind_of(obj)) is not None:
+        if (kind := reduce_foreign.kind_of(obj)) is not None:
             return self.foreign(obj, kind)
         return NotImplemented
 
@@ -109,13 +109,14 @@ class _Blocks:
         shared.
         """
         if kind == "torch":
-            parts = foreign_arrays.parts_of_torch(obj)
-            return (
-                NotImplemented
-                if parts is None
-                else (rebuild_torch, (self.array(parts[0]), *parts[1]))
-            )
-        array = foreign_arrays.parts_of_jax(obj)
+            parts = reduce_foreign.parts_of_torch(obj)
+            if parts is None:
+                return NotImplemented
+            array, *details = parts
+            if array is None:  # sparse: its parts are tensors, which are reduced in turn
+                return reduce_foreign.as_sparse, tuple(details)
+            return rebuild_torch, (self.array(array), *details)
+        array = reduce_foreign.parts_of_jax(obj)
         if array is None:
             return NotImplemented
         *layout, _ = self.array(array)
@@ -215,12 +216,12 @@ def rebuild_tensor(
 
 def rebuild_torch(array: tuple[Any, ...], *details: Any) -> Any:
     """A tensor of PyTorch over a received block. Copies: none."""
-    return foreign_arrays.as_torch(rebuild_array(*array), *details)
+    return reduce_foreign.as_torch(rebuild_array(*array), *details)
 
 
 def rebuild_jax(block: int, *layout: Any) -> Any:
     """An array of JAX over a received block. Copies: none, or one by JAX."""
-    return foreign_arrays.as_jax(rebuild_array(block, *layout))
+    return reduce_foreign.as_jax(rebuild_array(block, *layout))
 
 
 def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:

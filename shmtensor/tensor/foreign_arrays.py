@@ -23,7 +23,14 @@ from ..autograd import wrap
 from ..autograd.dispatch.foreign_operands import library_of
 from .dlpack import writable_view
 
-__all__ = ["LIBRARIES", "as_library", "as_numpy", "library_of", "numpy_dtype_of"]
+__all__ = [
+    "LIBRARIES",
+    "as_library",
+    "as_numpy",
+    "library_of",
+    "numpy_dtype_of",
+    "reason_without_view",
+]
 
 Array = np.ndarray[Any, Any]
 LIBRARIES = ("torch", "jax")
@@ -145,24 +152,30 @@ def is_dense(array: Array) -> bool:
     return bool(array.transpose(order).flags.c_contiguous)
 
 
-def torch_as_numpy(x: Any, where: str) -> Array:
-    """As `as_numpy`, for the tensors that `Tensor.numpy` refuses."""
+def reason_without_view(x: Any) -> str | None:
+    """Why NumPy cannot view the memory of a tensor of PyTorch, and what to use; None: it can, up to
+    the dtype, lazy signs and the history."""
     import torch
 
     if x.device.type != "cpu":
         hint = "it has no data" if x.device.type == "meta" else "use x.cpu()"
-        raise TypeError(f"{where}: a tensor of PyTorch is not on the CPU: on {x.device}, {hint}")
+        return f"not on the CPU: on {x.device}, {hint}"
     if x.is_nested:
-        raise TypeError(
-            f"{where}: a tensor of PyTorch is nested, use x.unbind() or to_padded_tensor"
-        )
+        return "nested, use x.unbind() or to_padded_tensor"
     if x.layout is not torch.strided:
-        raise TypeError(f"{where}: a tensor of PyTorch is not dense: {x.layout}, use x.to_dense()")
+        return f"not dense: {x.layout}, use x.to_dense()"
     if x.is_quantized:
-        raise TypeError(
-            f"{where}: a tensor of PyTorch is quantised: {x.dtype}, use x.dequantize() or "
-            "x.int_repr()"
-        )
+        return f"quantised: {x.dtype}, use x.dequantize() or x.int_repr()"
+    return None
+
+
+def torch_as_numpy(x: Any, where: str) -> Array:
+    """As `as_numpy`, for the tensors that `Tensor.numpy` refuses."""
+    import torch
+
+    reason = reason_without_view(x)
+    if reason is not None:
+        raise TypeError(f"{where}: a tensor of PyTorch is {reason}")
     if x.requires_grad:
         raise RuntimeError(
             f"{where}: a tensor of PyTorch requires grad, and an array has no history: shape "

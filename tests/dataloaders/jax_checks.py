@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ import pytest
 
 import shmtensor as st
 from dataloaders import DataLoader, default_collate, default_convert
-from dataloaders.loader.output import pack, unpack
 from shmtensor import dtypes, native
+from shmtensor.multiprocessing.reduction import dumps, loads
 from shmtensor.tensor.foreign_arrays import as_library, as_numpy, library_of
 
 KEPT = ["bool", "uint8", "int16", "int32", "uint32", "float16", "bfloat16", "float32", "complex64"]
@@ -129,7 +130,8 @@ def check_samples() -> None:
     with pytest.raises(TypeError, match=r"collate: sample 1 of the batch: .* no dtype .*int4"):
         default_collate([jnp.ones(2), jnp.ones(2, "int4")])
     private = jnp.arange(3.0)
-    back = unpack(pack([private, x]), None)
+    data, sent = dumps([private, x])
+    back = loads(data, [native.receive(native.export(block)) for block in sent])
     assert all(isinstance(part, jax.Array) for part in back)
     assert address(back[1]) == address(x)
 
@@ -171,11 +173,48 @@ def check_workers_give_jax_arrays_back() -> None:
             assert all(isinstance(part, jax.Array) for part in batch)  # type: ignore[attr-defined]
 
 
+class Unbatched(Images):
+    def __getitem__(self, index: int) -> Any:
+        import jax.numpy as jnp
+
+        return {"x": jnp.full(3, index, "float32"), "y": np.full(3, index, np.float32)}
+
+
+def check_samples_without_batches() -> None:
+    import jax
+    import jax.numpy as jnp
+
+    from dataloaders.loader.output import convert
+
+    collate = import_module("dataloaders.collate")  # the package has a function of this name
+    calls: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(collate, "is_worker_process", lambda: True)
+        patch.setattr(collate, "as_library", lambda *a: calls.append(a))
+        sample = default_convert({"x": jnp.ones(3), "y": np.ones(3, np.float32)})
+    assert not calls, "a worker calls JAX"
+    assert type(sample["y"]) is collate.JaxTensor
+    assert isinstance(convert(sample, None, has_jax=True)["y"], jax.Array)
+    for output, kind in (("numpy", np.ndarray), ("shmtensor", st.Tensor)):
+        part = convert(sample, output)["y"]
+        assert type(part) is kind
+        assert part.tolist() == [1, 1, 1]
+    for workers in (0, 1):
+        options: Any = {"num_workers": workers} | (
+            {"multiprocessing_context": "spawn"} if workers else {}
+        )
+        with DataLoader(Unbatched(), batch_size=None, **options) as loader:
+            for index, sample in enumerate(loader):
+                assert all(isinstance(part, jax.Array) for part in sample.values())
+                assert sample["x"].tolist() == sample["y"].tolist() == [float(index)] * 3
+
+
 CHECKS: dict[str, Any] = {
     "views": check_views,
     "conversion to 64 bits": check_conversion_to_64_bits,
     "life": check_life,
     "samples": check_samples,
+    "samples without batches": check_samples_without_batches,
     "torch beside jax": check_torch_beside_jax,
     "output": lambda: check_output(""),
     "output fork": lambda: check_output("fork"),

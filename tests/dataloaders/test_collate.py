@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array as array_of_numbers
 from collections import OrderedDict, UserDict, namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from dataloaders import (
     default_collate_fn_map,
     default_convert,
 )
+from dataloaders.collate import map_leaves
 
 Pair = namedtuple("Pair", "x y")
 
@@ -222,3 +224,20 @@ def test_other_types_beside_numbers_are_refused(other: Any) -> None:
     if not isinstance(other, np.ndarray):
         with pytest.raises(TypeError, match="different types: ndarray at sample 0"):
             default_collate([np.ones(2), other])
+
+
+def test_buffers_and_numbers_are_not_entered() -> None:
+    plain = [
+        bytearray(b"ab"),
+        memoryview(b"cd"),
+        array_of_numbers("i", [1, 2]),
+        range(3),
+        list(range(9)),
+    ]
+    seen: list[Any] = []
+    assert map_leaves(plain, seen.append, is_exact=True) is plain
+    assert not seen
+    assert default_convert(plain) == plain
+    x = np.ones(2)
+    assert map_leaves([1, "a", x, bytearray(9)], lambda leaf: seen.append(leaf), is_exact=True)
+    assert seen == [x]

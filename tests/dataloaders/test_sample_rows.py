@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,9 +17,11 @@ from dataloaders import (
     default_collate,
     default_collate_fn_map,
 )
+from dataloaders.loader import sample_rows
 from dataloaders.loader.batch_block import BlockAllocator, allocate_parts
 from dataloaders.loader.sample_rows import SampleRows
 from shmtensor import native
+from shmtensor.errors import OutOfSharedMemory
 
 SHAPE = (3, 64, 64)
 
@@ -94,6 +97,61 @@ def test_batches_of_a_stream(drop_last: bool) -> None:
     for k, (x, y) in enumerate(DataLoader(Stream(), 4, drop_last=drop_last)):
         assert y.tolist() == list(range(4 * k, 4 * k + sizes[k]))
         assert (x.numpy() == np.stack([image(i) for i in y.tolist()])).all()
+
+
+class LargeStream(IterableDataset[Any]):
+    """A few samples of 4 MB."""
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in range(3):
+            yield np.full(1 << 20, i, np.float32), i
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_stream_that_is_shorter_than_one_batch(workers: int) -> None:
+    """No block for ten million samples (40 TB) is allocated."""
+    for batch_size in (10**7, 4):
+        with DataLoader(LargeStream(), batch_size, num_workers=workers) as loader:
+            ((x, y),) = loader
+        assert x.shape == (3, 1 << 20)
+        assert x[:, 0].tolist() == y.tolist() == [0, 1, 2]
+
+
+def test_a_stream_is_copied_early_after_a_full_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    begin = SampleRows.begin
+    monkeypatch.setattr(
+        SampleRows, "begin", lambda self, x, n: (begun.append(n), begin(self, x, n))[1]
+    )
+    assert [len(y) for _, y in DataLoader(Stream(), 4)] == [4, 4, 2]
+    assert begun == [4, 4]  # of the second and the third
+
+
+def test_a_block_that_does_not_fit_is_left_to_collation(monkeypatch: pytest.MonkeyPatch) -> None:
+    allocate, sizes = BlockAllocator.allocate, []
+
+    def fail_once(self: Any, nbytes: int) -> Any:
+        sizes.append(nbytes)
+        if len(sizes) == 1:
+            raise OutOfSharedMemory("no memory")
+        return allocate(self, nbytes)
+
+    monkeypatch.setattr(BlockAllocator, "allocate", fail_once)
+    x, y = next(iter(DataLoader(Made(KINDS["tuple"]), 4)))
+    assert sizes == [sizes[0]] * 2
+    assert y.tolist() == [0, 1, 2, 3]
+    assert (x.numpy() == np.stack([image(i) for i in range(4)])).all()
+
+
+def test_references_are_counted_or_nothing_is_copied_early(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert sample_rows.counts_references() is (sample_rows.TRIES > 0)
+    if sys.version_info < (3, 14):
+        assert sample_rows.counts_references()
+    for always in (lambda sample, *a: sample, lambda sample, *a: [sample[0]]):
+        monkeypatch.setattr(sample_rows, "copy_to_rows", always)
+        assert not sample_rows.counts_references()
 
 
 def test_a_new_array_is_copied_at_once_and_freed() -> None:

@@ -15,8 +15,9 @@ import shmtensor as st
 from dataloaders import DataLoader, TensorDataset, default_collate, default_convert
 from dataloaders.collate import map_leaves
 from dataloaders.foreign_datasets import in_batches
-from dataloaders.loader.output import convert, pack, unpack
+from dataloaders.loader.output import convert
 from shmtensor import native
+from shmtensor.multiprocessing.reduction import dumps, loads
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")
@@ -475,38 +476,30 @@ def test_our_data_sets_and_pytorchs_mix() -> None:
 
 
 # ------------------------------------------------------------------ sending
-def test_what_is_packed_comes_back() -> None:
+def through(batch: Any) -> Any:
+    """The way of a batch to the consumer, within this process."""
+    data, blocks = dumps(batch)
+    return loads(data, [native.receive(native.export(block)) for block in blocks])
+
+
+def test_what_is_sent_comes_back() -> None:
     private, shared = torch.arange(6.0).reshape(2, 3), default_collate(tensors())
     batch = {"p": private, "s": [shared, st.ones(2), np.ones(2)], "t": Pair(shared, "x"), "n": 3}
-    packed, libraries = pack(batch)
-    assert libraries == ["torch", "torch", None, None, "torch"]
-    assert packed["s"][0].array.ctypes.data == shared.data_ptr()
-    assert native.is_shared(packed["p"].array)
-    back = unpack((packed, libraries), None)
+    back = through(batch)
     assert type(back["t"]) is Pair
     assert torch.equal(back["p"], private)
+    assert native.is_shared(back["p"].data_ptr())
     assert back["s"][0].data_ptr() == shared.data_ptr()
+    assert back["s"][0] is back["t"].x
     assert [type(part) for part in back["s"][1:]] == [st.Tensor, np.ndarray]
-    everything = unpack((packed, libraries), "torch")
+    everything = convert(back, "torch")
     assert all(type(part) is torch.Tensor for part in everything["s"])
 
 
-def test_a_batch_without_foreign_arrays_is_sent_as_it_is() -> None:
-    batch = [st.ones(2), {"x": np.ones(2)}, "a", None]
-    assert pack(batch) == (batch, None)
-    assert unpack((batch, None), None) is batch
-
-
-def test_layouts_are_kept_when_a_tensor_moves_into_shared_memory() -> None:
-    images = torch.arange(48.0).reshape(1, 3, 4, 4).to(memory_format=torch.channels_last)
-    back = unpack(pack(images), None)
-    assert torch.equal(back, images)
-    assert back.stride() == images.stride()
-
-
-def test_what_requires_grad_is_not_sent() -> None:
-    with pytest.raises(RuntimeError, match=r"requires grad cannot be sent.*\(2,\), use x.detach"):
-        pack([torch.ones(2, requires_grad=True)])
+def test_a_batch_is_not_converted_without_output() -> None:
+    batch = [st.ones(2), {"x": torch.ones(2)}, "a", None]
+    assert convert(batch, None) is batch
+    assert convert(batch, None, has_jax=True) is batch
 
 
 def test_convert_leaves_other_objects() -> None:
@@ -526,6 +519,6 @@ def test_leaves_of_dataclasses_and_tuples_change_without_a_constructor() -> None
     assert sample.x.tolist() == [1, 1]
     assert map_leaves(sample, lambda x: x) is sample
     packed = torch.nn.utils.rnn.pack_sequence([torch.ones(3), torch.ones(2)])
-    back = unpack(pack(packed), None)
+    back = through(packed)
     assert type(back) is type(packed)
     assert torch.equal(back.data, packed.data)

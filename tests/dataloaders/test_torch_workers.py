@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader
+from dataloaders import DataLoader, default_convert
+from dataloaders.collate import map_leaves
 from shmtensor import native
 
 torch = pytest.importorskip("torch")
@@ -183,6 +185,65 @@ def test_output_with_workers(output: str) -> None:
         assert type(part).__module__.split(".")[0] == modules[output]
 
 
+class Strict(list[Any]):
+    """A sequence whose elements cannot be replaced."""
+
+    def __setitem__(self, *item: Any) -> None:
+        raise RuntimeError("an element is set")
+
+
+def gives_everything(samples: list[Any]) -> Any:
+    x = torch.eye(3)
+    return {
+        "coo": x.to_sparse(),
+        "csr": x.to_sparse_csr(),
+        "float8": x.to(torch.float8_e5m2),
+        "leaf": torch.ones(3).requires_grad_(),
+        "parameter": torch.nn.Parameter(x),
+        "twice": [x, x],
+        "strict": Strict([x, 1]),
+        "deque": deque([x, 2]),
+    }
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_a_collate_fn_may_return_what_pytorch_sends(method: str) -> None:
+    x = torch.eye(3)
+    options: Any = {"num_workers": 1, "multiprocessing_context": method}
+    with DataLoader(Images(2), 2, collate_fn=gives_everything, **options) as loader:
+        (batch,) = loader
+    assert batch["coo"].layout is torch.sparse_coo
+    assert batch["csr"].layout is torch.sparse_csr
+    assert torch.equal(batch["coo"].to_dense(), x)
+    assert torch.equal(batch["csr"].to_dense(), x)
+    assert batch["coo"].is_coalesced()
+    assert torch.equal(batch["float8"].float(), x)
+    assert batch["leaf"].requires_grad
+    assert type(batch["parameter"]) is torch.nn.Parameter
+    assert batch["twice"][0] is batch["twice"][1]
+    assert type(batch["strict"]) is Strict
+    assert torch.equal(batch["strict"][0], x)
+    assert type(batch["deque"]) is deque
+
+
+def gives_plain_values(samples: list[Any]) -> Any:
+    return [list(range(4000)) for _ in range(32)], bytearray(200_000), range(3)
+
+
+@pytest.mark.parametrize("output", [None, "torch"])
+def test_large_values_of_python_are_sent_and_not_entered(output: Any) -> None:
+    options: Any = {"num_workers": 1, "collate_fn": gives_plain_values, "output": output}
+    with DataLoader(Images(2), 2, **options) as loader:
+        (batch,) = loader
+    assert batch == gives_plain_values([])
+    calls: list[Any] = []
+    assert map_leaves(batch, calls.append, is_exact=True) is batch
+    assert not calls
+    converted = default_convert(batch)
+    assert converted == list(batch)
+
+
 # ------------------------------------------------------------------ the worker's PyTorch
 @pytest.mark.parametrize("method", METHODS)
 def test_a_worker_has_one_thread_and_pytorchs_worker_info(method: str) -> None:
@@ -249,7 +310,7 @@ def test_pytorchs_random_numbers_do_not_depend_on_the_workers() -> None:
 @pytest.mark.parametrize(
     ("dataset", "kind", "message"),
     [
-        (Gradients(), RuntimeError, r"requires grad cannot be sent.*use x.detach\(\)"),
+        (Gradients(), RuntimeError, r"cannot be sent.*requires grad and is a non-leaf.*detach\(\)"),
         (OnMeta(), TypeError, "sample 1 of the batch: .*not on the CPU: on meta"),
     ],
 )

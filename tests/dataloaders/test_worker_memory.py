@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import resource
 import subprocess
@@ -80,8 +81,17 @@ def stack(samples: Any) -> Any:
     return np.stack([x for x, _ in samples]), [y for _, y in samples]
 
 
+def environment() -> dict[str, str]:
+    """This process's, without settings of malloc."""
+    return {k: v for k, v in os.environ.items() if k not in worker_memory.VARIABLES}
+
+
 @pytest.mark.parametrize("method", METHODS)
-def test_a_worker_allocates_without_page_faults(method: str) -> None:
+def test_a_worker_allocates_without_page_faults(
+    method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in worker_memory.VARIABLES:  # with one of these a worker changes no threshold
+        monkeypatch.delenv(name, raising=False)
     loader = DataLoader(Usage(), 4, num_workers=1, multiprocessing_context=method)
     (counts,) = list(loader)
     if platform.libc_ver()[0] == "glibc":
@@ -99,21 +109,25 @@ def test_the_main_process_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_faults_of_the_main_process_are_those_of_a_program_without_loader() -> None:
+    """With thresholds raised as in a worker it would have almost none."""
     code = """
 import sys
 sys.path[:0] = [{path!r}]
 from tests.dataloaders.test_worker_memory import DataLoader, Images, faults
 if {use}:
     list(DataLoader(Images(8, 64), 4, num_workers=2))
-print(faults())
+print(min(faults() for _ in range(3)))
 """
     path = str(Path(__file__).parents[2])
     counts = []
     for use in (False, True):
         program = [sys.executable, "-c", code.format(path=path, use=use)]
-        output = subprocess.run(program, capture_output=True, text=True, check=True, timeout=120)
+        output = subprocess.run(
+            program, capture_output=True, text=True, check=True, timeout=120, env=environment()
+        )
         counts.append(int(output.stdout))
-    assert counts[1] > counts[0] // 2
+    # Large pages of the kernel, or another malloc, may leave few faults to compare.
+    assert counts[0] < 1000 or counts[1] > counts[0] // 4
 
 
 @pytest.mark.parametrize("method", METHODS)
