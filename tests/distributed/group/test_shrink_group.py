@@ -54,6 +54,7 @@ def leave() -> Any:
         assert dist.get_process_group_ranks(group) == [0, 2]
         assert dist.get_rank(group) == (0 if rank == 0 else 1)
         assert dist.get_pg_count() == 2
+        assert own_role() == f"rank {rank}"  # of the default group
         x = st.tensor([1.0 + rank])
         dist.all_reduce(x, group=group)
         assert x.item() == 4

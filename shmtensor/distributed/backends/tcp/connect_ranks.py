@@ -24,7 +24,7 @@ from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
 from ...rendezvous.handshakes import BACKLOG
 from ...rendezvous.hosts import address_of, is_loopback
-from ...rendezvous.meeting_messages import Notice
+from ...rendezvous.notice import Notice
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
