@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import native
-from ...errors import CollectiveMismatch, DomainError, PeerLostError
+from ...errors import CollectiveMismatch, CollectiveTimeout, DomainError, PeerLostError
 from ...memory.join_domain import adopt
 from ...memory.peer_credentials import own_user
 from .hosts import is_loopback
@@ -279,14 +279,15 @@ class Joiner:
         return message, descriptors
 
     def follow_plan(self, connection: socket.socket) -> Meeting:
-        message, descriptors = self.expect(connection, "plan")
-        self.notice.restart(1.0)
-        fault_point("plan")
+        descriptors: list[int] = []
         try:
+            message, descriptors = self.expect(connection, "plan")
+            self.notice.restart(1.0)
+            fault_point("plan")
             if message["plan"] == "tcp":
                 return Meeting()
             return self.share_memory(connection, message, descriptors)
-        except ConnectionError:  # rank 0 has gone
+        except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
             raise
         except Exception as error:
             with suppress(OSError):

@@ -9,7 +9,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor import nn
+from shmtensor import native, nn
 from shmtensor.errors import PeerLostError
 
 from ..run_ranks import die, run
@@ -41,6 +41,12 @@ def test_survivors_go_on() -> None:
     assert dead.exitcode == -9
     assert first.value == (0, 0, 3.0, 2.0), first
     assert last.value == (2, 1, 3.0, 2.0), last
+
+
+def own_role() -> str:
+    """What others' errors call this process."""
+    own = native.statistics()
+    return native.describe(own["row"], own["incarnation"])[0].partition(" (")[0]
 
 
 def leave() -> Any:
