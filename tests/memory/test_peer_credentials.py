@@ -22,9 +22,10 @@ print(peer(one)[1:], own_user(), groups(one))
 
 
 def can_unshare() -> bool:
-    return bool(shutil.which("unshare")) and not subprocess.run(
-        [*UNSHARE, "true"], capture_output=True, check=False
-    ).returncode
+    return (
+        bool(shutil.which("unshare"))
+        and not subprocess.run([*UNSHARE, "true"], capture_output=True, check=False).returncode
+    )
 
 
 def test_the_kernel_tells_who_the_other_side_is() -> None:

@@ -22,7 +22,7 @@ from .meeting import Meeting, Network, apart_error, create_block, tcp_line
 from .meeting_host import Host
 from .meeting_joiner import Joiner
 from .meeting_messages import decode_error, encode_error
-from .notice import Notice
+from .notice import Notice, wait_in_store
 from .places import Place, own_place
 from .secret import shared_secret
 from .store import PrefixStore, Store
@@ -31,7 +31,6 @@ __all__ = ["all_gather_json", "create_block", "find_group", "find_group_by_store
 
 
 MAX_RANKS = 128  # of a group in shared memory: kMaxWorld in native/ipc/process_group/group.h
-SLICE = 0.25  # seconds between two looks for an error in a store
 
 
 def all_gather_json(
@@ -148,20 +147,14 @@ def gather_places(
     part: PrefixStore, where: str, own: Place, notice: Notice
 ) -> list[tuple[Place, str]]:
     """Where all ranks run, and the name that each proposes; waits until all have written it."""
-    keys = [str(r) for r in range(own.world)]
     earlier_error = part.try_get("error")  # of a meeting that has failed
-    missing = keys
-    while missing:
-        missing = part.await_all(missing, min(SLICE, notice.pause(60.0)))
-        if (error := part.try_get("error")) not in (None, earlier_error):
-            raise decode_error(json.loads(error or b""))
-        ranks = ", ".join(sorted(missing, key=int))
-        text = f"{own} waits at the store: {len(missing)} of {own.world} are missing: ranks {ranks}"
-        if missing and notice.is_due():
-            notice.print(f"{text} have not come")
-        if missing and notice.is_over():
-            raise notice.timed_out(text)
-    places = [read_place(part.get(each)) for each in keys]
+
+    def check() -> None:
+        if (error := part.try_get("error")) is not None and error != earlier_error:
+            raise decode_error(json.loads(error))
+
+    wait_in_store(part, own.world, str(own), notice, check)
+    places = [read_place(part.get(str(r))) for r in range(own.world)]
     for place, _ in places:
         if place.world != own.world:
             raise_mismatch(part, where, own, "they disagree about the world size", place)
