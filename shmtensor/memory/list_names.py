@@ -22,7 +22,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from . import name_protocol
-from .name_protocol import InvalidMessage, Layout, address, close_all, peer, receive, send
+from .name_protocol import InvalidMessage, Layout, address, close_all, receive, send
+from .peer_credentials import peer
 
 __all__ = ["NAME", "Name", "names"]
 

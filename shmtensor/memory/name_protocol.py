@@ -11,7 +11,6 @@ import contextlib
 import json
 import os
 import socket
-import struct
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bfloat16
+from .peer_credentials import peer
 
 __all__ = [
     "ANSWER_TIMEOUT",
@@ -28,9 +28,7 @@ __all__ = [
     "ask",
     "close_all",
     "fault_point",
-    "groups",
     "parse",
-    "peer",
     "receive",
     "send",
 ]
@@ -41,7 +39,6 @@ MAX_REQUEST, MAX_ANSWER = 256, 8192  # bytes
 MAX_DESCRIPTORS = 4  # the kernel closes what exceeds these
 MAX_DIMENSIONS = 64  # NumPy's
 LIMIT = 1 << 62  # of sizes, strides and offsets; sums of 65 of them are computed without a bound
-_SO_PEERGROUPS = 59
 
 # Dtypes by their name in an answer; NumPy has no name for bfloat16.
 DTYPES = {np.dtype(char).str: np.dtype(np.dtype(char).str) for char in "?bhilqBHILQefdgFDG"}
@@ -58,22 +55,6 @@ def fault_point(step: str) -> None:
 
 def address(uid: int, name: str) -> str:
     return f"\0{PREFIX}{uid}:{name}"
-
-
-def peer(connection: socket.socket) -> tuple[int, int, int]:
-    """pid (0: in another pid namespace), uid and gid of the process at the other end."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    return struct.unpack("iII", credentials)
-
-
-def groups(connection: socket.socket) -> set[int]:
-    """All groups of the process at the other end; only its primary group if it is in over 256."""
-    gid = peer(connection)[2]
-    try:
-        data = connection.getsockopt(socket.SOL_SOCKET, _SO_PEERGROUPS, 1024)  # Python's maximum
-    except OSError:
-        return {gid}
-    return {gid, *struct.unpack(f"{len(data) // 4}I", data)}
 
 
 def close_all(fds: list[int]) -> None:

@@ -22,8 +22,9 @@ from .. import native
 from ..errors import DomainError, StaleHandle
 from . import name_protocol
 from .list_names import NAME
-from .name_protocol import InvalidMessage, Layout, ask, close_all, peer
+from .name_protocol import InvalidMessage, Layout, ask, close_all
 from .named_tensor_server import NameServer, server_thread
+from .peer_credentials import peer
 from .published_file import PublishedFile, file_of, move_to_file
 
 __all__ = ["Domain", "domains", "open", "publish", "unpublish"]

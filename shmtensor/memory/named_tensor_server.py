@@ -50,7 +50,8 @@ from typing import Any
 
 from .. import native
 from . import name_protocol
-from .name_protocol import InvalidMessage, address, ask, close_all, groups, parse, peer, send
+from .name_protocol import InvalidMessage, address, ask, close_all, parse, send
+from .peer_credentials import groups, peer
 from .published_file import PublishedFile, file_of
 
 __all__ = ["NameServer", "ServerThread", "server_thread"]

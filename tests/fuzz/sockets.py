@@ -36,7 +36,7 @@ from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken, 
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
-from shmtensor.distributed.rendezvous.meeting_messages import HELLO, address
+from shmtensor.distributed.rendezvous.meeting_messages import HELLO, PROTOCOL, address
 from shmtensor.distributed.rendezvous.places import own_place
 from shmtensor.distributed.rendezvous.store_messages import HEAD, PART, Exchange, unpack_parts
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
@@ -234,7 +234,8 @@ def forged_hello(rng: random.Random) -> bytes:
         name = rng.choice(list(values))
         values[name] = rng.choice([None, -1, "", [], {}, 1 << 70, "x" * 70])
         values.pop(name if rng.random() < 0.3 else "", None)
-    return json.dumps(values).encode().ljust(HELLO)[:HELLO]
+    message = {"protocol": PROTOCOL, "place": values}
+    return json.dumps(message).encode().ljust(HELLO)[:HELLO]
 
 
 def names(rng: random.Random, count: int) -> None:
@@ -271,7 +272,7 @@ def names(rng: random.Random, count: int) -> None:
 def message_of_rank_0(rng: random.Random) -> bytes:
     """A message that may be right in some of its parts."""
     anything: list[Any] = [None, 3, "", "00" * 72, "zz", [], ["00" * 72], {}, True, "memory", "tcp"]
-    keys = ["welcome", "plan", "block", "lends", "domains", "go", "error", "text"]
+    keys = ["welcome", "plan", "block", "domains", "go", "error", "text"]
     message = {rng.choice(keys): rng.choice(anything) for _ in range(rng.randrange(4))}
     if rng.random() < 0.3:
         message["welcome"] = own_place(0, 2).as_dict()

@@ -84,13 +84,10 @@ def join_group(
     return group_of_meeting(Meeting(control, block), timeout, backend)
 
 
-def group_of_meeting(
-    meeting: Meeting, timeout: float, backend: str, role: str | None = None
-) -> ProcessGroup:
+def group_of_meeting(meeting: Meeting, timeout: float, backend: str) -> ProcessGroup:
     """The group of ranks that have met."""
     control = meeting.control
     assert control is not None
-    native.set_role(role or f"rank {control.rank}")
     engine = Backend(backend).make_engine(control, timeout, control.rank)
     ranks = list(range(control.world))
     group = ProcessGroup(engine, timeout, ranks, meeting.block, meeting.domain_blocks)
@@ -190,7 +187,7 @@ def meet(
     """Meets the other ranks by a store, or by a name."""
     if store is not None:
         key = f"init_process_group/{World.init_count}/{group_name}"
-        return find_group_by_store(store, key, rank, world, limit)
+        return find_group_by_store(store, key, rank, world, limit, f"rank {rank}")
     address = None
     if init_method is None or init_method == "env://":
         host = os.environ.get("MASTER_ADDR", "localhost")
@@ -204,7 +201,8 @@ def meet(
             address = address_of(init_method)
             host = "localhost" if is_loopback(address[0]) else address[0]
             name = f"tcp://{host}:{address[1]}"
-    return find_group(f"{name}/{group_name}", rank, world, limit, address)
+    role = f"rank {rank}"
+    return find_group(f"{name}/{group_name}", rank, world, limit, address, role=role)
 
 
 def init_group_apart(

@@ -4,6 +4,7 @@ memory.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...errors import DomainError
 from ...memory.layout import empty_shared
 from .operands import Array
 from .process_group_methods import GroupMethods
@@ -140,11 +142,19 @@ class ProcessGroup(GroupMethods):
     def readable(self, array: Array, any_size: bool = False) -> Array:
         """The same values in memory that the peers can read. Copies: none, or one if the array is
         not contiguous in shared memory.
+
+        Raises:
+            DomainError: the peers do not reach this process's own memory.
         """
         small = array.nbytes <= native.GROUP_INLINE and not any_size
         if array.flags.c_contiguous and (small or self._reaches(array)):
             return array
         staged = empty_shared(array.shape, array.dtype)
+        if not small and not self._reaches(staged):
+            raise DomainError(
+                "distributed: the memory of this process is not shared with the group: pid "
+                f"{os.getpid()}, rank {self.rank()} of {self.size()}: start all ranks anew"
+            )
         np.copyto(staged, array)
         self._staged += array.nbytes
         return staged
@@ -153,13 +163,7 @@ class ProcessGroup(GroupMethods):
         """Like `readable`, for a result; `copy_back` writes it to the array."""
         if not array.flags.writeable:
             raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
-        small = array.nbytes <= native.GROUP_INLINE and not any_size
-        if array.flags.c_contiguous and (small or self._reaches(array)):
-            return array
-        staged = empty_shared(array.shape, array.dtype)
-        np.copyto(staged, array)
-        self._staged += array.nbytes
-        return staged
+        return self.readable(array, any_size)
 
     def copy_back(self, array: Array, staged: Array) -> None:
         if staged is not array:

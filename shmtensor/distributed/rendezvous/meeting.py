@@ -29,15 +29,14 @@ another user's process cannot forge; else it is only mentioned while ranks are m
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import time
 from dataclasses import dataclass
 
 from ... import native
 from ...errors import DomainError, PeerLostError
-from .meeting_messages import HELLO, HOW_TO, peer_of
+from ...memory.peer_credentials import own_user
+from .meeting_messages import HOW_TO, peer_of
 from .places import Place, has_died
 from .store import PrefixStore
 from .tcp_store import TCPStore
@@ -48,9 +47,12 @@ __all__ = [
     "apart_error",
     "check_holder",
     "create_block",
-    "hello",
+    "describe",
+    "gone_error",
+    "has_ended",
     "lost",
     "receive_blocks",
+    "tcp_line",
 ]
 
 
@@ -105,11 +107,9 @@ def describe(ranks: list[int]) -> str:
     return f"ranks {numbers} have not come" if len(ranks) > 1 else f"rank {numbers} has not come"
 
 
-def holder_error(where: str, name: str, pid: int, uid: int) -> PermissionError:
-    return PermissionError(
-        f"{where}: another user holds the name {name!r}: uid {uid}, pid {pid}: "
-        "it is not rank 0 of this group; end it, or choose another name or port"
-    )
+def tcp_line(world: int, why: str) -> str:
+    """What rank 0 prints if the group runs over TCP."""
+    return f"the group of {world} ranks runs over TCP, not in shared memory: {why}"
 
 
 def apart_error(where: str, text: str) -> PermissionError:
@@ -118,40 +118,47 @@ def apart_error(where: str, text: str) -> PermissionError:
     )
 
 
-def lost(where: str, place: Place) -> PeerLostError:
-    """The error for a rank whose connection has ended before `go`."""
+def has_ended(connection: socket.socket) -> bool:
+    """Whether the process at the other end of a connection that it has closed is dead. Only the
+    kernel's pid counts: one that the process itself names may be of another pid namespace.
+    """
+    pid, _ = peer_of(connection)
     end = time.monotonic() + 0.2  # its connections are closed a moment before it is dead
-    while not (is_dead := has_died(place.pid)) and time.monotonic() < end:
+    while not (is_dead := pid > 0 and has_died(pid)) and pid > 0 and time.monotonic() < end:
         time.sleep(0.005)
-    what = "has died" if is_dead else "gave up"
-    return PeerLostError(
-        f"{where}: {place} {what} before all ranks had joined the group",
-        f"rank {place.rank}",
-        place.pid,
-        host=place.host,
-    )
+    return is_dead
 
 
-def hello(place: Place) -> bytes:
-    return json.dumps(place.as_dict()).encode().ljust(HELLO)
+def lost(where: str, place: Place, connection: socket.socket) -> PeerLostError:
+    """The error for a rank whose connection has ended before `go`."""
+    what = "has died" if has_ended(connection) else "gave up"
+    return gone_error(where, place, f"{what} before all ranks had joined the group")
+
+
+def gone_error(where: str, place: Place, what: str) -> PeerLostError:
+    """The error that names a rank."""
+    text = f"{where}: {place} {what}"
+    return PeerLostError(text, f"rank {place.rank}", place.pid, host=place.host)
 
 
 def check_holder(where: str, name: str, connection: socket.socket) -> None:
     """Raises PermissionError if the process that listens at the name is another user's."""
     pid, uid = peer_of(connection)
-    if uid != os.geteuid():
-        raise holder_error(where, name, pid, uid)
+    if uid != own_user():
+        raise PermissionError(
+            f"{where}: another user holds the name {name!r}: uid {uid}, pid {pid}: "
+            "it is not rank 0 of this group; end it, or choose another name or port"
+        )
 
 
-def receive_blocks(handles: list[str], descriptors: list[int]) -> tuple[native.Block, ...]:
+def receive_blocks(handles: list[bytes], descriptors: list[int]) -> tuple[native.Block, ...]:
     """A block of each lent domain, in which this process is then a member or a guest."""
     if len(descriptors) != 3 * len(handles):
         raise DomainError(
-            f"init_process_group: {len(descriptors)} descriptors came for {len(handles)} domains: "
-            "is a descriptor free (ulimit -n)?"
+            f"init_process_group: {len(descriptors)} descriptors came for {len(handles)} domains"
         )
     triples = zip(descriptors[::3], descriptors[1::3], descriptors[2::3], strict=True)
     return tuple(
-        native.guest_receive(triple, False, bytes.fromhex(handle))
+        native.guest_receive(triple, False, handle)
         for triple, handle in zip(triples, handles, strict=True)
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import socket
 import time
 from contextlib import suppress
@@ -12,7 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ... import native
-from ...errors import CollectiveMismatch, PeerLostError
+from ...errors import CollectiveMismatch, DomainError
+from ...memory.peer_credentials import own_user
 from .handshakes import BACKLOG, LIMIT, PATIENCE, Handshake, Handshakes
 from .hosts import is_loopback
 from .meeting import (
@@ -22,19 +22,22 @@ from .meeting import (
     check_holder,
     create_block,
     describe,
-    hello,
+    gone_error,
+    has_ended,
     lost,
     receive_blocks,
+    tcp_line,
 )
 from .meeting_messages import (
     HELLO,
     HOW_TO,
-    Notice,
     address,
     close_all,
     decode_error,
     encode_error,
     fault_point,
+    handles_of,
+    hello,
     is_of_this_session,
     last_error,
     open_address,
@@ -44,20 +47,26 @@ from .meeting_messages import (
     send,
     wait_readable,
 )
-from .places import Place
+from .notice import Notice
+from .places import Place, stopped
 from .tcp_store import TCPStore
 
 __all__ = ["Host"]
 
 RETRY_PAUSE = 0.005  # seconds between two attempts to bind
 POLL = 0.02  # seconds between two looks into the store
+MAX_DOMAINS = 64  # of which a process can be a guest: kGuests in native/memory/domain/guest.h
+ID = 16  # bytes of a handle that are its domain's
 LINGER = 1.0  # seconds in which ranks that come after an error are told of it
 
 
 class Host:
     """Rank 0's side. `meet` ends it."""
 
-    def __init__(self, name: str, place: Place, notice: Notice, network: Network | None) -> None:
+    def __init__(
+        self, name: str, place: Place, notice: Notice, network: Network | None, role: str = ""
+    ) -> None:
+        self.role = role
         self.name, self.place, self.notice, self.network = name, place, notice, network
         self.where, self.world = notice.where, place.world
         self.arrived: dict[int, tuple[socket.socket, Place]] = {}
@@ -65,6 +74,7 @@ class Host:
         self.refused: dict[socket.socket, int] = {}  # and their ranks
         self.store: TCPStore | None = None
         self.port_error = ""
+        self.has_told = False  # who is missing, to the ranks that had come by then
         self.strangers: set[tuple[int, int]] = set()  # pid and uid of other users' processes
 
     def meet(self) -> Meeting:
@@ -130,7 +140,7 @@ class Host:
             except OSError:  # it has closed the name, or does not listen
                 return
             check_holder(self.where, self.name, other)
-            with suppress(OSError):  # it has closed the name, or does not answer
+            with suppress(OSError, RuntimeError):  # it has closed the name, or is no rank 0
                 other.sendall(hello(self.place))
                 message, descriptors = receive(other)
                 close_all(descriptors)
@@ -140,9 +150,15 @@ class Host:
     def read_hello(self, connection: socket.socket) -> Handshake:
         """The place of a rank that has connected."""
         pid, uid = peer_of(connection)
-        if uid != os.geteuid():
+        if uid != own_user():
             raise ConnectionRefusedError("another user's process")
-        place = parse_hello((yield HELLO))
+        data = yield HELLO
+        try:
+            place = parse_hello(data)
+        except CollectiveMismatch as error:
+            with suppress(OSError, RuntimeError):
+                send(connection, encode_error(error))
+            raise ConnectionRefusedError(str(error)) from None
         return replace(place, uid=uid, pid=pid or place.pid)
 
     def open_store(self) -> None:
@@ -154,6 +170,7 @@ class Host:
         limit = self.notice.remaining()
         try:
             self.store = self.network.connect(True, limit if limit >= 0 else 1e9)
+            self.network.part(self.store).set("host", "1")
         except OSError as error:
             self.port_error = str(error)
             if not is_loopback(self.network.host):
@@ -172,7 +189,7 @@ class Host:
             ready = wait_readable([handshakes, open_listener, *connections], pause)
             for connection, place in handshakes.poll(0):
                 self.admit(connection, place)
-            for rank in [r for r, (c, _) in self.arrived.items() if c in ready]:
+            for rank in self.ready_ranks(ready):
                 self.check_waiting(rank)
             if open_listener in ready:
                 self.look_at_strangers(open_listener)
@@ -201,9 +218,14 @@ class Host:
     def tell_who_is_missing(self, text: str) -> None:
         """Prints the line about a wait, here and on the ranks that have come."""
         self.notice.print(f"{self.place} {text}")
-        for connection, place in self.arrived.values():
-            with suppress(OSError):
-                send(connection, {"note": f"{place} {text}"})
+        self.has_told = True
+        for rank in self.arrived:
+            self.tell(rank, text)
+
+    def tell(self, rank: int, text: str) -> None:
+        connection, place = self.arrived[rank]
+        with suppress(OSError):  # that it has left is noticed where its answer is awaited
+            send(connection, {"note": f"{place} {text}"})
 
     def check_fit(self, place: Place) -> None:
         """Raises CollectiveMismatch if a rank does not fit the others."""
@@ -241,22 +263,19 @@ class Host:
         self.arrived[place.rank] = connection, place
         with suppress(OSError):  # `check_waiting` sees that it has left
             send(connection, {"welcome": self.place.as_dict()})
+        if self.has_told and self.missing():
+            self.tell(place.rank, self.describe_missing())
 
     def check_waiting(self, rank: int) -> None:
         """A rank that should wait has sent something, or has ended."""
         connection, place = self.arrived[rank]
         try:
-            message, descriptors = receive(connection)
-        except OSError:
-            error = last_error(connection) or lost(self.where, place)
-            if not isinstance(error, PeerLostError) or "has died" in str(error):
-                raise error from None
+            self.read(rank, "")
+        except ConnectionError:
+            if has_ended(connection):
+                raise lost(self.where, place, connection) from None
             del self.arrived[rank]  # it gave up, and may come again
             connection.close()
-            return
-        close_all(descriptors)
-        if "error" in message:
-            raise decode_error(message)
 
     def look_at_strangers(self, open_listener: socket.socket) -> None:
         """Note [Other users]."""
@@ -268,7 +287,7 @@ class Host:
             with connection:
                 pid, uid = peer_of(connection)
                 is_ours = is_of_this_session(pid)
-            if uid == os.geteuid():
+            if uid == own_user():
                 continue
             self.strangers.add((pid, uid))
             while len(self.strangers) > LIMIT:
@@ -284,22 +303,22 @@ class Host:
         if self.store is None or self.network is None:
             return
         part = self.network.part(self.store)
-        for key in part.list_keys():
+        keys = set(part.list_keys())
+        for rank, place in list(self.remote.items()):
+            if f"gone/{rank}" in keys:
+                what = "has died before all ranks had joined the group: its connection ended"
+                raise gone_error(self.where, place, what)
+            if f"came/{rank}" not in keys:
+                del self.remote[rank]  # it gave up, and may come again
+        for key in sorted(keys):
             kind, _, number = key.partition("/")
             rank = int(number) if number.isdigit() else -1
             if kind == "came" and rank not in self.remote:
-                place = Place.from_dict(json.loads(part.get(key)))
+                if (text := part.try_get(key)) is None:
+                    continue
+                place = Place.from_dict(json.loads(text))
                 self.check_fit(place)
                 self.remote[place.rank] = place
-            elif kind == "gone" and rank in self.remote:
-                place = self.remote[rank]
-                raise PeerLostError(
-                    f"{self.where}: {place} has died before all ranks had joined the group: its "
-                    "connection ended",
-                    f"rank {rank}",
-                    place.pid,
-                    host=place.host,
-                )
             elif kind == "error":
                 raise decode_error(json.loads(part.get(key)))
 
@@ -316,8 +335,7 @@ class Host:
 
     def go_over_tcp(self, why: str) -> Meeting:
         """All ranks connect by TCP, with rank 0's store."""
-        print_line = f"the group of {self.world} ranks runs over TCP, not in shared memory: {why}"
-        self.notice.print(print_line)
+        self.notice.print(tcp_line(self.world, why))
         for connection, _ in self.arrived.values():
             with suppress(OSError):
                 send(connection, {"plan": "tcp"})
@@ -329,31 +347,34 @@ class Host:
     def share_memory(self) -> Meeting:
         """The ranks join the group in rank 0's memory."""
         self.close_store()
-        lenders: dict[str, int] = {}
-        for rank, (_, place) in sorted(self.arrived.items()):
-            if place.domain not in ("", self.place.domain):
-                lenders.setdefault(place.domain, rank)
         block, handle = create_block(self.world)
-        descriptors: list[int] = []
+        answers: dict[int, tuple[dict[str, Any], list[int]]] = {}
+        lent: dict[bytes, tuple[bytes, list[int]]] = {}  # by domain: a handle, 3 descriptors
         try:
-            plan = {"plan": "memory", "block": handle.hex()}
             for rank in self.arrived:
-                lends = rank in lenders.values()
-                self.send(rank, {**plan, "lends": lends}, list(native.domain_fds()))
+                plan = {"plan": "memory", "block": handle.hex()}
+                self.send(rank, plan, list(native.domain_fds()))
             fault_point("planned")
-            handles: list[str] = []
-            for rank in lenders.values():
-                message, lent = self.receive(rank, "lent")
-                descriptors += lent
-                handles.append(message["lent"])
+            answers = self.collect("lent")
+            for message, triple in answers.values():
+                for each in handles_of(message["lent"]):
+                    lent.setdefault(each[:ID], (each, triple))
+            if len(lent) > MAX_DOMAINS:
+                raise DomainError(
+                    f"{self.where}: ranks have tensors in too many domains: {len(lent)} beside "
+                    f"that of rank 0, at most {MAX_DOMAINS}: fewer may make a tensor before they "
+                    "meet, or start them by one launcher"
+                )
+            handles = [each for each, _ in lent.values()]
+            descriptors = [each for _, triple in lent.values() for each in triple]
             for rank in self.arrived:
-                self.send(rank, {"domains": handles}, descriptors)
+                self.send(rank, {"domains": [each.hex() for each in handles]}, descriptors)
             fault_point("shared")
             blocks = receive_blocks(handles, descriptors)
-            native.set_role("rank 0")
+            if self.role:
+                native.set_role(self.role)
             control = native.Group(block, 0, self.world, blocks)
-            for rank in self.arrived:
-                self.receive(rank, "joined")
+            self.collect("joined")
             fault_point("all joined")
             for connection, _ in self.arrived.values():
                 with suppress(OSError):  # from here on the ledger notices a death
@@ -361,37 +382,74 @@ class Host:
             control.barrier(self.notice.remaining())
         finally:
             native.acknowledge(handle)
-            close_all(descriptors)
+            for _, triple in answers.values():
+                close_all(triple)
         return Meeting(control, block, (block, *blocks) if blocks else ())
 
-    def send(
-        self, rank: int, message: dict[str, Any], descriptors: list[int] | None = None
-    ) -> None:
+    def send(self, rank: int, message: dict[str, Any], descriptors: list[int]) -> None:
         connection, place = self.arrived[rank]
         try:
-            send(connection, message, descriptors)
-        except OSError:
-            raise last_error(connection) or lost(self.where, place) from None
+            send(connection, message, descriptors, self.notice.deadline)
+        except ConnectionError:
+            raise last_error(connection) or lost(self.where, place, connection) from None
 
-    def receive(self, rank: int, kind: str) -> tuple[dict[str, Any], list[int]]:
+    def read(self, rank: int, kind: str) -> tuple[dict[str, Any], list[int]]:
+        """The message of a rank whose connection is readable. Raises the error that it has sent;
+        ConnectionError: it has gone.
+        """
         connection, place = self.arrived[rank]
-        while not wait_readable([connection], self.notice.pause(60.0)):
-            if self.notice.is_due():
-                self.tell_who_is_missing(f"waits for {place}, which came and does not answer")
-            if self.notice.is_over():
-                raise self.notice.timed_out(f"{place} came and does not answer")
         try:
             message, descriptors = receive(connection)
-        except OSError:
-            raise last_error(connection) or lost(self.where, place) from None
+        except ConnectionError:
+            if error := last_error(connection):
+                raise error from None
+            raise
         if kind not in message:
             close_all(descriptors)
-            raise decode_error(message) if "error" in message else lost(self.where, place)
+            if "error" in message:
+                raise decode_error(message)
+            raise CollectiveMismatch(
+                f"{self.where}: {place} sent {sorted(message)}, not {kind or 'nothing'}"
+            )
         return message, descriptors
+
+    def ready_ranks(self, ready: list[Any]) -> list[int]:
+        return [rank for rank, (connection, _) in self.arrived.items() if connection in ready]
+
+    def collect(self, kind: str) -> dict[int, tuple[dict[str, Any], list[int]]]:
+        """A message of this kind from each rank. The end of any rank is noticed at once: who has
+        answered sends nothing more.
+        """
+        answers: dict[int, tuple[dict[str, Any], list[int]]] = {}
+        try:
+            while silent := [rank for rank in self.arrived if rank not in answers]:
+                connections = [connection for connection, _ in self.arrived.values()]
+                ready = wait_readable(connections, self.notice.pause(60.0))
+                for rank in self.ready_ranks(ready):
+                    connection, place = self.arrived[rank]
+                    try:
+                        answer = self.read(rank, "" if rank in answers else kind)
+                    except ConnectionError:
+                        raise lost(self.where, place, connection) from None
+                    answers[rank] = answer
+                if not ready:
+                    place = self.arrived[silent[0]][1]
+                    text = f"{place}, which came and does not answer"
+                    if self.notice.is_due():
+                        self.tell_who_is_missing(f"waits for {text}")
+                    if self.notice.is_over():
+                        raise self.notice.timed_out(text + stopped(place.pid))
+        except BaseException:
+            for _, descriptors in answers.values():
+                close_all(descriptors)
+            raise
+        return answers
 
     # ---------------------------------------------------------------- the end
     def end_by(self, error: BaseException, handshakes: Handshakes | None) -> None:
         """Tells all ranks that have come, and those that come soon, of an error."""
+        if not isinstance(error, Exception):  # Ctrl-C, SystemExit: an end of this process alone
+            error = gone_error(self.where, self.place, f"gave up: {type(error).__name__}")
         message = encode_error(error)
         told = set(self.remote) | set(self.arrived) | set(self.refused.values()) - {0}
         for connection in (*self.refused, *(each for each, _ in self.arrived.values())):

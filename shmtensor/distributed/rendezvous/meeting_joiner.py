@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
+import select
 import socket
 import time
 from contextlib import suppress
@@ -11,19 +11,20 @@ from dataclasses import replace
 from typing import Any
 
 from ... import native
-from ...errors import CollectiveMismatch, DomainError, PeerLostError
+from ...errors import CollectiveMismatch, CollectiveTimeout, DomainError, PeerLostError
 from ...memory.join_domain import adopt
+from ...memory.peer_credentials import own_user
 from .hosts import is_loopback
-from .meeting import Meeting, Network, apart_error, check_holder, hello, lost, receive_blocks
+from .meeting import Meeting, Network, apart_error, check_holder, lost, receive_blocks
 from .meeting_messages import (
     HOW_TO,
-    SILENCE,
-    Notice,
     address,
     close_all,
     decode_error,
     encode_error,
     fault_point,
+    handles_of,
+    hello,
     is_of_this_session,
     last_error,
     open_address,
@@ -32,7 +33,8 @@ from .meeting_messages import (
     send,
     wait_readable,
 )
-from .places import Place, is_own_address
+from .notice import SILENCE, Notice
+from .places import Place, is_own_address, stopped
 from .store import PrefixStore
 from .tcp_store import TCPStore
 
@@ -45,16 +47,25 @@ TRIAL = 1.0  # seconds of one such attempt
 APART_AFTER = 3.0  # seconds after which a rank 0 of another user has no store that answers
 FAR_AFTER = 1.0  # seconds after which an address of another host is believed to be meant
 ANCHOR = 64  # bytes of a lent block
+ID = 16  # bytes of a handle that are its domain's
 
 
 class Joiner:
     """Another rank's side."""
 
     def __init__(
-        self, name: str, place: Place, notice: Notice, network: Network | None, host: str = ""
+        self,
+        name: str,
+        place: Place,
+        notice: Notice,
+        network: Network | None,
+        role: str = "",
+        host: str = "",
     ) -> None:
+        self.role = role
         self.name, self.place, self.notice, self.network = name, place, notice, network
         self.where, self.host = notice.where, host
+        self.absence = ""
         self.network_error = ""
         self.stranger = ""
         self.other_user = ""  # rank 0, if it is another user's
@@ -80,21 +91,26 @@ class Joiner:
             time.sleep(LATE_PAUSE if has_waited else RETRY_PAUSE)
 
     def describe_wait(self) -> str:
-        text = f"waits at {self.name!r}: rank 0 is missing: no process of this user listens there"
+        text = f"waits at {self.name!r}: rank 0 is missing: {self.absence}"
         text += self.stranger and f"; {self.stranger}"
         text += self.network_error and f"; {self.network_error}"
         return text if self.network else f"{text}; {HOW_TO}"
 
     def connect(self) -> socket.socket | None:
-        """A connection to rank 0; None if it does not listen."""
+        """A connection to rank 0; None if it does not listen, or accepts nothing."""
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.absence = "no process of this user listens there"
         try:
+            connection.setblocking(False)  # else the kernel waits for a place in a full queue
             connection.connect(address(self.name))
+            connection.setblocking(True)
             check_holder(self.where, self.name, connection)
         except OSError as error:
             connection.close()
             if isinstance(error, PermissionError):
                 raise
+            if isinstance(error, BlockingIOError):
+                self.absence = "a process listens there, but accepts no connection"
             return None
         except BaseException:
             connection.close()
@@ -130,12 +146,13 @@ class Joiner:
             except OSError:
                 return
             pid, uid = peer_of(other)
-            if uid == os.geteuid():
+            if uid == own_user():
                 return
             is_ours = is_of_this_session(pid)
-            if is_ours:
-                with suppress(OSError):
-                    other.recv(1)  # it closes the connection once it has seen who this process is
+            if is_ours:  # it closes the connection once it has seen who this process is
+                ended = select.poll()
+                ended.register(other, 0)  # only its end
+                ended.poll(TRIAL * 1000)
         self.stranger = f"a process of another user waits for ranks there: pid {pid}, uid {uid}"
         if is_ours and not self.other_user:
             self.other_user_since = time.monotonic()
@@ -158,10 +175,16 @@ class Joiner:
             self.network_error = str(error)
             return False
         try:
+            part = network.part(store)
+            if part.try_get("host") is None:
+                self.network_error = (
+                    f"the store at {network.host}:{network.port} is not that of this group's rank 0"
+                )
+                return False
             if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
                 connection.close()
                 return False
-            return self.wait_for_plan(network.part(store), store)
+            return self.wait_for_plan(part, store)
         except ConnectionError as error:
             raise PeerLostError(f"{self.where}: rank 0 has died: {error}", "rank 0") from None
         finally:
@@ -181,6 +204,15 @@ class Joiner:
         assert self.network is not None
         store.set_when_gone(f"{self.network.prefix}/gone/{self.place.rank}", "1")
         fault_point("came")
+        try:
+            return self.read_plan(part)
+        except BaseException:  # this rank lives: rank 0 may wait for it to come again
+            with suppress(OSError):
+                part.delete_key(key)
+                store.set_when_gone(f"{self.network.prefix}/left/{self.place.rank}", "1")
+            raise
+
+    def read_plan(self, part: PrefixStore) -> bool:
         while part.await_all(["plan"], self.notice.pause(60.0)):
             if self.notice.is_due():
                 self.notice.print(f"{self.place} came to the store, and waits for other ranks")
@@ -198,43 +230,44 @@ class Joiner:
             connection.sendall(hello(self.place))
             fault_point("hello")
             message, descriptors = self.receive(connection, "rank 0 does not answer")
-        except OSError as error:
-            if isinstance(error, TimeoutError):  # CollectiveTimeout
-                raise
+        except ConnectionError:
+            if error := last_error(connection):
+                raise error from None
             return None
         close_all(descriptors)
+        if "error" in message:
+            raise decode_error(message)
         try:
-            if "error" in message:
-                raise decode_error(message)
             host = Place.from_dict(message.get("welcome"))
-            pid, uid = peer_of(connection)
-            host = replace(host, pid=pid or host.pid, uid=uid)
         except ValueError as error:
             raise CollectiveMismatch(
                 f"{self.where}: what listens at {self.name!r} is not rank 0 of a group: {error}"
             ) from None
+        pid, uid = peer_of(connection)
+        host = replace(host, pid=pid or host.pid, uid=uid)
         fault_point("welcome")
+        self.notice.restart(1.0)  # rank 0 sends a line first
         try:
             return self.follow_plan(connection)
-        except OSError as error:
-            if isinstance(error, (TimeoutError, PermissionError)):
-                raise
-            raise last_error(connection) or lost(self.where, host) from None
+        except ConnectionError:
+            raise last_error(connection) or lost(self.where, host, connection) from None
 
     def receive(self, connection: socket.socket, what: str) -> tuple[dict[str, Any], list[int]]:
         """The next message that is no note."""
         while True:
             while not wait_readable([connection], self.notice.pause(60.0)):
-                if self.notice.is_due() and what.startswith("rank 0"):
-                    pid, uid = peer_of(connection)
-                    self.notice.print(f"{self.place} waits: {what}: pid {pid}, uid {uid}")
+                pid, uid = peer_of(connection)
+                text = f"{what}: rank 0 is pid {pid}, uid {uid}{stopped(pid)}"
+                if self.notice.is_due():
+                    self.notice.print(f"{self.place} waits: {text}")
                 if self.notice.is_over():
-                    raise self.notice.timed_out(f"{self.place} at {self.name!r}: {what}")
+                    raise self.notice.timed_out(f"{self.place} at {self.name!r}: {text}")
             message, descriptors = receive(connection)
             if "note" not in message:
                 return message, descriptors
             close_all(descriptors)
             self.notice.print(str(message["note"]))
+            self.notice.is_due()
 
     def expect(self, connection: socket.socket, kind: str) -> tuple[dict[str, Any], list[int]]:
         message, descriptors = self.receive(connection, "other ranks are missing")
@@ -246,53 +279,51 @@ class Joiner:
         return message, descriptors
 
     def follow_plan(self, connection: socket.socket) -> Meeting:
-        message, descriptors = self.expect(connection, "plan")
-        fault_point("plan")
+        descriptors: list[int] = []
         try:
+            message, descriptors = self.expect(connection, "plan")
+            self.notice.restart(1.0)
+            fault_point("plan")
             if message["plan"] == "tcp":
                 return Meeting()
-            try:
-                return self.share_memory(connection, message, descriptors)
-            except OSError:  # rank 0 has gone
-                raise
-            except Exception as error:
-                with suppress(OSError):
-                    send(connection, encode_error(error))
-                if isinstance(error, (KeyError, TypeError, ValueError)):
-                    raise CollectiveMismatch(
-                        f"{self.where}: what listens at {self.name!r} is not rank 0 of a group: "
-                        f"{type(error).__name__}: {error}"
-                    ) from None
-                raise
+            return self.share_memory(connection, message, descriptors)
+        except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
+            raise
+        except Exception as error:
+            with suppress(OSError):
+                send(connection, encode_error(error))
+            raise
         finally:
             close_all(descriptors)
 
     def share_memory(
         self, connection: socket.socket, plan: dict[str, Any], descriptors: list[int]
     ) -> Meeting:
-        handle = bytes.fromhex(plan["block"])
+        (handle,) = handles_of([plan.get("block")])
         if len(descriptors) != 3:
             raise DomainError(f"{self.where}: rank 0 sent {len(descriptors)} descriptors, not 3")
         numbers = descriptors[0], descriptors[1], descriptors[2]
-        if not native.domain_ready():
-            adopt({"descriptors": numbers, "id": handle[:16]})
-            fault_point("member")
+        become_member(numbers, handle[:ID])
+        fault_point("member")
         block = native.guest_receive(numbers, False, handle)
         fault_point("guest")
-        lent, lent_handle = None, b""
+        lent, lent_handles = None, []
         try:
-            if plan["lends"]:
+            if native.domain_id() != handle[:ID]:
                 lent = native.allocate(ANCHOR, zero=True, shared=True)
-                lent_handle = native.export(lent)
-                send(connection, {"lent": lent_handle.hex()}, list(native.domain_fds()))
-                fault_point("lent")
+                lent_handles = [native.export(lent)]
+            lent_descriptors = list(native.domain_fds()) if lent_handles else []
+            answer = {"lent": [each.hex() for each in lent_handles]}
+            send(connection, answer, lent_descriptors, self.notice.deadline)
+            fault_point("lent")
             message, others = self.expect(connection, "domains")
             try:
-                blocks = receive_blocks(message["domains"], others)
+                blocks = receive_blocks(handles_of(message["domains"]), others)
             finally:
                 close_all(others)
             fault_point("domains")
-            native.set_role(f"rank {self.place.rank}")
+            if self.role:
+                native.set_role(self.role)
             control = native.Group(block, self.place.rank, self.place.world, blocks)
             fault_point("group")
             send(connection, {"joined": True})
@@ -301,6 +332,18 @@ class Joiner:
             fault_point("go")
             control.barrier(self.notice.remaining())
         finally:
-            if lent_handle:
-                native.acknowledge(lent_handle)
+            for each in lent_handles:
+                native.acknowledge(each)
         return Meeting(control, block, (block, *blocks) if blocks else ())
+
+
+def become_member(descriptors: tuple[int, int, int], domain: bytes) -> None:
+    """Joins the domain of rank 0, unless this process has one: also if another thread makes the
+    first tensor now. From here on it is decided.
+    """
+    if not native.domain_ready():
+        try:
+            adopt({"descriptors": descriptors, "id": domain})
+        except DomainError:
+            if not native.domain_ready():
+                raise

@@ -1,14 +1,14 @@
-"""The messages between rank 0 and another rank that meet at a socket, and what delays them.
+"""The messages between rank 0 and another rank that meet at a socket.
 
 Each message is one packet with a dictionary in JSON, and descriptors where it has some:
 
 | from | message | with |
 |---|---|---|
-| rank r | hello: its Place, padded to HELLO bytes | |
+| rank r | hello: PROTOCOL and its Place, padded to HELLO bytes | |
 | rank 0 | `welcome` | rank 0's Place |
 | rank 0 | `note` | a line for stderr: who is missing |
-| rank 0 | `plan`: "memory" | the group's block, the 3 descriptors of its domain; whether to lend |
-| rank r | `lent` | a block of its domain; its 3 descriptors |
+| rank 0 | `plan`: "memory" | the group's block, the 3 descriptors of its domain |
+| rank r | `lent` | if it has another domain: a block of it, its 3 descriptors |
 | rank 0 | `domains` | all lent blocks; 3 descriptors of each |
 | rank r | `joined` | |
 | rank 0 | `go` | |
@@ -22,39 +22,40 @@ import array
 import errno
 import json
 import os
+import resource
 import select
 import socket
-import struct
-import sys
 import time
 from contextlib import suppress
 from typing import Any
 
 from ...errors import CollectiveMismatch, CollectiveTimeout, DomainError, PeerLostError
+from ...memory.peer_credentials import peer
 from .places import Place
-from .store import Store
 
 __all__ = [
     "HELLO",
-    "Notice",
+    "PROTOCOL",
     "address",
     "decode_error",
     "encode_error",
     "fault_point",
+    "handles_of",
+    "hello",
     "last_error",
     "open_address",
+    "parse_hello",
     "peer_of",
     "receive",
     "send",
-    "wait_in_store",
     "wait_readable",
 ]
 
 HELLO = 1024  # bytes
 MAX_MESSAGE = 1 << 16  # bytes
 MAX_DESCRIPTORS = 253  # the kernel's limit of one message
-CREDENTIALS = struct.Struct("3i")  # pid, uid, gid
-SILENCE = 5.0  # seconds that a rank waits before it says for whom
+PAUSE = 0.005  # seconds between two attempts to send descriptors
+PROTOCOL = 2  # increases when the messages change
 HOW_TO = (
     "ranks of another user, host, pid or network namespace share no memory: with the same "
     "SHMTENSOR_SECRET, or SHMTENSOR_SECRET_FILE, all communicate over TCP, made by: "
@@ -96,38 +97,62 @@ def open_address(name: str) -> bytes:
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
-    """The pid and the user id of the process that has connected, or that listens."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
-    pid, uid, _ = CREDENTIALS.unpack(data)
-    return pid, uid
+    """The pid (0: in a pid namespace that this process does not see) and the user id (UNKNOWN: it
+    could be any user's) of the process that has connected, or that listens.
+    """
+    return peer(connection)[:2]
 
 
 def is_of_this_session(pid: int) -> bool:
     """Whether one session has started both this process and another one: the kernel's word, which
-    a process of another user cannot forge.
+    a process of another user cannot forge. Session 0 is one of another pid namespace.
     """
     with suppress(OSError):
-        return pid > 0 and os.getsid(pid) == os.getsid(0)
+        return pid > 0 and os.getsid(0) != 0 and os.getsid(pid) == os.getsid(0)
     return False
 
 
 def send(
-    connection: socket.socket, message: dict[str, Any], descriptors: list[int] | None = None
+    connection: socket.socket,
+    message: dict[str, Any],
+    descriptors: list[int] | None = None,
+    deadline: float = 0.0,
 ) -> None:
-    """Sends a message. Raises: OSError: the other side has gone."""
+    """Sends a message. While too many descriptors of this user are under way (ulimit -n), it waits
+    until the deadline of the monotonic clock: other processes receive theirs soon.
+
+    Raises:
+        ConnectionError: the other side has gone.
+        RuntimeError: the descriptors cannot be sent.
+    """
     rights = array.array("i", descriptors or ())
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
-    connection.sendmsg([json.dumps(message).encode()], ancillary, socket.MSG_NOSIGNAL)
+    while True:
+        try:
+            connection.sendmsg([json.dumps(message).encode()], ancillary, socket.MSG_NOSIGNAL)
+            return
+        except ConnectionError:
+            raise
+        except OSError as error:
+            if error.errno != errno.ETOOMANYREFS or time.monotonic() >= deadline:
+                raise RuntimeError(
+                    f"init_process_group: pid {os.getpid()} cannot send {len(rights)} descriptors "
+                    f"to pid {peer_of(connection)[0]}: {error}"
+                ) from None
+        time.sleep(PAUSE)
 
 
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
+def receive(connection: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[int]]:
     """A message of a process of this user, and its descriptors, which the caller closes.
 
     Raises:
-        OSError: the other side has gone, or sent what no rank sends.
+        ConnectionError: the other side has gone.
+        CollectiveMismatch: it has sent what no rank sends.
+        DomainError: there is no free descriptor for those in the message.
     """
     space = socket.CMSG_LEN(MAX_DESCRIPTORS * 4)
-    data, ancillary, flags, _ = connection.recvmsg(MAX_MESSAGE, space, socket.MSG_CMSG_CLOEXEC)
+    flags |= socket.MSG_CMSG_CLOEXEC
+    data, ancillary, flags, _ = connection.recvmsg(MAX_MESSAGE, space, flags)
     descriptors = array.array("i")
     for level, kind, payload in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
@@ -136,13 +161,20 @@ def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
         if not data:
             raise ConnectionResetError("the other side has closed the connection")
         if flags & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, "no free descriptors for another rank's memory")
+            raise DomainError(
+                f"init_process_group: no free descriptors for another rank's memory: pid "
+                f"{os.getpid()} may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: raise "
+                "the limit (ulimit -n)"
+            )
         message = json.loads(data)
         if flags & socket.MSG_TRUNC or type(message) is not dict:
             raise ValueError
     except (ValueError, RecursionError):
         close_all(descriptors)
-        raise OSError(errno.EBADMSG, f"no message of a rank: {data[:40]!r}") from None
+        pid, _ = peer_of(connection)
+        raise CollectiveMismatch(
+            f"init_process_group: pid {pid} has sent what no rank sends: {data[:40]!r}"
+        ) from None
     except BaseException:
         close_all(descriptors)
         raise
@@ -176,13 +208,15 @@ def decode_error(message: dict[str, Any]) -> Exception:
 
 def last_error(connection: socket.socket) -> Exception | None:
     """The error that the other side sent before it closed a connection, behind other messages. The
-    kernel reports that a connection is broken before it delivers what came earlier.
+    kernel reports that a connection is broken before it delivers what came earlier. Does not wait.
     """
     n_failures = 0
     while n_failures < 2:
         try:
-            message, descriptors = receive(connection)
-        except OSError:
+            message, descriptors = receive(connection, socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return None
+        except (OSError, RuntimeError):
             n_failures += 1
             continue
         close_all(descriptors)
@@ -200,71 +234,30 @@ def wait_readable(sources: list[Any], seconds: float) -> list[Any]:
     return [by_number[number] for number, _ in poll.poll(max(0.0, seconds) * 1000)]
 
 
-class Notice:
-    """The deadline of a wait, and the line on stderr that says after SILENCE for whom it is.
-
-    Args:
-        timeout: seconds; negative: no limit.
-    """
-
-    def __init__(self, where: str, timeout: float) -> None:
-        began = time.monotonic()
-        self.where, self.timeout = where, timeout
-        self.deadline = began + timeout if timeout >= 0 else float("inf")
-        self._next = began + SILENCE
-        self._printed: set[str] = set()
-
-    def remaining(self) -> float:
-        """Seconds until the deadline; for `timeout` arguments -1 means no limit."""
-        return -1.0 if self.timeout < 0 else max(0.0, self.deadline - time.monotonic())
-
-    def is_over(self) -> bool:
-        """Whether the deadline has passed."""
-        return time.monotonic() >= self.deadline
-
-    def pause(self, longest: float) -> float:
-        """Seconds until the deadline or the line, at most `longest`."""
-        end = min(self.deadline, self._next)
-        return max(0.0, min(longest, end - time.monotonic()))
-
-    def is_due(self) -> bool:
-        """Whether it is time for the line, once."""
-        if time.monotonic() < self._next:
-            return False
-        self._next = float("inf")
-        return True
-
-    def restart(self) -> None:
-        """Another wait begins, with a line of its own; the deadline stays."""
-        self._next = time.monotonic() + SILENCE
-
-    def print(self, text: str) -> None:
-        """Prints a line, each once."""
-        if text not in self._printed:
-            self._printed.add(text)
-            print(f"shmtensor: {self.where}: {text}", file=sys.stderr, flush=True)
-
-    def timed_out(self, text: str) -> CollectiveTimeout:
-        """The error at the deadline."""
-        return CollectiveTimeout(
-            f"{self.where}: timed out after {self.timeout:g} s: not all ranks came in time: {text}"
-        )
+def handles_of(values: Any) -> list[bytes]:
+    """The handles in a message of rank 0. Raises: CollectiveMismatch: it has others."""
+    try:
+        return [bytes.fromhex(each) for each in values]
+    except (TypeError, ValueError):
+        raise CollectiveMismatch(
+            f"init_process_group: not a handle of rank 0: {str(values)[:80]}"
+        ) from None
 
 
-def wait_in_store(store: Store, keys: list[str], own: Place, notice: Notice) -> None:
-    """Returns when all ranks have written their keys, which are their numbers."""
-    while missing := store.await_all(keys, notice.pause(60.0)):
-        ranks = ", ".join(sorted(missing, key=int))
-        text = f"{own} waits at the store: {len(missing)} of {own.world} are missing: ranks {ranks}"
-        if notice.is_due():
-            notice.print(f"{text} have not come")
-        if notice.is_over():
-            raise notice.timed_out(text)
+def hello(place: Place) -> bytes:
+    """What a rank sends at first."""
+    message = {"protocol": PROTOCOL, "place": place.as_dict()}
+    return json.dumps(message).encode().ljust(HELLO)
 
 
 def parse_hello(data: bytes) -> Place:
-    """Who a hello is from. Raises: ConnectionRefusedError: it is none."""
+    """Who a hello is from. Raises: CollectiveMismatch: it is none of this protocol."""
     try:
-        return Place.from_dict(json.loads(data))
+        message = json.loads(data)
+        if type(message) is not dict or message.get("protocol") != PROTOCOL:
+            raise ValueError
+        return Place.from_dict(message.get("place"))
     except (ValueError, RecursionError):
-        raise ConnectionRefusedError(f"no hello: {data[:40]!r}") from None
+        raise CollectiveMismatch(
+            f"init_process_group: what came is no rank of this version of shmtensor: {data[:40]!r}"
+        ) from None

@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["Place", "boot_id", "has_died", "is_own_address", "own_place"]
+__all__ = ["Place", "boot_id", "has_died", "is_own_address", "own_place", "stopped"]
 
 PF_EXITING = 0x4
 TEXT = 64  # characters of a name that another process sends
@@ -32,7 +32,6 @@ class Place:
     Attributes:
         world: the size of the group, as this rank has been told.
         boot: the machine; host is only its name.
-        domain: of its tensors, hexadecimal; "" if it has none yet.
     """
 
     rank: int
@@ -43,7 +42,6 @@ class Place:
     boot: str
     pid_namespace: int
     net_namespace: int
-    domain: str = ""
 
     def __str__(self) -> str:
         return f"rank {self.rank} (pid {self.pid}, uid {self.uid}, host {self.host})"
@@ -91,18 +89,28 @@ def own_place(rank: int, world: int) -> Place:
         boot_id(),
         namespace("pid"),
         namespace("net"),
-        native.domain_id().hex() if native.domain_ready() else "",
     )
 
 
-def has_died(pid: int) -> bool:
-    """Whether a process of this pid namespace has ended, or is ending."""
+def state_of(pid: int) -> tuple[str, int]:
+    """The state and the flags of a process of this pid namespace; "X" if there is none."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
     except OSError:
-        return True
-    return fields[0] in "ZX" or bool(int(fields[6]) & PF_EXITING)
+        return "X", 0
+    return fields[0], int(fields[6])
+
+
+def has_died(pid: int) -> bool:
+    """Whether a process of this pid namespace has ended, or is ending."""
+    state, flags = state_of(pid)
+    return state in "ZX" or bool(flags & PF_EXITING)
+
+
+def stopped(pid: int) -> str:
+    """What an error says of a process that is stopped."""
+    return ": it is stopped (SIGSTOP, or a debugger)" if state_of(pid)[0] in "Tt" else ""
 
 
 def is_own_address(host: str) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor import nn
+from shmtensor import native, nn
 from shmtensor.errors import PeerLostError
 
 from ..run_ranks import die, run
@@ -43,6 +43,12 @@ def test_survivors_go_on() -> None:
     assert last.value == (2, 1, 3.0, 2.0), last
 
 
+def own_role() -> str:
+    """What others' errors call this process."""
+    own = native.statistics()
+    return native.describe(own["row"], own["incarnation"])[0].partition(" (")[0]
+
+
 def leave() -> Any:
     """A rank leaves a subgroup; then the world, which keeps one rank."""
     rank = dist.get_rank()
@@ -54,6 +60,7 @@ def leave() -> Any:
         assert dist.get_process_group_ranks(group) == [0, 2]
         assert dist.get_rank(group) == (0 if rank == 0 else 1)
         assert dist.get_pg_count() == 2
+        assert own_role() == f"rank {rank}"  # of the default group
         x = st.tensor([1.0 + rank])
         dist.all_reduce(x, group=group)
         assert x.item() == 4

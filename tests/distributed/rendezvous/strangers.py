@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -201,15 +203,73 @@ CASES: dict[str, Callable[..., Any]] = {
 }
 
 
-def end_at(step: str, number: signal.Signals) -> None:
-    """Sends this process a signal at a step of the meeting."""
+def act_at(step: str, action: Callable[[], None]) -> None:
+    """Does something at a step of the meeting."""
     from shmtensor.distributed.rendezvous import meeting_host, meeting_joiner
 
     def fault_point(at: str) -> None:
         if at == step:
-            os.kill(os.getpid(), number)
+            action()
 
     meeting_host.fault_point = meeting_joiner.fault_point = fault_point
+
+
+def end_by(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+TENSORS: list[Any] = []
+
+
+def make_tensor() -> None:
+    """As another thread of this process may at any time."""
+    import shmtensor as st
+
+    TENSORS.append(st.ones(1000))
+
+
+def exhaust_descriptors() -> None:
+    limit = max(map(int, os.listdir("/proc/self/fd"))) + 1
+    resource.setrlimit(
+        resource.RLIMIT_NOFILE, (limit, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    )
+    with suppress(OSError):
+        while True:
+            os.dup(0)
+
+
+ACTIONS: dict[str, Callable[[], None]] = {
+    "die": partial(end_by, signal.SIGKILL),
+    "stop": partial(end_by, signal.SIGSTOP),
+    "interrupt": interrupt,
+    "tensor": make_tensor,
+    "descriptors": exhaust_descriptors,
+}
+
+
+def come_and_give_up(method: str | None) -> None:
+    """Gives up once rank 0 has seen that this rank came, and lives."""
+    from shmtensor import distributed as dist
+    from shmtensor.distributed.rendezvous import meeting_joiner
+
+    steps: list[str] = []
+    original, meeting_joiner.fault_point = meeting_joiner.fault_point, steps.append
+    while not {"welcome", "came"} & set(steps):
+        with suppress(TimeoutError):
+            dist.init_process_group(None, method, 1.0)
+    meeting_joiner.fault_point = original
+    os.write(1, b"gave up\n")
+
+
+def wait_together(folder: str, n: int) -> None:
+    """Returns when n ranks are here: they begin to meet at once, however long they imported."""
+    Path(folder, str(os.getpid())).touch()
+    while len(os.listdir(folder)) < n:
+        time.sleep(0.01)
 
 
 def become(uid: int) -> None:
@@ -235,13 +295,18 @@ def main() -> None:
         become(int(uid))
     import shmtensor as st
     from shmtensor import distributed as dist
+    from shmtensor.distributed.rendezvous import meeting_host, notice
 
     tensors = [st.ones(1000)] if settings.pop("before", "") else []
-    for name, number in (("die", signal.SIGKILL), ("stop", signal.SIGSTOP)):
+    for name, action in ACTIONS.items():
         if step := settings.pop(name, ""):
-            end_at(step, number)
+            act_at(step, action)
+    notice.SILENCE = float(settings.pop("silence", notice.SILENCE))
+    meeting_host.MAX_DOMAINS = int(settings.pop("domains", meeting_host.MAX_DOMAINS))
     method = settings.pop("method", None)
     timeout = float(settings.pop("timeout", 60.0))
+    if together := settings.pop("together", ""):
+        wait_together(together, int(settings.pop("n")))
     began = time.monotonic()
     record: dict[str, Any] = {"pid": os.getpid()}
     try:
@@ -250,10 +315,8 @@ def main() -> None:
             store = dist.FileStore(folder)
             dist.init_process_group(None, None, timeout, world, rank, store)
         else:
-            if again := settings.pop("again", ""):
-                with suppress(TimeoutError):
-                    dist.init_process_group(None, method, 1.0)
-                Path(again).touch()
+            if settings.pop("again", ""):
+                come_and_give_up(method)
             dist.init_process_group(None, method, timeout)
         record["seconds"] = time.monotonic() - began
         record["value"] = CASES[case](**settings)
@@ -262,6 +325,7 @@ def main() -> None:
         record.setdefault("seconds", time.monotonic() - began)
         record |= {"error": type(error).__name__, "text": str(error)}
     del tensors
+    TENSORS.clear()
     os.write(1, (json.dumps(record) + "\n").encode())
 
 

@@ -8,11 +8,12 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
+from shmtensor.distributed.rendezvous import find_group as find_group_module
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.meeting_messages import (
@@ -20,6 +21,8 @@ from shmtensor.distributed.rendezvous.meeting_messages import (
     address,
     decode_error,
     encode_error,
+    hello,
+    is_of_this_session,
     open_address,
     parse_hello,
     peer_of,
@@ -28,6 +31,7 @@ from shmtensor.distributed.rendezvous.meeting_messages import (
 )
 from shmtensor.distributed.rendezvous.places import Place, has_died, is_own_address, own_place
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from shmtensor.memory.peer_credentials import UNKNOWN
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -139,6 +143,74 @@ def test_a_name_in_use_is_waited_for() -> None:
         assert each.error is None
 
 
+def test_a_full_queue_of_connections_is_no_silent_wait() -> None:
+    name = f"full/{os.getpid()}"
+    with ExitStack() as stack:
+        listener = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+        listener.bind(address(name))
+        listener.listen(0)
+        is_full = False
+        while not is_full:
+            client = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
+            client.setblocking(False)
+            is_full = bool(client.connect_ex(address(name)))
+        with pytest.raises(CollectiveTimeout, match="accepts no connection"):
+            find_group(name, 1, 2, 0.1)
+
+
+def connect(name: str) -> socket.socket:
+    """A connection to rank 0, once it listens."""
+    while True:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        if not client.connect_ex(address(name)):
+            return client
+        client.close()
+
+
+def test_what_no_rank_sends_is_an_error_at_once() -> None:
+    name = f"wrong/{os.getpid()}"
+    rank = Rank(name, 0, 3)
+    with connect(name) as client:
+        client.sendall(hello(own_place(1, 3)))
+        assert "welcome" in receive(client)[0]
+        client.sendall(b"nothing")
+        rank.join()
+    assert isinstance(rank.error, CollectiveMismatch)
+    assert f"pid {os.getpid()} has sent what no rank sends: b'nothing'" in str(rank.error)
+
+
+def test_a_rank_of_another_version_is_told() -> None:
+    name = f"version/{os.getpid()}"
+    rank = Rank(name, 0, 2)
+    with connect(name) as client:
+        client.sendall(json.dumps(own_place(1, 2).as_dict()).encode().ljust(HELLO))
+        assert "no rank of this version of shmtensor" in receive(client)[0]["text"]
+    find_group(name, 1, 2, 60.0)
+    rank.join()
+    assert rank.error is None
+
+
+def test_too_many_ranks_for_one_machine_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    monkeypatch.delenv("SHMTENSOR_SECRET_FILE", raising=False)
+    with pytest.raises(ValueError, match="too many ranks for one machine: 129, at most 128"):
+        find_group("many", 1, 129, 60.0)
+
+
+def test_processes_that_no_user_id_identifies_do_not_meet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(find_group_module, "own_user", lambda: UNKNOWN)
+    with pytest.raises(PermissionError, match="user namespace does not map"):
+        find_group("nobody", 1, 2, 60.0)
+
+
+def test_a_session_of_another_pid_namespace_is_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert is_of_this_session(os.getpid())
+    monkeypatch.setattr(os, "getsid", lambda _: 0)
+    assert not is_of_this_session(os.getpid())
+
+
 MESSAGES: list[Any] = [
     {"welcome": 3},
     {"welcome": {"rank": 0}},
@@ -165,7 +237,7 @@ def test_what_is_no_rank_0_is_not_believed(message: Any) -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises((CollectiveMismatch, CollectiveTimeout), match="rank 0"):
+        with pytest.raises(CollectiveMismatch, match=r"rank 0|no rank sends"):
             find_group(name, 1, 2, 1.0)
         thread.join()
 
@@ -195,7 +267,7 @@ def test_why_two_ranks_share_no_memory() -> None:
 def test_a_forged_place_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not a rank's place"):
         Place.from_dict({**own_place(0, 2).as_dict(), **change})
-    with pytest.raises(ConnectionRefusedError):
+    with pytest.raises(CollectiveMismatch, match="no rank of this version"):
         parse_hello(b"[" * HELLO)
 
 
@@ -212,7 +284,7 @@ def test_descriptors_of_a_bad_message_are_closed() -> None:
     with one, other:
         before = len(os.listdir("/proc/self/fd"))
         send(one, [1, 2], [one.fileno(), other.fileno()])  # type: ignore[arg-type]
-        with pytest.raises(OSError, match="no message of a rank"):
+        with pytest.raises(CollectiveMismatch, match="what no rank sends"):
             receive(other)
         assert len(os.listdir("/proc/self/fd")) == before
 

@@ -24,7 +24,7 @@ from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
 from ...rendezvous.handshakes import BACKLOG
 from ...rendezvous.hosts import address_of, is_loopback
-from ...rendezvous.meeting_messages import Notice
+from ...rendezvous.notice import Notice, wait_in_store
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
@@ -140,17 +140,9 @@ def exchange_infos(
             f"{WHERE}: ranks do not fit together: rank {rank} came twice: pid {info['pid']} on "
             f"{info['host']}, pid {other['pid']} on {other['host']}"
         )
-    keys, notice = [str(r) for r in range(world)], Notice(WHERE, timeout)
-    while missing := store.await_all(keys, notice.pause(60.0)):
-        ranks = ", ".join(sorted(missing, key=int))
-        if notice.is_due():
-            notice.print(f"rank {rank} of {world} on {info['host']} waits for ranks {ranks}")
-        if notice.is_over():
-            raise CollectiveTimeout(
-                f"{WHERE}: timed out after {timeout:g} s: not all {world} ranks have come: rank "
-                f"{rank} on {info['host']} misses {ranks}"
-            )
-    infos = [json.loads(store.get(key)) for key in keys]
+    who = f"rank {rank} of {world} on {info['host']}"
+    wait_in_store(store, world, who, Notice(WHERE, timeout), lambda: None)
+    infos = [json.loads(store.get(str(r))) for r in range(world)]
     if mismatched := [r for r in range(world) if infos[r]["world"] != world]:
         other = infos[mismatched[0]]
         raise CollectiveMismatch(

@@ -94,7 +94,8 @@ bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vect
 }
 
 bool Group::is_own() const {
-  return base_ && line(rank_).row == members_->row && line(rank_).inc == members_->inc;
+  // A forked child without a row of its own still has its parent's numbers.
+  return base_ && !members_->rowless && line(rank_).row == members_->row && line(rank_).inc == members_->inc;
 }
 
 bool Group::reaches(const void* p) const {
