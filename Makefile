@@ -32,6 +32,7 @@ surface: $(VENV)/.test
 bench-quick: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --quick
 	$(BIN)/python -m benchmarks.kernels --quick
+	$(BIN)/python -m benchmarks.strangers --quick
 
 # Each kernel of the op table beside its NumPy form and PyTorch (some minutes).
 bench-kernels: $(VENV)/.bench

@@ -342,7 +342,7 @@ def describe_arrays(arrays: Sequence[Array], where: str, library: str | None = N
 
 def describe_foreign(tensors: Sequence[Any], where: str, library: str) -> Leaf | Value:
     """The leaf of a batch of tensors of PyTorch or arrays of JAX."""
-    if library == "torch":
+    if library == "torch" and type(tensors[-1]) is not np.ndarray:  # those would be rows, as below
         torch: Any = sys.modules["torch"]
         if is_stackable(tensors, torch.strided):
             first = tensors[0]
@@ -392,15 +392,19 @@ def views_of(tensors: Sequence[Any], where: str, has_arrays: bool = False) -> li
     Args:
         has_arrays: NumPy's arrays may be among them; else only rows of the batch may.
     """
-    rows = BlockAllocator.early_arrays()  # rows of these are in their place already
+    rows = set(map(id, BlockAllocator.early_arrays()))  # theirs are in their place already
 
     def is_array(x: Any) -> bool:
-        return isinstance(x, np.ndarray) and (has_arrays or any(x.base is row for row in rows))
+        return isinstance(x, np.ndarray) and (has_arrays or id(x.base) in rows)
 
-    try:  # quicker than `as_numpy`
-        return [x if is_array(x) else x.numpy() for x in tensors]
+    try:  # quicker than `as_numpy` and `is_array`
+        if not has_arrays:
+            return [
+                x if type(x) is np.ndarray and id(x.base) in rows else x.numpy() for x in tensors
+            ]
     except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
-        place = f"of the batch{at(where)}"
+        pass  # the loop below names it
+    place = f"of the batch{at(where)}"
     arrays = []
     for i, x in enumerate(tensors):
         if library_of(x) is None and not is_array(x):
