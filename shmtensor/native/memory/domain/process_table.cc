@@ -51,20 +51,26 @@ uint64_t own_pid_namespace() { return namespace_of("/proc/self/ns/pid"); }
 uint64_t own_time_namespace() { return namespace_of("/proc/self/ns/time"); }
 bool can_compare_starts(uint64_t time_namespace) { return own_time_namespace() == time_namespace; }
 
-// Also called in the child's fork handler: uses only system calls and arithmetic.
-bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
-                  long* threads) {
-  char path[40], text[1024];
+// The text of /proc/PID/stat after the process's name, from the third field on; nullptr: there is none. Also called in the
+// child's fork handler: uses only system calls and arithmetic.
+static char* read_stat(int pid, char (&text)[1024]) {
+  char path[40];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
+  if (fd < 0) return nullptr;
   ssize_t n = read(fd, text, sizeof text - 1);
   close(fd);
-  if (n <= 0) return false;
+  if (n <= 0) return nullptr;
   text[n] = 0;
   char* p = strrchr(text, ')');  // the name may contain any character
-  if (!p || p[1] == 0) return false;
-  p += 2;
+  return p && p[1] ? p + 2 : nullptr;
+}
+
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
+                  long* threads) {
+  char text[1024];
+  char* p = read_stat(pid, text);
+  if (!p) return false;
   *state = *p;
   for (int field = 3; field < 22; ++field) {
     p = strchr(p, ' ');
@@ -196,16 +202,9 @@ static bool read_exit_code(const Domain& d, int row, uint32_t inc, int* code) {
 
 // The exit code of a process whose parent has not reaped it, from /proc.
 static bool read_zombie_code(int pid, int* code) {
-  char path[40], text[1024];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  text[n < 0 ? 0 : n] = 0;
-  const char* p = strrchr(text, ')');  // the name may contain any character
-  if (!p || (p[2] != 'Z' && p[2] != 'X')) return false;
-  p += 2;
+  char text[1024];
+  const char* p = read_stat(pid, text);
+  if (!p || (*p != 'Z' && *p != 'X')) return false;
   for (int field = 3; field < 52; ++field) {
     p = strchr(p, ' ');
     if (!p) return false;
