@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.conftest import Misuses
 from tests.cuda.standin.build import LIBRARIES, ROOT
+from tests.cuda.standin.conftest import Misuses
 
 # Python signatures, by the first line of their docstrings (Cython's embedsignature).
 SIGNATURES = {

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.conftest import Misuses
+from tests.cuda.standin.conftest import Misuses
 
-HERE = Path(__file__).resolve().parent
-KERNELS = sorted(HERE.glob("*.cu"))
+FOLDER = Path(__file__).resolve().parents[1] / "kernels"
+KERNELS = sorted(FOLDER.glob("*.cu"))
 ARCHITECTURES = (75, 80, 90, 100, 120)
 
 
@@ -38,7 +38,7 @@ def nvrtc(misuses: Misuses) -> Any:
 def test_a_kernel_compiles_without_a_warning(nvrtc: Any, path: Path, architecture: int) -> None:
     if architecture not in nvrtc.getSupportedArchs():
         pytest.skip(f"NVRTC {nvrtc.getVersion()} has no sm_{architecture}")
-    source = (HERE / "cuda_device.h").read_text() + path.read_text()
+    source = (FOLDER / "cuda_device.h").read_text() + path.read_text()
     cubin, log = compile_kernel(nvrtc, source, architecture)
     assert cubin.startswith(b"\x7fELF")
     assert log == ""
@@ -56,7 +56,7 @@ def test_a_warning_is_noticed(nvrtc: Any) -> None:
 def test_the_kernel_runs_through_cupys_rawmodule(cp: Any) -> None:
     import numpy as np
 
-    source = (HERE / "cuda_device.h").read_text() + (HERE / "softmax.cu").read_text()
+    source = (FOLDER / "cuda_device.h").read_text() + (FOLDER / "softmax.cu").read_text()
     kernel = cp.RawModule(code=source, options=("-std=c++17",)).get_function("softmax_rows")
     x = cp.asarray(np.random.default_rng(0).standard_normal((5, 33)).astype(np.float32))
     y = cp.empty_like(x)
