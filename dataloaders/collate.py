@@ -13,6 +13,7 @@ import dataclasses
 import sys
 from array import array as NumberArray
 from collections.abc import Callable, Mapping, MutableMapping, MutableSequence, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -394,23 +395,17 @@ def views_of(tensors: Sequence[Any], where: str, has_arrays: bool = False) -> li
     """
     rows = set(map(id, BlockAllocator.early_arrays()))  # theirs are in their place already
 
-    def is_array(x: Any) -> bool:
-        return isinstance(x, np.ndarray) and (has_arrays or id(x.base) in rows)
-
-    try:  # quicker than `as_numpy` and `is_array`
-        if not has_arrays:
-            return [
-                x if type(x) is np.ndarray and id(x.base) in rows else x.numpy() for x in tensors
-            ]
-    except (AttributeError, RuntimeError, TypeError):  # of JAX, or `Tensor.numpy` refuses one
-        pass  # the loop below names it
-    place = f"of the batch{at(where)}"
-    arrays = []
-    for i, x in enumerate(tensors):
-        if library_of(x) is None and not is_array(x):
+    def view(i: int, x: Any) -> Array:
+        if isinstance(x, np.ndarray) and (has_arrays or id(x.base) in rows):
+            return x
+        if library_of(x) is None:
             raise different_types(tensors, where, i)
-        arrays.append(x if is_array(x) else as_numpy(x, f"collate: sample {i} {place}"))
-    return arrays
+        return as_numpy(x, f"collate: sample {i} of the batch{at(where)}")
+
+    # Quicker than `view`, which accepts more, and explains what has no view.
+    with suppress(AttributeError, RuntimeError, TypeError):
+        return [x if type(x) is np.ndarray and id(x.base) in rows else x.numpy() for x in tensors]
+    return [view(i, x) for i, x in enumerate(tensors)]
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
