@@ -84,6 +84,36 @@ def end_all(strangers: Sequence[Stranger], timeout: float = WAIT) -> list[dict[s
                 each.process.communicate()
 
 
+SESSION = f"""
+import json, sys
+from {__name__} import Stranger, end_all
+ranks = [Stranger(*positional, **named) for positional, named in json.loads(sys.argv[1])]
+print(json.dumps(end_all(ranks)))
+"""
+
+
+def end_in_one_session(
+    *ranks: tuple[Sequence[Any], dict[str, str]], timeout: float = WAIT
+) -> list[dict[str, Any]]:
+    """`end_all` of the ranks with these arguments, started in a session of their own: the leader of
+    this process's session may be outside its pid namespace, where no process can tell its session.
+    """
+    with subprocess.Popen(
+        [sys.executable, "-c", SESSION, json.dumps(ranks)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as leader:
+        try:
+            out, _ = leader.communicate(timeout=timeout)
+        except BaseException:
+            os.killpg(leader.pid, signal.SIGKILL)
+            raise
+    records: list[dict[str, Any]] = json.loads(out)
+    return records
+
+
 def values(records: Sequence[dict[str, Any]]) -> list[Any]:
     """The ranks' values; fails if one raised."""
     for record in records:

@@ -206,6 +206,7 @@ def test_processes_that_no_user_id_identifies_do_not_meet(
 
 
 def test_a_session_of_another_pid_namespace_is_no_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getsid", lambda _: 7)
     assert is_of_this_session(os.getpid())
     monkeypatch.setattr(os, "getsid", lambda _: 0)
     assert not is_of_this_session(os.getpid())

@@ -25,7 +25,7 @@ from shmtensor.errors import CollectiveTimeout
 from ..ddp.sharded_step import training
 from ..run_ranks import SECRET, free_port, run
 from ..run_ranks import values as values_of
-from .strangers import Stranger, end_all, values
+from .strangers import Stranger, end_all, end_in_one_session, values
 
 NOBODY = 65534
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -548,9 +548,10 @@ def check_over_tcp(records: list[dict[str, Any]], reason: str) -> None:
 @AS_ROOT
 def test_ranks_of_two_users_are_told() -> None:
     port = free_port()
-    ranks = [Stranger(0, 2, port, "meet"), Stranger(1, 2, port, "meet", f"uid={NOBODY}")]
-    records = end_all(ranks)
-    check_apart(records, *(f"pid {each.process.pid}" for each in ranks), f"uid {NOBODY}")
+    records = end_in_one_session(
+        ((0, 2, port, "meet"), {}), ((1, 2, port, "meet", f"uid={NOBODY}"), {})
+    )
+    check_apart(records, *(f"pid {record['pid']}" for record in records), f"uid {NOBODY}")
 
 
 @AS_ROOT
@@ -642,11 +643,10 @@ def test_a_port_that_another_program_has_disturbs_no_ranks_that_share_memory() -
 def test_a_port_that_another_program_has_is_an_error_where_ranks_need_it() -> None:
     with socket.create_server(("127.0.0.1", 0)) as program:
         port = program.getsockname()[1]
-        ranks = [
-            Stranger(0, 2, port, "meet", **HAS_SECRET),
-            Stranger(1, 2, port, "meet", f"uid={NOBODY}", **HAS_SECRET),
-        ]
-        zero, one = end_all(ranks)
+        zero, one = end_in_one_session(
+            ((0, 2, port, "meet"), HAS_SECRET),
+            ((1, 2, port, "meet", f"uid={NOBODY}"), HAS_SECRET),
+        )
     assert zero["error"] == one["error"] == "PermissionError"
     assert f"cannot listen at 127.0.0.1:{port}" in zero["text"]
     assert f"127.0.0.1:{port}" in one["text"]
