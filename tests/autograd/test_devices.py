@@ -91,9 +91,9 @@ def device() -> Iterator[devices.Device]:
     far_device = devices.Device("far:0", Far, Module())
     devices.register(far_device)
     cast = rule_of("_to_copy").row  # its forward is native; the device has its own form
-    cast.on(Far)(lambda xp, x, dtype: x.astype(dtype))
+    cast.on("far")(lambda xp, x, dtype: x.astype(dtype))
     yield far_device
-    del devices.devices[Far], cast.overrides[Far]
+    del devices.devices[Far], cast.device_forwards["far"]
 
 
 def on_device(values: Any) -> Any:
@@ -183,12 +183,12 @@ def test_operands_on_two_devices_are_refused_by_name(call: Callable[..., Any]) -
 
 def test_a_forward_of_the_device() -> None:
     row = rule_of("exp").row
-    row.on(Far)(lambda xp, x: Far(np.full(x.shape, 7.0, np.float32)))
+    row.on("far")(lambda xp, x: Far(np.full(x.shape, 7.0, np.float32)))
     try:
         assert near(on_device(A).exp().array).tolist() == [[7.0] * 3] * 2
         assert st.ones(1).exp().item() == pytest.approx(np.e)
     finally:
-        del row.overrides[Far]
+        del row.device_forwards["far"]
 
 
 def test_missing_features_are_named() -> None:

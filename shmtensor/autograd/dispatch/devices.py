@@ -3,7 +3,7 @@
 A device registers its array class and its array module. An op on such a tensor leaves the fast path
 of `native.OpFunction`, because the array is not a `numpy.ndarray`; this costs other calls nothing.
 `general_call.call_general` then calls `compute`. The row's forward runs with the device's module as
-`xp`, or the forward that the row has for this class (`row.on(array_class)`).
+`xp`, or the forward that the row has for this class (`row.on(device_type)`).
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: boo
         )
     arrays = [as_device_operand(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
     arrays = in_common_dtype(row, inputs, arrays)
-    forward = row.overrides.get(device.array_class)
+    forward = row.device_forwards.get(device.name.partition(":")[0])
     result = (by_position(row) if forward is None else forward)(device.xp, *arrays, *attributes)
     if in_place:
         target = inputs[0]

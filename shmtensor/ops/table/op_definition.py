@@ -129,7 +129,7 @@ class Row:
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
         self.pullbacks: dict[str, Pullback] = {}
-        self.overrides: dict[type, Function] = {}
+        self.device_forwards: dict[str, Function] = {}
         self.aliases: list[str] = []
         self.rare_defaults: dict[str, Any] = {}  # keyword arguments that call `rare_form`
 
@@ -178,11 +178,13 @@ class Row:
             names |= {x.name, f"{x.name}_shape", f"{x.name}_dtype"}
         return names
 
-    def on(self, array_class: type) -> Callable[[Function], Function]:
-        """Declares another forward for the array class of a device: `@exp.on(cupy.ndarray)`."""
+    def on(self, device_type: str) -> Callable[[Function], Function]:
+        """Declares another forward for a type of device: `@ROWS["exp"].on("cuda")`. Without one,
+        the row's own forward runs with the device's array module as `xp`.
+        """
 
         def declare(function: Function) -> Function:
-            self.overrides[array_class] = function
+            self.device_forwards[device_type] = function
             return function
 
         return declare
