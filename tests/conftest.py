@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
+
 # No deadline: a loaded machine would fail tests of values.
 settings.register_profile("values", deadline=None)
 settings.load_profile("values")

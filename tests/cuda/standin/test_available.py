@@ -9,7 +9,7 @@ import pytest
 
 from tests.cuda.standin import run
 from tests.cuda.standin.build import ROOT, Unavailable
-from tests.cuda.standin.conftest import Misuses
+from tests.cuda.standin.fixtures import Misuses
 from tests.cuda.standin.install import COMMAND, missing
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.standin.conftest import Misuses
+from tests.cuda.standin.fixtures import Misuses
 
 FOLDER = Path(__file__).resolve().parents[1] / "kernels"
 KERNELS = sorted(FOLDER.glob("*.cu"))

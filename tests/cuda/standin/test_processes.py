@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.cuda.standin.conftest import Misuses
+from tests.cuda.standin.fixtures import Misuses
 from tests.cuda.standin.program import start
 
 RECEIVER = r"""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.cuda.standin.build import LIBRARIES, ROOT
-from tests.cuda.standin.conftest import Misuses
+from tests.cuda.standin.fixtures import Misuses
 
 # Python signatures, by the first line of their docstrings (Cython's embedsignature).
 SIGNATURES = {
