@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_module, device_of, pointer
+from ...cuda_arrays import array_module, device_of, guard, pointer
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -265,7 +265,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
     rule = ops._getitem_rule
     is_on_cpu = isinstance(x.array, np.ndarray)
-    assign = native.assign if is_on_cpu else assign_on_device
+    assign = native.assign if is_on_cpu else guard(assign_on_device)
     if device_of(value.array) != device_of(x.array):
         value = ops._to_device(value, device_of(x.array), device_of(value.array))
     node = node_of(value)
