@@ -49,7 +49,10 @@ LINKED = {
     "cublas": ("cupy_backends/cuda/libs/cublas", "cublas"),
     "cusolver": ("cupy_backends/cuda/libs/cusolver", "cusolver"),
     "cufft": ("cupy/cuda/cufft", "cufft"),
+    "curand": ("cupy_backends/cuda/libs/curand", "curand"),
 }
+# Functions of those libraries that CuPy looks up by name.
+LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
 DEPENDENCIES = ("libcublasLt.so.13", "libcusparse.so.12", "libnvJitLink.so.13")
 
@@ -206,7 +209,7 @@ __attribute__((constructor)) static void begin() {
 }
 $ROWS
 """
-NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16}
+NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16, "curand": 103}
 
 
 def build_libraries() -> None:
@@ -216,6 +219,7 @@ def build_libraries() -> None:
     for name, (module, prefix) in LINKED.items():
         path = next(site_packages().glob(f"{module}.*.so"))
         soname, functions = needed(path, prefix)
+        functions += [f for f in LOOKED_UP.get(name, ()) if f not in functions]
         rows = "\n".join(f"SLOT({i}, {function})" for i, function in enumerate(functions))
         text = SHELL.replace("$SONAME", soname).replace("$STATUS", str(NOT_SUPPORTED[name]))
         text = text.replace("$N", str(len(functions))).replace("$ROWS", rows)
