@@ -55,6 +55,9 @@ LINKED = {
 LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
 DEPENDENCIES = ("libcublasLt.so.13", "libcusparse.so.12", "libnvJitLink.so.13")
+# Its functions are in the device itself (device/nccl.cc).
+NCCL = "libnccl.so.2"
+EMPTY = 'extern "C" int standin_empty() { return 0; }\n'
 
 
 class Unavailable(Exception):
@@ -226,17 +229,18 @@ def build_libraries() -> None:
         build_library(soname, text)
         manifest[name] = {"soname": soname, "functions": functions}
     for soname in DEPENDENCIES:
-        build_library(soname, 'extern "C" int standin_empty() { return 0; }\n')
+        build_library(soname, EMPTY)
+    build_library(NCCL, EMPTY, f"-L{FOLDER}", "-Wl,--no-as-needed", "-l:libcuda.so.1")
     (LIBRARIES / "functions.json").write_text(json.dumps(manifest, indent=1))
 
 
-def build_library(soname: str, text: str) -> None:
+def build_library(soname: str, text: str, *more: str) -> None:
     source, versions = LIBRARIES / f"{soname}.cc", LIBRARIES / f"{soname}.map"
     source.write_text(text)
     versions.write_text(f"{soname} {{ global: *; }};\n")
     command: list[str | Path] = ["g++", *STRICT, source, "-o", LIBRARIES / soname]
     linker = (f"-Wl,-soname,{soname}", f"-Wl,--version-script={versions}")
-    run([*command, *linker], f"g++ of {soname}")
+    run([*command, *linker, *more], f"g++ of {soname}")
 
 
 def build() -> None:

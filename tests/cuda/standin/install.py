@@ -5,6 +5,7 @@
 - `cupy.cuda.thrust` and `cupy.random._generator_api` are replaced (doubles/), because
   the wheel's have a CUDA runtime inside;
 - `libcublas`, `libcusolver`, `libcufft`, `libcurand` are shells with NumPy behind them (doubles/);
+- `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
 """
 
@@ -22,7 +23,7 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoade
 from pathlib import Path
 from types import ModuleType
 
-from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, runtime_module
+from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, NCCL, runtime_module
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
@@ -90,7 +91,7 @@ def install() -> ctypes.CDLL:
     from tests.cuda.standin import compile
     from tests.cuda.standin.doubles import cublas, cufft, curand, cusolver
 
-    for name in DEPENDENCIES:
+    for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
     for double in (cublas, cusolver, cufft, curand):
         double.install()

@@ -3,6 +3,7 @@
 //   work.cc       a queue of work that is done late, in any order that streams and events permit; streams, events
 //   memory.cc     allocations, copies, page-locked memory, pointers
 //   ipc.cc        memory and events of other processes
+//   nccl.cc       communicators, collectives and messages of NCCL (nccl.h, reduce.h)
 //   attributes.cc devices, their attributes, peer access, names of errors, default pools
 //   driver.cc     modules and launches: kernels are shared objects made by the host's compiler
 //   not_supported.cc  what CuPy links against and the stand-in does not have
@@ -46,7 +47,9 @@ struct Completion {
   std::atomic<bool> done{false};
   std::atomic<uint32_t>* shared = nullptr;  // an interprocess event's count of records done
   uint32_t target = 0;
+  std::shared_ptr<std::atomic<bool>> cancelled;  // of a communicator: nobody waits once it is aborted
   bool get() const {
+    if (cancelled && cancelled->load()) return true;
     return shared ? static_cast<int32_t>(shared->load() - target) >= 0 : done.load();
   }
 };

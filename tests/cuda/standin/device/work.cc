@@ -201,12 +201,23 @@ STANDIN_API void standin_pause(int paused) {
   m.changed.notify_all();
 }
 
-// Ends the background thread, before the interpreter whose functions it may call.
+// Ends the background thread, before the interpreter whose functions it may call. Work that waits for other processes is
+// given up: they may be dead.
 STANDIN_API void standin_stop() {
   Machine& m = machine();
   if (m.owner != getpid()) return;
-  std::lock_guard<std::mutex> hold(m.lock);
-  for (int device = 0; device < m.devices; device++) wait_device(m, device);
+  std::unique_lock<std::mutex> hold(m.lock);
+  auto last = std::chrono::steady_clock::now();
+  while (!m.queue.empty() || !m.running.empty()) {
+    if (do_one(m)) {
+      last = std::chrono::steady_clock::now();
+      continue;
+    }
+    if (m.running.empty() && std::chrono::steady_clock::now() - last > std::chrono::milliseconds(500)) break;
+    hold.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    hold.lock();
+  }
   m.stopped = true;
 }
 
