@@ -17,6 +17,7 @@
 //   STANDIN_BYTES    memory of each device (1 GiB)
 //   STANDIN_DEVICES  number of devices (2)
 //   STANDIN_PEER     0: no peer access between devices (1)
+//   CUDA_VISIBLE_DEVICES  numbers of the devices that the process sees (all)
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -34,6 +35,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define STANDIN_API extern "C" __attribute__((visibility("default")))
@@ -59,6 +61,7 @@ struct Work {
   std::vector<CompletionRef> after;
   std::function<void()> run;
   bool unlocked = false;  // host functions run without the lock: they may need Python's
+  std::vector<std::pair<const char*, size_t>> host;  // page-locked memory that it uses
   int device = 0;
   CompletionRef completion = std::make_shared<Completion>();
 };
@@ -116,6 +119,7 @@ struct Machine {
   std::map<char*, Block> blocks;
   std::mt19937 random;
   int devices = 0;
+  int physical[kMaxDevices] = {};  // the number on the machine, of each device that the process sees
   size_t total = 0;
   size_t used[kMaxDevices] = {};
   bool peers[kMaxDevices][kMaxDevices] = {};  // [accessing][accessed]

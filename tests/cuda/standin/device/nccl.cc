@@ -184,7 +184,7 @@ ncclResult_t join(ncclComm_t* out, int world, const Id& id, int rank, int device
   if (!board->world.compare_exchange_strong(none, static_cast<uint32_t>(world)) && none != static_cast<uint32_t>(world))
     return refuse(ncclInvalidArgument, "the ranks name different numbers of ranks");
   if (board->ranks.fetch_or(1u << rank) & (1u << rank)) return refuse(ncclInvalidArgument, "two ranks of one number");
-  board->devices[rank] = device;
+  board->devices[rank] = machine().physical[device];
   board->joined++;
   joining.push_back({comm, out});
   *out = comm.get();
@@ -197,7 +197,7 @@ ncclResult_t wait_for_ranks() {
     while (comm->board->joined < static_cast<uint32_t>(comm->world)) usleep(200);
     bool alone = true;
     for (int rank = 0; rank < comm->world; rank++)
-      alone = alone && (rank == comm->rank || comm->board->devices[rank] != comm->device);
+      alone = alone && (rank == comm->rank || comm->board->devices[rank] != comm->board->devices[comm->rank]);
     if (alone) {
       Machine& m = machine();
       std::lock_guard<std::mutex> hold(m.lock);
