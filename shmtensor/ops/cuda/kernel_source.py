@@ -16,6 +16,7 @@ FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
     "random": FLOATING,
+    "softmax": FLOATING,
 }
 
 

@@ -30,7 +30,7 @@ def acc(dtype: str, value: float) -> Any:
 
 def values(shape: tuple[int, ...], dtype: str, seed: int = 0, scale: float = 1.0) -> Any:
     """Normal random numbers."""
-    return (np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype)
+    return np.asarray(np.random.default_rng(seed).standard_normal(shape) * scale).astype(dtype)
 
 
 def check(
