@@ -25,8 +25,8 @@ import cupy
 
 from ... import native
 from . import streams
-from .blocks import LEAVING, LENT, MIB, OWN, USED, Chunk, FreeLists, Slab, layout_of
-from .streams import StreamRecord
+from .blocks import BINNED, LEAVING, LENT, MIB, OWN, USED, Chunk, FreeLists, Slab, layout_of
+from .streams import StreamRecord, records
 
 __all__ = ["Allocator", "Device", "Own", "allocator", "require_own_process"]
 
@@ -139,6 +139,9 @@ class Allocator:
         if self.is_closed:
             return
         self.finished.append(owner)
+        self.retry()
+
+    def retry(self) -> None:
         if self.lock.acquire(blocking=False):
             self.unlock()
 
@@ -156,24 +159,18 @@ class Allocator:
         index = runtime.getDevice()
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, index), 0)
-        size, pool, slab_size, shift = layout_of(nbytes)
         device = self.devices[index]
-        stream = streams.current(index)
+        cupy_stream = get_current_stream(index)
+        stream = records[index].get(cupy_stream.ptr) or streams.of(index, cupy_stream)
+        size = (nbytes + 511) & -512
         self.lock.acquire()
         try:
             if self.leaving:
                 self.poll()
-            free = device.free[pool]
-            limit = size + max(2 * MIB, size >> 3) if pool == OWN else slab_size
-            chunk = (
-                free.take(stream, size, limit)
-                or free.take(None, size, limit)
-                or self.find(device, stream, size, pool, slab_size, shift, limit, nbytes)
-            )
+            binned = stream.bins.get(size)
+            chunk = binned.pop() if binned else self.find(device, stream, nbytes)
             chunk.state = USED
             chunk.stream = stream
-            chunk.users = None
-            chunk.is_exported = False
             chunk.is_owned = True
             chunk.slab.used += 1
             device.allocations += 1
@@ -182,26 +179,31 @@ class Allocator:
             if device.allocated > device.peak_allocated:
                 device.peak_allocated = device.allocated
         finally:
-            self.unlock()
+            if self.finished:
+                self.unlock()
+            else:
+                self.lock.release()
+                if self.finished:
+                    self.retry()
         return MemoryPointer(UnownedMemory(chunk.ptr, chunk.size, Own(chunk, pid), index), 0)
 
-    def find(
-        self,
-        device: Device,
-        stream: StreamRecord,
-        size: int,
-        pool: int,
-        slab_size: int,
-        shift: int,
-        limit: int,
-        nbytes: int,
-    ) -> Chunk:
-        """A chunk that was not simply free: of limbo, of another stream, or of a new slab."""
+    def find(self, device: Device, stream: StreamRecord, nbytes: int) -> Chunk:
+        """A chunk that was not in a bin: of the free lists, of limbo, of another stream, or of a new
+        slab.
+        """
+        size, pool, slab_size, shift = layout_of(nbytes)
         free = device.free[pool]
-        if self.lent:
-            self.reclaim()
-            if chunk := free.take(stream, size, limit) or free.take(None, size, limit):
-                return chunk
+        limit = size + max(2 * MIB, size >> 3) if pool == OWN else slab_size
+        if binned := stream.bins.get(size):  # of a size that is rounded to more than a granule
+            return binned.pop()
+        if chunk := free.take(stream, size, limit) or free.take(None, size, limit):
+            return chunk
+        self.reclaim()
+        self.empty_bins(device)
+        if len(records[device.index]) > streams.MANY:
+            streams.let_go(records[device.index])
+        if chunk := free.take(stream, size, limit) or free.take(None, size, limit):
+            return chunk
         for other in list(free.lists):
             if other is None or other is stream:
                 continue
@@ -214,7 +216,10 @@ class Allocator:
             chunk = free.take(None, size, limit) or free.take(stream, size, limit)
             if chunk:
                 return chunk
-            if not self.grow(device, pool, slab_size, shift):
+            least = (size + 2 * MIB - 1) & -(2 * MIB)  # a slab for this block alone
+            if not (
+                self.grow(device, pool, slab_size, shift) or self.grow(device, pool, least, shift)
+            ):
                 from .statistics import out_of_memory
 
                 raise out_of_memory(self, device, nbytes)
@@ -266,7 +271,7 @@ class Allocator:
 
     def release(self, chunk: Chunk) -> None:
         """The block's work on other streams has ended."""
-        if chunk.is_owned or chunk.count:  # came home meanwhile
+        if chunk.count:  # came home meanwhile
             chunk.state = USED
             return
         chunk.users = None
@@ -280,7 +285,25 @@ class Allocator:
 
     def give_back(self, chunk: Chunk) -> None:
         chunk.slab.used -= 1
-        self.devices[chunk.slab.device].free[chunk.slab.pool].add(chunk)
+        stream = chunk.stream
+        if stream is None or stream.stream is None:
+            self.devices[chunk.slab.device].free[chunk.slab.pool].add(chunk)
+            return
+        chunk.state = BINNED
+        size = chunk.size
+        binned = stream.bins.get(size)
+        if binned is None:
+            stream.bins[size] = [chunk]
+        else:
+            binned.append(chunk)
+
+    def empty_bins(self, device: Device) -> None:
+        """Merges what the bins of the device's streams have into its free lists."""
+        for stream in records[device.index].values():
+            for binned in stream.bins.values():
+                for chunk in binned:
+                    device.free[chunk.slab.pool].add(chunk)
+            stream.bins.clear()
 
     def poll(self) -> bool:
         """Ends what waited for events that have passed; whether anything did."""
@@ -325,6 +348,7 @@ class Allocator:
         """
         with streams.on_device(device.index):
             runtime.deviceSynchronize()
+        self.empty_bins(device)
         for free in device.free:
             free.idle()
         returned = 0

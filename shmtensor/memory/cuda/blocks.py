@@ -15,7 +15,17 @@ from typing import Any
 
 from .streams import StreamRecord
 
-__all__ = ["FREE", "LEAVING", "LENT", "USED", "Chunk", "FreeLists", "Slab", "layout_of"]
+__all__ = [
+    "BINNED",
+    "FREE",
+    "LEAVING",
+    "LENT",
+    "USED",
+    "Chunk",
+    "FreeLists",
+    "Slab",
+    "layout_of",
+]
 
 MIB = 1 << 20
 GRANULE = 512
@@ -24,8 +34,8 @@ SMALLEST_LARGE = 1 * MIB + 1
 LARGEST_SHARED = 32 * MIB
 
 # States of a chunk: free; in use; freed, but other streams still use it; freed, but other processes
-# may hold it.
-FREE, USED, LEAVING, LENT = range(4)
+# may hold it; free, and kept as it is for the same stream and size (StreamRecord.bins).
+FREE, USED, LEAVING, LENT, BINNED = range(5)
 
 
 def layout_of(size: int) -> tuple[int, int, int, int]:

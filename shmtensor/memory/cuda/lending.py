@@ -246,7 +246,10 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
     if stream.is_idle():
         return row, inc, -1
     with streams.on_device(device):
-        if not stream.event:
+        if not stream.event and streams.spare_own:
+            stream.event, stream.number = streams.spare_own.pop()
+            own_events[stream.number] = stream
+        elif not stream.event:
             if len(own_events) == EVENTS:  # so many streams have sent: this one waits
                 stream.stream.synchronize()
                 return row, inc, -1

@@ -6,13 +6,16 @@ stream to a new one, which must not be taken for the old one.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import cupy
+
+if TYPE_CHECKING:
+    from .blocks import Chunk
 
 __all__ = [
     "StreamRecord",
@@ -32,22 +35,28 @@ PER_THREAD = 2  # cudaStreamPerThread: the same number for a stream of each thre
 NOT_READY = 600  # cudaErrorNotReady
 
 
-class StreamRecord:
-    """A stream of a device, its free blocks' key, and its interprocess event once it has sent."""
+MANY = 256  # streams of a device; beyond it those that only this module knows are let go
 
-    __slots__ = ("device", "event", "number", "ptr", "stream", "thread")
+
+class StreamRecord:
+    """A stream of a device, its recently freed blocks, and its interprocess event once it has sent."""
+
+    __slots__ = ("bins", "device", "event", "number", "ptr", "stream", "thread")
 
     def __init__(self, device: int, stream: Any) -> None:
         self.device = device
-        self.stream = stream
+        self.stream = stream  # None: let go, all its work has ended
         self.ptr: int = stream.ptr
+        self.bins: dict[int, list[Chunk]] = {}  # by size
         self.thread = threading.get_ident() if self.ptr == PER_THREAD else 0
         self.event = 0  # interprocess
         self.number = -1  # of that event in this process's row
 
     def is_idle(self) -> bool:
         """Whether all work of the stream has ended."""
-        if self.ptr == 0:
+        if self.stream is None:
+            return True
+        if self.ptr == 0 and runtime.getDevice() != self.device:
             with on_device(self.device):
                 return bool(runtime.streamQuery(0) == 0)
         if self.thread and self.thread != threading.get_ident():
@@ -55,33 +64,61 @@ class StreamRecord:
         return bool(runtime.streamQuery(self.ptr) == 0)
 
 
-records: dict[tuple[int, int, int], StreamRecord] = {}
+# By device and number. The streams of threads have numbers of their own: thread << 8 | PER_THREAD.
+records: defaultdict[int, dict[int, StreamRecord]] = defaultdict(dict)
 # Events without timing by device, recorded by nobody any more.
 spare: defaultdict[int, list[int]] = defaultdict(list)
+# Interprocess events, with their numbers, of streams that were let go.
+spare_own: list[tuple[int, int]] = []
 
 
-@contextmanager
-def on_device(device: int) -> Iterator[None]:
+class on_device:
     """The device is current inside the `with`."""
-    before = runtime.getDevice()
-    if before == device:
-        yield
-        return
-    runtime.setDevice(device)
-    try:
-        yield
-    finally:
-        runtime.setDevice(before)
+
+    __slots__ = ("before", "device")
+
+    def __init__(self, device: int) -> None:
+        self.device = device
+
+    def __enter__(self) -> None:
+        self.before = runtime.getDevice()
+        if self.before != self.device:
+            runtime.setDevice(self.device)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.before != self.device:
+            runtime.setDevice(self.before)
 
 
 def of(device: int, stream: Any) -> StreamRecord:
     """The record of a CuPy stream."""
-    ptr = stream.ptr
-    key = (device, ptr, threading.get_ident() if ptr == PER_THREAD else 0)
-    found = records.get(key)
+    known = records[device]
+    key: int = stream.ptr
+    if key == PER_THREAD:
+        key |= threading.get_ident() << 8
+    found = known.get(key)
     if found is None:
-        found = records[key] = StreamRecord(device, stream)
+        found = known[key] = StreamRecord(device, stream)
     return found
+
+
+def let_go(known: dict[int, StreamRecord]) -> None:
+    """Forgets streams that nobody else refers to, after their work. Their events serve new ones.
+    Their bins are empty, and the allocator's lock is held.
+    """
+    for key, found in list(known.items()):
+        if sys.getrefcount(found.stream) == 2 and key:  # this record's, and the call's
+            found.stream.synchronize()
+            found.stream = None
+            if found.event:
+                spare_own.append((found.event, found.number))
+                found.event = 0
+            del known[key]
 
 
 def current(device: int) -> StreamRecord:
@@ -127,9 +164,13 @@ def wait(waiter: StreamRecord, other: StreamRecord) -> None:
 
 def forget() -> None:
     """Destroys all events and lets the streams go."""
-    for stream in records.values():
-        if stream.event:
-            runtime.eventDestroy(stream.event)
+    for known in records.values():
+        for stream in known.values():
+            if stream.event:
+                runtime.eventDestroy(stream.event)
+    for event, _ in spare_own:
+        runtime.eventDestroy(event)
+    spare_own.clear()
     records.clear()
     for events in spare.values():
         for event in events:
