@@ -8,29 +8,69 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
+from ..device import CPU, Device, device_of_array, device_of_new
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["MAX_DIMS", "as_plain", "check_depth", "check_nesting", "new_tensor"]
+__all__ = [
+    "MAX_DIMS",
+    "as_plain",
+    "check_depth",
+    "check_nesting",
+    "move",
+    "new_tensor",
+    "no_bfloat16",
+]
 
 MAX_DIMS = 64  # of a NumPy array
 
 
-def new_tensor(data: Any, dtype: Any) -> Tensor:
-    """A tensor of a dtype from data. Copies: one."""
-    array = native.call(np.array, as_plain(data), dtypes.as_dtype(dtype))
-    return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> Tensor:
+    """A tensor of a dtype from data. Copies: one, and another to a GPU.
+
+    Args:
+        device: by default that of the array `like`.
+    """
+    array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
+    place = CPU if device is None and isinstance(like, np.ndarray) else device_of_new(device, like)
+    return native.wrap(array if place.type == "cpu" else move(array, place))  # type: ignore[no-any-return]
+
+
+def no_bfloat16(device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"device: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
+def move(array: Any, device: Device) -> Any:
+    """An array on a device. Copies: one, or none if it is there.
+
+    Raises:
+        TypeError: CuPy has no such dtype: bfloat16.
+    """
+    if device_of_array(array) == device:
+        return array
+    if device.type == "cpu":
+        with array.device:
+            return array.get()
+    if array.dtype is dtypes.bfloat16:
+        raise no_bfloat16(device)
+    cupy = device.xp
+    with cupy.cuda.Device(device.index):
+        return cupy.asarray(array) if isinstance(array, np.ndarray) else array.copy()
 
 
 def as_plain(data: Any, depth: int = 0) -> Any:
-    """Data with arrays in place of tensors.
+    """Data with NumPy arrays in place of tensors; those on GPUs are copied to the host.
 
     Raises:
         ValueError: lists are nested deeper than an array can be.
     """
     if isinstance(data, native.TensorBase):
-        return data.array
+        return move(data.array, CPU)
     if isinstance(data, (list, tuple)):
         if depth == MAX_DIMS:
             raise too_deep(data)
