@@ -25,6 +25,7 @@ LAYERS: list[tuple[str, ...]] = [
     ),
     ("shmtensor.device", "shmtensor.native"),
     ("shmtensor.dtypes",),
+    ("shmtensor.cuda_arrays",),
     ("shmtensor.tensor.printing", "shmtensor.tensor.torch_constants"),
     ("shmtensor.memory", "shmtensor.storage"),
     ("shmtensor.ops",),
