@@ -18,6 +18,7 @@ __all__ = [
     "guard",
     "guard_gradients",
     "move_array",
+    "no_bfloat16",
     "pointer",
     "zeros_on",
 ]
@@ -56,6 +57,14 @@ def zeros_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
         return xp.zeros(shape, dtype)
 
 
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
 def move_array(array: Any, device: Device) -> Any:
     """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
     is there. The strides stay if they leave no gaps.
@@ -70,10 +79,7 @@ def move_array(array: Any, device: Device) -> Any:
         with array.device:
             return array.get()
     if array.dtype is bfloat16:
-        raise TypeError(
-            f"to: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype: shape "
-            f"{array.shape}, use float16 or float32"
-        )
+        raise no_bfloat16("to", device)
     cupy = cupy_runtime.initialize()
     with cupy.cuda.Device(device.index):
         return cupy.asarray(array) if source is CPU else array.copy()

@@ -15,13 +15,14 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
+from ..cuda_arrays import device_of, move_array, no_bfloat16
 from ..cupy_runtime import initialize
-from ..device import CPU, Device, device_of_new, unspecified
+from ..device import CPU, Device, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy
-from .new_tensor import as_plain, check_depth, check_nesting, move, no_bfloat16
+from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
     "as_tensor",
@@ -167,8 +168,8 @@ def tensor(
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
     if (array := array_on_cuda(data)) is not None:
-        return from_cuda(array, target, device_of_new(device, array), requires_grad)
-    place = CPU if device is unspecified.value else device_for_data(data, device)
+        return from_cuda(array, target, device_for_data(device, device_of(array)), requires_grad)
+    place = CPU if device is unspecified.value else device_for_data(device)
     if data.__class__ not in BUILTIN and library_of(data) is not None:
         data = as_numpy(data, "tensor")
     try:
@@ -185,18 +186,10 @@ def tensor(
     if array.dtype.kind == "O":
         raise explain_objects(data, array)
     array = array if array.dtype is target else as_canonical(array)
-    result: Tensor = native.wrap(array if place is CPU else move(array, place))
+    result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
     if pin_memory:
         result = result.pin_memory()
     return result.requires_grad_() if requires_grad else result
-
-
-def device_for_data(data: Any, device: Any) -> Device:
-    """The device of a new tensor of data on the host."""
-    if isinstance(data, native.TensorBase) and device is None:
-        return CPU
-    place = device_of_new(device)
-    return CPU if place.type == "cpu" else place
 
 
 def array_on_cuda(data: Any) -> Any:
@@ -210,10 +203,10 @@ def array_on_cuda(data: Any) -> Any:
 
 def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Tensor:
     """A new leaf from an array on a GPU. Copies: one."""
-    copied = move(array, device)
+    copied = move_array(array, device)
     if dtype is not None and dtype is not copied.dtype:
         if device.type != "cpu" and dtype is dtypes.bfloat16:
-            raise no_bfloat16(device)
+            raise no_bfloat16("tensor", device)
         with nullcontext() if device.type == "cpu" else copied.device:
             copied = copied.astype(dtype)
     elif copied is array:
@@ -235,7 +228,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         data = native.wrap(array)
     if isinstance(data, native.TensorBase):
         return as_placed(data, dtype, device)
-    if device is not unspecified.value and device_of_new(device).type != "cpu":
+    if device is not unspecified.value and device_for_data(device).type != "cpu":
         return tensor(data, dtype=dtype, device=device)
     if data.__class__ not in BUILTIN and library_of(data) is not None:
         data = as_numpy(data, "as_tensor")
@@ -250,10 +243,8 @@ def as_placed(x: Any, dtype: Any, device: Any) -> Tensor:
     """A tensor in a dtype and on a device, or on the default one if there is one; itself if nothing
     changes.
     """
-    if device is not unspecified.value:
-        place = device_of_new(device)
-        if device is not None or place.type != "cpu":
-            x = x.to(place)
+    if device is not None or unspecified.value is not None:
+        x = x.to(device_for_data(device, x.device))
     return x if dtype is None else x.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
 
 
@@ -378,7 +369,7 @@ def from_file(
     Raises: RuntimeError, the file is too short or missing.
     """
     target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    place = device_for_data(None, device)
+    place = device_for_data(device)
     try:
         if not shared and os.path.getsize(filename) < size * target.itemsize:
             raise ValueError(f"{os.path.getsize(filename)} bytes")
@@ -389,7 +380,7 @@ def from_file(
             f"from_file: {size} elements of {target} cannot be mapped: {filename}: {error}"
         ) from None
     array = as_canonical(array)
-    result: Tensor = native.wrap(array if place is CPU else move(array, place))
+    result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
     return result.requires_grad_() if requires_grad else result
 
 

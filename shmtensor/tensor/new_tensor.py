@@ -8,7 +8,8 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..device import CPU, Device, device_of_array, device_of_new
+from ..cuda_arrays import device_of, move_array
+from ..device import CPU, device_of_new
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -18,9 +19,7 @@ __all__ = [
     "as_plain",
     "check_depth",
     "check_nesting",
-    "move",
     "new_tensor",
-    "no_bfloat16",
 ]
 
 MAX_DIMS = 64  # of a NumPy array
@@ -33,34 +32,8 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
         device: by default that of the array `like`.
     """
     array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
-    place = CPU if device is None and isinstance(like, np.ndarray) else device_of_new(device, like)
-    return native.wrap(array if place.type == "cpu" else move(array, place))  # type: ignore[no-any-return]
-
-
-def no_bfloat16(device: Device) -> TypeError:
-    """The error of a bfloat16 tensor on a GPU."""
-    return TypeError(
-        f"device: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
-        "float16 or float32"
-    )
-
-
-def move(array: Any, device: Device) -> Any:
-    """An array on a device. Copies: one, or none if it is there.
-
-    Raises:
-        TypeError: CuPy has no such dtype: bfloat16.
-    """
-    if device_of_array(array) == device:
-        return array
-    if device.type == "cpu":
-        with array.device:
-            return array.get()
-    if array.dtype is dtypes.bfloat16:
-        raise no_bfloat16(device)
-    cupy = device.xp
-    with cupy.cuda.Device(device.index):
-        return cupy.asarray(array) if isinstance(array, np.ndarray) else array.copy()
+    place = device_of_new(device, None if like is None else device_of(like))
+    return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
 
 
 def as_plain(data: Any, depth: int = 0) -> Any:
@@ -70,7 +43,7 @@ def as_plain(data: Any, depth: int = 0) -> Any:
         ValueError: lists are nested deeper than an array can be.
     """
     if isinstance(data, native.TensorBase):
-        return move(data.array, CPU)
+        return move_array(data.array, CPU)
     if isinstance(data, (list, tuple)):
         if depth == MAX_DIMS:
             raise too_deep(data)

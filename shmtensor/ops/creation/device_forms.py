@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of, no_bfloat16
 from ...device import Device, device_of_new, unspecified
 from ...dtypes import bfloat16
 from ..table.tensor_like import allocator_like, order_of
@@ -54,10 +55,7 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
         TypeError: CuPy has no such dtype: bfloat16.
     """
     if any(a is bfloat16 for a in arguments):
-        raise TypeError(
-            f"device: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
-            "float16 or float32"
-        )
+        raise no_bfloat16("device", device)
     cupy = device.xp
     with cupy.cuda.Device(device.index):
         form = CUDA_FORMS.get(kernel)
@@ -76,7 +74,7 @@ def new_tensor(
     if device is unspecified.value and (array is None or isinstance(array, np.ndarray)):
         out = native.compute(kernel, *arguments)
     else:
-        place = device_of_new(device, array)
+        place = device_of_new(device, None if array is None else device_of(array))
         if place.type == "cpu":
             out = native.compute(kernel, *arguments)
         else:
@@ -88,7 +86,7 @@ def array_like(kernel: Any, x: Any, *arguments: Any) -> Any:
     """An array of a kernel in the shape of the array x, on its device."""
     if isinstance(x, np.ndarray):
         return kernel(tuple(x.shape), *arguments)
-    return run_on_cuda(kernel, (tuple(x.shape), *arguments), device_of_new(None, x))
+    return run_on_cuda(kernel, (tuple(x.shape), *arguments), device_of(x))
 
 
 def new_like(
@@ -113,7 +111,7 @@ def new_like(
             return new_tensor(
                 allocator, shape, *arguments, device=device, requires_grad=requires_grad
             )
-    place, order = device_of_new(device, array), order_of(array, memory_format)
+    place, order = device_of_new(device, device_of(array)), order_of(array, memory_format)
     sizes = shape if order is None else tuple(shape[d] for d in order)
     if place.type == "cpu":
         result = native.call(kernel, sizes, *arguments)

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...device import CPU, Device, device_of_array, unspecified
+from ...cuda_arrays import device_of
+from ...device import CPU, Device, unspecified
 from ...dtypes import as_dtype, get_default_dtype
 from ..creation.device_forms import on_cuda
 from ..creation.zeros_full_arange import (
@@ -43,7 +44,7 @@ def claim(generator: Any, n: int, wide: bool = False, like: Any = None) -> tuple
     array = getattr(like, "array", like)
     if generator is None and (array is None or isinstance(array, np.ndarray)):
         return default_generator.claim(blocks)
-    return generator_of(generator, device_of_array(array)).claim(blocks)
+    return generator_of(generator, device_of(array)).claim(blocks)
 
 
 def claim_on_cuda(cupy: Any, generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
@@ -164,7 +165,7 @@ def in_layout_like(ops: Any, numbers: Any, like: Any, memory_format: Any) -> Any
     if memory_format is None and is_contiguous(getattr(like, "array", like)):
         return numbers
     array = getattr(numbers, "array", numbers)
-    on_device = {} if array is numbers else {"device": device_of_array(array)}
+    on_device = {} if array is numbers else {"device": device_of(array)}
     out = ops.empty_like(like, dtype=numbers.dtype, memory_format=memory_format, **on_device)
     target = getattr(out, "array", out)
     if is_contiguous(target):
@@ -180,7 +181,7 @@ def new_random_like(
     """New numbers of the shape and dtype of a tensor; with default arguments if possible."""
     dtype = like.dtype if dtype is None else dtype
     if device is None:
-        device = device_of_array(like.array)
+        device = device_of(like.array)
     if (
         device is CPU
         and unspecified.value is None
@@ -437,7 +438,7 @@ def normal(
     if size is not None:
         dtype = dtype_or_out("normal", out, dtype)
         if device is None and out is not None:
-            device = device_of_array(out.array)
+            device = device_of(out.array)
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
         result = ops.add(ops.mul(z, std), mean)
         return copy_into_out(out, result.requires_grad_(True) if requires_grad else result)
@@ -450,7 +451,7 @@ def normal(
         check_random_dtype("normal", out.dtype)
     if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
         raise RuntimeError(f"normal: std must not be negative: {std.min()}")
-    device = device_of_array(getattr(tensors[0], "array", tensors[0]))
+    device = device_of(getattr(tensors[0], "array", tensors[0]))
     z = ops.randn(shape, generator=generator, dtype=dtype, device=device)
     return copy_into_out(out, ops.add(ops.mul(z, std), mean))
 
