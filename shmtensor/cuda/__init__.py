@@ -43,14 +43,17 @@ from .memory import OutOfMemoryError as OutOfMemoryError
 from .memory import empty_cache as empty_cache
 from .memory import get_per_process_memory_fraction as get_per_process_memory_fraction
 from .memory import max_memory_allocated as max_memory_allocated
+from .memory import max_memory_cached as max_memory_cached
 from .memory import max_memory_reserved as max_memory_reserved
 from .memory import mem_get_info as mem_get_info
 from .memory import memory_allocated as memory_allocated
+from .memory import memory_cached as memory_cached
 from .memory import memory_reserved as memory_reserved
 from .memory import memory_stats as memory_stats
 from .memory import memory_summary as memory_summary
 from .memory import reset_accumulated_memory_stats as reset_accumulated_memory_stats
 from .memory import reset_max_memory_allocated as reset_max_memory_allocated
+from .memory import reset_max_memory_cached as reset_max_memory_cached
 from .memory import reset_peak_memory_stats as reset_peak_memory_stats
 from .memory import set_per_process_memory_fraction as set_per_process_memory_fraction
 from .random import get_rng_state as get_rng_state
@@ -112,15 +115,18 @@ __all__ = [
     "manual_seed",
     "manual_seed_all",
     "max_memory_allocated",
+    "max_memory_cached",
     "max_memory_reserved",
     "mem_get_info",
     "memory_allocated",
+    "memory_cached",
     "memory_reserved",
     "memory_stats",
     "memory_summary",
     "nvtx",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
     "seed",
     "seed_all",

@@ -259,3 +259,6 @@ def ipc_collect() -> None:
         DeviceMissing: there is no GPU.
     """
     cupy_for("ipc_collect")
+    from ..memory import cuda  # imports CuPy
+
+    cuda.poll()

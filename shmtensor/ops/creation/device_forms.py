@@ -7,6 +7,7 @@ small, or has no parallel form (windows, indices of triangles, permutations).
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,11 +15,20 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, no_bfloat16
+from ...cupy_runtime import on_initialize
 from ...device import Device, device_of_new, unspecified
 from ...dtypes import bfloat16
 from ..table.tensor_like import allocator_like, order_of
 
 __all__ = ["array_like", "new_like", "new_tensor", "on_cuda", "run_on_cuda"]
+
+
+def install_allocator(cupy: Any) -> None:
+    """At the first use of CUDA: GPU memory is the domain's, so that tensors are sent by handle."""
+    importlib.import_module("shmtensor.memory.cuda").install()
+
+
+on_initialize(install_allocator)
 
 CUDA_FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
