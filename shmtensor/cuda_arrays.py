@@ -20,6 +20,7 @@ __all__ = [
     "guard_gradients",
     "move_array",
     "new_array",
+    "no_bfloat16",
     "pointer",
 ]
 
@@ -59,6 +60,14 @@ def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> 
         return getattr(xp, name)(shape, dtype)
 
 
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
 def move_array(array: Any, device: Device) -> Any:
     """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
     is there. The strides stay if they leave no gaps.
@@ -73,12 +82,7 @@ def move_array(array: Any, device: Device) -> Any:
         with array.device:
             return array.get()
     if array.dtype is bfloat16:
-        raise explained(
-            TypeError(
-                f"to: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype: shape "
-                f"{array.shape}, use float16 or float32"
-            )
-        )
+        raise explained(no_bfloat16("to", device))
     cupy = cupy_runtime.initialize()
     if source is not CPU:
         return copy_between(cupy, array, device.index)

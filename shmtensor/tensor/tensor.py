@@ -625,13 +625,15 @@ class Tensor(Methods):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> Tensor:
-        """A tensor of the same dtype from data. Copies: one."""
-        as_device(device)
-        tensor = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
+        """A tensor of the same dtype, and on the same device, from data. Copies: one, and another
+        to a GPU.
+        """
+        target = self.dtype if dtype is None else dtype
+        tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
     def new(self, *sizes: int) -> Tensor:
-        return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)
