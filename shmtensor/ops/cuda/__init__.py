@@ -8,7 +8,7 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = ("special", "reduce", "sort")
 
 
 def load() -> None:
