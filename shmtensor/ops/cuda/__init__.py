@@ -8,7 +8,9 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "linalg",
+)
 
 
 def load() -> None:

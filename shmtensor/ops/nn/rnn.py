@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dtypes import float32, float64
+from ..table.constants import constant
 from ..table.op_definition import composite
 from .rnn_layer import last_rows
 
@@ -103,7 +104,7 @@ def run_fused(
     elif n == sizes[-1]:  # all sequences end at the last step
         last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in results]
     else:
-        last = [ops.index_select(v, 0, last_rows(sizes)) for v in results]
+        last = [ops.index_select(v, 0, constant(last_rows(sizes), v)) for v in results]
     return results[0], tuple(last)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES
+from ..table.constants import constant
 from ..table.native_or_numpy import upcast_half
 from ..table.op_definition import op
 
@@ -47,7 +48,7 @@ def previous_states(ops: Any, initial: Any, outputs: Any, sizes: Sizes, reverse:
     n = sizes[0]
     if n != sizes[-1]:
         states = ops.cat([initial, outputs], 0)
-        return ops.index_select(states, 0, previous_rows(sizes, reverse))
+        return ops.index_select(states, 0, constant(previous_rows(sizes, reverse), states))
     others_count = outputs.shape[0] - n
     if reverse:
         return ops.cat([ops.narrow(outputs, 0, n, others_count), initial], 0)

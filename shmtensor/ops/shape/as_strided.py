@@ -199,9 +199,7 @@ def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
             f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {indices.shape}"
         )
     return ops.reshape(
-        ops._index_put(
-            ops.reshape(input, (-1,)), src, (constant(indices, input),), False
-        ),
+        ops._index_put(ops.reshape(input, (-1,)), src, (constant(indices, input),), False),
         tuple(input.shape),
     )
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["array_module", "constant", "data_of", "filled", "on_device"]
+__all__ = ["array_module", "constant", "data_of", "eye", "filled", "on_device", "zeros"]
 
 
 def data_of(x: Any) -> Any:
@@ -42,12 +42,28 @@ def filled(shape: tuple[int, ...], value: Any, dtype: Any, like: Any) -> Any:
 
 
 def constant(array: Any, like: Any) -> Any:
-    """A NumPy array as an operand beside `like`: unchanged if `like` is in NumPy's memory, else a
-    tensor (or array, as `like` is one) on the device of `like`. Copies: one to a device.
+    """An array as an operand beside `like`: unchanged if `like` is in NumPy's memory, else on the
+    device of `like`, and a tensor if `like` is one. Numbers are unchanged. Copies: one to a device.
     """
     data = data_of(like)
-    if isinstance(data, np.ndarray) or not isinstance(array, np.ndarray):
+    if isinstance(data, np.ndarray) or not hasattr(array, "dtype"):
         return array
+    if isinstance(array, np.ndarray):
+        with data.device:
+            array = array_module(data).asarray(array)
+    return native.wrap(array) if data is not like else array
+
+
+def eye(n: int, m: int, dtype: Any, like: Any) -> Any:
+    """Ones on the diagonal and zeros elsewhere, (n, m), as an operand beside `like`."""
+    data = data_of(like)
+    if isinstance(data, np.ndarray):
+        return np.eye(n, m, dtype=dtype)
     with data.device:
-        result = array_module(data).asarray(array)
+        result = array_module(data).eye(n, m, dtype=dtype)
     return native.wrap(result) if data is not like else result
+
+
+def zeros(ops: Any, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
+    """Zeros as an operand beside `like`."""
+    return filled(shape, 0, dtype, like) if on_device(like) else ops.zeros(shape, dtype=dtype)
