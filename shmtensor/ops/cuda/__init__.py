@@ -9,7 +9,9 @@ from importlib import import_module as _import_module
 __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
+    "convolution",
     "linalg",
+    "pooling",
 )
 
 

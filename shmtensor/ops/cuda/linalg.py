@@ -99,9 +99,7 @@ def linalg_lu_factor(xp, x, /):
         )  # fmt: skip
     elif columns.size:
         handle = device.get_cusolver_handle()
-        size = routine(cusolver, "getrf_bufferSize", x.dtype)(
-            handle, m, n, columns[0].data.ptr, m
-        )
+        size = routine(cusolver, "getrf_bufferSize", x.dtype)(handle, m, n, columns[0].data.ptr, m)
         work = cupy.empty(size, x.dtype)
         for a, p, i in zip(columns, pivots, info):
             routine(cusolver, "getrf", x.dtype)(
@@ -122,9 +120,7 @@ def linalg_geqrf(xp, x, /):
     tau, info = cupy.zeros((len(columns), min(m, n)), x.dtype), cupy.zeros(1, np.int32)
     if columns.size:
         handle = device.get_cusolver_handle()
-        size = routine(cusolver, "geqrf_bufferSize", x.dtype)(
-            handle, m, n, columns[0].data.ptr, m
-        )
+        size = routine(cusolver, "geqrf_bufferSize", x.dtype)(handle, m, n, columns[0].data.ptr, m)
         work = cupy.empty(size, x.dtype)
         for a, t in zip(columns, tau):
             routine(cusolver, "geqrf", x.dtype)(
