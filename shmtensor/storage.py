@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import native
+from .cuda_arrays import array_module, device_of, pointer
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,11 +31,18 @@ def in_memory_order(array: Any) -> Any:
 
 def owner_of(array: Any) -> Any:
     """The array whose views all other arrays over the same memory are."""
-    while array.base.__class__ is np.ndarray:
+    while native.is_array(array.base):
         array = array.base
     while isinstance(array.base, np.ndarray):  # a subclass: np.memmap
         array = array.base
     return array
+
+
+def array_over(memory: Any, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of a shape over the memory of another one, from a byte on. Copies: none."""
+    if isinstance(memory, np.ndarray):
+        return np.ndarray(shape, dtype, memory, start)
+    return type(memory)(shape, dtype, memory.data + start)
 
 
 def memory_of(array: Any) -> Any:
@@ -42,6 +50,8 @@ def memory_of(array: Any) -> Any:
     none.
     """
     owner = owner_of(array)
+    if not isinstance(owner, np.ndarray):
+        return array_over(owner, 0, (owner.nbytes,), np.dtype(np.uint8))
     low, high = np.lib.array_utils.byte_bounds(owner)
     ordered = in_memory_order(owner)
     if not ordered.flags.c_contiguous:
@@ -65,19 +75,19 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
     """
     try:
         memory = memory_of(array)
-        start = array.ctypes.data - memory.ctypes.data
+        start = pointer(array) - pointer(memory)
     except RuntimeError:  # the memory is not contiguous
         memory, start = native.call(np.ravel, array).view(np.uint8), 0
     if not 0 <= start <= memory.nbytes:  # an array without elements may point anywhere
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        larger = native.call(np.empty, end, np.uint8)
+        larger = native.call(array_module(array).empty, end, np.uint8)
         larger[: memory.nbytes] = memory
         memory = larger
     if order is None:
-        return np.ndarray(shape, array.dtype, memory, start)
-    result = np.ndarray([shape[d] for d in order], array.dtype, memory, start)
+        return array_over(memory, start, shape, array.dtype)
+    result = array_over(memory, start, tuple(shape[d] for d in order), array.dtype)
     return result.transpose(np.argsort(order))
 
 
@@ -110,7 +120,7 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return int(self.bytes.ctypes.data)
+        return pointer(self.bytes)
 
     def is_shared(self) -> bool:
         """Whether the memory is shared."""
@@ -144,23 +154,22 @@ class UntypedStorage:
 
     def __reduce__(self) -> Any:
         # As a tensor, which every transport to another process can send.
-        return _of_tensor, (type(self), native.wrap(np.asarray(self.bytes)))
+        return _of_tensor, (type(self), native.wrap(self.bytes))
 
     def element_size(self) -> int:
         return 1
 
     @property
     def device(self) -> Any:
-        from .device import CPU
-
-        return CPU
+        """The device of the memory."""
+        return device_of(self.bytes)
 
     def __getitem__(self, index: Any) -> Any:
         item = self.bytes[index]
-        return int(item) if isinstance(item, np.integer) else item
+        return item if item.ndim else int(item)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if not self.bytes.flags.writeable:
+        if isinstance(self.bytes, np.ndarray) and not self.bytes.flags.writeable:
             raise RuntimeError(f"storage: the memory cannot be written: {self!r}")
         self.bytes[index] = value
 
@@ -213,4 +222,4 @@ class TypedStorage(UntypedStorage):
 
     def __getitem__(self, index: Any) -> Any:
         item = self.bytes[index]
-        return item.item() if isinstance(item, np.generic) else item
+        return item if item.ndim else item.item()

@@ -24,6 +24,7 @@ from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
+from ..cuda_arrays import device_of, pointer
 from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
@@ -101,7 +102,7 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device:
-        return CPU
+        return device_of(self.array)
 
     @property
     def layout(self) -> torch_constants.layout:
@@ -109,11 +110,11 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return not isinstance(self.array, np.ndarray)
 
     @property
     def is_cpu(self) -> bool:
-        return True
+        return isinstance(self.array, np.ndarray)
 
     @property
     def is_sparse(self) -> bool:
@@ -124,7 +125,8 @@ class Tensor(Methods):
 
     def get_device(self) -> int:
         """The number of its GPU: -1 for the CPU."""
-        return -1
+        index = device_of(self.array).index
+        return -1 if index is None else index
 
     @property
     def ndim(self) -> int:
@@ -175,8 +177,7 @@ class Tensor(Methods):
 
     def storage_offset(self) -> int:
         """Elements between the start of the memory's owner and the first element."""
-        owner: Any = owner_of(self.array)
-        start: int = self.array.ctypes.data - owner.ctypes.data
+        start = pointer(self.array) - pointer(owner_of(self.array))
         return start // self.array.itemsize  # type: ignore[no-any-return]
 
     def dim_order(self) -> tuple[int, ...]:
@@ -217,7 +218,7 @@ class Tensor(Methods):
     # ------------------------------------------------------------ memory
 
     def data_ptr(self) -> int:
-        return self.array.ctypes.data  # type: ignore[no-any-return]
+        return pointer(self.array)
 
     def const_data_ptr(self) -> int:
         return self.data_ptr()
@@ -225,9 +226,7 @@ class Tensor(Methods):
     def is_set_to(self, tensor: Tensor) -> bool:
         """Whether both are the same view of the same memory."""
         a, b = self.array, tensor.array
-        return bool(
-            a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
-        )
+        return bool(pointer(a) == pointer(b) and a.shape == b.shape and a.strides == b.strides)
 
     def is_shared(self) -> bool:
         """Whether the memory is in the domain, so that the tensor is sent between processes as a
@@ -660,13 +659,18 @@ class Tensor(Methods):
 
         Raises:
             RuntimeError: the tensor requires grad, in grad mode, and not `force`.
-            TypeError: a bfloat16 tensor, because NumPy has no such dtype: `x.float().numpy()` has
-                the values, `x.view(st.uint16).numpy()` the bits (Copies: none).
+            TypeError: a tensor on a GPU, `x.cpu().numpy()` copies it; a bfloat16 tensor, because
+                NumPy has no such dtype: `x.float().numpy()` has the values,
+                `x.view(st.uint16).numpy()` the bits (Copies: none).
         """
         if not force and views_and_inplace.node_of(self) is not None and recording.get():
             raise array_protocols.needs_detach(self)
         if self.array.dtype is dtypes.bfloat16:
             raise array_protocols.needs_float(self)
+        if not isinstance(self.array, np.ndarray):
+            if force:
+                return self.detach().cpu().array
+            raise array_protocols.needs_cpu(self)
         return self.array
 
     def item(self) -> Any:
@@ -794,14 +798,19 @@ class Tensor(Methods):
 
     def type_as(self, other: Tensor) -> Tensor:
         refuse_foreign("type_as", (other,))
-        return self.to(other.array.dtype)
+        return self.to(other.device, other.array.dtype)
 
-    def cpu(self) -> Self:
-        return self
+    def cpu(self, memory_format: Any = None) -> Tensor:
+        """The tensor on the CPU; itself if it is there. Copies: none or one."""
+        return to_dtype.to_device(self, CPU)
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
-        as_device("cuda" if device is None else device)
-        return self
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
+        """The tensor on a GPU, by default the current one; itself if it is there. Copies: none or
+        one.
+        """
+        return to_dtype.to_device(self, as_device("cuda" if device is None else device))
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another

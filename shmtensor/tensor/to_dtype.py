@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
+from ..cuda_arrays import device_of
 from ..device import Device, as_device
 from .strides import is_channels_last
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["to"]
+__all__ = ["to", "to_device"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
@@ -30,7 +31,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         args = (*args, kwargs["other"])
     for a in args:
         if isinstance(a, native.TensorBase):
-            dtype = a.array.dtype
+            dtype, device = a.array.dtype, device_of(a.array)
         elif isinstance(a, Device) or (
             isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")
         ):
@@ -42,7 +43,10 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         elif a is not None:
             refuse_foreign("to", (a,))
             dtype = a
-    as_device(device)
+    if device is not None:
+        moved = to_device(tensor, as_device(device))
+        copy = copy and moved is tensor
+        tensor = moved
     target = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)
     is_same_dtype = target is tensor.array.dtype
     if is_channels_last(kwargs.get("memory_format"), tensor.array) is not None:
@@ -54,3 +58,9 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     if is_same_dtype:
         return tensor.clone() if copy else tensor
     return table._to_copy(tensor, target)  # type: ignore[no-any-return]
+
+
+def to_device(tensor: Tensor, device: Device) -> Tensor:
+    """A tensor on a device, recorded; itself if it is there. Copies: none or one."""
+    source = device_of(tensor.array)
+    return tensor if source == device else table._to_device(tensor, device, source)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import array_module
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -32,6 +33,11 @@ def edge_of(tensor: Any) -> Any:
     if isinstance(tensor, GradientEdge):
         return tensor.node if tensor.edge is None else tensor.edge
     return node_of(tensor)
+
+
+def xp_of(x: Any) -> Any:
+    """The array module of a tensor's device; NumPy for a GradientEdge."""
+    return np if isinstance(x, GradientEdge) else array_module(x.array)
 
 
 def root_gradients(
@@ -66,7 +72,7 @@ def root_gradients(
                     f"{where}: grad can be implicitly created only for real scalar outputs but got "
                     f"{dtype}"
                 )
-            g = native.wrap(native.call(np.ones, shape, dtype))
+            g = native.wrap(native.call(xp_of(tensor).ones, shape, dtype))
         elif not isinstance(g, native.TensorBase):
             refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
@@ -198,7 +204,7 @@ def grad(
         node, index = node_of_edge(edge)
         g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
-            g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
+            g = native.wrap(native.call(xp_of(xs[i]).zeros, edge.shape, edge.dtype))
             g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
@@ -239,6 +245,6 @@ def batched(
         for i in range(n)
     ]  # fmt: skip
     if not gradients:
-        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
+        empty = (xp_of(x).zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
         return tuple(native.wrap(array) for array in empty)
     return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))

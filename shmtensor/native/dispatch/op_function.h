@@ -81,13 +81,16 @@ struct Op {
   PyObject* ops;        // the table of ops for `rare`
   PyObject* result;     // the named tuple of several outputs, or None
   PyObject* rule;
+  PyTypeObject* array_class;  // the class of its arrays
+  bool on_device;             // that is device_array_type
+  PyObject* twin;             // the form of the device's rule, once it was called; or null
 
   bool has_many_outputs() const { return listed || n_outputs > 1; }
 
   template <class Visit>
   void each_reference(Visit visit) {
     function.each_reference(visit);
-    for (PyObject** p : {&kernel, &constants, &rare, &ops, &result, &rule, &policy.widening.first}) visit(*p);
+    for (PyObject** p : {&kernel, &constants, &rare, &ops, &result, &rule, &twin, &policy.widening.first}) visit(*p);
     for (int i = 0; i < n_arguments; ++i)
       for (PyObject** p : {&arguments[i].name, &arguments[i].spelling, &arguments[i].value}) visit(*p);
     for (int i = 0; i < n_rare; ++i)
@@ -112,6 +115,7 @@ struct OpHooks {
   PyObject* rewrite_history;         // rewrite_history(tensor, rule, edges, *saved)
   PyObject* common_dtype;  // common_dtype(promotion, x, y)
   PyObject* cast;          // cast(tensor, dtype), recorded
+  PyObject* twin;          // twin(op) -> the same form of the device's rule
 };
 extern OpHooks hooks;
 

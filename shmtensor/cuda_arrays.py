@@ -1,0 +1,138 @@
+"""Arrays on CUDA devices: moving them, and running kernels on the device of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import cupy_runtime
+from .device import CPU, Device
+from .dtypes import bfloat16
+
+__all__ = [
+    "array_module",
+    "array_modules",
+    "device_of",
+    "guard",
+    "guard_gradients",
+    "move_array",
+    "pointer",
+    "zeros_on",
+]
+
+array_modules: dict[type, Any] = {}  # the second device's class -> its module
+DEVICES: dict[int, Device] = {}
+
+
+def device_of(array: Any) -> Device:
+    """The device of an array of NumPy or CuPy, one object for each device."""
+    device = getattr(array, "device", None)
+    if device is None or isinstance(device, str):  # NumPy's is "cpu"
+        return CPU
+    number = device.id
+    found = DEVICES.get(number)
+    return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
+
+
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, by the class of an array."""
+    return array_modules.get(type(array), np)
+
+
+def pointer(array: Any) -> int:
+    """The address of an array's first element, on its device."""
+    address: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return address
+
+
+def zeros_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """Zeros on a device."""
+    if device is CPU:
+        return np.zeros(shape, dtype)
+    xp = device.xp
+    with xp.cuda.Device(device.index):
+        return xp.zeros(shape, dtype)
+
+
+def move_array(array: Any, device: Device) -> Any:
+    """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
+    is there. The strides stay if they leave no gaps.
+
+    Raises:
+        TypeError: CuPy has no such dtype: bfloat16.
+    """
+    source = device_of(array)
+    if source == device:
+        return array
+    if device.type == "cpu":
+        with array.device:
+            return array.get()
+    if array.dtype is bfloat16:
+        raise TypeError(
+            f"to: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype: shape "
+            f"{array.shape}, use float16 or float32"
+        )
+    cupy = cupy_runtime.initialize()
+    with cupy.cuda.Device(device.index):
+        return cupy.asarray(array) if source is CPU else array.copy()
+
+
+def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
+    """Adds the arrays of a class among values, and in lists of them."""
+    for value in values:
+        if value.__class__ is cls:
+            found.append(value)
+        elif value.__class__ is list or value.__class__ is tuple:
+            arrays_in(value, cls, found)
+    return found
+
+
+def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that runs on the device of its arrays; itself if there is one device.
+
+    Raises:
+        RuntimeError: the arrays are on several devices.
+    """
+    if cupy_runtime.device_count() < 2:
+        return kernel
+    cupy = cupy_runtime.initialize()
+    current = cupy.cuda.runtime.getDevice
+    cls = cupy.ndarray
+
+    def run(*operands: Any) -> Any:
+        arrays = arrays_in(operands, cls, [])
+        if not arrays:
+            return kernel(*operands)
+        number = arrays[0].device.id
+        for array in arrays:
+            if array.device.id != number:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two "
+                    f"devices, cuda:{number} (shape {arrays[0].shape}) and "
+                    f"{device_of(array)} (shape {array.shape})"
+                )
+        if number == current():
+            return kernel(*operands)
+        with cupy.cuda.Device(number):
+            return kernel(*operands)
+
+    return run
+
+
+def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The gradients `(node, g)` of a rule, made on the device of g."""
+    if cupy_runtime.device_count() < 2:
+        return gradients
+    cupy = cupy_runtime.initialize()
+
+    def run(node: Any, g: Any) -> Any:
+        first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
+        array = getattr(first, "array", first)
+        if array.__class__ is not cupy.ndarray:
+            return gradients(node, g)
+        with array.device:
+            return gradients(node, g)
+
+    return run
