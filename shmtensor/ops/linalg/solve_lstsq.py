@@ -190,9 +190,8 @@ def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     return xp.zeros(()) if absolute is None else absolute, ratio
 
 
-def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
+def above_tolerance(xp: Any, s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
-    xp = array_module(s)
     largest = s.max(-1) if s.shape[-1] else s.sum(-1)
     return s > xp.maximum(xp.asarray(atol), xp.asarray(rtol) * largest)[..., None]
 
@@ -213,7 +212,7 @@ def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
     if not x.size:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
     u, s, vh = call_numpy("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
-    keep = above_tolerance(s, atol, rtol)
+    keep = above_tolerance(xp, s, atol, rtol)
     inverse_s = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
     return (vh.conj().swapaxes(-1, -2) * inverse_s[..., None, :]) @ u.conj().swapaxes(-1, -2)
 
@@ -254,7 +253,7 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     if not data.size:
         return ops._to_copy(filled(data.shape[:-2], 0, np.int64, A), np.dtype(np.int64))
     s = xp.abs(xp.linalg.eigvalsh(data)) if hermitian else xp.linalg.svd(data, compute_uv=False)
-    rank = xp.asarray(above_tolerance(s, a, r).sum(-1), np.int64)
+    rank = xp.asarray(above_tolerance(xp, s, a, r).sum(-1), np.int64)
     return ops._to_copy(constant(rank, A), np.dtype(np.int64))
 
 
@@ -294,7 +293,9 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         singular_values = xp.linalg.svd(data, compute_uv=False) if data.size else xp.zeros(
             (*data.shape[:-2], min(m, n)), real
         )  # fmt: skip
-        rank = above_tolerance(singular_values, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
+        rank = above_tolerance(
+            xp, singular_values, *tolerances("linalg.lstsq", A, None, rcond)
+        ).sum(-1)
         rank = xp.asarray(rank, np.int64)
         has_full_rank = bool((rank == n).all())
         s = singular_values if driver in ("gelsd", "gelss") else s

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import pointer
 from ...storage import memory_of, owner_of
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.constants import array_module, constant, data_of
@@ -22,32 +23,15 @@ def memory_vector(x: Any) -> Any:
     Raises:
         RuntimeError: the memory is not contiguous.
     """
-    if not isinstance(x, np.ndarray):
-        return device_memory(x).view(x.dtype)
     owner = owner_of(x)
     if owner.dtype is x.dtype and owner.flags.c_contiguous:
         memory = owner.reshape(-1)
-        if memory.flags.writeable and not x.flags.writeable:
+        if isinstance(x, np.ndarray) and memory.flags.writeable and not x.flags.writeable:
             memory.flags.writeable = False
         return memory
     buffer = memory_of(x)
-    skipped = (
-        x.ctypes.data - buffer.ctypes.data
-    ) % x.itemsize  # bytes before the first whole element
+    skipped = (pointer(x) - pointer(buffer)) % x.itemsize  # bytes before the first whole element
     return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
-
-
-def device_memory(x: Any) -> Any:
-    """`memory_vector` of a device's array, whose `base` is the owner of its memory."""
-    owner = x if x.base is None else x.base
-    if not owner.flags.c_contiguous:
-        owner = owner.transpose(sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
-    if not owner.flags.c_contiguous:
-        raise RuntimeError(
-            f"as_strided: the memory is not contiguous: shape {owner.shape}, strides "
-            f"{owner.strides}"
-        )
-    return owner.reshape(-1)
 
 
 def offset_of(x: Any) -> int:
@@ -56,13 +40,11 @@ def offset_of(x: Any) -> int:
     Raises:
         RuntimeError: the memory is not contiguous.
     """
-    if not isinstance(x, np.ndarray):
-        return int(x.data.ptr - device_memory(x).data.ptr) // int(x.itemsize)
     owner = owner_of(x)
     if owner is x and x.flags.c_contiguous:
         return 0
     memory = owner if owner.flags.c_contiguous else memory_of(x)
-    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
+    return (pointer(x) - pointer(memory)) // int(x.itemsize)
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:

@@ -1,13 +1,12 @@
-"""Arrays that a composite or a pullback computes with NumPy, on the device of its operands."""
+"""Arrays that a composite or a pullback makes itself, on the device of its operands."""
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import numpy as np
 
-from ... import native
+from ... import cuda_arrays, native
 
 __all__ = ["array_module", "constant", "data_of", "eye", "filled", "on_device", "zeros"]
 
@@ -18,27 +17,14 @@ def data_of(x: Any) -> Any:
 
 
 def array_module(x: Any) -> Any:
-    """The array module of a tensor or array: NumPy, or that of its device."""
-    data = data_of(x)
-    if isinstance(data, (np.ndarray, np.generic)):
-        return np
-    return sys.modules[type(data).__module__.partition(".")[0]]
+    """The array module of a tensor or array: NumPy, or CuPy."""
+    return cuda_arrays.array_module(data_of(x))
 
 
 def on_device(x: Any) -> bool:
     """Whether a tensor or array is in other memory than NumPy's."""
     data = data_of(x)
     return hasattr(data, "dtype") and not isinstance(data, (np.ndarray, np.generic))
-
-
-def filled(shape: tuple[int, ...], value: Any, dtype: Any, like: Any) -> Any:
-    """An array of one number as an operand beside `like`, as `constant` returns it."""
-    data = data_of(like)
-    if isinstance(data, np.ndarray):
-        return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)
-    with data.device:
-        result = array_module(data).full(shape, value, dtype)
-    return native.wrap(result) if data is not like else result
 
 
 def constant(array: Any, like: Any) -> Any:
@@ -48,10 +34,18 @@ def constant(array: Any, like: Any) -> Any:
     data = data_of(like)
     if isinstance(data, np.ndarray) or not hasattr(array, "dtype"):
         return array
-    if isinstance(array, np.ndarray):
-        with data.device:
-            array = array_module(data).asarray(array)
+    array = cuda_arrays.move_array(array, cuda_arrays.device_of(data))
     return native.wrap(array) if data is not like else array
+
+
+def filled(shape: tuple[int, ...], value: Any, dtype: Any, like: Any) -> Any:
+    """An array of one number as an operand beside `like`, as `constant` returns it."""
+    data = data_of(like)
+    if isinstance(data, np.ndarray):
+        return np.full(shape, value, dtype) if value else np.zeros(shape, dtype)
+    with data.device:
+        result = cuda_arrays.array_module(data).full(shape, value, dtype)
+    return native.wrap(result) if data is not like else result
 
 
 def eye(n: int, m: int, dtype: Any, like: Any) -> Any:
@@ -60,7 +54,7 @@ def eye(n: int, m: int, dtype: Any, like: Any) -> Any:
     if isinstance(data, np.ndarray):
         return np.eye(n, m, dtype=dtype)
     with data.device:
-        result = array_module(data).eye(n, m, dtype=dtype)
+        result = cuda_arrays.array_module(data).eye(n, m, dtype=dtype)
     return native.wrap(result) if data is not like else result
 
 
