@@ -10,6 +10,7 @@ __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
     "convolution",
+    "ctc_loss",
     "linalg",
     "pooling",
 )

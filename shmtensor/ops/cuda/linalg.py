@@ -14,8 +14,7 @@ import numpy as np
 from cupy.cuda import device
 from cupy_backends.cuda.libs import cublas, cusolver
 
-from .. import ROWS
-from ..linalg.cholesky_qr import not_positive_definite
+from ..linalg import cholesky_qr, lu_ldl  # rows that are declared on first use
 from ..linalg.inverse_det_matrix_exp import check_floating, check_square
 
 __all__: list[str] = []
@@ -63,18 +62,18 @@ def cholesky(x: Any) -> tuple[Any, Any]:
     return cupy.tril(a).reshape(x.shape), info.reshape(x.shape[:-2])
 
 
-@ROWS["_linalg_cholesky"].on("cuda")
+@cholesky_qr._linalg_cholesky.on("cuda")
 def linalg_cholesky(xp, x, /):
     """By potrf. Waits for info, as PyTorch does for the same error."""
     check_square("cholesky", x)
     out, info = cholesky(x)
     orders = info.get()
     if orders.any():
-        raise not_positive_definite(x, orders)
+        raise cholesky_qr.not_positive_definite(x, orders)
     return out
 
 
-@ROWS["_linalg_leading_minors"].on("cuda")
+@cholesky_qr._linalg_leading_minors.on("cuda")
 def linalg_leading_minors(xp, x, /):
     """By potrf."""
     return cholesky(x)[1]
@@ -83,7 +82,7 @@ def linalg_leading_minors(xp, x, /):
 # ---- LU
 
 
-@ROWS["_linalg_lu_factor"].on("cuda")
+@lu_ldl._linalg_lu_factor.on("cuda")
 def linalg_lu_factor(xp, x, /):
     """By getrf: batches of square matrices at once, others one by one."""
     check_floating("linalg.lu_factor", x)
@@ -112,7 +111,7 @@ def linalg_lu_factor(xp, x, /):
 # ---- QR
 
 
-@ROWS["_linalg_geqrf"].on("cuda")
+@cholesky_qr._linalg_geqrf.on("cuda")
 def linalg_geqrf(xp, x, /):
     """By geqrf, one matrix after another."""
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
