@@ -77,11 +77,11 @@ def run_direction(
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `_rnn_layer` computes a layer: on the CPU, in float32 or float64 only."""
+    """Whether `_rnn_layer` computes a layer: in float32 or float64 only."""
     tensors = [x, *state, *(w for w in weights if w is not None)]
     return (
         x.dtype in (float32, float64)
-        and all(t.dtype == x.dtype and str(t.device) == "cpu" for t in tensors)
+        and all(t.dtype == x.dtype and str(t.device) == str(x.device) for t in tensors)
         and 0 not in (*x.shape, *state[0].shape, *state[-1].shape)
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES
-from ..table.constants import constant
+from ..table.constants import constant, zeros
 from ..table.native_or_numpy import upcast_half
 from ..table.op_definition import op
 
@@ -166,7 +166,8 @@ def rnn_layer_backward(
     step_sizes = list(sizes)
     step_values = [ops.split(v, step_sizes, 0) for v in (g_out, *factors)]
     g_cell_steps = ops.split(g_cells, step_sizes, 0) if kind == "lstm" else ()
-    g_h, g_c = ops.zeros_like(h), None if c is None else ops.zeros_like(c)
+    g_h = zeros(ops, tuple(h.shape), h.dtype, h)
+    g_c = None if c is None else zeros(ops, tuple(c.shape), c.dtype, c)
     rows: list[Any] = [None] * len(sizes)
     for t in range(len(sizes)) if reverse else reversed(range(len(sizes))):
         size = sizes[t]
