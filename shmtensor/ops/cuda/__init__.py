@@ -14,6 +14,9 @@ FAMILIES: tuple[str, ...] = (
     "linalg",
     "pooling",
     "recurrent",
+    "reduce",
+    "sort",
+    "special",
 )
 
 
