@@ -5,6 +5,7 @@ ours for Airy's function, spherical Bessel functions and orthogonal polynomials.
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import cupy
@@ -14,30 +15,31 @@ from ..special import bessel
 from ..special.orthogonal_polynomials import MAX_DEGREE
 from ..table.op_definition import ROWS
 
-KERNELS: dict[str, Any] = {
+# CuPy's; of modified Bessel functions and the normal distribution it has some that overflow.
+UFUNCS: dict[str, Any] = {
     "erf": special.erf,
     "erfc": special.erfc,
-    "erfinv": special.erfinv,
     "lgamma": special.gammaln,
-    "i0": special.i0,
-    "i1": special.i1,
-    "special_i0e": special.i0e,
-    "special_i1e": special.i1e,
-    "special_ndtr": special.ndtr,
-    "special_log_ndtr": special.log_ndtr,
-    "special_ndtri": special.ndtri,
-    "special_erfcx": special.erfcx,
-    "special_zeta": special.zeta,
-    "special_gammainc": special.gammainc,
-    "special_gammaincc": special.gammaincc,
     "special_bessel_j0": special.j0,
     "special_bessel_j1": special.j1,
     "special_bessel_y0": special.y0,
     "special_bessel_y1": special.y1,
-    "special_modified_bessel_k0": special.k0,
-    "special_modified_bessel_k1": special.k1,
-    "special_scaled_modified_bessel_k0": special.k0e,
-    "special_scaled_modified_bessel_k1": special.k1e,
+}
+OURS = {
+    "erfinv": "inverse_erf(v)",
+    "i0": "bessel_i0(v)",
+    "i1": "bessel_i1(v)",
+    "special_i0e": "bessel_i0_scaled(v)",
+    "special_i1e": "bessel_i1_scaled(v)",
+    "special_ndtr": "normal_distribution(v)",
+    "special_log_ndtr": "log_normal_distribution(v)",
+    "special_ndtri": "normal_quantile(v)",
+    "special_erfcx": "scaled_erfc(v)",
+    "special_modified_bessel_k0": "exp(-v) * bessel_k0_scaled(v)",
+    "special_modified_bessel_k1": "exp(-v) * bessel_k1_scaled(v)",
+    "special_scaled_modified_bessel_k0": "bessel_k0_scaled(v)",
+    "special_scaled_modified_bessel_k1": "bessel_k1_scaled(v)",
+    "special_spherical_bessel_j0": "v == 0 ? 1 : isinf(v) ? 0 : sin(v) / v",
 }
 
 
@@ -57,8 +59,27 @@ def in_dtype_of_operands(kernel: Any) -> Any:
     return forward
 
 
-for _name, _kernel in KERNELS.items():
+for _name, _kernel in UFUNCS.items():
     ROWS[_name].on("cuda")(in_dtype_of_operands(_kernel))
+
+nan_of_operands = cupy.ElementwiseKernel(
+    "T x, T y, T value", "T out", "out = x != x || y != y ? x + y : value", "nan_of_operands"
+)
+
+
+def of_two(kernel: Any) -> Any:
+    """The forward of a kernel of two operands that ignores a NaN in some cases."""
+
+    def forward(xp: Any, x: Any, y: Any) -> Any:
+        dtype = dtype_of(x, y)
+        return nan_of_operands(x, y, kernel(x, y).astype(dtype, copy=False))
+
+    return forward
+
+
+ROWS["special_zeta"].on("cuda")(of_two(special.zeta))
+ROWS["special_gammainc"].on("cuda")(of_two(special.gammainc))
+ROWS["special_gammaincc"].on("cuda")(of_two(special.gammaincc))
 
 
 @ROWS["digamma"].on("cuda")
@@ -87,12 +108,18 @@ def polygamma(xp: Any, x: Any, n: int) -> Any:
 def declare(name: str, code: str, preamble: str = "") -> None:
     """Declares the forward of a row of one input by CUDA code: `y`, a double, from `v`."""
     kernel = cupy.ElementwiseKernel(
-        "T x", "T out", f"double v = double(x), y; {code} out = T(y);", name, preamble=preamble
+        "T x",
+        "T out",
+        f"double v = double(x), y; {code} out = T(y);",
+        f"op_{name}",
+        preamble=preamble,
     )
     ROWS[name].on("cuda")(lambda xp, x: kernel(x))
 
 
-declare("special_spherical_bessel_j0", "y = v == 0 ? 1 : isinf(v) ? 0 : sin(v) / v;")
+FUNCTIONS = (Path(__file__).parent / "kernels" / "special.cuh").read_text()
+for _name, _code in OURS.items():
+    declare(_name, f"y = {_code};", FUNCTIONS)
 
 
 def airy_starts() -> list[tuple[float, float]]:
