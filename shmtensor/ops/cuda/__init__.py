@@ -8,7 +8,16 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ("special", "reduce", "sort")
+FAMILIES: tuple[str, ...] = (
+    "convolution",
+    "ctc_loss",
+    "linalg",
+    "pooling",
+    "recurrent",
+    "reduce",
+    "sort",
+    "special",
+)
 
 
 def load() -> None:

@@ -74,7 +74,8 @@ def where(ops, condition, input=None, other=None):
         raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
     if isinstance(input, (int, float)):
         if isinstance(other, (int, float)):
-            other = ops.full((), other)
+            number = ops.full((), other)
+            other = filled((), other, number.dtype, condition) if on_device(condition) else number
         return ops._where_other(condition, other, input)
     return ops._where(condition, input, other)
 

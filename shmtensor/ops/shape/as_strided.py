@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import pointer
 from ...storage import memory_of, owner_of
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.constants import array_module, constant, data_of
@@ -27,13 +28,11 @@ def memory_vector(x: Any) -> Any:
     owner = owner_of(x)
     if owner.dtype is x.dtype and owner.flags.c_contiguous:
         memory = owner.reshape(-1)
-        if memory.flags.writeable and not x.flags.writeable:
+        if isinstance(x, np.ndarray) and memory.flags.writeable and not x.flags.writeable:
             memory.flags.writeable = False
         return memory
     buffer = memory_of(x)
-    skipped = (
-        x.ctypes.data - buffer.ctypes.data
-    ) % x.itemsize  # bytes before the first whole element
+    skipped = (pointer(x) - pointer(buffer)) % x.itemsize  # bytes before the first whole element
     return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
 
 
@@ -62,7 +61,7 @@ def offset_of(x: Any) -> int:
     if owner is x and x.flags.c_contiguous:
         return 0
     memory = owner if owner.flags.c_contiguous else memory_of(x)
-    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
+    return (pointer(x) - pointer(memory)) // int(x.itemsize)
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
