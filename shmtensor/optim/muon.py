@@ -9,8 +9,8 @@ from typing import Any
 
 from ..autograd import no_grad, wrap
 from ..autograd import table as ops
-from ..memory.layout import zeros_shared
 from .arguments import check_rate, number
+from .flat.flat_parameters import zeros_beside
 from .optimizer import Group, Optimizer
 
 __all__ = ["Muon"]
@@ -115,7 +115,7 @@ class Muon(Optimizer):
             )
         state = self.state[p]
         if not state:
-            state["momentum_buffer"] = wrap(zeros_shared(p.array.shape, p.array.dtype))
+            state["momentum_buffer"] = wrap(zeros_beside(p.array, p.array.shape))
         average = state["momentum_buffer"].lerp_(p.grad, 1 - group["momentum"])
         return p.grad.lerp(average, group["momentum"]) if group["nesterov"] else average
 
