@@ -26,7 +26,7 @@ import numpy as np
 from ... import native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
-from ...cuda_arrays import device_of, zeros_on
+from ...cuda_arrays import device_of, move_array, zeros_on
 from ...device import CPU
 from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
@@ -201,7 +201,7 @@ class Flat:
         """Loads a number of parameter i; a tensor of a wider dtype widens them all."""
         row, new = (
             self.scalars[name],
-            np.asarray(value.array if isinstance(value, Tensor) else value),
+            np.asarray(move_array(value.array, CPU) if isinstance(value, Tensor) else value),
         )
         if new.dtype.itemsize > row.itemsize and isinstance(value, Tensor):
             row = self.scalars[name] = row.astype(new.dtype)
