@@ -16,6 +16,7 @@ __all__ = [
     "array_module",
     "array_modules",
     "device_of",
+    "empty_on",
     "guard",
     "guard_gradients",
     "move_array",
@@ -68,6 +69,25 @@ def no_bfloat16(where: str, device: Device) -> TypeError:
     )
 
 
+def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """Uninitialized memory on a device."""
+    if device is CPU:
+        return np.empty(shape, dtype)
+    xp = device.xp
+    with xp.cuda.Device(device.index):
+        return xp.empty(shape, dtype)
+
+
+def dimensions_in_memory(array: Any) -> list[int] | None:
+    """The dimensions from the outermost to the innermost in memory, if the elements leave no gaps
+    in that order; None: in the order of the array, or with gaps.
+    """
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return None
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return order if array.transpose(order).flags.c_contiguous else None
+
+
 def move_array(array: Any, device: Device) -> Any:
     """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
     is there. The strides stay if they leave no gaps.
@@ -78,6 +98,9 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
+    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+        moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
+        return moved.transpose(np.argsort(order))
     if device.type == "cpu":
         with array.device:
             return array.get()
