@@ -66,7 +66,6 @@ def uninstall() -> None:
     if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
         timer.pause()
         lending.close_events(all_events=True)
-        lending.own_events.clear()
         streams.forget()
 
 

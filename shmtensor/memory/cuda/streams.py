@@ -163,14 +163,11 @@ def wait(waiter: StreamRecord, other: StreamRecord) -> None:
 
 
 def forget() -> None:
-    """Destroys all events and lets the streams go."""
+    """Lets the streams go. Interprocess events stay, because others have opened them by number."""
     for known in records.values():
         for stream in known.values():
             if stream.event:
-                runtime.eventDestroy(stream.event)
-    for event, _ in spare_own:
-        runtime.eventDestroy(event)
-    spare_own.clear()
+                spare_own.append((stream.event, stream.number))
     records.clear()
     for events in spare.values():
         for event in events:
