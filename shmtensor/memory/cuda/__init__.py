@@ -65,8 +65,7 @@ def uninstall() -> None:
     empty_cache()
     if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
         timer.pause()
-        lending.close_events(all_events=True)
-        streams.forget()
+        lending.forget_events()
 
 
 def poll() -> None:

@@ -93,7 +93,8 @@ def peers(n: int = 1, **settings: object) -> Iterator[list[Peer]]:
         yield started
         for peer in started:
             if peer.process.poll() is None:
-                assert peer.end() == ""
+                errors = peer.end()
+                assert not errors, errors
     finally:
         for peer in started:
             peer.process.kill()

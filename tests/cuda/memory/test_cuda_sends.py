@@ -191,7 +191,7 @@ def test_a_hold_ends_when_its_work_has_ended(cp: Any, mc: ModuleType, peer: Peer
     del x
     assert stats(mc, "held_blocks") == 1
     assert peer.do("mc.poll(); out = mc.memory_stats()['lent_blocks']") == 1
-    stream.synchronize()
+    cp.cuda.runtime.deviceSynchronize()
     assert until(lambda: stats(mc, "held_blocks") == 0)
     assert until(lambda: peer.do("out = mc.memory_stats()['lent_blocks']") == 0)
 
