@@ -21,7 +21,7 @@ import cupy
 from ... import native
 from ...errors import StaleHandle
 from . import streams
-from .allocator import Own, allocator, require_own_process, slabs_by_slot
+from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
 from .blocks import LENT, USED, Chunk
 from .streams import StreamRecord
 
@@ -139,6 +139,8 @@ def note_use(array: Any, stream: Any = None) -> None:
 
     Copies: none
     """
+    if allocator.pid != getpid():
+        require_own_process()
     owner = getattr(array.data.mem, "_owner", None)
     kind = owner.__class__
     if kind is Own or kind is Home:
@@ -162,6 +164,8 @@ def check_alive(array: Any) -> None:
 
     Copies: none
     """
+    if allocator.pid != getpid():
+        require_own_process()
     owner = getattr(array.data.mem, "_owner", None)
     if owner.__class__ is Received:
         slab = owner.hold.slab
@@ -209,8 +213,8 @@ def export(array: Any, via: Any = None) -> Message:
         index, origin = of.offset >> slab.shift, native.row()
     else:
         raise ValueError(
-            f"export: the memory at {array.data.ptr:#x} was not allocated by shmtensor's allocator, "
-            "only a copy of it can be sent: array.copy()"
+            f"export: memory that was not allocated by shmtensor's allocator: {array.data.ptr:#x}, "
+            "send array.copy()"
         )
     allocator.lock.acquire()
     try:
@@ -393,7 +397,7 @@ def open_slab(slot: int, inc: int) -> Import:
         if slab.inc == inc:
             return slab
         close_slab(slab)  # it was kept open in case that more came
-    uuid, size, handle, row, row_inc = native.slab_line(slot)
+    uuid, _, handle, row, row_inc = native.slab_line(slot)
     device = allocator.uuids.get(uuid)
     if device is None:
         raise RuntimeError(

@@ -129,7 +129,7 @@ def borrowers(device: Device) -> str:
                 users[row, inc] += count
     parts = []
     for (row, inc), count in users.most_common(8):
-        text, pid, _ = native.describe(row, inc)
+        text, *_ = native.describe(row, inc)
         parts.append(f"{text.removesuffix(' is alive')}: {count} holds or open slabs")
     if messages:
         parts.append(f"{messages} messages in flight")

@@ -39,7 +39,7 @@ MANY = 256  # streams of a device; beyond it those that only this module knows a
 
 
 class StreamRecord:
-    """A stream of a device, its recently freed blocks, and its interprocess event once it has sent."""
+    """A stream of a device, its recently freed blocks, and, once it has sent, its own event."""
 
     __slots__ = ("bins", "device", "event", "number", "ptr", "stream", "thread")
 

@@ -13,6 +13,7 @@ milliseconds. This program uses no GPU itself: it carries the messages, kills, a
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import pickle
 import random
@@ -22,6 +23,7 @@ import socket
 import subprocess
 import sys
 import time
+import traceback
 from typing import Any
 
 from shmtensor import memory, native
@@ -43,6 +45,7 @@ def work(orders: socket.socket) -> None:
     from shmtensor.errors import PeerLostError
 
     mc.install()
+    faulthandler.register(signal.SIGUSR1)  # a hang becomes a stack dump
     reader, writer = orders.makefile("rb"), orders.makefile("wb")
     kept: list[tuple[int, Any]] = []
     streams = [cupy.cuda.Stream.null, cupy.cuda.Stream(non_blocking=True)]
@@ -68,7 +71,9 @@ def work(orders: socket.socket) -> None:
                     values = x.get() if number % 4 else x[:: max(1, n // 7)].get()
                     mc.check_alive(x)
                     is_right = x.size == n and bool((values == tag).all())
-                    answer("taken" if is_right else f"WRONG BYTES {set(values.tolist())}", number, None)
+                    answer(
+                        "taken" if is_right else f"WRONG BYTES {set(values.tolist())}", number, None
+                    )
                     kept.append((tag, x))
                     del x
                 except PeerLostError:
@@ -120,6 +125,8 @@ def nursery(descriptor: int) -> None:
                 work(socket.socket(fileno=descriptors[0]))
             except (EOFError, ConnectionError):
                 os._exit(0)
+            except BaseException:
+                traceback.print_exc()
             finally:
                 os._exit(1)
         os.close(descriptors[0])
@@ -167,6 +174,7 @@ class Kills:
         self.number = self.kills = self.taken = self.lost = 0
         self.mail: list[tuple[int, int, Any]] = []  # tag, size, message
         self.errors: list[str] = []
+        self.killed: set[int] = set()
         self.workers = [Worker(ours) for _ in range(WORKERS)]
 
     def order(self, worker: Worker) -> None:
@@ -224,6 +232,8 @@ class Kills:
 
     def bury(self, worker: Worker) -> None:
         """A worker has died: what it was given and did not confirm is discarded."""
+        if worker.pid not in self.killed:
+            self.errors.append(f"a worker ended by itself: {worker.orders}")
         for order, _, _, _, message in worker.orders.values():
             if order == "take":
                 native.acknowledge(message[0])
@@ -240,19 +250,29 @@ class Kills:
         end = time.monotonic() + PATIENCE
         while True:
             self.quiet.clear()
-            for worker in self.workers:
-                self.number += 1
-                worker.tell("quiet", self.number)
-            while len(self.quiet) < len(self.workers):
-                self.read(1.0)
+            asked: set[int] = set()
+            while not {w.pid for w in self.workers} <= self.quiet.keys():
+                for worker in self.workers:
+                    if worker.pid not in asked:  # all, and those that were started meanwhile
+                        asked.add(worker.pid)
+                        self.number += 1
+                        worker.tell("quiet", self.number)
+                self.read(0.1)
                 if time.monotonic() > end:
                     self.errors.append(f"a worker hangs: {[w.orders for w in self.workers]}")
+                    for worker in self.workers:
+                        if worker.orders:
+                            os.kill(worker.pid, signal.SIGUSR1)
                     return
             native.sweep(True)
             memory.trim()
-            native.expire_unread()
             now = native.statistics()
-            left = (sum(self.quiet.values()), now["slots_used"], len(native.unread()), now["zombies"])
+            left = (
+                sum(self.quiet.values()),
+                now["slots_used"],
+                len(native.unread()),
+                now["zombies"],
+            )
             if not any(left):
                 break
             if time.monotonic() > end:
@@ -274,6 +294,7 @@ class Kills:
                 self.errors.append("nobody answers")
             if time.monotonic() >= next_kill:
                 victim = self.dice.choice(self.workers)
+                self.killed.add(victim.pid)
                 os.kill(victim.pid, signal.SIGKILL)
                 self.kills += 1
                 next_kill = time.monotonic() + self.dice.expovariate(10)
