@@ -42,6 +42,7 @@ PACKAGES = (
     "cython>=3.2,<3.3",
     "scipy>=1.11",
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "hypothesis>=6",
 )
 # Modules of the wheel that link with a library of NVIDIA's, and the prefix of its functions.
