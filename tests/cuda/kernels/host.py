@@ -33,7 +33,7 @@ DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?(\w+(?:\s+\w+)*)\s+(\w+)\s*\[\s*\]\s*;"
 )
 BARRIERS = re.compile(r"__sync|__shfl|__ballot|_REDUCE|__any|__all")
-STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused")
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unknown-pragmas")
 
 
 def symbols(source: str, instances: Sequence[str] = ()) -> dict[str, str]:
