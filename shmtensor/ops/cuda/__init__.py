@@ -8,7 +8,12 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ("random",)
+FAMILIES: tuple[str, ...] = (
+    "cross_entropy",
+    "norm",
+    "random",
+    "softmax",
+)
 
 
 def load() -> None:

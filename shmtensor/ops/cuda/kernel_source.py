@@ -15,6 +15,8 @@ FOLDER = Path(__file__).resolve().parent / "kernels"
 FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
+    "cross_entropy": FLOATING,
+    "norm": FLOATING,
     "random": FLOATING,
     "softmax": FLOATING,
 }

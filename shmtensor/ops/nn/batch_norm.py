@@ -10,6 +10,7 @@ import numpy as np
 from ... import native
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
+from ..table.samples import reals
 from .layer_norm import save_gradients, take_gradient
 
 
@@ -77,6 +78,39 @@ def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
     )
 
 
+def batch_norm_backward_kernel(x: Any, y: Any, mean: Any, var: Any, weight: Any, eps: float) -> Any:
+    """The native kernel, or else the forward."""
+    gradients = native.batch_norm_backward(x, y, weight, mean, var, eps)
+    if gradients is not None:
+        return gradients
+    with np.errstate(all="ignore"):
+        return _native_batch_norm_backward.forward(np, x, y, mean, var, weight, eps)
+
+
+@op(
+    numpy=batch_norm_backward_kernel,
+    method=False,
+    function=False,
+    outputs="x_gradient weight_gradient bias_gradient",
+    samples=[
+        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), 1e-5),
+        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, 1e-5),
+    ],
+)
+def _native_batch_norm_backward(xp, x, y, mean, var, weight=None, /, eps=1e-5):
+    """The gradients of `_native_batch_norm` by its input y, by the weight and by the bias, for the
+    gradient x of its result. For devices: their pullbacks take all from it, while CPU arrays take
+    them from the native kernel.
+    """
+    dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
+    rstd = (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
+    out = (y - mean.reshape(shape)) * rstd
+    sums, products = x.sum(dims), (x * out).sum(dims)
+    n = x.dtype.type(math.prod(x.shape) // x.shape[1])
+    g = (x - sums.reshape(shape) / n - out * (products.reshape(shape) / n)) * rstd
+    return g if weight is None else g * weight.reshape(shape), products, sums
+
+
 def batch_norm_backward(
     ops: Any, g: Any, g_mean: Any, g_var: Any, x: Any, weight: Any, mean: Any,
     var: Any, memo: Any, eps: float,
@@ -86,6 +120,8 @@ def batch_norm_backward(
     gradients = None
     if isinstance(g, np.ndarray):
         gradients = native.call(native.batch_norm_backward, g, x, weight, mean, var, eps)
+    elif not isinstance(g, native.TensorBase):
+        gradients = ops._native_batch_norm_backward(g, x, mean, var, weight, eps)
     if gradients is None:
         scaled = g if weight is None else g * broadcast_channels(ops, weight, x.ndim)
         g_x = mean_var_backward(ops, scaled, x, eps)
@@ -97,7 +133,7 @@ def batch_norm_backward(
 
 def batch_norm_weight_backward(ops: Any, g: Any, x: Any, memo: Any, eps: float) -> Any:
     """The gradient by the weight: the sum of g times the normalized x."""
-    gradient = take_gradient(memo, g, 1) if isinstance(g, np.ndarray) else None
+    gradient = take_gradient(memo, g, 1)
     if gradient is not None:
         return gradient
     dims = non_channel_dims(x.ndim)
@@ -107,7 +143,7 @@ def batch_norm_weight_backward(ops: Any, g: Any, x: Any, memo: Any, eps: float) 
 
 def batch_norm_bias_backward(ops: Any, g: Any, memo: Any) -> Any:
     """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2) if isinstance(g, np.ndarray) else None
+    gradient = take_gradient(memo, g, 2)
     return ops.sum(g, non_channel_dims(g.ndim)) if gradient is None else gradient
 
 
