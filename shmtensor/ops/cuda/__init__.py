@@ -10,6 +10,7 @@ __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
     "cross_entropy",
+    "index",
     "norm",
     "random",
     "softmax",

@@ -16,6 +16,7 @@ FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
     "cross_entropy": FLOATING,
+    "index": FLOATING,
     "norm": FLOATING,
     "optim": FLOATING,
     "random": FLOATING,
