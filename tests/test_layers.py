@@ -17,9 +17,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first. A file imports only its own layer and those above it in this list, in its functions,
 # too; layers on one line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
-    ("shmtensor.version", "shmtensor.errors", "shmtensor.multiprocessing.exit_on_exception"),
+    (
+        "shmtensor.version",
+        "shmtensor.errors",
+        "shmtensor.cupy_runtime",
+        "shmtensor.multiprocessing.exit_on_exception",
+    ),
     ("shmtensor.device", "shmtensor.native"),
     ("shmtensor.dtypes",),
+    ("shmtensor.cuda_arrays",),
     ("shmtensor.tensor.printing", "shmtensor.tensor.torch_constants"),
     ("shmtensor.memory", "shmtensor.storage"),
     ("shmtensor.ops",),

@@ -9,11 +9,19 @@ from importlib import import_module as _import_module
 __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
+    "convolution",
     "cross_entropy",
+    "ctc_loss",
     "index",
+    "linalg",
     "norm",
+    "pooling",
     "random",
+    "recurrent",
+    "reduce",
     "softmax",
+    "sort",
+    "special",
 )
 
 

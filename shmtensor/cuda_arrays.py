@@ -1,0 +1,189 @@
+"""Arrays on CUDA devices: moving them, and running kernels on the device of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import cupy_runtime
+from .device import CPU, Device
+from .dtypes import bfloat16
+from .errors import explained
+
+__all__ = [
+    "array_module",
+    "array_modules",
+    "device_of",
+    "empty_on",
+    "guard",
+    "guard_gradients",
+    "move_array",
+    "new_array",
+    "no_bfloat16",
+    "pointer",
+]
+
+array_modules: dict[type, Any] = {}  # the second device's class -> its module
+DEVICES: dict[int, Device] = {}
+
+
+def device_of(array: Any) -> Device:
+    """The device of an array of NumPy or CuPy, one object for each device."""
+    device = getattr(array, "device", None)
+    if device is None or isinstance(device, str):  # NumPy's is "cpu"
+        return CPU
+    if isinstance(device, Device):
+        return device
+    number = device.id
+    found = DEVICES.get(number)
+    return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
+
+
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, by the class of an array."""
+    return array_modules.get(type(array), np)
+
+
+def pointer(array: Any) -> int:
+    """The address of an array's first element, on its device."""
+    address: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return address
+
+
+def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """An array on a device, by the name of NumPy's function: zeros, ones or empty."""
+    xp = device.xp
+    if device is CPU:
+        return getattr(xp, name)(shape, dtype)
+    with xp.cuda.Device(device.index):
+        return getattr(xp, name)(shape, dtype)
+
+
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
+def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """Uninitialized memory on a device."""
+    if device is CPU:
+        return np.empty(shape, dtype)
+    xp = device.xp
+    with xp.cuda.Device(device.index):
+        return xp.empty(shape, dtype)
+
+
+def dimensions_in_memory(array: Any) -> list[int] | None:
+    """The dimensions from the outermost to the innermost in memory, if the elements leave no gaps
+    in that order; None: in the order of the array, or with gaps.
+    """
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return None
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return order if array.transpose(order).flags.c_contiguous else None
+
+
+def move_array(array: Any, device: Device) -> Any:
+    """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
+    is there. The strides stay if they leave no gaps.
+
+    Raises:
+        TypeError: CuPy has no such dtype: bfloat16.
+    """
+    source = device_of(array)
+    if source == device:
+        return array
+    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+        moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
+        return moved.transpose(np.argsort(order))
+    if device.type == "cpu":
+        with array.device:
+            return array.get()
+    if array.dtype is bfloat16:
+        raise explained(no_bfloat16("to", device))
+    cupy = cupy_runtime.initialize()
+    if source is not CPU:
+        return copy_between(cupy, array, device.index)
+    with cupy.cuda.Device(device.index):
+        return cupy.asarray(array)
+
+
+def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
+    """A copy on another CUDA device. Its current stream waits for the source's, which then waits
+    for the copy: the source's memory may be written or reused after it.
+    """
+    with array.device:
+        source_stream = cupy.cuda.get_current_stream()
+        written = source_stream.record(cupy.cuda.Event(disable_timing=True))
+    with cupy.cuda.Device(number):
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(written)
+        result = array.copy()
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
+    with array.device:
+        source_stream.wait_event(copied)
+    return result
+
+
+def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
+    """Adds the arrays of a class among values, and in lists of them."""
+    for value in values:
+        if value.__class__ is cls:
+            found.append(value)
+        elif value.__class__ is list or value.__class__ is tuple:
+            arrays_in(value, cls, found)
+    return found
+
+
+def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that runs on the device of its arrays; itself if there is one device.
+
+    Raises:
+        RuntimeError: the arrays are on several devices.
+    """
+    if cupy_runtime.device_count() < 2:
+        return kernel
+    cupy = cupy_runtime.initialize()
+    current = cupy.cuda.runtime.getDevice
+    cls = cupy.ndarray
+
+    def run(*operands: Any) -> Any:
+        arrays = arrays_in(operands, cls, [])
+        if not arrays:
+            return kernel(*operands)
+        number = arrays[0].device.id
+        for array in arrays:
+            if array.device.id != number:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two "
+                    f"devices, cuda:{number} (shape {arrays[0].shape}) and "
+                    f"{device_of(array)} (shape {array.shape})"
+                )
+        if number == current():
+            return kernel(*operands)
+        with cupy.cuda.Device(number):
+            return kernel(*operands)
+
+    return run
+
+
+def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The gradients `(node, g)` of a rule, made on the device of g."""
+    if cupy_runtime.device_count() < 2:
+        return gradients
+    cupy = cupy_runtime.initialize()
+
+    def run(node: Any, g: Any) -> Any:
+        first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
+        array: Any = getattr(first, "array", first)
+        if array.__class__ is not cupy.ndarray:
+            return gradients(node, g)
+        with array.device:
+            return gradients(node, g)
+
+    return run
