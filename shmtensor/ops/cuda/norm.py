@@ -245,9 +245,11 @@ def _native_batch_norm(
 
 
 def batch_norm_backward(
-    g: Any, x: Any, mean: Any, var: Any, weight: Any, eps: float
+    g: Any, x: Any, mean: Any, var: Any, weight: Any, g_mean: Any, g_var: Any, eps: float
 ) -> tuple[Any, Any, Any]:
-    """The gradients by x, by the weight and by the bias, for the gradient g of the result."""
+    """The gradients by x, by the weight and by the bias, for the gradients g of the result, g_mean
+    of the means and g_var of the variances; these may be None.
+    """
     dtypes = g.dtype, (g if weight is None else weight).dtype
     g, x, weight = in_one_dtype(g, x, weight)
     dtype = acc_dtype(x.dtype)
@@ -261,7 +263,10 @@ def batch_norm_backward(
     sums, products = contiguous(sums), contiguous(products)
     out = cupy.empty(x.shape, x.dtype)
     inverse = as_acc(x.dtype, 1 / (samples * spatial))
-    arrays = (g, x, mean, rstd, weight, sums, products, out)
+    g_mean, g_var = (
+        None if v is None else contiguous(v.astype(dtype, copy=False)) for v in (g_mean, g_var)
+    )
+    arrays = (g, x, mean, rstd, weight, sums, products, g_mean, g_var, out)
     launch_elements("batch_norm_backward_apply", arrays, x, (inverse,))
     return (
         out.astype(dtypes[0], copy=False),
@@ -272,8 +277,10 @@ def batch_norm_backward(
 
 @ROWS["_native_batch_norm_backward"].on("cuda")
 def _native_batch_norm_backward(
-    xp: Any, x: Any, y: Any, mean: Any, var: Any, weight: Any = None, eps: float = 1e-5
-) -> Any:
+    xp: Any, x: Any, y: Any, mean: Any, var: Any, weight: Any = None, g_mean: Any = None,
+    g_var: Any = None, eps: float = 1e-5,
+) -> Any:  # fmt: skip
     if not takes_channels(x, y, weight):
-        return ROWS["_native_batch_norm_backward"].forward(xp, x, y, mean, var, weight, eps)
-    return batch_norm_backward(x, y, mean, var, weight, eps)
+        row = ROWS["_native_batch_norm_backward"]
+        return row.forward(xp, x, y, mean, var, weight, g_mean, g_var, eps)
+    return batch_norm_backward(x, y, mean, var, weight, g_mean, g_var, eps)

@@ -78,37 +78,33 @@ def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
     )
 
 
-def batch_norm_backward_kernel(x: Any, y: Any, mean: Any, var: Any, weight: Any, eps: float) -> Any:
-    """The native kernel, or else the forward."""
-    gradients = native.batch_norm_backward(x, y, weight, mean, var, eps)
-    if gradients is not None:
-        return gradients
-    with np.errstate(all="ignore"):
-        return _native_batch_norm_backward.forward(np, x, y, mean, var, weight, eps)
-
-
 @op(
-    numpy=batch_norm_backward_kernel,
     method=False,
     function=False,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
-        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), 1e-5),
-        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, 1e-5),
+        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), None, None, 1e-5),
+        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), (3,), 1e-5),
     ],
 )
-def _native_batch_norm_backward(xp, x, y, mean, var, weight=None, /, eps=1e-5):
+def _native_batch_norm_backward(
+    xp, x, y, mean, var, weight=None, g_mean=None, g_var=None, /, eps=1e-5
+):
     """The gradients of `_native_batch_norm` by its input y, by the weight and by the bias, for the
-    gradient x of its result. For devices: their pullbacks take all from it, while CPU arrays take
-    them from the native kernel.
+    gradient x of its result, and those of the means and variances. For devices: their pullbacks
+    take all from it, while CPU arrays take them from the native kernel.
     """
     dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
     rstd = (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
-    out = (y - mean.reshape(shape)) * rstd
+    centered = y - mean.reshape(shape)
+    out = centered * rstd
     sums, products = x.sum(dims), (x * out).sum(dims)
-    n = x.dtype.type(math.prod(x.shape) // x.shape[1])
+    n = x.dtype.type(math.prod(x.shape) // (x.shape[1] or 1) or 1)
     g = (x - sums.reshape(shape) / n - out * (products.reshape(shape) / n)) * rstd
-    return g if weight is None else g * weight.reshape(shape), products, sums
+    g = g if weight is None else g * weight.reshape(shape)
+    g = g if g_mean is None else g + g_mean.reshape(shape) / n
+    g = g if g_var is None else g + centered * (g_var.reshape(shape) * (2 / n))
+    return g, products, sums
 
 
 def batch_norm_backward(
@@ -116,12 +112,14 @@ def batch_norm_backward(
     var: Any, memo: Any, eps: float,
 ) -> Any:  # fmt: skip
     """The gradient by x; see Note [One pass]."""
+    if not isinstance(g, (np.ndarray, native.TensorBase)):  # a device's: without waiting for it
+        gradients = ops._native_batch_norm_backward(g, x, mean, var, weight, g_mean, g_var, eps)
+        save_gradients(memo, g, gradients[1], gradients[2])
+        return gradients[0]
     g_moments = moments_backward(ops, g_mean, g_var, x)
     gradients = None
     if isinstance(g, np.ndarray):
         gradients = native.call(native.batch_norm_backward, g, x, weight, mean, var, eps)
-    elif not isinstance(g, native.TensorBase):
-        gradients = ops._native_batch_norm_backward(g, x, mean, var, weight, eps)
     if gradients is None:
         scaled = g if weight is None else g * broadcast_channels(ops, weight, x.ndim)
         g_x = mean_var_backward(ops, scaled, x, eps)

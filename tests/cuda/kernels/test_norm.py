@@ -160,5 +160,9 @@ def test_batch_norm_of_elements(spatial: int, dtype: str) -> None:
         check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], tolerance)
     kernel = host_kernel("norm", dtype, "batch_norm_backward_apply")
     wanted = of(weight) * of(rstd) * (g - of(sums) / 7 - xhat * of(products) / 7)
-    arguments = (g, x, mean, rstd, weight, sums, products, out, *sizes, acc(dtype, 1 / 7))
+    end = (out, *sizes, acc(dtype, 1 / 7))
+    arguments = (g, x, mean, rstd, weight, sums, products, NULL, NULL, *end)
+    check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)
+    wanted = wanted + (of(sums) + 2 * of(products) * (x - of(mean))) / 7
+    arguments = (*arguments[:7], sums, products, *end)
     check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)

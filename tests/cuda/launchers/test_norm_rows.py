@@ -61,7 +61,9 @@ def test_batch_norm(cp: Any, shape: tuple[int, ...], dtype: str) -> None:
     sums = {"float16": 8e-2, "float32": 5e-4, "float64": 1e-9}[dtype]
     for w, b in ((weight, bias), (None, bias), (weight, None)):
         compare(cp, "_native_batch_norm", (x, w, b), (1e-5,), tolerance, 3)
-        compare(cp, "_native_batch_norm_backward", (g, x, mean, var, w), (1e-5,), sums)
+        for moments in ((None, None), (mean, var)):
+            arrays = (g, x, mean, var, w, *moments)
+            compare(cp, "_native_batch_norm_backward", arrays, (1e-5,), sums)
 
 
 def dtype_one(dtype: str) -> Any:

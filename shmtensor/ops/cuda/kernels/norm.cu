@@ -280,16 +280,20 @@ extern "C" __global__ void batch_norm_apply(const scalar_t* __restrict__ x, cons
   }
 }
 
-// weight rstd (g - sum / count - xhat product / count)
+// weight rstd (g - sum / count - xhat product / count), and what comes by the means and variances: (g_mean + 2 g_var
+// (x - mean)) / count, where those have gradients; g_mean and g_var may be null.
 extern "C" __global__ void batch_norm_backward_apply(
     const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
     const acc_t* __restrict__ rstd, const scalar_t* __restrict__ weight, const acc_t* __restrict__ sums,
-    const acc_t* __restrict__ products, scalar_t* __restrict__ out, index_t rows, index_t columns, index_t channels,
-    int by_row, acc_t inverse_count) {
+    const acc_t* __restrict__ products, const acc_t* __restrict__ g_mean, const acc_t* __restrict__ g_var,
+    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t channels, int by_row, acc_t inverse_count) {
   FOR_EACH_ELEMENT(r, c, rows, columns) {
     const index_t k = by_row ? r % channels : c, i = r * columns + c;
-    const acc_t xhat = (to_acc(x[i]) - mean[k]) * rstd[k];
-    const acc_t v = rstd[k] * (to_acc(g[i]) - sums[k] * inverse_count - xhat * (products[k] * inverse_count));
-    out[i] = to_scalar(weight ? v * to_acc(weight[k]) : v);
+    const acc_t d = to_acc(x[i]) - mean[k], xhat = d * rstd[k];
+    acc_t v = rstd[k] * (to_acc(g[i]) - sums[k] * inverse_count - xhat * (products[k] * inverse_count));
+    if (weight) v *= to_acc(weight[k]);
+    if (g_mean) v += g_mean[k] * inverse_count;
+    if (g_var) v += 2 * g_var[k] * d * inverse_count;
+    out[i] = to_scalar(v);
   }
 }
