@@ -10,12 +10,16 @@ __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
     "convolution",
+    "cross_entropy",
     "ctc_loss",
+    "index",
     "linalg",
+    "norm",
     "pooling",
     "random",
     "recurrent",
     "reduce",
+    "softmax",
     "sort",
     "special",
 )
