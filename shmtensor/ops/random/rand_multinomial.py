@@ -63,11 +63,6 @@ def numel(x: Any) -> int:
     return math.prod(x.shape)
 
 
-def uniform_float64(n: int, generator: Any) -> Any:
-    """n numbers from [0, 1) in float64, for transformations."""
-    return native.uniform_(np.empty(n), *claim(generator, n, True), 0.0, 1.0)
-
-
 def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
     """A new array of random numbers; complex ones have two random parts."""
     if dtype.kind == "c":
