@@ -324,7 +324,12 @@ def new(name: str, kernel: Any, doc: str) -> Any:
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         shape = as_shape(name, size)
         return new_tensor(
-            kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input.array
+            kernel,
+            shape,
+            dtype,
+            device=device,
+            requires_grad=requires_grad,
+            like=getattr(input, "array", None),
         )
 
     compute.__doc__ = doc
@@ -359,7 +364,7 @@ def new_full(
         dtype,
         device=device,
         requires_grad=requires_grad,
-        like=input.array,
+        like=getattr(input, "array", None),
     )
 
 

@@ -13,7 +13,14 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from ..creation.zeros_full_arange import (
+    copy_into_out,
+    device_with_out,
+    dtype_or_default,
+    dtype_or_out,
+    new_tensor,
+)
+from ..table.constants import computed
 from ..table.op_definition import composite, op
 
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -98,14 +105,16 @@ def _fft_c2r(xp, x, /, n, dim, norm):
 def fft_c2r_backward(ops: Any, g: Any, shape: tuple[int, ...], n: int, dim: int, norm: str) -> Any:
     """The gradient of `_fft_c2r`; frequencies that also represent their conjugates count twice."""
     half = n // 2 + 1
-    weights = np.full(half, 2, g.dtype)
-    weights[0] = 1
-    if n % 2 == 0:
-        weights[-1] = 1
-    weights = weights.reshape(-1, *(1,) * (len(shape) - 1 - dim % len(shape)))
-    return resize_back(
-        ops, ops.mul(ops._fft_r2c(g, n, dim, ADJOINT_NORM[norm]), weights), shape, dim
-    )
+
+    def weights(xp: Any) -> Any:
+        numbers = xp.full(half, 2, g.dtype)
+        numbers[0] = 1
+        if n % 2 == 0:
+            numbers[-1] = 1
+        return numbers.reshape(-1, *(1,) * (len(shape) - 1 - dim % len(shape)))
+
+    halves = ops._fft_r2c(g, n, dim, ADJOINT_NORM[norm])
+    return resize_back(ops, ops.mul(halves, computed(weights, g)), shape, dim)
 
 
 _fft_c2r.pullback(
@@ -339,14 +348,28 @@ for _name, (_make, _arguments, _doc) in KINDS.items():
 # ---- frequencies, shifts
 
 
+def frequencies(name: str, n: int, d: float, dtype: Any) -> Any:
+    """The frequencies by the function of a name."""
+    return frequencies_on_device(np, name, n, d, dtype)
+
+
+def frequencies_on_device(xp: Any, name: str, n: int, d: float, dtype: Any) -> Any:
+    """`frequencies` with another array module."""
+    return getattr(xp.fft, name)(n, d).astype(dtype)
+
+
+frequencies.on_device = frequencies_on_device  # type: ignore[attr-defined]
+
+
 @composite(method=False, function=False)
 def fft_fftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `fft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_fftfreq", out, dtype))
+    device = device_with_out(out, device)
     values = new_tensor(
-        lambda: np.fft.fftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
+        frequencies, "fftfreq", n, d, dtype, device=device, requires_grad=requires_grad
     )
     return copy_into_out(out, values)
 
@@ -357,8 +380,9 @@ def fft_rfftfreq(
 ):
     """The frequencies of `rfft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_rfftfreq", out, dtype))
+    device = device_with_out(out, device)
     values = new_tensor(
-        lambda: np.fft.rfftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
+        frequencies, "rfftfreq", n, d, dtype, device=device, requires_grad=requires_grad
     )
     return copy_into_out(out, values)
 
