@@ -26,7 +26,10 @@ def new_tensor(
     Args:
         device: by default that of the array `like`, or the default one.
     """
-    place = CPU if device is unspecified.value and like is None else device_of_new(device, like)
+    if device is None and like.__class__ is np.ndarray:
+        place = CPU
+    else:
+        place = CPU if device is unspecified.value and like is None else device_of_new(device, like)
     if place.type == "cpu":
         out = native.compute(kernel, *arguments)
     else:

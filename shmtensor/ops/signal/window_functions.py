@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from ...native import elementwise
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
-from ..table.op_definition import composite
+from ..table.op_definition import ROWS, composite
 
 i0 = elementwise("i0")
 
@@ -150,7 +151,8 @@ def kaiser_window(
 
     def formula(xp: Any, t: Any) -> Any:
         at = beta * xp.sqrt(xp.maximum(1 - (2 * t - 1) ** 2, 0))
-        return (i0 if xp is np else xp.i0)(at) / i0(np.float64(beta))
+        bessel = i0 if xp is np else functools.partial(ROWS["i0"].device_forwards["cuda"], xp)
+        return bessel(at) / i0(np.float64(beta))
 
     name = "kaiser_window"
     return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
