@@ -13,6 +13,7 @@ FAMILIES: tuple[str, ...] = (
     "ctc_loss",
     "linalg",
     "pooling",
+    "random",
     "recurrent",
     "reduce",
     "sort",

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import pointer
+from ...cuda_arrays import device_of, pointer
 from ...storage import memory_of, owner_of
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.constants import array_module, constant, data_of
@@ -249,6 +249,8 @@ def new_empty_strided(
 ):
     """Uninitialized memory with these strides, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else dtype
+    if device is None:
+        device = device_of(input.array)
     return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

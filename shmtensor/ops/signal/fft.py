@@ -13,13 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import (
-    copy_into_out,
-    device_with_out,
-    dtype_or_default,
-    dtype_or_out,
-    new_tensor,
-)
+from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out, new_tensor
 from ..table.constants import computed
 from ..table.op_definition import composite, op
 
@@ -348,28 +342,17 @@ for _name, (_make, _arguments, _doc) in KINDS.items():
 # ---- frequencies, shifts
 
 
-def frequencies(name: str, n: int, d: float, dtype: Any) -> Any:
-    """The frequencies by the function of a name."""
-    return frequencies_on_device(np, name, n, d, dtype)
-
-
-def frequencies_on_device(xp: Any, name: str, n: int, d: float, dtype: Any) -> Any:
-    """`frequencies` with another array module."""
-    return getattr(xp.fft, name)(n, d).astype(dtype)
-
-
-frequencies.on_device = frequencies_on_device  # type: ignore[attr-defined]
-
-
 @composite(method=False, function=False)
 def fft_fftfreq(
     ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """The frequencies of `fft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_fftfreq", out, dtype))
-    device = device_with_out(out, device)
     values = new_tensor(
-        frequencies, "fftfreq", n, d, dtype, device=device, requires_grad=requires_grad
+        lambda: np.fft.fftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, values)
 
@@ -380,9 +363,11 @@ def fft_rfftfreq(
 ):
     """The frequencies of `rfft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_rfftfreq", out, dtype))
-    device = device_with_out(out, device)
     values = new_tensor(
-        frequencies, "rfftfreq", n, d, dtype, device=device, requires_grad=requires_grad
+        lambda: np.fft.rfftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, values)
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from typing import Any
 
 import numpy as np
 
 from ...native import elementwise
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
-from ..table.op_definition import ROWS, composite
+from ..table.op_definition import composite
 
 i0 = elementwise("i0")
 
@@ -24,38 +22,26 @@ def new_window(
     device: Any,
     requires_grad: bool,
 ) -> Any:
-    """A window of n points; `formula(xp, t)` takes positions from 0 to 1 of a symmetric one."""
+    """A window of n points; `formula` takes positions from 0 to 1 of a symmetric one."""
     dtype = dtype_or_default(dtype)
     if n < 0:
         raise RuntimeError(f"{name}: window_length must not be negative: {n}")
     if dtype.kind != "f":
         raise RuntimeError(f"{name}: dtype must be floating point: {dtype}")
 
-    return new_tensor(
-        window_array, formula, n, periodic, dtype, device=device, requires_grad=requires_grad
-    )
+    def points() -> Any:
+        if n == 1:
+            return np.ones(1, dtype)
+        return formula(np.arange(n) / max(n - (not periodic), 1)).astype(dtype)
 
-
-def window_array(formula: Any, n: int, periodic: bool, dtype: Any) -> Any:
-    """The points of a window."""
-    return window_on_device(np, formula, n, periodic, dtype)
-
-
-def window_on_device(xp: Any, formula: Any, n: int, periodic: bool, dtype: Any) -> Any:
-    """`window_array` with another array module."""
-    if n == 1:
-        return xp.ones(1, dtype)
-    return formula(xp, xp.arange(n) / max(n - (not periodic), 1)).astype(dtype)
-
-
-window_array.on_device = window_on_device  # type: ignore[attr-defined]
+    return new_tensor(points, device=device, requires_grad=requires_grad)
 
 
 def cosines(*weights: float) -> Any:
     """w0 - w1 cos(2 pi t) + w2 cos(4 pi t)."""
-    return lambda xp, t: (
-        sum((-1) ** k * w * xp.cos(2 * math.pi * k * t) for k, w in enumerate(weights))
-        + xp.zeros_like(t)
+    return lambda t: (
+        sum((-1) ** k * w * np.cos(2 * np.pi * k * t) for k, w in enumerate(weights))
+        + np.zeros_like(t)
     )
 
 
@@ -129,7 +115,7 @@ def bartlett_window(
 ):
     """A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`."""
     name = "bartlett_window"
-    triangle = lambda xp, t: 1 - xp.abs(2 * t - 1)  # noqa: E731
+    triangle = lambda t: 1 - np.abs(2 * t - 1)  # noqa: E731
     return new_window(name, triangle, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -149,10 +135,9 @@ def kaiser_window(
     zero; N as for `hann_window`.
     """
 
-    def formula(xp: Any, t: Any) -> Any:
-        at = beta * xp.sqrt(xp.maximum(1 - (2 * t - 1) ** 2, 0))
-        bessel = i0 if xp is np else functools.partial(ROWS["i0"].device_forwards["cuda"], xp)
-        return bessel(at) / i0(np.float64(beta))
+    def formula(t: Any) -> Any:
+        at = beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))
+        return i0(at) / i0(np.float64(beta))
 
     name = "kaiser_window"
     return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
