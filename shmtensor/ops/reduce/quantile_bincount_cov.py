@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of
 from ...dtypes import get_default_dtype
 from ..table.check_dtypes import check_floating, check_same_dtype
 from ..table.constants import array_module, constant, data_of, on_device
@@ -188,8 +189,8 @@ def quantiles_in_float64(name: str, input: Any, q: Any) -> Any:
     """
     if isinstance(q, native.TensorBase) and on_device(q) != on_device(input):
         raise RuntimeError(
-            f"{name}: Expected all tensors to be on the same device: q is on {q.device}, the input "
-            f"on {input.device}"
+            f"{name}: Expected all tensors to be on the same device: q is on {device_of(q.array)}, "
+            f"the input on {device_of(data_of(input))}"
         )
     return data_of(q).astype(np.float64) if on_device(q) else np.asarray(data_of(q), np.float64)
 
