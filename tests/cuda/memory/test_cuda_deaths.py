@@ -98,7 +98,9 @@ def test_a_sender_that_is_not_the_owner_dies_with_work_left(cp: Any, mc: ModuleT
     with peers(STANDIN_LATE_US=5_000_000) as [sender]:
         sender.do("native.set_role('the sender')")
         sender.receive(mc.export(x))
-        message = sender.do("rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)")
+        message = sender.do(
+            "rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)"
+        )
         finished = mc.export(x)
         sender.kill()
         with pytest.raises(PeerLostError, match="receive: the sender"):
@@ -122,7 +124,9 @@ def test_a_sender_that_had_no_work_left_costs_nothing(cp: Any, mc: ModuleType) -
 
 
 @pytest.mark.parametrize("state", ["held", "used", "leaving"])
-def test_a_receiver_that_dies_gives_everything_back(cp: Any, mc: ModuleType, state: str) -> None:
+def test_a_receiver_that_dies_gives_everything_back(
+    cp: Any, mc: ModuleType, state: str
+) -> None:
     x = cp.zeros(1000, np.uint8)
     cp.cuda.runtime.deviceSynchronize()
     late = 2_000 if state == "held" else 30_000_000

@@ -220,11 +220,8 @@ def test_no_memory_names_the_borrower(cp: Any, mc: ModuleType) -> None:
         peer.receive(mc.export(x))
         unread = mc.export(x)
         del x
-        with pytest.raises(
-            OutOfMemoryError,
-            match=r"held by other processes or in messages: 50.0 "
-            r"MiB in 1 blocks; lent to: the borrower .*; 1 messages in flight",
-        ):
+        with pytest.raises(OutOfMemoryError, match=r"held by other processes or in messages: 50.0 "
+                           r"MiB in 1 blocks; lent to: the borrower .*; 1 messages in flight"):
             cp.empty(8 << 40, np.uint8)
         mc.discard(unread)
 
@@ -237,7 +234,9 @@ def test_two_processes_send_many(cp: Any, mc: ModuleType) -> None:
             x = cp.full(1000 + round_, round_, np.uint8)
             message = mc.export(x)
             del x
-            first.do(f"x = mc.receive({message!r}); x += 1; m = mc.export(x); del x; out = m")
+            first.do(
+                f"x = mc.receive({message!r}); x += 1; m = mc.export(x); del x; out = m"
+            )
             sent = first.do("out = m")
             second.do(f"x = mc.receive({sent!r}); x += 1; out = mc.export(x); m = out; del x")
             x = mc.receive(second.do("out = m"))
