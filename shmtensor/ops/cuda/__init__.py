@@ -12,6 +12,7 @@ FAMILIES: tuple[str, ...] = (
     "convolution",
     "ctc_loss",
     "linalg",
+    "neighbours",
     "pooling",
     "recurrent",
     "reduce",
