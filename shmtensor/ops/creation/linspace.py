@@ -13,14 +13,8 @@ from ...device import unspecified
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
-from .zeros_full_arange import (
-    as_number,
-    copy_into_out,
-    device_with_out,
-    dtype_or_default,
-    dtype_or_out,
-    new_tensor,
-)
+from .device_forms import on_cuda
+from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out, new_tensor
 
 parallel_power = native.parallel(np.power)
 parallel_multiply = native.parallel(np.multiply)
@@ -38,14 +32,6 @@ def linspace_array(start: Any, end: Any, n: int, dtype: Any) -> Any:
     return linspace_float64(start, end, n, dtype).astype(dtype)
 
 
-def linspace_on_device(xp: Any, start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """`linspace_array` with another array module."""
-    return linspace_float64(start, end, n, dtype, xp).astype(dtype)
-
-
-linspace_array.on_device = linspace_on_device  # type: ignore[attr-defined]
-
-
 def linspace_float64(start: Any, end: Any, n: int, dtype: Any, xp: Any = np) -> Any:
     """n numbers in float64: the first half counted from the start, the second from the end, as
     PyTorch does.
@@ -61,6 +47,11 @@ def linspace_float64(start: Any, end: Any, n: int, dtype: Any, xp: Any = np) -> 
     )
 
 
+@on_cuda(linspace_array)
+def linspace_on_cuda(cupy: Any, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    return linspace_float64(start, end, n, dtype, cupy).astype(dtype, copy=False)
+
+
 def logspace_array(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
     """Powers of one base."""
     with np.errstate(all="ignore"):
@@ -69,12 +60,10 @@ def logspace_array(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any
         return parallel_power(float(base), linspace_float64(start, end, n, dtype)).astype(dtype)
 
 
-def logspace_on_device(xp: Any, base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
-    """`logspace_array` with another array module."""
-    return (float(base) ** linspace_float64(start, end, n, dtype, xp)).astype(dtype)
-
-
-logspace_array.on_device = logspace_on_device  # type: ignore[attr-defined]
+@on_cuda(logspace_array)
+def logspace_on_cuda(cupy: Any, base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    exponents = linspace_float64(start, end, n, dtype, cupy)
+    return cupy.power(float(base), exponents).astype(dtype, copy=False)
 
 
 def within_double(base: Any, start: Any, end: Any) -> bool:
@@ -120,11 +109,7 @@ def arange(
     """start, start + step, ... up to end, which is excluded; integers give int64, others the
     default dtype.
     """
-    if (
-        out is dtype is layout is None
-        and device is unspecified.value
-        and not (requires_grad or pin_memory)
-    ):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         fast_result = native.arange(start, end, step, get_default_dtype())
         if fast_result is not None:
             return fast_result
@@ -162,8 +147,9 @@ def arange(
         step,
         int(n),
         as_dtype(dtype),
-        device=device_with_out(out, device),
+        device=device,
         requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -173,15 +159,14 @@ def arange_array(start: Any, step: Any, n: int, dtype: Any) -> Any:
     out = native.steps(start, step, n, dtype.num)
     if out is not None:
         return out
-    return arange_on_device(np, start, step, n, dtype)
+    return (start + np.arange(n) * step).astype(dtype)
 
 
-def arange_on_device(xp: Any, start: Any, step: Any, n: int, dtype: Any) -> Any:
-    """`arange_array` with another array module."""
-    return (start + xp.arange(n) * step).astype(dtype)
-
-
-arange_array.on_device = arange_on_device  # type: ignore[attr-defined]
+@on_cuda(arange_array)
+def arange_on_cuda(cupy: Any, start: Any, step: Any, n: int, dtype: Any) -> Any:
+    """Integers in int64, others in float64, as on the CPU; then in the dtype."""
+    wide = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
+    return (start + cupy.arange(n, dtype=wide) * step).astype(dtype, copy=False)
 
 
 @composite(method=False)
@@ -203,13 +188,7 @@ def range(
     dtype = dtype_or_default(dtype_or_out("range", out, dtype))
     check_random_dtype("range", dtype, "iuf")
     result = new_tensor(
-        arange_array,
-        start,
-        step,
-        n,
-        dtype,
-        device=device_with_out(out, device),
-        requires_grad=requires_grad,
+        arange_array, start, step, n, dtype, device=device, requires_grad=requires_grad, like=out
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -252,12 +231,7 @@ def linspace(
     ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("linspace", ends, dtype_or_out("linspace", out, dtype))
     result = new_tensor(
-        linspace_array,
-        *ends,
-        steps,
-        dtype,
-        device=device_with_out(out, device),
-        requires_grad=requires_grad,
+        linspace_array, *ends, steps, dtype, device=device, requires_grad=requires_grad, like=out
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -286,7 +260,8 @@ def logspace(
         *ends,
         steps,
         dtype,
-        device=device_with_out(out, device),
+        device=device,
         requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result, keeps_shape=True)

@@ -7,38 +7,23 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_module, device_of
-from ...device import CPU, device_of_new, unspecified
+from ...device import unspecified
 from ...dtypes import as_dtype, get_default_dtype, of_number
 from ..table.op_definition import composite
 from ..table.python_scalars import as_element
-from ..table.tensor_like import allocator_like, kernel_on
+from .device_forms import array_like, new_like, new_tensor, on_cuda
+
+__all__ = [
+    "as_number",
+    "as_shape",
+    "copy_into_out",
+    "dtype_of",
+    "dtype_or_default",
+    "dtype_or_out",
+    "new_tensor",
+]
 
 Shape = tuple[int, ...]
-
-
-def new_tensor(
-    kernel: Any, *arguments: Any, device: Any = None, requires_grad: bool = False, like: Any = None
-) -> Any:
-    """A tensor of a NumPy function's result, allocated in shared memory; on another device of the
-    result of `kernel_on`.
-
-    Args:
-        device: by default that of the array `like`, or the default one.
-    """
-    place = CPU if device is unspecified.value and like is None else device_of_new(device, like)
-    if place.type == "cpu":
-        out = native.compute(kernel, *arguments)
-    else:
-        xp = place.xp
-        with xp.cuda.Device(place.index):
-            out = native.wrap(kernel_on(xp, kernel)(*arguments))
-    return out.requires_grad_(True) if requires_grad else out
-
-
-def device_with_out(out: Any, device: Any) -> Any:
-    """The argument `device`; that of `out` if there is none."""
-    return device if out is None or device is not None else device_of(out.array)
 
 
 def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
@@ -119,20 +104,20 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
-    if (
-        out is dtype is layout is None
-        and device is unspecified.value
-        and not (requires_grad or pin_memory)
-    ):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 1)
         if result is not None:
             return result
     shape, dtype = as_shape("zeros", size), dtype_or_out("zeros", out, dtype)
-    device = device_with_out(out, device)
     return copy_into_out(
         out,
         new_tensor(
-            np.zeros, shape, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+            np.zeros,
+            shape,
+            dtype_or_default(dtype),
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -149,16 +134,11 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
-    if (
-        out is dtype is layout is None
-        and device is unspecified.value
-        and not (requires_grad or pin_memory)
-    ):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 2)
         if result is not None:
             return result
     shape, dtype = as_shape("ones", size), dtype_or_out("ones", out, dtype)
-    device = device_with_out(out, device)
     return copy_into_out(
         out,
         new_tensor(
@@ -168,6 +148,7 @@ def ones(
             dtype_or_default(dtype),
             device=device,
             requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -185,10 +166,8 @@ def empty(
     memory_format=None,
 ):
     """A tensor of uninitialized memory."""
-    if (
-        memory_format is out is dtype is layout is None
-        and device is unspecified.value
-        and not (requires_grad or pin_memory)
+    if memory_format is out is dtype is layout is device is unspecified.value and not (
+        requires_grad or pin_memory
     ):
         result = native.empty(size, get_default_dtype(), 0)
         if result is not None:
@@ -220,15 +199,24 @@ def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
-    if out is dtype is layout is None and device is unspecified.value and not requires_grad:
+    if out is dtype is layout is device is unspecified.value and not requires_grad:
         result = small_full(size, fill_value)
         if result is not None:
             return result
     dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
     shape = as_shape("full", (size,))
-    value, device = as_number(fill_value), device_with_out(out, device)
+    value = as_number(fill_value)
     return copy_into_out(
-        out, new_tensor(full_array, shape, value, dtype, device=device, requires_grad=requires_grad)
+        out,
+        new_tensor(
+            full_array,
+            shape,
+            value,
+            dtype,
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
+        ),
     )
 
 
@@ -248,12 +236,14 @@ def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
     return out
 
 
-def full_on_device(xp: Any, shape: Any, value: Any, dtype: Any) -> Any:
-    """`full_array` and `of_one_number` with another array module."""
-    return xp.full(shape, as_element("full", value, dtype).item() if value else 0, dtype)
+@on_cuda(full_array)
+def full_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    return cupy.full(shape, as_element("full", value, dtype) if value else value, dtype)
 
 
-full_array.on_device = of_one_number.on_device = full_on_device  # type: ignore[attr-defined]
+@on_cuda(of_one_number)
+def of_one_number_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    return cupy.full(shape, value, dtype)
 
 
 def like(name: str, kernel: Any, doc: str) -> Any:
@@ -264,12 +254,15 @@ def like(name: str, kernel: Any, doc: str) -> Any:
     ):
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         if not hasattr(input, "requires_grad"):
-            return kernel_on(array_module(input), kernel)(tuple(input.shape), dtype)
-        allocator = allocator_like(kernel, input, memory_format)
-        return new_tensor(
-            allocator, tuple(input.shape), dtype, device=device, requires_grad=requires_grad,
-            like=input.array,
-        )  # fmt: skip
+            return array_like(kernel, input, dtype)
+        return new_like(
+            kernel,
+            input,
+            dtype,
+            device=device,
+            requires_grad=requires_grad,
+            memory_format=memory_format,
+        )
 
     compute.__doc__ = doc
     return composite(compute, name=name, method=False)
@@ -280,7 +273,11 @@ def ones_of(shape: Shape, dtype: Any) -> Any:
     return np.full(shape, 1, dtype)
 
 
-ones_of.on_device = lambda xp, shape, dtype: xp.ones(shape, dtype)  # type: ignore[attr-defined]
+@on_cuda(ones_of)
+def ones_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
+    return cupy.ones(shape, dtype)
+
+
 zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
 ones_like = like("ones_like", ones_of, "Ones in the shape and dtype of a tensor.")
 empty_like = like("empty_like", np.empty, "Uninitialized, in the shape and dtype of a tensor.")
@@ -301,11 +298,15 @@ def full_like(
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
-    allocator = allocator_like(full_array, input, memory_format)
-    return new_tensor(
-        allocator, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad,
-        like=input.array,
-    )  # fmt: skip
+    return new_like(
+        full_array,
+        input,
+        value,
+        dtype,
+        device=device,
+        requires_grad=requires_grad,
+        memory_format=memory_format,
+    )
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:
@@ -324,7 +325,7 @@ def new(name: str, kernel: Any, doc: str) -> Any:
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         shape = as_shape(name, size)
         return new_tensor(
-            kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input.array
+            kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input
         )
 
     compute.__doc__ = doc
@@ -359,7 +360,7 @@ def new_full(
         dtype,
         device=device,
         requires_grad=requires_grad,
-        like=input.array,
+        like=input,
     )
 
 
@@ -368,8 +369,15 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
     """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
-    dtype, device = dtype_or_out("eye", out, dtype), device_with_out(out, device)
+    dtype = dtype_or_out("eye", out, dtype)
     result = new_tensor(
-        np.eye, n, m, 0, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+        np.eye,
+        n,
+        m,
+        0,
+        dtype_or_default(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result)

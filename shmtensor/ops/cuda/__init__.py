@@ -14,6 +14,7 @@ FAMILIES: tuple[str, ...] = (
     "linalg",
     "neighbours",
     "pooling",
+    "random",
     "recurrent",
     "reduce",
     "sort",

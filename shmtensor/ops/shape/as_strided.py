@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import pointer
+from ...cuda_arrays import device_of, pointer
 from ...storage import memory_of, owner_of
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
 from ..table.constants import array_module, constant, data_of
@@ -23,6 +23,8 @@ def memory_vector(x: Any) -> Any:
     Raises:
         RuntimeError: the memory is not contiguous.
     """
+    if not isinstance(x, np.ndarray):
+        return device_memory(x).view(x.dtype)
     owner = owner_of(x)
     if owner.dtype is x.dtype and owner.flags.c_contiguous:
         memory = owner.reshape(-1)
@@ -34,12 +36,27 @@ def memory_vector(x: Any) -> Any:
     return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
 
 
+def device_memory(x: Any) -> Any:
+    """`memory_vector` of a device's array, whose `base` is the owner of its memory."""
+    owner = x if x.base is None else x.base
+    if not owner.flags.c_contiguous:
+        owner = owner.transpose(sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
+    if not owner.flags.c_contiguous:
+        raise RuntimeError(
+            f"as_strided: the memory is not contiguous: shape {owner.shape}, strides "
+            f"{owner.strides}"
+        )
+    return owner.reshape(-1)
+
+
 def offset_of(x: Any) -> int:
     """The number of elements between the start of the memory and the first one of x.
 
     Raises:
         RuntimeError: the memory is not contiguous.
     """
+    if not isinstance(x, np.ndarray):
+        return int(x.data.ptr - device_memory(x).data.ptr) // int(x.itemsize)
     owner = owner_of(x)
     if owner is x and x.flags.c_contiguous:
         return 0
@@ -232,6 +249,8 @@ def new_empty_strided(
 ):
     """Uninitialized memory with these strides, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else dtype
+    if device is None:
+        device = device_of(input.array)
     return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

@@ -20,8 +20,7 @@ SIZES = [0.0, 1e-20, 1e-5, 0.3, 0.5, 0.97, 1.0, 1.7, 2.0, 4.5, 7.9, 8.1, 12.3, 2
 SIZES += [300.5, 699.0, np.inf, np.nan]
 EDGES = np.array([*SIZES, *(-x for x in SIZES)])
 
-# On both sides of it the results are rounded from one that is near 0 or near infinity.
-POSITIVE = ("lgamma", "digamma")  # near the poles below 0
+POLES = ("lgamma", "digamma")  # at whole numbers below 0
 
 
 @pytest.mark.parametrize("name", UNARY)
@@ -30,7 +29,7 @@ def test_ends_of_the_domain(cp: Any, name: str) -> None:
     twins.load()
     for dtype, close in (("float64", 1e-10), ("float32", 2e-5)):
         x = EDGES.astype(dtype)
-        if name in POSITIVE:
+        if name in POLES:
             x = x[(x >= 0) | (x != np.floor(x))]
         with np.errstate(all="ignore"):
             expected = getattr(table.arrays, name)(x)
@@ -46,6 +45,8 @@ def test_ends_of_two_domains(cp: Any, name: str) -> None:
     twins.load()
     ends = np.array([0.0, 0.5, 1.0, 1.5, 3.0, 20.0, np.inf, np.nan, -0.5, -2.0])
     x, y = (v.reshape(-1) for v in np.meshgrid(ends, ends))
+    if name == "special_zeta":  # of infinity the CPU's is NaN, CuPy's the limit, as PyTorch's
+        x, y = x[x != np.inf], y[x != np.inf]
     with np.errstate(all="ignore"):
         expected = getattr(table.arrays, name)(x, y)
     ours = ROWS[name].device_forwards["cuda"](cp, cp.asarray(x), cp.asarray(y)).get()
