@@ -15,6 +15,7 @@ FAMILIES: tuple[str, ...] = (
     "index",
     "linalg",
     "norm",
+    "neighbours",
     "pooling",
     "random",
     "recurrent",
