@@ -10,16 +10,19 @@ import numpy as np
 from . import cupy_runtime
 from .device import CPU, Device
 from .dtypes import bfloat16
+from .errors import explained
 
 __all__ = [
     "array_module",
     "array_modules",
     "device_of",
+    "empty_on",
     "guard",
     "guard_gradients",
     "move_array",
+    "new_array",
+    "no_bfloat16",
     "pointer",
-    "zeros_on",
 ]
 
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
@@ -31,6 +34,8 @@ def device_of(array: Any) -> Device:
     device = getattr(array, "device", None)
     if device is None or isinstance(device, str):  # NumPy's is "cpu"
         return CPU
+    if isinstance(device, Device):
+        return device
     number = device.id
     found = DEVICES.get(number)
     return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
@@ -47,13 +52,40 @@ def pointer(array: Any) -> int:
     return address
 
 
-def zeros_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    """Zeros on a device."""
+def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """An array on a device, by the name of NumPy's function: zeros, ones or empty."""
+    xp = device.xp
     if device is CPU:
-        return np.zeros(shape, dtype)
+        return getattr(xp, name)(shape, dtype)
+    with xp.cuda.Device(device.index):
+        return getattr(xp, name)(shape, dtype)
+
+
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
+def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """Uninitialized memory on a device."""
+    if device is CPU:
+        return np.empty(shape, dtype)
     xp = device.xp
     with xp.cuda.Device(device.index):
-        return xp.zeros(shape, dtype)
+        return xp.empty(shape, dtype)
+
+
+def dimensions_in_memory(array: Any) -> list[int] | None:
+    """The dimensions from the outermost to the innermost in memory, if the elements leave no gaps
+    in that order; None: in the order of the array, or with gaps.
+    """
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return None
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return order if array.transpose(order).flags.c_contiguous else None
 
 
 def move_array(array: Any, device: Device) -> Any:
@@ -66,17 +98,36 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
+    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+        moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
+        return moved.transpose(np.argsort(order))
     if device.type == "cpu":
         with array.device:
             return array.get()
     if array.dtype is bfloat16:
-        raise TypeError(
-            f"to: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype: shape "
-            f"{array.shape}, use float16 or float32"
-        )
+        raise explained(no_bfloat16("to", device))
     cupy = cupy_runtime.initialize()
+    if source is not CPU:
+        return copy_between(cupy, array, device.index)
     with cupy.cuda.Device(device.index):
-        return cupy.asarray(array) if source is CPU else array.copy()
+        return cupy.asarray(array)
+
+
+def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
+    """A copy on another CUDA device. Its current stream waits for the source's, which then waits
+    for the copy: the source's memory may be written or reused after it.
+    """
+    with array.device:
+        source_stream = cupy.cuda.get_current_stream()
+        written = source_stream.record(cupy.cuda.Event(disable_timing=True))
+    with cupy.cuda.Device(number):
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(written)
+        result = array.copy()
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
+    with array.device:
+        source_stream.wait_event(copied)
+    return result
 
 
 def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
@@ -129,7 +180,7 @@ def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
 
     def run(node: Any, g: Any) -> Any:
         first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
-        array = getattr(first, "array", first)
+        array: Any = getattr(first, "array", first)
         if array.__class__ is not cupy.ndarray:
             return gradients(node, g)
         with array.device:

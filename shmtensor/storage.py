@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import native
-from .cuda_arrays import array_module, device_of, pointer
+from .cuda_arrays import device_of, empty_on, move_array, pointer
+from .device import CPU, as_device
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -35,14 +36,61 @@ def owner_of(array: Any) -> Any:
         array = array.base
     while isinstance(array.base, np.ndarray):  # a subclass: np.memmap
         array = array.base
-    return array
+    return array if isinstance(array, np.ndarray) else allocation_of(array)
 
 
-def array_over(memory: Any, start: int, shape: tuple[int, ...], dtype: Any) -> Any:
-    """An array of a shape over the memory of another one, from a byte on. Copies: none."""
+def allocation_of(array: Any) -> Any:
+    """The array at the start of an allocation on a device: `array`, which no other one is the base
+    of, or all bytes, if it is a view without a base, as from `as_strided`. The allocation may be
+    longer than what was asked for: CuPy's pool rounds up.
+    """
+    memory = array.data.mem
+    if not array.size:
+        return array
+    is_dense = in_memory_order(array).flags.c_contiguous
+    if is_dense and (array.data.ptr == memory.ptr or memory.size < array.nbytes):
+        return array
+    start = array.data - (array.data.ptr - memory.ptr)
+    return type(array)((memory.size,), np.dtype(np.uint8), start)
+
+
+def is_same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays have the same owner."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return owner_of(a) is owner_of(b)
+    return a.data.mem is b.data.mem
+
+
+def array_over(
+    memory: Any,
+    start: int,
+    shape: tuple[int, ...],
+    dtype: Any,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """An array of a shape over the memory of another one, from a byte on. Copies: none.
+
+    Args:
+        strides: in bytes; None: in order.
+    """
     if isinstance(memory, np.ndarray):
-        return np.ndarray(shape, dtype, memory, start)
-    return type(memory)(shape, dtype, memory.data + start)
+        return np.ndarray(shape, dtype, memory, start, strides)
+    if strides is None:
+        steps = [dtype.itemsize]
+        for size in shape[:0:-1]:
+            steps.append(steps[-1] * max(size, 1))
+        strides = tuple(reversed(steps))[len(steps) - len(shape) :]
+    view = device_bytes(memory)[start : start + dtype.itemsize]
+    if view.size < dtype.itemsize:  # no elements, at the end
+        return type(memory)(shape, dtype, memory.data, strides)
+    view = view.view(dtype)
+    view._set_shape_and_strides(shape, strides, True, True)  # a constructed one has no base
+    return view
+
+
+def device_bytes(array: Any) -> Any:
+    """A device's array without gaps as bytes, in the order of memory. Copies: none."""
+    return in_memory_order(array).reshape(-1).view(np.uint8)
 
 
 def memory_of(array: Any) -> Any:
@@ -51,7 +99,7 @@ def memory_of(array: Any) -> Any:
     """
     owner = owner_of(array)
     if not isinstance(owner, np.ndarray):
-        return array_over(owner, 0, (owner.nbytes,), np.dtype(np.uint8))
+        return device_bytes(owner)
     low, high = np.lib.array_utils.byte_bounds(owner)
     ordered = in_memory_order(owner)
     if not ordered.flags.c_contiguous:
@@ -82,7 +130,7 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        larger = native.call(array_module(array).empty, end, np.uint8)
+        larger = native.call(empty_on, (end,), np.uint8, device_of(array))
         larger[: memory.nbytes] = memory
         memory = larger
     if order is None:
@@ -123,8 +171,8 @@ class UntypedStorage:
         return pointer(self.bytes)
 
     def is_shared(self) -> bool:
-        """Whether the memory is shared."""
-        return bool(native.is_shared(self.bytes))
+        """Whether the memory is shared, as all memory on GPUs is."""
+        return not isinstance(self.bytes, np.ndarray) or bool(native.is_shared(self.bytes))
 
     def share_memory_(self) -> Self:
         """Returns itself if the memory is shared, as that of every tensor created here is.
@@ -163,6 +211,27 @@ class UntypedStorage:
     def device(self) -> Any:
         """The device of the memory."""
         return device_of(self.bytes)
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is on a GPU."""
+        return not isinstance(self.bytes, np.ndarray)
+
+    def cpu(self) -> Self:
+        """The same content on the CPU; itself if it is there. Copies: none or one."""
+        return self.moved_to(CPU)
+
+    def cuda(self, device: Any = None) -> Self:
+        """The same content on a GPU, by default the current one; itself if it is there. Copies:
+        none or one.
+        """
+        return self.moved_to(as_device("cuda" if device is None else device))
+
+    def moved_to(self, device: Any) -> Self:
+        """The same content on a device; itself if it is there. Copies: none or one."""
+        if device_of(self.bytes) == device:
+            return self
+        return type(self)(native.call(move_array, self.bytes, device))
 
     def __getitem__(self, index: Any) -> Any:
         item = self.bytes[index]

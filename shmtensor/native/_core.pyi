@@ -753,11 +753,20 @@ class OpFunction(Function):
         form: an index into `plan.FORMS`.
         modes: those that concern it, as bits.
         precision: what autocast does with its operands, by device type; "" nothing.
+        on_device: it takes arrays of the second device, not NumPy's.
     """
 
     def __new__(
-        cls, rule: Any, name: str, event: str, doc: str, form: int, modes: int,
-        precision: dict[str, str], /
+        cls,
+        rule: Any,
+        name: str,
+        event: str,
+        doc: str,
+        form: int,
+        modes: int,
+        precision: dict[str, str],
+        on_device: bool,
+        /,
     ) -> OpFunction: ...
     rule: Any
     form: int
@@ -856,6 +865,10 @@ def set_unpacker(function: Any, /) -> None: ...
 def set_inferring(variable: Any, /) -> Version: ...
 def inference(step: int, /) -> None: ...
 def set_tensor_class(type: type[TensorBase], /) -> None: ...
+def set_device_arrays(
+    type: type, assign: Callable[..., Any], copy: Callable[..., Any], /
+) -> None: ...
+def is_array(x: Any, /) -> bool: ...
 def item(x: _Array, index: Any, /) -> _Array: ...
 def expand(x: _Array, shape: Any, /) -> _Array: ...
 def basic(index: Any, /, *args: Any) -> tuple[Any, ...] | None: ...

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.op_function import table
+from ..cuda_arrays import move_array
 from ..ops.table.python_scalars import fits_dtype
 
 if TYPE_CHECKING:
@@ -57,11 +58,22 @@ def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
         return tensor
     mask = np.zeros(shape, bool)
     np.fill_diagonal(mask, True, wrap=wrap)
-    return tensor.masked_fill_(native.wrap(mask), value)
+    return tensor.masked_fill_(native.wrap(move_array(mask, tensor.device)), value)
 
 
 def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) -> Tensor:
-    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others."""
+    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others.
+
+    Raises:
+        TypeError: one is on a GPU.
+    """
+    for x in (tensor, *tensors):
+        if x.is_cuda:
+            name = ("apply_", "map_", "map2_")[len(tensors)]
+            raise TypeError(
+                f"{name}: {name} is only implemented on CPU tensors: shape {tuple(x.shape)} on "
+                f"{x.device}, use x.cpu()"
+            )
     operands = [np.broadcast_to(t.array, tensor.array.shape) for t in (tensor, *tensors)]
     flat = [function(*values) for values in zip(*(a.reshape(-1).tolist() for a in operands))]
     return tensor.copy_(native.wrap(np.array(flat, tensor.dtype).reshape(tensor.array.shape)))

@@ -10,6 +10,7 @@ from .. import native
 from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, inferring
+from ..cuda_arrays import device_of
 from ..ops.table.sparse_gradient import SparseGradient
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ def set_grad(tensor: Tensor, value: Any) -> None:
         raise RuntimeError(
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
+        )
+    if array.__class__ is not tensor.array.__class__ or device_of(array) != device_of(tensor.array):
+        raise RuntimeError(
+            "grad: assigned grad has data located on a different device: "
+            f"{device_of(array)} is not {device_of(tensor.array)}, shape {shape}"
         )
     if tensor.accumulate_grad is None:
         tensor.accumulate_grad = AccumulateGrad(tensor)

@@ -230,9 +230,9 @@ class Tensor(Methods):
 
     def is_shared(self) -> bool:
         """Whether the memory is in the domain, so that the tensor is sent between processes as a
-        handle.
+        handle. Always True on a GPU, as in PyTorch.
         """
-        return bool(native.is_shared(self.array))
+        return not isinstance(self.array, np.ndarray) or bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
         """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
@@ -260,6 +260,11 @@ class Tensor(Methods):
         self.share_memory_()
         tensor = self.detach()
         if readonly:
+            if self.is_cuda:
+                raise RuntimeError(
+                    f"share: memory on {self.device} cannot be read-only: shape "
+                    f"{tuple(self.shape)}, use share() or cpu().share(readonly=True)"
+                )
             tensor.array = tensor.array.view()
             tensor.array.flags.writeable = False
         return tensor
@@ -276,6 +281,11 @@ class Tensor(Methods):
         return False
 
     def pin_memory(self) -> Self:
+        if self.is_cuda:
+            raise RuntimeError(
+                f"pin_memory: cannot pin {self.type()!r}, only dense CPU tensors can be pinned: "
+                f"shape {tuple(self.shape)}"
+            )
         return self
 
     def is_distributed(self) -> bool:
@@ -625,13 +635,15 @@ class Tensor(Methods):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> Tensor:
-        """A tensor of the same dtype from data. Copies: one."""
-        as_device(device)
-        tensor = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
+        """A tensor of the same dtype, and on the same device, from data. Copies: one, and another
+        to a GPU.
+        """
+        target = self.dtype if dtype is None else dtype
+        tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
     def new(self, *sizes: int) -> Tensor:
-        return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)
@@ -813,12 +825,13 @@ class Tensor(Methods):
         return to_dtype.to_device(self, as_device("cuda" if device is None else device))
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another
-        dtype, by its dtype or old name.
+        """The old name of the tensor's type, "shmtensor.FloatTensor" or
+        "shmtensor.cuda.FloatTensor", or the tensor in another dtype, by its dtype, or by its old
+        name, which says the device, too.
         """
         if dtype is None:
-            return dtypes.NAMES_OF_TYPES[self.array.dtype]
-        return self.to(dtypes.of_tensor_type(dtype))
+            return to_dtype.type_name(self.array)
+        return to_dtype.to_type(self, dtype)
 
     def float(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float32)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
@@ -14,7 +16,7 @@ from .strides import is_channels_last
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["to", "to_device"]
+__all__ = ["to", "to_device", "to_type", "type_name"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
@@ -64,3 +66,23 @@ def to_device(tensor: Tensor, device: Device) -> Tensor:
     """A tensor on a device, recorded; itself if it is there. Copies: none or one."""
     source = device_of(tensor.array)
     return tensor if source == device else table._to_device(tensor, device, source)
+
+
+def type_name(array: Any) -> str:
+    """The old name of the type of tensors over such an array."""
+    name = dtypes.NAMES_OF_TYPES[array.dtype]
+    return name if isinstance(array, np.ndarray) else name.replace(".", ".cuda.", 1)
+
+
+def to_type(tensor: Tensor, spelling: Any) -> Tensor:
+    """A tensor in the dtype of an old name (`FloatTensor`, "shmtensor.cuda.LongTensor"), and on its
+    kind of device; or in a dtype.
+    """
+    dtype = dtypes.of_tensor_type(spelling)
+    if spelling.__class__ is str and spelling.startswith("shmtensor."):
+        is_cuda = spelling.startswith("shmtensor.cuda.")
+    elif (is_cuda := getattr(spelling, "is_cuda", None)) is None:  # a dtype
+        return tensor.to(dtype)
+    if is_cuda is not tensor.is_cuda:
+        tensor = to_device(tensor, as_device("cuda" if is_cuda else "cpu"))
+    return tensor.to(dtype)

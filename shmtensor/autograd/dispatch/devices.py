@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import native
 from ...cuda_arrays import array_modules
 from ...device import CPU
@@ -20,6 +22,9 @@ from ...ops.table.op_definition import Row
 from .plan import by_position
 
 __all__ = ["DeviceType", "on_one_device", "register", "registered"]
+
+
+BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
 
 
 def run_as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,9 +53,14 @@ class DeviceType(NamedTuple):
 
 
 class Registered:
-    """The second device of this process, once there is one."""
+    """The second device of this process, once there is one.
+
+    Attributes:
+        add_arrays: `add_arrays(a, b, out=None)` sums gradients, those of 16 bits in float32.
+    """
 
     device: DeviceType | None = None
+    add_arrays: Callable[..., Any] = native.InFloat32(np.add)
 
 
 registered = Registered()
@@ -65,15 +75,27 @@ def register(device: DeviceType) -> None:
     former = registered.device
     if former is not None and former.array_class is not device.array_class:
         raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_array_type(device.array_class)
+    native.set_device_arrays(device.array_class, device.guard(assign), device.guard(copy))
     array_modules[device.array_class] = device.xp
     registered.device = device
+    registered.add_arrays = device.guard(registered.add_arrays)
+
+
+def assign(target: Any, source: Any) -> Any:
+    """Writes source to all elements of a device's array."""
+    target[...] = source
+    return target
+
+
+def copy(array: Any) -> Any:
+    """The same values in new memory. Copies: one."""
+    return array.copy()
 
 
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
-    forward = row.device_forwards.get(device.name)
-    return device.guard(by_position(row, forward))
+    forward = by_position(row, row.device_forwards.get(device.name))
+    return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
 
 
 def tensors_in(values: Any) -> Iterator[Any]:

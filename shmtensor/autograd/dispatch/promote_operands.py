@@ -35,7 +35,10 @@ def as_canonical(array: Any) -> Any:
     becomes a tensor. Another byte order is converted by a copy.
     """
     if native.is_array(array) and not isinstance(array, np.ndarray):  # a device's
-        return array if array.dtype in dtypes.SPELLINGS else refuse_dtype(array)
+        dtype = dtypes.SPELLINGS.get(array.dtype)
+        if dtype is None:
+            refuse_dtype(array)
+        return array if array.dtype is dtype else array.view(dtype)
     array = np.asarray(array)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import native
-from ...cuda_arrays import array_module
+from ...cuda_arrays import device_of, new_array
+from ...device import CPU
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -35,9 +34,9 @@ def edge_of(tensor: Any) -> Any:
     return node_of(tensor)
 
 
-def xp_of(x: Any) -> Any:
-    """The array module of a tensor's device; NumPy for a GradientEdge."""
-    return np if isinstance(x, GradientEdge) else array_module(x.array)
+def device_of_edge(x: Any) -> Any:
+    """The device of a tensor; the CPU for a GradientEdge."""
+    return CPU if isinstance(x, GradientEdge) else device_of(x.array)
 
 
 def root_gradients(
@@ -72,7 +71,7 @@ def root_gradients(
                     f"{where}: grad can be implicitly created only for real scalar outputs but got "
                     f"{dtype}"
                 )
-            g = native.wrap(native.call(xp_of(tensor).ones, shape, dtype))
+            g = native.wrap(native.call(new_array, "ones", shape, dtype, device_of_edge(tensor)))
         elif not isinstance(g, native.TensorBase):
             refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
@@ -204,7 +203,8 @@ def grad(
         node, index = node_of_edge(edge)
         g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
-            g = native.wrap(native.call(xp_of(xs[i]).zeros, edge.shape, edge.dtype))
+            device = device_of_edge(xs[i])
+            g = native.wrap(native.call(new_array, "zeros", edge.shape, edge.dtype, device))
             g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
@@ -245,6 +245,9 @@ def batched(
         for i in range(n)
     ]  # fmt: skip
     if not gradients:
-        empty = (xp_of(x).zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
+        empty = (
+            new_array("zeros", (0, *edge_of(x).shape), edge_of(x).dtype, device_of_edge(x))
+            for x in as_list(inputs)
+        )
         return tuple(native.wrap(array) for array in empty)
     return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_module, device_of, pointer
+from ...cuda_arrays import array_module, device_of, guard, pointer
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -265,10 +265,12 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
     rule = ops._getitem_rule
     is_on_cpu = isinstance(x.array, np.ndarray)
-    assign = native.assign if is_on_cpu else assign_on_device
-    if device_of(value.array) != device_of(x.array):
-        value = ops._to_device(value, device_of(x.array), device_of(value.array))
+    assign = native.assign if is_on_cpu else guard(assign_on_device)
     node = node_of(value)
+    is_number = not is_on_cpu and node is None and is_on_host(value.array) and not value.array.ndim
+    if not is_number and device_of(value.array) != device_of(x.array):
+        value = ops._to_device(value, device_of(x.array), device_of(value.array))
+        node = node_of(value)
     untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
     if untracked or not recording.get():
         native.write(x, assign, x.array, index, value.array)
@@ -286,12 +288,16 @@ def set_item(x: Any, index: Any, value: Any) -> None:
 
 def assign_on_device(array: Any, index: Any, values: Any) -> Any:
     """`array[index] = values`, on a device's array. Values are cast, complex ones to their real
-    parts.
+    parts. A NumPy array without dimensions is one number, which the kernel takes by value.
     """
     if values.dtype.kind == "c" and array.dtype.kind != "c":
         values = values.real
-    array[index] = values
+    array[index] = values[()].astype(array.dtype) if is_on_host(values) else values
     return array
+
+
+def is_on_host(array: Any) -> bool:
+    return isinstance(array, np.ndarray)
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
