@@ -117,7 +117,7 @@ def test_training_in_half_precision(cp: Any) -> None:
         model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
         model.to(device)
         optimizer = optim.AdamW(model.parameters(), lr=0.01)
-        scaler = st.amp.GradScaler(device, enabled=mixed)
+        scaler = st.amp.GradScaler(device, init_scale=1024.0, enabled=mixed)
         x = st.tensor(np.random.default_rng(0).standard_normal((16, 4)).tolist()).to(device)
         y = x[:, :1] - x[:, 1:2]
         seen = []
