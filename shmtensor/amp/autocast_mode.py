@@ -28,11 +28,11 @@ class autocast:
 
     Matrix products (`linear`, `matmul`, convolutions, attention) compute in the lower precision,
     sensitive ops (losses, `prod`; on the CPU `linalg` and `fft`; on CUDA `exp`, `log`, `pow`,
-    `sum`, `softmax`, norms) in float32, `cat` and `stack` in the widest dtype of their operands, and
-    all others in their inputs' dtype. These are the lists of PyTorch's backends for both devices,
-    see `docs/design/amp.md`; the operands' device chooses the list. float64, integers, in-place forms and calls with `out=`
-    are not cast. Each thread has its own setting. Call backward outside the block: it computes in
-    each op's own precision.
+    `sum`, `softmax`, norms) in float32, `cat` and `stack` in the widest dtype of their operands,
+    and all others in their inputs' dtype. These are the lists of PyTorch's backends for both
+    devices, see `docs/design/amp.md`; the operands' device chooses the list. float64, integers,
+    in-place forms and calls with `out=` are not cast. Each thread has its own setting. Call
+    backward outside the block: it computes in each op's own precision.
 
     Args:
         device_type: "cpu" or "cuda"; with "cuda" and no such device it warns and does nothing.

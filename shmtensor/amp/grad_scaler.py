@@ -331,7 +331,7 @@ def unscale(gradients: list[Any], inverse: float) -> list[Any]:
     near = [g for g in gradients if isinstance(g.array, np.ndarray)]
     if near:
         with no_grad():
-            flags.append(any([not is_finite(g) for g in near]))
+            flags.append(not all(map(is_finite, near)))
             for g in near:
                 g.mul_(inverse)
     far = defaultdict(list)

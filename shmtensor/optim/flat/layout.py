@@ -103,9 +103,9 @@ def follows(run: list[Any], p: Any) -> bool:
 
 def owner(array: Array) -> object:
     """The object that owns an array's memory: the end of its chain of bases."""
-    if not isinstance(array, np.ndarray):
-        return array.data.mem
     end: Any = array
+    if not isinstance(end, np.ndarray):
+        return end.data.mem
     while isinstance(end, np.ndarray) and end.base is not None:
         end = end.base
     return end.obj if isinstance(end, memoryview) else end

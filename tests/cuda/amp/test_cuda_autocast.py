@@ -50,13 +50,12 @@ LOWER = {
     "a module": lambda x, v: nn.Linear(3, 2).cuda()(x),
     "attention": lambda x, v: F.scaled_dot_product_attention(x[None], x[None], x[None]),
 }
+NAMES = [
+    "acos", "asin", "cosh", "erfinv", "exp", "expm1", "log", "log10", "log1p", "log2",
+    "reciprocal", "rsqrt", "sinh", "tan", "prod", "sum",
+]  # fmt: skip
 FULL = {
-    **{
-        name: lambda x, name=name: getattr(st, name)(x)
-        for name in (
-            "acos asin cosh erfinv exp expm1 log log10 log1p log2 reciprocal rsqrt sinh tan prod sum"
-        ).split()
-    },
+    **{name: lambda x, name=name: getattr(st, name)(x) for name in NAMES},
     "pow": lambda x: x**2,
     "1 / x": lambda x: 1 / x,
     "cumsum": lambda x: x.cumsum(0),

@@ -34,7 +34,13 @@ def training(device: str, gradients: list[list[float]]) -> list[tuple[float, lis
 
 
 def test_scales_and_steps_are_the_cpu_s(cp: Any) -> None:
-    gradients = [[1.0, 2.0, 3.0], [1.0, 1.0, 1.0], [INF, 1.0, 1.0], [1.0, NAN, 1.0], [1.0, 1.0, 2.0]]
+    gradients = [
+        [1.0, 2.0, 3.0],
+        [1.0, 1.0, 1.0],
+        [INF, 1.0, 1.0],
+        [1.0, NAN, 1.0],
+        [1.0, 1.0, 2.0],
+    ]
     far, near = training("cuda", gradients), training("cpu", gradients)
     assert [scale for scale, _ in far] == [scale for scale, _ in near] == [8, 16, 8, 4, 4]
     for (_, x), (_, y) in zip(far, near, strict=True):

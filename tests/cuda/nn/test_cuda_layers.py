@@ -42,10 +42,11 @@ def shares(*shape: int) -> Any:
     return np.random.default_rng(3).uniform(0.1, 0.9, shape).astype(np.float32)
 
 
-ELEMENTWISE = (
-    "CELU ELU GELU Hardshrink Hardsigmoid Hardswish Hardtanh LeakyReLU LogSigmoid Mish ReLU ReLU6 "
-    "SELU SiLU Sigmoid Softplus Softshrink Softsign Tanh Tanhshrink Identity"
-).split()
+ELEMENTWISE = [
+    "CELU", "ELU", "GELU", "Hardshrink", "Hardsigmoid", "Hardswish", "Hardtanh", "LeakyReLU",
+    "LogSigmoid", "Mish", "ReLU", "ReLU6", "SELU", "SiLU", "Sigmoid", "Softplus", "Softshrink",
+    "Softsign", "Tanh", "Tanhshrink", "Identity",
+]  # fmt: skip
 BY_RANK = {1: (2, 3, 6), 2: (2, 3, 6, 6), 3: (1, 3, 4, 4, 4)}
 PAIR = ((3, 4), (3, 4))
 
@@ -219,10 +220,12 @@ def tensors_in(value: Any) -> list[Any]:
 def run(layer: Any, inputs: list[Any]) -> dict[str, Any]:
     outputs = tensors_in(layer(*inputs))
     total: Any = 0.0
-    for i, out in enumerate(outputs):
+    for out in outputs:
         if out.requires_grad:
             weights = np.cos(np.arange(out.numel())).reshape(tuple(out.shape))
-            total = total + (out * st.tensor(weights.tolist(), dtype=out.dtype).to(out.device)).sum()
+            total = (
+                total + (out * st.tensor(weights.tolist(), dtype=out.dtype).to(out.device)).sum()
+            )
     if not isinstance(total, float):
         total.backward()
     results = {f"output {i}": out for i, out in enumerate(outputs)}

@@ -123,7 +123,7 @@ LAYERS: list[tuple[str, tuple[Any, ...]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, args", LAYERS)
+@pytest.mark.parametrize(("name", "args"), LAYERS)
 def test_layers_are_made_on_a_device(cp: Any, name: str, args: tuple[Any, ...]) -> None:
     layer = getattr(nn, name)(*args, device="cuda")
     assert tensors_of(layer)
@@ -201,7 +201,7 @@ def test_hooks_see_gradients_on_the_device(cp: Any) -> None:
     layer, seen = nn.Bilinear(3, 3, 2).cuda(), []
     layer.register_full_backward_hook(lambda m, gi, go: seen.append((gi, go)))
     layer(st.ones(2, 3).cuda().requires_grad_(), st.ones(2, 3).cuda()).sum().backward()
-    (grad_input, grad_output), = seen
+    ((grad_input, grad_output),) = seen
     assert all(g.is_cuda for g in (*grad_input, *grad_output))
 
 
