@@ -14,10 +14,14 @@ from .dtypes import bfloat16
 __all__ = [
     "array_module",
     "array_modules",
+    "check_writable",
+    "copy_array",
+    "copy_into",
     "device_of",
     "empty_on",
     "guard",
     "guard_gradients",
+    "full_on",
     "move_array",
     "pointer",
     "zeros_on",
@@ -66,6 +70,45 @@ def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
         return xp.empty(shape, dtype)
 
 
+def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
+    """An array filled with one number, on a device."""
+    if device is CPU:
+        return np.full(shape, value, dtype)
+    xp = device.xp
+    with xp.cuda.Device(device.index):
+        return xp.full(shape, value, dtype)
+
+
+def copy_array(array: Any) -> Any:
+    """A copy on the same device, with the same strides unless there are gaps. Copies: one."""
+    if isinstance(array, np.ndarray):
+        return array.copy(order="K")
+    with array.device:
+        return array.copy(order="K")
+
+
+def copy_into(target: Any, source: Any) -> None:
+    """Writes all elements of an array on a GPU, cast to its dtype.
+
+    Raises:
+        ValueError: several elements are one in memory.
+    """
+    check_writable(target)
+    with target.device:
+        target[...] = source
+
+
+def check_writable(array: Any) -> None:
+    """Checks that an array on a GPU may be written, where no flag says so.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    strides = array.strides
+    if 0 in strides and any(not step and n > 1 for n, step in zip(array.shape, strides)):
+        raise ValueError("assignment destination is read-only: it is expanded")
+
+
 def dimensions_in_memory(array: Any) -> list[int] | None:
     """The dimensions from the outermost to the innermost in memory, if the elements leave no gaps
     in that order; None: in the order of the array, or with gaps.
@@ -98,8 +141,28 @@ def move_array(array: Any, device: Device) -> Any:
             f"{array.shape}, use float16 or float32"
         )
     cupy = cupy_runtime.initialize()
+    if source is not CPU:
+        return copy_to_device(cupy, array, device)
     with cupy.cuda.Device(device.index):
-        return cupy.asarray(array) if source is CPU else array.copy()
+        return cupy.asarray(array)
+
+
+def copy_to_device(cupy: Any, array: Any, device: Device) -> Any:
+    """A copy on another GPU. The streams of two devices are in no order, so the copy waits for the
+    work on the array, and the memory of the array may be reused only after the copy.
+    """
+    with array.device:
+        array = cupy.ascontiguousarray(array)
+        source_stream = cupy.cuda.get_current_stream()
+        written = source_stream.record()
+    with cupy.cuda.Device(device.index):
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(written)
+        copy = array.copy()
+        copied = stream.record()
+    with array.device:
+        source_stream.wait_event(copied)
+    return copy
 
 
 def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:

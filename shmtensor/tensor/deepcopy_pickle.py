@@ -12,7 +12,7 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..cuda_arrays import device_of, move_array, pointer
+from ..cuda_arrays import copy_array, device_of, move_array, pointer
 from ..device import CPU, as_device
 from ..ops.table.sparse_gradient import SparseGradient
 from ..storage import array_over, owner_of
@@ -67,14 +67,6 @@ def identity(owner: Any) -> tuple[int, ...]:
     if isinstance(owner, np.ndarray):
         return (id(owner),)
     return id(owner.data.mem), owner.data.ptr, owner.nbytes
-
-
-def copy_array(array: Any) -> Any:
-    """A copy, on the same device, with the same strides unless there are gaps. Copies: one."""
-    if isinstance(array, np.ndarray):
-        return np.array(array)
-    with array.device:
-        return array.copy(order="K")
 
 
 def full_memory(tensor: Tensor) -> Any:

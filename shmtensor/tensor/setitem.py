@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.explain_error import is_writable
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
@@ -51,7 +52,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     except IndexError as error:
         raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
     except ValueError as error:
-        if isinstance(self.array, np.ndarray) and not self.array.flags.writeable:
+        if not is_writable(self.array):
             raise RuntimeError(
                 f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
                 "expanded or read-only; write to a clone()"

@@ -487,7 +487,9 @@ class Tensor(Methods):
         raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Writes another tensor's values, with broadcasting and conversion."""
+        """Writes another tensor's values, with broadcasting and conversion, from any device."""
+        if not isinstance(self.array, np.ndarray) and isinstance(src, native.TensorBase):
+            src = to_dtype.to_device(src, self.device)  # type: ignore[arg-type]
         return table.copy_(self, src)  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Tensor:

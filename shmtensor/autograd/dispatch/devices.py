@@ -37,6 +37,8 @@ class DeviceType(NamedTuple):
         device_of: `device_of(array)`: the Device of an array, for example "cuda:0".
         guard: a kernel `(xp, *operands)` -> one that runs on the operands' device.
         guard_gradients: the same for the gradients of a rule, `(node, g)`.
+        copy: `copy(array)`, on the array's device; None: its method.
+        copy_into: `copy_into(target, source)` writes all elements; None: an assignment.
     """
 
     name: str
@@ -45,6 +47,8 @@ class DeviceType(NamedTuple):
     device_of: Callable[[Any], Any]
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
     guard_gradients: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
+    copy: Callable[[Any], Any] | None = None
+    copy_into: Callable[[Any, Any], Any] | None = None
 
 
 class Registered:
@@ -65,7 +69,7 @@ def register(device: DeviceType) -> None:
     former = registered.device
     if former is not None and former.array_class is not device.array_class:
         raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_array_type(device.array_class)
+    native.set_device_array_type(device.array_class, device.copy, device.copy_into)
     array_modules[device.array_class] = device.xp
     registered.device = device
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
-from ...cuda_arrays import device_of
+from ...cuda_arrays import copy_into, device_of
 from ...ops.table.op_definition import COMPOSITES, ROWS
 from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
@@ -75,5 +75,5 @@ def check_device(where: str, out: Any, result: Any) -> None:
 
 def assign(target: Any, values: Any) -> Any:
     """Writes values to all elements of an array on a device."""
-    target[...] = values
+    copy_into(target, values)
     return target

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import guard
+from ...cupy_runtime import on_initialize
 from ...errors import OutOfSharedMemory
 from .. import anomaly_mode
 from ..dispatch.no_warnings import no_warnings
@@ -35,7 +37,17 @@ from .sum_to_size import sum_to_size
 __all__ = ["count_dependencies", "run_backward"]
 
 Node, Port = native.Node, native.Port
-add_arrays = native.InFloat32(np.add)  # sums 16-bit gradients in float32
+add_arrays: Any = native.InFloat32(np.add)  # sums 16-bit gradients in float32
+
+
+def guard_sums(cupy: Any) -> None:
+    """Makes sums of gradients run on the device of their operands."""
+    global add_arrays
+    add_arrays = guard(add_arrays)
+
+
+on_initialize(guard_sums)
+
 
 # Backwards in several threads may add to `.grad` of one leaf.
 accumulate_lock = threading.RLock()
@@ -372,7 +384,7 @@ def add_to_grad(accumulate_grad: Any, old: Any, g: Any, create_graph: bool) -> N
         try:
             native.write(old, add_arrays, old.array, g, old.array)
         except ValueError as error:
-            if old.array.flags.writeable:
+            if not isinstance(old.array, np.ndarray) or old.array.flags.writeable:
                 raise
             raise RuntimeError(
                 f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "

@@ -23,7 +23,7 @@ Ref copy_of(PyObject* array);
 // Writes `source` to all elements of `target`, of the same kind. False with an exception set.
 bool copy_into(PyObject* target, PyObject* source);
 
-PyObject* set_device_array_type(PyObject*, PyObject* type);
+PyObject* set_device_array_type(PyObject*, PyObject* args);
 PyObject* is_array(PyObject*, PyObject* x);
 
 }  // namespace shmtensor
