@@ -10,21 +10,21 @@ import numpy as np
 from . import cupy_runtime
 from .device import CPU, Device
 from .dtypes import bfloat16
+from .errors import explained
 
 __all__ = [
     "array_module",
     "array_modules",
     "check_writable",
     "copy_array",
-    "copy_into",
     "device_of",
-    "empty_on",
+    "full_on",
     "guard",
     "guard_gradients",
-    "full_on",
     "move_array",
+    "new_array",
+    "no_bfloat16",
     "pointer",
-    "zeros_on",
 ]
 
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
@@ -36,6 +36,8 @@ def device_of(array: Any) -> Device:
     device = getattr(array, "device", None)
     if device is None or isinstance(device, str):  # NumPy's is "cpu"
         return CPU
+    if isinstance(device, Device):
+        return device
     number = device.id
     found = DEVICES.get(number)
     return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
@@ -52,22 +54,21 @@ def pointer(array: Any) -> int:
     return address
 
 
-def zeros_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    """Zeros on a device."""
-    if device is CPU:
-        return np.zeros(shape, dtype)
+def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """An array on a device, by the name of NumPy's function: zeros, ones or empty."""
     xp = device.xp
+    if device is CPU:
+        return getattr(xp, name)(shape, dtype)
     with xp.cuda.Device(device.index):
-        return xp.zeros(shape, dtype)
+        return getattr(xp, name)(shape, dtype)
 
 
-def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    """Uninitialized memory on a device."""
-    if device is CPU:
-        return np.empty(shape, dtype)
-    xp = device.xp
-    with xp.cuda.Device(device.index):
-        return xp.empty(shape, dtype)
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
 
 
 def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
@@ -85,17 +86,6 @@ def copy_array(array: Any) -> Any:
         return array.copy(order="K")
     with array.device:
         return array.copy(order="K")
-
-
-def copy_into(target: Any, source: Any) -> None:
-    """Writes all elements of an array on a GPU, cast to its dtype.
-
-    Raises:
-        ValueError: several elements are one in memory.
-    """
-    check_writable(target)
-    with target.device:
-        target[...] = source
 
 
 def check_writable(array: Any) -> None:
@@ -136,33 +126,30 @@ def move_array(array: Any, device: Device) -> Any:
         with array.device:
             return array.get()
     if array.dtype is bfloat16:
-        raise TypeError(
-            f"to: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype: shape "
-            f"{array.shape}, use float16 or float32"
-        )
+        raise explained(no_bfloat16("to", device))
     cupy = cupy_runtime.initialize()
     if source is not CPU:
-        return copy_to_device(cupy, array, device)
+        return copy_between(cupy, array, device.index)
     with cupy.cuda.Device(device.index):
         return cupy.asarray(array)
 
 
-def copy_to_device(cupy: Any, array: Any, device: Device) -> Any:
-    """A copy on another GPU. The streams of two devices are in no order, so the copy waits for the
-    work on the array, and the memory of the array may be reused only after the copy.
+def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
+    """A copy on another CUDA device. Its current stream waits for the source's, which then waits
+    for the copy: the source's memory may be written or reused after it.
     """
     with array.device:
         array = cupy.ascontiguousarray(array)
         source_stream = cupy.cuda.get_current_stream()
-        written = source_stream.record()
-    with cupy.cuda.Device(device.index):
+        written = source_stream.record(cupy.cuda.Event(disable_timing=True))
+    with cupy.cuda.Device(number):
         stream = cupy.cuda.get_current_stream()
         stream.wait_event(written)
-        copy = array.copy()
-        copied = stream.record()
+        result = array.copy()
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
     with array.device:
         source_stream.wait_event(copied)
-    return copy
+    return result
 
 
 def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
@@ -215,7 +202,7 @@ def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
 
     def run(node: Any, g: Any) -> Any:
         first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
-        array = getattr(first, "array", first)
+        array: Any = getattr(first, "array", first)
         if array.__class__ is not cupy.ndarray:
             return gradients(node, g)
         with array.device:

@@ -19,7 +19,7 @@ __all__ = [
     "Device",
     "DeviceMissing",
     "as_device",
-    "device_of_array",
+    "device_for_data",
     "device_of_new",
     "get_default_device",
     "set_default_device",
@@ -141,12 +141,6 @@ def as_device(spelling: Device | str | int | None) -> Device:
     return device
 
 
-def device_of_array(array: Any) -> Device:
-    """The device of an array of NumPy or CuPy."""
-    device = getattr(array, "device", None)
-    return CPU if device is None or isinstance(device, str) else Device("cuda", device.id)
-
-
 # ---- the default device
 
 
@@ -209,12 +203,24 @@ def get_default_device() -> Device:
     return CPU if defaults.device is None else as_device(defaults.device)
 
 
-def device_of_new(device: Device | str | int | None, like: Any = None) -> Device:
-    """The device of a new tensor: the one named, that of the array `like`, or the default.
+def device_of_new(device: Device | str | int | None, like: Device | None = None) -> Device:
+    """The device of a new tensor: the one named, or that of its model `like`, or the default.
 
     Raises:
         DeviceMissing: it is not there.
     """
     if device is not None:
         return as_device(device)
-    return get_default_device() if like is None else device_of_array(like)
+    return get_default_device() if like is None else like
+
+
+def device_for_data(device: Device | str | int | None, like: Device = CPU) -> Device:
+    """The device of a tensor made of data on the device `like`: the one named, or the default if
+    one was set, or that of the data.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    if device is None and defaults.device is None:
+        return like
+    return as_device(defaults.device if device is None else device)

@@ -24,6 +24,7 @@ __all__ = [
     "DomainError",
     "ForeignHandle",
     "LinAlgError",
+    "OutOfMemoryError",
     "OutOfSharedMemory",
     "PeerLostError",
     "ProcessException",
@@ -44,6 +45,11 @@ class ShmTensorError(Exception):
 
 class OutOfSharedMemory(ShmTensorError, MemoryError):
     """No volume has space for a block; existing tensors are intact. Free some, or add memory."""
+
+
+class OutOfMemoryError(ShmTensorError, RuntimeError, MemoryError):
+    """A GPU has no memory for a block, not even after free memory was returned; existing tensors
+    are intact. The message says how much is in use, waiting, and lent to which process."""
 
 
 class StaleHandle(ShmTensorError, RuntimeError):

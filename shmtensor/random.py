@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .ops.random import generators
 from .ops.random.philox import Generator, default_generator
 
 __all__ = [
@@ -24,7 +25,7 @@ __all__ = [
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator and returns it.
+    """Seeds the default generators of all devices and returns the CPU's.
 
     Example:
         >>> import shmtensor as st
@@ -32,12 +33,16 @@ def manual_seed(seed: int) -> Generator:
         >>> bool((a == b).all())
         True
     """
-    return default_generator.manual_seed(seed)
+    generator = default_generator.manual_seed(seed)
+    generators.manual_seed_all(generator.initial_seed())
+    return generator
 
 
 def seed() -> int:
-    """Seeds the default generator with a random number and returns that number."""
-    return default_generator.seed()
+    """Seeds the default generators of all devices with a random number and returns that number."""
+    number = default_generator.seed()
+    generators.manual_seed_all(number)
+    return number
 
 
 def initial_seed() -> int:
@@ -56,11 +61,21 @@ def set_rng_state(new_state: Any) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Restores the state of the default generator at the end of the `with` block."""
-    state = default_generator.read()
+def fork_rng(
+    devices: Any = None, enabled: bool = True, device_type: str = "cuda"
+) -> Iterator[None]:
+    """Restores the states of the default generators at the end of the `with` block: the CPU's, and
+    those of GPUs.
+
+    Args:
+        devices: the GPUs; by default all.
+    """
+    if not enabled:
+        yield
+        return
+    state, cuda_states = default_generator.read(), generators.read_cuda(devices)
     try:
         yield
     finally:
-        if enabled:
-            default_generator.write(state)
+        default_generator.write(state)
+        generators.write_cuda(cuda_states)

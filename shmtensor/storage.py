@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import native
-from .cuda_arrays import device_of, empty_on, move_array, pointer
+from .cuda_arrays import device_of, move_array, new_array, pointer
 from .device import CPU, as_device
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        larger = native.call(empty_on, (end,), np.uint8, device_of(array))
+        larger = native.call(new_array, "empty", (end,), np.uint8, device_of(array))
         larger[: memory.nbytes] = memory
         memory = larger
     if order is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import native
 from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.unrecorded_views import is_unrecorded
@@ -91,7 +93,9 @@ def set_data(tensor: Tensor, value: Any) -> None:
         accumulate_grad.describe(array)
         grad_buffer = accumulate_grad.grad_buffer
         if grad_buffer is not None and (
-            grad_buffer.dtype is not array.dtype or grad_buffer.shape != array.shape
+            grad_buffer.dtype is not array.dtype
+            or grad_buffer.shape != array.shape
+            or not isinstance(array, np.ndarray)  # a grad buffer is in main memory
         ):
             accumulate_grad.grad_buffer = None
 

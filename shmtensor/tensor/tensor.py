@@ -24,7 +24,7 @@ from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
-from ..cuda_arrays import device_of, empty_on, pointer
+from ..cuda_arrays import device_of, pointer
 from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
@@ -637,15 +637,15 @@ class Tensor(Methods):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> Tensor:
-        """A tensor of the same dtype from data. Copies: one."""
-        place = self.device if device is None else as_device(device)
-        tensor = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
-        if place is not CPU:
-            tensor = to_dtype.to_device(tensor, place)
+        """A tensor of the same dtype, and on the same device, from data. Copies: one, and another
+        to a GPU.
+        """
+        target = self.dtype if dtype is None else dtype
+        tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
     def new(self, *sizes: int) -> Tensor:
-        return native.wrap(native.call(empty_on, sizes, self.dtype, self.device))  # type: ignore[no-any-return]
+        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,15 @@ import shmtensor as st
 from shmtensor import native
 from shmtensor.autograd.dispatch import devices
 from shmtensor.autograd.dispatch.op_function import rule_of
+
+
+class FarDevice(st.device):
+    @property
+    def xp(self) -> Any:
+        return Module()
+
+    def __str__(self) -> str:
+        return "far:0"
 
 
 class Far:
@@ -28,6 +39,8 @@ class Far:
 
     def __init__(self, values: Any) -> None:
         self._values = np.asarray(values)
+
+    device = FarDevice("cuda", 0)
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError("Far: NumPy cannot read this memory")
@@ -88,11 +101,13 @@ def far(value: Any) -> Any:
 class Module:
     """The device's array module."""
 
+    cuda = SimpleNamespace(Device=nullcontext)
+
     def __getattr__(self, name: str) -> Any:
         return far(getattr(np, name))
 
 
-FAR = devices.DeviceType("far", Far, Module(), lambda array: "far:0")
+FAR = devices.DeviceType("far", Far, Module(), lambda array: array.device)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...cuda_arrays import copy_array, copy_into, device_of, guard, guard_gradients
+from ...cuda_arrays import device_of, guard, guard_gradients
 from ...ops import cuda
 from . import devices
 
@@ -15,7 +15,5 @@ def use_cuda(cupy: Any) -> None:
     """Makes the op table take CuPy's arrays."""
     cuda.load()
     devices.register(
-        devices.DeviceType(
-            "cuda", cupy.ndarray, cupy, device_of, guard, guard_gradients, copy_array, copy_into
-        )
+        devices.DeviceType("cuda", cupy.ndarray, cupy, device_of, guard, guard_gradients)
     )

@@ -13,13 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ... import native
-from ...cuda_arrays import array_modules
+from ...cuda_arrays import array_modules, check_writable
 from ...device import CPU
 from ...ops.table.op_definition import Row
 from .plan import by_position
 
 __all__ = ["DeviceType", "on_one_device", "register", "registered"]
+
+
+BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
 
 
 def run_as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -37,8 +42,6 @@ class DeviceType(NamedTuple):
         device_of: `device_of(array)`: the Device of an array, for example "cuda:0".
         guard: a kernel `(xp, *operands)` -> one that runs on the operands' device.
         guard_gradients: the same for the gradients of a rule, `(node, g)`.
-        copy: `copy(array)`, on the array's device; None: its method.
-        copy_into: `copy_into(target, source)` writes all elements; None: an assignment.
     """
 
     name: str
@@ -47,14 +50,17 @@ class DeviceType(NamedTuple):
     device_of: Callable[[Any], Any]
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
     guard_gradients: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
-    copy: Callable[[Any], Any] | None = None
-    copy_into: Callable[[Any, Any], Any] | None = None
 
 
 class Registered:
-    """The second device of this process, once there is one."""
+    """The second device of this process, once there is one.
+
+    Attributes:
+        add_arrays: `add_arrays(a, b, out=None)` sums gradients, those of 16 bits in float32.
+    """
 
     device: DeviceType | None = None
+    add_arrays: Callable[..., Any] = native.InFloat32(np.add)
 
 
 registered = Registered()
@@ -69,15 +75,32 @@ def register(device: DeviceType) -> None:
     former = registered.device
     if former is not None and former.array_class is not device.array_class:
         raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_array_type(device.array_class, device.copy, device.copy_into)
+    native.set_device_arrays(device.array_class, device.guard(assign), device.guard(copy))
     array_modules[device.array_class] = device.xp
     registered.device = device
+    registered.add_arrays = device.guard(registered.add_arrays)
+
+
+def assign(target: Any, source: Any) -> Any:
+    """Writes source to all elements of a device's array.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    check_writable(target)
+    target[...] = source
+    return target
+
+
+def copy(array: Any) -> Any:
+    """The same values in new memory. Copies: one."""
+    return array.copy()
 
 
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
-    forward = row.device_forwards.get(device.name)
-    return device.guard(by_position(row, forward))
+    forward = by_position(row, row.device_forwards.get(device.name))
+    return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
 
 
 def tensors_in(values: Any) -> Iterator[Any]:

@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
-from ...cuda_arrays import copy_into, device_of
+from ...cuda_arrays import device_of, guard
 from ...ops.table.op_definition import COMPOSITES, ROWS
 from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording
+from .devices import assign
 from .foreign_operands import refuse_foreign
 
 __all__ = ["copy_to_out"]
@@ -60,7 +61,7 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
     resize_output(out, where, result.array.shape)
     if not isinstance(out.array, np.ndarray) or not isinstance(result.array, np.ndarray):
         check_device(where, out.array, result.array)
-        return native.write(out, assign, out.array, result.array)
+        return native.write(out, guard(assign), out.array, result.array)
     return native.write(out, np.copyto, out.array, result.array, "unsafe")
 
 
@@ -71,9 +72,3 @@ def check_device(where: str, out: Any, result: Any) -> None:
             f"{where}: Expected all tensors to be on the same device: out is on {device_of(out)}, "
             f"the result of shape {result.shape} is on {device_of(result)}"
         )
-
-
-def assign(target: Any, values: Any) -> Any:
-    """Writes values to all elements of an array on a device."""
-    copy_into(target, values)
-    return target

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import native
-from ...cuda_arrays import device_of, full_on, zeros_on
-from ...device import CPU, Device
+from ...cuda_arrays import device_of, new_array
+from ...device import CPU
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -36,21 +34,9 @@ def edge_of(tensor: Any) -> Any:
     return node_of(tensor)
 
 
-def device_of_result(x: Any) -> Device | None:
-    """The device of a tensor; None: unknown, of a GradientEdge."""
-    return None if isinstance(x, GradientEdge) else device_of(x.array)
-
-
-def ones(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Ones on the device of a tensor, or on the CPU for a GradientEdge."""
-    if isinstance(x, GradientEdge) or isinstance(x.array, np.ndarray):
-        return native.call(np.ones, shape, dtype)
-    return full_on(shape, 1, dtype, device_of(x.array))
-
-
-def zeros(x: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Zeros on the device of a tensor, or on the CPU for a GradientEdge."""
-    return native.call(zeros_on, shape, dtype, device_of_result(x) or CPU)
+def device_of_edge(x: Any) -> Any:
+    """The device of a tensor; the CPU for a GradientEdge."""
+    return CPU if isinstance(x, GradientEdge) else device_of(x.array)
 
 
 def root_gradients(
@@ -85,7 +71,7 @@ def root_gradients(
                     f"{where}: grad can be implicitly created only for real scalar outputs but got "
                     f"{dtype}"
                 )
-            g = native.wrap(ones(tensor, shape, dtype))
+            g = native.wrap(native.call(new_array, "ones", shape, dtype, device_of_edge(tensor)))
         elif not isinstance(g, native.TensorBase):
             refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
@@ -99,7 +85,8 @@ def root_gradients(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
-        elif (place := device_of_result(tensor)) is not None and device_of(g.array) != place:
+        elif not isinstance(tensor, GradientEdge) and device_of(g.array) != tensor.device:
+            place = tensor.device
             raise RuntimeError(
                 f"{where}: Expected all tensors to be on the same device: the gradient of shape "
                 f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "
@@ -223,7 +210,8 @@ def grad(
         node, index = node_of_edge(edge)
         g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
-            g = native.wrap(zeros(xs[i], edge.shape, edge.dtype))
+            device = device_of_edge(xs[i])
+            g = native.wrap(native.call(new_array, "zeros", edge.shape, edge.dtype, device))
             g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
@@ -264,6 +252,9 @@ def batched(
         for i in range(n)
     ]  # fmt: skip
     if not gradients:
-        edges = [(x, edge_of(x)) for x in as_list(inputs)]
-        return tuple(native.wrap(zeros(x, (0, *edge.shape), edge.dtype)) for x, edge in edges)
+        empty = (
+            new_array("zeros", (0, *edge_of(x).shape), edge_of(x).dtype, device_of_edge(x))
+            for x in as_list(inputs)
+        )
+        return tuple(native.wrap(array) for array in empty)
     return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import device_of, zeros_on
+from ...cuda_arrays import device_of, new_array
 from ..grad_mode import recording
 from .heap_gate import call_with_gate_shut
 from .running import backward_state
@@ -189,7 +189,7 @@ class FunctionRule:
         for i, output in enumerate(self.outputs):
             if cotangents[i] is None:
                 if self.ctx.materialize_grads and output is not None:
-                    cotangents[i] = native.wrap(zeros_on(*output))
+                    cotangents[i] = native.wrap(new_array("zeros", *output))
             elif not isinstance(cotangents[i], native.TensorBase):
                 cotangents[i] = native.wrap(cotangents[i])
         function = self.ctx._function
@@ -236,7 +236,7 @@ class FunctionRule:
         if self.ctx.materialize_grads:
             for i, description in enumerate(self.inputs):
                 if inputs[i] is None and description is not None:
-                    inputs[i] = native.wrap(zeros_on(*description))
+                    inputs[i] = native.wrap(new_array("zeros", *description))
         self.in_jvp = True
         try:
             outputs = call_with_gate_shut(self.ctx._function.jvp, self.ctx, *inputs)

@@ -148,7 +148,7 @@ def saved_positions(row: Row) -> SavedPositions:
 def outputs_of(node: Any) -> list[tuple[Any, Any]]:
     """(shape, dtype) of the outputs of a node that has several."""
     if isinstance(node.row, FunctionRule):
-        return [shape_dtype for shape_dtype in node.row.outputs if shape_dtype is not None]
+        return [output[:2] for output in node.row.outputs if output is not None]
     row = getattr(node.row, "row", None)
     position = saved_positions(row).outputs if isinstance(row, Row) else None
     return [] if position is None or node.raw_saved is None else list(node.raw_saved[position])

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_module, check_writable, device_of, pointer
+from ...cuda_arrays import array_module, check_writable, device_of, guard, pointer
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -265,7 +265,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
     rule = ops._getitem_rule
     is_on_cpu = isinstance(x.array, np.ndarray)
-    assign = native.assign if is_on_cpu else assign_on_device
+    assign = native.assign if is_on_cpu else guard(assign_on_device)
     node = node_of(value)
     is_number = not is_on_cpu and node is None and is_on_host(value.array) and not value.array.ndim
     if not is_number and device_of(value.array) != device_of(x.array):
@@ -291,10 +291,9 @@ def assign_on_device(array: Any, index: Any, values: Any) -> Any:
     parts. A NumPy array without dimensions is one number, which the kernel takes by value.
     """
     check_writable(array)
-    with array.device:
-        if values.dtype.kind == "c" and array.dtype.kind != "c":
-            values = values.real
-        array[index] = values[()].astype(array.dtype) if is_on_host(values) else values
+    if values.dtype.kind == "c" and array.dtype.kind != "c":
+        values = values.real
+    array[index] = values[()].astype(array.dtype) if is_on_host(values) else values
     return array
 
 

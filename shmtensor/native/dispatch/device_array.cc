@@ -3,15 +3,17 @@
 namespace shmtensor {
 
 PyTypeObject* device_array_type;
+DeviceHooks device_hooks;
 
 namespace {
-
-PyObject* device_copy;       // copy(array) -> a copy, made on the array's device; null: array.copy()
-PyObject* device_copy_into;  // copy_into(target, source): target[...] = source, on its device; null: so
 
 PyObject* attribute_name(const char* text) { return PyUnicode_InternFromString(text); }
 
 }  // namespace
+
+PyArray_Descr* device_dtype(PyObject* array) {
+  return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get());
+}
 
 Ref array_dtype(PyObject* array) {
   if (PyArray_Check(array)) return Ref(Py_NewRef(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array)))));
@@ -55,31 +57,23 @@ Ref array_base(PyObject* array) {
 
 Ref copy_of(PyObject* array) {
   if (PyArray_Check(array)) return Ref(PyArray_NewCopy(as_array(array), NPY_KEEPORDER));
-  if (device_copy) return Ref(PyObject_CallOneArg(device_copy, array));
-  static PyObject* name = attribute_name("copy");
-  return Ref(PyObject_CallMethodNoArgs(array, name));
+  return Ref(PyObject_CallOneArg(device_hooks.copy, array));
 }
 
 bool copy_into(PyObject* target, PyObject* source) {
   if (PyArray_Check(target)) return PyArray_CopyInto(as_array(target), as_array(source)) == 0;
-  if (!device_copy_into) return PyObject_SetItem(target, Py_Ellipsis, source) == 0;
-  PyObject* arguments[] = {target, source};
-  return static_cast<bool>(Ref(PyObject_Vectorcall(device_copy_into, arguments, 2, nullptr)));
+  PyObject* arguments[2] = {target, source};
+  return static_cast<bool>(Ref(PyObject_Vectorcall(device_hooks.assign, arguments, 2, nullptr)));
 }
 
 PyObject* is_array(PyObject*, PyObject* x) { return PyBool_FromLong(is_array(x)); }
 
-// set_device_array_type(type or None, copy or None, copy_into or None): the class of a device's arrays.
-PyObject* set_device_array_type(PyObject*, PyObject* args) {
-  PyObject *type, *copy = Py_None, *copy_into = Py_None;
-  if (!PyArg_ParseTuple(args, "O|OO:set_device_array_type", &type, &copy, &copy_into)) return nullptr;
-  if (type != Py_None && !PyType_Check(type))
-    return raise("TypeError", "set_device_array_type: a class or None is needed");
-  Py_XSETREF(device_copy, copy == Py_None ? nullptr : Py_NewRef(copy));
-  Py_XSETREF(device_copy_into, copy_into == Py_None ? nullptr : Py_NewRef(copy_into));
-  PyTypeObject* former = device_array_type;
-  device_array_type = type == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(Py_NewRef(type));
-  Py_XDECREF(former);
+// set_device_arrays(type, assign, copy): the class of a device's arrays, from now on.
+PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 3 || !PyType_Check(args[0])) return raise("TypeError", "set_device_arrays: (class, assign, copy) is needed");
+  Py_XSETREF(device_hooks.assign, Py_NewRef(args[1]));
+  Py_XSETREF(device_hooks.copy, Py_NewRef(args[2]));
+  Py_XSETREF(device_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(args[0])));
   Py_RETURN_NONE;
 }
 

@@ -249,7 +249,7 @@ PyObject* slots_tuple(OpCall* call) {
 }
 
 // Is every tensor among the operands plain, and is one of them on the device?
-bool is_call_on_device(OpCall* call) {
+__attribute__((cold, noinline)) bool is_call_on_device(OpCall* call) {
   bool found = false;
   const auto read = [&](PyObject* x) {
     if (!is_tensor(x)) return true;
@@ -269,7 +269,7 @@ bool is_call_on_device(OpCall* call) {
 }
 
 // The same call of the device's rule.
-PyObject* call_twin(OpCall* call, PyObject* values) {
+__attribute__((cold, noinline)) PyObject* call_twin(OpCall* call, PyObject* values) {
   Op* op = call->op;
   if (!op->twin && !(op->twin = PyObject_CallOneArg(hooks.twin, as_object(op)))) return nullptr;
   return call_op_bound(reinterpret_cast<Op*>(op->twin), values, call->out ? call->out : Py_None);

@@ -14,8 +14,7 @@ inline PyArray_Descr* dtype_of(PyObject* array) { return PyArray_DESCR(as_array(
 
 // Of an array of the op's class. Borrowed from the array; null with an exception set.
 inline PyArray_Descr* operand_dtype(Op* op, PyObject* array) {
-  if (__builtin_expect(!op->on_device, 1)) return dtype_of(array);
-  return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get());
+  return __builtin_expect(!op->on_device, 1) ? dtype_of(array) : device_dtype(array);
 }
 
 // Does the number fit into an integer dtype? If not, the general path wraps it around.

@@ -85,12 +85,14 @@ error:
 }
 
 bool is_differentiable(PyObject* array) {
-  Ref dtype;
-  if (!PyArray_Check(array) && !(dtype = array_dtype(array))) {
-    PyErr_Clear();
-    return false;
+  int type;
+  if (__builtin_expect(PyArray_Check(array), 1)) {
+    type = PyArray_TYPE(as_array(array));
+  } else {
+    const PyArray_Descr* dtype = device_dtype(array);
+    if (!dtype) PyErr_Clear();
+    type = dtype ? dtype->type_num : NPY_VOID;
   }
-  const int type = dtype ? reinterpret_cast<PyArray_Descr*>(dtype.get())->type_num : PyArray_TYPE(as_array(array));
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 

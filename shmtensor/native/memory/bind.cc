@@ -371,7 +371,7 @@ int add_memory(PyObject* module) {
   register_cache_exit();
   install_fork_handlers();
   if (!make_handler() || !add_block(module) || !add_gradient_buffer(module)) return -1;
-  for (PyMethodDef* table : {figure_functions, guest_functions, malloc_functions, survey_functions})
+  for (PyMethodDef* table : {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions})
     if (PyModule_AddFunctions(module, table) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }

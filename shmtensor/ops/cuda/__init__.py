@@ -8,7 +8,17 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "convolution",
+    "ctc_loss",
+    "linalg",
+    "pooling",
+    "random",
+    "recurrent",
+    "reduce",
+    "sort",
+    "special",
+)
 
 
 def load() -> None:

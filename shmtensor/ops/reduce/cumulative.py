@@ -85,7 +85,7 @@ def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any
     """The extreme so far along dim and its index: of equal ones the last; a NaN remains."""
     dim = axis(x, dim)
     if not x.ndim:
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     rows = xp.moveaxis(x, dim, 0)
     values, indices = xp.empty_like(rows), xp.empty(rows.shape, np.int64)
     for i in range(rows.shape[0]):

@@ -15,10 +15,10 @@ from ..table.sizes import check_size
 EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
 
 
-def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
+def edges_of(xp: Any, name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
     """The edges of equal bins of [low, high], by default of the data's range; or `bins` itself."""
     if not isinstance(bins, (int, np.integer)):
-        return np.asarray(bins).astype(x.dtype)
+        return xp.asarray(bins).astype(x.dtype)
     if bins < 1:
         raise RuntimeError(f"{name}: bins must be > 0: {bins}")
     check_size(name, (int(bins),))
@@ -30,10 +30,12 @@ def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None
         raise RuntimeError(f"{name}: min must not exceed max: {low}, {high}")
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, int(bins) + 1, dtype=x.dtype)
+    return xp.linspace(low, high, int(bins) + 1, dtype=x.dtype)
 
 
-def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
+def weighted_histogram(
+    xp: Any, name: str, x: Any, edges: list[Any], weight: Any, density: bool
+) -> Any:
     """The sums of the weights of the rows of x in each cell; divided by volume and total if
     density.
 
@@ -42,17 +44,17 @@ def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density
     if weight is not None and weight.size != len(x):
         raise RuntimeError(f"{name}: each of {len(x)} points needs one weight: {weight.shape}")
     shape = tuple(len(e) - 1 for e in edges)
-    inside, cell = np.ones(len(x), bool), np.zeros(len(x), np.int64)
+    inside, cell = xp.ones(len(x), bool), xp.zeros(len(x), xp.int64)
     for d, (e, n) in enumerate(zip(edges, shape, strict=True)):
-        at = np.searchsorted(e, x[:, d], "right") - 1
+        at = xp.searchsorted(e, x[:, d], "right") - 1
         inside &= (x[:, d] >= e[0]) & (x[:, d] <= e[-1])
-        cell = cell * n + np.clip(at, 0, n - 1)
-    weights = None if weight is None else weight.reshape(-1)[inside]
-    out = np.bincount(cell[inside], weights, math.prod(shape)).reshape(shape)
+        cell = cell * n + xp.clip(at, 0, n - 1)
+    weights = None if weight is None else weight.reshape(-1)[inside].astype(xp.float64)
+    out = xp.bincount(cell[inside], weights, math.prod(shape)).reshape(shape)
     if density:
         out = out / out.sum()
         for d, e in enumerate(edges):
-            out = out / np.diff(e).reshape(-1, *(1,) * (len(edges) - 1 - d))
+            out = out / xp.diff(e).reshape(-1, *(1,) * (len(edges) - 1 - d))
     return out.astype(x.dtype)
 
 
@@ -67,8 +69,8 @@ def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density
 )
 def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
     """The weight in each bin, and the bins' edges."""
-    edges = edges_of("histogram", x, bins, low, high)
-    return weighted_histogram("histogram", x.reshape(-1, 1), [edges], weight, density), edges
+    edges = edges_of(xp, "histogram", x, bins, low, high)
+    return weighted_histogram(xp, "histogram", x.reshape(-1, 1), [edges], weight, density), edges
 
 
 @op(
@@ -80,7 +82,7 @@ def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=Fals
 def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     """The weight in each cell of a grid."""
     return weighted_histogram(
-        "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
+        xp, "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
     )
 
 

@@ -27,7 +27,7 @@ def _bincount(xp, x, weights=None, /, minlength=0):
     if weights is None:
         return xp.bincount(x, minlength=minlength).astype(np.int64)
     dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
-    return xp.bincount(x, weights, minlength).astype(dtype)
+    return xp.bincount(x, weights.astype(np.float64, copy=False), minlength).astype(dtype)
 
 
 _bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)

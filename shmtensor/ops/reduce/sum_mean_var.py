@@ -236,7 +236,7 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
     """The index of the largest element along dim, or in the flattened tensor."""
-    return argminmax(xp.argmax, "argmax", x, dim, keepdim)
+    return argminmax(xp, "argmax", x, dim, keepdim)
 
 
 @op(
@@ -246,7 +246,7 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""
-    return argminmax(xp.argmin, "argmin", x, dim, keepdim)
+    return argminmax(xp, "argmin", x, dim, keepdim)
 
 
 argmax.numpy = kernel_or_fallback(
@@ -257,13 +257,13 @@ argmin.numpy = kernel_or_fallback(
 )
 
 
-def argminmax(find: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
+def argminmax(xp: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
     """argmax or argmin; a 0-d tensor counts as one row."""
     nonempty_axes(name, x, dim)
     if not x.ndim:
         axes(x, dim)
-        return np.zeros((), np.int64)
-    return find(x, dim, keepdims=keepdim)
+        return xp.zeros((), xp.int64)
+    return getattr(xp, name)(x, dim, keepdims=keepdim)
 
 
 # ---- truth and counts

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import move_array
+from ...cuda_arrays import device_of, move_array
 from .native_or_numpy import kernel_or_fallback
 from .op_definition import op
 from .tensor_like import order_of
@@ -147,9 +147,11 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 @copy.on("cuda")
 def copy_on_cuda(xp, x, y):
     """y as x's dtype and shape, for an in-place form, which copies it."""
+    y = move_array(y, device_of(x))
     if y.dtype.kind == "c" and x.dtype.kind != "c":
         y = y.real
-    return xp.broadcast_to(y.astype(x.dtype, copy=False), x.shape)
+    with x.device:
+        return xp.broadcast_to(y.astype(x.dtype, copy=False), x.shape)
 
 
 @op(

@@ -49,9 +49,15 @@ LINKED = {
     "cublas": ("cupy_backends/cuda/libs/cublas", "cublas"),
     "cusolver": ("cupy_backends/cuda/libs/cusolver", "cusolver"),
     "cufft": ("cupy/cuda/cufft", "cufft"),
+    "curand": ("cupy_backends/cuda/libs/curand", "curand"),
 }
+# Functions of those libraries that CuPy looks up by name.
+LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
 DEPENDENCIES = ("libcublasLt.so.13", "libcusparse.so.12", "libnvJitLink.so.13")
+# Its functions are in the device itself (device/nccl.cc).
+NCCL = "libnccl.so.2"
+EMPTY = 'extern "C" int standin_empty() { return 0; }\n'
 
 
 class Unavailable(Exception):
@@ -206,7 +212,7 @@ __attribute__((constructor)) static void begin() {
 }
 $ROWS
 """
-NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16}
+NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16, "curand": 103}
 
 
 def build_libraries() -> None:
@@ -216,23 +222,25 @@ def build_libraries() -> None:
     for name, (module, prefix) in LINKED.items():
         path = next(site_packages().glob(f"{module}.*.so"))
         soname, functions = needed(path, prefix)
+        functions += [f for f in LOOKED_UP.get(name, ()) if f not in functions]
         rows = "\n".join(f"SLOT({i}, {function})" for i, function in enumerate(functions))
         text = SHELL.replace("$SONAME", soname).replace("$STATUS", str(NOT_SUPPORTED[name]))
         text = text.replace("$N", str(len(functions))).replace("$ROWS", rows)
         build_library(soname, text)
         manifest[name] = {"soname": soname, "functions": functions}
     for soname in DEPENDENCIES:
-        build_library(soname, 'extern "C" int standin_empty() { return 0; }\n')
+        build_library(soname, EMPTY)
+    build_library(NCCL, EMPTY, f"-L{FOLDER}", "-Wl,--no-as-needed", "-l:libcuda.so.1")
     (LIBRARIES / "functions.json").write_text(json.dumps(manifest, indent=1))
 
 
-def build_library(soname: str, text: str) -> None:
+def build_library(soname: str, text: str, *more: str) -> None:
     source, versions = LIBRARIES / f"{soname}.cc", LIBRARIES / f"{soname}.map"
     source.write_text(text)
     versions.write_text(f"{soname} {{ global: *; }};\n")
     command: list[str | Path] = ["g++", *STRICT, source, "-o", LIBRARIES / soname]
     linker = (f"-Wl,-soname,{soname}", f"-Wl,--version-script={versions}")
-    run([*command, *linker], f"g++ of {soname}")
+    run([*command, *linker, *more], f"g++ of {soname}")
 
 
 def build() -> None:

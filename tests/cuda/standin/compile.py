@@ -40,8 +40,9 @@ def precompiled(flags: Sequence[str]) -> Path:
     target = header.with_name(f"{header.name}.gch")
     if not target.exists():
         header.parent.mkdir(parents=True, exist_ok=True)
-        header.write_text(text)
         made = header.with_name(f"{header.stem}.{os.getpid()}")
+        made.write_text(text)
+        made.rename(header)  # at once: other processes do the same
         command = ["g++", *BASE, *flags, "-x", "c++-header", str(header), "-o", str(made)]
         subprocess.run(command, check=True)
         made.rename(target)

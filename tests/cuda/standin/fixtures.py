@@ -18,7 +18,6 @@ import pytest
 
 from tests.cuda.standin.install import install, missing
 
-
 __all__ = ["Misuses", "cp", "misuses", "no_background"]
 
 

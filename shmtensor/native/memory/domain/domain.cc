@@ -169,6 +169,8 @@ const char* map_domain(Domain& d, uint32_t S) {
   d.words = reinterpret_cast<Word*>(d.control_base + areas.words);
   d.bits_base = d.control_base + areas.bits;
   d.in_flight = reinterpret_cast<InFlight*>(d.control_base + areas.in_flight);
+  d.slabs = reinterpret_cast<DeviceSlab*>(d.control_base + areas.slabs);
+  d.events = reinterpret_cast<DeviceEvent*>(d.control_base + areas.events);
   d.mapped = total;
   return nullptr;
 }

@@ -64,6 +64,8 @@ struct Domain {
   Word* words = nullptr;
   char* bits_base = nullptr;
   InFlight* in_flight = nullptr;
+  DeviceSlab* slabs = nullptr;
+  DeviceEvent* events = nullptr;
   char* base = nullptr;  // slot s is at base + s * 64 MiB
   size_t mapped = 0;     // bytes mapped at base
   size_t shared = 0;     // bytes at base that count as shared (0 in a rowless process)
@@ -74,6 +76,7 @@ struct Domain {
   uint64_t next_sweep = 0, last_pass_ms = 0;
   uint32_t pressure_seen = 0;  // the last call for memory that was answered
   size_t holds = 0;  // bits set in the own row
+  size_t device_holds = 0;  // of them, bits of blocks of GPUs; a forked child has none
   size_t limbo_blocks = 0, limbo_bytes = 0;
   uint64_t retry_blocks = 0, retry_bytes = 0;
   // For the child that is being forked; fork_read: Note [Fork pipe].

@@ -192,6 +192,8 @@ static bool child_row(Domain& d) {
   fault("fork.live");
   if (!by_process(d)) d.spare = open_description(d);
   clear_entries(d);
+  d.holds -= d.device_holds;  // slots of kind kDevice were not copied: a forked child cannot use its parent's GPU memory
+  d.device_holds = 0;
   each_arena(d, [&d](uint32_t s, Arena* a) {
     if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0)
       drop_arena(a);

@@ -1,16 +1,17 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 3,
+// The bytes that every process of a domain shares: areas, words and their states (layout version 4,
 // little endian).
 //
 //   control (memfd, sparse)
-//   +--------+---------+---------+-----------+------------+--------------+---------------+
-//   | header | rows    | slots   | nheld     | words      | bits         | in flight     |
-//   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 |
-//   +--------+---------+---------+-----------+------------+--------------+---------------+
+//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+--------------+
+//   | header | rows    | slots   | nheld     | words      | bits         | in flight     | slabs   | events       |
+//   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 | S x 128 | R x 64 x 128 |
+//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+--------------+
 //   volume 0 (POSIX shared memory, unlinked at once), volume 1 (memfd): S/2 slots of 64 MiB each
 //
 //   row    FREE -> BORN (forked, not yet run) -> LIVE -> ZOMBIE (dead, messages pending) -> FREE
 //   slot   FREE -> CLAIMED -> LIVE | TAIL -> FREEING -> FREE, inc + 1
 //          LIVE and owner nobody = orphan <-> DYING -> FREEING
+//          of kind kDevice (no bytes in a volume): its owner has died: LIVE -> LOST -> FREEING
 //   block  QUIET(g) -> LIVE(g) <-> DYING(g) -> QUIET(g + 1)
 //   entry  FREE(seq) -> PENDING(seq) -> FREE(seq + 1)        (of a handle in flight; a "pin" in tests/protocol)
 //
@@ -42,11 +43,12 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
-constexpr uint32_t kLayoutVersion = 3;
+constexpr uint32_t kLayoutVersion = 4;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
 constexpr uint32_t kInFlight = 1u << 20;          // per row
+constexpr uint32_t kEvents = 64;              // of CUDA, per row
 constexpr uint32_t kNobody = 0xFFF;           // owner of an orphan
 constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 constexpr int kSlotShift = 26;
@@ -61,13 +63,15 @@ enum SlotState : uint64_t {
   kSlotLive,
   kSlotTail,
   kSlotDying,
-  kSlotFreeing
+  kSlotFreeing,
+  kSlotLost
 };
 enum BlockState : uint64_t { kQuiet, kLive, kDying };
 
 // How a slot is divided. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block of whole slots.
-enum Kind : uint32_t { kNoKind, kTiny, kMedium, kHuge, kTailKind };
-constexpr int kShift[] = {0, 6, 10, 40, 40};  // block index = offset >> shift
+// Device: a slab of a GPU's memory; each has a granule of its own (Slot::shift), and its nheld also counts "open".
+enum Kind : uint32_t { kNoKind, kTiny, kMedium, kHuge, kTailKind, kDevice };
+constexpr int kShift[] = {0, 6, 10, 40, 40, 9};  // block index = offset >> shift
 
 struct Header {
   char magic[8];
@@ -123,6 +127,25 @@ struct InFlight {
 };
 static_assert(sizeof(InFlight) == 64, "PROTOCOL: an entry has one line");
 
+// Of a slot of kind kDevice: written by its owner between CLAIMED and LIVE.
+struct DeviceSlab {
+  Word handle[8];  // cudaIpcMemHandle_t
+  Word uuid[2];    // of the GPU
+  Word size;       // bytes
+  Word owner;      // inc << 32 | row
+  char reserved[32];
+};
+static_assert(sizeof(DeviceSlab) == 128, "two lines");
+
+// An interprocess event of a row, for one of its streams; written once in an incarnation.
+struct DeviceEvent {
+  Word handle[8];  // cudaIpcEventHandle_t
+  Word uuid[2];
+  Word word;  // inc: the handle is that incarnation's
+  char reserved[40];
+};
+static_assert(sizeof(DeviceEvent) == 128, "two lines");
+
 // ---- packed words
 struct SlotWord {
   uint64_t state, owner, nonce, inc;
@@ -161,7 +184,7 @@ inline bool swap_word(Word& word, uint64_t from, uint64_t to) {
 
 // ---- offsets of the areas
 struct Areas {
-  size_t rows, slots, nheld, words, bits, in_flight, size;
+  size_t rows, slots, nheld, words, bits, in_flight, slabs, events, size;
   explicit Areas(size_t S) {
     auto page = [](size_t n) { return (n + 4095) & ~size_t(4095); };
     rows = 4096;
@@ -170,7 +193,9 @@ struct Areas {
     words = nheld + kRows * page(S * 4);
     bits = page(words + S * kBlocks * 8);
     in_flight = bits + S * kRows * (kBlocks / 8);
-    size = in_flight + size_t(kRows) * kInFlight * sizeof(InFlight);
+    slabs = in_flight + size_t(kRows) * kInFlight * sizeof(InFlight);
+    events = page(slabs + S * sizeof(DeviceSlab));
+    size = events + size_t(kRows) * kEvents * sizeof(DeviceEvent);
   }
 };
 

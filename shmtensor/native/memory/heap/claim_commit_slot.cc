@@ -98,7 +98,7 @@ void punch(Domain& d, uint32_t slot, size_t offset, size_t n) {
 void finish_freeing(Domain& d, uint32_t head) {
   uint32_t n = d.slot[head].length.load(relaxed);
   uint64_t owner = SlotWord::of(word_of(d, head).load(acquire)).owner;
-  punch(d, head, 0, kSlotBytes);
+  if (d.slot[head].kind.load(relaxed) != kDevice) punch(d, head, 0, kSlotBytes);
   fault("free.punched");
   for (uint32_t k = 1; k < n; ++k) {
     SlotWord w = SlotWord::of(word_of(d, head + k).load(acquire));

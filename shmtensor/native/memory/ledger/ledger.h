@@ -87,6 +87,18 @@ struct InFlightFields {
 };
 bool read_entry(InFlight& entry, uint64_t* word, InFlightFields* fields);  // false: not pending
 bool is_void(Domain& d, const InFlightFields& f);         // its channel is freed
+// Calls f for each pending entry below the high marks that is not void, until it returns false.
+template <class F>
+void each_entry(Domain& d, F f) {
+  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
+    for (uint32_t i = 0, n = d.rows[r].in_flight_high.load(acquire); i < n; ++i) {
+      InFlight& entry = d.entry(r, i);
+      uint64_t word;
+      InFlightFields fields;
+      if (read_entry(entry, &word, &fields) && !is_void(d, fields) && !f(r, entry, word, fields)) return;
+    }
+  }
+}
 int64_t take_entry(Domain& d);                            // a free entry of the own row, or -1
 void add_pending_entry(Domain& d, uint32_t index);        // it is PENDING now
 void clear_entries(Domain& d);                            // after a fork, for the new row

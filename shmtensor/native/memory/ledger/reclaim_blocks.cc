@@ -9,19 +9,6 @@ namespace shmtensor {
 
 std::atomic<uint64_t> unread_grace_ms{60'000}, dead_grace_ms{3'600'000};
 
-// Calls f for each pending entry below the high marks that is not void, until it returns false.
-template <class F>
-static void each_entry(Domain& d, F f) {
-  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
-    for (uint32_t i = 0, n = d.rows[r].in_flight_high.load(acquire); i < n; ++i) {
-      InFlight& entry = d.entry(r, i);
-      uint64_t word;
-      InFlightFields fields;
-      if (read_entry(entry, &word, &fields) && !is_void(d, fields) && !f(r, entry, word, fields)) return;
-    }
-  }
-}
-
 // Marks in `in_use` the candidates that a row or an entry holds.
 static void scan(Domain& d, Arena* const* list, int n) {
   uint32_t rows = d.row_high();
@@ -197,6 +184,22 @@ static bool slot_is_held(Domain& d, uint32_t s, uint32_t inc) {
   return held;
 }
 
+// A slab whose owner has died, once no process holds a block of it or has it open: nobody can hold one from now on,
+// because no hold of a LOST slot is valid.
+static bool free_lost_slab(Domain& d, uint32_t s) {
+  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r)
+    if (d.nheld(r, s).load(acquire)) return false;
+  uint64_t old = d.slot[s].word.load(acquire);
+  SlotWord w = SlotWord::of(old);
+  if (w.owner != kNobody || w.state != kSlotLost) return false;
+  w.state = kSlotFreeing;
+  w.owner = uint32_t(d.row);
+  if (!swap_word(d.slot[s].word, old, w.packed())) return false;
+  fault("lost.freeing");
+  finish_freeing(d, s);
+  return true;
+}
+
 size_t reclaim_orphans(Domain& d) {
   size_t freed = 0;
   for (int v = 0; v < 2; ++v) {
@@ -206,6 +209,10 @@ size_t reclaim_orphans(Domain& d) {
       Word& word = d.slot[s].word;
       uint64_t old = word.load(acquire);
       SlotWord w = SlotWord::of(old);
+      if (w.owner == kNobody && w.state == kSlotLost) {
+        freed += free_lost_slab(d, s);
+        continue;
+      }
       if (w.owner != kNobody || (w.state != kSlotLive && w.state != kSlotDying)) continue;
       if (w.state == kSlotLive && slot_is_held(d, s, uint32_t(w.inc))) continue;  // pre-scan
       // A new mark even if it was DYING: a stalled reclaimer's last CAS must fail.

@@ -28,6 +28,12 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
   switch (w.state) {
     case kSlotLive:
       w.owner = kNobody;
+      if (d.slot[s].kind.load(relaxed) == kDevice) {  // its memory ends with the processes that have it open
+        w.state = kSlotLost;
+        swap_word(word, old, w.packed());
+        fault("sweep.lost");
+        break;
+      }
       // Its reclaimer is dead; marks in block words are rescued or guarded by inc.
       d.slot[s].reclaiming.store(0, relaxed);
       fault("sweep.unmarked");

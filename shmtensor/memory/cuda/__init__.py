@@ -1,0 +1,106 @@
+"""GPU memory in the ledger: CuPy's allocator, and arrays that travel between processes by handle.
+
+Importing this package imports CuPy; `install()` makes it CuPy's allocator. docs/design/cuda-memory.md
+has the states and what happens when a process dies at each arrow.
+"""
+
+from __future__ import annotations
+
+import cupy
+
+from . import lending, streams, timer
+from .allocator import allocator, require_own_process
+from .lending import Message, check_alive, discard, export, note_use, receive
+from .statistics import (
+    max_memory_allocated,
+    max_memory_reserved,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_stats,
+    memory_summary,
+    reset_peaks,
+)
+
+__all__ = [
+    "Message",
+    "check_alive",
+    "discard",
+    "empty_cache",
+    "export",
+    "install",
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "note_use",
+    "poll",
+    "receive",
+    "reset_peaks",
+    "set_limit",
+    "uninstall",
+]
+
+
+def install() -> None:
+    """Makes this CuPy's allocator, in every thread. Arrays that exist keep their memory. Idempotent.
+
+    Raises:
+        RuntimeError: this process was forked from one that uses CUDA.
+    """
+    require_own_process()
+    timer.start()
+    cupy.cuda.set_allocator(allocator.malloc)
+
+
+def uninstall() -> None:
+    """CuPy's own pool allocates again; free memory and imports are returned. For tests: what arrays
+    still use is returned by a later call.
+    """
+    require_own_process()
+    cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    empty_cache()
+    if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
+        timer.pause()
+        lending.close_events(all_events=True)
+        lending.own_events.clear()
+        streams.forget()
+
+
+def poll() -> None:
+    """Ends holds and frees blocks whose work has ended. Costs nothing if none waits."""
+    if allocator.leaving or allocator.lent:
+        allocator.lock.acquire()
+        try:
+            allocator.poll()
+            allocator.reclaim()
+        finally:
+            allocator.unlock()
+
+
+def empty_cache() -> None:
+    """Waits for the devices' work, closes slabs of other processes that nothing is held of, and
+    returns all slabs without blocks to the driver. What another process has open stays.
+    """
+    require_own_process()
+    allocator.lock.acquire()
+    try:
+        for device in allocator.devices.values():
+            with streams.on_device(device.index):
+                cupy.cuda.runtime.deviceSynchronize()
+        allocator.poll()
+        lending.close_idle()
+        allocator.reclaim()
+        for device in allocator.devices.values():
+            allocator.release_slabs(device)
+    finally:
+        allocator.unlock()
+
+
+def set_limit(nbytes: int | None, index: int) -> None:
+    """Limits what this process reserves of a device; None: no limit."""
+    require_own_process()
+    allocator.devices[index].limit = nbytes

@@ -1,0 +1,457 @@
+"""Blocks that other processes use: messages, imports and holds (docs/design/cuda-memory.md).
+
+    sender     record event, pin, FENCE, validate ------ message ------+
+                                                                       v
+    receiver   bit, FENCE, validate; open the slab; streamWaitEvent; acknowledge ... use ...
+               last array gone: record events; passed: clear the bit; no bit left: close the slab
+
+What CUDA does is called from here; the shared words are in native/memory/device.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+from collections.abc import Callable
+from typing import Any
+
+import cupy
+
+from ... import native
+from ...errors import StaleHandle
+from . import streams
+from .allocator import Own, allocator, require_own_process, slabs_by_slot
+from .blocks import LENT, USED, Chunk
+from .streams import StreamRecord
+
+__all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
+
+runtime = cupy.cuda.runtime
+EVENTS = 64  # interprocess events per process
+IDLE_S = 0.25  # an import without holds is closed after it
+PLACE = struct.Struct("<16x3I")  # of a handle: slot, incarnation, index
+
+# handle (b"": no element), (owner's row, incarnation), (event's row, incarnation, number or -1),
+# bytes from the start of the block, shape, strides, dtype
+Message = tuple[
+    bytes, tuple[int, int], tuple[int, int, int], int, tuple[int, ...], tuple[int, ...], str
+]
+
+
+class Import:
+    """Another process's slab, open in this process."""
+
+    __slots__ = ("device", "holds", "idle_since", "inc", "owner", "ptr", "slot")
+
+    def __init__(self, slot: int, inc: int, device: int, owner: tuple[int, int]) -> None:
+        self.slot = slot
+        self.inc = inc
+        self.device = device
+        self.owner = owner  # row, incarnation
+        self.ptr = 0
+        self.holds = 0
+        self.idle_since = 0.0
+
+
+class Hold:
+    """A block of another process's slab that this process holds: one bit, `count` arrays."""
+
+    __slots__ = ("count", "index", "slab")
+
+    def __init__(self, slab: Import, index: int) -> None:
+        self.slab = slab
+        self.index = index
+        self.count = 0
+
+
+class Received:
+    """Owns the hold of one received array and its views."""
+
+    __slots__ = ("hold", "pid", "ptr", "size", "stream", "users")
+
+    def __init__(self, hold: Hold, ptr: int, size: int, stream: StreamRecord) -> None:
+        self.hold = hold
+        self.pid = allocator.pid
+        self.ptr = ptr
+        self.size = size
+        self.stream = stream
+        self.users: set[StreamRecord] | None = None
+
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        if self.pid == getpid():
+            allocator.ended(self)
+
+    def end(self) -> None:
+        users = {self.stream, *self.users} if self.users else {self.stream}
+        events = allocator.events_of(users, self.hold.slab.device)
+        if events:
+            allocator.leaving.append((self, self.hold.slab.device, events))
+            allocator.wake()
+        else:
+            self.release()
+
+    def release(self) -> None:
+        """The array's work has ended."""
+        drop(self.hold)
+
+
+class Home:
+    """Owns one array of this process that came back by message."""
+
+    __slots__ = ("chunk", "pid")
+
+    def __init__(self, chunk: Chunk) -> None:
+        self.chunk = chunk
+        self.pid = allocator.pid
+
+    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
+        if self.pid == getpid():
+            allocator.ended(self)
+
+    def end(self) -> None:
+        self.chunk.count -= 1
+        if not self.chunk.count and not self.chunk.is_owned:
+            allocator.leave(self.chunk)
+
+
+imports: dict[int, Import] = {}  # by slot
+holds: dict[tuple[int, int], Hold] = {}  # by slot and index
+opened_events: dict[tuple[int, int, int], tuple[int, int]] = {}  # event and device
+own_events: list[StreamRecord] = []  # by number
+
+
+# ---- streams
+def note_use(array: Any, stream: Any = None) -> None:
+    """Says that work on `array` was queued on another stream than the one that allocated it: the
+    memory is used again only when that work has ended.
+
+    Args:
+        array: a cupy.ndarray; memory that is not of this allocator is left alone.
+        stream: a CuPy stream of the array's device; None: the current one.
+
+    Copies: none
+    """
+    owner = getattr(array.data.mem, "_owner", None)
+    kind = owner.__class__
+    if kind is Own or kind is Home:
+        of: Any = owner.chunk
+    elif kind is Received:
+        of = owner
+    else:
+        return
+    device = array.data.device_id
+    used = streams.current(device) if stream is None else streams.of(device, stream)
+    if used is not of.stream:
+        if of.users is None:
+            of.users = {used}
+        else:
+            of.users.add(used)
+
+
+def check_alive(array: Any) -> None:
+    """Raises PeerLostError, which names the owner, if the memory of `array` belongs to a process
+    that has died: its bytes may be torn. Costs an owned array two attribute reads.
+
+    Copies: none
+    """
+    owner = getattr(array.data.mem, "_owner", None)
+    if owner.__class__ is Received:
+        slab = owner.hold.slab
+        if not native.slab_live(slab.slot, slab.inc):
+            native.raise_peer_lost("cuda", *slab.owner)
+
+
+# ---- sending
+def export(array: Any, via: Any = None) -> Message:
+    """A message from which another process of the domain makes the same array: the same memory.
+
+    The message is small and can be pickled. It may be received once, many times or never: until it
+    is received or discarded, the block stays, also after this process has dropped its arrays. A
+    message that is never delivered must be given to `discard`; one that is lost otherwise keeps its
+    block until memory is short and it is older than a minute (docs/design/memory.md: unread
+    messages).
+
+    Args:
+        array: a cupy.ndarray whose memory is of this allocator, own or received.
+        via: the array or Block of the channel that carries the message; its end voids the message.
+
+    Copies: none
+
+    Raises:
+        ValueError: CuPy allocated the memory elsewhere: `array.copy()` can be sent.
+        PeerLostError: the process that the memory belongs to has died.
+        RuntimeError: this process was forked from one that uses CUDA.
+    """
+    require_own_process()
+    layout = array.shape, array.strides, array.dtype.str
+    if not array.size:
+        return (b"", (0, 0), (0, 0, -1), array.data.device_id, *layout)
+    memory = array.data.mem
+    owner = getattr(memory, "_owner", None)
+    kind = owner.__class__
+    if kind is Received:
+        slab: Any = owner.hold.slab
+        of, index, origin = owner, owner.hold.index, slab.owner
+    elif kind is Own or kind is Home:
+        of, slab = owner.chunk, owner.chunk.slab
+        index, origin = of.offset >> slab.shift, native.row()
+    else:
+        raise ValueError(
+            f"export: the memory at {array.data.ptr:#x} was not allocated by shmtensor's allocator, "
+            "only a copy of it can be sent: array.copy()"
+        )
+    allocator.lock.acquire()
+    try:
+        event = record_event(slab.device, of)
+        if kind is not Received:
+            if slab.slot < 0:
+                share(slab)
+            slab.exported[index] = of
+            of.is_exported = True
+        handle = native.slab_export(slab.slot, slab.inc, index, of.size, via)
+    except StaleHandle:
+        if kind is Received:
+            native.raise_peer_lost("export", *origin)
+        raise
+    finally:
+        allocator.unlock()
+    return (handle, origin, event, array.data.ptr - of.ptr, *layout)
+
+
+def share(slab: Any) -> None:
+    """Gives a slab of this process its slot in the ledger."""
+    with streams.on_device(slab.device):
+        handle = runtime.ipcGetMemHandle(slab.ptr)
+    slab.slot, slab.inc = native.slab_claim(
+        allocator.uuid_of(slab.device), slab.size, slab.shift, handle
+    )
+    slabs_by_slot[slab.slot, slab.inc] = slab
+
+
+def record_event(device: int, of: Any) -> tuple[int, int, int]:
+    """An event after all work of this process on the block; number -1: there is none left.
+
+    One event per stream that ever sent, recorded on that stream only: who waits late waits for
+    more, never for less.
+    """
+    stream = streams.current(device)
+    others = set() if of.stream is None else {of.stream}
+    if of.users:
+        others |= of.users
+    others.discard(stream)
+    for other in others:
+        streams.wait(stream, other)
+    row, inc = native.row()
+    if stream.is_idle():
+        return row, inc, -1
+    with streams.on_device(device):
+        if not stream.event and streams.spare_own:
+            stream.event, stream.number = streams.spare_own.pop()
+            own_events[stream.number] = stream
+        elif not stream.event:
+            if len(own_events) == EVENTS:  # so many streams have sent: this one waits
+                stream.stream.synchronize()
+                return row, inc, -1
+            flags = runtime.eventInterprocess | runtime.eventDisableTiming
+            event = runtime.eventCreateWithFlags(flags)
+            native.event_publish(
+                len(own_events), allocator.uuid_of(device), runtime.ipcGetEventHandle(event)
+            )
+            stream.event, stream.number = event, len(own_events)
+            own_events.append(stream)
+        runtime.eventRecord(stream.event, stream.ptr)
+    return row, inc, stream.number
+
+
+def discard(message: Message) -> None:
+    """A message will never be received: its block is free as far as it is concerned. Idempotent.
+
+    Copies: none
+    """
+    if message[0]:
+        native.acknowledge(message[0])
+
+
+# ---- receiving
+def receive(message: Message) -> Any:
+    """The array of a message: the sender's memory, held by this process until the last view of the
+    array is gone and its work has ended.
+
+    The current stream waits for the sender's work on it.
+
+    Returns:
+        A cupy.ndarray on the device where the memory is. In the process that allocated it: the
+        same memory by its own address.
+
+    Copies: none
+
+    Raises:
+        StaleHandle: the message was received before, or expired, and the block is gone.
+        PeerLostError: the process that the memory belongs to has died; or the sender has, and its
+            work on the memory had not ended.
+        ForeignHandle: the message is of another domain.
+        RuntimeError: the GPU is not visible in this process; or this process was forked from one
+            that uses CUDA.
+    """
+    require_own_process()
+    handle, origin, event, offset, shape, strides, dtype = message
+    if not handle:
+        with streams.on_device(offset):
+            return cupy.empty(shape, dtype)
+    allocator.lock.acquire()
+    try:
+        owner, device, ptr, size = take(handle, origin)
+        try:
+            wait_for(event, device)
+        except BaseException:
+            owner = None  # drops the hold
+            raise
+    finally:
+        allocator.unlock()
+    native.acknowledge(handle)
+    memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)
+    return cupy.ndarray(
+        shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, offset), strides=strides
+    )
+
+
+def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
+    """Holds the block of a handle; its owner object, device, address and size."""
+    slot, inc, index = PLACE.unpack_from(handle)
+    allocator.poll()
+    hold = holds.get((slot, index))
+    if hold is not None and hold.slab.inc != inc:
+        hold = None
+    try:
+        state = native.slab_hold(handle, hold is not None)
+    except StaleHandle:
+        if native.liveness(*origin) != "dead":
+            raise
+        state = "lost"
+    if state == "lost":
+        native.acknowledge(handle)  # it has arrived, and cannot be used
+        native.raise_peer_lost("receive", *origin)
+    nbytes = int.from_bytes(handle[48:56], "little")
+    if state == "home":
+        slab = slabs_by_slot[slot, inc]
+        chunk = slab.exported[index]
+        if chunk.state == LENT:
+            allocator.come_home((slot, index))
+            chunk.state = USED
+        chunk.count += 1
+        stream = streams.current(slab.device)
+        if stream is not chunk.stream:
+            chunk.users = {stream, *(chunk.users or ())}
+        return Home(chunk), slab.device, chunk.ptr, chunk.size
+    if hold is None:
+        try:
+            hold = Hold(open_slab(slot, inc), index)
+        except BaseException:
+            native.slab_drop(slot, index)
+            raise
+        holds[slot, index] = hold
+        hold.slab.holds += 1
+    hold.count += 1
+    slab_ptr, device = hold.slab.ptr, hold.slab.device
+    ptr = slab_ptr + int.from_bytes(handle[40:48], "little")
+    return Received(hold, ptr, nbytes, streams.current(device)), device, ptr, nbytes
+
+
+def drop(hold: Hold) -> None:
+    """One array less."""
+    hold.count -= 1
+    if hold.count:
+        return
+    del holds[hold.slab.slot, hold.index]
+    native.slab_drop(hold.slab.slot, hold.index)
+    hold.slab.holds -= 1
+    if not hold.slab.holds:
+        hold.slab.idle_since = time.monotonic()
+        allocator.wake()
+
+
+# ---- slabs of other processes
+def open_slab(slot: int, inc: int) -> Import:
+    """The slab of a block that this process holds; opened once."""
+    slab = imports.get(slot)
+    if slab is not None:
+        if slab.inc == inc:
+            return slab
+        close_slab(slab)  # it was kept open in case that more came
+    uuid, size, handle, row, row_inc = native.slab_line(slot)
+    device = allocator.uuids.get(uuid)
+    if device is None:
+        raise RuntimeError(
+            f"receive: the GPU of the tensor, {uuid.hex()}, is not visible in this process "
+            "(CUDA_VISIBLE_DEVICES?): send a copy on the CPU"
+        )
+    slab = Import(slot, inc, device, (row, row_inc))
+    native.slab_opened(slot)  # before it is opened: a death closes both
+    try:
+        with streams.on_device(device):
+            slab.ptr = runtime.ipcOpenMemHandle(handle)
+    except runtime.CUDARuntimeError:
+        native.slab_closed(slot)
+        if native.liveness(row, row_inc) != "alive":
+            native.raise_peer_lost("receive", row, row_inc)
+        raise
+    imports[slot] = slab
+    allocator.wake()
+    return slab
+
+
+def close_slab(slab: Import) -> None:
+    with streams.on_device(slab.device):
+        runtime.ipcCloseMemHandle(slab.ptr)
+    del imports[slab.slot]
+    native.slab_closed(slab.slot)
+
+
+def close_idle(seconds: float = 0.0) -> None:
+    """Closes the imports that this process has held nothing of for some time."""
+    latest = time.monotonic() - seconds
+    for slab in list(imports.values()):
+        is_lost = not native.slab_live(slab.slot, slab.inc)
+        if not slab.holds and (is_lost or slab.idle_since <= latest):
+            close_slab(slab)
+
+
+def wait_for(event: tuple[int, int, int], device: int) -> None:
+    """The current stream of the device waits for the sender's event."""
+    row, inc, number = event
+    if number < 0:
+        return
+    if (row, inc) == native.row():
+        streams.wait(streams.current(device), own_events[number])
+        return
+    found = opened_events.get(event)
+    if found is None:
+        found = opened_events[event] = open_event(event, device)
+    with streams.on_device(device):
+        runtime.streamWaitEvent(cupy.cuda.get_current_stream(device).ptr, found[0])
+
+
+def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int]:
+    row, inc, _ = event
+    line = native.event_of(*event)
+    if line is None:
+        native.raise_peer_lost("receive", row, inc)
+        raise AssertionError
+    uuid, handle = line
+    device = allocator.uuids.get(uuid, device)
+    try:
+        with streams.on_device(device):
+            return runtime.ipcOpenEventHandle(handle), device
+    except runtime.CUDARuntimeError:
+        if native.liveness(row, inc) != "alive":
+            native.raise_peer_lost("receive", row, inc)
+        raise
+
+
+def close_events(all_events: bool = False) -> None:
+    """Destroys the opened events of processes that have left."""
+    for event, (ptr, _) in list(opened_events.items()):
+        if all_events or native.liveness(*event[:2]) == "dead":
+            runtime.eventDestroy(ptr)
+            del opened_events[event]

@@ -1,0 +1,175 @@
+"""Figures of GPU memory, as numbers and as texts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import cupy
+
+from ... import native
+from ...errors import OutOfMemoryError
+from . import lending, streams
+from .allocator import Allocator, Device, allocator, require_own_process
+from .blocks import LEAVING, MIB
+
+__all__ = [
+    "max_memory_allocated",
+    "max_memory_reserved",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_stats",
+    "memory_summary",
+    "out_of_memory",
+    "reset_peaks",
+]
+
+
+def device_at(index: int | None) -> Device:
+    require_own_process()
+    return allocator.devices[cupy.cuda.runtime.getDevice() if index is None else index]
+
+
+def memory_allocated(index: int | None = None) -> int:
+    """Bytes of blocks of arrays on a device (None: the current one), in whole granules."""
+    return device_at(index).allocated
+
+
+def memory_reserved(index: int | None = None) -> int:
+    """Bytes that this process has from the driver."""
+    return device_at(index).reserved
+
+
+def max_memory_allocated(index: int | None = None) -> int:
+    """The largest `memory_allocated` since the start or `reset_peaks`."""
+    return device_at(index).peak_allocated
+
+
+def max_memory_reserved(index: int | None = None) -> int:
+    """The largest `memory_reserved` since the start or `reset_peaks`."""
+    return device_at(index).peak_reserved
+
+
+def reset_peaks(index: int | None = None) -> None:
+    """The maxima begin anew at what is in use now."""
+    device = device_at(index)
+    device.peak_allocated, device.peak_reserved = device.allocated, device.reserved
+
+
+def mem_get_info(index: int | None = None) -> tuple[int, int]:
+    """Free and total bytes of a device, as the driver says."""
+    with streams.on_device(device_at(index).index):
+        free, total = cupy.cuda.runtime.memGetInfo()
+    return free, total
+
+
+def figures(device: Device) -> dict[str, int]:
+    """What waits on a device. The lock is held."""
+    lent = [chunk.size for chunk in allocator.lent.values() if chunk.slab.device == device.index]
+    leaving = [
+        target.size
+        for target, index, _ in allocator.leaving
+        if index == device.index and getattr(target, "state", None) == LEAVING
+    ]
+    imports = [slab for slab in lending.imports.values() if slab.device == device.index]
+    exported = sum(
+        chunk.size for slab in device.slabs.values() for chunk in slab.exported.values()
+    )
+    return {
+        "exported_bytes": exported,
+        "limbo_bytes": sum(leaving),
+        "limbo_blocks": len(leaving),
+        "lent_bytes": sum(lent),
+        "lent_blocks": len(lent),
+        "open_slabs": len(imports),
+        "held_blocks": sum(slab.holds for slab in imports),
+    }
+
+
+def memory_stats(index: int | None = None) -> dict[str, int]:
+    """Counts of a device's memory by name: PyTorch's names where they mean the same, and
+    `limbo_*` (freed, other streams still use it), `lent_*` (freed, other processes may hold it),
+    `exported_bytes`, `open_slabs` and `held_blocks` (of other processes).
+    """
+    device = device_at(index)
+    with allocator.lock:
+        rest = figures(device)
+    allocator.lock.acquire()
+    allocator.unlock()  # what finalisers noted meanwhile
+    return {
+        "allocated_bytes.all.current": device.allocated,
+        "allocated_bytes.all.peak": device.peak_allocated,
+        "allocated_bytes.all.allocated": device.total_allocated,
+        "allocated_bytes.all.freed": device.total_allocated - device.allocated,
+        "reserved_bytes.all.current": device.reserved,
+        "reserved_bytes.all.peak": device.peak_reserved,
+        "allocation.all.current": device.allocations - device.frees,
+        "allocation.all.allocated": device.allocations,
+        "allocation.all.freed": device.frees,
+        "segment.all.current": len(device.slabs),
+        "segment.all.allocated": device.slabs_made,
+        "segment.all.freed": device.slabs_freed,
+        "num_alloc_retries": device.retries,
+        **rest,
+    }
+
+
+def size_text(n: int) -> str:
+    """A number of bytes to read."""
+    return f"{n / MIB:,.1f} MiB" if n >= MIB else f"{n:,} bytes"
+
+
+def borrowers(device: Device) -> str:
+    """Who uses this process's slabs: "rank 1 (pid 77): 3 holds, 2 messages in flight"."""
+    users: Counter[tuple[int, int]] = Counter()
+    messages = 0
+    for slab in device.slabs.values():
+        if slab.slot >= 0:
+            rows, in_flight = native.slab_lent(slab.slot, slab.inc)
+            messages += in_flight
+            for row, inc, count in rows:
+                users[row, inc] += count
+    parts = []
+    for (row, inc), count in users.most_common(8):
+        text, pid, _ = native.describe(row, inc)
+        parts.append(f"{text.removesuffix(' is alive')}: {count} holds or open slabs")
+    if messages:
+        parts.append(f"{messages} messages in flight")
+    return "; ".join(parts) if parts else "nobody"
+
+
+def lines(device: Device) -> list[str]:
+    """What the memory of a device is used for. The lock is held."""
+    rest = figures(device)
+    free, total = mem_get_info(device.index)
+    return [
+        f"in use by arrays {size_text(device.allocated)}, reserved {size_text(device.reserved)} in "
+        f"{len(device.slabs)} slabs, of {size_text(total)}, {size_text(free)} of them free",
+        f"freed, waiting for other streams: {size_text(rest['limbo_bytes'])} in "
+        f"{rest['limbo_blocks']} blocks",
+        f"freed, held by other processes or in messages: {size_text(rest['lent_bytes'])} in "
+        f"{rest['lent_blocks']} blocks",
+        f"lent to: {borrowers(device)}",
+        f"held of other processes: {rest['held_blocks']} blocks in {rest['open_slabs']} slabs",
+    ]
+
+
+def memory_summary(index: int | None = None) -> str:
+    """What the memory of a device is used for, as a text."""
+    device = device_at(index)
+    with allocator.lock:
+        text = lines(device)
+    allocator.lock.acquire()
+    allocator.unlock()
+    peaks = f"peaks: {size_text(device.peak_allocated)} in use, {size_text(device.peak_reserved)}"
+    return "\n".join([f"GPU {device.index}", *(f"  {line}" for line in text), f"  {peaks} reserved"])
+
+
+def out_of_memory(owner: Allocator, device: Device, nbytes: int) -> OutOfMemoryError:
+    """The error of an allocation. The lock is held."""
+    limit = "" if device.limit is None else f"limited to {size_text(device.limit)}; "
+    return OutOfMemoryError(
+        f"cuda: no memory for a block of {size_text(nbytes)} on GPU {device.index}: {limit}"
+        + "; ".join(lines(device))
+    )
+

@@ -1,0 +1,93 @@
+"""The thread that ends holds and closes slabs in a process that does nothing else.
+
+It runs while something waits: blocks in limbo, holds whose work has not ended, slabs of other
+processes that are open. It starts from finalisers, too, so it is a bare thread: the locks of
+`threading.Thread.start` may be held by the very code that a finaliser interrupts.
+"""
+
+from __future__ import annotations
+
+import _thread
+import atexit
+import time
+
+from ... import native
+from . import lending
+from .allocator import allocator
+
+__all__ = ["start", "stop"]
+
+SHORTEST_S, LONGEST_S = 0.002, 0.25  # between two looks at what waits; doubles without progress
+LIVENESS_S = 0.5  # between two sweeps for dead owners of open slabs
+
+is_running = False
+is_enabled = False
+wake_up = _thread.allocate_lock()  # released to end a pause
+wake_up.acquire()
+
+
+def start() -> None:
+    """The thread runs from now on while there is something to wait for."""
+    global is_enabled
+    if not is_enabled:
+        is_enabled = True
+        allocator.on_work = wake
+        allocator.close_imports = lending.close_idle
+        atexit.register(stop)
+
+
+def wake() -> None:
+    """There is something new to wait for. The allocator's lock is held."""
+    global is_running
+    if not is_running and is_enabled:
+        is_running = True
+        _thread.start_new_thread(run, ())
+
+
+def stop() -> None:
+    """Ends the thread; finalisers do nothing from now on, because the process ends."""
+    global is_enabled
+    is_enabled = False
+    allocator.is_closed = True
+    atexit.unregister(stop)
+    end_thread()
+
+
+def pause() -> None:
+    """Ends the thread; the next work starts it again."""
+    global is_enabled
+    is_enabled = False
+    end_thread()
+    is_enabled = True
+
+
+def end_thread() -> None:
+    end = time.monotonic() + 5
+    while is_running and time.monotonic() < end:
+        if wake_up.locked():
+            wake_up.release()
+        time.sleep(0.001)
+
+
+def run() -> None:
+    global is_running
+    pause, next_sweep = SHORTEST_S, time.monotonic() + LIVENESS_S
+    while True:
+        wake_up.acquire(timeout=pause)
+        allocator.lock.acquire()
+        try:
+            progress = allocator.poll()
+            progress = allocator.reclaim() or progress
+            now = time.monotonic()
+            if lending.imports and now >= next_sweep:
+                next_sweep = now + LIVENESS_S
+                native.sweep(True)
+                lending.close_events()
+            lending.close_idle(lending.IDLE_S)
+            if not is_enabled or not (allocator.leaving or allocator.lent or lending.imports):
+                is_running = False
+                return
+            waiting = allocator.leaving or allocator.lent
+            pause = SHORTEST_S if progress else min(2 * pause, LONGEST_S) if waiting else LONGEST_S
+        finally:
+            allocator.unlock()

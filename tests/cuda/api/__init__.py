@@ -1,0 +1,1 @@
+"""Tests of st.cuda, and of tensors made on GPUs."""

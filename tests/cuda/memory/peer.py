@@ -1,0 +1,116 @@
+"""A process of the test's domain that uses the device: it does what it is told, line by line."""
+
+from __future__ import annotations
+
+import gc
+import pickle
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+from shmtensor import memory, native
+from tests.cuda.standin.program import start
+
+PROGRAM = r"""
+import gc, time, traceback
+import shmtensor.memory.cuda as mc
+from shmtensor import errors, native
+mc.install()
+world = dict(cupy=cupy, np=np, rt=rt, mc=mc, gc=gc, time=time, os=os, native=native, pickle=pickle,
+             library=library, errors=errors)
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        exec(eval(line), world)
+        print("done", repr(world.pop("out", None)), flush=True)
+    except Exception as error:
+        print(type(error).__name__, repr(str(error)), flush=True)
+mc.uninstall()
+"""
+
+
+class Peer:
+    """Such a process; `do` gives what its code left in `out`."""
+
+    def __init__(self, **settings: object) -> None:
+        settings.setdefault("SHMTENSOR_DOMAIN", memory.domain_environment())
+        self.process = start(PROGRAM, **settings)
+        self.is_ready = False
+
+    def tell(self, code: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(repr(code).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> Any:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        kind, _, rest = line.partition(" ")
+        if not line:
+            assert self.process.stderr is not None
+            raise EOFError(self.process.stderr.read().decode())
+        value = eval(rest) if rest.strip() else None
+        if kind == "ready":
+            return self.answer()
+        if kind != "done":
+            raise RuntimeError(f"{kind}: {value}")
+        return value
+
+    def do(self, code: str) -> Any:
+        self.tell(code)
+        return self.answer()
+
+    def receive(self, message: Any, name: str = "a") -> None:
+        """The peer receives a message into a variable."""
+        self.do(f"{name} = mc.receive(pickle.loads({pickle.dumps(message)!r}))")
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> str:
+        """Ends it; what it has written to stderr."""
+        _, errors = self.process.communicate(timeout=60)
+        return errors.decode()
+
+
+@contextmanager
+def peers(n: int = 1, **settings: object) -> Iterator[list[Peer]]:
+    """Some of them. Each must end without a word on stderr, unless it was killed."""
+    started = [Peer(**settings) for _ in range(n)]
+    try:
+        for peer in started:
+            peer.do("pass")
+        yield started
+        for peer in started:
+            if peer.process.poll() is None:
+                assert peer.end() == ""
+    finally:
+        for peer in started:
+            peer.process.kill()
+            peer.process.communicate()
+
+
+def until(condition: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Whether `condition` becomes true in time."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def clean(mc: ModuleType) -> None:
+    """Nothing is left: no block, slab, import, bit or message of this process."""
+    gc.collect()
+    native.sweep(True)
+
+    def is_empty() -> bool:
+        mc.uninstall()
+        return not mc.memory_reserved(0) and not mc.memory_reserved(1)
+
+    assert until(is_empty), mc.memory_summary()
+    assert native.check() is None

@@ -1,0 +1,188 @@
+"""Owners, senders and receivers that are killed: who is told, and what comes back."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+from shmtensor.errors import PeerLostError
+from tests.cuda.memory.peer import Peer, peers, until
+
+
+def stats(mc: ModuleType, name: str) -> int:
+    value: int = mc.memory_stats()[name]
+    return value
+
+
+def lost(action: Any) -> bool:
+    try:
+        action()
+    except PeerLostError:
+        return True
+    return False
+
+
+def sent(peer: Peer, code: str = "x = cupy.full(1000, 5, np.uint8)") -> Any:
+    return peer.do(f"native.set_role('the owner'); {code}; out = mc.export(x)")
+
+
+def test_an_owner_that_dies_before_its_message_is_read(cp: Any, mc: ModuleType) -> None:
+    with peers() as [owner]:
+        message = sent(owner)
+        owner.kill()
+        with pytest.raises(PeerLostError, match=r"^receive: the owner \(pid \d+\)"):
+            mc.receive(message)
+        native.sweep(True)
+        with pytest.raises(PeerLostError, match="receive: "):
+            mc.receive(message)
+    assert native.statistics()["slots_used"] == native.statistics()["slots_used"]
+
+
+def test_an_owner_that_dies_while_its_block_is_held(cp: Any, mc: ModuleType) -> None:
+    """The bytes stay readable, a checked use raises, and the slab is closed with the last array."""
+    with peers() as [owner]:
+        x = mc.receive(sent(owner))
+        mc.check_alive(x)
+        owner.kill()
+        assert until(lambda: lost(lambda: mc.check_alive(x)))  # by the timer
+        with pytest.raises(PeerLostError, match=r"^cuda: the owner \(pid \d+\)"):
+            mc.check_alive(x)
+        with pytest.raises(PeerLostError, match=r"^export: the owner"):
+            mc.export(x)
+        assert (x.get() == 5).all()
+        assert stats(mc, "open_slabs") == 1
+        del x
+        assert until(lambda: stats(mc, "open_slabs") == 0)
+
+
+@pytest.mark.usefixtures("no_background")
+def test_an_owner_that_dies_while_its_block_is_used(cp: Any, mc: ModuleType) -> None:
+    """Queued work ends on the old bytes; nothing is unmapped under it."""
+    with peers() as [owner]:
+        x = mc.receive(sent(owner))
+        stream = cp.cuda.Stream(non_blocking=True)
+        copy = cp.zeros(1000, np.uint8)
+        cp.cuda.runtime.deviceSynchronize()
+        cp.cuda.runtime.memcpyAsync(
+            copy.data.ptr, x.data.ptr, 1000, cp.cuda.runtime.memcpyDeviceToDevice, stream.ptr
+        )
+        mc.note_use(x, stream)
+        owner.kill()
+        assert until(lambda: lost(lambda: mc.check_alive(x)))
+        del x
+        assert stats(mc, "open_slabs") == 1
+        stream.synchronize()
+        assert (copy.get() == 5).all()
+        assert until(lambda: stats(mc, "open_slabs") == 0)
+
+
+def test_a_third_process_has_the_block_of_a_dead_owner(cp: Any, mc: ModuleType) -> None:
+    with peers(2) as [owner, third]:
+        x = mc.receive(sent(owner))
+        message = mc.export(x)
+        owner.kill()
+        with pytest.raises(RuntimeError, match="PeerLostError: receive: the owner"):
+            third.receive(message)
+        assert third.do("out = mc.memory_stats()['open_slabs']") == 0
+        assert third.do("out = native.check()") is None
+        del x
+
+
+def test_a_sender_that_is_not_the_owner_dies_with_work_left(cp: Any, mc: ModuleType) -> None:
+    x = cp.zeros(1000, np.uint8)
+    cp.cuda.runtime.deviceSynchronize()
+    with peers(STANDIN_LATE_US=5_000_000) as [sender]:
+        sender.do("native.set_role('the sender')")
+        sender.receive(mc.export(x))
+        message = sender.do(
+            "rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)"
+        )
+        finished = mc.export(x)
+        sender.kill()
+        with pytest.raises(PeerLostError, match="receive: the sender"):
+            mc.receive(message)
+        assert (mc.receive(finished).get() == 0).all()
+    del x
+    native.sweep(True)
+    mc.poll()
+    assert until(lambda: stats(mc, "lent_blocks") == 0)
+
+
+def test_a_sender_that_had_no_work_left_costs_nothing(cp: Any, mc: ModuleType) -> None:
+    x = cp.zeros(1000, np.uint8)
+    with peers() as [sender]:
+        sender.receive(mc.export(x))
+        message = sender.do("a += 1; rt.deviceSynchronize(); out = mc.export(a)")
+        assert message[2][2] == -1
+        sender.kill()
+        assert (mc.receive(message).get() == 1).all()
+    del x
+
+
+@pytest.mark.parametrize("state", ["held", "used", "leaving"])
+def test_a_receiver_that_dies_gives_everything_back(
+    cp: Any, mc: ModuleType, state: str
+) -> None:
+    x = cp.zeros(1000, np.uint8)
+    cp.cuda.runtime.deviceSynchronize()
+    late = 2_000 if state == "held" else 30_000_000
+    with peers(STANDIN_LATE_US=late) as [receiver]:
+        receiver.receive(mc.export(x))
+        if state != "held":
+            receiver.do("rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
+        if state == "leaving":
+            receiver.do("del a")
+        del x
+        assert stats(mc, "lent_blocks") == 1
+        receiver.kill()
+
+        def is_back() -> bool:
+            native.sweep(True)
+            mc.empty_cache()
+            return bool(mc.memory_reserved() == 0)
+
+        assert until(is_back)
+
+
+def test_an_unread_message_of_a_dead_receiver_is_redelivered(cp: Any, mc: ModuleType) -> None:
+    """It never arrived: the block is there for the next receiver."""
+    x = cp.full(1000, 3, np.uint8)
+    message = mc.export(x)
+    del x
+    with peers(2) as [first, second]:
+        first.kill()
+        native.sweep(True)
+        mc.poll()
+        second.receive(message)
+        assert second.do("out = int(a.sum())") == 3000
+
+
+def test_a_dead_owners_slot_is_used_again(cp: Any, mc: ModuleType) -> None:
+    before = native.statistics()["slots_used"]
+    for _ in range(3):
+        with peers() as [owner]:
+            x = mc.receive(sent(owner))
+            owner.kill()
+            assert until(lambda x=x: lost(lambda: mc.check_alive(x)))
+            assert native.statistics()["slots_used"] > before
+            del x
+
+        def is_free() -> bool:
+            native.sweep(True)
+            return bool(native.statistics()["slots_used"] <= before)
+
+        assert until(is_free)
+
+
+def test_an_owner_that_ends_normally_is_lost_as_well(cp: Any, mc: ModuleType) -> None:
+    with peers() as [owner]:
+        x = mc.receive(sent(owner))
+        owner.process.communicate(timeout=30)
+        native.sweep(True)
+        with pytest.raises(PeerLostError, match="the owner .* has (exited|died)"):
+            mc.check_alive(x)
+        del x

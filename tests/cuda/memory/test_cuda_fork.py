@@ -1,0 +1,134 @@
+"""After a fork the child has nothing of its parent's GPU memory, and touches nothing."""
+
+from __future__ import annotations
+
+import gc
+import os
+import traceback
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+from tests.cuda.memory.peer import peers
+
+
+def in_child(function: Callable[[], object]) -> int:
+    """The exit code of a forked child that runs `function`."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            function()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def test_every_entry_point_names_spawn_and_forkserver(cp: Any, mc: ModuleType) -> None:
+    x = cp.zeros(10)
+    message = mc.export(x)
+
+    def child() -> None:
+        for name, call in {
+            "empty": lambda: cp.empty(10),
+            "install": mc.install,
+            "uninstall": mc.uninstall,
+            "export": lambda: mc.export(x),
+            "receive": lambda: mc.receive(message),
+            "empty_cache": mc.empty_cache,
+            "memory_allocated": mc.memory_allocated,
+            "memory_stats": mc.memory_stats,
+            "memory_summary": mc.memory_summary,
+            "mem_get_info": mc.mem_get_info,
+            "note_use": lambda: mc.note_use(x),
+            "check_alive": lambda: mc.check_alive(x),
+            "poll": mc.poll,
+        }.items():
+            with pytest.raises(RuntimeError, match="'spawn' or 'forkserver'"):
+                call()
+                print("no error:", name)
+
+    assert in_child(child) == 0
+    assert float(mc.receive(message).sum()) == 0
+
+
+def test_a_childs_finalisers_touch_nothing(cp: Any, mc: ModuleType) -> None:
+    arrays = [cp.zeros(10), cp.zeros(20)]
+    mc.note_use(arrays[0], cp.cuda.Stream(non_blocking=True))
+    with peers() as [peer]:
+        arrays.append(mc.receive(peer.do("x = cupy.zeros(10); out = mc.export(x)")))
+        arrays.append(mc.receive(mc.export(arrays[0])))
+        allocated, held = mc.memory_allocated(), mc.memory_stats()["held_blocks"]
+
+        def child() -> None:
+            arrays.clear()
+            gc.collect()
+
+        assert in_child(child) == 0
+        assert (mc.memory_allocated(), mc.memory_stats()["held_blocks"]) == (allocated, held)
+        assert native.check() is None
+        assert float(arrays[2].sum()) == 0
+        arrays.clear()
+
+
+def test_a_child_has_no_holds_of_slabs(cp: Any, mc: ModuleType) -> None:
+    """Its row is clean, so its end changes nothing, and while it lives the block comes back."""
+    with peers() as [peer]:
+        x = mc.receive(peer.do("x = cupy.full(1000, 4, np.uint8); out = mc.export(x)"))
+
+        def child() -> None:
+            assert native.check() is None
+            assert native.statistics()["held_blocks"] == 0
+            del globals()["_reader"]
+            os.read(reader, 1)
+
+        reader, writer = os.pipe()
+        globals()["_reader"] = reader
+        pid = os.fork()
+        if not pid:
+            code = 1
+            try:
+                os.close(writer)
+                child()
+                code = 0
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                os._exit(code)
+        del x
+        peer.do("del x; mc.poll()")
+        assert peer.do("out = mc.memory_stats()['lent_blocks']") == 0
+        os.close(writer)
+        os.close(reader)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_child_of_a_process_without_cuda_may_use_it() -> None:
+    from tests.cuda.standin.program import run
+
+    code = """
+        import shmtensor.memory.cuda as mc
+        pid = os.fork()
+        mc.install()
+        x = cupy.ones(3)
+        assert float(x.sum()) == 3
+        if not pid:
+            os._exit(0)
+        print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+        """
+    code, out, errors = run(code)  # type: ignore[assignment]
+    assert (code, out.strip(), errors) == (0, "0", "")
+
+
+def test_values_survive_a_fork(cp: Any, mc: ModuleType) -> None:
+    x = cp.arange(100, dtype=np.uint8)
+    assert in_child(lambda: None) == 0
+    y = x + 1
+    assert (y.get() == np.arange(1, 101)).all()

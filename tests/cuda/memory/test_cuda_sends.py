@@ -1,0 +1,279 @@
+"""Arrays that travel between processes: the same memory, in order, and back to its owner."""
+
+from __future__ import annotations
+
+import pickle
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor import native
+from shmtensor.errors import StaleHandle
+from tests.cuda.memory.peer import peers, until
+
+MIB = 1 << 20
+
+
+def stats(mc: ModuleType, name: str) -> int:
+    value: int = mc.memory_stats()[name]
+    return value
+
+
+def pending() -> int:
+    count: int = native.statistics()["unread_messages"]
+    return count
+
+
+def test_a_receiver_sees_and_writes_the_same_memory(cp: Any, mc: ModuleType) -> None:
+    x = cp.arange(1000, dtype=np.float32)
+    with peers() as [peer]:
+        message = mc.export(x)
+        assert len(pickle.dumps(message)) < 250
+        assert pending() == 1
+        peer.receive(message)
+        assert pending() == 0
+        assert peer.do("out = float(a.sum())") == 499500.0
+        peer.do("a *= 2; rt.deviceSynchronize()")
+        assert float(x.sum()) == 999000.0
+        assert "holds or open slabs" in mc.memory_summary()
+
+
+@pytest.mark.parametrize(
+    "view", ["x[::2, 1:]", "x.T", "x[::-1]", "x[3, 4]", "x[:, :0]", "x.view('i4')[1]"]
+)
+def test_views_keep_their_layout(cp: Any, mc: ModuleType, view: str) -> None:
+    x = cp.arange(60, dtype=np.float32).reshape(6, 10)
+    sent = eval(view, {"x": x})
+    with peers() as [peer]:
+        peer.receive(mc.export(sent))
+        shape, strides, dtype, values = peer.do(
+            "out = (a.shape, a.strides, a.dtype.str, a.get().tolist())"
+        )
+    assert (shape, strides, dtype) == (sent.shape, sent.strides, sent.dtype.str)
+    assert values == sent.get().tolist()
+
+
+def test_the_receiver_waits_for_the_senders_work(cp: Any, mc: ModuleType) -> None:
+    """The sender's work is late: without the event the receiver would read zeros."""
+    x = cp.zeros(1 << 16, np.uint8)
+    cp.cuda.runtime.deviceSynchronize()
+    with peers(STANDIN_LATE_US=50_000) as [peer]:
+        peer.receive(mc.export(x), "x")
+        for number in range(1, 5):
+            message = peer.do(
+                f"rt.memsetAsync(x.data.ptr, {number}, x.nbytes, 0); out = pickle.dumps(mc.export(x))"
+            )
+            y = mc.receive(pickle.loads(message))
+            assert y.data.ptr == x.data.ptr
+            assert (y.get() == number).all()
+        del y
+
+
+def test_each_stream_has_an_event_of_its_own(cp: Any, mc: ModuleType) -> None:
+    with peers(STANDIN_LATE_US=20_000) as [peer]:
+        peer.do("s = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]; xs = []")
+        messages = []
+        for i in range(3):
+            messages.append(
+                peer.do(
+                    f"with s[{i}]:\n x = cupy.empty(1000, np.uint8)\n"
+                    f" rt.memsetAsync(x.data.ptr, {i + 1}, 1000, s[{i}].ptr)\n"
+                    " xs.append(x); out = mc.export(x)"
+                )
+            )
+        assert sorted(m[2][2] for m in messages) == [0, 1, 2]
+        for i in (2, 0, 1):
+            x = mc.receive(messages[i])
+            assert (x.get() == i + 1).all()
+        del x
+
+
+def test_a_block_in_limbo_is_not_used_again_before_its_receiver_drops_it(
+    cp: Any, mc: ModuleType
+) -> None:
+    x = cp.full(1000, 7, np.uint8)
+    address = x.data.ptr
+    with peers() as [peer]:
+        peer.receive(mc.export(x))
+        del x
+        assert stats(mc, "lent_blocks") == 1
+        others = [cp.full(1000, 1, np.uint8) for _ in range(5)]
+        assert address not in [o.data.ptr for o in others]
+        assert peer.do("out = int(a.sum())") == 7000
+        peer.do("del a")
+        assert until(lambda: stats(mc, "lent_blocks") == 0)
+        others += [cp.empty(1000, np.uint8) for _ in range(5)]
+        assert address in [o.data.ptr for o in others]
+        assert native.check() is None
+        others.clear()
+
+
+def test_a_message_keeps_the_block_until_it_is_read_or_discarded(cp: Any, mc: ModuleType) -> None:
+    messages = [mc.export(cp.full(100, i, np.uint8)) for i in range(2)]
+    assert stats(mc, "lent_blocks") == 2
+    mc.poll()
+    assert stats(mc, "lent_blocks") == 2
+    x = mc.receive(messages[0])  # home, out of limbo
+    assert stats(mc, "lent_blocks") == 1
+    assert (x.get() == 0).all()
+    mc.discard(messages[1])
+    mc.discard(messages[1])
+    mc.poll()
+    assert stats(mc, "lent_blocks") == 0
+    with pytest.raises(StaleHandle):
+        mc.receive(messages[1])
+    y = mc.receive(messages[0])  # a second time: the block has not been reclaimed
+    assert y.data.ptr == x.data.ptr
+    del x, y
+    mc.poll()
+    with pytest.raises(StaleHandle):
+        mc.receive(messages[0])
+
+
+def test_a_receiver_sends_on_and_the_array_comes_home(cp: Any, mc: ModuleType) -> None:
+    x = cp.arange(10, dtype=np.int64)
+    with peers(2, STANDIN_LATE_US=20_000) as [first, second]:
+        first.receive(mc.export(x))
+        first.do("s = cupy.cuda.Stream(non_blocking=True)")
+        message = first.do("with s:\n a += 1; out = mc.export(a)")
+        second.receive(message)
+        assert second.do("out = a.get().tolist()") == list(range(1, 11))
+        home = mc.receive(second.do("a += 1; out = mc.export(a)"))
+        assert home.data.ptr == x.data.ptr
+        assert home.get().tolist() == list(range(2, 12))
+        del x
+        first.do("del a")
+        second.do("del a")
+        assert mc.memory_stats()["lent_blocks"] == 0
+        assert home.get().tolist() == list(range(2, 12))
+        del home
+
+
+def test_one_block_received_twice_is_one_hold(cp: Any, mc: ModuleType) -> None:
+    x = cp.arange(100, dtype=np.uint8)
+    with peers() as [peer]:
+        peer.receive(mc.export(x[:50]), "a")
+        peer.receive(mc.export(x[50:]), "b")
+        assert peer.do("out = mc.memory_stats()['held_blocks']") == 1
+        assert peer.do("out = b.data.ptr - a.data.ptr") == 50
+        peer.do("del a; gc.collect()")
+        del x
+        assert peer.do("out = b.get().tolist()") == list(range(50, 100))
+        assert stats(mc, "lent_blocks") == 1
+
+
+@pytest.mark.usefixtures("no_background")
+def test_a_hold_ends_when_its_work_has_ended(cp: Any, mc: ModuleType) -> None:
+    """This process receives, queues work and drops; the timer ends the hold later."""
+    with peers() as [peer]:
+        x = mc.receive(peer.do("x = cupy.zeros(1000, np.uint8); out = mc.export(x)"))
+        peer.do("del x")
+        stream = cp.cuda.Stream(non_blocking=True)
+        cp.cuda.runtime.memsetAsync(x.data.ptr, 1, 1000, stream.ptr)
+        mc.note_use(x, stream)
+        del x
+        assert stats(mc, "held_blocks") == 1
+        assert peer.do("mc.poll(); out = mc.memory_stats()['lent_blocks']") == 1
+        stream.synchronize()
+        assert until(lambda: stats(mc, "held_blocks") == 0)
+        assert until(lambda: peer.do("out = mc.memory_stats()['lent_blocks']") == 0)
+
+
+def test_an_idle_receiver_gives_memory_back(cp: Any, mc: ModuleType) -> None:
+    """After its last array an importer closes the slab, and the owner can free it."""
+    x = cp.zeros(1000, np.uint8)
+    with peers() as [peer]:
+        peer.receive(mc.export(x))
+        assert peer.do("out = mc.memory_stats()['open_slabs']") == 1
+        peer.tell("del a; time.sleep(2)")  # and does nothing
+        del x
+
+        def is_returned() -> bool:
+            mc.empty_cache()
+            return bool(mc.memory_reserved() == 0)
+
+        assert until(is_returned)
+        peer.answer()
+        assert peer.do("out = mc.memory_stats()['open_slabs']") == 0
+
+
+def test_a_slab_that_is_open_elsewhere_is_not_freed(cp: Any, mc: ModuleType) -> None:
+    x = cp.zeros(MIB, np.uint8)
+    with peers() as [peer]:
+        peer.receive(mc.export(x))
+        del x
+        mc.empty_cache()
+        assert mc.memory_reserved() == 32 * MIB
+        peer.do("del a; mc.empty_cache()")
+        mc.empty_cache()
+        assert mc.memory_reserved() == 0
+
+
+def test_no_memory_names_the_borrower(cp: Any, mc: ModuleType) -> None:
+    from shmtensor.errors import OutOfMemoryError
+
+    x = cp.zeros(50 * MIB, np.uint8)
+    with peers() as [peer]:
+        peer.do("native.set_role('the borrower')")
+        peer.receive(mc.export(x))
+        unread = mc.export(x)
+        del x
+        with pytest.raises(OutOfMemoryError, match=r"held by other processes or in messages: 50.0 "
+                           r"MiB in 1 blocks; lent to: the borrower .*; 1 messages in flight"):
+            cp.empty(8 << 40, np.uint8)
+        mc.discard(unread)
+
+
+def test_two_processes_send_many(cp: Any, mc: ModuleType) -> None:
+    with peers(2) as [first, second]:
+        for peer in (first, second):
+            peer.do("xs = []")
+        for round_ in range(30):
+            x = cp.full(1000 + round_, round_, np.uint8)
+            message = mc.export(x)
+            del x
+            first.do(
+                f"x = mc.receive({message!r}); x += 1; m = mc.export(x); del x; out = m"
+            )
+            sent = first.do("out = m")
+            second.do(f"x = mc.receive({sent!r}); x += 1; out = mc.export(x); m = out; del x")
+            x = mc.receive(second.do("out = m"))
+            assert (x.get() == round_ + 2).all()
+            del x
+    assert until(lambda: stats(mc, "lent_blocks") == 0)
+
+
+def test_memory_of_the_second_device(cp: Any, mc: ModuleType) -> None:
+    if cp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("one device")
+    with cp.cuda.Device(1):
+        x = cp.arange(10)
+        message = mc.export(x)
+    with peers() as [peer]:
+        peer.receive(message)
+        assert peer.do("out = (a.data.device_id, int(a.sum()))") == (1, 45)
+        home = mc.receive(peer.do("a += 1; out = mc.export(a)"))
+        assert home.data.device_id == 1
+        with cp.cuda.Device(1):
+            assert int(home.sum()) == 55
+    del x, home
+
+
+def test_more_streams_than_events(cp: Any, mc: ModuleType) -> None:
+    streams = [cp.cuda.Stream(non_blocking=True) for _ in range(70)]
+    messages = []
+    for i, stream in enumerate(streams):
+        with stream:
+            x = cp.empty(100, np.uint8)
+            cp.cuda.runtime.memsetAsync(x.data.ptr, i, 100, stream.ptr)
+            messages.append(mc.export(x))
+    with peers() as [peer]:
+        for i in (0, 63, 64, 69):
+            peer.receive(messages[i])
+            assert peer.do("out = set(a.get().tolist())") == {i}
+        peer.do("del a")
+    for message in messages:
+        mc.discard(message)
+    del x
