@@ -54,6 +54,15 @@ def allocation_of(array: Any) -> Any:
     return type(array)((memory.size,), np.dtype(np.uint8), start)
 
 
+def identity(owner: Any) -> tuple[int, ...]:
+    """A key of the memory of an owner while it lives. Several arrays of a device may be owners of
+    the same memory: those that have no base.
+    """
+    if isinstance(owner, np.ndarray):
+        return (id(owner),)
+    return id(owner.data.mem), owner.data.ptr, owner.nbytes
+
+
 def is_same_memory(a: Any, b: Any) -> bool:
     """Whether two arrays have the same owner."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
