@@ -264,8 +264,8 @@ def test_cuda_array_interface(cp: Any) -> None:
 
 def test_arrays_with_the_interface_become_tensors(cp: Any) -> None:
     array = cp.arange(6, dtype=np.int32).reshape(2, 3)
-    for x in (st.as_tensor(Described(array)), st.as_tensor(Described(array, stream=None)),
-              st.asarray(Described(array, version=2)), st.as_tensor(Described(array.T)).T):  # fmt: skip
+    described = [Described(array), Described(array, stream=None), Described(array, version=2)]
+    for x in (*map(st.as_tensor, described), st.asarray(Described(array.T)).T):
         assert x.is_cuda
         assert x.data_ptr() == address(array)
         assert x.tolist() == [[0, 1, 2], [3, 4, 5]]

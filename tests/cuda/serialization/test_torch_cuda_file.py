@@ -12,8 +12,9 @@ import pytest
 import shmtensor as st
 from shmtensor import cuda, nn
 
-# torch.save of {"weight": base.view(2, 3).t(), "bias": Parameter([1.5, -2]), "tail": base[4:], "step": 7} with
-# base = arange(6.), by PyTorch 2.13; its pickle says "cuda:0" where that of a CPU says "cpu".
+# torch.save of {"weight": base.view(2, 3).t(), "bias": Parameter([1.5, -2]), "tail": base[4:],
+# "step": tensor(7)} with base = arange(6.), by PyTorch 2.13 on the CPU; its pickle says "cuda:0"
+# here where it said "cpu", which is the only difference to a file from a GPU.
 FILE = (
     "c-nQ7y>HV%7{<?bzA&X95J<~6<tvd;nuM(g(E+g>5~&eV78E(oH8!|$Ui(cDNJx=T3f({~Oo)}4fwdD;7ZxTE14G&P"
     "2N<}sTO3~-+pl##-|x9s&tuoAmdX=xJSshVxc&C`jduzmqGtJ=>07olU`uTi&2sOtJ5-+oDK;|v)f47)Yy`zZk1r}W"
