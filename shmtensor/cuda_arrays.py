@@ -119,7 +119,7 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
-    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+    if (order := dimensions_in_memory(array)) is not None:
         moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
         return moved.transpose(np.argsort(order))
     if device.type == "cpu":

@@ -43,7 +43,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     converted_index = as_index(index, self.array)
     if is_tensor and value.array.dtype is not self.array.dtype:
         check_dtypes(self.array, converted_index, value.array)
-    if value.array.__class__ is not self.array.__class__ and value.array.ndim:
+    if not (isinstance(self.array, np.ndarray) and isinstance(value.array, np.ndarray)):
         check_devices(self.array, converted_index, value.array)
     if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
         value = real_part(value, converted_index, self.array.dtype)
@@ -87,6 +87,8 @@ def check_devices(array: Any, index: Any, value: Any) -> None:
         RuntimeError: the index has tensors or lists; by numbers and slices alone the value is
             copied.
     """
+    if not value.ndim or device_of(value) == device_of(array):
+        return
     parts = index if isinstance(index, tuple) else (index,)
     if any(part_kind(part) in "ab" for part in parts):
         raise RuntimeError(

@@ -377,6 +377,6 @@ def test_mixed_devices_are_named(cp: Any) -> None:
         x[st.tensor([0]).cuda()]
     with pytest.raises(RuntimeError, match=r"destination .* on cuda:0, the value .* on cpu"):
         y[[0, 1]] = x
-    with pytest.raises(RuntimeError, match="out is on cpu, the result .* is on cuda:0"):
+    with pytest.raises(RuntimeError, match=r"out is on cpu, the result .* is on cuda:0"):
         st.add(y, y, out=st.empty(2, 3))
     assert (y + st.tensor(1.0)).tolist() == (x + 1).tolist()  # 0-d tensors on the CPU are numbers
