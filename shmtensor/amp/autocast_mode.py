@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .. import accelerator, dtypes
+from .. import cupy_runtime, dtypes
 from ..autograd.dispatch.autocast import nest
 from . import autocast_state
 
@@ -81,7 +81,7 @@ class autocast:
 
     def _is_possible(self) -> bool:
         """Whether the machine and the dtype support autocast; warns if not."""
-        if self.device == "cuda" and not accelerator.is_available():
+        if self.device == "cuda" and not cupy_runtime.is_available():
             reason = "CUDA is not available"
         elif self.fast_dtype not in SUPPORTED:
             names = ", ".join(map(str, SUPPORTED))

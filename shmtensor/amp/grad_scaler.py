@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import accelerator, dtypes
+from .. import cupy_runtime, dtypes
 from ..autograd import no_grad
 from ..tensor import Tensor
 
@@ -72,7 +72,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device == "cuda" and not accelerator.is_available():
+        if enabled and device == "cuda" and not cupy_runtime.is_available():
             warnings.warn(
                 "GradScaler: CUDA is not available: disabling it, hint: GradScaler('cpu')",
                 UserWarning,

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from ..table.samples import reals
@@ -125,7 +126,8 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
     check_size("histogramdd", [b for b in bins if isinstance(b, int) and b > 0])
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
-        edges.append(edges_of("histogramdd", points[:, d], array_of(b), low, high))
+        xp = array_module(points)
+        edges.append(edges_of(xp, "histogramdd", points[:, d], array_of(b), low, high))
     hist = ops._histogramdd(input, weight, tuple(edges), density)
     return named_result(
         "histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges)

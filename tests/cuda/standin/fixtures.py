@@ -9,6 +9,7 @@ those that a test makes on purpose.
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +55,8 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
+    if (allocator := sys.modules.get("shmtensor.memory.cuda")) is not None:
+        allocator.uninstall()
     free = {}
     for device in range(runtime.getDeviceCount()):
         runtime.setDevice(device)
