@@ -59,7 +59,11 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.multiprocessing",),
     ("shmtensor.queue",),
     ("dataloaders",),
-    ("shmtensor.distributed.group.operands", "shmtensor.distributed.collectives.reference"),
+    (
+        "shmtensor.distributed.group.operands",
+        "shmtensor.distributed.group.gpu_operands",
+        "shmtensor.distributed.collectives.reference",
+    ),
     ("shmtensor.distributed.rendezvous", "shmtensor.distributed.group.call_signature"),
     ("shmtensor.distributed.backends",),
     ("shmtensor.distributed.group",),
