@@ -51,9 +51,9 @@ levels: $(VENV)/.test
 against-torch: $(VENV)/.test $(VENV)/.bench
 	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
-# Fetches CuPy (no GPU, no CUDA toolkit) into build/cuda-standin; where it cannot, it says so and succeeds. TESTS="tests/..." runs a part.
+# Fetches CuPy (no GPU, no CUDA toolkit) into build/cuda-standin; where it cannot, it says so and succeeds. TESTS="tests/..." runs a part, CUDA=12 with the wheel for CUDA 12.
 cuda-standin:
-	$(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
+	$(if $(CUDA),STANDIN_CUDA=$(CUDA)) $(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
 
 # On a GPU; needs CuPy in PYTHON's environment and no other package of ours. STANDIN=1: a small form on the stand-in device.
 gpu-test: build

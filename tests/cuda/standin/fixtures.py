@@ -55,8 +55,10 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
-    if (allocator := sys.modules.get("shmtensor.memory.cuda")) is not None:
-        allocator.uninstall()
+    if memory := sys.modules.get("shmtensor.memory.cuda"):  # installed by the first CUDA tensor
+        from tests.cuda.memory.peer import clean
+
+        clean(memory)
     free = {}
     for device in range(runtime.getDeviceCount()):
         runtime.setDevice(device)
