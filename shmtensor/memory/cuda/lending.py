@@ -141,7 +141,7 @@ def note_use(array: Any, stream: Any = None) -> None:
     """
     if allocator.pid != getpid():
         require_own_process()
-    owner = getattr(array.data.mem, "_owner", None)
+    owner: Any = getattr(array.data.mem, "_owner", None)
     kind = owner.__class__
     if kind is Own or kind is Home:
         of: Any = owner.chunk
@@ -166,7 +166,7 @@ def check_alive(array: Any) -> None:
     """
     if allocator.pid != getpid():
         require_own_process()
-    owner = getattr(array.data.mem, "_owner", None)
+    owner: Any = getattr(array.data.mem, "_owner", None)
     if owner.__class__ is Received:
         slab = owner.hold.slab
         if not native.slab_live(slab.slot, slab.inc):
@@ -204,7 +204,7 @@ def export(array: Any, via: Any = None) -> Message:
     if not array.size:
         return (b"", (0, 0), (0, 0, -1), array.data.device_id, *layout)
     memory = array.data.mem
-    owner = getattr(memory, "_owner", None)
+    owner: Any = getattr(memory, "_owner", None)
     kind = owner.__class__
     if kind is Received:
         slab: Any = owner.hold.slab

@@ -49,9 +49,8 @@ def test_a_bit_cleared_before_the_event(
 
         monkeypatch.setattr(Allocator, "events_of", lambda *_: [])
     del x
-    peer.do(
-        "del x; mc.poll(); ys = [cupy.full(1000, 255, np.uint8) for _ in range(4)]; rt.deviceSynchronize()"
-    )
+    peer.do("del x; mc.poll(); ys = [cupy.full(1000, 255, np.uint8) for _ in range(4)]")
+    peer.do("rt.deviceSynchronize()")
     rt.deviceSynchronize()
     assert set(copy.get().tolist()) == {255 if defect else 7}
 
