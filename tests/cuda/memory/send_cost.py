@@ -124,7 +124,8 @@ def main() -> None:
         arrays.clear()
         for name, us in results.items():
             print(f"{name:32}{us:8.1f} us")
-    own = first = None
+    own = None
+    del first
     mc.uninstall()
 
 
