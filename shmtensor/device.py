@@ -6,15 +6,26 @@ Higher layers never check for CUDA: they use the device's array module and `sync
 from __future__ import annotations
 
 import importlib
+import os
+import threading
 from typing import Any
 
-__all__ = ["CPU", "Device", "DeviceMissing", "as_device"]
+from . import cupy_runtime
+from .cupy_runtime import EXTRA, DeviceMissing
 
-EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
-
-
-class DeviceMissing(RuntimeError, AssertionError):
-    """There is no GPU: of both classes that PyTorch raises, depending on its build."""
+__all__ = [
+    "CPU",
+    "EXTRA",
+    "Device",
+    "DeviceMissing",
+    "as_device",
+    "defaults",
+    "device_for_data",
+    "device_of_new",
+    "get_default_device",
+    "set_default_device",
+    "unspecified",
+]
 
 
 class Device:
@@ -51,31 +62,32 @@ class Device:
 
         Raises:
             DeviceMissing: CuPy or a GPU is missing; the message says what to install.
+            RuntimeError: the process was forked from one that had used CUDA.
         """
         if self.type == "cpu":
             return importlib.import_module("numpy")
-        try:
-            return importlib.import_module("cupy")
-        except ImportError as error:
-            raise DeviceMissing(
-                f"device: CUDA tensors need CuPy, and it cannot be imported: {error}; {EXTRA}"
-            ) from error
+        return cupy_runtime.initialize()
 
     def synchronize(self) -> None:
         """Waits for all work queued on the device. The CPU has none."""
         if self.type != "cpu":
-            self.xp.cuda.runtime.deviceSynchronize()
+            with self.xp.cuda.Device(as_device(self).index):
+                self.xp.cuda.runtime.deviceSynchronize()
 
     def __enter__(self) -> Device:
-        """Makes it the device of new tensors in a `with`; only the CPU, the default, is possible.
+        """Makes it the default device of this thread in a `with`.
 
         Raises:
-            DeviceMissing: tensors cannot be made there.
+            DeviceMissing: it is not there.
         """
-        return as_device(self)
+        device = as_device(self)
+        defaults.stack.append(defaults.device)
+        set_default(self)
+        return device
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
+        """Restores the default device."""
+        set_default(defaults.stack.pop())
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Device):
@@ -100,17 +112,116 @@ CPU = Device("cpu")
 
 
 def as_device(spelling: Device | str | int | None) -> Device:
-    """The device of a name, number or Device; None is the CPU.
+    """The device of a name, number or Device, with its index if it is a GPU; None is the CPU.
 
     Raises:
-        DeviceMissing: tensors cannot be made there.
+        DeviceMissing: it is not there.
+        RuntimeError: there is no such name; the process was forked from one that had used CUDA.
     """
     if spelling is None:
         return CPU
     device = spelling if isinstance(spelling, Device) else Device(spelling)
-    if device.type != "cpu":
+    if device.type == "cpu":
+        return device
+    if not cupy_runtime.state.initialized:
+        cupy_runtime.check_fork()
+        if reason := cupy_runtime.why_missing():
+            raise DeviceMissing(
+                f"device: {device} cannot be used: {reason}, "
+                "hint: device('cuda' if cuda.is_available() else 'cpu')"
+            )
+    cupy = cupy_runtime.initialize()
+    if device.index is None:
+        return Device("cuda", cupy.cuda.runtime.getDevice())
+    if not 0 <= device.index < cupy_runtime.device_count():
+        count = cupy_runtime.device_count()
         raise DeviceMissing(
-            f"device: tensors on {device} are not supported yet: only 'cpu' works in this version, "
-            "hint: device('cuda' if cuda.is_available() else 'cpu')"
+            f"device: {device} is not there: this process has {count} CUDA "
+            f"device{'s' if count > 1 else ''}"
         )
     return device
+
+
+# ---- the default device
+
+
+class Defaults(threading.local):
+    """A thread's default device, None for the CPU; and those outside of the `with` blocks."""
+
+    def __init__(self) -> None:
+        self.device: Device | None = None
+        self.stack: list[Device | None] = []
+
+
+class Unspecified:
+    """What `device` is in a call that makes a tensor on the CPU because no device is named.
+
+    Attributes:
+        value: None; while some thread has a default device other than the CPU, an object that no
+            argument is, so that creation functions leave their fast path and ask `device_of_new`.
+        threads: how many threads have one.
+    """
+
+    __slots__ = ("threads", "value")
+
+    def __init__(self) -> None:
+        self.value: object = None
+        self.threads = 0
+
+
+defaults = Defaults()
+unspecified = Unspecified()
+lock = threading.Lock()
+os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def set_default(device: Device | None) -> None:
+    """Sets this thread's default device; None is the CPU."""
+    former, defaults.device = defaults.device, device
+    change = (device is not None and device.type != "cpu") - (
+        former is not None and former.type != "cpu"
+    )
+    if change:
+        with lock:
+            unspecified.threads += change
+            unspecified.value = unspecified if unspecified.threads else None
+
+
+def set_default_device(device: Device | str | int | None) -> None:
+    """Sets the device of new tensors in this thread; None is the CPU.
+
+    Raises:
+        DeviceMissing: it is not there.
+        RuntimeError: there is no such name.
+    """
+    if device is not None:
+        as_device(device)
+    set_default(None if device is None else Device(device))
+
+
+def get_default_device() -> Device:
+    """The device of new tensors in this thread, with its index."""
+    return CPU if defaults.device is None else as_device(defaults.device)
+
+
+def device_of_new(device: Device | str | int | None, like: Device | None = None) -> Device:
+    """The device of a new tensor: the one named, or that of its model `like`, or the default.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    if device is not None:
+        return as_device(device)
+    return get_default_device() if like is None else like
+
+
+def device_for_data(device: Device | str | int | None, like: Device = CPU) -> Device:
+    """The device of a tensor made of data on the device `like`: the one named, or the default if
+    one was set, or that of the data.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    if device is None and defaults.device is None:
+        return like
+    return as_device(defaults.device if device is None else device)

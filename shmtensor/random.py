@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .device import as_device
+from .ops.random import generators
 from .ops.random.philox import Generator, default_generator
 
 __all__ = [
@@ -24,7 +26,7 @@ __all__ = [
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seeds the default generator and returns it.
+    """Seeds the default generators of all devices and returns the CPU's.
 
     Example:
         >>> import shmtensor as st
@@ -32,12 +34,16 @@ def manual_seed(seed: int) -> Generator:
         >>> bool((a == b).all())
         True
     """
-    return default_generator.manual_seed(seed)
+    generator = default_generator.manual_seed(seed)
+    generators.manual_seed_all(generator.initial_seed())
+    return generator
 
 
 def seed() -> int:
-    """Seeds the default generator with a random number and returns that number."""
-    return default_generator.seed()
+    """Seeds the default generators of all devices with a random number and returns that number."""
+    number = default_generator.seed()
+    generators.manual_seed_all(number)
+    return number
 
 
 def initial_seed() -> int:
@@ -56,11 +62,28 @@ def set_rng_state(new_state: Any) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Restores the state of the default generator at the end of the `with` block."""
-    state = default_generator.read()
+def fork_rng(
+    devices: Any = None, enabled: bool = True, device_type: str = "cuda"
+) -> Iterator[None]:
+    """Restores the states of the default generators at the end of the `with` block: the CPU's, and
+    those of GPUs.
+
+    Args:
+        devices: the GPUs; by default all.
+    """
+    states = generators.read_states()
     try:
         yield
     finally:
         if enabled:
-            default_generator.write(state)
+            others = () if devices is None else outside(devices)
+            generators.write_states(states)
+            for generator, state in others:
+                generator.write(state)
+
+
+def outside(devices: Any) -> list[tuple[Generator, Any]]:
+    """The generators of the other GPUs, with their states."""
+    numbers = {as_device(device).index for device in devices}
+    all_of_them = generators.cuda.generators.items()
+    return [(g, g.read()) for index, g in all_of_them if index not in numbers]

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import native
+from .cuda_arrays import device_of, move_array, new_array, pointer
+from .device import CPU, as_device
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -30,11 +32,74 @@ def in_memory_order(array: Any) -> Any:
 
 def owner_of(array: Any) -> Any:
     """The array whose views all other arrays over the same memory are."""
-    while array.base.__class__ is np.ndarray:
+    while native.is_array(array.base):
         array = array.base
     while isinstance(array.base, np.ndarray):  # a subclass: np.memmap
         array = array.base
-    return array
+    return array if isinstance(array, np.ndarray) else allocation_of(array)
+
+
+def allocation_of(array: Any) -> Any:
+    """The array at the start of an allocation on a device: `array`, which no other one is the base
+    of, or all bytes, if it is a view without a base, as from `as_strided`. The allocation may be
+    longer than what was asked for: CuPy's pool rounds up.
+    """
+    memory = array.data.mem
+    if not array.size:
+        return array
+    is_dense = in_memory_order(array).flags.c_contiguous
+    if is_dense and (array.data.ptr == memory.ptr or memory.size < array.nbytes):
+        return array
+    start = array.data - (array.data.ptr - memory.ptr)
+    return type(array)((memory.size,), np.dtype(np.uint8), start)
+
+
+def identity(owner: Any) -> tuple[int, ...]:
+    """A key of the memory of an owner while it lives. Several arrays of a device may be owners of
+    the same memory: those that have no base.
+    """
+    if isinstance(owner, np.ndarray):
+        return (id(owner),)
+    return id(owner.data.mem), owner.data.ptr, owner.nbytes
+
+
+def is_same_memory(a: Any, b: Any) -> bool:
+    """Whether two arrays have the same owner."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return owner_of(a) is owner_of(b)
+    return a.data.mem is b.data.mem
+
+
+def array_over(
+    memory: Any,
+    start: int,
+    shape: tuple[int, ...],
+    dtype: Any,
+    strides: tuple[int, ...] | None = None,
+) -> Any:
+    """An array of a shape over the memory of another one, from a byte on. Copies: none.
+
+    Args:
+        strides: in bytes; None: in order.
+    """
+    if isinstance(memory, np.ndarray):
+        return np.ndarray(shape, dtype, memory, start, strides)
+    if strides is None:
+        steps = [dtype.itemsize]
+        for size in shape[:0:-1]:
+            steps.append(steps[-1] * max(size, 1))
+        strides = tuple(reversed(steps))[len(steps) - len(shape) :]
+    view = device_bytes(memory)[start : start + dtype.itemsize]
+    if view.size < dtype.itemsize:  # no elements, at the end
+        return type(memory)(shape, dtype, memory.data, strides)
+    view = view.view(dtype)
+    view._set_shape_and_strides(shape, strides, True, True)  # a constructed one has no base
+    return view
+
+
+def device_bytes(array: Any) -> Any:
+    """A device's array without gaps as bytes, in the order of memory. Copies: none."""
+    return in_memory_order(array).reshape(-1).view(np.uint8)
 
 
 def memory_of(array: Any) -> Any:
@@ -42,6 +107,8 @@ def memory_of(array: Any) -> Any:
     none.
     """
     owner = owner_of(array)
+    if not isinstance(owner, np.ndarray):
+        return device_bytes(owner)
     low, high = np.lib.array_utils.byte_bounds(owner)
     ordered = in_memory_order(owner)
     if not ordered.flags.c_contiguous:
@@ -65,19 +132,19 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
     """
     try:
         memory = memory_of(array)
-        start = array.ctypes.data - memory.ctypes.data
+        start = pointer(array) - pointer(memory)
     except RuntimeError:  # the memory is not contiguous
         memory, start = native.call(np.ravel, array).view(np.uint8), 0
     if not 0 <= start <= memory.nbytes:  # an array without elements may point anywhere
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        larger = native.call(np.empty, end, np.uint8)
+        larger = native.call(new_array, "empty", (end,), np.uint8, device_of(array))
         larger[: memory.nbytes] = memory
         memory = larger
     if order is None:
-        return np.ndarray(shape, array.dtype, memory, start)
-    result = np.ndarray([shape[d] for d in order], array.dtype, memory, start)
+        return array_over(memory, start, shape, array.dtype)
+    result = array_over(memory, start, tuple(shape[d] for d in order), array.dtype)
     return result.transpose(np.argsort(order))
 
 
@@ -110,11 +177,11 @@ class UntypedStorage:
 
     def data_ptr(self) -> int:
         """The address of the first byte."""
-        return int(self.bytes.ctypes.data)
+        return pointer(self.bytes)
 
     def is_shared(self) -> bool:
-        """Whether the memory is shared."""
-        return bool(native.is_shared(self.bytes))
+        """Whether the memory is shared, as all memory on GPUs is."""
+        return not isinstance(self.bytes, np.ndarray) or bool(native.is_shared(self.bytes))
 
     def share_memory_(self) -> Self:
         """Returns itself if the memory is shared, as that of every tensor created here is.
@@ -144,23 +211,43 @@ class UntypedStorage:
 
     def __reduce__(self) -> Any:
         # As a tensor, which every transport to another process can send.
-        return _of_tensor, (type(self), native.wrap(np.asarray(self.bytes)))
+        return _of_tensor, (type(self), native.wrap(self.bytes))
 
     def element_size(self) -> int:
         return 1
 
     @property
     def device(self) -> Any:
-        from .device import CPU
+        """The device of the memory."""
+        return device_of(self.bytes)
 
-        return CPU
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the memory is on a GPU."""
+        return not isinstance(self.bytes, np.ndarray)
+
+    def cpu(self) -> Self:
+        """The same content on the CPU; itself if it is there. Copies: none or one."""
+        return self.moved_to(CPU)
+
+    def cuda(self, device: Any = None) -> Self:
+        """The same content on a GPU, by default the current one; itself if it is there. Copies:
+        none or one.
+        """
+        return self.moved_to(as_device("cuda" if device is None else device))
+
+    def moved_to(self, device: Any) -> Self:
+        """The same content on a device; itself if it is there. Copies: none or one."""
+        if device_of(self.bytes) == device:
+            return self
+        return type(self)(native.call(move_array, self.bytes, device))
 
     def __getitem__(self, index: Any) -> Any:
         item = self.bytes[index]
-        return int(item) if isinstance(item, np.integer) else item
+        return item if item.ndim else int(item)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        if not self.bytes.flags.writeable:
+        if isinstance(self.bytes, np.ndarray) and not self.bytes.flags.writeable:
             raise RuntimeError(f"storage: the memory cannot be written: {self!r}")
         self.bytes[index] = value
 
@@ -213,4 +300,4 @@ class TypedStorage(UntypedStorage):
 
     def __getitem__(self, index: Any) -> Any:
         item = self.bytes[index]
-        return item.item() if isinstance(item, np.generic) else item
+        return item if item.ndim else item.item()

@@ -17,9 +17,15 @@ ROOT = Path(__file__).resolve().parent.parent
 # Lowest first. A file imports only its own layer and those above it in this list, in its functions,
 # too; layers on one line do not know each other.
 LAYERS: list[tuple[str, ...]] = [
-    ("shmtensor.version", "shmtensor.errors", "shmtensor.multiprocessing.exit_on_exception"),
+    (
+        "shmtensor.version",
+        "shmtensor.errors",
+        "shmtensor.cupy_runtime",
+        "shmtensor.multiprocessing.exit_on_exception",
+    ),
     ("shmtensor.device", "shmtensor.native"),
     ("shmtensor.dtypes",),
+    ("shmtensor.cuda_arrays",),
     ("shmtensor.tensor.printing", "shmtensor.tensor.torch_constants"),
     ("shmtensor.memory", "shmtensor.storage"),
     ("shmtensor.ops",),
@@ -31,7 +37,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.tensor.global_settings",
         "shmtensor.__future__",
     ),
-    ("shmtensor.accelerator", "shmtensor.backends", "shmtensor.overrides"),
+    ("shmtensor.backends", "shmtensor.overrides"),
     ("shmtensor.hub", "shmtensor.__config__"),
     ("shmtensor.sparse", "shmtensor.tensor.legacy_types", "shmtensor.array_api"),
     ("shmtensor.tensor.register_pickling",),
@@ -46,6 +52,7 @@ LAYERS: list[tuple[str, ...]] = [
     ),
     ("shmtensor.func", "shmtensor.amp", "shmtensor.testing", "shmtensor.utils.tensorboard"),
     ("shmtensor.cuda",),
+    ("shmtensor.accelerator",),
     ("shmtensor.nn",),
     ("shmtensor.optim", "shmtensor.viz"),
     ("shmtensor.serialization",),

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import native
+from ..cuda_arrays import array_module
 from .dispatch.op_function import table
 from .engine.backward import grad
 from .engine.running import backward_state
@@ -47,7 +46,12 @@ def fresh_inputs(inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]
 
 
 def zeros_like(x: Any) -> Any:
-    return native.wrap(native.call(np.zeros, x.array.shape, x.array.dtype))
+    return native.wrap(native.call(array_module(x.array).zeros, x.array.shape, x.array.dtype))
+
+
+def one_like(x: Any) -> Any:
+    """A 1 without dimensions, of a tensor's dtype and device."""
+    return native.wrap(array_module(x.array).ones((), x.array.dtype))
 
 
 def call_function(
@@ -93,7 +97,8 @@ def vectors(where: str, v: Any, like: tuple[Any, ...], verb: str) -> tuple[Any, 
                 f"{where}: The vector v can only be None if the user-provided function {verb} a "
                 f"single Tensor with a single element: shapes {[t.array.shape for t in like]}"
             )
-        return (native.wrap(np.ones(like[0].array.shape, like[0].array.dtype)),)
+        xp = array_module(like[0].array)
+        return (native.wrap(xp.ones(like[0].array.shape, like[0].array.dtype)),)
     vs, _ = as_tuple(f"{where}: v", v)
     if len(vs) != len(like):
         raise RuntimeError(f"{where}: v is of invalid length: {len(vs)}, not {len(like)}")
@@ -222,7 +227,7 @@ def jacobian(
 
 def unit(like: Any, index: int) -> Any:
     """Zeros with a one at a flat index."""
-    array = np.zeros(like.array.shape, like.array.dtype)
+    array = array_module(like.array).zeros(like.array.shape, like.array.dtype)
     array.reshape(-1)[index] = 1
     return native.wrap(array)
 
@@ -239,7 +244,8 @@ def vjp_rows(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> l
     results = []
     for x, row in zip(xs, rows):
         shape = (*y.array.shape, *x.array.shape)
-        flat = table.stack(row) if row else native.wrap(np.zeros((0, *x.shape), x.array.dtype))
+        empty = native.wrap(array_module(x.array).zeros((0, *x.shape), x.array.dtype))
+        flat = table.stack(row) if row else empty
         results.append(flat.reshape(shape))
     return results
 
@@ -256,7 +262,7 @@ def jvp_columns(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -
         if columns:
             results.append(table.stack(columns, -1).reshape(shape))
         else:
-            results.append(native.wrap(np.zeros(shape, y.array.dtype)))
+            results.append(native.wrap(array_module(y.array).zeros(shape, y.array.dtype)))
     return results
 
 
@@ -301,7 +307,7 @@ def hessian(
         if outer_jacobian_strategy == "forward-mode":
             inner = tuple(table.view_as(x, x) for x in inner)
         y = scalar_function(*inner)
-        one = native.wrap(np.ones((), y.array.dtype))
+        one = one_like(y)
         return tuple(gradients("hessian", (y,), inner, (one,), True, strict))
 
     result = jacobian(gradient, xs, create_graph, strict, vectorize, outer_jacobian_strategy)
@@ -321,7 +327,7 @@ def vhp(
         xs = fresh_inputs(xs, create_graph)
         vs = vectors("vhp", v, xs, "takes")
         y = scalar_function(*xs)
-        one = native.wrap(np.ones((), y.array.dtype))
+        one = one_like(y)
         first = gradients("vhp", (y,), xs, (one,), True, strict)
         products = gradients("vhp", first, xs, vs, create_graph, strict)
     output = detach_unless([y], create_graph)[0]
@@ -341,7 +347,7 @@ def hvp(
         xs = fresh_inputs(xs, create_graph)
         vs = vectors("hvp", v, xs, "takes")
         y = scalar_function(*xs)
-        one = native.wrap(np.ones((), y.array.dtype))
+        one = one_like(y)
         first = gradients("hvp", (y,), xs, (one,), True, strict)
         products = jvp_by_double_backward("hvp", first, xs, vs, create_graph, strict)
     output = detach_unless([y], create_graph)[0]

@@ -1,11 +1,18 @@
-"""The random numbers of GPUs: there are no generators to seed."""
+"""The random numbers of GPUs: each has a default generator; `shmtensor.manual_seed` seeds all.
+
+Without a GPU there are no generators, and seeding does nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from .absent import absent
+from ..device import as_device
+from ..ops.random import generators
+from ..ops.random.philox import Generator
+from .absent import absent, current_or
+from .devices import is_available
 
 __all__ = [
     "get_rng_state",
@@ -20,30 +27,46 @@ __all__ = [
 ]
 
 
+def generator(where: str, device: Any) -> Generator:
+    """The default generator of a GPU."""
+    if not is_available():
+        raise absent(where)
+    index = as_device(device).index if isinstance(device, str) else current_or(where, device)
+    return generators.cuda_generator(index or 0)
+
+
 def manual_seed(seed: int) -> None:
-    """Seeds the GPU in use, of which there is none; `shmtensor.manual_seed` seeds the CPU.
+    """Seeds the GPU in use; `shmtensor.manual_seed` seeds the CPU and all GPUs.
 
     Raises:
         ValueError, TypeError: the seed is not an integer.
     """
-    int(seed)
+    number = int(seed)
+    if is_available():
+        generator("manual_seed", None).manual_seed(number)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds all GPUs, of which there are none.
+    """Seeds all GPUs.
 
     Raises:
         ValueError, TypeError: the seed is not an integer.
     """
-    int(seed)
+    number = int(seed)
+    if is_available():
+        generators.manual_seed_all(number)
 
 
 def seed() -> None:
-    """Seeds the GPU in use randomly; there is none."""
+    """Seeds the GPU in use with a random number."""
+    if is_available():
+        generator("seed", None).seed()
 
 
 def seed_all() -> None:
-    """Seeds all GPUs randomly; there are none."""
+    """Seeds all GPUs with one random number."""
+    if is_available():
+        generators.manual_seed_all(Generator().seed())
 
 
 def initial_seed() -> int:
@@ -52,26 +75,30 @@ def initial_seed() -> int:
     Raises:
         DeviceMissing: there is none.
     """
-    raise absent("initial_seed")
+    return generator("initial_seed", None).initial_seed()
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
-    """The state of a GPU's generator.
+    """The state of a GPU's generator, a uint8 tensor on the CPU.
 
     Raises:
         DeviceMissing: there is none.
     """
-    raise absent("get_rng_state")
+    return generator("get_rng_state", device).get_state()
 
 
 def get_rng_state_all() -> list[Any]:
-    """The states of all GPUs' generators: none."""
-    return []
+    """The states of all GPUs' generators."""
+    return [each.get_state() for each in generators.cuda_generators()]
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Sets the state of a GPU's generator; there is none."""
+    """Sets the state of a GPU's generator; without a GPU it does nothing."""
+    if is_available():
+        generator("set_rng_state", device).set_state(new_state)
 
 
 def set_rng_state_all(new_states: Iterable[Any]) -> None:
-    """Sets the states of all GPUs' generators; there are none."""
+    """Sets the states of all GPUs' generators, in order."""
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)

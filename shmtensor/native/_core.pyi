@@ -761,7 +761,7 @@ class Function:
     """The base of OpFunction and Composite: see native/dispatch/function.h."""
 
     event: str
-    precision: str
+    precision: dict[str, str]
     __name__: str
     def __call__(self, *args: Any, **named: Any) -> Any: ...
     def __get__(self, object: Any, owner: Any = None, /) -> Any: ...
@@ -777,11 +777,21 @@ class OpFunction(Function):
         event: its name in a profile.
         form: an index into `plan.FORMS`.
         modes: those that concern it, as bits.
-        precision: what autocast does with its operands, "" nothing.
+        precision: what autocast does with its operands, by device type; "" nothing.
+        on_device: it takes arrays of the second device, not NumPy's.
     """
 
     def __new__(
-        cls, rule: Any, name: str, event: str, doc: str, form: int, modes: int, precision: str, /
+        cls,
+        rule: Any,
+        name: str,
+        event: str,
+        doc: str,
+        form: int,
+        modes: int,
+        precision: dict[str, str],
+        on_device: bool,
+        /,
     ) -> OpFunction: ...
     rule: Any
     form: int
@@ -831,12 +841,13 @@ class Composite(Function):
     Args:
         compute: `compute(ops, ...)`.
         modes: those that concern it, as bits.
-        precision: what autocast does with its operands, "" nothing.
+        precision: what autocast does with its operands, by device type; "" nothing.
         flags: 1 on Tensors, 2 its first argument is a tensor, 4 `out=` is added to it.
     """
 
     def __new__(
-        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: str, flags: int, /
+        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: dict[str, str],
+        flags: int, /
     ) -> Composite: ...
     compute: Any
     takes_out: bool
@@ -879,6 +890,10 @@ def set_unpacker(function: Any, /) -> None: ...
 def set_inferring(variable: Any, /) -> Version: ...
 def inference(step: int, /) -> None: ...
 def set_tensor_class(type: type[TensorBase], /) -> None: ...
+def set_device_arrays(
+    type: type, assign: Callable[..., Any], copy: Callable[..., Any], /
+) -> None: ...
+def is_array(x: Any, /) -> bool: ...
 def item(x: _Array, index: Any, /) -> _Array: ...
 def expand(x: _Array, shape: Any, /) -> _Array: ...
 def basic(index: Any, /, *args: Any) -> tuple[Any, ...] | None: ...

@@ -10,9 +10,8 @@ import numpy as np
 
 from ..autograd import no_grad, wrap
 from ..dtypes import finfo
-from ..memory.layout import zeros_shared
 from .arguments import check_rate, number
-from .flat.flat_parameters import scalar_dtype
+from .flat.flat_parameters import scalar_dtype, zeros_beside
 from .optimizer import Group, Optimizer
 
 __all__ = ["Adafactor"]
@@ -96,12 +95,12 @@ class Adafactor(Optimizer):
         state: dict[str, Any] = self.state[p]
         if not state:
             state["step"] = wrap(np.zeros((), scalar_dtype()))
-            shape, dtype = p.array.shape, p.array.dtype
+            shape = p.array.shape
             if len(shape) > 1:
-                state["row_var"] = wrap(zeros_shared((*shape[:-1], 1), dtype))
-                state["col_var"] = wrap(zeros_shared((*shape[:-2], 1, shape[-1]), dtype))
+                state["row_var"] = wrap(zeros_beside(p.array, (*shape[:-1], 1)))
+                state["col_var"] = wrap(zeros_beside(p.array, (*shape[:-2], 1, shape[-1])))
             else:
-                state["variance"] = wrap(zeros_shared(shape, dtype))
+                state["variance"] = wrap(zeros_beside(p.array, shape))
         return state
 
     def _update(self, group: Group, p: Any, g: Any, state: dict[str, Any]) -> None:

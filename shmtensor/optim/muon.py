@@ -7,10 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numpy as np
+
 from ..autograd import no_grad, wrap
 from ..autograd import table as ops
-from ..memory.layout import zeros_shared
+from ..dtypes import float32, int32
 from .arguments import check_rate, number
+from .flat.flat_parameters import zeros_beside
 from .optimizer import Group, Optimizer
 
 __all__ = ["Muon"]
@@ -115,7 +118,7 @@ class Muon(Optimizer):
             )
         state = self.state[p]
         if not state:
-            state["momentum_buffer"] = wrap(zeros_shared(p.array.shape, p.array.dtype))
+            state["momentum_buffer"] = wrap(zeros_beside(p.array, p.array.shape))
         average = state["momentum_buffer"].lerp_(p.grad, 1 - group["momentum"])
         return p.grad.lerp(average, group["momentum"]) if group["nesterov"] else average
 
@@ -150,8 +153,12 @@ def zeropower_via_newtonschulz(
 
 
 def to_bfloat16(x: Any) -> Any:
-    """To the nearest bfloat16 numbers, as float32."""
-    return x.bfloat16().float()
+    """To the nearest bfloat16 numbers, as float32, by their bits where there is no such dtype."""
+    if isinstance(x.array, np.ndarray):
+        return x.bfloat16().float()
+    bits = x.float().view(int32)
+    is_odd = (bits >> 16) & 1
+    return ((bits + is_odd + 0x7FFF) & -0x10000).view(float32)
 
 
 def lr_factor(rule: str | None, rows: int, columns: int) -> float:

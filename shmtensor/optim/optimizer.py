@@ -297,10 +297,12 @@ class Optimizer:
 
 
 def _cast(p: Any, value: Any, key: str | None = None) -> Any:
-    """A copy of loaded state; tensors other than "step" in the parameter's dtype."""
+    """A copy of loaded state; tensors other than "step" in the parameter's dtype, on its device."""
     if isinstance(value, Tensor):
         value = value.detach().clone()
-        return value.to(p.dtype) if key != "step" and p.dtype.kind == "f" else value
+        if key == "step":
+            return value
+        return value.to(p.device, p.dtype if p.dtype.kind == "f" else None)
     if isinstance(value, dict):
         return {k: _cast(p, v, k) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

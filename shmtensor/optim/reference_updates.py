@@ -1,7 +1,7 @@
 """The update rules in plain NumPy, elementwise and in place; the native kernels must equal them.
 
-They take arrays of any shape, strides and floating-point dtype, which the kernels do not; and
-tensors, through NumPy's protocols, for differentiable steps.
+They take arrays of any shape, strides and floating-point dtype, which the kernels do not; CuPy's
+arrays; and tensors, through NumPy's protocols, for differentiable steps.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
+from .. import native
 
 __all__ = [
     "adadelta_",
@@ -35,7 +37,8 @@ def gradient(p: Array, g: Array, weight_decay: float, maximize: bool) -> Array:
 
 def copy_of(x: Any) -> Any:
     """A copy of state that is overwritten while a backward still needs its old value."""
-    return x.copy() if isinstance(x, np.ndarray) else x.clone()
+    is_tensor = isinstance(x, native.TensorBase)
+    return x.clone() if is_tensor else x.copy()
 
 
 def adam_(

@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import native
 from ..autograd import wrap
-from ..memory.layout import zeros_shared
 from . import reference_updates
 from .arguments import check_betas
+from .flat.flat_parameters import zeros_beside
 from .optimizer import Group, Optimizer
 
 __all__ = ["SparseAdam"]
@@ -75,7 +75,7 @@ class SparseAdam(Optimizer):
         if not state:
             state["step"] = 0
             for name in ("exp_avg", "exp_avg_sq"):
-                state[name] = wrap(zeros_shared(p.array.shape, p.array.dtype))
+                state[name] = wrap(zeros_beside(p.array, p.array.shape))
         state["step"] += 1
         g = p.grad.coalesce()
         if not g._nnz():

@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from .. import native
-from ..device import as_device
 from ..dtypes import as_dtype, get_default_dtype
+from ..ops.creation.device_forms import new_tensor
 from ..ops.table.sizes import check_size
 
 __all__ = [
@@ -47,15 +46,13 @@ def window(
     """
     if M < 0:
         raise ValueError(f"{name}: requires non-negative window length, got M={M}")
-    as_device(device)
     window_dtype = get_default_dtype() if dtype is None else as_dtype(dtype)
     if window_dtype not in (np.float32, np.float64):
         raise ValueError(f"{name}: expects float32 or float64 dtypes, got: {window_dtype}")
     check_size(name, (M,))
     n = M if sym else M + 1
     values = np.ones(M) if M <= 1 else shape(np.arange(n, dtype=np.float64), n)[:M]
-    result: Any = native.compute(np.array, values, window_dtype)
-    return result.requires_grad_() if requires_grad else result
+    return new_tensor(np.array, values, window_dtype, device=device, requires_grad=requires_grad)
 
 
 def exponential(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["array_namespace", "needs_detach", "needs_float", "set_array_namespace"]
+__all__ = ["array_namespace", "needs_cpu", "needs_detach", "needs_float", "set_array_namespace"]
 
 load_namespace: Callable[[], Any]  # returns `shmtensor.array_api`, which is in a higher layer
 
@@ -28,6 +28,13 @@ def array_namespace(api_version: str | None) -> Any:
             f"{namespace.__array_api_version__} is"
         )
     return namespace
+
+
+def needs_cpu(tensor: Tensor) -> TypeError:
+    return TypeError(
+        f"numpy: can't convert {tensor.device} device type tensor to numpy: shape "
+        f"{tuple(tensor.shape)}, use x.cpu().numpy() to copy the tensor to host memory first"
+    )
 
 
 def needs_detach(tensor: Tensor) -> RuntimeError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import mmap
+import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,10 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..storage import owner_of
+from ..cuda_arrays import copy_array, device_of, move_array, pointer
+from ..device import CPU, as_device
+from ..ops.table.sparse_gradient import SparseGradient
+from ..storage import array_over, identity, owner_of
 from .grad_attributes import node_name
 
 if TYPE_CHECKING:
@@ -48,11 +52,11 @@ def copy_memory(tensor: Tensor, memo: dict[Any, Any]) -> Any:
     """
     owner = full_memory(tensor)
     if owner is None:
-        return native.call(np.array, tensor.array)
-    key = ("memory", id(owner))
+        return native.call(copy_array, tensor.array)
+    key = ("memory", *identity(owner))
     if key not in memo:
-        memo[key] = native.call(np.array, owner), owner  # the owner must outlive its id
-    copied = memo[key][0]
+        memo[key] = native.call(copy_array, owner), owner  # the owner must outlive its id
+    copied, owner = memo[key]
     return copied if tensor.array is owner else view_at(copied, *view_arguments(tensor, owner))
 
 
@@ -72,7 +76,7 @@ def full_memory(tensor: Tensor) -> Any:
 def view_arguments(tensor: Tensor, owner: Any) -> tuple[Any, ...]:
     """The arguments of `view_at` for a tensor's array."""
     array = tensor.array
-    start = array.ctypes.data - owner.ctypes.data if array.size else 0
+    start = pointer(array) - pointer(owner) if array.size else 0
     return array.shape, array.dtype, start, array.strides
 
 
@@ -88,11 +92,56 @@ def reduce(tensor: Tensor) -> Any:
     owner = full_memory(tensor)
     if owner is None:
         owner = flatten_if_dense(tensor.array)
-    arguments: tuple[Any, ...] = (type(tensor), owner, tensor.requires_grad, grad)
+    memory: Any = owner
+    if not isinstance(owner, np.ndarray):
+        memory = memory_on_device(owner)
+        owner = memory.array
+    if grad is not None and device_of(grad) is not CPU:
+        grad = memory_on_device(grad)
+    arguments: tuple[Any, ...] = (type(tensor), memory, tensor.requires_grad, grad)
     if owner is not tensor.array:  # pickle stores an owner once for several tensors
         arguments += (view_arguments(tensor, owner),)
     # The third item is the state, a subclass's own attributes, which pickle restores.
     return rebuilt, arguments, getattr(tensor, "__dict__", None) or None
+
+
+class MemoryOnDevice:
+    """A device's array as pickle stores it: a copy on the host, and the device. CuPy's own pickle
+    forgets the device.
+    """
+
+    __slots__ = ("__weakref__", "array")
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __reduce__(self) -> Any:
+        device = device_of(self.array)
+        return array_on, (move_array(self.array, CPU), str(device))
+
+
+# Pickle stores an object once, by its id: tensors that share memory share this.
+memories: weakref.WeakValueDictionary[tuple[int, ...], MemoryOnDevice] = (
+    weakref.WeakValueDictionary()
+)
+
+
+def memory_on_device(array: Any) -> MemoryOnDevice:
+    """The object that stands for an array of a device in pickles."""
+    key = identity(array)
+    found = memories.get(key)
+    if found is None:
+        found = memories[key] = MemoryOnDevice(array)
+    return found
+
+
+def array_on(array: Any, device: str) -> Any:
+    """An array on a device, from its pickle.
+
+    Raises:
+        DeviceMissing: the device is not there.
+    """
+    return move_array(as_canonical(array), as_device(device))
 
 
 def flatten_if_dense(array: Any) -> Any:
@@ -108,6 +157,8 @@ def view_at(
     owner: Any, shape: tuple[int, ...], dtype: Any, start: int, strides: tuple[int, ...]
 ) -> Any:
     """A view of an array's memory, from byte `start` on. Copies: none."""
+    if not isinstance(owner, np.ndarray):
+        return array_over(owner, start, shape, dtype, strides)
     flat = (owner if owner.flags.c_contiguous else owner.T).reshape(-1).view(np.uint8)
     view = np.ndarray(shape, dtype, flat, start, strides)
     if any(n > 1 and not step for n, step in zip(shape, strides)):  # read-only, as from `expand`
@@ -139,6 +190,6 @@ def rebuilt(
     array = as_canonical(array if place is None else view_at(array, *place))
     tensor = make_tensor(cls, array, requires_grad, None)
     if grad is not None:
-        is_dense = isinstance(grad, np.ndarray)
+        is_dense = not isinstance(grad, SparseGradient)
         tensor.grad = native.wrap(as_canonical(grad)) if is_dense else grad
     return tensor

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.op_function import table
-from ..ops.table.python_scalars import fits_dtype
+from ..cuda_arrays import full_on, move_array
+from ..ops.table.python_scalars import as_assigned, fits_dtype
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -26,7 +27,11 @@ def fill_(tensor: Tensor, value: Any) -> Tensor:
         )
     if isinstance(value, (int, float, complex)) and value:
         fits_dtype("fill_", value, tensor.array.dtype)
-    if fits(value, tensor.array.dtype):  # fast path
+    if not isinstance(tensor.array, np.ndarray):
+        if not isinstance(value, native.TensorBase):  # without a copy that waits for the device
+            number = as_assigned(value, tensor.array.dtype)
+            value = native.wrap(full_on((), number[()], number.dtype, tensor.device))
+    elif fits(value, tensor.array.dtype):  # fast path
         value = native.wrap(np.array(value, tensor.array.dtype))
     return table.copy_(tensor, value)  # type: ignore[no-any-return]
 
@@ -57,11 +62,22 @@ def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
         return tensor
     mask = np.zeros(shape, bool)
     np.fill_diagonal(mask, True, wrap=wrap)
-    return tensor.masked_fill_(native.wrap(mask), value)
+    return tensor.masked_fill_(native.wrap(move_array(mask, tensor.device)), value)
 
 
 def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) -> Tensor:
-    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others."""
+    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others.
+
+    Raises:
+        TypeError: one is on a GPU.
+    """
+    for x in (tensor, *tensors):
+        if x.is_cuda:
+            name = ("apply_", "map_", "map2_")[len(tensors)]
+            raise TypeError(
+                f"{name}: {name} is only implemented on CPU tensors: shape {tuple(x.shape)} on "
+                f"{x.device}, use x.cpu()"
+            )
     operands = [np.broadcast_to(t.array, tensor.array.shape) for t in (tensor, *tensors)]
     flat = [function(*values) for values in zip(*(a.reshape(-1).tolist() for a in operands))]
     return tensor.copy_(native.wrap(np.array(flat, tensor.dtype).reshape(tensor.array.shape)))

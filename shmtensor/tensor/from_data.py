@@ -7,6 +7,7 @@ import itertools
 import os
 import reprlib
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..device import as_device
+from ..cuda_arrays import device_of, move_array, no_bfloat16
+from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
-from .foreign_arrays import as_numpy
+from .foreign_arrays import as_numpy, on_cuda
 from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
@@ -152,15 +154,21 @@ def tensor(
         data: anything that NumPy can convert to an array; a tensor of PyTorch without history, an
             array of JAX.
         dtype: by default that of the data: Python floats have the default dtype, integers int64.
+        device: by default that of the data, if it is a tensor or an array of CuPy, or else the
+            default device.
         requires_grad: whether to record operations on it.
+        pin_memory: whether copies to a GPU may run beside the program.
 
     Raises:
         ValueError: nested lists differ in length.
-        TypeError: no tensor can hold the data.
+        TypeError: no tensor can hold the data; bfloat16 on a GPU.
         RuntimeError: the dtype cannot hold a number; a tensor of PyTorch requires grad.
+        DeviceMissing: the device is not there.
     """
-    as_device(device)
     target = None if dtype is None else dtypes.as_dtype(dtype)
+    if (array := array_on_cuda(data)) is not None:
+        return from_cuda(array, target, device_for_data(device, device_of(array)), requires_grad)
+    place = CPU if device is unspecified.value else device_for_data(device)
     if data.__class__ not in BUILTIN and library_of(data) is not None:
         data = as_numpy(data, "tensor")
     try:
@@ -176,28 +184,67 @@ def tensor(
         array = convert_integers(data, target, error)
     if array.dtype.kind == "O":
         raise explain_objects(data, array)
-    result: Tensor = native.wrap(array if array.dtype is target else as_canonical(array))
+    array = array if array.dtype is target else as_canonical(array)
+    result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
+    if pin_memory:
+        result = result.pin_memory()
+    return result.requires_grad_() if requires_grad else result
+
+
+def array_on_cuda(data: Any) -> Any:
+    """The array of a tensor on a GPU, or an array of CuPy over that of another library; else None.
+    Copies: none.
+    """
+    if isinstance(data, native.TensorBase):
+        return None if isinstance(data.array, np.ndarray) else data.array
+    return None if data.__class__.__module__ in ("builtins", "numpy") else on_cuda(data)
+
+
+def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Tensor:
+    """A new leaf from an array on a GPU. Copies: one."""
+    copied = move_array(array, device)
+    if dtype is not None and dtype is not copied.dtype:
+        if device.type != "cpu" and dtype is dtypes.bfloat16:
+            raise no_bfloat16("tensor", device)
+        with nullcontext() if device.type == "cpu" else copied.device:
+            copied = copied.astype(dtype)
+    elif copied is array:
+        with array.device:
+            copied = array.copy()
+    result: Tensor = native.wrap(copied)
     return result.requires_grad_() if requires_grad else result
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Data as a tensor, without a copy if it is a tensor, or an array (of NumPy, PyTorch or JAX),
-    of that dtype. Copies: none or one.
+    """Data as a tensor, without a copy if it is a tensor, or an array (of NumPy, CuPy, PyTorch or
+    JAX), of that dtype and on that device. Copies: none or one.
 
     Raises:
         RuntimeError: a tensor of PyTorch requires grad.
+        DeviceMissing: the device is not there.
     """
-    as_device(device)
+    if not isinstance(data, native.TensorBase) and (array := array_on_cuda(data)) is not None:
+        data = native.wrap(array)
     if isinstance(data, native.TensorBase):
-        result: Any = data
-        return result if dtype is None else result.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
+        return as_placed(data, dtype, device)
+    if device is not unspecified.value and device_for_data(device).type != "cpu":
+        return tensor(data, dtype=dtype, device=device)
     if data.__class__ not in BUILTIN and library_of(data) is not None:
         data = as_numpy(data, "as_tensor")
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
             return native.wrap(array)  # type: ignore[no-any-return]
-    return tensor(data, dtype=dtype)
+    return tensor(data, dtype=dtype, device=CPU)
+
+
+def as_placed(x: Any, dtype: Any, device: Any) -> Tensor:
+    """A tensor in a dtype and on a device, or on the default one if there is one; itself if nothing
+    changes.
+    """
+    if device is not None or defaults.device is not None:
+        x = x.to(device_for_data(device, x.device))
+    return x if dtype is None else x.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
 
 
 def asarray(
@@ -220,9 +267,17 @@ def asarray(
     Raises:
         ValueError: `copy=False`, but a copy is needed. RuntimeError: the same for a NumPy scalar.
     """
-    as_device(device)
     target = None if dtype is None else dtypes.as_dtype(dtype)
     result = alias(obj, target)
+    if result is not None:
+        moved = as_placed(result, None, device)
+        if moved is not result and copy is False:
+            raise ValueError(
+                f"asarray: can't alias tensor on {result.device} on {moved.device}: a copy is "
+                "needed"
+            )
+        copy = copy and moved is result
+        result = moved
     if result is None:
         if copy is False:
             is_scalar = isinstance(obj, np.generic)
@@ -230,7 +285,7 @@ def asarray(
                 f"asarray: can't alias {'NumPy scalars' if is_scalar else 'arbitrary sequences'}: "
                 f"{reprlib.repr(obj)}"
             )
-        result = tensor(obj, dtype=target)
+        result = tensor(obj, dtype=target, device=device)
     else:
         has_history = result.requires_grad
         if target is not None and result.dtype != target:
@@ -253,6 +308,8 @@ def alias(obj: Any, dtype: Any) -> Tensor | None:
     """A tensor over an object's memory, or None; a buffer gets the dtype."""
     if isinstance(obj, native.TensorBase):
         return obj  # type: ignore[return-value]
+    if (array := array_on_cuda(obj)) is not None:
+        return native.wrap(array)  # type: ignore[no-any-return]
     if obj.__class__ not in BUILTIN and library_of(obj) is not None:
         obj = as_numpy(obj, "asarray")
     if isinstance(obj, np.ndarray):
@@ -301,7 +358,7 @@ def from_file(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A 1-d tensor over a mapped file. Copies: none.
+    """A 1-d tensor over a mapped file; on a GPU, of its content. Copies: none; to a GPU one.
 
     Args:
         shared: writes go to the file, which is created if missing; else they are private.
@@ -310,8 +367,8 @@ def from_file(
 
     Raises: RuntimeError, the file is too short or missing.
     """
-    as_device(device)
     target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    place = device_for_data(device)
     try:
         if not shared and os.path.getsize(filename) < size * target.itemsize:
             raise ValueError(f"{os.path.getsize(filename)} bytes")
@@ -321,7 +378,8 @@ def from_file(
         raise RuntimeError(
             f"from_file: {size} elements of {target} cannot be mapped: {filename}: {error}"
         ) from None
-    result: Tensor = native.wrap(as_canonical(array))
+    array = as_canonical(array)
+    result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
     return result.requires_grad_() if requires_grad else result
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..device import CPU, Device, as_device
+from ..device import get_default_device, set_default_device
 
 __all__ = [
     "are_deterministic_algorithms_enabled",
@@ -30,20 +28,6 @@ class State:
     precision = "highest"
     interop = 1
     warn_always = False
-
-
-def get_default_device() -> Device:
-    """The device of new tensors: the CPU."""
-    return CPU
-
-
-def set_default_device(device: Any) -> None:
-    """Sets the device of new tensors.
-
-    Raises:
-        RuntimeError: there is no such device.
-    """
-    as_device(device)
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from .. import native
 from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, inferring
+from ..cuda_arrays import device_of
 from ..ops.table.sparse_gradient import SparseGradient
 
 if TYPE_CHECKING:
@@ -65,6 +68,11 @@ def set_grad(tensor: Tensor, value: Any) -> None:
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
         )
+    if array.__class__ is not tensor.array.__class__ or device_of(array) != device_of(tensor.array):
+        raise RuntimeError(
+            "grad: assigned grad has data located on a different device: "
+            f"{device_of(array)} is not {device_of(tensor.array)}, shape {shape}"
+        )
     if tensor.accumulate_grad is None:
         tensor.accumulate_grad = AccumulateGrad(tensor)
     tensor.accumulate_grad.grad = value
@@ -85,7 +93,9 @@ def set_data(tensor: Tensor, value: Any) -> None:
         accumulate_grad.describe(array)
         grad_buffer = accumulate_grad.grad_buffer
         if grad_buffer is not None and (
-            grad_buffer.dtype is not array.dtype or grad_buffer.shape != array.shape
+            grad_buffer.dtype is not array.dtype
+            or grad_buffer.shape != array.shape
+            or not isinstance(array, np.ndarray)  # a grad buffer is in main memory
         ):
             accumulate_grad.grad_buffer = None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from . import Tensor, from_data
+from .to_dtype import type_name
 
 __all__ = [
     "BFloat16Tensor",
@@ -29,14 +30,19 @@ class Typed(type):
     """The metaclass of the old types: calling one makes a plain Tensor of its dtype."""
 
     dtype: Any
+    is_cuda = False
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         if not args or isinstance(args[0], int):
-            return Tensor(*args).to(cls.dtype)
-        return from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
+            result = Tensor(*args).to(cls.dtype)
+        else:
+            result = from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
+        return result.cuda() if cls.is_cuda else result
 
     def __instancecheck__(cls, value: Any) -> bool:
-        return isinstance(value, Tensor) and value.dtype is cls.dtype
+        return (
+            isinstance(value, Tensor) and value.dtype is cls.dtype and value.is_cuda is cls.is_cuda
+        )
 
 
 class FloatTensor(metaclass=Typed):
@@ -118,7 +124,7 @@ def set_default_tensor_type(t: Any) -> None:
 def typename(obj: Any) -> str:
     """The name of an object's type; for a tensor, the old name of its type."""
     if isinstance(obj, Tensor):
-        return dtypes.NAMES_OF_TYPES[obj.dtype]
+        return type_name(obj.array)
     cls: Any = obj if isinstance(obj, type) else type(obj)
     name: str = cls.__qualname__
     return name if cls.__module__ == "builtins" else f"{cls.__module__}.{name}"

@@ -8,29 +8,42 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
+from ..cuda_arrays import device_of, move_array
+from ..device import CPU, device_of_new
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["MAX_DIMS", "as_plain", "check_depth", "check_nesting", "new_tensor"]
+__all__ = [
+    "MAX_DIMS",
+    "as_plain",
+    "check_depth",
+    "check_nesting",
+    "new_tensor",
+]
 
 MAX_DIMS = 64  # of a NumPy array
 
 
-def new_tensor(data: Any, dtype: Any) -> Tensor:
-    """A tensor of a dtype from data. Copies: one."""
-    array = native.call(np.array, as_plain(data), dtypes.as_dtype(dtype))
-    return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> Tensor:
+    """A tensor of a dtype from data. Copies: one, and another to a GPU.
+
+    Args:
+        device: by default that of the array `like`.
+    """
+    array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
+    place = device_of_new(device, None if like is None else device_of(like))
+    return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
 
 
 def as_plain(data: Any, depth: int = 0) -> Any:
-    """Data with arrays in place of tensors.
+    """Data with NumPy arrays in place of tensors; those on GPUs are copied to the host.
 
     Raises:
         ValueError: lists are nested deeper than an array can be.
     """
     if isinstance(data, native.TensorBase):
-        return data.array
+        return move_array(data.array, CPU)
     if isinstance(data, (list, tuple)):
         if depth == MAX_DIMS:
             raise too_deep(data)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..cuda_arrays import device_of, move_array
+from ..device import CPU
 
 __all__ = ["format_array", "set_printoptions"]
 
@@ -152,6 +154,10 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     """An array as `tensor(...)`, with its dtype unless that is the default for the values."""
     indent = len(prefix)
     notes = []
+    device = device_of(array)
+    if device is not CPU:
+        notes.append(f"device='{device}'")
+        array = move_array(array, CPU)
     dtype = array.dtype
     if dtype is dtypes.bfloat16:
         array = array.astype(np.float32)

@@ -9,9 +9,11 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.explain_error import is_writable
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
+from ..cuda_arrays import device_of
 from ..ops.table.python_scalars import as_assigned
 from .new_tensor import check_depth
 
@@ -41,6 +43,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     converted_index = as_index(index, self.array)
     if is_tensor and value.array.dtype is not self.array.dtype:
         check_dtypes(self.array, converted_index, value.array)
+    if not (isinstance(self.array, np.ndarray) and isinstance(value.array, np.ndarray)):
+        check_devices(self.array, converted_index, value.array)
     if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
         value = real_part(value, converted_index, self.array.dtype)
     try:
@@ -48,7 +52,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     except IndexError as error:
         raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
     except ValueError as error:
-        if not self.array.flags.writeable:
+        if not is_writable(self.array):
             raise RuntimeError(
                 f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
                 "expanded or read-only; write to a clone()"
@@ -73,6 +77,24 @@ def check_dtypes(array: Any, index: Any, value: Any) -> None:
             "setitem: Index put requires the source and destination dtypes match, got "
             f"{array.dtype} for the destination and {value.dtype} for the source, hint: "
             f"value.to({array.dtype})"
+        )
+
+
+def check_devices(array: Any, index: Any, value: Any) -> None:
+    """Checks an assignment of a value with dimensions on another device.
+
+    Raises:
+        RuntimeError: the index has tensors or lists; by numbers and slices alone the value is
+            copied.
+    """
+    if not value.ndim or device_of(value) == device_of(array):
+        return
+    parts = index if isinstance(index, tuple) else (index,)
+    if any(part_kind(part) in "ab" for part in parts):
+        raise RuntimeError(
+            "setitem: Expected all tensors to be on the same device: the destination of shape "
+            f"{array.shape} is on {device_of(array)}, the value of shape {value.shape} on "
+            f"{device_of(value)}, hint: value.to({str(device_of(array))!r})"
         )
 
 

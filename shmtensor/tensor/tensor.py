@@ -24,6 +24,7 @@ from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
+from ..cuda_arrays import device_of, pointer
 from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
@@ -101,7 +102,7 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device:
-        return CPU
+        return device_of(self.array)
 
     @property
     def layout(self) -> torch_constants.layout:
@@ -109,11 +110,11 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return False
+        return not isinstance(self.array, np.ndarray)
 
     @property
     def is_cpu(self) -> bool:
-        return True
+        return isinstance(self.array, np.ndarray)
 
     @property
     def is_sparse(self) -> bool:
@@ -124,7 +125,8 @@ class Tensor(Methods):
 
     def get_device(self) -> int:
         """The number of its GPU: -1 for the CPU."""
-        return -1
+        index = device_of(self.array).index
+        return -1 if index is None else index
 
     @property
     def ndim(self) -> int:
@@ -175,8 +177,7 @@ class Tensor(Methods):
 
     def storage_offset(self) -> int:
         """Elements between the start of the memory's owner and the first element."""
-        owner: Any = owner_of(self.array)
-        start: int = self.array.ctypes.data - owner.ctypes.data
+        start = pointer(self.array) - pointer(owner_of(self.array))
         return start // self.array.itemsize  # type: ignore[no-any-return]
 
     def dim_order(self) -> tuple[int, ...]:
@@ -217,7 +218,7 @@ class Tensor(Methods):
     # ------------------------------------------------------------ memory
 
     def data_ptr(self) -> int:
-        return self.array.ctypes.data  # type: ignore[no-any-return]
+        return pointer(self.array)
 
     def const_data_ptr(self) -> int:
         return self.data_ptr()
@@ -225,15 +226,13 @@ class Tensor(Methods):
     def is_set_to(self, tensor: Tensor) -> bool:
         """Whether both are the same view of the same memory."""
         a, b = self.array, tensor.array
-        return bool(
-            a.ctypes.data == b.ctypes.data and a.shape == b.shape and a.strides == b.strides
-        )
+        return bool(pointer(a) == pointer(b) and a.shape == b.shape and a.strides == b.strides)
 
     def is_shared(self) -> bool:
         """Whether the memory is in the domain, so that the tensor is sent between processes as a
-        handle.
+        handle. Always True on a GPU, as in PyTorch.
         """
-        return bool(native.is_shared(self.array))
+        return not isinstance(self.array, np.ndarray) or bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
         """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
@@ -261,6 +260,11 @@ class Tensor(Methods):
         self.share_memory_()
         tensor = self.detach()
         if readonly:
+            if self.is_cuda:
+                raise RuntimeError(
+                    f"share: memory on {self.device} cannot be read-only: shape "
+                    f"{tuple(self.shape)}, use share() or cpu().share(readonly=True)"
+                )
             tensor.array = tensor.array.view()
             tensor.array.flags.writeable = False
         return tensor
@@ -277,6 +281,11 @@ class Tensor(Methods):
         return False
 
     def pin_memory(self) -> Self:
+        if self.is_cuda:
+            raise RuntimeError(
+                f"pin_memory: cannot pin {self.type()!r}, only dense CPU tensors can be pinned: "
+                f"shape {tuple(self.shape)}"
+            )
         return self
 
     def is_distributed(self) -> bool:
@@ -478,7 +487,9 @@ class Tensor(Methods):
         raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Writes another tensor's values, with broadcasting and conversion."""
+        """Writes another tensor's values, with broadcasting and conversion, from any device."""
+        if not isinstance(self.array, np.ndarray) and isinstance(src, native.TensorBase):
+            src = to_dtype.to_device(src, self.device)  # type: ignore[arg-type]
         return table.copy_(self, src)  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Tensor:
@@ -626,13 +637,15 @@ class Tensor(Methods):
     def new_tensor(
         self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False
     ) -> Tensor:
-        """A tensor of the same dtype from data. Copies: one."""
-        as_device(device)
-        tensor = new_tensor.new_tensor(data, self.dtype if dtype is None else dtype)
+        """A tensor of the same dtype, and on the same device, from data. Copies: one, and another
+        to a GPU.
+        """
+        target = self.dtype if dtype is None else dtype
+        tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
     def new(self, *sizes: int) -> Tensor:
-        return native.wrap(native.call(np.empty, sizes, self.dtype))  # type: ignore[no-any-return]
+        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)
@@ -660,13 +673,18 @@ class Tensor(Methods):
 
         Raises:
             RuntimeError: the tensor requires grad, in grad mode, and not `force`.
-            TypeError: a bfloat16 tensor, because NumPy has no such dtype: `x.float().numpy()` has
-                the values, `x.view(st.uint16).numpy()` the bits (Copies: none).
+            TypeError: a tensor on a GPU, `x.cpu().numpy()` copies it; a bfloat16 tensor, because
+                NumPy has no such dtype: `x.float().numpy()` has the values,
+                `x.view(st.uint16).numpy()` the bits (Copies: none).
         """
         if not force and views_and_inplace.node_of(self) is not None and recording.get():
             raise array_protocols.needs_detach(self)
         if self.array.dtype is dtypes.bfloat16:
             raise array_protocols.needs_float(self)
+        if not isinstance(self.array, np.ndarray):
+            if force:
+                return self.detach().cpu().array
+            raise array_protocols.needs_cpu(self)
         return self.array
 
     def item(self) -> Any:
@@ -720,13 +738,29 @@ class Tensor(Methods):
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         """A DLPack capsule of the memory; read-only memory stays read-only. Copies: none.
 
+        Args:
+            stream: for a tensor on a GPU the consumer's stream, which waits for the queued work:
+                None or 1 the legacy default stream, 2 that of the thread, -1 no order, or the
+                address of a stream.
+
         Raises:
-            BufferError: the tensor requires grad, or `stream` is not None: the CPU has none.
+            BufferError: the tensor requires grad; `stream` is none of these, or not None on the
+                CPU.
         """
         return dlpack.capsule_of(self, stream, kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dlpack.cuda_array_interface(self)
+
+    @property
+    def __cupy_get_ndarray__(self) -> Callable[[], Any]:
+        """CuPy's functions call it, so that they take tensors on GPUs. Copies: none."""
+        array = dlpack.cuda_array_of(self, "__cupy_get_ndarray__")
+        return lambda: array
 
     # ------------------------------------------------------------ Python's syntax
 
@@ -789,27 +823,37 @@ class Tensor(Methods):
         return to_dtype.to(self, args, kwargs)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """The tensor on a device, by the array API's name: `to(device)`."""
-        return self.to(device)
+        """The tensor on a device, by the array API's name: `to(device)`.
+
+        Args:
+            stream: a stream of a GPU, or its address, on which to copy; None: the current one.
+        """
+        return to_dtype.to_on_stream(self, as_device(device), stream)
 
     def type_as(self, other: Tensor) -> Tensor:
         refuse_foreign("type_as", (other,))
-        return self.to(other.array.dtype)
+        return self.to(other.device, other.array.dtype)
 
-    def cpu(self) -> Self:
-        return self
+    def cpu(self, memory_format: Any = None) -> Tensor:
+        """The tensor on the CPU; itself if it is there. Copies: none or one."""
+        return to_dtype.to_device(self, CPU)
 
-    def cuda(self, device: Any = None, non_blocking: bool = False) -> Self:
-        as_device("cuda" if device is None else device)
-        return self
+    def cuda(
+        self, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> Tensor:
+        """The tensor on a GPU, by default the current one; itself if it is there. Copies: none or
+        one.
+        """
+        return to_dtype.to_device(self, as_device("cuda" if device is None else device))
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
-        """The old name of the tensor's type, "shmtensor.FloatTensor", or the tensor in another
-        dtype, by its dtype or old name.
+        """The old name of the tensor's type, "shmtensor.FloatTensor" or
+        "shmtensor.cuda.FloatTensor", or the tensor in another dtype, by its dtype, or by its old
+        name, which says the device, too.
         """
         if dtype is None:
-            return dtypes.NAMES_OF_TYPES[self.array.dtype]
-        return self.to(dtypes.of_tensor_type(dtype))
+            return to_dtype.type_name(self.array)
+        return to_dtype.to_type(self, dtype)
 
     def float(self, memory_format: Any = None) -> Tensor:
         return self.to(dtypes.float32)

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .. import dtypes, native
+import numpy as np
+
+from .. import cupy_runtime, dtypes, native
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
+from ..cuda_arrays import device_of
 from ..device import Device, as_device
 from .strides import is_channels_last
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["to"]
+__all__ = ["to", "to_device", "to_on_stream", "to_type", "type_name"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
@@ -30,7 +33,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         args = (*args, kwargs["other"])
     for a in args:
         if isinstance(a, native.TensorBase):
-            dtype = a.array.dtype
+            dtype, device = a.array.dtype, device_of(a.array)
         elif isinstance(a, Device) or (
             isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")
         ):
@@ -42,7 +45,10 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         elif a is not None:
             refuse_foreign("to", (a,))
             dtype = a
-    as_device(device)
+    if device is not None:
+        moved = to_device(tensor, as_device(device))
+        copy = copy and moved is tensor
+        tensor = moved
     target = tensor.array.dtype if dtype is None else dtypes.as_dtype(dtype)
     is_same_dtype = target is tensor.array.dtype
     if is_channels_last(kwargs.get("memory_format"), tensor.array) is not None:
@@ -54,3 +60,55 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     if is_same_dtype:
         return tensor.clone() if copy else tensor
     return table._to_copy(tensor, target)  # type: ignore[no-any-return]
+
+
+def to_device(tensor: Tensor, device: Device) -> Tensor:
+    """A tensor on a device, recorded; itself if it is there. Copies: none or one."""
+    source = device_of(tensor.array)
+    return tensor if source == device else table._to_device(tensor, device, source)
+
+
+def to_on_stream(tensor: Tensor, device: Device, stream: Any) -> Tensor:
+    """`to_device`, with the copy on a stream of a GPU, or the current one."""
+    if stream is None:
+        return to_device(tensor, device)
+    if not tensor.is_cuda and device.type == "cpu":
+        raise ValueError(f"to_device: the CPU has no streams: {stream!r}")
+    cupy = cupy_runtime.initialize()
+    with (
+        cupy.cuda.Device(device.index if device.type == "cuda" else tensor.device.index),
+        cupy.cuda.Stream.from_external(
+            StreamAddress(stream) if isinstance(stream, int) else stream
+        ),
+    ):
+        return to_device(tensor, device)
+
+
+class StreamAddress:
+    """The address of a stream as an object of NVIDIA's protocol for streams."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
+
+
+def type_name(array: Any) -> str:
+    """The old name of the type of tensors over such an array."""
+    name = dtypes.NAMES_OF_TYPES[array.dtype]
+    return name if isinstance(array, np.ndarray) else name.replace(".", ".cuda.", 1)
+
+
+def to_type(tensor: Tensor, spelling: Any) -> Tensor:
+    """A tensor in the dtype of an old name (`FloatTensor`, "shmtensor.cuda.LongTensor"), and on its
+    kind of device; or in a dtype.
+    """
+    dtype = dtypes.of_tensor_type(spelling)
+    if spelling.__class__ is str and spelling.startswith("shmtensor."):
+        is_cuda = spelling.startswith("shmtensor.cuda.")
+    elif (is_cuda := getattr(spelling, "is_cuda", None)) is None:  # a dtype
+        return tensor.to(dtype)
+    if is_cuda is not tensor.is_cuda:
+        tensor = to_device(tensor, as_device("cuda" if is_cuda else "cpu"))
+    return tensor.to(dtype)

@@ -16,20 +16,30 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of, move_array
+from ...device import CPU, Device
 from .foreign_operands import refuse_foreign
 
 __all__ = ["as_index", "part_kind"]
 
 
+PARTS = {int, bool, slice, type(None), type(Ellipsis)}
+
+
 def convert_index(index: Any, x: Any) -> Any:
-    """An index of x (a tensor or an array) with arrays in place of tensors and lists.
+    """An index of x (a tensor or an array) with arrays in place of tensors and lists, on the device
+    of x.
 
     Raises:
         IndexError: a tensor of floats.
     """
+    device = device_of(getattr(x, "array", x))
     if not isinstance(index, tuple):
         if not is_tuple_like(index):
-            return convert_part(index)
+            part = convert_part(index)
+            if device is not CPU:
+                check_bounds((part,), x.shape)
+            return moved(part, device)
         warnings.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated: use "
             f"x[tuple(seq)] instead of x[seq]: a list of {len(index)}",
@@ -37,10 +47,63 @@ def convert_index(index: Any, x: Any) -> Any:
         )
         index = tuple(index)
     parts = tuple([convert_part(i) for i in index])
+    if device is not CPU:
+        check_bounds(parts, x.shape)
+    parts = tuple([moved(part, device) for part in parts])
     kinds = "".join([part_kind(i) for i in parts])
     if kinds.count(".") > 1:
         parts, kinds = one_ellipsis(parts, kinds, x.ndim)
     return numbers_first(parts, kinds, x.shape) if needs_reordering(kinds) else parts
+
+
+def moved(part: Any, device: Device) -> Any:
+    """A part of an index with its array, if it is one, on a device.
+
+    Raises:
+        RuntimeError: an array on another GPU.
+        IndexError: a number that is no integer, for a GPU: CuPy would truncate it.
+    """
+    if not hasattr(part, "dtype"):
+        is_number = device is CPU or part.__class__ in PARTS or hasattr(part, "__index__")
+        if not is_number:
+            raise IndexError(
+                "getitem: only integers, slices (`:`), ellipsis (`...`), None and integer or "
+                f"boolean arrays are valid indices: {part!r:.80}"
+            )
+        return part
+    place = device_of(part)
+    if place is device:
+        return part
+    if place is not CPU:
+        raise RuntimeError(
+            "getitem: indices should be either on cpu or on the same device as the indexed tensor "
+            f"({device}): an index of shape {part.shape} is on {place}, hint: "
+            f"index.to({str(device)!r})"
+        )
+    return move_array(np.asarray(part) if isinstance(part, np.generic) else part, device)
+
+
+def check_bounds(parts: tuple[Any, ...], shape: Sequence[int]) -> None:
+    """Checks the indices that are still on the host: CuPy wraps those that are out of range. Those
+    on a GPU are not read, because that would wait for it.
+
+    Raises:
+        IndexError: one is out of range.
+    """
+    kinds = [part_kind(part) for part in parts]
+    sizes = [part.ndim if kind == "b" else int(kind in "nsa") for part, kind in zip(parts, kinds)]
+    dim = 0
+    for i, (part, kind) in enumerate(zip(parts, kinds)):
+        if kind == "." and "." not in kinds[:i]:
+            dim = len(shape) - sum(sizes[i:])
+        elif kind == "a" and isinstance(part, np.ndarray) and part.size and 0 <= dim < len(shape):
+            low, high, size = int(part.min()), int(part.max()), shape[dim]
+            if low < -size or high >= size:
+                raise IndexError(
+                    f"getitem: index {high if high >= size else low} is out of bounds for axis "
+                    f"{dim} with size {size}: shape {tuple(shape)}"
+                )
+        dim += sizes[i]
 
 
 def is_tuple_like(index: Any) -> bool:
@@ -118,6 +181,7 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
     kinds = kinds[:at] + "s" * n_skipped + kinds[at + 1 :]
     width = max(1 if k == "b" else p.ndim for p, k in zip(parts, kinds) if k in "ab")
     total = width + kinds.count("s") + kinds.count("+")
+    xp: Any = device_of(next(p for p, k in zip(parts, kinds) if k in "ab")).xp
     out: list[Any] = []
     position = dim = 0  # in the result, in x
     behind = -1  # dimensions of the result after those of the arrays
@@ -130,7 +194,7 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
         if kind == "n":
             out.append(part)
         elif kind == "s":
-            steps = np.arange(*part.indices(shape[dim]))
+            steps = xp.arange(*part.indices(shape[dim]))
             out.append(steps.reshape(-1, *(1,) * (total - position)))
         elif kind == "a":
             out.append(part.reshape(*part.shape, *(1,) * behind))
@@ -140,9 +204,11 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
                     f"getitem: a mask has the shape of what it selects from: {part.shape}, "
                     f"dimensions from {dim} on of {tuple(shape)}"
                 )
-            out += [a.reshape(-1, *(1,) * behind) for a in native.private_index(part).nonzero()]
+            mask = native.private_index(part) if isinstance(part, np.ndarray) else part
+            out += [a.reshape(-1, *(1,) * behind) for a in mask.nonzero()]
         dim += part.ndim if kind == "b" else kind in "nsa"
-    out[0] = np.reshape(out[0], (1,) * (total - np.ndim(out[0])) + np.shape(out[0]))
+    first = out[0] if hasattr(out[0], "dtype") else xp.asarray(out[0])
+    out[0] = first.reshape((1,) * (total - first.ndim) + first.shape)
     return tuple(out)
 
 

@@ -1,47 +1,106 @@
-"""The interface for a second device: ops on tensors whose array is not NumPy's.
+"""A second device: ops on tensors whose array is not NumPy's.
 
-A device registers its array class and its array module. An op on such a tensor leaves the fast path
-of `native.OpFunction`, because the array is not a `numpy.ndarray`; this costs other calls nothing.
-`general_call.call_general` then calls `compute`. The row's forward runs with the device's module as
-`xp`, or the forward that the row has for this class (`row.on(device_type)`).
+A device registers its array class and array module. An op on such a tensor leaves the fast path of
+`native.OpFunction`, because the array's class is another; this costs other calls nothing. C++ then
+calls the same form of the device's rule (`Rule.on_device`), an OpFunction whose kernel is the row's
+forward with the device's module as `xp`, or the forward that the row has for this device
+(`row.on(device_type)`). Its nodes run the same pullbacks, with the table of ops on the device's
+arrays (`DeviceArrays`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from ... import dtypes, native
-from ...ops.table import named_results
+import numpy as np
+
+from ... import native
+from ...cuda_arrays import array_modules, check_writable
+from ...device import CPU
 from ...ops.table.op_definition import Row
-from ..grad_mode import recording
 from .plan import by_position
-from .promote_operands import NUMBERS, common_dtype
 
-__all__ = ["Device", "compute", "device_of", "register"]
+__all__ = ["DeviceType", "on_one_device", "register", "registered"]
 
 
-class Device(NamedTuple):
+BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
+
+
+def run_as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    return kernel
+
+
+class DeviceType(NamedTuple):
     """A type of device.
 
     Attributes:
-        name: its name in messages.
-        array_class: the class of its arrays, with `dtype`, `shape`, `ndim`, `astype` and item
-            assignment, as NumPy's.
+        name: its name in messages and in `row.on`, for example "cuda".
+        array_class: the class of its arrays, with `dtype`, `shape`, `ndim`, `base`, `copy`,
+            `astype` and item assignment, as NumPy's.
         xp: the array module for forwards.
+        device_of: `device_of(array)`: the Device of an array, for example "cuda:0".
+        guard: a kernel `(xp, *operands)` -> one that runs on the operands' device.
+        guard_gradients: the same for the gradients of a rule, `(node, g)`.
     """
 
     name: str
     array_class: type
     xp: Any
+    device_of: Callable[[Any], Any]
+    guard: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
+    guard_gradients: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
 
 
-devices: dict[type, Device] = {}
+class Registered:
+    """The second device of this process, once there is one.
+
+    Attributes:
+        add_arrays: `add_arrays(a, b, out=None)` sums gradients, those of 16 bits in float32.
+    """
+
+    device: DeviceType | None = None
+    add_arrays: Callable[..., Any] = native.InFloat32(np.add)
 
 
-def register(device: Device) -> None:
-    """Makes ops accept arrays of the device's class."""
-    devices[device.array_class] = device
+registered = Registered()
+
+
+def register(device: DeviceType) -> None:
+    """Makes ops accept arrays of the device's class, from now on.
+
+    Raises:
+        RuntimeError: another device is registered.
+    """
+    former = registered.device
+    if former is not None and former.array_class is not device.array_class:
+        raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
+    native.set_device_arrays(device.array_class, device.guard(assign), device.guard(copy))
+    array_modules[device.array_class] = device.xp
+    registered.device = device
+    registered.add_arrays = device.guard(registered.add_arrays)
+
+
+def assign(target: Any, source: Any) -> Any:
+    """Writes source to all elements of a device's array.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    check_writable(target)
+    target[...] = source
+    return target
+
+
+def copy(array: Any) -> Any:
+    """The same values in new memory. Copies: one."""
+    return array.copy()
+
+
+def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
+    """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
+    forward = by_position(row, row.device_forwards.get(device.name))
+    return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
 
 
 def tensors_in(values: Any) -> Iterator[Any]:
@@ -53,86 +112,34 @@ def tensors_in(values: Any) -> Iterator[Any]:
             yield from tensors_in(value)
 
 
-def device_of(inputs: Any) -> Device | None:
-    """The device of an op's tensors; None if all of them are in NumPy's memory."""
-    if not devices:
-        return None
-    candidates = (devices.get(type(x.array)) for x in tensors_in(inputs))
-    return next((device for device in candidates if device is not None), None)
+def device_of(inputs: Any) -> DeviceType | None:
+    """The second device, if one of an op's tensors is on it."""
+    device = registered.device
+    if device is not None and any(type(x.array) is device.array_class for x in tensors_in(inputs)):
+        return device
+    return None
 
 
-def compute(op: Any, device: Device, inputs: Any, attributes: Any, in_place: bool) -> Any:
-    """Calls an op on a device.
+def on_one_device(row: Row, device: DeviceType, inputs: Any, to_device: Any) -> list[Any]:
+    """The operands of a call on a device. Tensors without dimensions on the CPU are moved there, by
+    the op `to_device`.
 
     Raises:
-        RuntimeError: an operand is on another device. Numbers, and tensors without dimensions on
-            the CPU, may be operands anywhere.
-        NotImplementedError: an operand requires grad, and history is recorded.
+        RuntimeError: an operand with dimensions is on the CPU.
     """
-    row: Row = op.rule.row
-    if recording.get() and any(x.node is not None for x in tensors_in(inputs)):
-        raise NotImplementedError(
-            f"{op.event.lstrip('_')}: there are no gradients on device {device.name} yet"
+    like = next(x for x in tensors_in(inputs) if type(x.array) is device.array_class)
+
+    def moved(name: str, x: Any) -> Any:
+        if isinstance(x, (list, tuple)):
+            return [moved(name, v) for v in x]
+        if not isinstance(x, native.TensorBase) or type(x.array) is device.array_class:
+            return x
+        if not x.array.ndim:
+            return to_device(x, device.device_of(like.array), CPU)
+        where = str(device.device_of(like.array))
+        raise RuntimeError(
+            f"{row.label}: Expected all tensors to be on the same device: one operand is on "
+            f"{where}, {name} of shape {tuple(x.array.shape)} is on cpu, hint: x.to({where!r})"
         )
-    arrays = [as_device_operand(row, device, x.public, v) for x, v in zip(row.inputs, inputs)]
-    arrays = in_common_dtype(row, inputs, arrays)
-    forward = row.device_forwards.get(device.name.partition(":")[0])
-    result = (by_position(row) if forward is None else forward)(device.xp, *arrays, *attributes)
-    if in_place:
-        target = inputs[0]
-        target.array[...] = result[0] if isinstance(result, tuple) else result
-        return native.wrote(target)
-    if not isinstance(result, (tuple, list)):
-        return native.wrap(result)
-    outputs = [native.wrap(r) for r in (result if row.listed else result[: len(row.outputs)])]
-    if row.listed:
-        return tuple(outputs)
-    if len(outputs) == 1:
-        return outputs[0]
-    return named_results.shape_of(row.label, row.outputs)(*outputs)
 
-
-def as_device_operand(row: Row, device: Device, name: str, value: Any) -> Any:
-    """An operand for the forward: a device's array, a number, None, or a list of arrays.
-
-    Raises:
-        RuntimeError: it is on another device.
-        TypeError: it is not a tensor.
-    """
-    if isinstance(value, (list, tuple)):
-        return [as_device_operand(row, device, name, v) for v in value]
-    if value is None or isinstance(value, NUMBERS):
-        return value
-    if not isinstance(value, native.TensorBase):
-        raise TypeError(f"{row.label}: {name} must be Tensor, not {type(value).__name__}")
-    array = value.array
-    if isinstance(array, device.array_class):
-        return array
-    other = devices.get(type(array))
-    if other is None and not array.ndim:
-        return array.item()
-    raise RuntimeError(
-        f"{row.label}: Expected all tensors to be on the same device: one operand is on "
-        f"{device.name}, {name} of shape {tuple(array.shape)} is on "
-        f"{'cpu' if other is None else other.name}"
-    )
-
-
-def in_common_dtype(row: Row, inputs: Any, arrays: list[Any]) -> list[Any]:
-    """The arrays, with the promoted ones cast to PyTorch's common dtype."""
-    if row.promote is None:
-        return arrays
-    positions = [i for i, x in enumerate(row.inputs) if x.name in row.promoted]
-    operands: list[Any] = []
-    for i in positions:
-        operands += inputs[i] if isinstance(inputs[i], (list, tuple)) else [inputs[i]]
-    dtype = common_dtype([v for v in operands if v is not None])
-    if row.promote == "float" and dtype.kind not in "fc":
-        dtype = dtypes.get_default_dtype()
-
-    def cast(array: Any) -> Any:
-        if isinstance(array, list):
-            return [cast(a) for a in array]
-        return array.astype(dtype) if getattr(array, "dtype", dtype) != dtype else array
-
-    return [cast(a) if i in positions else a for i, a in enumerate(arrays)]
+    return [moved(x.public, value) for x, value in zip(row.inputs, inputs)]

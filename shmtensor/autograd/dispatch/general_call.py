@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of
 from ...ops.table.op_definition import EMPTY, Row
 from ..engine.views_and_inplace import node_of
 from . import devices, promote_operands
@@ -179,10 +180,16 @@ def call_general(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
 
     # 2. An array is on another device, or is a NumPy scalar (from gradcheck).
     if (device := devices.device_of(inputs)) is not None:
-        if out is not None:
-            raise NotImplementedError(f"{row.label}: there is no out= on device {device.name} yet")
-        return devices.compute(op, device, inputs, attributes, form == "inplace")
-    if any(isinstance(x, native.TensorBase) and isinstance(x.array, np.generic) for x in inputs):
+        if is_between_devices(row, inputs):
+            places = [device_of(x.array) for x in inputs]
+            source = rule.ops._to_device(inputs[1], *places)
+            return getattr(rule.ops, f"{row.name}_")(inputs[0], source)
+        if rule.device is None:
+            return rule.on_device.form(op.form).call_bound(values, out)
+        operands = devices.on_one_device(row, device, inputs, rule.ops._to_device)
+        if any(a is not b for a, b in zip(flat(operands), flat(inputs))):
+            return op.call_bound((*operands, *attributes), out)
+    elif any(isinstance(x, native.TensorBase) and isinstance(x.array, np.generic) for x in inputs):
         for x in inputs:
             if isinstance(x, native.TensorBase):
                 x.array = np.asarray(x.array)
@@ -198,6 +205,25 @@ def call_general(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
 
     # 5. Other dtypes, NumPy's arrays, numbers.
     return promote_operands.call_promoted(rule, form, inputs, attributes)
+
+
+def is_between_devices(row: Row, inputs: Any) -> bool:
+    """Whether a call is a copy of a tensor to a tensor on another device."""
+    if row.name not in ("copy", "_overwrite"):
+        return False
+    if not all(isinstance(x, native.TensorBase) for x in inputs):
+        return False
+    target, source = inputs
+    return bool(device_of(target.array) != device_of(source.array))
+
+
+def flat(values: Any) -> Any:
+    """The values, with those of lists in their places."""
+    for value in values:
+        if isinstance(value, (list, tuple)):
+            yield from value
+        else:
+            yield value
 
 
 def has_history(x: Any) -> bool:

@@ -15,20 +15,24 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
+from ...cupy_runtime import on_initialize
 from ...ops import LATER, load
 from ...ops.table.op_definition import COMPOSITES, ROWS, Row
 from ..engine import grad_buffer, views_and_inplace
 from ..grad_mode import recording
 from . import (
     autocast,
+    autocast_lists,
     composite,
     convert_index,
+    devices,
     explain_error,
     general_call,
     observers,
     plan,
     promote_operands,
 )
+from .cuda_device import use_cuda
 from .out_argument import copy_to_out
 
 __all__ = ["Rule", "declare", "rule_of", "table"]
@@ -61,8 +65,38 @@ def declare(prefix: str = "") -> None:
         loaded.update([prefix] if prefix else LATER)
 
 
+class DeviceOps:
+    """The table of ops that a device's rules use: the one on Tensors, and `arrays`."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+        self.arrays = DeviceArrays(table)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.table, name)
+        setattr(self, name, found)
+        return found
+
+
+class DeviceArrays:
+    """Ops by name on a device's arrays, each made at its first use."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = table
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.table, name)
+        if isinstance(found, native.OpFunction):
+            found = found.rule.on_device.on_array
+        elif isinstance(found, native.Composite):
+            found = composite.callable_of(COMPOSITES[found.__name__], self, False)
+        setattr(self, name, found)
+        return found
+
+
 arrays = Table()
 table = Table(arrays=arrays)
+device_ops = DeviceOps(table)
 
 
 class Rule:
@@ -73,10 +107,12 @@ class Rule:
             None.
         on_array: the function on plain arrays.
         arrays, tensors: `(node, g) -> gradients`, one for each edge of the node.
+        device: the DeviceType whose arrays the functions take; None: NumPy's.
     """
 
-    def __init__(self, row: Row) -> None:
-        self.row, self.name, self.ops = row, row.name, table
+    def __init__(self, row: Row, device: devices.DeviceType | None = None) -> None:
+        self.row, self.name, self.device = row, row.name, device
+        self.ops = table if device is None else device_ops
         sized = any(a.kind == "sizes" for a in row.attributes)
         binary = row.broadcast and len(row.inputs) == 2
         self.public = self.function("function")
@@ -89,24 +125,50 @@ class Rule:
     def function(self, form: str) -> Any:
         """One form of the op; the first call fills in its columns."""
         name = f"{self.name}_" if form == "inplace" else self.name
-        kind = self.row.autocast if form in AUTOCAST_FORMS else ""
-        modes = plan.OBSERVED | plan.AUTOCAST * bool(kind)
+        precisions = autocast_lists.NONE
+        if form in AUTOCAST_FORMS:
+            listed = f"r{name}" if form == "reflected" and name == "div" else name
+            precisions = autocast_lists.precisions_of(listed, self.row.autocast)
         return native.OpFunction(
-            self, name, name, self.row.doc, plan.FORMS.index(form), modes, kind
-        )
+            self, name, name, self.row.doc, plan.FORMS.index(form),
+            autocast_lists.modes_of(precisions), precisions, self.device is not None,
+        )  # fmt: skip
 
     @functools.cached_property
     def kernel(self) -> Any:
         """The kernel of all forms."""
+        if self.device is not None:
+            return devices.kernel_of(self.row, self.device)
         return plan.kernel_of(self.row)
 
     @functools.cached_property
+    def on_device(self) -> Rule:
+        """The rule of the same row for the second device's arrays."""
+        return Rule(self.row, devices.registered.device)
+
+    @functools.cached_property
     def arrays(self) -> Any:
-        return plan.gradients(self, False, grad_buffer.take_buffer, array_zeros)
+        return self.gradients(False)
 
     @functools.cached_property
     def tensors(self) -> Any:
-        return plan.gradients(self, True, grad_buffer.take_buffer, tensor_zeros)
+        return self.gradients(True)
+
+    def gradients(self, tensors: bool) -> Any:
+        xp = np if self.device is None else self.device.xp
+
+        def zeros(like: tuple[tuple[int, ...], Any]) -> Any:
+            return native.wrap(xp.zeros(*like)) if tensors else xp.zeros(*like)
+
+        result = plan.gradients(self, tensors, grad_buffer.take_buffer, zeros)
+        return result if self.device is None else self.device.guard_gradients(result)
+
+    def form(self, number: int) -> Any:
+        """A form by its number in plan.FORMS."""
+        forms = (
+            "public", "method", "operator", "reflected", "inplace", "on_array",
+        )  # fmt: skip
+        return getattr(self, forms[number])
 
     def replay(self, tensor: Any, attributes: tuple[Any, ...]) -> Any:
         """Calls the op on a tensor, with attributes in the row's order, to record a view again."""
@@ -116,12 +178,15 @@ class Rule:
         return f"<op {self.name}>"
 
 
-def array_zeros(like: tuple[tuple[int, ...], Any]) -> Any:
-    return np.zeros(*like)
+def twin(op: Any) -> Any:
+    """The OpFunction of the second device that a call of `op` with its arrays runs."""
+    return op.rule.on_device.form(op.form)
 
 
-def tensor_zeros(like: tuple[tuple[int, ...], Any]) -> Any:
-    return native.wrap(np.zeros(*like))
+def array_ops(array: Any) -> Any:
+    """The table of ops on arrays of this array's class."""
+    device = devices.registered.device
+    return arrays if device is None or type(array) is not device.array_class else device_ops.arrays
 
 
 def fill(op: Any) -> None:
@@ -168,6 +233,7 @@ def install() -> None:
             setattr(table, name, on_tensors)
             setattr(arrays, name, on_arrays)
     views_and_inplace.ops = autocast.ops = table
+    views_and_inplace.array_ops = array_ops
 
 
 install()
@@ -187,6 +253,7 @@ native.set_op_hooks(
     rewrite_history=views_and_inplace.rewrite_history,
     common_dtype=promote_operands.common_of_two,
     cast=rule_of("_to_copy").public,
+    twin=twin,
 )
 native.set_composite_hooks(
     signature=composite.signature,
@@ -194,4 +261,5 @@ native.set_composite_hooks(
     out=composite.out,
     explain=composite.explain,
 )
+on_initialize(use_cuda)
 native.set_mode_functions(autocast.run, observers.call_observed)

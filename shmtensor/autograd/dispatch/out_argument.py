@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
+from ...cuda_arrays import device_of, guard
 from ...ops.table.op_definition import COMPOSITES, ROWS
 from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording
+from .devices import assign
 from .foreign_operands import refuse_foreign
 
 __all__ = ["copy_to_out"]
@@ -57,4 +59,16 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
         )
     check_unrecorded_write(out)
     resize_output(out, where, result.array.shape)
+    if not isinstance(out.array, np.ndarray) or not isinstance(result.array, np.ndarray):
+        check_device(where, out.array, result.array)
+        return native.write(out, guard(assign), out.array, result.array)
     return native.write(out, np.copyto, out.array, result.array, "unsafe")
+
+
+def check_device(where: str, out: Any, result: Any) -> None:
+    """Raises RuntimeError if the result is not on the device of `out`."""
+    if device_of(out) != device_of(result):
+        raise RuntimeError(
+            f"{where}: Expected all tensors to be on the same device: out is on {device_of(out)}, "
+            f"the result of shape {result.shape} is on {device_of(result)}"
+        )

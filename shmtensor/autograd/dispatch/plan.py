@@ -44,7 +44,7 @@ INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUF
     11
 )
 
-AUTOCAST, OBSERVED = 1, 2  # as in native/dispatch/modes.h
+AUTOCAST, OBSERVED, AUTOCAST_CUDA = 1, 2, 4  # as in native/dispatch/modes.h
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
@@ -108,9 +108,9 @@ def kernel_of(row: Row) -> Any:
     return forward if row.view else no_warnings(forward)
 
 
-def by_position(row: Row) -> Callable[..., Any]:
-    """The forward, with all attributes by position."""
-    forward = row.forward
+def by_position(row: Row, forward: Callable[..., Any] | None = None) -> Callable[..., Any]:
+    """The row's forward, or another one, with all attributes by position."""
+    forward = forward or row.forward
     names = [a.name for a in row.attributes if a.keyword_only]
     if not names:
         return forward
@@ -189,10 +189,12 @@ class SavedValues:
 # ---------------------------------------------------------------- OpFunction
 
 
-def kernel_items(row: Row) -> tuple[list[Item], tuple[Any, ...]]:
-    """The kernel's arguments, and the constants among them."""
+def kernel_items(row: Row, device: Any) -> tuple[list[Item], tuple[Any, ...]]:
+    """The kernel's arguments, and the constants among them. A device's kernel is a forward."""
     inputs = {x.name: (INPUT, i, 0) for i, x in enumerate(row.inputs)}
     attributes = {a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
+    if device is not None:
+        return [(CONSTANT, 0, 0), *inputs.values(), *attributes.values()], (device.xp,)
     if not isinstance(row.numpy, tuple):
         first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
         return [*first, *inputs.values(), *attributes.values()], (np,)
@@ -243,11 +245,13 @@ def fill(op: Any) -> None:
     """Fills in the columns of an OpFunction."""
     rule, form = op.rule, FORMS[op.form]
     row: Row = rule.row
+    is_on_cpu = rule.device is None
     sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
     n_inputs = len(row.inputs)
     plain = [a for a in row.attributes if not a.keyword_only]
+    writes = row.out and is_on_cpu
     writes_out = (
-        row.out
+        writes
         and callable(row.numpy)
         and not (row.attributes or row.saves or row.listed or len(row.outputs) > 1)
         and not row.autocast
@@ -263,16 +267,16 @@ def fill(op: Any) -> None:
     flags = (
         row.listed
         | row.view << 1
-        | row.out << 2
+        | writes << 2
         | writes_out << 3
         | (form == "function" and takes_out(row)) << 4
         | bool(row.saves) << 5
         | is_pair << 6
         | row.wraps << 7
     )
-    items, constants = kernel_items(row)
+    items, constants = kernel_items(row, rule.device)
     widening = None
-    if not row.view and not row.halves:  # computes 16-bit floats in float32
+    if is_on_cpu and not row.view and not row.halves:  # computes 16-bit floats in float32
         widening = len(row.outputs), half_kernel_of(row.numpy)
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
@@ -294,7 +298,7 @@ def fill(op: Any) -> None:
         ops=rule.ops.arrays if form == "array" else rule.ops,
         result=result,
         widening=widening,
-        format=format_of(row, rule.kernel),
+        format=format_of(row, rule.kernel) if is_on_cpu else None,
     )
 
 

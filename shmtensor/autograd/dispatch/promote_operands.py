@@ -7,7 +7,7 @@ They are converted to tensors of PyTorch's common dtype, and the op is called ag
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -34,6 +34,11 @@ def as_canonical(array: Any) -> Any:
     path compares dtypes by `is`. So every array is viewed with the canonical instance when it
     becomes a tensor. Another byte order is converted by a copy.
     """
+    if native.is_array(array) and not isinstance(array, np.ndarray):  # a device's
+        dtype = dtypes.SPELLINGS.get(array.dtype)
+        if dtype is None:
+            refuse_dtype(array)
+        return array if array.dtype is dtype else array.view(dtype)
     array = np.asarray(array)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
@@ -41,12 +46,16 @@ def as_canonical(array: Any) -> Any:
     if dtype is None and dtypes.is_bfloat16(array.dtype):  # of ml_dtypes
         return array.view(np.uint16).view(dtypes.bfloat16)
     if dtype is None:
-        raise TypeError(
-            f"tensor: no tensor can hold this array: dtype {array.dtype}, shape {array.shape}"
-        )
+        refuse_dtype(array)
     if array.dtype is dtype:
         return array
     return array.view(dtype)
+
+
+def refuse_dtype(array: Any) -> NoReturn:
+    raise TypeError(
+        f"tensor: no tensor can hold this array: dtype {array.dtype}, shape {array.shape}"
+    )
 
 
 def as_operand(value: Any) -> Any:
@@ -59,7 +68,7 @@ def as_operand(value: Any) -> Any:
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray):
+    if native.is_array(value):
         try:
             return native.wrap(as_canonical(value))
         except TypeError:
@@ -241,7 +250,7 @@ def cast(rule: Any, value: Any, dtype: dtypes.Dtype, first: bool) -> Any:
         return native.wrap(np.asarray(value, dtype))
     if value.array.dtype is dtype:
         return value
-    if value.node is None and value.base is None:
+    if value.node is None and value.base is None and isinstance(value.array, np.ndarray):
         return native.compute(ASTYPE, value.array, dtype)
     return rule.ops._to_copy(value, dtype)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import native
+from ...cuda_arrays import device_of, new_array
+from ...device import CPU
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -32,6 +32,11 @@ def edge_of(tensor: Any) -> Any:
     if isinstance(tensor, GradientEdge):
         return tensor.node if tensor.edge is None else tensor.edge
     return node_of(tensor)
+
+
+def device_of_edge(x: Any) -> Any:
+    """The device of a tensor; the CPU for a GradientEdge."""
+    return CPU if isinstance(x, GradientEdge) else device_of(x.array)
 
 
 def root_gradients(
@@ -66,7 +71,7 @@ def root_gradients(
                     f"{where}: grad can be implicitly created only for real scalar outputs but got "
                     f"{dtype}"
                 )
-            g = native.wrap(native.call(np.ones, shape, dtype))
+            g = native.wrap(native.call(new_array, "ones", shape, dtype, device_of_edge(tensor)))
         elif not isinstance(g, native.TensorBase):
             refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
@@ -79,6 +84,13 @@ def root_gradients(
             raise RuntimeError(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
+            )
+        elif not isinstance(tensor, GradientEdge) and device_of(g.array) != tensor.device:
+            place = tensor.device
+            raise RuntimeError(
+                f"{where}: Expected all tensors to be on the same device: the gradient of shape "
+                f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "
+                f"gradient.to({str(place)!r})"
             )
         g = g if create_graph else g.array
         summed = native.sum_to_size(g, edge)
@@ -198,7 +210,8 @@ def grad(
         node, index = node_of_edge(edge)
         g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
         if g is None and materialize_grads:
-            g = native.wrap(native.call(np.zeros, edge.shape, edge.dtype))
+            device = device_of_edge(xs[i])
+            g = native.wrap(native.call(new_array, "zeros", edge.shape, edge.dtype, device))
             g = g.requires_grad_(create_graph)
         if g is None and not allow_unused:
             raise RuntimeError(
@@ -239,6 +252,9 @@ def batched(
         for i in range(n)
     ]  # fmt: skip
     if not gradients:
-        empty = (np.zeros((0, *edge_of(x).shape), edge_of(x).dtype) for x in as_list(inputs))
+        empty = (
+            new_array("zeros", (0, *edge_of(x).shape), edge_of(x).dtype, device_of_edge(x))
+            for x in as_list(inputs)
+        )
         return tuple(native.wrap(array) for array in empty)
     return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))

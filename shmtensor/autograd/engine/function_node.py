@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of, new_array
 from ..grad_mode import recording
 from .heap_gate import call_with_gate_shut
 from .running import backward_state
@@ -112,7 +113,7 @@ def is_plain(tensor: Any) -> bool:
 
 def unpack_saved(node: Any, value: Any, variable: SavedVariable) -> Any:
     """A saved tensor: the object itself, or a new one with its memory and history."""
-    if not isinstance(value, np.ndarray):
+    if not native.is_array(value):
         return value
     if variable.tensor is not None:
         tensor: Any = variable.tensor()
@@ -128,9 +129,11 @@ def unpack_saved(node: Any, value: Any, variable: SavedVariable) -> Any:
     return result
 
 
-def shape_dtype_of(value: Any) -> tuple[Any, Any] | None:
-    """(shape, dtype) of a tensor; None for any other value."""
-    return (value.array.shape, value.array.dtype) if isinstance(value, native.TensorBase) else None
+def description_of(value: Any) -> tuple[Any, Any, Any] | None:
+    """(shape, dtype, device) of a tensor; None for any other value."""
+    if not isinstance(value, native.TensorBase):
+        return None
+    return value.array.shape, value.array.dtype, device_of(value.array)
 
 
 def has_history(cotangent: Any) -> bool:
@@ -147,7 +150,7 @@ class FunctionRule:
     Attributes:
         ctx: the context.
         places: the positions of the arguments with an edge.
-        inputs: (shape, dtype) of each argument, None if it is not a tensor; only for `jvp`.
+        inputs: (shape, dtype, device) of each argument, None if it is not a tensor; only for `jvp`.
         outputs: the same for each output.
         saved: the saved tensors, those for `jvp` last.
         n_for_backward: how many of them are for backward.
@@ -159,8 +162,8 @@ class FunctionRule:
     def __init__(self, ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
         self.ctx = ctx
         self.places = [i for i, is_needed in enumerate(ctx.needs_input_grad) if is_needed]
-        self.inputs = [shape_dtype_of(x) for x in args] if ctx._function._has_jvp else []
-        self.outputs = [shape_dtype_of(o) for o in outputs]
+        self.inputs = [description_of(x) for x in args] if ctx._function._has_jvp else []
+        self.outputs = [description_of(o) for o in outputs]
         self.saved: list[SavedVariable] = []
         self.n_for_backward = 0
         self.in_jvp = False
@@ -186,7 +189,7 @@ class FunctionRule:
         for i, output in enumerate(self.outputs):
             if cotangents[i] is None:
                 if self.ctx.materialize_grads and output is not None:
-                    cotangents[i] = native.wrap(np.zeros(*output))
+                    cotangents[i] = native.wrap(new_array("zeros", *output))
             elif not isinstance(cotangents[i], native.TensorBase):
                 cotangents[i] = native.wrap(cotangents[i])
         function = self.ctx._function
@@ -231,9 +234,9 @@ class FunctionRule:
         for place, t in zip(self.places, tangents):
             inputs[place] = t if t is None or isinstance(t, native.TensorBase) else native.wrap(t)
         if self.ctx.materialize_grads:
-            for i, shape_dtype in enumerate(self.inputs):
-                if inputs[i] is None and shape_dtype is not None:
-                    inputs[i] = native.wrap(np.zeros(*shape_dtype))
+            for i, description in enumerate(self.inputs):
+                if inputs[i] is None and description is not None:
+                    inputs[i] = native.wrap(new_array("zeros", *description))
         self.in_jvp = True
         try:
             outputs = call_with_gate_shut(self.ctx._function.jvp, self.ctx, *inputs)

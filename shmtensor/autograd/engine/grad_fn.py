@@ -10,8 +10,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import native
 from ...device import CPU
 from ...ops import Row
@@ -71,7 +69,7 @@ class SavedTensor:
                 f"register_hooks: {self.node.name()}: Calling register_hooks on a saved tensor "
                 "whose hooks have already been set"
             )
-        if not isinstance(value, np.ndarray):
+        if not native.is_array(value):
             raise RuntimeError(
                 f"register_hooks: {self.node.name()}: Calling register_hooks on a value that "
                 f"is not a saved tensor is forbidden: {value!r}"
@@ -150,7 +148,7 @@ def saved_positions(row: Row) -> SavedPositions:
 def outputs_of(node: Any) -> list[tuple[Any, Any]]:
     """(shape, dtype) of the outputs of a node that has several."""
     if isinstance(node.row, FunctionRule):
-        return [shape_dtype for shape_dtype in node.row.outputs if shape_dtype is not None]
+        return [output[:2] for output in node.row.outputs if output is not None]
     row = getattr(node.row, "row", None)
     position = saved_positions(row).outputs if isinstance(row, Row) else None
     return [] if position is None or node.raw_saved is None else list(node.raw_saved[position])
@@ -182,7 +180,7 @@ def edges_of(row: Row, node: Any, name: str) -> Any:
 
 def saved_tensor(value: Any, edge: Any) -> Any:
     """A saved array as a tensor: the leaf itself, or a new one with its history."""
-    if not isinstance(value, np.ndarray):
+    if not native.is_array(value):
         return value
     if edge.__class__ is AccumulateGrad:
         leaf: Any = edge.tensor()

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import native
 from ..grad_mode import recording
 from .accumulate_grad import hooks_of
@@ -119,9 +117,9 @@ def observe(node: Any) -> None:
 
 
 def pack_all(saved: tuple[Any, ...], pair: HookPair) -> tuple[Any, ...]:
-    if not any(isinstance(value, np.ndarray) for value in saved):
+    if not any(native.is_array(value) for value in saved):
         return saved
-    return tuple(pack(v, pair) if isinstance(v, np.ndarray) else v for v in saved)
+    return tuple(pack(v, pair) if native.is_array(v) else v for v in saved)
 
 
 def pack(array: Any, pair: HookPair) -> HookResult:

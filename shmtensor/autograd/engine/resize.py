@@ -7,10 +7,9 @@ from __future__ import annotations
 import warnings
 from typing import Any, NoReturn
 
-import numpy as np
-
 from ... import native
-from ...storage import owner_of, resize_array
+from ...cuda_arrays import array_module
+from ...storage import is_same_memory, resize_array
 from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
 from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
@@ -46,7 +45,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
     if not array.size and tensor.base is not None:
         rule = tensor.base[2]
         if rule is None or rule.name != "_as_strided":  # NumPy hides the address of an empty slice
-            array = np.empty(0, array.dtype)
+            array = array_module(array).empty(0, array.dtype)
     set_array(tensor, resize_array(array, shape, order))
 
 
@@ -54,7 +53,7 @@ def set_array(tensor: Any, array: Any) -> None:
     """Gives a tensor another array. A view remains a view if the array is in the same memory.
     Copies: none.
     """
-    shares = owner_of(tensor.array) is owner_of(array)
+    shares = is_same_memory(tensor.array, array)
     base = tensor.base
     tensor.array = array
     if tensor.accumulate_grad is not None and (

@@ -15,11 +15,10 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ... import native
 from ...errors import OutOfSharedMemory
 from .. import anomaly_mode
+from ..dispatch.devices import registered
 from ..dispatch.no_warnings import no_warnings
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -35,7 +34,6 @@ from .sum_to_size import sum_to_size
 __all__ = ["count_dependencies", "run_backward"]
 
 Node, Port = native.Node, native.Port
-add_arrays = native.InFloat32(np.add)  # sums 16-bit gradients in float32
 
 # Backwards in several threads may add to `.grad` of one leaf.
 accumulate_lock = threading.RLock()
@@ -125,6 +123,7 @@ def run_nodes(
             if e.__class__ is AccumulateGrad and e.grad_buffer is not None
         ]
     sum_to_edge, call, is_anomaly_mode = native.sum_to_size, native.call, is_tracing()
+    add_arrays = registered.add_arrays
     for e, g in roots:
         if e.__class__ is Port:
             add_output(sums, e, g, create_graph)
@@ -295,7 +294,9 @@ def add(sums: dict[Any, Any], edge: Any, g: Any, create_graph: bool) -> None:
     if old is None:
         sums[edge] = g
     else:
-        sums[edge] = table.add(old, g) if create_graph else native.call(add_arrays, old, g)
+        sums[edge] = (
+            table.add(old, g) if create_graph else native.call(registered.add_arrays, old, g)
+        )
 
 
 def add_output(sums: dict[Any, Any], port: Any, g: Any, create_graph: bool) -> None:
@@ -312,7 +313,9 @@ def add_output(sums: dict[Any, Any], port: Any, g: Any, create_graph: bool) -> N
     if old is None:
         gs[index] = g
     else:
-        gs[index] = table.add(old, g) if create_graph else native.call(add_arrays, old, g)
+        gs[index] = (
+            table.add(old, g) if create_graph else native.call(registered.add_arrays, old, g)
+        )
 
 
 def call_hook(current: Any, create_graph: bool, function: Any, *args: Any) -> Any:
@@ -367,10 +370,10 @@ def add_to_grad(accumulate_grad: Any, old: Any, g: Any, create_graph: bool) -> N
             in_layout_of_grad(accumulate_grad, g) if old is None else table.add(old, g)
         )
     elif accumulate_grad.grad_buffer is not None and in_grad_buffer(accumulate_grad, old.array):
-        add_arrays(old.array, g, old.array)
+        registered.add_arrays(old.array, g, old.array)
     elif old.node is None:
         try:
-            native.write(old, add_arrays, old.array, g, old.array)
+            native.write(old, registered.add_arrays, old.array, g, old.array)
         except ValueError as error:
             if old.array.flags.writeable:
                 raise
@@ -379,4 +382,4 @@ def add_to_grad(accumulate_grad: Any, old: Any, g: Any, create_graph: bool) -> N
                 "is expanded or read-only; set it to None or to a clone()"
             ) from error
     else:
-        accumulate_grad.grad = native.wrap(native.call(add_arrays, old.array, g))
+        accumulate_grad.grad = native.wrap(native.call(registered.add_arrays, old.array, g))

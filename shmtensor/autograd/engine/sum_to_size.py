@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..dispatch.op_function import arrays, table
+from ..dispatch.op_function import array_ops, arrays, table
 from .sparse_grad import SparseGradient, sparse_or_dense
 
 __all__ = ["sum_to_size"]
@@ -30,8 +30,8 @@ def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
     if isinstance(g, native.TensorBase):
         array = g.array
     else:
-        ops = arrays
-        if not isinstance(g, np.ndarray):
+        ops = array_ops(g)
+        if ops is arrays and not isinstance(g, np.ndarray):
             array = g = np.asarray(g)
     shape, dtype = edge.shape, edge.dtype
     if array.shape != shape:

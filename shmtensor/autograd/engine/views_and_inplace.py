@@ -18,12 +18,14 @@ native/dispatch/op_result.cc.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from typing import Any
 
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import array_module, check_writable, device_of, guard, pointer
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -39,7 +41,8 @@ __all__ = [
     "view_node",
 ]
 
-ops: Any = None  # the table on Tensors, set by op_function.py
+ops: Any = None  # the table on Tensors, set by op_function.py, and the function array -> table
+array_ops: Any = None
 FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
 
 
@@ -116,9 +119,7 @@ def geometry_error(view: Any) -> RuntimeError:
 def is_same_memory(a: Any, b: Any) -> bool:
     """Are these the same elements of memory, in the same order?"""
     return bool(
-        a.shape == b.shape
-        and a.ctypes.data == b.ctypes.data
-        and (a.strides == b.strides or not a.size)
+        a.shape == b.shape and pointer(a) == pointer(b) and (a.strides == b.strides or not a.size)
     )
 
 
@@ -263,19 +264,41 @@ def set_copy_slices(root: Any, old_node: Any, node: Any, steps: list[Any]) -> No
 def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
     rule = ops._getitem_rule
+    is_on_cpu = isinstance(x.array, np.ndarray)
+    assign = native.assign if is_on_cpu else guard(assign_on_device)
     node = node_of(value)
+    is_number = not is_on_cpu and node is None and is_on_host(value.array) and not value.array.ndim
+    if not is_number and device_of(value.array) != device_of(x.array):
+        value = ops._to_device(value, device_of(x.array), device_of(value.array))
+        node = node_of(value)
     untracked = (node is None and node_of(x) is None) or x.array.dtype.kind not in "fc"
     if untracked or not recording.get():
-        native.write(x, native.assign, x.array, index, value.array)
+        native.write(x, assign, x.array, index, value.array)
         return
     check_recorded_write(x)
     root, steps = root_and_steps(x)
     edges = (node_of(root), node)
-    native.write(x, native.assign, x.array, index, value.array)
-    part = native.call(native.item, root_part(root.array, steps), index)
+    native.write(x, assign, x.array, index, value.array)
+    item = native.item if is_on_cpu else operator.getitem
+    part = native.call(item, root_part(root.array, steps), index)
     value_node = None if node is None else native.Node(StoredValue, (node,), (), part)
-    steps.append((rule, (index,)))
+    steps.append((rule if is_on_cpu else rule.on_device, (index,)))
     set_copy_slices(root, edges[0], value_node, steps)
+
+
+def assign_on_device(array: Any, index: Any, values: Any) -> Any:
+    """`array[index] = values`, on a device's array. Values are cast, complex ones to their real
+    parts. A NumPy array without dimensions is one number, which the kernel takes by value.
+    """
+    check_writable(array)
+    if values.dtype.kind == "c" and array.dtype.kind != "c":
+        values = values.real
+    array[index] = values[()].astype(array.dtype) if is_on_host(values) else values
+    return array
+
+
+def is_on_host(array: Any) -> bool:
+    return isinstance(array, np.ndarray)
 
 
 def root_part(array: Any, steps: list[tuple[Any, tuple[Any, ...]]]) -> Any:
@@ -320,9 +343,11 @@ def copy_in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
     """A copy of g with that order of dimensions in memory, so that the steps of a view give views
     of it.
     """
+    xp = array_module(g)
     if order is None:
-        return np.array(g, order="C", copy=True)
-    result = np.empty([g.shape[i] for i in order], g.dtype).transpose(np.argsort(order))
+        return xp.array(g, order="C", copy=True)
+    inverse = sorted(range(len(order)), key=order.__getitem__)
+    result = xp.empty([g.shape[i] for i in order], g.dtype).transpose(inverse)
     result[...] = g
     return result
 
@@ -352,7 +377,7 @@ def _replay_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
 @op(method=False, function=False, samples=(), halves="copies")
 def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-untyped-def]
     """Zeros of that shape, with x in the part that the steps select."""
-    result = copy_in_dim_order(np.zeros(shape, x.dtype), order)
+    result = copy_in_dim_order(xp.zeros(shape, x.dtype), order)
     *outer_steps, (rule, attributes) = steps
     part = root_part(result, outer_steps)
     if rule.row.name == "_getitem":
@@ -386,7 +411,7 @@ class CopySlices:
 
     @staticmethod
     def arrays(node: Any, g: Any) -> tuple[Any, Any]:
-        return CopySlices.gradients(ops.arrays, node, g)
+        return CopySlices.gradients(array_ops(g), node, g)
 
     @staticmethod
     def tensors(node: Any, g: Any) -> tuple[Any, Any]:

@@ -1,4 +1,5 @@
 // Version, Edge, Node, Port: their types, reading and freeing them.
+#include "dispatch/device_array.h"
 #include "dispatch/function.h"
 
 #include <structmember.h>
@@ -89,9 +90,8 @@ PyObject* edge_dtype(PyObject* self, void*) {
 }
 
 PyObject* edge_describe(PyObject* self, PyObject* array) {
-  if (!PyArray_Check(array)) return raise("TypeError", "Edge.describe: an array is needed");
-  if (!describe(reinterpret_cast<Edge*>(self), reinterpret_cast<PyArrayObject*>(array)))
-    return nullptr;
+  if (!is_array(array)) return raise("TypeError", "Edge.describe: an array is needed");
+  if (!describe(reinterpret_cast<Edge*>(self), array)) return nullptr;
   Py_RETURN_NONE;
 }
 
@@ -143,9 +143,7 @@ PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   Py_ssize_t n = PyTuple_GET_SIZE(saved);
   PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
   PyObject* node = make_node(row, edges, items, n, nullptr, nullptr, 0);
-  if (node && PyArray_Check(array) &&
-      !describe(reinterpret_cast<Edge*>(node), reinterpret_cast<PyArrayObject*>(array)))
-    Py_CLEAR(node);
+  if (node && is_array(array) && !describe(reinterpret_cast<Edge*>(node), array)) Py_CLEAR(node);
   if (node && !notify_observer(node)) Py_CLEAR(node);
   return node;
 }
@@ -219,7 +217,7 @@ PyObject* node_pack(PyObject* self, PyObject* function) {
   }
   if (result != node->saved) {
     bool has_array = false;
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i) has_array |= PyArray_Check(PyTuple_GET_ITEM(result, i));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(result); ++i) has_array |= is_array(PyTuple_GET_ITEM(result, i));
     node->has_packed = true;
     if (!has_array) drop_checks(node);
   }
@@ -280,7 +278,7 @@ PyObject* make_port(PyObject* node, Py_ssize_t index, PyObject* array) {
   edge_start(&port->edge);
   port->node = Py_NewRef(node);
   port->index = index;
-  if (!describe(&port->edge, reinterpret_cast<PyArrayObject*>(array))) {
+  if (!describe(&port->edge, array)) {
     Py_DECREF(port);
     return nullptr;
   }
@@ -292,7 +290,8 @@ namespace {
 PyObject* port_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *node, *array;
   Py_ssize_t index;
-  if (!PyArg_ParseTuple(args, "OnO!:Port", &node, &index, &PyArray_Type, &array)) return nullptr;
+  if (!PyArg_ParseTuple(args, "OnO:Port", &node, &index, &array)) return nullptr;
+  if (!is_array(array)) return raise("TypeError", "Port: an array is needed");
   if (type != port_type) return raise("TypeError", "Port: cannot be subclassed");
   return make_port(node, index, array);
 }
@@ -344,8 +343,10 @@ int add_graph_types(PyObject* module) {
   return ok ? 0 : -1;
 }
 
-bool describe(Edge* edge, PyArrayObject* array) {
-  int ndim = PyArray_NDIM(array);
+namespace {
+
+// Room for `ndim` sizes. False with an exception set.
+bool reserve_sizes(Edge* edge, int ndim) {
   if (ndim > 5 && ndim > edge->ndim) {
     npy_intp* sizes = static_cast<npy_intp*>(malloc(sizeof(npy_intp) * static_cast<size_t>(ndim)));
     if (!sizes) {
@@ -355,8 +356,28 @@ bool describe(Edge* edge, PyArrayObject* array) {
     if (edge->sizes != edge->inline_sizes) free(edge->sizes);
     edge->sizes = sizes;
   }
-  for (int i = 0; i < ndim; ++i) edge->sizes[i] = PyArray_DIM(array, i);
   edge->ndim = ndim;
+  return true;
+}
+
+bool describe_device_array(Edge* edge, PyObject* array) {
+  Ref shape = array_shape(array), dtype = array_dtype(array);
+  if (!shape || !dtype || !reserve_sizes(edge, static_cast<int>(PyTuple_GET_SIZE(shape.get())))) return false;
+  for (int i = 0; i < edge->ndim; ++i) {
+    edge->sizes[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape.get(), i));
+    if (edge->sizes[i] == -1 && PyErr_Occurred()) return false;
+  }
+  Py_XSETREF(edge->dtype, reinterpret_cast<PyArray_Descr*>(dtype.release()));
+  return true;
+}
+
+}  // namespace
+
+bool describe(Edge* edge, PyObject* x) {
+  if (!PyArray_Check(x)) return describe_device_array(edge, x);
+  PyArrayObject* array = as_array(x);
+  if (!reserve_sizes(edge, PyArray_NDIM(array))) return false;
+  for (int i = 0; i < edge->ndim; ++i) edge->sizes[i] = PyArray_DIM(array, i);
   PyArray_Descr* dtype = PyArray_DESCR(array);
   Py_INCREF(dtype);
   Py_XSETREF(edge->dtype, dtype);

@@ -103,6 +103,7 @@ extern PyType_Spec base_spec;
 int add_graph_types(PyObject* module);
 
 PyObject* shape_of(PyArrayObject* array);  // as a Size
+PyObject* as_size(PyObject* shape);        // a tuple of ints as a Size
 bool is_sizes(PyObject* x);                // a tuple or a Size
 int add_size(PyObject* module);
 
@@ -124,10 +125,10 @@ inline void edge_start(Edge* edge) {
   edge->sizes = edge->inline_sizes;
 }
 
-// Sets the dtype and shape of the edge's gradient from an array. False: out of memory, exception set.
-bool describe(Edge* edge, PyArrayObject* array);
+// Sets the dtype and shape of the edge's gradient from an array, of any device. False with an exception set.
+bool describe(Edge* edge, PyObject* array);
 
-// Only floating and complex arrays have gradients.
+// Only floating and complex arrays have gradients. Of a device's array that cannot tell its dtype: false.
 bool is_differentiable(PyObject* array);
 
 // The version cell of a tensor, created on first use. Borrowed; null with an exception set.

@@ -2,6 +2,7 @@
 #include "dispatch/numpy_array.h"
 #include "kernels/shape/memory_format.h"
 #include "dispatch/autograd_node.h"
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 #include "dispatch/views.h"
 
@@ -27,6 +28,10 @@ PyMethodDef functions[] = {
     {"set_inferring", set_inferring, METH_O,
      "set_inferring(ContextVar): sets the mode's variable; returns the version of inference tensors."},
     {"inference", inference, METH_O, "inference(step): counts open inference_mode blocks."},
+    {"is_array", static_cast<PyObject* (*)(PyObject*, PyObject*)>(is_array), METH_O,
+     "is_array(x): is it an array of NumPy's or of the second device?"},
+    {"set_device_arrays", method(set_device_arrays), METH_FASTCALL,
+     "set_device_arrays(type, assign, copy): the class of the arrays of a second device."},
     {"set_tensor_class", set_tensor_class, METH_O, "Registers the class of all Tensors made here."},
     {"item", method(item), METH_FASTCALL, "item(x, index): x[index], never a NumPy scalar."},
     {"expand", method(expand), METH_FASTCALL, "expand(x, shape): a read-only view."},

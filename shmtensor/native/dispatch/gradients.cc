@@ -2,6 +2,7 @@
 // that they name: the gradient, the table of ops, saved values, an array to write to.
 //
 // It runs on plain arrays, or on Tensors (`create_graph`), where saved arrays become Tensors with their history.
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 #include "memory/gradient_buffer.h"
@@ -68,7 +69,7 @@ struct Backward {
 
 // A saved array as a Tensor; numbers stay.
 PyObject* Backward::with_edge(PyObject* array, PyObject* edge) {
-  if (!PyArray_Check(array)) return array;
+  if (!is_array(array)) return array;
   PyObject* tensor = owned.keep(make_tensor(array));
   if (tensor) Py_SETREF(reinterpret_cast<TensorBase*>(tensor)->node, Py_NewRef(edge));
   return tensor;
@@ -83,7 +84,7 @@ PyObject* Backward::as_tensor(PyObject* value, const Item& how) {
       return with_edge(value, i < 0 ? Py_None : edge(i + shift));
     }
     case What::kOutput: {
-      if (!PyArray_Check(value)) return value;
+      if (!is_array(value)) return value;
       PyObject* self = reinterpret_cast<PyObject*>(node);
       if (plan->n_outputs == 1) return with_edge(value, self);
       PyObject* port = owned.keep(make_port(self, how.index, value));
@@ -337,6 +338,13 @@ Ref become_grad(Ref gradient, PyObject* tensor, PyObject* grad_buffer) {
   return by_layout_contract(gradient.array(), like.array());
 }
 
+// The same for an array of a device, which has no grad_buffer.
+Ref become_device_grad(Ref gradient) {
+  Ref base = array_base(gradient.get());
+  if (!base || (base.get() == Py_None && is_seen_by_caller_alone(gradient.get()))) return base ? std::move(gradient) : Ref();
+  return copy_of(gradient.get());
+}
+
 // steal_gradient(sums: dict, accumulate_grad, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the
 // gradient out of the sums of a backward, and returns the new `.grad`. A gradient that is not an array is returned as
 // it is. See Note [Taking over a gradient] in autograd/engine/run_backward.py.
@@ -344,14 +352,16 @@ PyObject* steal_gradient(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
     return raise("TypeError", "steal_gradient: (sums, accumulate_grad, tensor, grad_buffer) is needed");
   Ref gradient = pop(args[0], args[1]);
-  if (!gradient || !PyArray_Check(gradient.get())) return gradient.release();
-  Ref array = become_grad(std::move(gradient), args[2], args[3]);
+  if (!gradient || !is_array(gradient.get())) return gradient.release();
+  Ref array = PyArray_Check(gradient.get()) ? become_grad(std::move(gradient), args[2], args[3])
+                                            : become_device_grad(std::move(gradient));
   return array ? make_tensor(array.get()) : nullptr;
 }
 
 // in_layout_of_grad(gradient, tensor: weak reference): the gradient if it has the strides that `.grad` of the tensor
 // needs, else a copy that has them.
 PyObject* in_layout_of_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n == 2 && is_device_array(args[0])) return Py_NewRef(args[0]);
   if (n != 2 || !PyArray_Check(args[0])) return raise("TypeError", "in_layout_of_grad: (gradient, tensor) is needed");
   Ref like = layout_of(as_array(args[0]), args[1]);
   if (!like) return nullptr;

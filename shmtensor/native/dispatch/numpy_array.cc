@@ -5,6 +5,7 @@
 #include "kernels/index/advanced_getitem.h"
 #include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
+#include "dispatch/device_array.h"
 #include "memory/ledger/block.h"
 #include "memory/gradient_buffer.h"
 #include "dispatch/views.h"
@@ -95,15 +96,30 @@ done:
   return view;
 }
 
+// Has a device's array the dtype and shape of the edge? False, perhaps with an exception set.
+static bool fits_edge(PyObject* g, Edge* edge) {
+  if (!edge->dtype) return true;
+  Ref dtype = array_dtype(g), shape = array_shape(g);
+  if (!dtype || !shape || dtype.get() != reinterpret_cast<PyObject*>(edge->dtype)) return false;
+  if (PyTuple_GET_SIZE(shape.get()) != edge->ndim) return false;
+  for (int i = 0; i < edge->ndim; ++i)
+    if (PyLong_AsSsize_t(PyTuple_GET_ITEM(shape.get(), i)) != edge->sizes[i]) return false;
+  return true;
+}
+
 // The gradient itself if its dtype and shape are the edge's (or the edge has none), else None.
 PyObject* sum_to_size(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 2 || !PyObject_TypeCheck(args[1], edge_type))
     return raise("TypeError", "sum_to_size: (gradient, edge) is needed");
   PyObject* g = args[0];
   if (is_tensor(g)) g = reinterpret_cast<TensorBase*>(g)->array;
+  Edge* edge = reinterpret_cast<Edge*>(args[1]);
+  if (is_device_array(g)) {
+    const bool fits = fits_edge(g, edge);
+    return PyErr_Occurred() ? nullptr : Py_NewRef(fits ? args[0] : Py_None);
+  }
   if (!PyArray_CheckExact(g)) Py_RETURN_NONE;
   PyArrayObject* array = reinterpret_cast<PyArrayObject*>(g);
-  Edge* edge = reinterpret_cast<Edge*>(args[1]);
   if (edge->dtype && (PyArray_DESCR(array) != edge->dtype || PyArray_NDIM(array) != edge->ndim ||
                       !PyArray_CompareLists(PyArray_DIMS(array), edge->sizes, edge->ndim)))
     Py_RETURN_NONE;

@@ -1,4 +1,5 @@
 // A call: arguments -> slots, then operands, kernel, result. It also leaves for the general path, in Python.
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 #include "memory/heap/heap.h"
@@ -247,10 +248,38 @@ PyObject* slots_tuple(OpCall* call) {
   return values;
 }
 
+// Is every tensor among the operands plain, and is one of them on the device?
+__attribute__((cold, noinline)) bool is_call_on_device(OpCall* call) {
+  bool found = false;
+  const auto read = [&](PyObject* x) {
+    if (!is_tensor(x)) return true;
+    found |= is_device_array(reinterpret_cast<TensorBase*>(x)->array);
+    return is_plain(x);
+  };
+  for (int i = 0; i < call->op->n_inputs; ++i) {
+    PyObject* x = call->slots[i];
+    if (!PyList_CheckExact(x) && !PyTuple_CheckExact(x)) {
+      if (!read(x)) return false;
+      continue;
+    }
+    for (Py_ssize_t j = 0; j < PySequence_Fast_GET_SIZE(x); ++j)
+      if (!read(PySequence_Fast_GET_ITEM(x, j))) return false;
+  }
+  return found;
+}
+
+// The same call of the device's rule.
+__attribute__((cold, noinline)) PyObject* call_twin(OpCall* call, PyObject* values) {
+  Op* op = call->op;
+  if (!op->twin && !(op->twin = PyObject_CallOneArg(hooks.twin, as_object(op)))) return nullptr;
+  return call_op_bound(reinterpret_cast<Op*>(op->twin), values, call->out ? call->out : Py_None);
+}
+
 // The general path: Python converts the operands, and calls again.
 PyObject* call_general(OpCall* call) {
   Ref values(slots_tuple(call));
   if (!values) return nullptr;
+  if (device_array_type && !call->op->on_device && is_call_on_device(call)) return call_twin(call, values.get());
   PyObject* arguments[3] = {as_object(call->op), values.get(), call->out ? call->out : Py_None};
   return PyObject_Vectorcall(hooks.call_general, arguments, 3, nullptr);
 }

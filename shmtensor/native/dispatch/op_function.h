@@ -58,6 +58,8 @@ struct Argument {
 
 struct Op {
   Function function;
+  PyTypeObject* array_class;  // the class of its arrays
+  bool on_device;             // that is device_array_type
   Form form;
   Promotion promotion;
   int n_inputs, n_arguments, n_positional, sizes_at, n_outputs, n_differentiable, n_rare;
@@ -69,25 +71,26 @@ struct Op {
   bool keeps;        // the kernel returns extra values after the outputs, for pullbacks
   bool wraps;        // a Python integer that does not fit into the tensor's dtype wraps around
   bool pair;         // its arguments are two inputs that are cast to their common dtype
+  int n_kernel, n_saved;
+  PyObject* kernel;     // null: not planned yet
+  PyObject* constants;  // tuple: the kernel's constant arguments
+  PyObject* rule;
+  PyObject* result;  // the named tuple of several outputs, or None
+  KernelPolicy policy;
   Argument arguments[kMaxArguments];
+  Item kernel_items[kMaxArguments], saved_items[kMaxArguments];
+  PyObject* rare;  // composite for rare keywords: (ops, inputs..., attributes=, rare=); or null
+  PyObject* ops;   // the table of ops for `rare`
+  PyObject* twin;  // the form of the device's rule, once it was called; or null
   PyObject* rare_names[kMaxRare];
   PyObject* rare_defaults[kMaxRare];
-  int n_kernel, n_saved;
-  Item kernel_items[kMaxArguments], saved_items[kMaxArguments];
-  PyObject* kernel;     // null: not planned yet
-  KernelPolicy policy;
-  PyObject* constants;  // tuple: the kernel's constant arguments
-  PyObject* rare;       // composite for rare keywords: (ops, inputs..., attributes=, rare=); or null
-  PyObject* ops;        // the table of ops for `rare`
-  PyObject* result;     // the named tuple of several outputs, or None
-  PyObject* rule;
 
   bool has_many_outputs() const { return listed || n_outputs > 1; }
 
   template <class Visit>
   void each_reference(Visit visit) {
     function.each_reference(visit);
-    for (PyObject** p : {&kernel, &constants, &rare, &ops, &result, &rule, &policy.widening.first}) visit(*p);
+    for (PyObject** p : {&kernel, &constants, &rare, &ops, &result, &rule, &twin, &policy.widening.first}) visit(*p);
     for (int i = 0; i < n_arguments; ++i)
       for (PyObject** p : {&arguments[i].name, &arguments[i].spelling, &arguments[i].value}) visit(*p);
     for (int i = 0; i < n_rare; ++i)
@@ -112,6 +115,7 @@ struct OpHooks {
   PyObject* rewrite_history;         // rewrite_history(tensor, rule, edges, *saved)
   PyObject* common_dtype;  // common_dtype(promotion, x, y)
   PyObject* cast;          // cast(tensor, dtype), recorded
+  PyObject* twin;          // twin(op) -> the same form of the device's rule
 };
 extern OpHooks hooks;
 

@@ -1,4 +1,5 @@
 // In-place forms and `out=`: the kernel writes the tensor, or its result is copied there.
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 namespace shmtensor {
@@ -19,7 +20,7 @@ PyObject* old_value(OpCall* call, PyObject* array) {
   for (int i = 0; i < call->op->n_saved; ++i) {
     const Item& item = call->op->saved_items[i];
     if (item.what == What::kInput && item.index == 0 && (!item.mask || item.mask & call->tracked))
-      return call->owned.keep(PyArray_NewCopy(as_array(array), NPY_KEEPORDER));
+      return call->owned.keep(copy_of(array).release());
   }
   return nullptr;
 }
@@ -77,7 +78,7 @@ PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* needs_general) {
   if (!result) return nullptr;
   if (!op->writes) {
     PyObject* source = PyTuple_CheckExact(result.get()) ? PyTuple_GET_ITEM(result.get(), 0) : result.get();
-    if (PyArray_CopyInto(as_array(array), as_array(source)) < 0) {
+    if (!copy_into(array, source)) {
       *kernel_failed = true;
       return nullptr;
     }

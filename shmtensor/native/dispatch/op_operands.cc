@@ -1,5 +1,6 @@
 // Slots -> arrays and nodes. Two operands of different dtypes are cast to their common dtype here; all else is left to
 // the general path (`hooks.call_general`).
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 #include "half/half.h"
@@ -10,6 +11,11 @@ namespace shmtensor {
 namespace {
 
 inline PyArray_Descr* dtype_of(PyObject* array) { return PyArray_DESCR(as_array(array)); }
+
+// Of an array of the op's class. Borrowed from the array; null with an exception set.
+inline PyArray_Descr* operand_dtype(Op* op, PyObject* array) {
+  return __builtin_expect(!op->on_device, 1) ? dtype_of(array) : device_dtype(array);
+}
 
 // Does the number fit into an integer dtype? If not, the general path wraps it around.
 bool fits(PyObject* number, PyArray_Descr* dtype) {
@@ -27,10 +33,12 @@ inline bool is_inexact(PyArray_Descr* dtype) { return dtype->kind == 'f' || dtyp
 Outcome read_tensor(OpCall* call, const Argument& argument, PyObject* x, PyObject** array, PyObject** node,
                     PyArray_Descr** dtype) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(x);
-  if (!PyArray_CheckExact(tensor->array)) return Outcome::kGeneral;  // a NumPy scalar, or another device's array
+  // else a NumPy scalar, or an array of another device
+  if (Py_TYPE(tensor->array) != call->op->array_class) return Outcome::kGeneral;
   *array = tensor->array;
   if (argument.promoted) {
-    PyArray_Descr* array_dtype = dtype_of(tensor->array);
+    PyArray_Descr* array_dtype = operand_dtype(call->op, tensor->array);
+    if (!array_dtype) return Outcome::kError;
     if (!*dtype)
       *dtype = array_dtype;
     else if (*dtype != array_dtype)
@@ -120,6 +128,7 @@ PyObject* cast(PyObject* x, PyArray_Descr* dtype) {
 Outcome promote_pair(OpCall* call) {
   Op* op = call->op;
   bool tensors[2];
+  if (op->on_device) return Outcome::kGeneral;
   for (int i = 0; i < 2; ++i) {
     PyObject* x = call->slots[i];
     tensors[i] = is_plain(x);

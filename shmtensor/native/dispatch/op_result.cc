@@ -2,6 +2,7 @@
 //
 // First nodes, views and writes, which Python uses, too. Then the results of an op, in the order of its columns. One
 // file, because a result and its node are read together.
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 #include "half/bfloat16.h"
@@ -67,7 +68,7 @@ PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_s
       if (!add_check(node, capacity, version_of(tensor))) goto error;
       value = tensor->array;
       node->holds_arrays = true;
-    } else if (PyArray_Check(value)) {
+    } else if (is_array(value)) {
       node->holds_arrays = true;
       for (Py_ssize_t j = 0; j < n_outputs; ++j) {
         if (value != outputs[j]) continue;
@@ -84,7 +85,14 @@ error:
 }
 
 bool is_differentiable(PyObject* array) {
-  const int type = PyArray_TYPE(as_array(array));
+  int type;
+  if (__builtin_expect(PyArray_Check(array), 1)) {
+    type = PyArray_TYPE(as_array(array));
+  } else {
+    const PyArray_Descr* dtype = device_dtype(array);
+    if (!dtype) PyErr_Clear();
+    type = dtype ? dtype->type_num : NPY_VOID;
+  }
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
@@ -93,7 +101,7 @@ PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* cons
   if (!tensor || !is_differentiable(array)) return tensor.release();
   PyObject* output = tensor.get();
   Ref node(make_node(row, edges, saved, n, &array, &output, 1));
-  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(array))) return nullptr;
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), array)) return nullptr;
   Py_SETREF(reinterpret_cast<TensorBase*>(output)->node, Py_NewRef(node.get()));
   return notify_observer(node.get()) ? tensor.release() : nullptr;
 }
@@ -121,9 +129,15 @@ namespace {
 
 // Note [What is a view]: a result is a view if its memory has the input's owner. `result.base is not None` is also true
 // of copies by advanced indexing.
-bool shares_memory(PyArrayObject* result, PyArrayObject* x) {
-  PyObject* owner = PyArray_BASE(result);
-  return owner && (owner == reinterpret_cast<PyObject*>(x) || owner == PyArray_BASE(x));
+bool shares_memory(PyObject* result, PyObject* x) {
+  if (PyArray_Check(result) && PyArray_Check(x)) {
+    PyObject* owner = PyArray_BASE(as_array(result));
+    return owner && (owner == x || owner == PyArray_BASE(as_array(x)));
+  }
+  if (!is_device_array(result) || !is_device_array(x)) return false;
+  Ref owner = array_base(result), other = array_base(x);
+  if (!owner || !other) PyErr_Clear();
+  return owner && other && owner.get() != Py_None && (owner.get() == x || owner.get() == other.get());
 }
 
 // Note [Unrecorded views]: a view, made under no_grad, of a tensor that requires grad. Its version count is stored as
@@ -139,9 +153,7 @@ bool is_unrecorded(TensorBase* view, TensorBase* parent, PyObject* row) {
 
 bool mark_view(PyObject* result, TensorBase* parent, PyObject* row, PyObject* attributes) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(result);
-  if (tensor->array != parent->array &&
-      !shares_memory(reinterpret_cast<PyArrayObject*>(tensor->array), reinterpret_cast<PyArrayObject*>(parent->array)))
-    return true;
+  if (tensor->array != parent->array && !shares_memory(tensor->array, parent->array)) return true;
   Version* version = version_of(parent);
   if (!version) return false;
   if (version == frozen) {  // a view of an inference tensor is an inference tensor without a base
@@ -172,8 +184,7 @@ PyObject* record_view(PyObject* array, PyObject* row, PyObject* edges, TensorBas
 PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
   PyObject* self = reinterpret_cast<PyObject*>(tensor);
   Ref node(make_node(row, edges, saved, n, &tensor->array, &self, 1, 1));
-  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), reinterpret_cast<PyArrayObject*>(tensor->array)))
-    return nullptr;
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), tensor->array)) return nullptr;
   Version* version = version_of(tensor);
   if (!version) return nullptr;
   if (version != frozen) ++version->count;
@@ -191,7 +202,7 @@ PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n != 4 || !PyArray_Check(args[0]) || !is_tensor(args[1]))
+  if (n != 4 || !is_array(args[0]) || !is_tensor(args[1]))
     return raise("TypeError", "view_of: (array, parent, row, attributes) is needed");
   return make_view(args[0], reinterpret_cast<TensorBase*>(args[1]), args[2], args[3]);
 }
@@ -215,21 +226,10 @@ PyObject* wrote(PyObject*, PyObject* tensor) {
 
 namespace {
 
-PyObject* shape_tuple(PyArrayObject* a) {
-  PyObject* shape = PyTuple_New(PyArray_NDIM(a));
-  for (int i = 0; shape && i < PyArray_NDIM(a); ++i) {
-    PyObject* size = PyLong_FromSsize_t(PyArray_DIM(a, i));
-    if (!size) Py_CLEAR(shape);
-    else PyTuple_SET_ITEM(shape, i, size);
-  }
-  return shape;
-}
-
 // For a number: () or None.
 PyObject* shape_or_dtype(PyObject* x, bool shape) {
-  if (!PyArray_Check(x)) return shape ? PyTuple_New(0) : Py_NewRef(Py_None);
-  if (shape) return shape_tuple(as_array(x));
-  return Py_NewRef(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(x))));
+  if (!is_array(x)) return shape ? PyTuple_New(0) : Py_NewRef(Py_None);
+  return shape ? array_shape(x).release() : array_dtype(x).release();
 }
 
 PyObject* shapes_or_dtypes(PyObject* list, bool shape) {
@@ -244,8 +244,8 @@ PyObject* shapes_or_dtypes(PyObject* list, bool shape) {
 
 // (shape, dtype), from which zeros replace a missing gradient.
 PyObject* shape_dtype(PyObject* array) {
-  Ref shape(shape_tuple(as_array(array)));
-  return shape ? PyTuple_Pack(2, shape.get(), PyArray_DESCR(as_array(array))) : nullptr;
+  Ref shape = array_shape(array), dtype = array_dtype(array);
+  return shape && dtype ? PyTuple_Pack(2, shape.get(), dtype.get()) : nullptr;
 }
 
 PyObject* shape_dtypes(PyObject* arrays) {

@@ -1,4 +1,5 @@
 // The type OpFunction: its columns and Python attributes.
+#include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
 #include <structmember.h>
@@ -128,13 +129,15 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
   Py_RETURN_NONE;
 }
 
-// OpFunction(rule, name, event, doc, form, modes, precision)
+// OpFunction(rule, name, event, doc, form, modes, precision, on_device)
 PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *rule, *name, *event, *doc, *precision;
   int form;
   unsigned mask;
-  if (!PyArg_ParseTuple(args, "OUUOiIO:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision))
+  int on_device;
+  if (!PyArg_ParseTuple(args, "OUUOiIOp:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision, &on_device))
     return nullptr;
+  if (on_device && !device_array_type) return raise("RuntimeError", "OpFunction: no device is registered");
   Op* op = as_op(type->tp_alloc(type, 0));
   if (!op) return nullptr;
   op->function.vectorcall = op_call;
@@ -145,6 +148,8 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
   op->function.precision = Py_NewRef(precision);
   op->form = static_cast<Form>(form);
   op->rule = Py_NewRef(rule);
+  op->on_device = on_device;
+  op->array_class = on_device ? device_array_type : &PyArray_Type;
   return as_object(op);
 }
 
@@ -191,7 +196,7 @@ PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
   static const char* const names[] = {
       "plan",      "signature", "bind",      "call_general", "explain",
       "copy_to_out", "as_index", "as_dtype", "view_node",    "recording",
-      "check_recorded_write", "check_unrecorded_write", "rewrite_history", "common_dtype", "cast"};
+      "check_recorded_write", "check_unrecorded_write", "rewrite_history", "common_dtype", "cast", "twin"};
   return set_hooks(&hooks, names, args, kwargs);
 }
 

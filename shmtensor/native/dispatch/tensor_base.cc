@@ -1,5 +1,6 @@
 // TensorBase: the slots of Tensor.
 #include "kernels/arguments.h"
+#include "dispatch/device_array.h"
 #include "dispatch/function.h"
 
 #include <structmember.h>
@@ -74,6 +75,10 @@ int base_getbuffer(PyObject* self, Py_buffer* view, int flags) {
 PyObject* base_shape(PyObject* self, void*) {
   PyObject* array = reinterpret_cast<TensorBase*>(self)->array;
   if (PyArray_Check(array)) return shape_of(reinterpret_cast<PyArrayObject*>(array));
+  if (is_device_array(array)) {
+    Ref shape = array_shape(array);
+    return shape ? as_size(shape.get()) : nullptr;
+  }
   Ref property(PyObject_GetAttrString(self, "array"));  // of a subclass that overrides `array`
   return property ? PyObject_GetAttrString(property.get(), "shape") : nullptr;
 }

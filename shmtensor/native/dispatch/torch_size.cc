@@ -141,6 +141,13 @@ PyObject* shape_of(PyArrayObject* array) {
   return size;
 }
 
+PyObject* as_size(PyObject* shape) {
+  const Py_ssize_t n = PyTuple_GET_SIZE(shape);
+  PyObject* size = start_size(n);
+  for (Py_ssize_t i = 0; size && i < n; ++i) PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(shape, i)));
+  return size;
+}
+
 bool is_sizes(PyObject* x) { return PyTuple_CheckExact(x) || Py_TYPE(x) == size_type; }
 
 int add_size(PyObject* module) {

@@ -9,9 +9,11 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...device import unspecified
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
+from .device_forms import on_cuda
 from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out, new_tensor
 
 parallel_power = native.parallel(np.power)
@@ -30,19 +32,24 @@ def linspace_array(start: Any, end: Any, n: int, dtype: Any) -> Any:
     return linspace_float64(start, end, n, dtype).astype(dtype)
 
 
-def linspace_float64(start: Any, end: Any, n: int, dtype: Any) -> Any:
+def linspace_float64(start: Any, end: Any, n: int, dtype: Any, xp: Any = np) -> Any:
     """n numbers in float64: the first half counted from the start, the second from the end, as
     PyTorch does.
     """
     if dtype.kind in "iu":
         start, end = int(start), int(end)
-    i = np.arange(n)
+    i = xp.arange(n)
     step = (end - start) / (n - 1) if n > 1 else 0.0
     return (
-        np.where(i < n // 2, start + step * i, end - step * (n - 1 - i))
+        xp.where(i < n // 2, start + step * i, end - step * (n - 1 - i))
         if n != 1
-        else np.array([start])
+        else xp.array([start])
     )
+
+
+@on_cuda(linspace_array)
+def linspace_on_cuda(cupy: Any, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    return linspace_float64(start, end, n, dtype, cupy).astype(dtype, copy=False)
 
 
 def logspace_array(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
@@ -51,6 +58,12 @@ def logspace_array(base: float, start: Any, end: Any, n: int, dtype: Any) -> Any
         if dtype == np.float32 and n > 2 * RUN and within_double(base, start, end):
             return power_runs(float(base), start, end, n)
         return parallel_power(float(base), linspace_float64(start, end, n, dtype)).astype(dtype)
+
+
+@on_cuda(logspace_array)
+def logspace_on_cuda(cupy: Any, base: float, start: Any, end: Any, n: int, dtype: Any) -> Any:
+    exponents = linspace_float64(start, end, n, dtype, cupy)
+    return cupy.power(float(base), exponents).astype(dtype, copy=False)
 
 
 def within_double(base: Any, start: Any, end: Any) -> bool:
@@ -96,7 +109,7 @@ def arange(
     """start, start + step, ... up to end, which is excluded; integers give int64, others the
     default dtype.
     """
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         fast_result = native.arange(start, end, step, get_default_dtype())
         if fast_result is not None:
             return fast_result
@@ -136,6 +149,7 @@ def arange(
         as_dtype(dtype),
         device=device,
         requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -146,6 +160,13 @@ def arange_array(start: Any, step: Any, n: int, dtype: Any) -> Any:
     if out is not None:
         return out
     return (start + np.arange(n) * step).astype(dtype)
+
+
+@on_cuda(arange_array)
+def arange_on_cuda(cupy: Any, start: Any, step: Any, n: int, dtype: Any) -> Any:
+    """Integers in int64, others in float64, as on the CPU; then in the dtype."""
+    wide = np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64
+    return (start + cupy.arange(n, dtype=wide) * step).astype(dtype, copy=False)
 
 
 @composite(method=False)
@@ -167,7 +188,7 @@ def range(
     dtype = dtype_or_default(dtype_or_out("range", out, dtype))
     check_random_dtype("range", dtype, "iuf")
     result = new_tensor(
-        arange_array, start, step, n, dtype, device=device, requires_grad=requires_grad
+        arange_array, start, step, n, dtype, device=device, requires_grad=requires_grad, like=out
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -210,7 +231,7 @@ def linspace(
     ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("linspace", ends, dtype_or_out("linspace", out, dtype))
     result = new_tensor(
-        linspace_array, *ends, steps, dtype, device=device, requires_grad=requires_grad
+        linspace_array, *ends, steps, dtype, device=device, requires_grad=requires_grad, like=out
     )
     return copy_into_out(out, result, keeps_shape=True)
 
@@ -234,6 +255,13 @@ def logspace(
     ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("logspace", ends, dtype_or_out("logspace", out, dtype))
     result = new_tensor(
-        logspace_array, base, *ends, steps, dtype, device=device, requires_grad=requires_grad
+        logspace_array,
+        base,
+        *ends,
+        steps,
+        dtype,
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result, keeps_shape=True)

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...device import as_device
+from ...device import unspecified
 from ...dtypes import as_dtype, get_default_dtype, of_number
 from ..table.op_definition import composite
 from ..table.python_scalars import as_element
-from ..table.tensor_like import allocator_like
+from .device_forms import array_like, new_like, new_tensor, on_cuda
+
+__all__ = [
+    "as_number",
+    "as_shape",
+    "copy_into_out",
+    "dtype_of",
+    "dtype_or_default",
+    "dtype_or_out",
+    "new_tensor",
+]
 
 Shape = tuple[int, ...]
-
-
-def new_tensor(
-    kernel: Any, *arguments: Any, device: Any = None, requires_grad: bool = False
-) -> Any:
-    """A tensor of a NumPy function's result, allocated in shared memory."""
-    if device is not None:
-        as_device(device)
-    out = native.compute(kernel, *arguments)
-    return out.requires_grad_(True) if requires_grad else out
 
 
 def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
@@ -104,7 +104,7 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 1)
         if result is not None:
             return result
@@ -112,7 +112,12 @@ def zeros(
     return copy_into_out(
         out,
         new_tensor(
-            np.zeros, shape, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+            np.zeros,
+            shape,
+            dtype_or_default(dtype),
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -129,7 +134,7 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 2)
         if result is not None:
             return result
@@ -143,6 +148,7 @@ def ones(
             dtype_or_default(dtype),
             device=device,
             requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -160,7 +166,7 @@ def empty(
     memory_format=None,
 ):
     """A tensor of uninitialized memory."""
-    if memory_format is out is dtype is layout is device is None and not (
+    if memory_format is out is dtype is layout is device is unspecified.value and not (
         requires_grad or pin_memory
     ):
         result = native.empty(size, get_default_dtype(), 0)
@@ -193,7 +199,7 @@ def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
-    if out is dtype is layout is device is None and not requires_grad:
+    if out is dtype is layout is device is unspecified.value and not requires_grad:
         result = small_full(size, fill_value)
         if result is not None:
             return result
@@ -201,7 +207,16 @@ def full(
     shape = as_shape("full", (size,))
     value = as_number(fill_value)
     return copy_into_out(
-        out, new_tensor(full_array, shape, value, dtype, device=device, requires_grad=requires_grad)
+        out,
+        new_tensor(
+            full_array,
+            shape,
+            value,
+            dtype,
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
+        ),
     )
 
 
@@ -221,6 +236,16 @@ def of_one_number(shape: Any, value: Any, dtype: Any) -> Any:
     return out
 
 
+@on_cuda(full_array)
+def full_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    return cupy.full(shape, as_element("full", value, dtype) if value else value, dtype)
+
+
+@on_cuda(of_one_number)
+def of_one_number_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
+    return cupy.full(shape, value, dtype)
+
+
 def like(name: str, kernel: Any, doc: str) -> Any:
     """Declares zeros_like and the like."""
 
@@ -229,10 +254,14 @@ def like(name: str, kernel: Any, doc: str) -> Any:
     ):
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         if not hasattr(input, "requires_grad"):
-            return kernel(tuple(input.shape), dtype)
-        allocator = allocator_like(kernel, input, memory_format)
-        return new_tensor(
-            allocator, tuple(input.shape), dtype, device=device, requires_grad=requires_grad
+            return array_like(kernel, input, dtype)
+        return new_like(
+            kernel,
+            input,
+            dtype,
+            device=device,
+            requires_grad=requires_grad,
+            memory_format=memory_format,
         )
 
     compute.__doc__ = doc
@@ -242,6 +271,11 @@ def like(name: str, kernel: Any, doc: str) -> Any:
 def ones_of(shape: Shape, dtype: Any) -> Any:
     """np.ones, without its call of a Python function for the fill."""
     return np.full(shape, 1, dtype)
+
+
+@on_cuda(ones_of)
+def ones_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
+    return cupy.ones(shape, dtype)
 
 
 zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
@@ -264,9 +298,14 @@ def full_like(
     """One number in the shape and dtype of a tensor."""
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
-    allocator = allocator_like(full_array, input, memory_format)
-    return new_tensor(
-        allocator, tuple(input.shape), value, dtype, device=device, requires_grad=requires_grad
+    return new_like(
+        full_array,
+        input,
+        value,
+        dtype,
+        device=device,
+        requires_grad=requires_grad,
+        memory_format=memory_format,
     )
 
 
@@ -285,7 +324,9 @@ def new(name: str, kernel: Any, doc: str) -> Any:
     ):
         dtype = input.dtype if dtype is None else as_dtype(dtype)
         shape = as_shape(name, size)
-        return new_tensor(kernel, shape, dtype, device=device, requires_grad=requires_grad)
+        return new_tensor(
+            kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input
+        )
 
     compute.__doc__ = doc
     return composite(compute, name=name, function=False)
@@ -319,6 +360,7 @@ def new_full(
         dtype,
         device=device,
         requires_grad=requires_grad,
+        like=input,
     )
 
 
@@ -329,6 +371,13 @@ def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requi
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
     dtype = dtype_or_out("eye", out, dtype)
     result = new_tensor(
-        np.eye, n, m, 0, dtype_or_default(dtype), device=device, requires_grad=requires_grad
+        np.eye,
+        n,
+        m,
+        0,
+        dtype_or_default(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, result)

@@ -8,7 +8,22 @@ from importlib import import_module as _import_module
 
 __all__ = ["load"]
 
-FAMILIES: tuple[str, ...] = ()
+FAMILIES: tuple[str, ...] = (
+    "convolution",
+    "cross_entropy",
+    "ctc_loss",
+    "index",
+    "linalg",
+    "neighbours",
+    "norm",
+    "pooling",
+    "random",
+    "recurrent",
+    "reduce",
+    "softmax",
+    "sort",
+    "special",
+)
 
 
 def load() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import native
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
+from ..table.constants import constant, data_of
 from ..table.dims import axis, broadcast_shape
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -31,6 +32,8 @@ def check_index_range(name: str, index: Any, size: int, error: type[Exception] =
     """
     if index.dtype.kind not in "iu":
         raise error(f"{name}: indices must be whole numbers: {index.dtype}")
+    if not isinstance(index, np.ndarray):  # Note [Indices on a device]
+        return index
     if index.size and (index.min() < 0 or index.max() >= size):
         value = int(index.min()) if index.min() < 0 else int(index.max())
         raise error(f"{name}: index is out of range: {value}, expected 0 to {size - 1}")
@@ -42,6 +45,13 @@ def as_vector(name: str, index: Any) -> Any:
     if index.ndim > 1:
         raise IndexError(f"{name}: the indices must be a vector: shape {index.shape}")
     return index.reshape(-1)
+
+
+# ---- Note [Indices on a device]
+#
+# To look at indices on a device would stop the program until all queued work is done. CuPy wraps an
+# index that is out of range around, so that no foreign memory is touched, and no error is raised;
+# PyTorch's kernels end the process's use of the device with an assertion.
 
 
 # ---- whole slices
@@ -154,7 +164,8 @@ def index_fill(ops, input, dim, index, value):
     elif value.ndim:
         raise RuntimeError(f"index_fill: value must be a number or 0-d: {tuple(value.shape)}")
     else:  # value may have a gradient, in which each index counts once
-        index = np.unique(getattr(index, "array", index))
+        data = data_of(index)
+        index = constant(np.unique(data), input) if isinstance(data, np.ndarray) else index
     if value.dtype != input.dtype:
         value = ops._to_copy(value, input.dtype)
     index_tuple = index_along(axis(input, dim), index) if input.ndim else ()

@@ -12,6 +12,7 @@ import numpy as np
 from ... import native
 from ...dtypes import HALVES, float32
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
+from ..table.constants import data_of, filled, on_device
 from ..table.dims import broadcast_shape
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, index, op
@@ -73,7 +74,8 @@ def where(ops, condition, input=None, other=None):
         raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
     if isinstance(input, (int, float)):
         if isinstance(other, (int, float)):
-            other = ops.full((), other)
+            number = ops.full((), other)
+            other = filled((), other, number.dtype, condition) if on_device(condition) else number
         return ops._where_other(condition, other, input)
     return ops._where(condition, input, other)
 
@@ -186,7 +188,7 @@ _index_put.numpy = inplace_kernel(index_put_in_place, _index_put.forward)
 
 def zero_at(ops: Any, g: Any, index: Any) -> Any:
     """A gradient with 0 at the elements that were overwritten."""
-    return ops._index_put(g, np.zeros((), g.dtype), index, False)
+    return ops._index_put(g, filled((), 0, g.dtype, g), index, False)
 
 
 def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
@@ -324,7 +326,9 @@ def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool
     check_index_dtype("put", index, "lq")
     check_same_dtype("put", input, source)
     shape = tuple(input.shape)
-    flat = np.array(index.array if hasattr(index, "array") else index)
+    if on_device(input):
+        return None
+    flat = np.array(data_of(index))
     flat[flat < 0] += math.prod(shape)
     try:
         indices = np.unravel_index(flat, shape)
@@ -371,7 +375,10 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
         raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
     rows = ops._argwhere(input)[:size]
     missing = size - rows.shape[0]
-    return ops.cat([rows, ops.full((missing, input.ndim), fill_value, dtype=np.int64)])
+    shape = missing, input.ndim
+    if on_device(rows):
+        return ops.cat([rows, filled(shape, fill_value, np.int64, rows)])
+    return ops.cat([rows, ops.full(shape, fill_value, dtype=np.int64)])
 
 
 @composite

@@ -12,6 +12,7 @@ from ... import native
 from ...dtypes import as_dtype
 from ...native import parallel
 from ..table.check_dtypes import check_index_dtype
+from ..table.constants import data_of, filled
 from ..table.dims import axis
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel
 from ..table.op_definition import composite, op
@@ -215,18 +216,17 @@ def scatter_reduce_backward(
     g_kept = g if include_self else ops._scatter_zeros(g, index, dim)
     if reduce == "sum":
         return g_kept, pad_with_zeros(ops, gather(g), tuple(source.shape))
-    ones = np.ones(index_shape, as_dtype(x.dtype))
     if reduce == "mean":
-        n = ops._scatter_add(
-            np.full(shape, float(include_self)), ones.astype(np.float64), index, dim
-        )
+        start = filled(shape, float(include_self), np.float64, x)
+        n = ops._scatter_add(start, filled(index_shape, 1, np.float64, x), index, dim)
         share = g / ops._clamp(n, 1.0, None)
         g_kept = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * g_kept
         return g_kept, pad_with_zeros(ops, gather(share), tuple(source.shape))
     if reduce == "prod":
+        ones = filled(index_shape, 1, as_dtype(x.dtype), x)
         start = x if include_self else ops._scatter(x, ones, index, dim)
         others_of_x = ops._scatter_reduce(
-            np.ones(shape, ones.dtype), part, index, dim, "prod", True
+            filled(shape, 1, as_dtype(x.dtype), x), part, index, dim, "prod", True
         )
         others_of_source = gather(out) / part
         if bool((part == 0).any()) or bool((start == 0).any()):
@@ -252,7 +252,7 @@ def product_of_others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> 
     zero = part == 0
     nonzero = ops._where_other(zero, part, 1.0)
     product = ops._scatter_reduce(start, nonzero, index, dim, "prod", True)
-    n = ops._scatter_add(np.zeros(tuple(start.shape)), zero * 1.0, index, dim)
+    n = ops._scatter_add(filled(tuple(start.shape), 0, np.float64, zero), zero * 1.0, index, dim)
     n_other_zeros = ops._gather(n, index, dim) - zero * 1.0
     return ops._where_other(n_other_zeros > 0, ops._gather(product, index, dim) / nonzero, 0.0)
 
@@ -294,5 +294,5 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     try:
         return ops._scatter_reduce(input, source, expanded_index, dim, reduce, include_self)
     except RuntimeError:
-        check_index_range("index_reduce", getattr(index, "array", index), input.shape[dim])
+        check_index_range("index_reduce", data_of(index), input.shape[dim])
         raise

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ... import native
 from ..reduce.norm_logsumexp import _vector_norm, norm_backward
 from ..table.check_dtypes import check_same_dtype
+from ..table.constants import array_module, constant
 from ..table.dims import broadcast_shape
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -19,11 +18,11 @@ from ..table.sizes import check_size
 KERNEL_ORDERS = (0, 1, 2, math.inf)
 
 
-def row_norms(difference: Any, p: float) -> Any:
+def row_norms(xp: Any, difference: Any, p: float) -> Any:
     """The p-norms of rows, 0 where a row is empty."""
     if not difference.shape[-1]:
         return difference.sum(-1)
-    return _vector_norm.forward(np, difference, p, -1, False)
+    return _vector_norm.forward(xp, difference, p, -1, False)
 
 
 @op(
@@ -41,7 +40,7 @@ def row_norms(difference: Any, p: float) -> Any:
 )
 def _cdist(xp, x, y, /, p=2.0):
     """Distances of all rows of x and y: (..., P, M) and (..., R, M) give (..., P, R)."""
-    return row_norms(x[..., :, None, :] - y[..., None, :, :], p)
+    return row_norms(xp, x[..., :, None, :] - y[..., None, :, :], p)
 
 
 def cdist_backward(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
@@ -104,14 +103,20 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
 )
 def _pdist(xp, x, /, p=2.0):
     """Distances of the rows of a matrix from each later one: (N, M) gives (N * (N - 1) / 2)."""
-    first, second = np.triu_indices(x.shape[0], 1)
-    return row_norms(x[first] - x[second], p)
+    first, second = xp.triu_indices(x.shape[0], 1)
+    return row_norms(xp, x[first] - x[second], p)
+
+
+def pairs(x: Any) -> tuple[Any, Any]:
+    """The first and second row of each pair of rows of a matrix."""
+    first, second = array_module(x).triu_indices(x.shape[0], 1)
+    return constant(first, x), constant(second, x)
 
 
 def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
     """The gradient of `_pdist` by x."""
     n = x.shape[0]
-    first, second = np.triu_indices(n, 1)
+    first, second = pairs(x)
     if p == 2:
 
         def matrix(v: Any) -> Any:
@@ -143,7 +148,7 @@ def pdist(ops, input, p=2.0):
         raise RuntimeError(f"pdist: p must not be negative: {p}")
     if p in KERNEL_ORDERS and input.dtype.kind == "f":
         return ops._pdist(input, float(p))
-    first, second = np.triu_indices(input.shape[0], 1)
+    first, second = pairs(input)
     difference = ops.sub(ops._index_select(input, first, 0), ops._index_select(input, second, 0))
     return (
         ops._vector_norm(difference, p, 1, False) if difference.shape[1] else ops.sum(difference, 1)

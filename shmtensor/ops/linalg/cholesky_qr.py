@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import errors
+from ..table.constants import constant, data_of, eye, zeros
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .inverse_det_matrix_exp import (
@@ -41,11 +42,6 @@ def tril_half_diagonal(ops: Any, x: Any) -> Any:
 def solve_right(ops: Any, x: Any, y: Any) -> Any:
     """x @ y ** -1."""
     return conj_transpose(ops._solve(conj_transpose(y), conj_transpose(x)))
-
-
-def data_of(x: Any) -> Any:
-    """The array of a tensor or array."""
-    return getattr(x, "array", x)
 
 
 # ---- Cholesky
@@ -90,14 +86,33 @@ def _linalg_cholesky(xp, x, /):
     try:
         return xp.linalg.cholesky(x)
     except np.linalg.LinAlgError:
-        orders = leading_minors(x)
-        at = tuple(int(i) for i in np.argwhere(orders)[0])
-        where = f"(Batch element {at[0] if len(at) == 1 else at}): " if at else ""
-        raise errors.LinAlgError(
-            f"linalg.cholesky: {where}The factorization could not be completed because the input "
-            f"is not positive-definite (the leading minor of order {orders[at]} is not "
-            f"positive-definite): shape {x.shape}"
-        ) from None
+        raise not_positive_definite(x, leading_minors(x)) from None
+
+
+def not_positive_definite(x: Any, orders: Any) -> Exception:
+    """The error of matrices whose first leading minors that are not positive-definite have these
+    orders, in NumPy's memory; 0: there is none.
+    """
+    at = tuple(int(i) for i in np.argwhere(orders)[0])
+    where = f"(Batch element {at[0] if len(at) == 1 else at}): " if at else ""
+    return errors.LinAlgError(
+        f"linalg.cholesky: {where}The factorization could not be completed because the input "
+        f"is not positive-definite (the leading minor of order {orders[at]} is not "
+        f"positive-definite): shape {x.shape}"
+    )
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[(NEAR_ONE @ NEAR_ONE.T,), (np.diag([1.0, -1.0, 1.0]),), (BATCH,)],
+    halves="checks",
+    vmap="alone",
+)
+def _linalg_leading_minors(xp, x, /):
+    """The order of the first leading minor that is not positive-definite, or 0: int32."""
+    check_floating("linalg.cholesky_ex", x)
+    return leading_minors(x)
 
 
 def cholesky_backward(ops: Any, g: Any, out: Any) -> Any:
@@ -129,15 +144,13 @@ def linalg_cholesky(ops, A, *, upper=False):
 def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
     check_square("linalg.cholesky_ex", A)
-    data = np.asarray(data_of(A))
-    info = leading_minors(data.swapaxes(-1, -2) if upper else data)
-    if check_errors or not info.any():
+    info = ops._linalg_leading_minors(conj_transpose(A) if upper else A)
+    if check_errors or not data_of(info).any():
         out = ops.linalg_cholesky(A, upper=upper)
     else:
-        is_bad = as_1x1(ops, ops.ne(ops.zeros_like(ops.sum(A, (-2, -1)), dtype=np.int32), info))
-        eye = np.eye(A.shape[-1], dtype=data.dtype)
-        out = ops.linalg_cholesky(ops._where(is_bad, eye, A), upper=upper)
-    return named_result("linalg_cholesky_ex", L=out, info=ops._to_copy(info, info.dtype))
+        one = eye(A.shape[-1], A.shape[-1], data_of(A).dtype, A)
+        out = ops.linalg_cholesky(ops._where(as_1x1(ops, info > 0), one, A), upper=upper)
+    return named_result("linalg_cholesky_ex", L=out, info=info)
 
 
 # ---- QR
@@ -201,7 +214,7 @@ def linalg_qr(ops, A, mode="reduced"):
             raise RuntimeError(
                 "linalg.qr: the derivative is not implemented when mode='r': use mode='reduced'"
             )
-        empty = ops.zeros((0,), dtype=A.dtype)
+        empty = zeros(ops, (0,), A.dtype, A)
         return named_result("linalg_qr", Q=empty, R=ops._linalg_qr(A, "reduced")[1])
     q, r = ops._linalg_qr(A, mode)
     return named_result("linalg_qr", Q=q, R=r)
@@ -210,19 +223,33 @@ def linalg_qr(ops, A, mode="reduced"):
 # ---- Householder reflectors
 
 
+@op(
+    method=False,
+    function=False,
+    outputs="a tau",
+    samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
+    halves="checks",
+    vmap="alone",
+)
+def _linalg_geqrf(xp, x, /):
+    """R above the diagonal, Householder reflectors below it, and their factors."""
+    check_floating("geqrf", x)
+    a, tau = np.linalg.qr(x, "raw")
+    return np.ascontiguousarray(a.swapaxes(-1, -2)), tau
+
+
 @composite(method=False, function=False)
 def linalg_geqrf(ops, input):
     """(a, tau): R above the diagonal, Q's reflectors below it (LAPACK's geqrf); no gradient."""
     check_floating("geqrf", input)
-    a, tau = np.linalg.qr(data_of(input), "raw")
-    a = np.ascontiguousarray(a.swapaxes(-1, -2))
-    return named_result("geqrf", a=ops._to_copy(a, a.dtype), tau=ops._to_copy(tau, tau.dtype))
+    a, tau = ops._linalg_geqrf(constant(data_of(input), input))
+    return named_result("geqrf", a=a, tau=tau)
 
 
 def reflectors(ops: Any, A: Any, k: int) -> list[Any]:
     """The vectors of k reflectors as matrices of one column: below the diagonal of A, 1 on it."""
     m, n = A.shape[-2], A.shape[-1]
-    low = ops.add(ops.tril(A, -1), np.eye(m, n, dtype=A.dtype))
+    low = ops.add(ops.tril(A, -1), eye(m, n, A.dtype, A))
     return [ops.narrow(low, -1, i, 1) for i in range(k)]
 
 
@@ -252,7 +279,7 @@ def linalg_householder_product(ops, A, tau):
             f"{tuple(A.shape)} {A.dtype}, {tuple(tau.shape)} {tau.dtype}"
         )
     one = ops.broadcast_to(
-        ops._to_copy(np.eye(m, n, dtype=A.dtype), A.dtype), (*tuple(A.shape[:-2]), m, n)
+        ops._to_copy(eye(m, n, A.dtype, A), A.dtype), (*tuple(A.shape[:-2]), m, n)
     )
     if not k:
         return ops.add(ops.mul(A, 0), one)

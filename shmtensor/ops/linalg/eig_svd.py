@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import eye
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .inverse_det_matrix_exp import (
@@ -43,14 +44,15 @@ def _linalg_eigh(xp, x, /, UPLO):
 def gaps(ops: Any, values: Any) -> Any:
     """values[j] - values[i], and 1 on the diagonal."""
     wide = ops.unsqueeze(values, -2) - ops.unsqueeze(values, -1)
-    return ops._where_other(np.eye(values.shape[-1], dtype=bool), wide, 1.0)
+    n = values.shape[-1]
+    return ops._where_other(eye(n, n, bool, values), wide, 1.0)
 
 
 def eigh_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: Any) -> Any:
     """V (diag(g of values) + skew(V.mH g) / gaps) V.mH."""
     inner = ops.matmul(conj_transpose(vectors), g_vectors)
     inner = (inner - conj_transpose(inner)) * 0.5
-    diagonal = np.eye(values.shape[-1], dtype=bool)
+    diagonal = eye(values.shape[-1], values.shape[-1], bool, values)
     inner = ops._where_other(diagonal, inner / gaps(ops, values), 0.0) + ops.diag_embed(g_values)
     return ops.matmul(ops.matmul(vectors, inner), conj_transpose(vectors))
 
@@ -100,7 +102,7 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
 def _linalg_eig(xp, x, /):
     """Eigenvalues and eigenvectors, always complex."""
     check_square("linalg.eig", x)
-    if not np.isfinite(x).all():
+    if not xp.isfinite(x).all():
         raise RuntimeError(
             "linalg.eig: input tensor should not contain infs or NaNs: shape " + str(x.shape)
         )
@@ -115,7 +117,7 @@ def eig_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: 
     inner = ops.matmul(adjoint, g_vectors)
     real = ops.real(ops.diagonal(inner, 0, -2, -1))
     inner = inner - ops.matmul(adjoint, vectors * ops.unsqueeze(real, -2))
-    diagonal = np.eye(values.shape[-1], dtype=bool)
+    diagonal = eye(values.shape[-1], values.shape[-1], bool, values)
     inner = ops._where_other(diagonal, inner / gaps(ops, values).conjugate(), 0.0)
     return ops._solve(adjoint, ops.matmul(inner + ops.diag_embed(g_values), adjoint))
 

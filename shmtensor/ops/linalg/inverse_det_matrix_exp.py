@@ -13,6 +13,7 @@ import numpy as np
 from ... import errors
 from ...dtypes import HALVES
 from ..shape.view_expand_flip import sum_to_shape
+from ..table.constants import eye, on_device, zeros
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 
@@ -39,10 +40,22 @@ def check_floating(name: str, x: Any) -> None:
 def call_numpy(name: str, function: Function, *arrays: Any) -> Any:
     """Calls one of NumPy's functions; its LinAlgError becomes ours, with the shapes."""
     try:
+        if on_device(arrays[0]):
+            return call_device(function, *arrays)
         return function(*arrays)
     except np.linalg.LinAlgError as error:
         shapes = ", ".join(str(a.shape) for a in arrays)
         raise errors.LinAlgError(f"{name}: {str(error).lower()}: {shapes}") from None
+
+
+def call_device(function: Function, *arrays: Any) -> Any:
+    """Calls one of CuPy's functions, which raises LinAlgError as NumPy's. It waits for the result,
+    as PyTorch does for the same errors.
+    """
+    import cupyx
+
+    with cupyx.errstate(linalg="raise"):
+        return function(*arrays)
 
 
 def conj_transpose(x: Any) -> Any:
@@ -80,6 +93,9 @@ inverse.pullback(
 def _solve(xp, x, y, /):
     """The matrices z with x @ z = y."""
     check_square("solve", x)
+    if xp is not np and x.shape[:-2] != y.shape[:-2]:
+        batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+        x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
     return call_numpy("solve", xp.linalg.solve, x, y)
 
 
@@ -126,7 +142,7 @@ def product_of_others(ops: Any, s: Any) -> Any:
     """For each number of the last dimension, the product of the others, without a division."""
     n = s.shape[-1]
     wide = ops.broadcast_to(ops.unsqueeze(s, -2), (*s.shape, n))
-    return ops.prod(ops._where_other(np.eye(n, dtype=bool), wide, 1.0), -1)
+    return ops.prod(ops._where_other(eye(n, n, bool, s), wide, 1.0), -1)
 
 
 @op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="checks", vmap="alone")
@@ -172,7 +188,7 @@ def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: An
     m, k, n = u.shape[-2], s.shape[-1], vh.shape[-1]
     uh, v, g_v = conj_transpose(u), conj_transpose(vh), conj_transpose(g_vh)
     row, column = ops.unsqueeze(s, -2), ops.unsqueeze(s, -1)
-    same = np.eye(k, dtype=bool)
+    same = eye(k, k, bool, s)
     gaps = ops._where_other(same, (row - column) * (row + column), 1.0)
     u_part, v_part = ops.matmul(uh, g_u), ops.matmul(conj_transpose(v), g_v)
     inner = ((u_part - conj_transpose(u_part)) / gaps) * row + column * (
@@ -228,8 +244,8 @@ def svd(ops, input, some=True, compute_uv=True):
     if not compute_uv:
         s = ops._svdvals(input)
         lead = tuple(input.shape[:-2])
-        zeros = [ops.zeros((*lead, k, k), dtype=input.dtype) for k in (m, n)]
-        return named_result("svd", U=zeros[0], S=s, V=zeros[1])
+        u, v = (zeros(ops, (*lead, k, k), input.dtype, input) for k in (m, n))
+        return named_result("svd", U=u, S=s, V=v)
     u, s, vh = ops._svd(input) if some or m == n else ops._linalg_svd(input)
     return named_result("svd", U=u, S=s, V=ops.adjoint(vh))
 
@@ -291,7 +307,7 @@ def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=F
     triangle, shift = (ops.triu, 1) if upper else (ops.tril, -1)
     part = triangle(A)
     if unitriangular:
-        part = ops.add(triangle(A, shift), np.eye(A.shape[-1], dtype=A.dtype))
+        part = ops.add(triangle(A, shift), eye(A.shape[-1], A.shape[-1], A.dtype, A))
     part = ops.transpose(part, -2, -1) if transpose else part
     return named_result(
         "triangular_solve", solution=ops._solve(part, input), cloned_coefficient=ops.clone(A)
@@ -357,8 +373,8 @@ def matrix_power(ops, input, n):
     if n < 0:
         return ops.matrix_power(ops.inverse(input), -n)
     if n == 0:
-        eye = np.eye(input.shape[-1], dtype=input.dtype)
-        return ops.add(ops.mul(input, 0), eye)
+        one = eye(input.shape[-1], input.shape[-1], input.dtype, input)
+        return ops.add(ops.mul(input, 0), one)
     out: Any = None
     while True:
         if n % 2:

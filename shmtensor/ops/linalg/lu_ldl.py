@@ -14,9 +14,10 @@ import numpy as np
 
 from ... import errors, native
 from ..shape.view_expand_flip import sum_to_shape
+from ..table.constants import array_module, constant, data_of, eye, filled, on_device
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
-from .cholesky_qr import data_of, solve_right
+from .cholesky_qr import solve_right
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,
@@ -45,6 +46,8 @@ def _linalg_lu_factor(xp, x, /):
 
 def permuted_rows(pivots: Any, m: int) -> Any:
     """The rows of B that are the rows of P.mH @ B, for the P of A = P @ L @ U: (..., m)."""
+    if on_device(pivots):
+        return permuted_rows_on_device(pivots, m)
     flat = pivots.reshape(math.prod(pivots.shape[:-1]), pivots.shape[-1])
     rows = np.tile(np.arange(m), (len(flat), 1))
     batch = np.arange(len(flat))
@@ -54,28 +57,42 @@ def permuted_rows(pivots: Any, m: int) -> Any:
     return rows.reshape(*pivots.shape[:-1], m)
 
 
+def permuted_rows_on_device(pivots: Any, m: int) -> Any:
+    """`permuted_rows` of a device's array."""
+    xp = array_module(pivots)
+    rows = xp.broadcast_to(xp.arange(m), (*pivots.shape[:-1], m)).copy()
+    for i in range(pivots.shape[-1]):
+        p = pivots[..., i : i + 1].astype(np.int64) - 1
+        first, second = rows[..., i : i + 1].copy(), xp.take_along_axis(rows, p, -1)
+        rows[..., i : i + 1] = second
+        xp.put_along_axis(rows, p, first, -1)
+    return rows
+
+
 def permutation(pivots: Any, m: int, dtype: Any) -> Any:
     """P of A = P @ L @ U."""
-    return np.swapaxes(np.eye(m, dtype=dtype)[permuted_rows(pivots, m)], -1, -2)
+    one = array_module(pivots).eye(m, dtype=dtype)
+    return one[permuted_rows(pivots, m)].swapaxes(-1, -2)
 
 
 def take_rows(ops: Any, x: Any, rows: Any) -> Any:
     """x (..., m, k) with its rows in the order of `rows` (..., m); batches are broadcast."""
     if rows.ndim == 1:
-        return ops._index_select(x, rows, x.ndim - 2)
+        return ops._index_select(x, constant(rows, x), x.ndim - 2)
     batch = np.broadcast_shapes(rows.shape[:-1], tuple(x.shape[:-2]))
     x = ops.broadcast_to(x, (*batch, *x.shape[-2:]))
-    index = np.broadcast_to(rows[..., None], tuple(x.shape))
-    return ops._gather(x, np.ascontiguousarray(index), x.ndim - 2)
+    xp = array_module(rows)
+    index = xp.ascontiguousarray(xp.broadcast_to(rows[..., None], tuple(x.shape)))
+    return ops._gather(x, constant(index, x), x.ndim - 2)
 
 
 def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     """P L ** -H (tril(L.mH gL, -1) + triu(gU U.mH)) U ** -H, for the square part."""
     m, n = LU.shape[-2], LU.shape[-1]
     k = min(m, n)
-    eye = np.eye(k, dtype=LU.dtype)
     square_part = LU[..., :k, :k]
-    low, up = ops.add(ops.tril(square_part, -1), eye), ops.triu(square_part)
+    low = ops.add(ops.tril(square_part, -1), eye(k, k, LU.dtype, LU))
+    up = ops.triu(square_part)
     g = g_LU[..., :k, :k]
     g_low, g_up = ops.tril(g, -1), ops.triu(g)
     outer = None
@@ -91,7 +108,7 @@ def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     out = solve_right(ops, ops._solve(conj_transpose(low), inner), conj_transpose(up))
     if outer is not None:
         out = ops.cat([out, outer], -1 if n > k else -2)
-    return ops.matmul(permutation(data_of(pivots), m, data_of(LU).dtype), out)
+    return ops.matmul(constant(permutation(data_of(pivots), m, data_of(LU).dtype), out), out)
 
 
 _linalg_lu_factor.pullback(x=lambda ops, g_LU, LU, pivots: lu_backward(ops, g_LU, LU, pivots))
@@ -142,14 +159,15 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
         )
     m, n = LU_data.shape[-2], LU_data.shape[-1]
     k = min(m, n)
-    empty = ops._to_copy(np.zeros(0, data_of(LU_data).dtype), LU_data.dtype)
+    empty = ops._to_copy(filled((0,), 0, data_of(LU_data).dtype, LU_data), LU_data.dtype)
     P, L, U = empty, empty, empty
     if unpack_pivots:
         permutation_matrix = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
-        P = ops._to_copy(np.ascontiguousarray(permutation_matrix), LU_data.dtype)
+        xp = array_module(permutation_matrix)
+        P = ops._to_copy(constant(xp.ascontiguousarray(permutation_matrix), LU_data), LU_data.dtype)
     if unpack_data:
-        eye = np.eye(m, k, dtype=data_of(LU_data).dtype)
-        L, U = ops.add(ops.tril(LU_data[..., :k], -1), eye), ops.triu(LU_data[..., :k, :])
+        one = eye(m, k, data_of(LU_data).dtype, LU_data)
+        L, U = ops.add(ops.tril(LU_data[..., :k], -1), one), ops.triu(LU_data[..., :k, :])
     return named_result("lu_unpack", P=P, L=L, U=U)
 
 
@@ -194,7 +212,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     rows = permuted_rows(data_of(pivots), LU.shape[-1])
     if adjoint:
         solution = ops._solve(conj_transpose(L), ops._solve(conj_transpose(U), B))
-        return take_rows(ops, solution, np.argsort(rows, -1))
+        return take_rows(ops, solution, rows.argsort(-1))
     return ops._solve(U, ops._solve(L, take_rows(ops, B, rows)))
 
 

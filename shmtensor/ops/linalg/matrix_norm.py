@@ -12,7 +12,6 @@ from ...dtypes import as_dtype
 from ..reduce.norm_logsumexp import check_norm
 from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
-from .cholesky_qr import data_of
 from .inverse_det_matrix_exp import check_floating, check_square
 
 ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
@@ -132,7 +131,7 @@ def linalg_cond(ops, A, p=None):
         inverse = ops.inverse(A)
     except errors.LinAlgError:
         inverse, info = ops.linalg_inv_ex(A)
-        is_singular = np.asarray(data_of(info)) > 0
+        is_singular = ops._to_copy(info > 0, np.dtype(bool))
         out = ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)
-        return ops._where(ops._to_copy(is_singular, np.dtype(bool)), math.inf, out)
+        return ops._where(is_singular, math.inf, out)
     return ops.linalg_matrix_norm(A, p) * ops.linalg_matrix_norm(inverse, p)

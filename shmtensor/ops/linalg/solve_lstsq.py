@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ... import errors, native
+from ... import errors
+from ..table.constants import array_module, constant, data_of, eye, filled
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
-from .cholesky_qr import data_of
 from .inverse_det_matrix_exp import (
     BATCH,
     TALL,
@@ -56,8 +56,13 @@ def linalg_inv(ops, A):
 def compute_nonsingular(ops: Any, A: Any, info: Any, compute: Any) -> Any:
     """Which matrices are singular (info > 0), and compute(A) with the identity in their place."""
     is_singular = ops.unsqueeze(ops.unsqueeze(ops._to_copy(info > 0, np.dtype(bool)), -1), -1)
-    eye = np.eye(A.shape[-1], dtype=data_of(A).dtype)
-    return is_singular, compute(ops._where(is_singular, eye, A))
+    one = eye(A.shape[-1], A.shape[-1], data_of(A).dtype, A)
+    return is_singular, compute(ops._where(is_singular, one, A))
+
+
+def info_of(ops: Any, A: Any) -> Any:
+    """The first position where U's diagonal of A = P @ L @ U is zero, or 0: int32."""
+    return ops._linalg_lu_factor(constant(data_of(A), A))[2]
 
 
 @composite(method=False, function=False, autocast="full")
@@ -65,16 +70,14 @@ def linalg_inv_ex(ops, A, *, check_errors=False):
     """(inverse, info): as `inv`, but a singular matrix has info > 0 and NaN for its inverse."""
     check_square("linalg.inv", A)
     try:
-        out, info = ops.inverse(A), np.zeros(tuple(A.shape[:-2]), np.int32)
+        out, info = ops.inverse(A), filled(tuple(A.shape[:-2]), 0, np.int32, A)
     except errors.LinAlgError:
         if check_errors:
             raise
-        info = native.lu_factor(data_of(A))[2]
+        info = info_of(ops, A)
         is_singular, out = compute_nonsingular(ops, A, info, ops.inverse)
         out = ops._where(is_singular, math.nan, out)
-    return named_result(
-        "linalg_inv_ex", inverse=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
-    )
+    return named_result("linalg_inv_ex", inverse=out, info=ops._to_copy(info, np.dtype(np.int32)))
 
 
 def is_vector(A: Any, B: Any) -> bool:
@@ -112,20 +115,18 @@ def linalg_solve(ops, A, B, *, left=True):
 def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
     """(result, info): as `solve`, but for a singular matrix info > 0 and the result is NaN."""
     try:
-        out, info = ops.linalg_solve(A, B, left=left), np.zeros(tuple(A.shape[:-2]), np.int32)
+        out, info = ops.linalg_solve(A, B, left=left), filled(tuple(A.shape[:-2]), 0, np.int32, A)
     except errors.LinAlgError:
         if check_errors:
             raise
-        info = native.lu_factor(data_of(A))[2]
+        info = info_of(ops, A)
         is_singular, out = compute_nonsingular(
             ops, A, info, lambda a: ops.linalg_solve(a, B, left=left)
         )
         out = ops._where(
             ops.squeeze(is_singular, -1) if is_vector(A, B) else is_singular, math.nan, out
         )
-    return named_result(
-        "linalg_solve_ex", result=out, info=ops._to_copy(np.asarray(info), np.dtype(np.int32))
-    )
+    return named_result("linalg_solve_ex", result=out, info=ops._to_copy(info, np.dtype(np.int32)))
 
 
 @composite(method=False, function=False)
@@ -178,20 +179,21 @@ def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     for parameter, value in (("atol", atol), ("rtol", rtol)):
         if getattr(getattr(value, "dtype", None), "kind", "f") == "c":
             raise RuntimeError(f"{name}: {parameter} tensor of complex type is not supported")
-    absolute = None if atol is None else np.asarray(data_of(atol), np.float64)
+    xp = array_module(x)
+    absolute = None if atol is None else xp.asarray(data_of(atol), np.float64)
     if rtol is None:
         eps = np.finfo(data_of(x).dtype).eps * max(x.shape[-2:])
-        positive = np.zeros(()) if absolute is None else absolute
-        ratio = np.where(positive > 0, 0.0, eps)
+        positive = xp.zeros(()) if absolute is None else absolute
+        ratio = xp.where(positive > 0, 0.0, eps)
     else:
-        ratio = np.asarray(data_of(rtol), np.float64)
-    return np.zeros(()) if absolute is None else absolute, ratio
+        ratio = xp.asarray(data_of(rtol), np.float64)
+    return xp.zeros(()) if absolute is None else absolute, ratio
 
 
-def above_tolerance(s: Any, atol: Any, rtol: Any) -> Any:
+def above_tolerance(xp: Any, s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
-    largest = s.max(-1, initial=0)
-    return s > np.maximum(np.asarray(atol), np.asarray(rtol) * largest)[..., None]
+    largest = s.max(-1) if s.shape[-1] else s.sum(-1)
+    return s > xp.maximum(xp.asarray(atol), xp.asarray(rtol) * largest)[..., None]
 
 
 @op(
@@ -210,7 +212,7 @@ def _linalg_pinv(xp, x, /, atol, rtol, hermitian):
     if not x.size:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
     u, s, vh = call_numpy("linalg.pinv", lambda a: xp.linalg.svd(a, full_matrices=False), x)
-    keep = above_tolerance(s, atol, rtol)
+    keep = above_tolerance(xp, s, atol, rtol)
     inverse_s = xp.where(keep, 1 / xp.where(keep, s, 1), 0).astype(s.dtype)
     return (vh.conj().swapaxes(-1, -2) * inverse_s[..., None, :]) @ u.conj().swapaxes(-1, -2)
 
@@ -247,12 +249,12 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     if tol is not None:
         atol, rtol = tol, 0.0
     a, r = tolerances("linalg.matrix_rank", A, atol, rtol)
-    data = np.asarray(data_of(A))
+    data, xp = data_of(A), array_module(A)
     if not data.size:
-        return ops._to_copy(np.zeros(data.shape[:-2], np.int64), np.dtype(np.int64))
-    s = np.abs(np.linalg.eigvalsh(data)) if hermitian else np.linalg.svd(data, compute_uv=False)
-    rank = np.asarray(above_tolerance(s, a, r).sum(-1), np.int64)
-    return ops._to_copy(rank, np.dtype(np.int64))
+        return ops._to_copy(filled(data.shape[:-2], 0, np.int64, A), np.dtype(np.int64))
+    s = xp.abs(xp.linalg.eigvalsh(data)) if hermitian else xp.linalg.svd(data, compute_uv=False)
+    rank = xp.asarray(above_tolerance(xp, s, a, r).sum(-1), np.int64)
+    return ops._to_copy(constant(rank, A), np.dtype(np.int64))
 
 
 @composite(method=False, function=False, autocast="full")
@@ -283,19 +285,21 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
             f"{B.dtype}"
         )
     solution = ops.matmul(ops.linalg_pinv(A, rtol=rcond), b)
-    data = np.asarray(data_of(A))
+    data, xp = data_of(A), array_module(A)
     real = data.real.dtype
-    rank, s = np.zeros(0, np.int64), np.zeros(0, real)
+    rank, s = xp.zeros(0, np.int64), xp.zeros(0, real)
     has_full_rank = True
     if driver != "gels":
-        singular_values = np.linalg.svd(data, compute_uv=False) if data.size else np.zeros(
+        singular_values = xp.linalg.svd(data, compute_uv=False) if data.size else xp.zeros(
             (*data.shape[:-2], min(m, n)), real
         )  # fmt: skip
-        rank = above_tolerance(singular_values, *tolerances("linalg.lstsq", A, None, rcond)).sum(-1)
-        rank = np.asarray(rank, np.int64)
-        has_full_rank = bool(np.all(rank == n))
+        rank = above_tolerance(
+            xp, singular_values, *tolerances("linalg.lstsq", A, None, rcond)
+        ).sum(-1)
+        rank = xp.asarray(rank, np.int64)
+        has_full_rank = bool((rank == n).all())
         s = singular_values if driver in ("gelsd", "gelss") else s
-    residuals = ops._to_copy(np.zeros(0, real), real)
+    residuals = ops._to_copy(filled((0,), 0, real, A), real)
     if m > n and has_full_rank and driver not in (None, "gelsy"):
         difference = ops.abs(ops.matmul(A, solution) - b)
         residuals = ops.sum(ops.square(difference), -2)
@@ -304,8 +308,8 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
         "linalg_lstsq",
         solution=ops.squeeze(solution, -1) if flat else solution,
         residuals=residuals,
-        rank=ops._to_copy(rank, rank.dtype),
-        singular_values=ops._to_copy(s, s.dtype),
+        rank=ops._to_copy(constant(rank, A), rank.dtype),
+        singular_values=ops._to_copy(constant(s, A), s.dtype),
     )
 
 

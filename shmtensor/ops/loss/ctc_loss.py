@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import float32, float64
+from ..table.constants import constant
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from .cross_entropy import apply_reduction
@@ -274,5 +275,5 @@ def ctc_loss(
         if min(labels) == max(labels):  # a Python number is faster
             return ops.mean(ops.div(losses, max(labels[0], 1)))
         counts = np.maximum(np.array(labels), 1).astype(x.dtype)
-        return ops.mean(ops.div(losses, counts))
+        return ops.mean(ops.div(losses, constant(counts, losses)))
     return apply_reduction(ops, ops.reshape(losses, ()) if single else losses, reduction)

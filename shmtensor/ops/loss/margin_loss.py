@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module, constant, data_of
 from ..table.op_definition import composite
 from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
@@ -68,9 +69,23 @@ def multi_margin_loss(
         terms = ops.mul(
             terms, ops.reshape(ops._index_select(weight, ops.reshape(indices, (-1,)), 0), (n, 1))
         )
-    is_other = ops.ne(ops.arange(c), indices)
+    is_other = ops.ne(indices, constant(np.arange(c), indices))
     losses = ops.div(ops.sum(ops._where(is_other, terms, 0.0), 1), c)
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
+
+
+def label_pairs(labels: Any) -> tuple[Any, Any]:
+    """(N, L) labels of which some are valid, and (N, L, C): whether a label and a class make a
+    term: a label before the first -1, and a class that is none of the row's labels.
+    """
+    (n, c), xp = labels.shape, array_module(labels)
+    counts = xp.cumsum(labels < 0, 1) == 0
+    if xp is np:  # memory grows with the largest number of labels, which a device would wait for
+        counts = counts[:, : max(int(counts.sum(1).max(initial=0)), 1)]
+    labels = labels[:, : counts.shape[1]]
+    true = xp.zeros((n, c + 1), bool)  # the last column is for labels that do not count
+    true[xp.arange(n)[:, None], xp.where(counts, labels, c)] = True
+    return xp.where(counts, labels, 0), counts[:, :, None] & ~true[:, None, :c]
 
 
 @composite(method=False, function=False, autocast="full")
@@ -88,22 +103,16 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
         )
     if target.dtype != np.int64:
         raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
-    labels = getattr(target, "array", target).reshape(n, c)
-    if labels.size and (labels.min() < -1 or labels.max() >= c):
+    labels = data_of(target).reshape(n, c)
+    if isinstance(labels, np.ndarray) and labels.size and (labels.min() < -1 or labels.max() >= c):
         raise RuntimeError(
             f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
         )
-    counts = np.logical_and.accumulate(labels >= 0, 1)
-    n_labels = max(int(counts.sum(1).max(initial=0)), 1)  # labels of a row; memory grows with them
-    counts = counts[:, :n_labels]
-    safe = np.where(counts, labels[:, :n_labels], 0)
-    true = np.zeros((n, c), bool)
-    row, column = np.nonzero(counts)
-    true[row, safe[row, column]] = True
+    safe, counted = label_pairs(labels)
     x = ops.reshape(input, (n, c))
-    target_scores = ops.reshape(ops._gather(x, safe, 1), (n, n_labels, 1))
-    terms = ops.relu(ops.add(ops.sub(ops.reshape(x, (n, 1, c)), target_scores), 1.0))
-    terms = ops._where(counts[:, :, None] & ~true[:, None, :], terms, 0.0)
+    scores = ops._gather(x, constant(safe, input), 1)
+    terms = ops.sub(ops.reshape(x, (n, 1, c)), ops.reshape(scores, (n, safe.shape[1], 1)))
+    terms = ops._where(constant(counted, input), ops.relu(ops.add(terms, 1.0)), 0.0)
     losses = ops.div(ops.sum(terms, (1, 2)), c)
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 

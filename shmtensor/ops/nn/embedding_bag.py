@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module, constant, data_of, filled
 from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 
@@ -15,29 +16,38 @@ MODES = ("sum", "mean", "max")
 
 def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
     """The bag of each element, and the number of bags."""
-    n = math.prod(input.shape)
+    n, xp = math.prod(input.shape), array_module(input)
     if input.ndim == 2:
         if offsets is not None:
             raise ValueError(
                 f"embedding_bag: offsets need a 1-d input: input has {tuple(input.shape)}"
             )
-        return np.repeat(np.arange(input.shape[0]), input.shape[1]), input.shape[0]
+        return xp.repeat(xp.arange(input.shape[0]), input.shape[1]), input.shape[0]
     if input.ndim != 1:
         raise ValueError(f"embedding_bag: input has to be 1-d or 2-d: {tuple(input.shape)}")
     if offsets is None or offsets.ndim != 1:
         raise ValueError(f"embedding_bag: offsets has to be 1-d: {offsets}")
-    starts = np.array(getattr(offsets, "array", offsets))  # a copy: others may write the tensor
+    starts = data_of(offsets)
+    if xp is np:
+        starts = np.array(starts)  # a copy: others may write the tensor
+        check_offsets(starts, n)
+    if include_last_offset:
+        if not starts.size:
+            raise RuntimeError("embedding_bag: include_last_offset needs at least one offset: 0")
+        starts = starts[:-1]
+    return xp.searchsorted(starts, xp.arange(n), "right") - 1, len(starts)
+
+
+def check_offsets(starts: Any, n: int) -> None:
+    """Raises RuntimeError unless offsets into n elements begin with 0 and do not decrease. Those on
+    a device are not checked: see Note [Indices on a device].
+    """
     if starts.size and starts[0]:
         raise RuntimeError(f"embedding_bag: offsets must begin with 0: {starts[0]}")
     if (starts[1:] < starts[:-1]).any():
         raise RuntimeError(f"embedding_bag: offsets must not decrease: {starts.tolist()}")
     if starts.size and starts[-1] > n:
         raise RuntimeError(f"embedding_bag: offset is out of range: {starts[-1]}, {n} elements")
-    if include_last_offset:
-        if not starts.size:
-            raise RuntimeError("embedding_bag: include_last_offset needs at least one offset: 0")
-        starts = starts[:-1]
-    return np.searchsorted(starts, np.arange(n), "right") - 1, len(starts)
 
 
 @composite(method=False, function=False)
@@ -68,7 +78,7 @@ def _embedding_bag(
             )
     bag, n = bag_of_each(input, offsets, include_last_offset)
     flat = ops.reshape(input, (-1,))
-    indices = np.asarray(getattr(flat, "array", flat))
+    indices, xp = data_of(flat), array_module(flat)
     size = weight.shape[0]
     mask = bag >= 0  # without offsets there is no bag
     if padding_idx is not None:
@@ -76,22 +86,27 @@ def _embedding_bag(
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
         mask &= indices != padding_idx % size
     indices, bag = indices[mask], bag[mask]
-    rows = ops._embedding(weight, indices, -1, sparse)
+    rows = ops._embedding(weight, constant(indices, weight), -1, sparse)
     if mode == "max" and len(indices):
         return max_of_bags(ops, rows, bag, n)
     if sample_weights is not None:
-        weights = ops._index_select(ops.reshape(sample_weights, (-1,)), np.nonzero(mask)[0], 0)
+        places = constant(xp.nonzero(mask)[0], weight)
+        weights = ops._index_select(ops.reshape(sample_weights, (-1,)), places, 0)
         rows = ops.mul(rows, ops.unsqueeze(weights, 1))
-    sums = ops._index_select_backward(upcast_half(ops, rows), bag, (n, weight.shape[1]), 0)
+    sums = ops._index_select_backward(
+        upcast_half(ops, rows), constant(bag, weight), (n, weight.shape[1]), 0
+    )
     if mode != "mean":
         return restore_half(ops, sums, rows.dtype)
-    number = np.maximum(np.bincount(bag, minlength=n), 1).astype(sums.dtype)
-    return restore_half(ops, ops.div(sums, number[:, None]), rows.dtype)
+    number = xp.maximum(xp.bincount(bag, minlength=n), 1).astype(sums.dtype)
+    return restore_half(ops, ops.div(sums, constant(number[:, None], weight)), rows.dtype)
 
 
 def max_of_bags(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     """The largest of each column in each bag; 0 where a bag is empty."""
-    values = np.asarray(getattr(rows, "array", rows))
+    values = data_of(rows)
+    if not isinstance(values, np.ndarray):
+        return max_of_bags_on_device(ops, rows, bag, n)
     out = np.full((n, values.shape[1]), -np.inf, values.dtype)
     np.maximum.at(out, bag, values)
     first = np.full(out.shape, len(values), np.int64)
@@ -99,3 +114,18 @@ def max_of_bags(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     np.minimum.at(first, bag, positions)
     empty = first == len(values)
     return ops._where_other(empty, ops._gather(rows, np.where(empty, 0, first), 0), 0.0)
+
+
+def max_of_bags_on_device(ops: Any, rows: Any, bag: Any, n: int) -> Any:
+    """`max_of_bags` by the device's reductions."""
+    values, xp = constant(data_of(rows), rows), array_module(rows)
+    shape = tuple(rows.shape)
+    index = constant(xp.broadcast_to(bag[:, None], shape), rows)
+    lowest = filled((n, shape[1]), -math.inf, rows.dtype, rows)
+    out = ops._scatter_reduce(lowest, values, index, 0, "amax", True)
+    positions = constant(xp.broadcast_to(xp.arange(shape[0])[:, None], shape), rows)
+    positions = ops._where(values == ops._gather(out, index, 0), positions, shape[0])
+    end = filled((n, shape[1]), shape[0], np.int64, rows)
+    first = ops._scatter_reduce(end, positions, index, 0, "amin", True)
+    empty = first == shape[0]
+    return ops._where_other(empty, ops._gather(rows, ops._where_other(empty, first, 0), 0), 0.0)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import on_device
 from ..table.op_definition import composite, op
 from ..table.samples import reals
 from .pooling import lowest, max_pool_backward, update_maximum
@@ -136,7 +137,8 @@ def fractional(ops, n, input, kernel_size, output_size, ratio, indices, samples)
     x = ops.unsqueeze(input, 0) if len(input_shape) == n + 1 else input
     shape = tuple(x.shape)
     if samples is None:
-        samples = ops.rand(*shape[:2], n, dtype=input.dtype)
+        device = input.device if on_device(input) else None
+        samples = ops.rand(*shape[:2], n, dtype=input.dtype, device=device)
     check_samples(name, samples, shape, input.dtype)
     results = ops._fractional_max_pool(x, samples, kernel, size)
     if len(input_shape) == n + 1:

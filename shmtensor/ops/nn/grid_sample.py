@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import constant, zeros
 from ..table.op_definition import composite
 from ..table.sizes import check_size
 from .weighted_sample import PADDING_MODES as OUTSIDE_MODES
@@ -48,13 +49,14 @@ def affine_grid(ops, theta, size, align_corners=None):
     mesh = np.meshgrid(*lines, indexing="ij")[::-1]
     base = np.stack([*mesh, np.ones(inner, theta.dtype)], -1).reshape(1, -1, n + 1)
     out = ops.matmul(
-        ops.broadcast_to(base, (theta.shape[0], *base.shape[1:])), ops.transpose(theta, 1, 2)
+        ops.broadcast_to(constant(base, theta), (theta.shape[0], *base.shape[1:])),
+        ops.transpose(theta, 1, 2),
     )
     return ops.reshape(out, (theta.shape[0], *inner, n))
 
 
 def sizes_column(inner: tuple[int, ...], dtype: Any) -> Any:
-    """The sizes as a column; one number if they are equal, which is faster."""
+    """The sizes as a column, in NumPy's memory; one number if they are equal, which is faster."""
     if len(set(inner)) == 1:
         return float(inner[0])
     return np.array(inner, dtype).reshape(-1, 1)
@@ -66,8 +68,8 @@ def unnormalize(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool
     points = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
     sizes = sizes_column(inner, points.dtype)
     if align_corners:
-        return ops.mul(ops.add(points, 1), (sizes - 1) / 2)
-    return ops.div(ops.sub(ops.mul(ops.add(points, 1), sizes), 1), 2)
+        return ops.mul(ops.add(points, 1), constant((sizes - 1) / 2, points))
+    return ops.div(ops.sub(ops.mul(ops.add(points, 1), constant(sizes, points)), 1), 2)
 
 
 def reflect(ops: Any, points: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
@@ -75,12 +77,15 @@ def reflect(ops: Any, points: Any, inner: tuple[int, ...], align_corners: bool) 
     sizes = np.asarray(sizes_column(inner, points.dtype))
     low = 0.0 if align_corners else -0.5
     span = sizes - 1 if align_corners else sizes
+    positive = constant((span > 0).astype(points.dtype), points)
+    period = constant(np.maximum(span, 1), points)
+    span = constant(span, points)
     distance = ops.abs(ops.sub(points, low))
-    periods = ops.floor(ops.div(distance, np.maximum(span, 1)))  # constant, without a gradient
+    periods = ops.floor(ops.div(distance, period))  # constant, without a gradient
     offset = ops.sub(distance, ops.mul(periods, span))
     reflected = ops.sub(span, offset)
     mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, reflected), low)
-    return ops.mul(mirrored, (span > 0).astype(points.dtype))
+    return ops.mul(mirrored, positive)
 
 
 def apply_padding_mode(
@@ -91,7 +96,7 @@ def apply_padding_mode(
         return points
     if padding_mode == "reflection":
         points = reflect(ops, points, inner, align_corners)
-    return ops.clamp(points, 0.0, sizes_column(inner, points.dtype) - 1)
+    return ops.clamp(points, 0.0, constant(sizes_column(inner, points.dtype) - 1, points))
 
 
 def cubic_weights(ops: Any, t: Any) -> list[Any]:
@@ -165,7 +170,7 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):
         history = ops.add(ops.sum(input), ops.sum(grid))  # so that their gradients are 0
-        return ops.add(ops.zeros(out, dtype=input.dtype), history)
+        return ops.add(zeros(ops, out, input.dtype, input), history)
     points = unnormalize(ops, grid, inner, corners)
     outside = "zeros"
     if mode != "bicubic":

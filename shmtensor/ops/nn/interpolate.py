@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import constant
 from ..table.dims import axis
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
@@ -262,9 +263,8 @@ def interpolate(
         scale = sampling_distance(n, m, factor, bool(align_corners))
         if mode in ("nearest", "nearest-exact"):
             if m != n or scale != 1:
-                input = ops._index_select(
-                    input, nearest_indices(n, m, scale, mode == "nearest-exact"), 2 + d
-                )
+                indices = nearest_indices(n, m, scale, mode == "nearest-exact")
+                input = ops._index_select(input, constant(indices, input), 2 + d)
             continue
         weights_of = ANTIALIASED_WEIGHTS[mode] if antialias else WEIGHTS[mode][1]
         dtype = np.dtype(np.float64 if input.dtype == np.float64 else np.float32)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ..table.constants import zeros
 from ..table.memory_format import like_image
 from .sliding_window import as_ints, expand_to_tuple
 
@@ -43,9 +44,9 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
         raise ValueError(f"{name}: invalid output_size: {size}, near {default_size} is expected")
     rows, total = (*batch, math.prod(inner)), math.prod(size)
     places = ops.reshape(indices, rows)
-    zeros = ops.zeros((*batch, total), dtype=input.dtype)
+    empty = zeros(ops, (*batch, total), input.dtype, input)
     try:
-        out = ops._scatter(zeros, ops.reshape(input, rows), places, -1)
+        out = ops._scatter(empty, ops.reshape(input, rows), places, -1)
     except RuntimeError as error:
         raise RuntimeError(f"{name}: output size {size}: {error}") from None
     return like_image(ops, ops.reshape(out, (*batch, *size)), input)

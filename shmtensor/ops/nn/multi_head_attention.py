@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import zeros
 from ..table.op_definition import composite
 
 NAME = "multi_head_attention_forward"
@@ -60,7 +61,7 @@ def additive_mask(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
         return mask
     check(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
            f"{mask.dtype}")  # fmt: skip
-    return ops._where_other(mask, ops.zeros(shape_of(mask), dtype=dtype), -math.inf)
+    return ops._where_other(mask, zeros(ops, shape_of(mask), dtype, mask), -math.inf)
 
 
 def in_projection_packed(
@@ -231,8 +232,8 @@ def multi_head_attention_forward(
         for name, x, s in (("static_k", k, static_k), ("static_v", v, static_v))
     )
     if add_zero_attn:
-        zeros = ops.zeros((batch * num_heads, 1, head_dim), dtype=k.dtype)
-        k, v = (ops.cat([x, zeros], 1) for x in (k, v))
+        no_key = zeros(ops, (batch * num_heads, 1, head_dim), k.dtype, k)
+        k, v = (ops.cat([x, no_key], 1) for x in (k, v))
         mask, padding = pad_mask(ops, mask), pad_mask(ops, padding)
     keys = k.shape[1]
     if padding is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import constant
 from ..table.memory_format import clone_if_same_memory, like_image
 from ..table.op_definition import composite
 from ..table.sizes import SMALL, check_size
@@ -93,5 +94,6 @@ def pad(ops, input, pad, mode="constant", value=None):
         before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
         check_padding(mode, shape[dim], before, after, shape)
         if before or after:
-            input = ops._index_select(input, padded_indices(mode, shape[dim], before, after), dim)
+            indices = constant(padded_indices(mode, shape[dim], before, after), input)
+            input = ops._index_select(input, indices, dim)
     return (clone_if_same_memory if mode == "circular" else like_image)(ops, input, original)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..table.constants import constant
 from ..table.memory_format import like_image
 from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import op
@@ -261,10 +262,10 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, inclu
     if divisor is None:
         size, fit = (tuple(x.shape[input.ndim - n :]) for x in (input, sums))
         divisor = window_counts(size, kernel, stride, padding, fit, include_pad)
+    if not isinstance(divisor, int):
+        divisor = constant(divisor.astype(input.dtype), input)
     if input.dtype.kind in "iu":
-        divisor = divisor if isinstance(divisor, int) else divisor.astype(input.dtype)
         return ops.div(sums, divisor, rounding_mode="trunc")
-    divisor = divisor if isinstance(divisor, int) else divisor.astype(input.dtype)
     return restore_half(ops, ops.div(sums, divisor), dtype)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...dtypes import float32, float64
+from ..table.constants import constant
 from ..table.op_definition import composite
 from .rnn_layer import last_rows
 
@@ -76,11 +77,11 @@ def run_direction(
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `_rnn_layer` computes a layer: on the CPU, in float32 or float64 only."""
+    """Whether `_rnn_layer` computes a layer: in float32 or float64 only."""
     tensors = [x, *state, *(w for w in weights if w is not None)]
     return (
         x.dtype in (float32, float64)
-        and all(t.dtype == x.dtype and str(t.device) == "cpu" for t in tensors)
+        and all(t.dtype == x.dtype and str(t.device) == str(x.device) for t in tensors)
         and 0 not in (*x.shape, *state[0].shape, *state[-1].shape)
     )
 
@@ -103,7 +104,7 @@ def run_fused(
     elif n == sizes[-1]:  # all sequences end at the last step
         last = [ops.narrow(v, 0, x.shape[0] - n, n) for v in results]
     else:
-        last = [ops.index_select(v, 0, last_rows(sizes)) for v in results]
+        last = [ops.index_select(v, 0, constant(last_rows(sizes), v)) for v in results]
     return results[0], tuple(last)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import HALVES
+from ..table.constants import constant, zeros
 from ..table.native_or_numpy import upcast_half
 from ..table.op_definition import op
 
@@ -47,7 +48,7 @@ def previous_states(ops: Any, initial: Any, outputs: Any, sizes: Sizes, reverse:
     n = sizes[0]
     if n != sizes[-1]:
         states = ops.cat([initial, outputs], 0)
-        return ops.index_select(states, 0, previous_rows(sizes, reverse))
+        return ops.index_select(states, 0, constant(previous_rows(sizes, reverse), states))
     others_count = outputs.shape[0] - n
     if reverse:
         return ops.cat([ops.narrow(outputs, 0, n, others_count), initial], 0)
@@ -165,7 +166,8 @@ def rnn_layer_backward(
     step_sizes = list(sizes)
     step_values = [ops.split(v, step_sizes, 0) for v in (g_out, *factors)]
     g_cell_steps = ops.split(g_cells, step_sizes, 0) if kind == "lstm" else ()
-    g_h, g_c = ops.zeros_like(h), None if c is None else ops.zeros_like(c)
+    g_h = zeros(ops, tuple(h.shape), h.dtype, h)
+    g_c = None if c is None else zeros(ops, tuple(c.shape), c.dtype, c)
     rows: list[Any] = [None] * len(sizes)
     for t in range(len(sizes)) if reverse else reversed(range(len(sizes))):
         size = sizes[t]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import float32
+from ..table.constants import filled, zeros
 from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 
@@ -61,8 +62,8 @@ def additive_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
     """
     if mask.dtype == np.bool_:
         is_masked_out = ops.logical_not(ops.any(mask, -1, True))
-        zeros = ops.zeros(tuple(mask.shape), dtype=dtype)
-        return ops._where(ops.logical_or(mask, is_masked_out), zeros, -math.inf), is_masked_out
+        no_change = zeros(ops, tuple(mask.shape), dtype, mask)
+        return ops._where(ops.logical_or(mask, is_masked_out), no_change, -math.inf), is_masked_out
     is_masked_out = ops.all(mask == -math.inf, -1, True)
     return ops._where_other(is_masked_out, mask, 0.0), is_masked_out
 
@@ -105,8 +106,9 @@ def scaled_dot_product_attention(
     scores = ops.matmul(ops.mul(query, scale), ops.transpose(key, -2, -1))
     is_masked_out = None
     if is_causal:  # every query sees the first key
-        causal_mask = np.full((query.shape[-2], key.shape[-2]), -math.inf, query.dtype)
-        scores = ops.add(scores, np.triu(causal_mask, 1))
+        causal_mask = filled((query.shape[-2], key.shape[-2]), -math.inf, query.dtype, query)
+        triu = np.triu if isinstance(causal_mask, np.ndarray) else ops.triu
+        scores = ops.add(scores, triu(causal_mask, 1))
     elif attn_mask is not None:
         attn_mask, is_masked_out = additive_mask(ops, upcast_half(ops, attn_mask), query.dtype)
         scores = ops.add(scores, attn_mask)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ... import native
 from ..table.op_definition import composite, op
+from ..table.samples import reals
 from . import philox
 from .bounds import check_random_bounds, check_random_dtype, check_uniform_bounds, max_exact_integer
-from .rand_multinomial import claim, numel, parallel_less, random_integers, uniform_float64
+from .rand_multinomial import claim, numel, parallel_less
 
 parallel_exp, parallel_log = native.parallel(np.exp), native.parallel(np.log)
 
@@ -59,13 +61,58 @@ def _normal(xp, x, /, seed, offset, mean, std):
     return philox.fill_normal(xp.empty_like(x), seed, offset, mean, std)
 
 
-@op(inplace=True, method=False, function=False, samples=[])
-def _refill(xp, x, /, values):
-    """The values, in the dtype of x."""
-    return xp.asarray(values).astype(x.dtype).reshape(x.shape)
+# Of the flat float64 numbers of a stream, uniform ones from [0, 1).
+DISTRIBUTIONS: dict[str, Callable[[Any, float, float], Any]] = {
+    "uniform": lambda u, low, high: low + (high - low) * u,
+    "bernoulli": lambda u, p, _: parallel_less(u, p),
+    "exponential": lambda u, lambd, _: (0.0 - parallel_log(1.0 - u)) / lambd,  # 1 - u is exact
+    "cauchy": lambda u, median, sigma: median + sigma * np.tan(math.pi * (u - 0.5)),
+    "geometric": lambda u, p, _: np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1),
+}
 
 
-for row in (_uniform, _normal, _refill):
+@op(
+    inplace=True,
+    method=False,
+    function=False,
+    samples=[
+        ((3, 4), 5, 0, "bernoulli", 0.3),
+        ((3, 4), 5, 0, "exponential", 2.0),
+        ((3, 4), 5, 0, "cauchy", 1.0, 2.0),
+        ((3, 4), 5, 0, "geometric", 0.3),
+        ((3, 4), 5, 0, "log_normal", 0.0, 0.5),
+    ],
+)
+def _distribution(xp, x, /, seed, offset, name, a=0.0, b=0.0):
+    """Numbers of a distribution in the shape and dtype of x; "normal" is for complex dtypes."""
+    u = np.empty(x.size * (2 if x.dtype.kind == "c" else 1))
+    if name in DISTRIBUTIONS:
+        values = DISTRIBUTIONS[name](native.uniform_(u, seed, offset, 0.0, 1.0), a, b)
+    elif name == "log_normal":
+        values = parallel_exp(native.normal_(u, seed, offset, a, b))
+    else:  # normal parts; the mean is that of the number
+        values = a + b * philox.normal(seed, offset, u.size, u.dtype).view(np.complex128)
+    if x.dtype.kind == "c":
+        values = values.view(np.complex128)
+    return values.astype(x.dtype).reshape(x.shape)
+
+
+@op(inplace=True, method=False, function=False, samples=[((3, 4), reals((4,), 0.0, 1.0), 5, 0)])
+def _bernoulli_of(xp, x, y, /, seed, offset):
+    """1 with probability y, which is broadcast, else 0, in the shape and dtype of x."""
+    if y.size and not (y.min() >= 0 and y.max() <= 1):
+        raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {y}")
+    u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
+    return parallel_less(u, y).astype(x.dtype)
+
+
+@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, -3, 9)])
+def _random(xp, x, /, seed, offset, low, span):
+    """Integers from [low, low + span) in the shape and dtype of x; span 0 is 2**64."""
+    return native.randint(x.size, seed, offset, low, span).astype(x.dtype).reshape(x.shape)
+
+
+for row in (_uniform, _normal, _distribution, _bernoulli_of, _random):
     row.pullback(x=lambda g: g * 0)
 
 
@@ -74,9 +121,9 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
     """Fills the tensor with uniformly distributed numbers from [low, high)."""
     check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
-        parts = low + (high - low) * uniform_float64(2 * numel(input), generator)
-        return ops._refill_(input, parts.view(np.complex128))
-    stream = claim(generator, numel(input), input.dtype == np.float64)
+        stream = claim(generator, 2 * numel(input), True, input)
+        return ops._distribution_(input, *stream, "uniform", low, high)
+    stream = claim(generator, numel(input), input.dtype == np.float64, input)
     return ops._uniform_(input, *stream, low, high)
 
 
@@ -87,10 +134,9 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
     if std < 0:
         raise RuntimeError(f"normal_: std must not be negative: {std}")
     if input.dtype.kind == "c":  # half of the variance in each part
-        n = 2 * numel(input)
-        parts = philox.normal(*claim(generator, n, True), n, np.dtype(np.float64))
-        return ops._refill_(input, mean + std * math.sqrt(0.5) * parts.view(np.complex128))
-    stream = claim(generator, numel(input), input.dtype == np.float64)
+        stream = claim(generator, 2 * numel(input), True, input)
+        return ops._distribution_(input, *stream, "normal", mean, std * math.sqrt(0.5))
+    stream = claim(generator, numel(input), input.dtype == np.float64, input)
     return ops._normal_(input, *stream, mean, std)
 
 
@@ -98,12 +144,16 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
 def bernoulli_(ops, input, p=0.5, *, generator=None):
     """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
     check_random_dtype("bernoulli_", input.dtype, "biuf")
-    p = getattr(p, "array", p)
-    low, high = (p, p) if isinstance(p, (int, float)) else (np.min(p), np.max(p))
-    if low < 0 or high > 1:
-        raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {p}")
-    u = uniform_float64(numel(input), generator).reshape(tuple(input.shape))
-    return ops._refill_(input, parallel_less(u, p))
+    number = isinstance(p, (int, float))
+    array = getattr(p, "array", p)
+    if number or isinstance(array, np.ndarray):  # elsewhere the check would wait for the device
+        low, high = (p, p) if number else (np.min(array), np.max(array))
+        if low < 0 or high > 1:
+            raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {array}")
+    stream = claim(generator, numel(input), True, input)
+    if number:
+        return ops._distribution_(input, *stream, "bernoulli", p)
+    return ops._bernoulli_of_(input, p, *stream)
 
 
 @composite(function=False)
@@ -112,8 +162,8 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
     check_random_dtype("exponential_", input.dtype, "f", RuntimeError)
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
-    complement = 1.0 - uniform_float64(numel(input), generator)  # exact, and never 0
-    return ops._refill_(input, (0.0 - parallel_log(complement)) / lambd)
+    stream = claim(generator, numel(input), True, input)
+    return ops._distribution_(input, *stream, "exponential", lambd)
 
 
 @composite(function=False)
@@ -122,8 +172,8 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
     check_random_dtype("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
-    u = uniform_float64(numel(input), generator) - 0.5
-    return ops._refill_(input, median + sigma * np.tan(math.pi * u))
+    stream = claim(generator, numel(input), True, input)
+    return ops._distribution_(input, *stream, "cauchy", median, sigma)
 
 
 @composite(function=False)
@@ -132,8 +182,7 @@ def geometric_(ops, input, p, *, generator=None):
     check_random_dtype("geometric_", input.dtype, "fiu")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
-    u = uniform_float64(numel(input), generator)
-    return ops._refill_(input, np.maximum(np.ceil(np.log1p(-u) / math.log1p(-p)), 1))
+    return ops._distribution_(input, *claim(generator, numel(input), True, input), "geometric", p)
 
 
 @composite(function=False)
@@ -142,9 +191,8 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
     check_random_dtype("log_normal_", input.dtype, "f")
     if std <= 0:
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
-    n = numel(input)
-    logarithms = native.normal_(np.empty(n), *claim(generator, n, True), mean, std)
-    return ops._refill_(input, parallel_exp(logarithms))
+    stream = claim(generator, numel(input), True, input)
+    return ops._distribution_(input, *stream, "log_normal", mean, std)
 
 
 @composite(function=False)
@@ -161,6 +209,6 @@ def random_(ops, input, low=None, high=..., *, generator=None):
     low = operator.index(low)
     high = max_exact_integer(input.dtype) + 1 if high is None else operator.index(high)
     check_random_bounds("random_", low, high, input.dtype)
-    return ops._refill_(
-        input, random_integers(tuple(input.shape), low, high, np.dtype(np.int64), generator)
-    )
+    span = high - low
+    stream = claim(generator, numel(input), span >= 2**32, input)
+    return ops._random_(input, *stream, low, span % 2**64)

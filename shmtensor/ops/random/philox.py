@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...device import Device, as_device
 
 __all__ = [
     "Generator",
@@ -133,11 +134,18 @@ def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: f
     return out
 
 
+DEFAULT_SEED = 67280421310721
 guard: Any = None  # called before random numbers are made: func/vmap.py asks whether they may be
 
 
 class Generator:
     """A stream of random numbers: a seed, and the number of its blocks that are used up.
+
+    Args:
+        device: of the tensors that it is for: "cpu" or a GPU. The state is on the host.
+
+    Raises:
+        DeviceMissing: the GPU is not there.
 
     Example:
         >>> Generator().manual_seed(7).initial_seed()
@@ -147,12 +155,12 @@ class Generator:
     __slots__ = ("_lock", "_offset", "_seed", "device")
 
     def __init__(self, device: Any = "cpu") -> None:
-        self.device = device
+        self.device: Device = as_device(device)
         self._lock = threading.Lock()
-        self._seed, self._offset = 67280421310721, 0
+        self._seed, self._offset = DEFAULT_SEED, 0
 
     def __reduce__(self) -> Any:
-        return restored, (self.device, self._seed, self._offset)
+        return restored, (str(self.device), self._seed, self._offset)
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of a seed; negative seeds count from 2**64 downwards."""

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of
+from ...device import CPU, Device, unspecified
 from ...dtypes import as_dtype, get_default_dtype
+from ..creation.device_forms import on_cuda
 from ..creation.zeros_full_arange import (
     as_number,
     as_shape,
@@ -17,28 +21,46 @@ from ..creation.zeros_full_arange import (
     dtype_or_out,
     new_tensor,
 )
-from ..table.op_definition import composite, op
+from ..table.op_definition import ROWS, composite, op
 from ..table.samples import reals
 from ..table.tensor_like import is_contiguous
 from . import philox
 from .bounds import check_random_bounds, check_random_dtype, max_exact_integer
+from .generators import generator_of
 from .philox import default_generator
 
 
-def claim(generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
-    """Seed and offset for n numbers; a block has two wide ones (float64, large integers)."""
+def claim(generator: Any, n: int, wide: bool = False, like: Any = None) -> tuple[int, int]:
+    """Seed and offset for n numbers; a block has two wide ones (float64, large integers).
+
+    Args:
+        generator: None: the default one of the device.
+        like: a tensor or an array on the device of the numbers; None: the CPU.
+
+    Raises:
+        RuntimeError: the generator is of another type of device.
+    """
     blocks = -(-n // 2) if wide else -(-n // 4)
-    return (default_generator if generator is None else generator).claim(blocks)
+    array = getattr(like, "array", like)
+    if generator is None and (array is None or isinstance(array, np.ndarray)):
+        return default_generator.claim(blocks)
+    return generator_of(generator, device_of(array)).claim(blocks)
+
+
+def claim_on_cuda(cupy: Any, generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
+    """`claim` for numbers on the current GPU."""
+    device = Device("cuda", cupy.cuda.runtime.getDevice())
+    return generator_of(generator, device).claim(-(-n // 2) if wide else -(-n // 4))
+
+
+def run_row_on_cuda(cupy: Any, name: str, *arguments: Any) -> Any:
+    """The array of a row's forward for CUDA."""
+    return ROWS[name].device_forwards["cuda"](cupy, *arguments)
 
 
 def numel(x: Any) -> int:
     """The number of elements of a tensor."""
     return math.prod(x.shape)
-
-
-def uniform_float64(n: int, generator: Any) -> Any:
-    """n numbers from [0, 1) in float64, for transformations."""
-    return native.uniform_(np.empty(n), *claim(generator, n, True), 0.0, 1.0)
 
 
 def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float) -> Any:
@@ -51,6 +73,21 @@ def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, hi
     if dtype.itemsize == 2:
         return philox.fill_half(fill, np.empty(shape, dtype), seed, offset, low, high)
     return fill(np.empty(shape, dtype), seed, offset, low, high)
+
+
+@on_cuda(new_random)
+def new_random_on_cuda(
+    cupy: Any, fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float
+) -> Any:
+    """The numbers of `new_random` for the same seed and offset, made on the GPU."""
+    if dtype.kind == "c":
+        part = np.dtype(np.float64 if dtype == np.complex128 else np.float32)
+        parts = new_random_on_cuda(cupy, fill, (*shape, 2), part, generator, low, high)
+        return parts.view(dtype)[..., 0]
+    check_random_dtype("random", dtype)
+    stream = claim_on_cuda(cupy, generator, math.prod(shape), dtype == np.float64)
+    name = "_uniform" if fill is native.uniform_ else "_normal"
+    return run_row_on_cuda(cupy, name, cupy.empty(shape, dtype), *stream, low, high)
 
 
 def new_random_default(fill: Any, size: Any) -> Any:
@@ -76,14 +113,17 @@ def rand(
     pin_memory=False,
 ):
     """Uniformly distributed numbers from [0, 1)."""
-    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+    if generator is out is dtype is layout is device is unspecified.value and not (
+        requires_grad or pin_memory
+    ):
         result = new_random_default(native.uniform_, size)
         if result is not None:
             return result
     shape, dtype = as_shape("rand", size), dtype_or_default(dtype_or_out("rand", out, dtype))
     arguments = native.uniform_, shape, dtype, generator, 0.0, 1.0
     return copy_into_out(
-        out, new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad)
+        out,
+        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
     )
 
 
@@ -100,7 +140,9 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
-    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+    if generator is out is dtype is layout is device is unspecified.value and not (
+        requires_grad or pin_memory
+    ):
         result = new_random_default(native.normal_, size)
         if result is not None:
             return result
@@ -108,7 +150,8 @@ def randn(
     std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
     arguments = native.normal_, shape, dtype, generator, 0.0, std
     return copy_into_out(
-        out, new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad)
+        out,
+        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
     )
 
 
@@ -116,19 +159,40 @@ def in_layout_like(ops: Any, numbers: Any, like: Any, memory_format: Any) -> Any
     """New numbers in the layout of `empty_like`. Copies: one, unless it is contiguous."""
     if memory_format is None and is_contiguous(getattr(like, "array", like)):
         return numbers
-    out = ops.empty_like(like, dtype=numbers.dtype, memory_format=memory_format)
-    if is_contiguous(getattr(out, "array", out)):
+    array = getattr(numbers, "array", numbers)
+    on_device = {} if array is numbers else {"device": device_of(array)}
+    out = ops.empty_like(like, dtype=numbers.dtype, memory_format=memory_format, **on_device)
+    target = getattr(out, "array", out)
+    if is_contiguous(target):
         return numbers
-    getattr(out, "array", out)[...] = getattr(numbers, "array", numbers)
+    with nullcontext() if isinstance(target, np.ndarray) else target.device:
+        target[...] = array
     return out.requires_grad_() if getattr(numbers, "requires_grad", False) else out
 
 
-def new_random_like(random: Any, like: Any, dtype: Any, generator: Any, requires_grad: bool) -> Any:
+def new_random_like(
+    random: Any, like: Any, dtype: Any, generator: Any, device: Any, requires_grad: bool
+) -> Any:
     """New numbers of the shape and dtype of a tensor; with default arguments if possible."""
     dtype = like.dtype if dtype is None else dtype
-    if like.ndim and dtype == get_default_dtype() and generator is None and not requires_grad:
+    if device is None:
+        device = device_of(like.array)
+    if (
+        device is CPU
+        and unspecified.value is None
+        and like.ndim
+        and dtype == get_default_dtype()
+        and generator is None
+        and not requires_grad
+    ):
         return random(*like.shape)
-    return random(tuple(like.shape), generator=generator, dtype=dtype, requires_grad=requires_grad)
+    return random(
+        tuple(like.shape),
+        generator=generator,
+        dtype=dtype,
+        device=device,
+        requires_grad=requires_grad,
+    )
 
 
 @composite(method=False)
@@ -144,7 +208,7 @@ def rand_like(
     memory_format=None,
 ):
     """`rand` in the shape and dtype of a tensor."""
-    out = new_random_like(ops.rand, input, dtype, generator, requires_grad)
+    out = new_random_like(ops.rand, input, dtype, generator, device, requires_grad)
     return in_layout_like(ops, out, input, memory_format)
 
 
@@ -161,7 +225,7 @@ def randn_like(
     memory_format=None,
 ):
     """`randn` in the shape and dtype of a tensor."""
-    out = new_random_like(ops.randn, input, dtype, generator, requires_grad)
+    out = new_random_like(ops.randn, input, dtype, generator, device, requires_grad)
     return in_layout_like(ops, out, input, memory_format)
 
 
@@ -177,6 +241,17 @@ def random_integers(shape: Any, low: int, high: int, dtype: Any, generator: Any)
     seed, offset = claim(generator, n, wide)
     raw = native.randint(n, seed, offset, low, span % 2**64)
     return raw.astype(dtype, copy=False).reshape(shape)
+
+
+@on_cuda(random_integers)
+def random_integers_on_cuda(
+    cupy: Any, shape: Any, low: int, high: int, dtype: Any, generator: Any
+) -> Any:
+    """The integers of `random_integers` for the same seed and offset, made on the GPU."""
+    check_random_bounds("randint", low, high, dtype)
+    span = high - low
+    stream = claim_on_cuda(cupy, generator, math.prod(shape), span >= 2**32)
+    return run_row_on_cuda(cupy, "_random", cupy.empty(shape, dtype), *stream, low, span % 2**64)
 
 
 @composite(method=False)
@@ -216,6 +291,7 @@ def randint(
             generator,
             device=device,
             requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -245,7 +321,9 @@ def randint_like(
         as_number(high),
         dtype,
         generator,
+        device=device,
         requires_grad=requires_grad,
+        like=input,
     )
     return in_layout_like(ops, out, input, memory_format)
 
@@ -274,7 +352,13 @@ def randperm(
     return copy_into_out(
         out,
         new_tensor(
-            random_permutation, n, dtype, generator, device=device, requires_grad=requires_grad
+            random_permutation,
+            n,
+            dtype,
+            generator,
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
         ),
     )
 
@@ -283,6 +367,13 @@ def random_permutation(n: int, dtype: Any, generator: Any) -> Any:
     """0 to n - 1 in random order, as `philox.permutation`."""
     seed, offset = claim(generator, n, n > 2**20)
     return native.randperm(n, seed, offset).astype(dtype, copy=False)
+
+
+@on_cuda(random_permutation)
+def random_permutation_on_cuda(cupy: Any, n: int, dtype: Any, generator: Any) -> Any:
+    """The permutation of `random_permutation`, made on the host: each swap needs the last."""
+    stream = claim_on_cuda(cupy, generator, n, n > 2**20)
+    return cupy.asarray(native.randperm(n, *stream).astype(dtype, copy=False))
 
 
 # ---- by probabilities
@@ -319,7 +410,7 @@ def bernoulli(ops, input, p=None, *, generator=None):
         input = ops.full_like(input, p)
     if input.dtype.kind != "f":
         raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
-    return ops._bernoulli(input, *claim(generator, numel(input), True))
+    return ops._bernoulli(input, *claim(generator, numel(input), True, input))
 
 
 @composite(method=False)
@@ -341,6 +432,8 @@ def normal(
         raise RuntimeError(f"normal: std must not be negative: {std}")
     if size is not None:
         dtype = dtype_or_out("normal", out, dtype)
+        if device is None and out is not None:
+            device = device_of(out.array)
         z = ops.randn(size, generator=generator, dtype=dtype, device=device)
         result = ops.add(ops.mul(z, std), mean)
         return copy_into_out(out, result.requires_grad_(True) if requires_grad else result)
@@ -353,7 +446,8 @@ def normal(
         check_random_dtype("normal", out.dtype)
     if hasattr(std, "shape") and math.prod(std.shape) and std.min() < 0:
         raise RuntimeError(f"normal: std must not be negative: {std.min()}")
-    z = ops.randn(shape, generator=generator, dtype=dtype)
+    device = device_of(getattr(tensors[0], "array", tensors[0]))
+    z = ops.randn(shape, generator=generator, dtype=dtype, device=device)
     return copy_into_out(out, ops.add(ops.mul(z, std), mean))
 
 
@@ -418,5 +512,5 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
         raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")
     replacement = replacement or num_samples == 1  # the same, with one number for each row
     rows = numel(input) // n if n else 0
-    stream = claim(generator, rows * (num_samples if replacement else n), True)
+    stream = claim(generator, rows * (num_samples if replacement else n), True, input)
     return ops._multinomial(input, num_samples, replacement, *stream)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module, constant, data_of
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from ..table.samples import reals
@@ -15,10 +16,10 @@ from ..table.sizes import check_size
 EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
 
 
-def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
+def edges_of(xp: Any, name: str, x: Any, bins: Any, low: float | None, high: float | None) -> Any:
     """The edges of equal bins of [low, high], by default of the data's range; or `bins` itself."""
     if not isinstance(bins, (int, np.integer)):
-        return np.asarray(bins).astype(x.dtype)
+        return xp.asarray(bins).astype(x.dtype)
     if bins < 1:
         raise RuntimeError(f"{name}: bins must be > 0: {bins}")
     check_size(name, (int(bins),))
@@ -30,10 +31,12 @@ def edges_of(name: str, x: Any, bins: Any, low: float | None, high: float | None
         raise RuntimeError(f"{name}: min must not exceed max: {low}, {high}")
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return np.linspace(low, high, int(bins) + 1, dtype=x.dtype)
+    return xp.linspace(low, high, int(bins) + 1, dtype=x.dtype)
 
 
-def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density: bool) -> Any:
+def weighted_histogram(
+    xp: Any, name: str, x: Any, edges: list[Any], weight: Any, density: bool
+) -> Any:
     """The sums of the weights of the rows of x in each cell; divided by volume and total if
     density.
 
@@ -42,17 +45,17 @@ def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density
     if weight is not None and weight.size != len(x):
         raise RuntimeError(f"{name}: each of {len(x)} points needs one weight: {weight.shape}")
     shape = tuple(len(e) - 1 for e in edges)
-    inside, cell = np.ones(len(x), bool), np.zeros(len(x), np.int64)
+    inside, cell = xp.ones(len(x), bool), xp.zeros(len(x), xp.int64)
     for d, (e, n) in enumerate(zip(edges, shape, strict=True)):
-        at = np.searchsorted(e, x[:, d], "right") - 1
+        at = xp.searchsorted(e, x[:, d], "right") - 1
         inside &= (x[:, d] >= e[0]) & (x[:, d] <= e[-1])
-        cell = cell * n + np.clip(at, 0, n - 1)
-    weights = None if weight is None else weight.reshape(-1)[inside]
-    out = np.bincount(cell[inside], weights, math.prod(shape)).reshape(shape)
+        cell = cell * n + xp.clip(at, 0, n - 1)
+    weights = None if weight is None else weight.reshape(-1)[inside].astype(xp.float64)
+    out = xp.bincount(cell[inside], weights, math.prod(shape)).reshape(shape)
     if density:
         out = out / out.sum()
         for d, e in enumerate(edges):
-            out = out / np.diff(e).reshape(-1, *(1,) * (len(edges) - 1 - d))
+            out = out / xp.diff(e).reshape(-1, *(1,) * (len(edges) - 1 - d))
     return out.astype(x.dtype)
 
 
@@ -67,8 +70,8 @@ def weighted_histogram(name: str, x: Any, edges: list[Any], weight: Any, density
 )
 def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=False):
     """The weight in each bin, and the bins' edges."""
-    edges = edges_of("histogram", x, bins, low, high)
-    return weighted_histogram("histogram", x.reshape(-1, 1), [edges], weight, density), edges
+    edges = edges_of(xp, "histogram", x, bins, low, high)
+    return weighted_histogram(xp, "histogram", x.reshape(-1, 1), [edges], weight, density), edges
 
 
 @op(
@@ -80,13 +83,8 @@ def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=Fals
 def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     """The weight in each cell of a grid."""
     return weighted_histogram(
-        "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
+        xp, "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
     )
-
-
-def array_of(x: Any) -> Any:
-    """The array of a tensor; numbers unchanged."""
-    return getattr(x, "array", x)
 
 
 @composite
@@ -100,7 +98,7 @@ def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
         density: the integral over all bins is 1.
     """
     low, high = (None, None) if range is None else range
-    hist, edges = ops._histogram(input, weight, array_of(bins), low, high, density)
+    hist, edges = ops._histogram(input, weight, data_of(bins), low, high, density)
     return named_result("histogram", hist=hist, bin_edges=edges)
 
 
@@ -118,13 +116,15 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
     bins = [bins] * n if isinstance(bins, int) else list(bins)
     if len(bins) != n:
         raise RuntimeError(f"histogramdd: bins for each of {n} dimensions are needed: {len(bins)}")
-    points = array_of(input).reshape(-1, n)
+    points, xp = data_of(input).reshape(-1, n), array_module(input)
     edges = []
     check_size("histogramdd", [b for b in bins if isinstance(b, int) and b > 0])
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
-        edges.append(edges_of("histogramdd", points[:, d], array_of(b), low, high))
+        edges.append(edges_of(xp, "histogramdd", points[:, d], data_of(b), low, high))
     hist = ops._histogramdd(input, weight, tuple(edges), density)
     return named_result(
-        "histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges)
+        "histogramdd",
+        hist=hist,
+        bin_edges=tuple(ops._to_copy(constant(e, input), e.dtype) for e in edges),
     )

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..table.constants import eye
 from ..table.dims import (
     axes,
     axes_of_all_any,
@@ -161,7 +162,7 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
         return g * (expand_reduced(ops, out, shape, dim, keepdim) / x).conjugate()
     n, dim = shape[dim], dim % len(shape)
     rows = ops.movedim(x, dim, -1)
-    diagonal = np.eye(n, dtype=bool)
+    diagonal = eye(n, n, np.bool_, g)
     factors = ops._where_other(diagonal, ops.unsqueeze(rows, -2), 1.0)
     return g * ops.movedim(ops._prod(factors, -1, False), -1, dim).conjugate()
 
@@ -236,7 +237,7 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
     """The index of the largest element along dim, or in the flattened tensor."""
-    return argminmax(xp.argmax, "argmax", x, dim, keepdim)
+    return argminmax(xp, "argmax", x, dim, keepdim)
 
 
 @op(
@@ -246,7 +247,7 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""
-    return argminmax(xp.argmin, "argmin", x, dim, keepdim)
+    return argminmax(xp, "argmin", x, dim, keepdim)
 
 
 argmax.numpy = kernel_or_fallback(
@@ -257,13 +258,13 @@ argmin.numpy = kernel_or_fallback(
 )
 
 
-def argminmax(find: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
+def argminmax(xp: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
     """argmax or argmin; a 0-d tensor counts as one row."""
     nonempty_axes(name, x, dim)
     if not x.ndim:
         axes(x, dim)
-        return np.zeros((), np.int64)
-    return find(x, dim, keepdims=keepdim)
+        return xp.zeros((), xp.int64)
+    return getattr(xp, name)(x, dim, keepdims=keepdim)
 
 
 # ---- truth and counts

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of, pointer
 from ...storage import memory_of, owner_of
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
+from ..table.constants import array_module, constant, data_of
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -21,17 +23,30 @@ def memory_vector(x: Any) -> Any:
     Raises:
         RuntimeError: the memory is not contiguous.
     """
+    if not isinstance(x, np.ndarray):
+        return device_memory(x).view(x.dtype)
     owner = owner_of(x)
     if owner.dtype is x.dtype and owner.flags.c_contiguous:
         memory = owner.reshape(-1)
-        if memory.flags.writeable and not x.flags.writeable:
+        if isinstance(x, np.ndarray) and memory.flags.writeable and not x.flags.writeable:
             memory.flags.writeable = False
         return memory
     buffer = memory_of(x)
-    skipped = (
-        x.ctypes.data - buffer.ctypes.data
-    ) % x.itemsize  # bytes before the first whole element
+    skipped = (pointer(x) - pointer(buffer)) % x.itemsize  # bytes before the first whole element
     return buffer[skipped : buffer.size - (buffer.size - skipped) % x.itemsize].view(x.dtype)
+
+
+def device_memory(x: Any) -> Any:
+    """`memory_vector` of a device's array, whose `base` is the owner of its memory."""
+    owner = x if x.base is None else x.base
+    if not owner.flags.c_contiguous:
+        owner = owner.transpose(sorted(range(owner.ndim), key=lambda d: -owner.strides[d]))
+    if not owner.flags.c_contiguous:
+        raise RuntimeError(
+            f"as_strided: the memory is not contiguous: shape {owner.shape}, strides "
+            f"{owner.strides}"
+        )
+    return owner.reshape(-1)
 
 
 def offset_of(x: Any) -> int:
@@ -40,11 +55,13 @@ def offset_of(x: Any) -> int:
     Raises:
         RuntimeError: the memory is not contiguous.
     """
+    if not isinstance(x, np.ndarray):
+        return int(x.data.ptr - device_memory(x).data.ptr) // int(x.itemsize)
     owner = owner_of(x)
     if owner is x and x.flags.c_contiguous:
         return 0
     memory = owner if owner.flags.c_contiguous else memory_of(x)
-    return int(x.ctypes.data - memory.ctypes.data) // int(x.itemsize)
+    return (pointer(x) - pointer(memory)) // int(x.itemsize)
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
@@ -62,6 +79,10 @@ def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
             f"the memory has {memory.size} elements"
         )
     steps = tuple(s * memory.itemsize for s in stride)
+    if not isinstance(memory, np.ndarray):
+        lib = array_module(memory).lib
+        first = memory[offset if math.prod(size) else 0 :]
+        return lib.stride_tricks.as_strided(first, size, steps)
     return native.as_strided(
         memory, size, steps, offset * memory.itemsize if math.prod(size) else 0
     )
@@ -116,8 +137,8 @@ def _as_strided(xp, x, /, size, stride, offset, x_stride):
     if strides_of(x) != x_stride:
         n, (target, source) = common_memory((x.shape, x_stride, 0), (size, stride, offset))
         memory = xp.zeros(n, x.dtype)
-        memory[target] = x
-        return xp.asarray(memory[source])
+        memory[xp.asarray(target)] = x
+        return xp.asarray(memory[xp.asarray(source)])
     return strided_view(memory_vector(x), size, stride, offset_of(x) + offset)
 
 
@@ -127,6 +148,7 @@ def _as_strided_backward(xp, x, /, shape, x_stride, stride, offset):
     that share memory share the sum.
     """
     n, (target, source) = common_memory((x.shape, stride, offset), (shape, x_stride, 0))
+    target, source = xp.asarray(target), xp.asarray(source)
     memory = xp.zeros(n, x.dtype)
     xp.add.at(memory, target, x)
     if any(size > 1 and not step for size, step in zip(shape, x_stride, strict=True)):
@@ -155,7 +177,7 @@ def as_strided(ops, input, size, stride, storage_offset=None):
         storage_offset: elements between the start of the memory and the result's first one; None:
             that of the tensor.
     """
-    array = getattr(input, "array", input)
+    array = data_of(input)
     offset = 0 if storage_offset is None else storage_offset - offset_of(array)
     return ops._as_strided(input, tuple(size), tuple(stride), offset, strides_of(array))
 
@@ -176,7 +198,8 @@ def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
             f"as_strided_scatter: shapes differ: {tuple(src.shape)}, {indices.shape}"
         )
     return ops.reshape(
-        ops._index_put(ops.reshape(input, (-1,)), src, (indices,), False), tuple(input.shape)
+        ops._index_put(ops.reshape(input, (-1,)), src, (constant(indices, input),), False),
+        tuple(input.shape),
     )
 
 
@@ -226,6 +249,8 @@ def new_empty_strided(
 ):
     """Uninitialized memory with these strides, in this tensor's dtype."""
     dtype = input.dtype if dtype is None else dtype
+    if device is None:
+        device = device_of(input.array)
     return ops.empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..table.constants import constant, data_of, on_device
 from ..table.dims import axis
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -332,7 +333,11 @@ def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
         itemsize = np.dtype(input.dtype).itemsize
         check_size("repeat_interleave", (total,), 8)  # the indices
         check_size("repeat_interleave", (total, others), itemsize)
-    return ops.index_select(input, dim, np.repeat(np.arange(n), counts))
+    if not on_device(counts):
+        indices = constant(np.repeat(np.arange(n), counts), input)
+    else:
+        indices = ops._repeat_interleave(ops.broadcast_to(repeats, (n,)))
+    return ops.index_select(input, dim, indices)
 
 
 def total_of(counts: Any, n: int) -> int:
@@ -350,7 +355,9 @@ def check_repeats(repeats: Any) -> Any:
         RuntimeError: a number is negative, or there is more than one dimension.
         NotImplementedError: they are not int32 or int64.
     """
-    data = native.private_index(np.asarray(getattr(repeats, "array", repeats)))
+    data = data_of(repeats)
+    if not on_device(data):
+        data = native.private_index(np.asarray(data))
     message = f"{data.dtype} of shape {data.shape}"
     if data.ndim > 1:
         raise RuntimeError(f"repeat_interleave: repeats must be a vector: {message}")

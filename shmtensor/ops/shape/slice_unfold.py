@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ... import native
 from ..table.dims import axis
 from ..table.native_or_numpy import kernel_or_fallback
@@ -131,7 +133,7 @@ def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
 
 def make_writable(out: Any, x: Any) -> Any:
     """A diagonal, writable if x is: NumPy's diagonals are read-only for historical reasons."""
-    if x.flags.writeable:
+    if isinstance(x, np.ndarray) and x.flags.writeable:
         out.flags.writeable = True
     return out
 
@@ -178,8 +180,10 @@ def unfold(xp, x, /, dimension, size, step):
         raise RuntimeError(
             f"unfold: no window fits: size={size}, step={step}, dim {dim} of {x.shape}"
         )
-    windows = xp.lib.stride_tricks.sliding_window_view(x, size, dim, writeable=x.flags.writeable)
-    return windows[(slice(None),) * dim + (slice(None, None, step),)]
+    shape, strides = list(x.shape), list(x.strides)
+    shape[dim] = (shape[dim] - size) // step + 1
+    strides[dim] *= step
+    return xp.lib.stride_tricks.as_strided(x, (*shape, size), (*strides, x.strides[dim]))
 
 
 def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:

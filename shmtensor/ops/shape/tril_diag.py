@@ -9,6 +9,7 @@ import numpy as np
 from ... import native
 from ...dtypes import as_dtype
 from ..creation.zeros_full_arange import new_tensor
+from ..table.constants import constant
 from ..table.dims import axis
 from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import composite, op
@@ -113,7 +114,9 @@ def diagonal_scatter(ops, input, src, offset=0, dim1=0, dim2=1):
     diagonal[...] = True
     if src.dtype != input.dtype:
         src = ops._to_copy(src, input.dtype)
-    return ops._where(mask, ops._diagonal_backward(src, shape, offset, first, second), input)
+    return ops._where(
+        constant(mask, input), ops._diagonal_backward(src, shape, offset, first, second), input
+    )
 
 
 @composite

@@ -80,7 +80,7 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     check_ordered(name, x)
     if not x.ndim:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
         raise IndexError(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
@@ -143,7 +143,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     check_ordered("kthvalue", x)
     if not x.ndim and k == 1:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     if not x.ndim or not 1 <= k <= x.shape[dim]:
         raise (IndexError if x.ndim and not x.shape[dim] else RuntimeError)(
@@ -167,15 +167,14 @@ def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     check_ordered("median", x)
     if not x.ndim:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
         raise IndexError(f"median: no elements to reduce: shape {x.shape}, dim={dim}")
     order = xp.argsort(x, dim, kind="stable")
     nans = (x != x).sum(dim, keepdims=True)
     n = x.shape[dim]
-    rank = xp.broadcast_to((n - 1) // 2, nans.shape)
-    rank_or_nan = xp.where(nans > 0, n - nans, rank)
+    rank_or_nan = xp.where(nans > 0, n - nans, (n - 1) // 2)
     rank = xp.maximum(n - nans - 1, 0) // 2 if ignore_nan else rank_or_nan
     return take_per_row(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
@@ -201,7 +200,7 @@ def mode(xp, x, /, dim=-1, keepdim=False):
     """
     if not x.ndim:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     if not x.shape[dim]:
         raise IndexError(f"mode: no elements to reduce: shape {x.shape}, dim={dim}")
@@ -264,9 +263,10 @@ def min(ops, input, dim=None, keepdim=False):
 @op(method=False, function=False, samples=[((3, 5),), ((4, 2), True), ((),)])
 def _median_all(xp, x, /, ignore_nan=False):
     """The lower median of all elements; equal ones share the gradient."""
-    return _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
+    return _median.forward(xp, x.reshape(-1), 0, False, ignore_nan)[0]
 
 
+_median_all.numpy = lambda x, ignore_nan: _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
 _median_all.pullback(
     x=lambda ops, g, x, out: evenly_distribute_backward(ops, g, x, out, None, False)
 )
@@ -275,7 +275,7 @@ _median_all.pullback(
 def median_of_empty(ops: Any, x: Any) -> Any:
     """NaN, with x's history; for integers their smallest number, as in PyTorch."""
     if x.dtype.kind in "iu":
-        return ops.full((), np.iinfo(x.dtype).min, dtype=x.dtype)
+        return ops.new_full(x, (), np.iinfo(x.dtype).min)
     if x.dtype.kind == "b":
         raise NotImplementedError(f"median: not implemented for bool: shape {tuple(x.shape)}")
     return ops.add(ops.sum(x), math.nan)
@@ -327,7 +327,7 @@ def _sort(xp, x, /, dim, descending):
     check_ordered("sort", x)
     if not x.ndim:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     indices = stable_argsort(xp, x, dim, descending)
     return xp.take_along_axis(x, indices, dim), indices
@@ -344,7 +344,7 @@ def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     check_ordered("topk", x)
     if not x.ndim:
         axis(x, dim)
-        return x.copy(), np.zeros((), np.int64)
+        return x.copy(), xp.zeros((), xp.int64)
     dim = axis(x, dim)
     if not 0 <= k <= x.shape[dim]:
         raise RuntimeError(f"topk: k is out of range: k={k}, dim {dim} of {x.shape}")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of, move_array
 from .native_or_numpy import kernel_or_fallback
 from .op_definition import op
 from .tensor_like import order_of
@@ -59,8 +60,24 @@ def cast_preserving_strides(x: Any, dtype: Any) -> Any:
     return cast_contiguous(x.transpose(order), dtype).transpose(np.argsort(order))
 
 
+@_to_copy.on("cuda")
+def to_copy_on_cuda(xp, x, dtype):
+    if x.dtype.kind == "c" and dtype.kind != "c":
+        x = x != 0 if dtype.kind == "b" else x.real
+    return x.astype(dtype)
+
+
 _to_copy.numpy = cast_preserving_strides
 _to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
+
+
+@op(method=False, function=False, samples=(), halves="copies", vmap="alone")
+def _to_device(xp, x, /, target, source):
+    """The values on the Device `target`; `source` is the one that they are on."""
+    return move_array(x, target)
+
+
+_to_device.pullback(x=lambda ops, g, target, source: ops._to_device(g, source, target))
 
 
 @op(method=False, function=False, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
@@ -126,6 +143,17 @@ def copy(xp, x, y, /):
 copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
+@_overwrite.on("cuda")
+@copy.on("cuda")
+def copy_on_cuda(xp, x, y):
+    """y as x's dtype and shape, for an in-place form, which copies it."""
+    y = move_array(y, device_of(x))
+    if y.dtype.kind == "c" and x.dtype.kind != "c":
+        y = y.real
+    with x.device:
+        return xp.broadcast_to(y.astype(x.dtype, copy=False), x.shape)
+
+
 @op(
     numpy=(np.ndarray.copy, 'x, "K"'),
     method=False,
@@ -146,7 +174,7 @@ clone.pullback(x=lambda g: g)
 @op(method=False, function=False, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
     """A copy in C order."""
-    return native.contiguous(x) if xp is np else x.copy("C")
+    return native.contiguous(x) if xp is np else xp.array(x, order="C", copy=True)
 
 
 _contiguous.pullback(x=lambda g: g)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import native
 from ...storage import owner_of
+from .constants import data_of
 from .op_definition import Row
 
 __all__ = ["format_of", "like_image"]
@@ -47,8 +48,15 @@ def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
 
 def memory_of(x: Any) -> Any:
     """The array of a tensor, or the array itself; None for a batched tensor of vmap."""
-    array = getattr(x, "array", x)
-    return array if isinstance(array, np.ndarray) and array.ndim == x.ndim else None
+    array = data_of(x)
+    return array if hasattr(array, "strides") and array.ndim == x.ndim else None
+
+
+def share_memory(x: Any, y: Any) -> bool:
+    """Whether two arrays are views of one array."""
+    if isinstance(x, np.ndarray):
+        return owner_of(x) is owner_of(y)
+    return (x if x.base is None else x.base) is (y if y.base is None else y.base)
 
 
 def clone_if_same_memory(ops: Any, out: Any, image: Any) -> Any:
@@ -57,7 +65,7 @@ def clone_if_same_memory(ops: Any, out: Any, image: Any) -> Any:
     Copies: none or one, which the graph records.
     """
     array, input_array = memory_of(out), memory_of(image)
-    if array is None or input_array is None or owner_of(array) is not owner_of(input_array):
+    if array is None or input_array is None or not share_memory(array, input_array):
         return out
     return ops.clone(out)
 
@@ -71,10 +79,11 @@ def like_image(ops: Any, out: Any, image: Any) -> Any:
     array, input_array = memory_of(out), memory_of(image)
     if array is None or input_array is None:
         return out
-    if owner_of(array) is owner_of(input_array):
+    if share_memory(array, input_array):
         out = ops.clone(out)
         array = memory_of(out)
-    if native.suggests_channels_last(input_array) and array.ndim == input_array.ndim:
+    is_on_host = isinstance(input_array, np.ndarray)  # a device's images are contiguous
+    if is_on_host and native.suggests_channels_last(input_array) and array.ndim == input_array.ndim:
         last = native.suggests_channels_last(array)
         return out if last else ops._contiguous_channels_last(out)
     return out if array.flags.c_contiguous else ops._contiguous(out)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
+from .constants import constant
 
 __all__ = ["as_assigned", "as_element", "as_operand_of", "check_64_bits", "fits_dtype"]
 
@@ -83,8 +84,9 @@ def as_element(name: str, value: Any, dtype: Any) -> Any:
 
 def as_operand_of(name: str, value: Any, like: Any) -> Any:
     """A number that fits, as an operand for a tensor or an array: 0-d, of its dtype."""
-    element = as_element(name, value, like.dtype)
-    return native.wrap(element) if isinstance(like, native.TensorBase) else element
+    element = constant(as_element(name, value, like.dtype), like)
+    is_tensor = isinstance(like, native.TensorBase) and not isinstance(element, native.TensorBase)
+    return native.wrap(element) if is_tensor else element
 
 
 def as_assigned(value: Any, dtype: Any) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from ... import native
+from ...cuda_arrays import device_of, move_array
 from ...dtypes import HALVES, float32
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
@@ -76,9 +80,7 @@ class FlatOptimizer(Optimizer):
         scalars: dict[str, Any],
     ) -> None:
         """Applies the rule to equally long arrays, in place."""
-        rule = getattr(
-            native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates, self.rule
-        )
+        rule = getattr(rules_for(p), self.rule)
         names = self._names(group)
         arrays = [state[name] if name in names else None for name in self.states]
         rule(p, g, *arrays, *self._arguments(group, step, scalars))
@@ -119,10 +121,12 @@ class FlatOptimizer(Optimizer):
             if group["differentiable"]:
                 step_in_graph(self, group)
         for flat, updated in zip(self._flats, indices, strict=True):
-            if updated != []:
-                self._advance(flat, updated)
-            for i in flat.sparse:
-                self._advance_sparse(flat, i)
+            with flat.device:
+                if updated != []:
+                    self._advance(flat, updated)
+                for i in flat.sparse:
+                    self._advance_sparse(flat, i)
+            flat.end_step()
         return loss
 
     def _advance(self, flat: Flat, indices: list[int] | None) -> None:
@@ -170,12 +174,13 @@ class FlatOptimizer(Optimizer):
             self._update(group, p, g, state, step, scalars)
             return
         # Computed in float32 and rounded once, as PyTorch's fused steps do.
-        float_state = {name: native.recast(array, float32) for name, array in state.items()}
-        float_p = native.recast(p, float32)
-        self._update(group, float_p, native.recast(g, float32), float_state, step, scalars)
-        native.recast(float_p, p)
+        recast = native.recast if isinstance(p, np.ndarray) else recast_on_device
+        float_state = {name: recast(array, float32) for name, array in state.items()}
+        float_p = recast(p, float32)
+        self._update(group, float_p, recast(g, float32), float_state, step, scalars)
+        recast(float_p, p)
         for name, array in state.items():
-            native.recast(float_state[name], array)
+            recast(float_state[name], array)
 
     # ---------------------------------------------------------------- state
     def _begin(self, flat: Flat, names: tuple[str, ...], indices: Iterable[int]) -> None:
@@ -219,7 +224,8 @@ class FlatOptimizer(Optimizer):
         for flat in self._flats:
             flat.add_state(self._names(flat.group))
             if self._initial(flat.group):  # before ranks share it
-                self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
+                with flat.device:
+                    self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
             if flat.gradient is None:
                 flat.make_gradients()
         return self._flats
@@ -233,11 +239,12 @@ class FlatOptimizer(Optimizer):
         """
         flat = self._flats[index]
         number = int(flat.steps.max()) + 1 if step is None else step
-        self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
-        self._advance_scalars(flat, number)
-        flat.steps[:] = number
-        if stop > start:
-            self._update_range(flat, start, stop, number, flat.scalars_before)
+        with flat.device:
+            self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
+            self._advance_scalars(flat, number)
+            flat.steps[:] = number
+            if stop > start:
+                self._update_range(flat, start, stop, number, flat.scalars_before)
 
     def _advance_scalars(self, flat: Flat, number: int) -> None:
         """Advances the scalars from the flat's last step to step `number`."""
@@ -275,8 +282,9 @@ class FlatOptimizer(Optimizer):
                 entry = self.state.get(p) or {}
                 step = entry.get("step", 1 if any(v is not None for v in entry.values()) else 0)
                 flat.steps[i] = float(step)
-                for name in names:
-                    self._load_array(flat, i, name, entry.get(name))
+                with flat.device:
+                    for name in names:
+                        self._load_array(flat, i, name, entry.get(name))
                 for name in self.scalars:
                     flat.load_scalar(i, name, entry.get(name, 0.0))
                 if entry:
@@ -297,12 +305,27 @@ class FlatOptimizer(Optimizer):
                 f"{type(self).__name__}.step: the state's shape is not its parameter's: {name} "
                 f"{tuple(value.shape)} for {shape}, hint: del optimizer.state[p] starts anew"
             )
-        target[...] = value.array
+        target[...] = move_array(value.array, device_of(target))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._rebuild_flats()
         instances.add(self)
+
+
+def rules_for(p: Array) -> Any:
+    """The module with the rules for parameters in an array like this."""
+    if not isinstance(p, np.ndarray):
+        return importlib.import_module("shmtensor.ops.cuda.update_rules")
+    return native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates
+
+
+def recast_on_device(x: Array, to: Any) -> Any:
+    """x in another dtype; or written to another array. As native.recast, on a GPU."""
+    if isinstance(to, np.dtype):
+        return x.astype(to)
+    to[...] = x
+    return to
 
 
 def real_views(p: Array) -> list[Callable[[Array], Array]]:

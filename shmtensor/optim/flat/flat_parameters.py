@@ -18,6 +18,7 @@ array is not the flat's view, and makes all flats anew with the parameters' stat
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -25,19 +26,24 @@ import numpy as np
 from ... import native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
+from ...cuda_arrays import device_of, move_array, new_array
+from ...device import CPU
 from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
 from ...tensor import Tensor
 
-__all__ = ["Flat", "scalar_dtype"]
+__all__ = ["Flat", "on_device", "scalar_dtype", "zeros_beside"]
 
 Array = np.ndarray[Any, Any]
+
+CPU_CONTEXT: AbstractContextManager[None] = nullcontext()
 
 
 class Flat:
     """Neighbouring parameters of one group and dtype.
 
     Attributes:
+        device: a context in which array operations run on the flat's device.
         group: the parameter group, for its hyperparameters.
         tensors: the parameters, in order; starts, stops: their elements in the arrays below.
         parameter, gradient: 1-D arrays over all of them.
@@ -50,6 +56,7 @@ class Flat:
     """
 
     __slots__ = (
+        "device",
         "gradient",
         "group",
         "has_entry",
@@ -69,6 +76,7 @@ class Flat:
     def __init__(
         self, group: dict[str, Any], tensors: list[Any], parameter: Array, starts: list[int]
     ) -> None:
+        self.device: AbstractContextManager[Any] = on_device(parameter)
         self.group = group
         self.tensors = tensors
         self.parameter = parameter
@@ -86,8 +94,7 @@ class Flat:
         self.slots: list[tuple[Any, Array, Any]] = [
             (p, p.array, p.accumulate_grad) for p in tensors
         ]
-        if not all(map(expects_sparse, tensors)):
-            self.make_gradients()
+        self.prepare_gradients()
 
     def __repr__(self) -> str:
         return (
@@ -96,6 +103,11 @@ class Flat:
         )
 
     # ---------------------------------------------------------------- gradients
+    def prepare_gradients(self) -> None:
+        """Allocates the gradients' block, unless all gradients will be sparse."""
+        if not all(map(expects_sparse, self.tensors)):
+            self.make_gradients()
+
     def make_gradients(self) -> None:
         """Allocates a block for the gradients, which backward writes into."""
         self.take_gradients(zeros_shared(self.parameter.shape, self.parameter.dtype))
@@ -155,6 +167,9 @@ class Flat:
         self.sparse = [i for i, g in pairs if g.is_sparse]
         return [i for i, g in pairs if not g.is_sparse]
 
+    def end_step(self) -> None:
+        """Called after the update."""
+
     def _copy_in(self, p: Any, g: Any) -> None:
         """Copies a gradient that was assigned, or is older than its buffer."""
         i = next(i for i, q in enumerate(self.tensors) if q is p)
@@ -174,7 +189,7 @@ class Flat:
         """Adds zeros for each missing name."""
         for name in names:
             if name not in self.state:
-                self.state[name] = zeros_shared(self.parameter.shape, self.parameter.dtype)
+                self.state[name] = zeros_beside(self.parameter, self.parameter.shape)
 
     def add_scalars(self, names: tuple[str, ...]) -> None:
         """Adds zeros for each missing name, one per parameter."""
@@ -186,7 +201,7 @@ class Flat:
         """Loads a number of parameter i; a tensor of a wider dtype widens them all."""
         row, new = (
             self.scalars[name],
-            np.asarray(value.array if isinstance(value, Tensor) else value),
+            np.asarray(move_array(value.array, CPU) if isinstance(value, Tensor) else value),
         )
         if new.dtype.itemsize > row.itemsize and isinstance(value, Tensor):
             row = self.scalars[name] = row.astype(new.dtype)
@@ -240,6 +255,20 @@ class Flat:
                 step = int(counts[i]) + 1
                 runs.append((slice(i, i + 1), self.starts[i], self.stops[i], step))
         return runs
+
+
+def on_device(array: Array) -> AbstractContextManager[Any]:
+    """A context in which array operations run on an array's device. It may be entered again."""
+    return CPU_CONTEXT if isinstance(array, np.ndarray) else array.device
+
+
+def zeros_beside(array: Array, shape: tuple[int, ...]) -> Array:
+    """Zeros of an array's dtype on its device, on the CPU in shared memory."""
+    device = device_of(array)
+    if device is CPU:
+        return zeros_shared(shape, array.dtype)
+    zeros: Array = new_array("zeros", shape, array.dtype, device)
+    return zeros
 
 
 def scalar_dtype() -> Any:

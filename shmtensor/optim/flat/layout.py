@@ -13,13 +13,16 @@ correct. So does a table whose gradients will be sparse tensors, which needs no 
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
 
 from ... import native
-from ...memory.layout import aligned, array_at, offsets, zeros_shared
-from .flat_parameters import Array, Flat, expects_sparse
+from ...cuda_arrays import array_module, device_of, pointer
+from ...memory.layout import aligned, array_at, offsets
+from .device_flat import DeviceFlat
+from .flat_parameters import Array, Flat, expects_sparse, on_device, zeros_beside
 
 __all__ = ["lay_out"]
 
@@ -37,9 +40,10 @@ def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
         elif expects_sparse(run[0]) or not is_unshared(run[0]):
             array = run[0].array
             flat = array.reshape(-1) if array.flags.c_contiguous else array
-            flats.append(Flat(group, run, flat, [0]))
+            flats.append(new_flat(group, run, flat, [0]))
         else:
-            movable.setdefault(run[0].array.dtype, []).append(run[0])
+            place = run[0].array.dtype, device_of(run[0].array)
+            movable.setdefault(place, []).append(run[0])
     for run in movable.values():
         flats.append(copy_to_block(group, run))
     return flats
@@ -47,22 +51,31 @@ def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
 
 def copy_to_block(group: dict[str, Any], tensors: list[Any]) -> Flat:
     """Moves several parameters into one block."""
-    dtype = tensors[0].array.dtype
-    starts, end = offsets((p.array.size for p in tensors), dtype.itemsize)
-    flat = zeros_shared((end,), dtype)
-    for p, start in zip(tensors, starts, strict=True):
-        view = array_at(flat, start, p.array.shape)
-        view[...] = p.array
-        p.array = view
-    return Flat(group, tensors, flat, starts)
+    first = tensors[0].array
+    starts, end = offsets((p.array.size for p in tensors), first.dtype.itemsize)
+    flat = zeros_beside(first, (end,))
+    with on_device(flat):
+        for p, start in zip(tensors, starts, strict=True):
+            view = array_at(flat, start, p.array.shape)
+            view[...] = p.array
+            p.array = view
+    return new_flat(group, tensors, flat, starts)
 
 
 def flat_over(group: dict[str, Any], tensors: list[Any]) -> Flat:
     """One array over parameters that are already at the positions of `offsets`."""
     first = tensors[0].array
     starts, end = offsets((p.array.size for p in tensors), first.itemsize)
-    flat = np.lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
-    return Flat(group, tensors, flat, starts)
+    flat = array_module(first).lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
+    return new_flat(group, tensors, flat, starts)
+
+
+def new_flat(
+    group: dict[str, Any], tensors: list[Any], parameter: Array, starts: list[int]
+) -> Flat:
+    """A flat, of the class for its device."""
+    cls = Flat if isinstance(parameter, np.ndarray) else DeviceFlat
+    return cls(group, tensors, parameter, starts)
 
 
 def adjacent_runs(tensors: list[Any]) -> list[list[Any]]:
@@ -81,20 +94,18 @@ def follows(run: list[Any], p: Any) -> bool:
     if x.dtype is not y.dtype or not (x.flags.c_contiguous and y.flags.c_contiguous):
         return False
     room = aligned(x.size, x.itemsize)
-    if address(y) - address(x) != room * x.itemsize or owner(x) is not owner(y):
+    if pointer(y) - pointer(x) != room * x.itemsize or owner(x) is not owner(y):
         return False
-    gap = np.lib.stride_tricks.as_strided(x, (room,), (x.itemsize,))[x.size :]
-    return not gap.any()  # a gap that is not zero is in use
-
-
-def address(array: Array) -> int:
-    pointer: int = array.__array_interface__["data"][0]
-    return pointer
+    with on_device(x):
+        strided = array_module(x).lib.stride_tricks.as_strided(x, (room,), (x.itemsize,))
+        return not strided[x.size :].any()  # a gap that is not zero is in use
 
 
 def owner(array: Array) -> object:
     """The object that owns an array's memory: the end of its chain of bases."""
     end: Any = array
+    if not isinstance(end, np.ndarray):
+        return end.data.mem
     while isinstance(end, np.ndarray) and end.base is not None:
         end = end.base
     return end.obj if isinstance(end, memoryview) else end
@@ -102,9 +113,30 @@ def owner(array: Array) -> object:
 
 def is_unshared(p: Any) -> bool:
     """Whether only the tensor refers to its memory, in all processes."""
+    if not isinstance(p.array, np.ndarray):
+        return is_alone_on_device(p)
     if not native.is_only_owner(p):
         return False
     if not native.held_elsewhere(p.array):
         return True
     native.sweep(True)  # those processes may have ended
     return not native.held_elsewhere(p.array)
+
+
+def is_alone_on_device(p: Any) -> bool:
+    """The same for memory of a GPU: of our allocator if it was not sent since it was allocated, or
+    of CuPy's pool.
+
+    sys.getrefcount(x) is the number of references and 1, its own argument.
+    """
+    if (
+        p.array.base is not None
+        or sys.getrefcount(p.array) > 2
+        or sys.getrefcount(p.array.data) > 2
+        or sys.getrefcount(p.array.data.mem) > 2
+    ):
+        return False
+    block = getattr(getattr(p.array.data.mem, "_owner", None), "chunk", None)
+    if block is None:
+        return type(p.array.data.mem).__name__ in ("Memory", "PooledMemory")
+    return not block.is_exported and not block.count

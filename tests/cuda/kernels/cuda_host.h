@@ -468,6 +468,26 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
 }
+// Products and sums that are not fused.
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fadd_rn(float a, float b) {
+  return a + b;
+}
+inline double __dmul_rn(double a, double b) {
+  return a * b;
+}
+inline double __dadd_rn(double a, double b) {
+  return a + b;
+}
+// Bits of float16, as in shmtensor/ops/cuda/kernels/common.cuh.
+inline float half_to_float(unsigned short v) {
+  return static_cast<float>(cuda_host::bits<_Float16>(v));
+}
+inline unsigned short float_to_half(float v) {
+  return cuda_host::bits<unsigned short>(static_cast<_Float16>(v));
+}
 #ifndef CUDA_HOST_WITH_HEADERS
 inline unsigned short __float2half_rn(float v) {
   return cuda_host::bits<unsigned short>(static_cast<_Float16>(v));

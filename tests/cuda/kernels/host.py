@@ -33,7 +33,7 @@ DYNAMIC_SHARED = re.compile(
     r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?(\w+(?:\s+\w+)*)\s+(\w+)\s*\[\s*\]\s*;"
 )
 BARRIERS = re.compile(r"__sync|__shfl|__ballot|_REDUCE|__any|__all")
-STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused")
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unknown-pragmas")
 
 
 def symbols(source: str, instances: Sequence[str] = ()) -> dict[str, str]:
@@ -82,11 +82,12 @@ def compile_for_host(
         return target
     cache.mkdir(parents=True, exist_ok=True)
     made = cache / f"{key}.{os.getpid()}"
-    made.with_suffix(".cc").write_text(text)
+    text_file = made.with_name(f"{made.name}.cc")  # this process's own, too
+    text_file.write_text(text)
     command = ["g++", *BASE, "-shared", *flags, "-include", str(header)]
-    command += [str(made.with_suffix(".cc")), "-o", str(made)]
+    command += [str(text_file), "-o", str(made)]
     run = subprocess.run(command, capture_output=True, text=True)
-    made.with_suffix(".cc").unlink()
+    text_file.unlink()
     if run.returncode:
         raise RuntimeError(f"g++ refuses a kernel: {run.stderr[:8000]}")
     made.rename(target)  # at once: other processes compile the same kernel

@@ -11,52 +11,151 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shmtensor.ops.cuda.kernel_source import kernel_source
+from tests.cuda.kernels.check import ORDERS, TOLERANCE, check, host_kernel, values
 from tests.cuda.kernels.host import HostKernel
 
-SOURCE = (Path(__file__).resolve().parent / "softmax.cu").read_text()
+DTYPES = ["float32", "float64", "float16"]
 BARRIER = re.compile(r"__syncthreads\(\);")
+SOURCE = kernel_source("softmax", "float32")
 BARRIERS = len(BARRIER.findall(SOURCE))
-SEEDS = range(1, 6)
-# rows, columns, threads of a block, blocks
-SHAPES = [(5, 7, 32, 5), (3, 1000, 128, 2), (2, 33, 64, 2), (4, 2049, 1024, 3), (1, 1, 32, 1)]
+I64 = np.int64
 
 
-def softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    e: np.ndarray[Any, Any] = np.exp(x - x.max(1, keepdims=True))
-    return np.asarray(e / e.sum(1, keepdims=True))
+def softmax(x: Any, axis: int = 1) -> Any:
+    x = x.astype(np.float64)
+    e = np.exp(x - x.max(axis, keepdims=True))
+    return e / e.sum(axis, keepdims=True)
 
 
-def largest_error(kernel: HostKernel, shape: tuple[int, int, int, int]) -> float:
-    """The largest difference to NumPy's softmax; infinity if an element is no number."""
-    rows, columns, threads, blocks = shape
-    x = (np.random.default_rng(0).standard_normal((rows, columns)) * 30).astype(np.float32)
-    y = np.full_like(x, np.nan)
-    arguments = (x, y, np.uint64(rows), np.uint32(columns))
-    kernel((blocks, 1, 1), (threads, 1, 1), arguments, shared=4 * columns)
-    return float(np.nan_to_num(np.abs(y - softmax(x)), nan=np.inf).max())
+def backward(g: Any, y: Any, axis: int, is_log: bool) -> Any:
+    g, y = g.astype(np.float64), y.astype(np.float64)
+    if is_log:
+        return g - np.exp(y) * g.sum(axis, keepdims=True)
+    return y * (g - (g * y).sum(axis, keepdims=True))
 
 
-@pytest.fixture(scope="module")
-def kernel() -> HostKernel:
-    return HostKernel(SOURCE, "softmax_rows")
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_values_in_five_orders_of_threads(
-    kernel: HostKernel, shape: tuple[int, int, int, int]
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    ("function", "rows", "columns", "threads", "blocks"),
+    [
+        ("warp_32", 7, 5, 64, 2),
+        ("warp_128", 3, 100, 32, 1),
+        ("warp_1024", 5, 700, 64, 2),
+        ("block", 3, 1000, 128, 2),
+        ("block", 2, 33, 64, 2),
+    ],
+)
+def test_rows(
+    function: str, rows: int, columns: int, threads: int, blocks: int, is_log: bool, dtype: str
 ) -> None:
-    for seed in SEEDS:
-        kernel.seed(seed)
-        assert largest_error(kernel, shape) < 1e-6
+    x = values((rows, columns), dtype, scale=3)
+    out = np.full_like(x, np.nan)
+    wanted = np.log(softmax(x)) if is_log else softmax(x)
+    arguments: tuple[Any, ...] = (x, out, I64(rows), I64(columns), np.int32(is_log))
+    kernel = host_kernel("softmax", dtype, f"softmax_{function}")
+    for cached in (1, 0) if function == "block" else (0,):
+        flag = (np.int32(cached),) if function == "block" else ()
+        shared = 8 * columns if cached else 0
+        check(kernel, blocks, threads, arguments + flag, [(out, wanted)], TOLERANCE[dtype], shared)
+    kernel = host_kernel("softmax", dtype, f"softmax_backward_{function.partition('_')[0]}")
+    g, y = values((rows, columns), dtype, 1), wanted.astype(dtype)
+    arguments = (g, y, out, I64(rows), I64(columns), np.int32(is_log))
+    check(
+        kernel, blocks, threads, arguments, [(out, backward(g, y, 1, is_log))], 3 * TOLERANCE[dtype]
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    ("outer", "n", "inner", "y"), [(3, 9, 40, 4), (2, 3, 5, 1), (1, 70, 2, 32)]
+)
+def test_columns(outer: int, n: int, inner: int, y: int, is_log: bool, dtype: str) -> None:
+    x = values((outer, n, inner), dtype, scale=3)
+    out = np.full_like(x, np.nan)
+    wanted = np.log(softmax(x)) if is_log else softmax(x)
+    sizes = (I64(outer), I64(n), I64(inner), np.int32(is_log))
+    grid = (-(-inner // 32), min(outer, 2), 1)
+    kernel = host_kernel("softmax", dtype, "softmax_columns")
+    check(kernel, grid, (32, y, 1), (x, out, *sizes), [(out, wanted)], TOLERANCE[dtype])
+    g, result = values(x.shape, dtype, 1), wanted.astype(dtype)
+    kernel = host_kernel("softmax", dtype, "softmax_backward_columns")
+    gradient = backward(g, result, 1, is_log)
+    check(
+        kernel,
+        grid,
+        (32, y, 1),
+        (g, result, out, *sizes),
+        [(out, gradient)],
+        3 * TOLERANCE[dtype],
+    )
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        [-np.inf, 1.0, 2.0],
+        [-np.inf] * 3,
+        [np.inf, 1.0, -np.inf],
+        [np.nan, 1.0, 2.0],
+        [1.0, 2.0, np.nan],
+        [3e38, -3e38, 1.0],
+    ],
+    ids=str,
+)
+def test_infinities_and_nan(row: list[float]) -> None:
+    x = np.array([row], np.float32)
+    with np.errstate(all="ignore"):
+        wanted = softmax(x)
+    for function, threads in (("warp_32", 32), ("block", 32), ("block", 64)):
+        out = np.zeros_like(x)
+        flag = (np.int32(0),) if function == "block" else ()
+        arguments = (x, out, I64(1), I64(3), np.int32(0), *flag)
+        kernel = host_kernel("softmax", "float32", f"softmax_{function}")
+        check(kernel, 1, threads, arguments, [(out, wanted)], 1e-6)
+    out = np.zeros_like(x).reshape(3, 1)
+    arguments = (x, out, I64(1), I64(3), I64(1), np.int32(0))
+    kernel = host_kernel("softmax", "float32", "softmax_columns")
+    check(kernel, 1, (32, 2, 1), arguments, [(out, wanted.reshape(3, 1))], 1e-6)
+
+
+def largest_errors(library: str, cache: Path) -> list[float]:
+    """Of kernels of a changed source, one for each order: the largest difference; infinity for
+    what is no number."""
+    rows, columns = (
+        HostKernel(library, "softmax_block", cache),
+        HostKernel(library, "softmax_columns", cache),
+    )
+    errors = []
+    for order in ORDERS:
+        error = 0.0
+        for kernel in (rows, columns):
+            kernel.seed(order)
+        for n, threads in ((1000, 128), (33, 64), (2049, 1024)):
+            x = values((3, n), "float32", scale=30)
+            out = np.full_like(x, np.nan)
+            arguments = (x, out, I64(3), I64(n), np.int32(0), np.int32(1))
+            rows((2, 1, 1), (threads, 1, 1), arguments, 4 * n)
+            error = max(error, np.nan_to_num(np.abs(out - softmax(x)), nan=np.inf).max())
+        x = values((3, 70, 8), "float32", scale=30)
+        out = np.full_like(x, np.nan)
+        columns((1, 2, 1), (32, 16, 1), (x, out, I64(3), I64(70), I64(8), np.int32(0)), 0)
+        error = max(error, np.nan_to_num(np.abs(out - softmax(x)), nan=np.inf).max())
+        errors.append(float(error))
+    return errors
+
+
+def test_all_barriers_are_enough(tmp_path: Path) -> None:
+    assert max(largest_errors(SOURCE, tmp_path)) < 1e-5
 
 
 @pytest.mark.parametrize("barrier", range(BARRIERS))
 def test_a_missing_barrier_is_noticed_in_every_order(barrier: int, tmp_path: Path) -> None:
     place = list(BARRIER.finditer(SOURCE))[barrier]
-    kernel = HostKernel(SOURCE[: place.start()] + SOURCE[place.end() :], "softmax_rows", tmp_path)
-    for seed in SEEDS:
-        kernel.seed(seed)
-        assert max(largest_error(kernel, shape) for shape in SHAPES) > 1e-5, f"seed {seed}"
+    errors = largest_errors(SOURCE[: place.start()] + SOURCE[place.end() :], tmp_path)
+    assert min(errors) > 1e-5, errors
 
 
 PROGRAM = """

@@ -2,8 +2,10 @@
 
 - `libcuda.so.1` is the stand-in, loaded by path: a later `dlopen("libcuda.so.1")` finds it;
 - `cupy_backends.cuda.api.runtime` is CuPy's own module, built against the stand-in;
-- `cupy.cuda.thrust` is replaced (doubles/thrust.py), because the wheel's has a CUDA runtime inside;
-- `libcublas`, `libcusolver`, `libcufft` are shells with NumPy behind them (doubles/);
+- `cupy.cuda.thrust` and `cupy.random._generator_api` are replaced (doubles/), because
+  the wheel's have a CUDA runtime inside;
+- `libcublas`, `libcusolver`, `libcufft`, `libcurand` are shells with NumPy behind them (doubles/);
+- `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
 """
 
@@ -21,10 +23,15 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoade
 from pathlib import Path
 from types import ModuleType
 
-from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, runtime_module
+from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, NCCL, runtime_module
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
+# Modules of the wheel with a CUDA runtime inside, and what is imported in their place.
+REPLACED = {
+    "cupy.cuda.thrust": "thrust.py",
+    "cupy.random._generator_api": "generator_api.py",
+}
 
 
 def missing() -> str | None:
@@ -57,8 +64,8 @@ class Finder(importlib.abc.MetaPathFinder):
         if fullname == "cupy_backends.cuda.api.runtime":
             file = str(runtime_module())
             loader: importlib.abc.Loader = ExtensionFileLoader(fullname, file)
-        elif fullname == "cupy.cuda.thrust":
-            file = str(HERE / "doubles" / "thrust.py")
+        elif fullname in REPLACED:
+            file = str(HERE / "doubles" / REPLACED[fullname])
             loader = SourceFileLoader(fullname, file)
         else:
             return None
@@ -77,16 +84,16 @@ def install() -> ctypes.CDLL:
     if reason := missing():
         raise RuntimeError(f"install: {reason}")
     # No CUB: it has a CUDA runtime of its own inside.
-    os.environ.setdefault("CUPY_ACCELERATORS", "")
+    os.environ["CUPY_ACCELERATORS"] = ""
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # never CuPy's own cache of cubins
     library = device_library()
     sys.meta_path.insert(0, Finder())
     from tests.cuda.standin import compile
-    from tests.cuda.standin.doubles import cublas, cufft, cusolver
+    from tests.cuda.standin.doubles import cublas, cufft, curand, cusolver
 
-    for name in DEPENDENCIES:
+    for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
-    for double in (cublas, cusolver, cufft):
+    for double in (cublas, cusolver, cufft, curand):
         double.install()
     compile.install()
     atexit.register(library.standin_stop)

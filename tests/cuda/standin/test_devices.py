@@ -167,3 +167,29 @@ def test_library_handles_are_of_a_device(cp: Any, misuses: Misuses) -> None:
             cublas.setPointerMode(handle, 0)
     assert float((x @ x).sum()) == 8
     misuses.expected = 0
+
+
+VISIBLE = """
+print(rt.getDeviceCount(), [rt.deviceGetPCIBusId(i) for i in range(rt.getDeviceCount())])
+print(rt.deviceGetByPCIBusId(rt.deviceGetPCIBusId(0)), cupy.ones(3).sum())
+"""
+
+
+def test_a_process_sees_the_devices_that_it_is_told() -> None:
+    status, out, err = run(VISIBLE, STANDIN_DEVICES=4, CUDA_VISIBLE_DEVICES="2,0")
+    assert (status, out.splitlines()) == (
+        0, ["2 ['0000:02:00.0', '0000:00:00.0']", "0 3.0"]
+    ), err  # fmt: skip
+    assert run(VISIBLE, CUDA_VISIBLE_DEVICES="1,7,0")[1].startswith("1 ['0000:01:00.0']")
+
+
+def test_a_process_may_see_no_device() -> None:
+    code = """
+        print(cupy.cuda.is_available())
+        try:
+            cupy.ones(3)
+        except rt.CUDARuntimeError as error:
+            print(error)
+        """
+    _, out, err = run(code, CUDA_VISIBLE_DEVICES="")
+    assert out.startswith("False\ncudaErrorNoDevice"), (out, err)

@@ -192,7 +192,7 @@ def test_functions_without_a_double_say_so(cp: Any) -> None:
     from cupy_backends.cuda.libs import cusolver
 
     with pytest.raises(cusolver.CUSOLVERError, match="NOT_SUPPORTED"):
-        cusolver.sgebrd_bufferSize(cp.cuda.device.get_cusolver_handle(), 4, 4)
+        cusolver.spCreate()
 
 
 def test_a_program_ends_in_peace_with_work_queued() -> None:

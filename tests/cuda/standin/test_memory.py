@@ -152,3 +152,80 @@ def test_a_pools_block_has_no_ipc_handle(cp: Any) -> None:
         rt.ipcGetMemHandle(p)
     rt.freeAsync(p, stream.ptr)
     stream.synchronize()
+
+
+def test_what_registration_refuses(cp: Any) -> None:
+    rt, host = cp.cuda.runtime, np.zeros(8192, np.uint8)
+    p, device = host.ctypes.data, rt.malloc(4096)
+    for arguments, error in [
+        ((p, 0, 0), "InvalidValue"),
+        ((p, 64, 0x100), "InvalidValue"),  # no such flag
+        ((4096, 64, 0), "InvalidValue"),  # not mapped
+        ((device, 64, 0), "InvalidValue"),
+    ]:
+        with pytest.raises(rt.CUDARuntimeError, match=error):
+            rt.hostRegister(*arguments)
+    rt.hostRegister(p, 4096, rt.hostAllocPortable)
+    for start, size in [(p + 100, 50), (p + 4000, 4096), (p - 8, 100)]:  # in part registered
+        with pytest.raises(rt.CUDARuntimeError, match="AlreadyRegistered"):
+            rt.hostRegister(start, size, 0)
+    with pytest.raises(rt.CUDARuntimeError, match="NotRegistered"):
+        rt.hostUnregister(p + 100)
+    attributes = rt.pointerGetAttributes(p + 100)
+    assert (attributes.type, attributes.hostPointer) == (1, p + 100)
+    rt.hostUnregister(p)
+    rt.free(device)
+
+
+@pytest.mark.usefixtures("no_background")
+def test_memory_in_use_is_not_unregistered(cp: Any, misuses: Misuses) -> None:
+    rt, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
+    host, x = np.zeros(16, np.uint8), cp.full(16, 9, np.uint8)
+    rt.deviceSynchronize()
+    rt.hostRegister(host.ctypes.data, 16, 0)
+    rt.memcpyAsync(host.ctypes.data, x.data.ptr, 16, rt.memcpyDeviceToHost, stream.ptr)
+    with pytest.raises(rt.CUDARuntimeError, match="IllegalState"):
+        rt.hostUnregister(host.ctypes.data)
+    stream.synchronize()
+    assert (host == 9).all()
+    rt.hostUnregister(host.ctypes.data)
+    misuses.expected = 1
+
+
+def test_rows_are_copied_with_their_pitches(cp: Any, misuses: Misuses) -> None:
+    rt = cp.cuda.runtime
+    x, y = cp.zeros((4, 8), np.uint8), cp.zeros((3, 5), np.uint8)
+    host = np.arange(15, dtype=np.uint8).reshape(3, 5)
+    rt.memcpy2D(x.data.ptr + 9, 8, host.ctypes.data, 5, 5, 3, rt.memcpyHostToDevice)
+    expected = np.zeros((4, 8), np.uint8)
+    expected[1:, 1:6] = host
+    assert (x.get() == expected).all()
+    stream = cp.cuda.Stream(non_blocking=True)
+    kind = rt.memcpyDeviceToDevice
+    rt.memcpy2DAsync(y.data.ptr, 5, x.data.ptr + 9, 8, 5, 3, kind, stream.ptr)
+    stream.synchronize()
+    assert (y.get() == host).all()
+    with pytest.raises(rt.CUDARuntimeError, match="InvalidPitchValue"):
+        rt.memcpy2D(y.data.ptr, 4, x.data.ptr, 8, 5, 3, kind)
+    memory = cp.cuda.Memory(32)
+    with pytest.raises(rt.CUDARuntimeError, match="InvalidValue"):
+        rt.memcpy2D(memory.ptr, 8, x.data.ptr, 8, 8, 5, kind)
+    misuses.expected = 1
+
+
+def test_managed_memory_and_pools_of_ones_own_are_refused(cp: Any) -> None:
+    rt = cp.cuda.runtime
+    with pytest.raises(rt.CUDARuntimeError, match="NotSupported"):
+        rt.mallocManaged(4096)
+    with pytest.raises(rt.CUDARuntimeError, match="NotSupported"):
+        rt.memPrefetchAsync(0, 64, 0, 0)
+
+
+def test_the_default_pool_counts_its_bytes(cp: Any) -> None:
+    pool = cp.cuda.MemoryAsyncPool()
+    before = pool.used_bytes()
+    memory = pool.malloc(4096)
+    assert pool.used_bytes() == before + 4096
+    del memory
+    cp.cuda.runtime.deviceSynchronize()
+    assert pool.used_bytes() == before

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from shmtensor.ops.cuda.kernel_source import FOLDER, KERNELS, kernel_source
 from tests.cuda.standin.fixtures import Misuses
 
-FOLDER = Path(__file__).resolve().parents[1] / "kernels"
-KERNELS = sorted(FOLDER.glob("*.cu"))
+INSTANCES = [(name, dtype) for name, dtypes in KERNELS.items() for dtype in dtypes]
 ARCHITECTURES = (75, 80, 90, 100, 120)
 
 
@@ -33,15 +32,20 @@ def nvrtc(misuses: Misuses) -> Any:
     return nvrtc
 
 
-@pytest.mark.parametrize("path", KERNELS, ids=lambda path: path.name)
+@pytest.mark.parametrize(("name", "dtype"), INSTANCES, ids=lambda value: value)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_kernel_compiles_without_a_warning(nvrtc: Any, path: Path, architecture: int) -> None:
+def test_a_kernel_compiles_without_a_warning(
+    nvrtc: Any, name: str, dtype: str, architecture: int
+) -> None:
     if architecture not in nvrtc.getSupportedArchs():
         pytest.skip(f"NVRTC {nvrtc.getVersion()} has no sm_{architecture}")
-    source = (FOLDER / "cuda_device.h").read_text() + path.read_text()
-    cubin, log = compile_kernel(nvrtc, source, architecture)
+    cubin, log = compile_kernel(nvrtc, kernel_source(name, dtype), architecture)
     assert cubin.startswith(b"\x7fELF")
     assert log == ""
+
+
+def test_every_source_has_dtypes() -> None:
+    assert {path.stem for path in FOLDER.glob("*.cu")} == set(KERNELS)
 
 
 def test_a_warning_is_noticed(nvrtc: Any) -> None:
@@ -53,13 +57,12 @@ def test_a_warning_is_noticed(nvrtc: Any) -> None:
             compile_kernel(nvrtc, source, 80)
 
 
-def test_the_kernel_runs_through_cupys_rawmodule(cp: Any) -> None:
+def test_a_kernel_runs_through_cupys_rawmodule(cp: Any) -> None:
     import numpy as np
 
-    source = (FOLDER / "cuda_device.h").read_text() + (FOLDER / "softmax.cu").read_text()
-    kernel = cp.RawModule(code=source, options=("-std=c++17",)).get_function("softmax_rows")
-    x = cp.asarray(np.random.default_rng(0).standard_normal((5, 33)).astype(np.float32))
-    y = cp.empty_like(x)
-    kernel((2,), (64,), (x, y, np.uint64(5), np.uint32(33)), shared_mem=4 * 33)
-    e = np.exp(x.get() - x.get().max(1, keepdims=True))
-    np.testing.assert_allclose(y.get(), e / e.sum(1, keepdims=True), 1e-5)
+    source = kernel_source("random", "float32")
+    kernel = cp.RawModule(code=source, options=("-std=c++17",)).get_function("masked_scale")
+    x, mask = cp.arange(5, dtype=np.float32), cp.asarray([True, False, True, True, False])
+    out = cp.empty_like(x)
+    kernel((2,), (64,), (x, mask, out, np.int64(5), np.float32(2)))
+    assert out.get().tolist() == [0.0, 0.0, 4.0, 6.0, 0.0]

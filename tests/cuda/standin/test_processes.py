@@ -115,3 +115,44 @@ def test_a_dead_senders_handle_is_refused_and_what_is_open_stays(cp: Any) -> Non
     rt.ipcCloseMemHandle(p)
     with pytest.raises(rt.CUDARuntimeError, match="MapBufferObjectFailed"):
         rt.ipcOpenMemHandle(handle)
+
+
+HOLDER = """
+p = rt.ipcOpenMemHandle(pickle.load(sys.stdin.buffer))
+print("open", flush=True)
+sys.stdin.buffer.readline()
+block = cupy.cuda.UnownedMemory(p, 4096, None, 0)
+x = cupy.ndarray((4096,), np.uint8, cupy.cuda.MemoryPointer(block, 0))
+print(int(x.get().sum()), flush=True)
+rt.ipcCloseMemHandle(p)
+"""
+WRITER = """
+memory = cupy.cuda.Memory(4096)
+rt.memset(memory.ptr, 7, 4096)
+rt.deviceSynchronize()
+sys.stdout.buffer.write(pickle.dumps(rt.ipcGetMemHandle(memory.ptr)))
+sys.stdout.flush()
+sys.stdin.read()
+"""
+
+
+def test_a_killed_owners_memory_stays_until_its_last_importer_closes(misuses: Misuses) -> None:
+    owner = start(WRITER)
+    assert owner.stdout is not None
+    holders = []
+    try:
+        handle = pickle.load(owner.stdout)
+        for _ in range(2):
+            holders.append(start(HOLDER))
+            holders[-1].stdin.write(pickle.dumps(handle))  # type: ignore[union-attr]
+            holders[-1].stdin.flush()  # type: ignore[union-attr]
+            assert holders[-1].stdout.readline() == b"open\n"  # type: ignore[union-attr]
+        owner.kill()
+        owner.communicate()
+        for holder in holders:  # the first one closes, and takes nothing from the second
+            out, err = holder.communicate(b"\n", timeout=100)
+            assert (holder.returncode, out) == (0, b"28672\n"), err
+    finally:
+        for process in (owner, *holders):
+            process.kill()
+            process.communicate()

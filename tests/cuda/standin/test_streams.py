@@ -81,3 +81,30 @@ def test_the_device_describes_itself(cp: Any) -> None:
     assert cp.cuda.Device(0).compute_capability == "80"
     assert cp.cuda.runtime.getDeviceProperties(0)["warpSize"] == 32
     assert cp.cuda.is_available()
+
+
+def test_priorities_and_flags(cp: Any) -> None:
+    rt = cp.cuda.runtime
+    assert cp.cuda.Stream(priority=-1).priority == -1
+    assert cp.cuda.Stream(priority=-100).priority == -5  # the nearest that there is
+    assert cp.cuda.Stream(non_blocking=True).is_non_blocking
+    with pytest.raises(rt.CUDARuntimeError, match="InvalidValue"):
+        rt.streamCreateWithFlags(8)
+    with pytest.raises(rt.CUDARuntimeError, match="InvalidValue"):
+        rt.eventCreateWithFlags(rt.eventInterprocess)  # one that measures time, too
+
+
+def test_callbacks_come_in_the_order_of_the_stream(cp: Any) -> None:
+    stream, seen = cp.cuda.Stream(non_blocking=True), []
+    for number in range(5):
+        stream.add_callback(lambda s, status, n: seen.append((s.ptr, status, n)), number)
+    stream.synchronize()
+    assert seen == [(stream.ptr, 0, number) for number in range(5)]
+
+
+def test_limits_are_told_as_they_were_set(cp: Any) -> None:
+    rt = cp.cuda.runtime
+    stack = rt.deviceGetLimit(0)
+    rt.deviceSetLimit(0, 4096)
+    assert rt.deviceGetLimit(0) == 4096
+    rt.deviceSetLimit(0, stack)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,21 @@ LARGE = 40_000
 Op = ReduceOp
 
 
+def use_standin() -> None:
+    """CuPy on the stand-in device, in the environment of `make cuda-standin`."""
+    if find_spec("tests"):
+        from tests.cuda.standin.install import install, missing
+
+        if not missing():
+            install()
+
+
 def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
     """In a rank: the default group uses nccl, or a stand-in if there is a folder for it."""
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
     world: Any = dist.GroupMember.WORLD
     if folder is None:
+        use_standin()
         set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
         return function(*arguments)
     with fakenccl.installed(folder, **options):

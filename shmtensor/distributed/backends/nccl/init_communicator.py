@@ -44,13 +44,16 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     try:
         gpu = cupy, nccl, index = find_gpu(rank, info)
         if control.rank == 0:
-            info["id"] = nccl.get_unique_id()
+            unique = nccl.get_unique_id()  # bytes since CuPy 14, a tuple of numbers before
+            info["id"], info["is_bytes"] = list(unique), isinstance(unique, bytes)
     except Exception as error:
         info["lacks"] = f"{type(error).__name__}: {error}"[:1024]
     infos = all_gather_json(control.all_gather, control.world, info, remaining_seconds(end))
     check_gpus(where, infos)
     cupy, nccl, index = gpu
-    comm = create_communicator(control, cupy, nccl, index, tuple(infos[0]["id"]), end)
+    numbers = infos[0]["id"]
+    unique = bytes(numbers) if infos[0]["is_bytes"] else tuple(numbers)
+    comm = create_communicator(control, cupy, nccl, index, unique, end)
     device = cupy.cuda.Device(index)
     communicator = Communicator(cupy, nccl, device, comm, control.rank, control.world)
     answers, turns = duplicate_group(control, end), duplicate_group(control, end)
@@ -89,7 +92,7 @@ def create_communicator(
     cupy: Any,
     nccl: Any,
     index: int,
-    unique: tuple[int, ...],
+    unique: bytes | tuple[int, ...],
     end: float,
 ) -> Any:
     """NCCL's communicator. Its constructor waits for all ranks without a limit, so it runs in a

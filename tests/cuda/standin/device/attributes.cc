@@ -8,7 +8,12 @@ using namespace standin;
 
 namespace {
 
-constexpr int kVersion = 13020;
+constexpr int kVersion = STANDIN_VERSION;  // of CUDA: build.py
+// Stack and printf sizes and the like: what is set is told, and nothing follows from it.
+size_t limits[cudaLimitPersistingL2CacheSize + 1] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
+
+std::map<cudaMemPool_t, uint64_t> thresholds;  // which bytes a pool may keep: told as they were set
+
 bool is_device(const Machine& m, int device) {
   return device >= 0 && device < m.devices;
 }
@@ -27,6 +32,8 @@ STANDIN_API const char* cudaGetErrorName(cudaError_t error) {
     STANDIN_NAME(cudaErrorInvalidValue)
     STANDIN_NAME(cudaErrorMemoryAllocation)
     STANDIN_NAME(cudaErrorInitializationError)
+    STANDIN_NAME(cudaErrorInvalidPitchValue)
+    STANDIN_NAME(cudaErrorNoDevice)
     STANDIN_NAME(cudaErrorInvalidDevice)
     STANDIN_NAME(cudaErrorMapBufferObjectFailed)
     STANDIN_NAME(cudaErrorInvalidResourceHandle)
@@ -125,8 +132,8 @@ STANDIN_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device)
   STANDIN_ENTER;
   if (!is_device(m, device)) return fail(cudaErrorInvalidDevice);
   memset(static_cast<void*>(out), 0, sizeof *out);
-  snprintf(out->name, sizeof out->name, "stand-in %d (host memory)", device);
-  out->uuid.bytes[0] = static_cast<char>(device + 1);
+  snprintf(out->name, sizeof out->name, "stand-in %d (host memory)", m.physical[device]);
+  out->uuid.bytes[0] = static_cast<char>(m.physical[device] + 1);
   out->totalGlobalMem = m.total;
   out->warpSize = 32;
   out->maxThreadsPerBlock = 1024;
@@ -134,21 +141,36 @@ STANDIN_API cudaError_t cudaGetDeviceProperties(cudaDeviceProp* out, int device)
   out->multiProcessorCount = 4;
   out->sharedMemPerBlock = 49152;
   out->maxThreadsPerMultiProcessor = 2048;
-  out->pciBusID = device;
+  out->pciBusID = m.physical[device];
   return cudaSuccess;
 }
 STANDIN_API cudaError_t cudaDeviceGetPCIBusId(char* id, int n, int device) {
   STANDIN_ENTER;
   if (!is_device(m, device)) return fail(cudaErrorInvalidDevice);
-  snprintf(id, static_cast<size_t>(n), "0000:%02x:00.0", device);
+  snprintf(id, static_cast<size_t>(n), "0000:%02x:00.0", m.physical[device]);
   return cudaSuccess;
 }
 STANDIN_API cudaError_t cudaDeviceGetByPCIBusId(int* device, const char* id) {
   STANDIN_ENTER;
-  unsigned bus = 0;
-  if (sscanf(id, "0000:%x:00.0", &bus) != 1 || !is_device(m, static_cast<int>(bus)))
-    return fail(cudaErrorInvalidDevice);
-  *device = static_cast<int>(bus);
+  int bus = 0;
+  if (sscanf(id, "0000:%x:00.0", reinterpret_cast<unsigned*>(&bus)) == 1)
+    for (*device = 0; *device < m.devices; ++*device)
+      if (m.physical[*device] == bus) return cudaSuccess;
+  return fail(cudaErrorInvalidDevice);
+}
+
+// ---------------------------------------------------------------- limits
+
+STANDIN_API cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
+  STANDIN_ENTER;
+  if (limit < 0 || limit > cudaLimitPersistingL2CacheSize) return fail(cudaErrorInvalidValue);
+  *value = limits[limit];
+  return cudaSuccess;
+}
+STANDIN_API cudaError_t cudaDeviceSetLimit(cudaLimit limit, size_t value) {
+  STANDIN_ENTER;
+  if (limit < 0 || limit > cudaLimitPersistingL2CacheSize) return fail(cudaErrorInvalidValue);
+  limits[limit] = value;
   return cudaSuccess;
 }
 
@@ -196,11 +218,26 @@ STANDIN_API cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
 STANDIN_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void* value) {
-  *static_cast<uint64_t*>(value) = 0;
-  return cudaSuccess;
+STANDIN_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  STANDIN_ENTER;
+  auto* number = static_cast<uint64_t*>(value);
+  switch (attribute) {
+    case cudaMemPoolAttrUsedMemCurrent:
+    case cudaMemPoolAttrReservedMemCurrent:  // nothing is kept that is not used
+      *number = 0;
+      for (auto& [at, block] : m.blocks)
+        if (block.kind == Block::kPool && pool_of(block.device) == pool) *number += block.size;
+      return cudaSuccess;
+    case cudaMemPoolAttrReleaseThreshold:
+      *number = thresholds[pool];
+      return cudaSuccess;
+    default:
+      return fail(cudaErrorNotSupported);
+  }
 }
-STANDIN_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) {
+STANDIN_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
+  STANDIN_ENTER;
+  if (attribute == cudaMemPoolAttrReleaseThreshold) thresholds[pool] = *static_cast<uint64_t*>(value);
   return cudaSuccess;
 }
 STANDIN_API cudaError_t cudaProfilerStart() {

@@ -3,6 +3,7 @@
 //   work.cc       a queue of work that is done late, in any order that streams and events permit; streams, events
 //   memory.cc     allocations, copies, page-locked memory, pointers
 //   ipc.cc        memory and events of other processes
+//   nccl.cc       communicators, collectives and messages of NCCL (nccl.h, reduce.h)
 //   attributes.cc devices, their attributes, peer access, names of errors, default pools
 //   driver.cc     modules and launches: kernels are shared objects made by the host's compiler
 //   not_supported.cc  what CuPy links against and the stand-in does not have
@@ -16,6 +17,7 @@
 //   STANDIN_BYTES    memory of each device (1 GiB)
 //   STANDIN_DEVICES  number of devices (2)
 //   STANDIN_PEER     0: no peer access between devices (1)
+//   CUDA_VISIBLE_DEVICES  numbers of the devices that the process sees (all)
 #pragma once
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -33,6 +35,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #define STANDIN_API extern "C" __attribute__((visibility("default")))
@@ -46,7 +49,9 @@ struct Completion {
   std::atomic<bool> done{false};
   std::atomic<uint32_t>* shared = nullptr;  // an interprocess event's count of records done
   uint32_t target = 0;
+  std::shared_ptr<std::atomic<bool>> cancelled;  // of a communicator: nobody waits once it is aborted
   bool get() const {
+    if (cancelled && cancelled->load()) return true;
     return shared ? static_cast<int32_t>(shared->load() - target) >= 0 : done.load();
   }
 };
@@ -56,6 +61,7 @@ struct Work {
   std::vector<CompletionRef> after;
   std::function<void()> run;
   bool unlocked = false;  // host functions run without the lock: they may need Python's
+  std::vector<std::pair<const char*, size_t>> host;  // page-locked memory that it uses
   int device = 0;
   CompletionRef completion = std::make_shared<Completion>();
 };
@@ -113,6 +119,7 @@ struct Machine {
   std::map<char*, Block> blocks;
   std::mt19937 random;
   int devices = 0;
+  int physical[kMaxDevices] = {};  // the number on the machine, of each device that the process sees
   size_t total = 0;
   size_t used[kMaxDevices] = {};
   bool peers[kMaxDevices][kMaxDevices] = {};  // [accessing][accessed]

@@ -42,7 +42,7 @@ STANDIN_API cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t* out, void* p) {
   auto i = find_block(m, p);  // an interior pointer names the whole allocation, as on devices
   if (i == m.blocks.end() || i->second.kind != Block::kAllocated) return fail(cudaErrorInvalidValue);
   const Block& block = i->second;
-  pack(out, Handle{kMemory, getpid(), block.fd, block.size, block.id, block.device, 0});
+  pack(out, Handle{kMemory, getpid(), block.fd, block.size, block.id, m.physical[block.device], 0});
   return cudaSuccess;
 }
 
@@ -52,9 +52,10 @@ STANDIN_API cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t byte
   if (handle.magic != kMemory) return fail(cudaErrorInvalidResourceHandle);
   if (flags != cudaIpcMemLazyEnablePeerAccess) return fail(cudaErrorInvalidValue);
   if (handle.pid == getpid()) return fail(cudaErrorDeviceUninitialized);
-  if (handle.device != current_device())
+  int device = current_device();
+  if (handle.device != m.physical[device])
     return misuse(cudaErrorInvalidDevice, "cudaIpcOpenMemHandle: memory of device %d, opened under device %d",
-                  handle.device, current_device());
+                  handle.device, m.physical[device]);
   for (auto& [at, block] : m.blocks)
     if (block.kind == Block::kImported && block.id == handle.id) {
       block.opened++;
@@ -72,7 +73,7 @@ STANDIN_API cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t byte
   }
   Block block;
   block.kind = Block::kImported;
-  block.device = handle.device;
+  block.device = device;
   block.id = handle.id;
   block.opened = 1;
   return map_block(m, fd, handle.size, block, out);
@@ -93,7 +94,7 @@ STANDIN_API cudaError_t cudaIpcGetEventHandle(cudaIpcEventHandle_t* out, cudaEve
   STANDIN_ENTER;
   auto* event = reinterpret_cast<Event*>(e);
   if (!m.events.count(event) || !event->shared || event->imported) return fail(cudaErrorInvalidResourceHandle);
-  pack(out, Handle{kEvent, getpid(), event->fd, 0, 0, event->device, 0});
+  pack(out, Handle{kEvent, getpid(), event->fd, 0, 0, m.physical[event->device], 0});
   return cudaSuccess;
 }
 

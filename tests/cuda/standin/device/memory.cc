@@ -58,31 +58,85 @@ char* place_of(Machine& m, const void* p, size_t n, bool* device) {
   return *device ? alias_of(m, p, n) : static_cast<char*>(const_cast<void*>(p));
 }
 
-cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s, bool waits) {
+struct Side {  // of a copy: rows of planes, each `pitch` bytes after the one before
+  void* at;
+  size_t pitch, plane;
+  char* row(size_t y, size_t z) const { return static_cast<char*>(at) + y * pitch + z * plane; }
+};
+struct Box {
+  size_t width, height, depth;  // bytes, rows, planes
+};
+
+// The bytes from the first to the last that a copy touches on one side.
+size_t extent_of(const Side& side, const Box& box) {
+  return (box.depth - 1) * side.plane + (box.height - 1) * side.pitch + box.width;
+}
+
+cudaError_t copy(const Side& to, const Side& from, const Box& box, cudaMemcpyKind kind, cudaStream_t s, bool waits) {
   STANDIN_ENTER;
   Stream* stream = find_stream(m, s);
   if (!stream) return fail(cudaErrorInvalidResourceHandle);
-  if (!n) return cudaSuccess;
+  if (!box.width || !box.height || !box.depth) return cudaSuccess;
+  if (box.height * box.depth > 1 && (to.pitch < box.width || from.pitch < box.width))
+    return fail(cudaErrorInvalidPitchValue);
+  size_t written = extent_of(to, box), read = extent_of(from, box);
   bool to_device, from_device;
-  if (!place_of(m, to, n, &to_device) || !place_of(m, from, n, &from_device))
-    return misuse(cudaErrorInvalidValue, "a copy of %zu bytes goes beyond its allocation", n);
+  if (!place_of(m, to.at, written, &to_device) || !place_of(m, from.at, read, &from_device))
+    return misuse(cudaErrorInvalidValue, "a copy of %zu bytes to %zu goes beyond its allocation", read, written);
   bool kind_to = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   bool kind_from = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
   if (kind != cudaMemcpyDefault && (kind_to != to_device || kind_from != from_device))
     return misuse(cudaErrorInvalidValue, "a copy of kind %d from %s to %s memory", static_cast<int>(kind),
                   from_device ? "device" : "host", to_device ? "device" : "host");
-  bool pageable = (!to_device && find_block(m, to) == m.blocks.end()) ||
-                  (!from_device && find_block(m, from) == m.blocks.end());
-  auto completion = submit(m, stream, [&m, to, from, n] {
+  bool pageable = (!to_device && find_block(m, to.at) == m.blocks.end()) ||
+                  (!from_device && find_block(m, from.at) == m.blocks.end());
+  auto completion = submit(m, stream, [&m, to, from, box, written, read] {
     bool unused;
-    char *target = place_of(m, to, n, &unused), *source = place_of(m, from, n, &unused);
-    if (target && source)
-      memmove(target, source, n);
-    else
-      misuse(cudaErrorIllegalAddress, "a queued copy of %zu bytes finds its memory freed", n);
+    Side target = to, source = from;
+    target.at = place_of(m, to.at, written, &unused);
+    source.at = place_of(m, from.at, read, &unused);
+    if (!target.at || !source.at) {
+      misuse(cudaErrorIllegalAddress, "a queued copy of %zu bytes finds its memory freed", read);
+      return;
+    }
+    for (size_t z = 0; z < box.depth; z++)
+      for (size_t y = 0; y < box.height; y++) memmove(target.row(y, z), source.row(y, z), box.width);
   });
+  auto& work = *m.queue.back();
+  if (!to_device) work.host.push_back({static_cast<char*>(to.at), written});
+  if (!from_device) work.host.push_back({static_cast<char*>(from.at), read});
   if (waits || pageable) wait(m, completion);
   return cudaSuccess;
+}
+
+cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s, bool waits) {
+  return copy(Side{to, n, n}, Side{const_cast<void*>(from), n, n}, Box{n, 1, 1}, kind, s, waits);
+}
+
+cudaError_t copy_box(const cudaMemcpy3DParms* p, cudaStream_t s, bool waits) {
+  if (p->srcArray || p->dstArray) return fail(cudaErrorNotSupported);
+  auto side = [](const cudaPitchedPtr& at, const cudaPos& pos) {
+    size_t plane = at.pitch * at.ysize;
+    return Side{static_cast<char*>(at.ptr) + pos.x + pos.y * at.pitch + pos.z * plane, at.pitch, plane};
+  };
+  Box box{p->extent.width, p->extent.height, p->extent.depth};
+  return copy(side(p->dstPtr, p->dstPos), side(p->srcPtr, p->srcPos), box, p->kind, s, waits);
+}
+
+// Whether queued work uses page-locked memory of [p, p + n).
+bool is_used(const Machine& m, const char* p, size_t n) {
+  for (auto& work : m.queue)
+    for (auto [at, size] : work->host)
+      if (at < p + n && p < at + size) return true;
+  return false;
+}
+
+// Whether each page of [p, p + n) is memory of this process.
+bool is_mapped(char* p, size_t n) {
+  auto first = reinterpret_cast<uintptr_t>(p) & ~uintptr_t{4095};
+  size_t size = round_to_page(reinterpret_cast<uintptr_t>(p) + n - first);
+  std::vector<unsigned char> pages(size / 4096);
+  return mincore(reinterpret_cast<void*>(first), size, pages.data()) == 0;
 }
 
 }  // namespace
@@ -227,12 +281,17 @@ STANDIN_API cudaError_t cudaFreeHost(void* p) {
   m.blocks.erase(i);
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaHostRegister(void* p, size_t size, unsigned) {
+STANDIN_API cudaError_t cudaHostRegister(void* p, size_t size, unsigned flags) {
   STANDIN_ENTER;
+  constexpr unsigned kFlags =
+      cudaHostRegisterPortable | cudaHostRegisterMapped | cudaHostRegisterIoMemory | cudaHostRegisterReadOnly;
   auto* at = static_cast<char*>(p);
-  auto next = m.blocks.lower_bound(at);
-  if (find_block(m, p) != m.blocks.end() || (next != m.blocks.end() && next->first < at + size))
-    return fail(cudaErrorHostMemoryAlreadyRegistered);
+  if (!p || !size || flags & ~kFlags) return fail(cudaErrorInvalidValue);
+  auto i = find_block(m, p), next = m.blocks.lower_bound(at);
+  if (i == m.blocks.end() && next != m.blocks.end() && next->first < at + size) i = next;
+  if (i != m.blocks.end())
+    return fail(on_device(i->second) ? cudaErrorInvalidValue : cudaErrorHostMemoryAlreadyRegistered);
+  if (!is_mapped(at, size)) return fail(cudaErrorInvalidValue);
   Block block;
   block.size = size;
   block.kind = Block::kRegistered;
@@ -243,6 +302,8 @@ STANDIN_API cudaError_t cudaHostUnregister(void* p) {
   STANDIN_ENTER;
   auto i = m.blocks.find(static_cast<char*>(p));
   if (i == m.blocks.end() || i->second.kind != Block::kRegistered) return fail(cudaErrorHostMemoryNotRegistered);
+  if (is_used(m, i->first, i->second.size))
+    return misuse(cudaErrorIllegalState, "cudaHostUnregister: %zu bytes that queued work uses", i->second.size);
   m.blocks.erase(i);
   return cudaSuccess;
 }
@@ -269,6 +330,21 @@ STANDIN_API cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMem
 }
 STANDIN_API cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t s) {
   return copy(to, from, n, kind, s, false);
+}
+STANDIN_API cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                          size_t height, cudaMemcpyKind kind, cudaStream_t s) {
+  return copy(Side{to, to_pitch, 0}, Side{const_cast<void*>(from), from_pitch, 0}, Box{width, height, 1}, kind, s, false);
+}
+STANDIN_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                     size_t height, cudaMemcpyKind kind) {
+  return copy(Side{to, to_pitch, 0}, Side{const_cast<void*>(from), from_pitch, 0}, Box{width, height, 1}, kind, nullptr,
+              true);
+}
+STANDIN_API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t s) {
+  return copy_box(p, s, false);
+}
+STANDIN_API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
+  return copy_box(p, nullptr, true);
 }
 STANDIN_API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
   return copy(to, from, n, cudaMemcpyDeviceToDevice, nullptr, true);

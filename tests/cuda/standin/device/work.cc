@@ -90,6 +90,16 @@ Machine::Machine()
       peer_access(setting("STANDIN_PEER", 1) != 0),
       late_us(setting("STANDIN_LATE_US", 2000)) {
   devices = std::min(std::max(devices, 1), kMaxDevices);
+  int all = devices;
+  for (int i = 0; i < all; i++) physical[i] = i;
+  if (const char* visible = getenv("CUDA_VISIBLE_DEVICES")) {
+    devices = 0;
+    for (int number, n; devices < all && sscanf(visible, "%d%n", &number, &n) == 1 && number >= 0 && number < all;) {
+      physical[devices++] = number;  // a number that there is not ends the list
+      visible += n;
+      if (*visible == ',') visible++;
+    }
+  }
   for (int i = 0; i < kMaxDevices; i++) null[i].device = i;
   void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) abort();
@@ -122,6 +132,7 @@ cudaError_t misuse(cudaError_t error, const char* format, ...) {
 
 cudaError_t context(const char* where) {
   Machine& m = machine();
+  if (!m.devices) return fail(cudaErrorNoDevice);
   if (in_host_function) return misuse(cudaErrorNotPermitted, "%s: called by a host function of a stream", where);
   if (m.owner == getpid()) return cudaSuccess;
   if (m.owner) return misuse(cudaErrorInitializationError, "%s: called in a forked child", where);
@@ -201,12 +212,23 @@ STANDIN_API void standin_pause(int paused) {
   m.changed.notify_all();
 }
 
-// Ends the background thread, before the interpreter whose functions it may call.
+// Ends the background thread, before the interpreter whose functions it may call. Work that waits for other processes is
+// given up: they may be dead.
 STANDIN_API void standin_stop() {
   Machine& m = machine();
   if (m.owner != getpid()) return;
-  std::lock_guard<std::mutex> hold(m.lock);
-  for (int device = 0; device < m.devices; device++) wait_device(m, device);
+  std::unique_lock<std::mutex> hold(m.lock);
+  auto last = std::chrono::steady_clock::now();
+  while (!m.queue.empty() || !m.running.empty()) {
+    if (do_one(m)) {
+      last = std::chrono::steady_clock::now();
+      continue;
+    }
+    if (m.running.empty() && std::chrono::steady_clock::now() - last > std::chrono::milliseconds(500)) break;
+    hold.unlock();
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    hold.lock();
+  }
   m.stopped = true;
 }
 
@@ -220,10 +242,11 @@ STANDIN_API cudaError_t cudaDeviceSynchronize() {
 
 STANDIN_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned flags, int priority) {
   STANDIN_ENTER;
+  if (flags & ~unsigned{cudaStreamNonBlocking}) return fail(cudaErrorInvalidValue);
   auto* stream = new Stream;
   stream->device = current_device();
   stream->flags = flags;
-  stream->priority = priority;
+  stream->priority = std::clamp(priority, -5, 0);
   m.streams.insert(stream);
   *out = reinterpret_cast<cudaStream_t>(stream);
   return cudaSuccess;
@@ -283,10 +306,21 @@ STANDIN_API cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function
   return cudaSuccess;
 }
 
+STANDIN_API cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t function, void* data, unsigned flags) {
+  STANDIN_ENTER;
+  Stream* stream = find_stream(m, s);
+  if (!stream) return fail(cudaErrorInvalidResourceHandle);
+  if (flags) return fail(cudaErrorInvalidValue);
+  submit(m, stream, [s, function, data] { function(s, cudaSuccess, data); }, true);
+  return cudaSuccess;
+}
+
 // ---------------------------------------------------------------- events
 
 STANDIN_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flags) {
   STANDIN_ENTER;
+  if (flags & ~unsigned{cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess})
+    return fail(cudaErrorInvalidValue);
   if ((flags & cudaEventInterprocess) && !(flags & cudaEventDisableTiming)) return fail(cudaErrorInvalidValue);
   auto event = std::make_unique<Event>();
   event->device = current_device();

@@ -1,19 +1,23 @@
 """A double of cuSOLVER's dense functions that CuPy calls, by LAPACK (SciPy) and NumPy.
 
-Not there: solvers with iterative refinement (gesv, gels), sytrf, gebrd, gesvda, geev, sparse ones.
+Those with iterative refinement are in cusolver_refinement.py. Not there: the sparse ones.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
+from scipy.linalg import cython_lapack
 
+from tests.cuda.standin.doubles import cusolver_refinement
 from tests.cuda.standin.doubles.cublas import DATA_TYPES, LEFT, LOWER, OP_N, batch
 from tests.cuda.standin.doubles.library import (
+    DTYPES,
     REAL,
     Array,
     Misuse,
@@ -28,9 +32,13 @@ from tests.cuda.standin.doubles.library import (
     queue,
     store,
 )
+from tests.cuda.standin.install import device_library
+
+__all__ = ["cusolver_refinement", "install"]  # imported: its doubles are registered
 
 INVALID_VALUE = 3
-VECTORS = 1
+NO_VECTORS, VECTORS = 0, 1
+LETTERS = {t: letter.lower() for letter, t in DTYPES.items()}
 
 
 def install() -> None:
@@ -105,6 +113,45 @@ def _destroy_info(info: int) -> None:
     destroy(info)
 
 
+@double("cusolverDnXgesvdjSetTolerance")
+@double("cusolverDnXsyevjSetTolerance")
+def _set_tolerance(info: int, tolerance: float) -> None:
+    handle_of(info).options["tolerance"] = tolerance
+
+
+@double("cusolverDnXgesvdjSetMaxSweeps")
+@double("cusolverDnXsyevjSetMaxSweeps")
+def _set_max_sweeps(info: int, max_sweeps: int) -> None:
+    handle_of(info).options["max_sweeps"] = max_sweeps
+
+
+@double("cusolverDnXgesvdjSetSortEig")
+def _set_sort_svd(info: int, sort_svd: int) -> None:
+    _set_sort_eig(info, sort_svd)
+
+
+@double("cusolverDnXsyevjSetSortEig")
+def _set_sort_eig(info: int, sort_eig: int) -> None:
+    if not sort_eig:
+        raise Misuse("values that are not sorted")
+    handle_of(info)
+
+
+@double("cusolverDnXgesvdjGetResidual")
+@double("cusolverDnXsyevjGetResidual")
+def _residual(handle: int, info: int, residual: int) -> None:
+    """LAPACK tells none: 0."""
+    handle_of(handle), handle_of(info)
+    store(residual, 0, ctypes.c_double)
+
+
+@double("cusolverDnXgesvdjGetSweeps")
+@double("cusolverDnXsyevjGetSweeps")
+def _sweeps(handle: int, info: int, executed_sweeps: int) -> None:
+    handle_of(handle), handle_of(info)
+    store(executed_sweeps, 1)
+
+
 @double("cusolverGetProperty")
 def _property(type: int, value: int) -> None:
     store(value, (12, 0, 0)[type])
@@ -119,13 +166,17 @@ buffer_sizes("cusolverDn{t}orgqr", "SD")
 buffer_sizes("cusolverDn{t}ungqr", "CZ")
 buffer_sizes("cusolverDn{t}ormqr", "SD")
 buffer_sizes("cusolverDn{t}unmqr", "CZ")
+buffer_sizes("cusolverDn{t}sytrf", "SDCZ")
+buffer_sizes("cusolverDn{t}gebrd", "SDCZ")
 buffer_sizes("cusolverDn{t}gesvd", "SDCZ")
+buffer_sizes("cusolverDn{t}gesvdaStridedBatched", "SDCZ")
 buffer_sizes("cusolverDn{t}gesvdj", "SDCZ")
 buffer_sizes("cusolverDn{t}gesvdjBatched", "SDCZ")
 for _name in ("evd", "evj", "evjBatched"):
     buffer_sizes(f"cusolverDn{{t}}sy{_name}", "SD")
     buffer_sizes(f"cusolverDn{{t}}he{_name}", "CZ")
 buffer_sizes("cusolverDnXsyevd")
+buffer_sizes("cusolverDnXgeev")
 
 
 @double("cusolverDn{t}potrf", "SDCZ")
@@ -219,6 +270,23 @@ def _getrs(
         return int(info)
 
     queue_with_info(handle, devInfo, work)
+
+
+@double("cusolverDn{t}sytrf", "SDCZ")
+def _sytrf(
+    t: Any, handle: int, uplo: int, n: int, A: int, lda: int, ipiv: int, work: int, lwork: int,
+    devInfo: int,
+) -> None:  # fmt: skip
+    if not ipiv:
+        raise Misuse("L D L^T factors without pivots")
+    a, pivots = matrix(A, t, n, n, lda), array(ipiv, np.int32, n)
+    check_workspace(work, t, lwork)
+
+    def run() -> int:
+        a[...], pivots[...], info = lapack("sytrf", t)(a, lower=uplo == LOWER)
+        return int(info)
+
+    queue_with_info(handle, devInfo, run)
 
 
 # ---------------------------------------------------------------- QR
@@ -363,6 +431,77 @@ def _gesvdj_batched(
         queue_with_info(handle, info + 4 * i, jacobi(a, s, u, v, True))
 
 
+@double("cusolverDn{t}gesvdaStridedBatched", "SDCZ")
+def _gesvda(
+    t: Any, handle: int, jobz: int, rank: int, m: int, n: int, d_A: int, lda: int, strideA: int,
+    d_S: int, strideS: int, d_U: int, ldu: int, strideU: int, d_V: int, ldv: int, strideV: int,
+    d_work: int, lwork: int, d_info: int, h_R_nrmF: int, batchSize: int,
+) -> None:  # fmt: skip
+    """The largest `rank` singular values and their vectors; the residuals' norms to the host."""
+    if not m >= n >= rank:
+        raise Misuse(f"m >= n >= rank is needed: {m}, {n}, {rank}")
+    h, item, real = handle_of(handle), t.itemsize, real_of(t)
+    check_workspace(d_work, t, lwork)
+    norms = (ctypes.c_double * batchSize).from_address(h_R_nrmF) if h_R_nrmF else None
+
+    def one(a: Array, s: Array, u: Array | None, v: Array | None, i: int) -> int:
+        if u is None or v is None:
+            s[...] = np.linalg.svd(a, compute_uv=False)[:rank]
+            return 0
+        left, values, right = np.linalg.svd(a, full_matrices=False)
+        s[...], u[...], v[...] = values[:rank], left[:, :rank], right[:rank].conj().T
+        if norms is not None:
+            norms[i] = float(np.linalg.norm(a - (u * s) @ v.conj().T))
+        return 0
+
+    for i in range(batchSize):
+        a = matrix(d_A + i * strideA * item, t, m, n, lda)
+        s = array(d_S + i * strideS * real.itemsize, real, rank)
+        u = matrix(d_U + i * strideU * item, t, m, rank, ldu) if jobz == VECTORS else None
+        v = matrix(d_V + i * strideV * item, t, n, rank, ldv) if jobz == VECTORS else None
+        queue_with_info(handle, d_info + 4 * i, partial(one, a, s, u, v, i))
+    if norms is not None:
+        device_library().cudaStreamSynchronize(ctypes.c_void_p(h.stream))
+
+
+def lapack_gebrd(t: Any) -> Callable[..., None]:
+    """LAPACK's gebrd, which SciPy has for C only: pointers to each argument."""
+    capsule = cython_lapack.__pyx_capi__[f"{LETTERS[t]}gebrd"]
+    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
+        ("PyCapsule_GetName", ctypes.pythonapi)
+    )(capsule)
+    address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+        ("PyCapsule_GetPointer", ctypes.pythonapi)
+    )(capsule, name)
+    function: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11)(address)
+    return function
+
+
+@double("cusolverDn{t}gebrd", "SDCZ")
+def _gebrd(
+    t: Any, handle: int, m: int, n: int, A: int, lda: int, D: int, E: int, tauQ: int, tauP: int,
+    Work: int, lwork: int, devInfo: int,
+) -> None:  # fmt: skip
+    """A = Q B P^H with a bidiagonal B: its two diagonals, and Q and P as reflectors."""
+    if m < n:
+        raise Misuse(f"m >= n is needed: {m}, {n}")
+    real, k = real_of(t), min(m, n)
+    a, diagonal, beside = matrix(A, t, m, n, lda), array(D, real, k), array(E, real, k - 1)
+    left, right = array(tauQ, t, k), array(tauP, t, k)
+    check_workspace(Work, t, lwork)
+    gebrd = lapack_gebrd(t)
+
+    def run() -> int:
+        copy, space = np.asfortranarray(a), np.empty(64 * (m + n), t)
+        rows, columns, size, info = (np.array(x, np.int32) for x in (m, n, space.size, 0))
+        parts = (rows, columns, copy, rows, diagonal, beside, left, right, space, size, info)
+        gebrd(*(part.ctypes.data for part in parts))
+        a[...] = copy
+        return int(info)
+
+    queue_with_info(handle, devInfo, run)
+
+
 # ---------------------------------------------------------------- eigenvalues of symmetric matrices
 
 
@@ -428,3 +567,37 @@ def _xsyevd(
     w = array(W, np.dtype(DATA_TYPES[dataTypeW]), n)
     array(bufferOnDevice, np.uint8, workspaceInBytesOnDevice)
     queue_with_info(handle, info, symmetric(a, w, jobz, uplo))
+
+
+# ---------------------------------------------------------------- eigenvalues of any matrix
+
+
+@double("cusolverDnXgeev")
+def _xgeev(
+    handle: int, params: int, jobvl: int, jobvr: int, n: int, dataTypeA: int, A: int, lda: int,
+    dataTypeW: int, W: int, dataTypeVL: int, VL: int, ldvl: int, dataTypeVR: int, VR: int,
+    ldvr: int, computeType: int, bufferOnDevice: int, workspaceInBytesOnDevice: int,
+    bufferOnHost: int, workspaceInBytesOnHost: int, info: int,
+) -> None:  # fmt: skip
+    """Eigenvectors of real matrices are real: two columns for a pair, as LAPACK's."""
+    handle_of(params)
+    t = np.dtype(DATA_TYPES[dataTypeA])
+    if jobvl != NO_VECTORS:
+        raise Misuse("left eigenvectors")
+    wanted = np.result_type(t, np.complex64)
+    if np.dtype(DATA_TYPES[dataTypeW]) != wanted or {dataTypeVR, computeType} != {dataTypeA}:
+        raise Misuse(f"data types {dataTypeA}, {dataTypeW}, {dataTypeVR}, {computeType}")
+    a, w = matrix(A, t, n, n, lda), array(W, wanted, n)
+    v = matrix(VR, t, n, n, ldvr) if jobvr == VECTORS else None
+    array(bufferOnDevice, np.uint8, workspaceInBytesOnDevice)
+    geev = lapack("geev", t)
+
+    def run() -> int:
+        *parts, _, vectors, status = geev(a, compute_vl=0, compute_vr=int(v is not None))
+        w[...] = parts[0] if t in REAL else parts[0] + 1j * parts[1]
+        if v is not None:
+            v[...] = vectors
+        a[...] = np.nan  # the library leaves no promise here
+        return int(status)
+
+    queue_with_info(handle, info, run)

@@ -21,14 +21,14 @@ import json
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-from tests.cuda.standin.build import LIBRARIES, SOURCE
+from tests.cuda.standin.build import LIBRARIES, LOOKED_UP, SOURCE
 from tests.cuda.standin.install import device_library
 
 Array = np.ndarray[Any, Any]
@@ -203,26 +203,30 @@ class Double:
 _doubles: dict[str, Double] = {}
 
 
-def double(pattern: str, letters: str = "") -> Callable[[Any], Any]:
-    """Registers a function for one C function, or for one per letter of a dtype, `{t}`."""
+def double(pattern: str, letters: Iterable[str] = "") -> Callable[[Any], Any]:
+    """Registers a function for one C function, or for one per letter of a dtype, `{t}`.
+
+    Letters of more than one character begin with the dtype's: the function gets the others, too.
+    """
 
     def register(function: Any) -> Any:
         for t in letters or [""]:
             name = pattern.replace("{t}", t)
-            _doubles[name] = Double(name, function, (DTYPES[t],) if t else ())
+            leading = (DTYPES[t[0]], t[1:])[: len(t)] if t else ()
+            _doubles[name] = Double(name, function, leading)
         return function
 
     return register
 
 
-def buffer_sizes(pattern: str, letters: str = "") -> None:
+def buffer_sizes(pattern: str, letters: Iterable[str] = "") -> None:
     """Registers doubles of `..._bufferSize` functions: each workspace is 64 elements or bytes."""
 
     def size(**arguments: int) -> None:
         for name, pointer in arguments.items():
             if name == "lwork":
                 store(pointer, 64)
-            elif name.startswith("workspaceInBytes"):
+            elif name == "lwork_bytes" or name.startswith("workspaceInBytes"):
                 store(pointer, 64, ctypes.c_size_t)
 
     for t in letters or [""]:
@@ -232,7 +236,10 @@ def buffer_sizes(pattern: str, letters: str = "") -> None:
 
 PROTOTYPE = r"^\s+(?:int|Result) ({prefix}\w+)\(([^)]*)\)"
 POINTERS = {"Handle", "SpHandle", "Stream", "Params", "GesvdjInfo", "SyevjInfo", "MatDescr"}
+POINTERS |= {"Generator"}
 WIDE = re.compile(r"\b(long long|int64_t|size_t)\b")
+# A call of a function that CuPy looks up by name, and does not declare.
+CALL = r"status = {name}\((.*?)\)\n    check_status"
 
 
 def prototypes(module: str, prefix: str) -> dict[str, list[tuple[str, Any]]]:
@@ -254,11 +261,28 @@ def prototypes(module: str, prefix: str) -> dict[str, list[tuple[str, Any]]]:
                 kind = ctypes.c_longlong
             elif "double" in words[:-1]:
                 kind = ctypes.c_double
+            elif "float" in words[:-1]:
+                kind = ctypes.c_float
             elif "char" in words[:-1]:
                 kind = ctypes.c_char
             parameters.append((words[-1], kind))
         found[name] = parameters
+    for name in LOOKED_UP.get(prefix, ()):
+        match = re.search(CALL.format(name=name), text, re.DOTALL)
+        assert match is not None, f"{module}.pyx does not call {name}"
+        found[name] = [
+            (part.split(">")[-1].lstrip("&"), kind_of_argument(part))
+            for part in (" ".join(match[1].split())).split(", ")
+        ]
     return found
+
+
+def kind_of_argument(text: str) -> Any:
+    """The C type of an argument as CuPy writes it: `<void*>A`, `&lwork`, `<EigMode>jobz`, `n`."""
+    cast = text[1 : text.index(">")] if text.startswith("<") else ""
+    if "*" in cast or cast in POINTERS or text.startswith("&"):
+        return ctypes.c_void_p
+    return ctypes.c_int if cast else ctypes.c_longlong
 
 
 _filled: dict[str, set[str]] = {}

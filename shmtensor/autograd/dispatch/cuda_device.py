@@ -1,0 +1,19 @@
+"""CUDA as the second device of the op table, from the first use of CUDA on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...cuda_arrays import device_of, guard, guard_gradients
+from ...ops import cuda
+from . import devices
+
+__all__ = ["use_cuda"]
+
+
+def use_cuda(cupy: Any) -> None:
+    """Makes the op table take CuPy's arrays."""
+    cuda.load()
+    devices.register(
+        devices.DeviceType("cuda", cupy.ndarray, cupy, device_of, guard, guard_gradients)
+    )

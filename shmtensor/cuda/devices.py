@@ -1,0 +1,264 @@
+"""The GPUs: which one is in use, and what they are."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from .. import cupy_runtime
+from .absent import absent, cupy_for, current_or, index_of
+
+__all__ = [
+    "can_device_access_peer",
+    "current_device",
+    "device",
+    "device_count",
+    "device_of",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "get_gencode_flags",
+    "init",
+    "ipc_collect",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "is_tf32_supported",
+    "set_device",
+    "synchronize",
+]
+
+
+def is_available() -> bool:
+    """Whether tensors can be on a GPU: CuPy is installed, and the driver has a device. It is asked
+    once in a process, and never raises.
+    """
+    return cupy_runtime.is_available()
+
+
+def device_count() -> int:
+    """How many GPUs there are."""
+    return cupy_runtime.device_count()
+
+
+def is_initialized() -> bool:
+    """Whether this process has used a GPU."""
+    return cupy_runtime.is_initialized()
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether tensors of bfloat16 can be on a GPU: False, CuPy has no such dtype."""
+    return False
+
+
+def is_tf32_supported() -> bool:
+    """Whether the GPU in use has TF32. Products use it only if the variable CUPY_TF32 is 1."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+def get_arch_list() -> list[str]:
+    """The GPU architectures that kernels are compiled for: those of the GPUs here, as "sm_80"."""
+    if not is_available():
+        return []
+    return sorted({"sm_{}{}".format(*get_device_capability(i)) for i in range(device_count())})
+
+
+def get_gencode_flags() -> str:
+    """nvcc's flags for `get_arch_list`; empty without a GPU."""
+    return " ".join(f"-gencode compute=compute_{name[3:]},code={name}" for name in get_arch_list())
+
+
+def init() -> None:
+    """Begins to use CUDA; every other function does it by itself.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        RuntimeError: the process was forked from one that had used CUDA.
+    """
+    cupy_for("init")
+
+
+def current_device() -> int:
+    """The number of the GPU in use in this thread.
+
+    Raises:
+        DeviceMissing: there is none.
+    """
+    return int(cupy_for("current_device").cuda.runtime.getDevice())
+
+
+def set_device(device: Any) -> None:
+    """Sets the GPU to use in this thread; a negative number, or "cuda", changes nothing.
+
+    Raises:
+        DeviceMissing: it is not there.
+        ValueError: the device is not a GPU.
+    """
+    if index_of("set_device", device) >= 0:
+        index = current_or("set_device", device)
+        cupy_for("set_device").cuda.Device(index).use()
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a GPU is; sizes in bytes. The names are PyTorch's."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_threads_per_multi_processor: int
+    max_threads_per_block: int
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    L2_cache_size: int
+    clock_rate: int
+    memory_clock_rate: int
+    memory_bus_width: int
+    is_integrated: int
+    is_multi_gpu_board: int
+    pci_bus_id: int
+    pci_device_id: int
+    pci_domain_id: int
+    uuid: str
+
+    def __repr__(self) -> str:
+        return (
+            f"_CudaDeviceProperties(name={self.name!r}, major={self.major}, minor={self.minor}, "
+            f"total_memory={self.total_memory >> 20}MB, "
+            f"multi_processor_count={self.multi_processor_count}, uuid={self.uuid}, "
+            f"pci_bus_id={self.pci_bus_id}, pci_device_id={self.pci_device_id}, "
+            f"pci_domain_id={self.pci_domain_id}, L2_cache_size={self.L2_cache_size >> 20}MB)"
+        )
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """Name, compute capability, memory and processors of a GPU.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    index = current_or("get_device_properties", device)
+    p = cupy_for("get_device_properties").cuda.runtime.getDeviceProperties(index)
+    return DeviceProperties(
+        name=p["name"].decode(),
+        major=p["major"],
+        minor=p["minor"],
+        total_memory=p["totalGlobalMem"],
+        multi_processor_count=p["multiProcessorCount"],
+        warp_size=p["warpSize"],
+        max_threads_per_multi_processor=p["maxThreadsPerMultiProcessor"],
+        max_threads_per_block=p["maxThreadsPerBlock"],
+        regs_per_multiprocessor=p["regsPerMultiprocessor"],
+        shared_memory_per_block=p["sharedMemPerBlock"],
+        shared_memory_per_block_optin=p["sharedMemPerBlockOptin"],
+        shared_memory_per_multiprocessor=p["sharedMemPerMultiprocessor"],
+        L2_cache_size=p["l2CacheSize"],
+        clock_rate=p["clockRate"],
+        memory_clock_rate=p["memoryClockRate"],
+        memory_bus_width=p["memoryBusWidth"],
+        is_integrated=p["integrated"],
+        is_multi_gpu_board=p["isMultiGpuBoard"],
+        pci_bus_id=p["pciBusID"],
+        pci_device_id=p["pciDeviceID"],
+        pci_domain_id=p["pciDomainID"],
+        uuid=str(uuid.UUID(bytes=bytes(p["uuid"])[:16].ljust(16, b"\0"))),
+    )
+
+
+def get_device_name(device: Any = None) -> str:
+    """The name of a GPU.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    if not is_available():
+        raise absent("get_device_name")
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The compute capability of a GPU: (8, 0) of an A100.
+
+    Raises:
+        DeviceMissing: it is not there.
+    """
+    if not is_available():
+        raise absent("get_device_capability")
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """Whether one GPU reads another's memory.
+
+    Raises:
+        DeviceMissing: one is not there.
+    """
+    runtime = cupy_for("can_device_access_peer").cuda.runtime
+    first, second = (current_or("can_device_access_peer", d) for d in (device, peer_device))
+    return first != second and bool(runtime.deviceCanAccessPeer(first, second))
+
+
+def synchronize(device: Any = None) -> None:
+    """Waits for all work queued on a GPU, on all of its streams.
+
+    Raises:
+        DeviceMissing: it is not there; guard the call with `is_available()`.
+    """
+    index = current_or("synchronize", device)
+    cuda = cupy_for("synchronize").cuda
+    with cuda.Device(index):
+        cuda.runtime.deviceSynchronize()
+
+
+class device:
+    """A context manager that sets the GPU in use.
+
+    Args:
+        device: the GPU; None or a negative number changes nothing.
+
+    Raises:
+        DeviceMissing: on entering; it is not there.
+        ValueError: the device is not a GPU.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index_of("device", device)
+        self.prev_idx = -1
+
+    def __enter__(self) -> None:
+        if self.idx >= 0:
+            self.prev_idx = current_or("device", None)
+            set_device(self.idx)
+
+    def __exit__(self, *error: object) -> None:
+        """Restores the GPU in use."""
+        if self.prev_idx >= 0:
+            set_device(self.prev_idx)
+            self.prev_idx = -1
+
+
+class device_of(device):
+    """A context manager that uses the GPU of a tensor; a tensor on the CPU changes nothing."""
+
+    def __init__(self, obj: Any) -> None:
+        super().__init__(obj.get_device() if obj.is_cuda else -1)
+
+
+def ipc_collect() -> None:
+    """Frees a GPU's memory that other processes have released.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+    """
+    cupy_for("ipc_collect")
+    from ..memory import cuda  # imports CuPy
+
+    cuda.poll()

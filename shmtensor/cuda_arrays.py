@@ -1,0 +1,240 @@
+"""Arrays on CUDA devices: moving them, and running kernels on the device of their operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import cupy_runtime
+from .device import CPU, Device
+from .dtypes import bfloat16
+from .errors import explained
+
+__all__ = [
+    "array_module",
+    "array_modules",
+    "check_writable",
+    "copy_array",
+    "device_of",
+    "full_on",
+    "guard",
+    "guard_gradients",
+    "move_array",
+    "new_array",
+    "no_bfloat16",
+    "pointer",
+    "watch",
+]
+
+array_modules: dict[type, Any] = {}  # the second device's class -> its module
+DEVICES: dict[int, Device] = {}
+
+
+def device_of(array: Any) -> Device:
+    """The device of an array of NumPy or CuPy, one object for each device."""
+    device = getattr(array, "device", None)
+    if device is None or isinstance(device, str):  # NumPy's is "cpu"
+        return CPU
+    if isinstance(device, Device):
+        return device
+    number = device.id
+    found = DEVICES.get(number)
+    return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
+
+
+def array_module(array: Any) -> Any:
+    """NumPy or CuPy, by the class of an array."""
+    return array_modules.get(type(array), np)
+
+
+def pointer(array: Any) -> int:
+    """The address of an array's first element, on its device."""
+    address: int = array.ctypes.data if isinstance(array, np.ndarray) else array.data.ptr
+    return address
+
+
+def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
+    """An array on a device, by the name of NumPy's function: zeros, ones or empty."""
+    xp = device.xp
+    if device is CPU:
+        return getattr(xp, name)(shape, dtype)
+    with xp.cuda.Device(device.index):
+        return getattr(xp, name)(shape, dtype)
+
+
+def no_bfloat16(where: str, device: Device) -> TypeError:
+    """The error of a bfloat16 tensor on a GPU."""
+    return TypeError(
+        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
+        "float16 or float32"
+    )
+
+
+def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
+    """An array filled with one number, on a device."""
+    if device is CPU:
+        return np.full(shape, value, dtype)
+    xp = device.xp
+    with xp.cuda.Device(device.index):
+        return xp.full(shape, value, dtype)
+
+
+def copy_array(array: Any) -> Any:
+    """A copy on the same device, with the same strides unless there are gaps. Copies: one."""
+    if isinstance(array, np.ndarray):
+        return array.copy(order="K")
+    with array.device:
+        return array.copy(order="K")
+
+
+def check_writable(array: Any) -> None:
+    """Checks that an array on a GPU may be written, where no flag says so.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    strides = array.strides
+    if 0 in strides and any(not step and n > 1 for n, step in zip(array.shape, strides)):
+        raise ValueError("assignment destination is read-only: it is expanded")
+
+
+def dimensions_in_memory(array: Any) -> list[int] | None:
+    """The dimensions from the outermost to the innermost in memory, if the elements leave no gaps
+    in that order; None: in the order of the array, or with gaps.
+    """
+    if array.ndim < 2 or array.flags.c_contiguous:
+        return None
+    order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
+    return order if array.transpose(order).flags.c_contiguous else None
+
+
+def move_array(array: Any, device: Device) -> Any:
+    """An array on a device, which has an index if it is CUDA's. Copies: one, or none if the array
+    is there. The strides stay if they leave no gaps.
+
+    Raises:
+        TypeError: CuPy has no such dtype: bfloat16.
+    """
+    source = device_of(array)
+    if source == device:
+        return array
+    if (order := dimensions_in_memory(array)) is not None:
+        moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
+        return moved.transpose(np.argsort(order))
+    if device.type == "cpu":
+        with array.device:
+            return array.get()
+    if array.dtype is bfloat16:
+        raise explained(no_bfloat16("to", device))
+    cupy = cupy_runtime.initialize()
+    if source is not CPU:
+        return copy_between(cupy, array, device.index)
+    with cupy.cuda.Device(device.index):
+        return cupy.asarray(array)
+
+
+def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
+    """A copy on another CUDA device. Its current stream waits for the source's, which then waits
+    for the copy: the source's memory may be written or reused after it.
+    """
+    with array.device:
+        array = cupy.ascontiguousarray(array)
+        source_stream = cupy.cuda.get_current_stream()
+        written = source_stream.record(cupy.cuda.Event(disable_timing=True))
+    with cupy.cuda.Device(number):
+        stream = cupy.cuda.get_current_stream()
+        stream.wait_event(written)
+        result = array.copy()
+        copied = stream.record(cupy.cuda.Event(disable_timing=True))
+    with array.device:
+        source_stream.wait_event(copied)
+    return result
+
+
+def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
+    """Adds the arrays of a class among values, and in lists of them."""
+    for value in values:
+        if value.__class__ is cls:
+            found.append(value)
+        elif value.__class__ is list or value.__class__ is tuple:
+            arrays_in(value, cls, found)
+    return found
+
+
+class Watch:
+    """What kernels check or note of their operands' memory, set by the allocator.
+
+    Attributes:
+        has_foreign: this process has received memory of another process.
+        has_streams: this process has used several streams of a device.
+        check_alive: `check_alive(array)` raises if the memory's owner has died.
+        note_use: `note_use(array)`: the current stream uses the memory.
+    """
+
+    def __init__(self) -> None:
+        self.has_foreign = False
+        self.has_streams = False
+        self.check_alive: Callable[[Any], None]
+        self.note_use: Callable[[Any], None]
+
+
+watch = Watch()
+
+
+def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """A kernel that runs on the device of its arrays, and does what `watch` says.
+
+    Raises:
+        RuntimeError: the arrays are on several devices.
+        PeerLostError: an array is memory of a process that has died.
+    """
+    cupy = cupy_runtime.initialize()
+    has_several = cupy_runtime.device_count() > 1
+    current = cupy.cuda.runtime.getDevice
+    cls = cupy.ndarray
+
+    def run(*operands: Any) -> Any:
+        if not (has_several or watch.has_foreign or watch.has_streams):
+            return kernel(*operands)
+        arrays = arrays_in(operands, cls, [])
+        if not arrays:
+            return kernel(*operands)
+        if watch.has_foreign:
+            for array in arrays:
+                watch.check_alive(array)
+        if watch.has_streams:
+            for array in arrays:
+                watch.note_use(array)
+        number = arrays[0].device.id
+        for array in arrays:
+            if array.device.id != number:
+                raise RuntimeError(
+                    "Expected all tensors to be on the same device, but found at least two "
+                    f"devices, cuda:{number} (shape {arrays[0].shape}) and "
+                    f"{device_of(array)} (shape {array.shape})"
+                )
+        if number == current():
+            return kernel(*operands)
+        with cupy.cuda.Device(number):
+            return kernel(*operands)
+
+    return run
+
+
+def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The gradients `(node, g)` of a rule, made on the device of g."""
+    if cupy_runtime.device_count() < 2:
+        return gradients
+    cupy = cupy_runtime.initialize()
+
+    def run(node: Any, g: Any) -> Any:
+        first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
+        array: Any = getattr(first, "array", first)
+        if array.__class__ is not cupy.ndarray:
+            return gradients(node, g)
+        with array.device:
+            return gradients(node, g)
+
+    return run

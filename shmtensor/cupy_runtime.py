@@ -1,0 +1,163 @@
+"""Finding CuPy and the GPUs, and the first use of CUDA in a process.
+
+Nothing here imports CuPy before CUDA is asked for, so `import shmtensor` does not.
+
+```
+not asked -- device_count, is_available --> counted -- initialize --> in use
+    |                                          |                        |
+  fork: the child may use CUDA               fork: the child may not: Note [CUDA and fork]
+```
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "EXTRA",
+    "DeviceMissing",
+    "check_fork",
+    "device_count",
+    "initialize",
+    "is_available",
+    "is_initialized",
+    "on_initialize",
+    "why_missing",
+]
+
+EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
+
+
+class DeviceMissing(RuntimeError, AssertionError):
+    """There is no GPU: of both classes that PyTorch raises, depending on its build."""
+
+
+class State:
+    """What this process knows of CUDA.
+
+    Attributes:
+        devices: how many there are; None: not asked yet.
+        reason: why there are none.
+        initialized: `initialize` was called.
+        forked: the process was forked from one that had asked the driver.
+    """
+
+    def __init__(self) -> None:
+        self.devices: int | None = None
+        self.reason = ""
+        self.initialized = False
+        self.forked = False
+
+
+state = State()
+lock = threading.RLock()
+hooks: list[Callable[[Any], None]] = []
+
+
+# Note [CUDA and fork]: after the driver's first call, CUDA in a forked child is undefined. The
+# first call is the count of the devices, so `is_available` already decides, as in PyTorch.
+def after_fork() -> None:
+    """In a forked child: its parent's contexts are not its own."""
+    lock._at_fork_reinit()  # type: ignore[attr-defined]
+    if state.devices:
+        state.forked = True
+        state.initialized = False
+
+
+os.register_at_fork(after_in_child=after_fork)
+
+
+def check_fork() -> None:
+    """Checks that this process may use CUDA.
+
+    Raises:
+        RuntimeError: it was forked from one that had used CUDA.
+    """
+    if state.forked:
+        raise RuntimeError(
+            "Cannot re-initialize CUDA in forked subprocess: the parent of process "
+            f"{os.getpid()} has used CUDA. To use CUDA with multiprocessing, you must use the "
+            "'spawn' or 'forkserver' start method, hint: "
+            "multiprocessing.set_start_method('spawn')"
+        )
+
+
+def count() -> tuple[int, str]:
+    """The number of devices, and why there are none."""
+    try:
+        cupy = importlib.import_module("cupy")
+    except ModuleNotFoundError as error:
+        return 0, f"CuPy is not installed: {error}; {EXTRA}"
+    except Exception as error:
+        return 0, f"CuPy cannot be imported: {type(error).__name__}: {error}; {EXTRA}"
+    try:
+        devices = int(cupy.cuda.runtime.getDeviceCount())
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        return 0, f"there is no CUDA driver, or it fails: {error}"
+    return devices, "" if devices else "the CUDA driver sees no device"
+
+
+def device_count() -> int:
+    """The number of CUDA devices of this process; 0 without CuPy, a driver or a device. It is asked
+    once.
+    """
+    if state.devices is None:
+        with lock:
+            if state.devices is None:
+                number, state.reason = count()
+                state.devices = number
+    return state.devices
+
+
+def is_available() -> bool:
+    """Whether there are CuPy and a CUDA device. Never raises."""
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Whether this process has used CUDA."""
+    return state.initialized
+
+
+def why_missing() -> str:
+    """Why there is no CUDA device; empty if there is one."""
+    return "" if device_count() else state.reason
+
+
+def on_initialize(hook: Callable[[Any], None]) -> None:
+    """Adds a function that is called with CuPy when CUDA is first used; at once, if it is in use.
+
+    Higher layers add theirs at import: the allocator, the device's rules.
+    """
+    with lock:
+        hooks.append(hook)
+        if state.initialized:
+            hook(importlib.import_module("cupy"))
+
+
+def initialize() -> Any:
+    """Begins to use CUDA, once in a process; returns CuPy.
+
+    Raises:
+        DeviceMissing: CuPy, the driver or a device is missing.
+        RuntimeError: the process was forked from one that had used CUDA.
+    """
+    if not state.initialized:
+        check_fork()
+        if not device_count():
+            raise DeviceMissing(f"device: no CUDA device can be used: {state.reason}")
+        with lock:
+            if not state.initialized:
+                state.initialized = True  # a hook may make arrays
+                cupy = importlib.import_module("cupy")
+                try:
+                    for hook in hooks:
+                        hook(cupy)
+                except BaseException:
+                    state.initialized = False
+                    raise
+    return importlib.import_module("cupy")

@@ -1,0 +1,80 @@
+#include "dispatch/device_array.h"
+
+namespace shmtensor {
+
+PyTypeObject* device_array_type;
+DeviceHooks device_hooks;
+
+namespace {
+
+PyObject* attribute_name(const char* text) { return PyUnicode_InternFromString(text); }
+
+}  // namespace
+
+PyArray_Descr* device_dtype(PyObject* array) {
+  return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get());
+}
+
+Ref array_dtype(PyObject* array) {
+  if (PyArray_Check(array)) return Ref(Py_NewRef(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array)))));
+  static PyObject* name = attribute_name("dtype");
+  Ref dtype(PyObject_GetAttr(array, name));
+  if (dtype && !PyArray_DescrCheck(dtype.get())) {
+    raise("TypeError", "a device's array: its dtype is not NumPy's");
+    return Ref();
+  }
+  return dtype;
+}
+
+Ref array_shape(PyObject* array) {
+  if (PyArray_Check(array)) {
+    PyArrayObject* x = as_array(array);
+    Ref shape(PyTuple_New(PyArray_NDIM(x)));
+    for (int i = 0; shape && i < PyArray_NDIM(x); ++i) {
+      PyObject* size = PyLong_FromSsize_t(PyArray_DIM(x, i));
+      if (!size) return Ref();
+      PyTuple_SET_ITEM(shape.get(), i, size);
+    }
+    return shape;
+  }
+  static PyObject* name = attribute_name("shape");
+  Ref shape(PyObject_GetAttr(array, name));
+  if (shape && !PyTuple_CheckExact(shape.get())) {
+    raise("TypeError", "a device's array: its shape is not a tuple");
+    return Ref();
+  }
+  return shape;
+}
+
+Ref array_base(PyObject* array) {
+  if (PyArray_Check(array)) {
+    PyObject* base = PyArray_BASE(as_array(array));
+    return Ref(Py_NewRef(base ? base : Py_None));
+  }
+  static PyObject* name = attribute_name("base");
+  return Ref(PyObject_GetAttr(array, name));
+}
+
+Ref copy_of(PyObject* array) {
+  if (PyArray_Check(array)) return Ref(PyArray_NewCopy(as_array(array), NPY_KEEPORDER));
+  return Ref(PyObject_CallOneArg(device_hooks.copy, array));
+}
+
+bool copy_into(PyObject* target, PyObject* source) {
+  if (PyArray_Check(target)) return PyArray_CopyInto(as_array(target), as_array(source)) == 0;
+  PyObject* arguments[2] = {target, source};
+  return static_cast<bool>(Ref(PyObject_Vectorcall(device_hooks.assign, arguments, 2, nullptr)));
+}
+
+PyObject* is_array(PyObject*, PyObject* x) { return PyBool_FromLong(is_array(x)); }
+
+// set_device_arrays(type, assign, copy): the class of a device's arrays, from now on.
+PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n != 3 || !PyType_Check(args[0])) return raise("TypeError", "set_device_arrays: (class, assign, copy) is needed");
+  Py_XSETREF(device_hooks.assign, Py_NewRef(args[1]));
+  Py_XSETREF(device_hooks.copy, Py_NewRef(args[2]));
+  Py_XSETREF(device_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(args[0])));
+  Py_RETURN_NONE;
+}
+
+}  // namespace shmtensor

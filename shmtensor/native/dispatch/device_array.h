@@ -1,0 +1,38 @@
+// Arrays of a second device: cupy.ndarray. A tensor's `array` is a numpy.ndarray or one of these.
+//
+// This C++ never reads their memory. It reads `shape`, `dtype` and `base` as Python attributes, and leaves copies and
+// assignments to the class. An OpFunction takes arrays of one class; `op_function.cc` sends a call with another class
+// to the twin that the device's rule has for the same form.
+#pragma once
+#include "dispatch/autograd_node.h"
+#include "kernels/arguments.h"
+
+namespace shmtensor {
+
+extern PyTypeObject* device_array_type;  // null before the first tensor on a device
+
+struct DeviceHooks {
+  PyObject* assign;  // assign(target, source): writes source to all elements of target
+  PyObject* copy;    // copy(array): the same values in new memory on the array's device
+};
+extern DeviceHooks device_hooks;
+
+inline bool is_device_array(PyObject* x) { return Py_TYPE(x) == device_array_type; }
+inline bool is_array(PyObject* x) { return PyArray_Check(x) || is_device_array(x); }
+
+// The dtype of a device's array. Borrowed from the array; null with an exception set.
+__attribute__((cold)) PyArray_Descr* device_dtype(PyObject* array);
+
+// Of an array of either kind. New references; empty with an exception set.
+Ref array_dtype(PyObject* array);
+Ref array_shape(PyObject* array);  // a tuple
+Ref array_base(PyObject* array);   // the owner of a view's memory, or None
+Ref copy_of(PyObject* array);
+
+// Writes `source` to all elements of `target`, of the same kind. False with an exception set.
+bool copy_into(PyObject* target, PyObject* source);
+
+PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n);
+PyObject* is_array(PyObject*, PyObject* x);
+
+}  // namespace shmtensor

@@ -1,0 +1,201 @@
+// Random numbers from Philox 4x32-10 words, in the layout of ops/random/philox.py: an element depends on the seed, the
+// offset and its index alone, so that the numbers are the CPU's. A thread computes the elements of one counter at a time.
+
+struct Words {
+  uint32 at[4];
+  __device__ __forceinline__ uint64 wide(int i) const {
+    return static_cast<uint64>(at[2 * i + 1]) << 32 | at[2 * i];
+  }
+};
+
+__device__ __forceinline__ Words philox(uint64 seed, uint64 counter) {
+  uint32 c0 = static_cast<uint32>(counter), c1 = static_cast<uint32>(counter >> 32), c2 = 0, c3 = 0;
+  uint32 k0 = static_cast<uint32>(seed), k1 = static_cast<uint32>(seed >> 32);
+  for (int round = 0; round < 10; round++) {
+    const uint32 low0 = 0xD2511F53u * c0, high0 = __umulhi(0xD2511F53u, c0);
+    const uint32 low1 = 0xCD9E8D57u * c2, high1 = __umulhi(0xCD9E8D57u, c2);
+    c0 = high1 ^ c1 ^ k0;
+    c1 = low1;
+    c2 = high0 ^ c3 ^ k1;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return Words{{c0, c1, c2, c3}};
+}
+
+// Products and sums are not fused: the uniform numbers have the CPU's bits.
+__device__ __forceinline__ double product(double a, double b) { return __dmul_rn(a, b); }
+__device__ __forceinline__ double sum(double a, double b) { return __dadd_rn(a, b); }
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+__device__ __forceinline__ float sum(float a, float b) { return __fadd_rn(a, b); }
+
+// Uniform in [0, 1): 2 numbers of float64, or 4 of float32, a counter.
+__device__ __forceinline__ void to_unit_interval(const Words& w, double* u) {
+  for (int i = 0; i < 2; i++) u[i] = static_cast<double>(w.wide(i) >> 11) * 1.1102230246251565e-16;
+}
+__device__ __forceinline__ void to_unit_interval(const Words& w, float* u) {
+  for (int i = 0; i < 4; i++) u[i] = static_cast<float>(w.at[i] >> 8) * 5.9604644775390625e-8f;
+}
+constexpr int kNumbers = 16 / sizeof(acc_t);
+
+// Box and Muller (1958): elements 2 k and 2 k + 1 are a pair. log(0) has no value: the smallest number is added.
+__device__ __forceinline__ void to_normal(double* u) {
+  const double radius = sqrt(-2 * log(u[0] + 1.1102230246251565e-16)), angle = 2 * u[1];
+  u[0] = radius * cospi(angle);
+  u[1] = radius * sinpi(angle);
+}
+__device__ __forceinline__ void to_normal(float* u) {
+  for (int i = 0; i < 4; i += 2) {
+    const float radius = sqrtf(-2 * logf(u[i] + 5.9604644775390625e-8f)), angle = 2 * u[i + 1];
+    u[i] = radius * cospif(angle);
+    u[i + 1] = radius * sinpif(angle);
+  }
+}
+
+// Stores the numbers of one counter: at once, or one by one at the end.
+__device__ __forceinline__ void store(scalar_t* out, index_t block, index_t n, const acc_t* v) {
+  const index_t first = block * kNumbers;
+  if (first + kNumbers <= n && is_aligned<kNumbers>(out)) {
+    pack_t<kNumbers> pack;
+    for (int i = 0; i < kNumbers; i++) pack.at[i] = to_scalar(v[i]);
+    *reinterpret_cast<pack_t<kNumbers>*>(out + first) = pack;
+  } else {
+    for (int i = 0; i < kNumbers && first + i < n; i++) out[first + i] = to_scalar(v[i]);
+  }
+}
+
+#define FOR_EACH_COUNTER(block, blocks)                                              \
+  for (index_t block = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;  \
+       block < (blocks); block += static_cast<index_t>(gridDim.x) * blockDim.x)
+
+// low + (high - low) * u, below high. A float16 that is rounded to `bound` or more becomes `below`, the next smaller one.
+extern "C" __global__ void uniform(scalar_t* __restrict__ out, index_t n, uint64 seed, uint64 offset, acc_t low, acc_t high,
+                                   acc_t bound, acc_t below) {
+  FOR_EACH_COUNTER(block, (n + kNumbers - 1) / kNumbers) {
+    acc_t u[kNumbers];
+    to_unit_interval(philox(seed, offset + static_cast<uint64>(block)), u);
+    for (int i = 0; i < kNumbers; i++) {
+      const acc_t v = sum(low, product(u[i], high - low));
+      u[i] = v < high ? v : low;
+#ifdef SCALAR_FLOAT16
+      if (to_acc(to_scalar(u[i])) >= bound) u[i] = below;
+#endif
+    }
+    store(out, block, n, u);
+  }
+}
+
+extern "C" __global__ void normal(scalar_t* __restrict__ out, index_t n, uint64 seed, uint64 offset, acc_t mean, acc_t std) {
+  FOR_EACH_COUNTER(block, (n + kNumbers - 1) / kNumbers) {
+    acc_t u[kNumbers];
+    to_unit_interval(philox(seed, offset + static_cast<uint64>(block)), u);
+    to_normal(u);
+    for (int i = 0; i < kNumbers; i++) u[i] = mean + std * u[i];
+    store(out, block, n, u);
+  }
+}
+
+// x * scale where the element's word is at least `threshold`, else 0; whether it is, in `mask`.
+extern "C" __global__ void dropout(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, bool* __restrict__ mask,
+                                   index_t n, acc_t scale, uint32 threshold, uint64 seed, uint64 offset) {
+  const bool aligned = is_aligned<4>(x) && is_aligned<4>(out) && reinterpret_cast<uint64>(mask) % 4 == 0;
+  FOR_EACH_COUNTER(block, (n + 3) / 4) {
+    const Words w = philox(seed, offset + static_cast<uint64>(block));
+    const index_t first = 4 * block;
+    if (aligned && first + 4 <= n) {
+      pack_t<4> pack = *reinterpret_cast<const pack_t<4>*>(x + first);
+      uint32 bits = 0;
+      for (int i = 0; i < 4; i++) {
+        const bool kept = w.at[i] >= threshold;
+        pack.at[i] = to_scalar(kept ? to_acc(pack.at[i]) * scale : acc_t(0));
+        bits |= static_cast<uint32>(kept) << (8 * i);
+      }
+      *reinterpret_cast<pack_t<4>*>(out + first) = pack;
+      *reinterpret_cast<uint32*>(mask + first) = bits;
+    } else {
+      for (int i = 0; i < 4 && first + i < n; i++) {
+        mask[first + i] = w.at[i] >= threshold;
+        out[first + i] = to_scalar(mask[first + i] ? to_acc(x[first + i]) * scale : acc_t(0));
+      }
+    }
+  }
+}
+
+extern "C" __global__ void masked_scale(const scalar_t* __restrict__ x, const bool* __restrict__ mask,
+                                        scalar_t* __restrict__ out, index_t n, acc_t scale) {
+  FOR_EACH_COUNTER(i, n) out[i] = to_scalar(mask[i] ? to_acc(x[i]) * scale : acc_t(0));
+}
+
+// 1 where a uniform number, always float64, is less than the probability x, else 0.
+extern "C" __global__ void bernoulli(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t n, uint64 seed,
+                                     uint64 offset) {
+  FOR_EACH_COUNTER(block, (n + 1) / 2) {
+    const Words w = philox(seed, offset + static_cast<uint64>(block));
+    for (int i = 0; i < 2 && 2 * block + i < n; i++) {
+      const double u = static_cast<double>(w.wide(i) >> 11) * 1.1102230246251565e-16;
+      out[2 * block + i] = to_scalar(u < static_cast<double>(to_acc(x[2 * block + i])) ? acc_t(1) : acc_t(0));
+    }
+  }
+}
+
+// The words themselves: low + word % span. A span of 2**32 or more takes two words an element, and span 0 is 2**64.
+extern "C" __global__ void integers(uint64* __restrict__ out, index_t n, uint64 seed, uint64 offset, uint64 low, uint64 span) {
+  const bool narrow = span && span >> 32 == 0;
+  const int count = narrow ? 4 : 2;
+  FOR_EACH_COUNTER(block, (n + count - 1) / count) {
+    const Words w = philox(seed, offset + static_cast<uint64>(block));
+    for (int i = 0; i < count && count * block + i < n; i++) {
+      uint64 v = 0;
+      if (narrow) {
+        v = w.at[i] % static_cast<uint32>(span);
+      } else {
+        v = span ? w.wide(i & 1) % span : w.wide(i & 1);
+      }
+      out[count * block + i] = low + v;
+    }
+  }
+}
+
+// Numbers of a distribution from uniform float64 numbers; the names are those of ops/random/normal_uniform_inplace.py.
+enum Distribution { kBernoulli, kExponential, kCauchy, kGeometric, kLogNormal };
+
+extern "C" __global__ void distribution(double* __restrict__ out, index_t n, uint64 seed, uint64 offset, int which, double a,
+                                        double b) {
+  FOR_EACH_COUNTER(block, (n + 1) / 2) {
+    double u[2];
+    to_unit_interval(philox(seed, offset + static_cast<uint64>(block)), u);
+    if (which == kLogNormal) to_normal(u);
+    for (int i = 0; i < 2; i++) {
+      switch (which) {
+        case kBernoulli: u[i] = u[i] < a ? 1 : 0; break;
+        case kExponential: u[i] = (0.0 - log(1.0 - u[i])) / a; break;
+        case kCauchy: u[i] = a + b * tan(3.14159265358979323846 * (u[i] - 0.5)); break;
+        case kGeometric: u[i] = fmax(ceil(log1p(-u[i]) / a), 1.0); break;
+        default: u[i] = exp(a + b * u[i]);
+      }
+    }
+    for (int i = 0; i < 2 && 2 * block + i < n; i++) out[2 * block + i] = u[i];
+  }
+}
+
+// The position of u * (the last sum) among the cumulative sums of a row: the first sum above it.
+extern "C" __global__ void multinomial(const double* __restrict__ ends, const double* __restrict__ u,
+                                       index_t* __restrict__ out, index_t n, index_t samples, index_t columns) {
+  FOR_EACH_COUNTER(i, n) {
+    const double* row = ends + i / samples * columns;
+    const double total = row[columns - 1];
+    double v = u[i] * total;
+    if (v >= total) v = nextafter(total, 0.0);
+    index_t low = 0, high = columns - 1;
+    while (low < high) {
+      const index_t middle = (low + high) / 2;
+      if (row[middle] > v) {
+        high = middle;
+      } else {
+        low = middle + 1;
+      }
+    }
+    out[i] = low;
+  }
+}

@@ -1,0 +1,181 @@
+"""Pooling and weighted sums of neighbours: one thread for each element of the result."""
+
+from __future__ import annotations
+
+import math
+
+import cupy
+import numpy as np
+
+from .. import ROWS
+from ..nn.pooling import lowest
+from ..nn.sliding_window import output_sizes
+from ..table.dims import axis
+from .windows import kernel_of, place, three, window_arguments
+
+__all__: list[str] = []
+
+# Takes a larger element, or NaN, and the first one in any case.
+TAKE = """
+const long long at = ({a0} * n1 + {a1}) * n2 + {a2};
+const T v = x[rest * n0 * n1 * n2 + at];
+if (place < 0 || v > best || v != v) {{ best = v; place = at; }}
+"""
+
+MAX = f"""
+long long rest = i;
+{place("rest", "f", "b")}
+best = low;
+place = -1;
+for (long long o0 = 0; o0 < k0; ++o0) {{
+  const long long a0 = b0 * s0 + o0 * d0 - p0;
+  if (a0 < 0 || a0 >= n0) continue;
+  for (long long o1 = 0; o1 < k1; ++o1) {{
+    const long long a1 = b1 * s1 + o1 * d1 - p1;
+    if (a1 < 0 || a1 >= n1) continue;
+    for (long long o2 = 0; o2 < k2; ++o2) {{
+      const long long a2 = b2 * s2 + o2 * d2 - p2;
+      if (a2 < 0 || a2 >= n2) continue;
+      {TAKE.format(a0="a0", a1="a1", a2="a2")}
+    }}
+  }}
+}}
+"""
+
+
+@ROWS["_max_pool"].on("cuda")
+def max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
+    """By one kernel, in which the padding is no element of any window."""
+    n = len(kernel)
+    lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+    fit = output_sizes(size, kernel, stride, padding, dilation, ceil)
+    best, indices = cupy.empty((*lead, *fit), x.dtype), cupy.empty((*lead, *fit), np.int64)
+    if best.size:
+        run = kernel_of("max_pool", "raw T x, T low, windows", "T best, int64 place", MAX)
+        arguments = window_arguments(size, fit, kernel, stride, padding, dilation)
+        run(cupy.ascontiguousarray(x), lowest(x.dtype), *arguments, best, indices)
+    return best, indices
+
+
+ADAPTIVE_MAX = f"""
+long long rest = i;
+{place("rest", "f", "b")}
+best = low;
+place = -1;
+for (long long a0 = b0 * n0 / f0; a0 < ((b0 + 1) * n0 + f0 - 1) / f0; ++a0)
+  for (long long a1 = b1 * n1 / f1; a1 < ((b1 + 1) * n1 + f1 - 1) / f1; ++a1)
+    for (long long a2 = b2 * n2 / f2; a2 < ((b2 + 1) * n2 + f2 - 1) / f2; ++a2) {{
+      {TAKE.format(a0="a0", a1="a1", a2="a2")}
+    }}
+"""
+
+
+@ROWS["_adaptive_max_pool"].on("cuda")
+def adaptive_max_pool(xp, x, /, size):
+    """By one kernel."""
+    n = len(size)
+    lead, inner = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+    best, indices = cupy.empty((*lead, *size), x.dtype), cupy.empty((*lead, *size), np.int64)
+    if best.size:
+        run = kernel_of(
+            "adaptive_max_pool", "raw T x, T low, sizes", "T best, int64 place", ADAPTIVE_MAX
+        )
+        arguments = (*three(inner, 1), *three(size, 1))
+        run(cupy.ascontiguousarray(x), lowest(x.dtype), *arguments, best, indices)
+    return best, indices
+
+
+SUM = f"""
+long long rest = i;
+{place("rest", "f", "b")}
+T sum = T(0);
+for (long long o0 = 0; o0 < k0; ++o0) {{
+  const long long a0 = b0 * s0 + o0 - p0;
+  if (a0 < 0 || a0 >= n0) continue;
+  for (long long o1 = 0; o1 < k1; ++o1) {{
+    const long long a1 = b1 * s1 + o1 - p1;
+    if (a1 < 0 || a1 >= n1) continue;
+    for (long long o2 = 0; o2 < k2; ++o2) {{
+      const long long a2 = b2 * s2 + o2 - p2;
+      if (a2 < 0 || a2 >= n2) continue;
+      sum += T(x[((rest * n0 + a0) * n1 + a1) * n2 + a2]);
+    }}
+  }}
+}}
+out = sum;
+"""
+
+
+@ROWS["_sum_pool"].on("cuda")
+def sum_pool(xp, x, /, kernel, stride, padding, ceil):
+    """By one kernel."""
+    n, ones = len(kernel), (1,) * len(kernel)
+    lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+    fit = output_sizes(size, kernel, stride, padding, ones, ceil)
+    out = cupy.empty((*lead, *fit), x.dtype)
+    if out.size:
+        run = kernel_of("sum_pool", "raw T x, windows", "T out", SUM)
+        arguments = window_arguments(size, fit, kernel, stride, padding, ones)
+        run(cupy.ascontiguousarray(x), *arguments, out)
+    return out
+
+
+# The windows of an element begin at most its distance from the image's start ahead of it.
+SUM_BACKWARD = f"""
+long long rest = i;
+{place("rest", "n", "a")}
+T sum = T(0);
+const long long e0 = min(f0 - 1, (a0 + p0) / s0), e1 = min(f1 - 1, (a1 + p1) / s1),
+                e2 = min(f2 - 1, (a2 + p2) / s2);
+for (long long b0 = a0 + p0 < k0 ? 0 : (a0 + p0 - k0) / s0 + 1; b0 <= e0; ++b0)
+  for (long long b1 = a1 + p1 < k1 ? 0 : (a1 + p1 - k1) / s1 + 1; b1 <= e1; ++b1)
+    for (long long b2 = a2 + p2 < k2 ? 0 : (a2 + p2 - k2) / s2 + 1; b2 <= e2; ++b2)
+      sum += T(x[((rest * f0 + b0) * f1 + b1) * f2 + b2]);
+out = sum;
+"""
+
+
+@ROWS["_sum_pool_backward"].on("cuda")
+def sum_pool_backward(xp, x, /, size, kernel, stride, padding, ceil):
+    """By one kernel, which reads the windows of each element."""
+    n, ones = len(kernel), (1,) * len(kernel)
+    lead, fit = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
+    if not x.size:
+        return cupy.zeros((*lead, *size), x.dtype)
+    out = cupy.empty((*lead, *size), x.dtype)
+    if out.size:
+        run = kernel_of("sum_pool_backward", "raw T x, windows", "T out", SUM_BACKWARD)
+        arguments = window_arguments(size, fit, kernel, stride, padding, ones)
+        run(cupy.ascontiguousarray(x), *arguments, out)
+    return out
+
+
+UPSAMPLE = """
+const long long after = i % inner, result = i / inner % results, before = i / inner / results;
+T sum = T(0);
+for (long long k = 0; k < width; ++k) {
+  const long long element = result * width + k;
+  sum += T(x[(before * n + places[element]) * inner + after]) * T(weights[element]);
+}
+out = sum;
+"""
+
+
+@ROWS["_upsample"].on("cuda")
+def upsample(xp, x, /, places, weights, dim):
+    """By one kernel; places and weights are in NumPy's memory and copied to the device."""
+    dim = axis(x, dim)
+    results, width = places.shape
+    out = cupy.empty((*x.shape[:dim], results, *x.shape[dim + 1 :]), x.dtype)
+    if out.size:
+        run = kernel_of(
+            "upsample",
+            "raw T x, raw int64 places, raw T weights, int64 n, int64 inner, int64 results, "
+            "int64 width",
+            "T out",
+            UPSAMPLE,
+        )
+        inner = math.prod(x.shape[dim + 1 :])
+        places, weights = cupy.asarray(places, np.int64), cupy.asarray(weights, x.dtype)
+        run(cupy.ascontiguousarray(x), places, weights, x.shape[dim], inner, results, width, out)
+    return out

@@ -1,0 +1,207 @@
+"""Random numbers and dropout on CUDA: for a seed and an offset the numbers of the CPU.
+
+Uniform numbers and integers have the same bits; normal numbers and other functions of uniform
+numbers differ by rounding. Probabilities and weights in device memory are not checked, which would
+wait for the device.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import cupy
+import numpy as np
+
+from ..table.op_definition import ROWS
+from .launch import as_acc, blocks_for, contiguous, is_floating, launch
+
+__all__ = ["dropout", "fill_normal", "fill_uniform", "random_integers"]
+
+DISTRIBUTIONS = ("bernoulli", "exponential", "cauchy", "geometric", "log_normal")
+FLOAT64 = np.dtype(np.float64)
+
+
+def per_counter(dtype: Any) -> int:
+    """The numbers of a dtype that one counter gives."""
+    return 2 if dtype == np.float64 else 4
+
+
+def stream(seed: int, offset: int) -> tuple[Any, Any]:
+    """Seed and offset as arguments."""
+    return np.uint64(seed % 2**64), np.uint64(offset % 2**64)
+
+
+def largest_below(bound: Any) -> float:
+    """The largest float16 below a float16."""
+    return float(np.nextafter(bound, np.float16(-np.inf)))
+
+
+def fill(function: str, out: Any, seed: int, offset: int, a: float, b: float) -> Any:
+    """Writes uniform or normal numbers to a floating-point array."""
+    if not is_floating(out):
+        raise NotImplementedError(f"{function}: not implemented for {out.dtype} on CUDA")
+    target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
+    if out.size:
+        more: tuple[Any, ...] = ()
+        if function == "uniform":
+            bound = np.float16(b) if out.dtype == np.float16 and a < b else np.float16(np.inf)
+            more = as_acc(out.dtype, float(bound)), as_acc(out.dtype, largest_below(bound))
+        arguments = (target, np.int64(out.size), *stream(seed, offset))
+        numbers = as_acc(out.dtype, a), as_acc(out.dtype, b)
+        blocks = blocks_for(-(-out.size // per_counter(out.dtype)))
+        launch("random", function, out.dtype, blocks, 256, (*arguments, *numbers, *more))
+    if target is not out:
+        out[...] = target
+    return out
+
+
+def fill_uniform(out: Any, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> Any:
+    """Writes the uniform numbers from [low, high) of a stream; the CPU's `native.uniform_`."""
+    return fill("uniform", out, seed, offset, low, high)
+
+
+def fill_normal(out: Any, seed: int, offset: int, mean: float = 0.0, std: float = 1.0) -> Any:
+    """Writes the normal numbers of a stream; the CPU's `native.normal_`."""
+    return fill("normal", out, seed, offset, mean, std)
+
+
+def random_integers(n: int, seed: int, offset: int, low: int, span: int) -> Any:
+    """n integers (int64) from [low, low + span); span 0 is 2**64. The CPU's `native.randint`."""
+    out = cupy.empty(n, np.int64)
+    if n:
+        blocks = blocks_for(-(-n // (4 if 0 < span < 2**32 else 2)))
+        bounds = np.uint64(low % 2**64), np.uint64(span)
+        arguments = (out, np.int64(n), *stream(seed, offset), *bounds)
+        launch("random", "integers", FLOAT64, blocks, 256, arguments)
+    return out
+
+
+def new_like(x: Any, out: Any) -> Any:
+    """The array to write to: `out`, or a new one like x."""
+    return cupy.empty(x.shape, x.dtype) if out is None else out
+
+
+@ROWS["_uniform"].on("cuda")
+def _uniform(
+    xp: Any, x: Any, seed: int, offset: int, low: float, high: float, out: Any = None
+) -> Any:
+    return fill_uniform(new_like(x, out), seed, offset, low, high)
+
+
+@ROWS["_normal"].on("cuda")
+def _normal(
+    xp: Any, x: Any, seed: int, offset: int, mean: float, std: float, out: Any = None
+) -> Any:
+    return fill_normal(new_like(x, out), seed, offset, mean, std)
+
+
+@ROWS["_distribution"].on("cuda")
+def _distribution(
+    xp: Any, x: Any, seed: int, offset: int, name: str, a: float = 0.0, b: float = 0.0
+) -> Any:
+    n = x.size * (2 if x.dtype.kind == "c" else 1)
+    values = cupy.empty(n, np.float64)
+    if name == "uniform":
+        fill_uniform(values, seed, offset, a, b)
+    elif name == "normal":
+        fill_normal(values, seed, offset, 0.0, b)
+    elif n:
+        first = math.log1p(-a) if name == "geometric" else a
+        arguments = (values, np.int64(n), *stream(seed, offset))
+        numbers = np.int32(DISTRIBUTIONS.index(name)), np.float64(first), np.float64(b)
+        launch("random", "distribution", FLOAT64, blocks_for(-(-n // 2)), 256, arguments + numbers)
+    if x.dtype.kind == "c":
+        values = values.view(np.complex128) + (a if name == "normal" else 0)
+    return values.astype(x.dtype, copy=False).reshape(x.shape)
+
+
+@ROWS["_random"].on("cuda")
+def _random(xp: Any, x: Any, seed: int, offset: int, low: int, span: int) -> Any:
+    values = random_integers(x.size, seed, offset, low, span)
+    return values.astype(x.dtype, copy=False).reshape(x.shape)
+
+
+@ROWS["_bernoulli"].on("cuda")
+def _bernoulli(xp: Any, x: Any, seed: int, offset: int) -> Any:
+    x = contiguous(x)
+    out = cupy.empty(x.shape, x.dtype)
+    if x.size:
+        arguments = (x, out, np.int64(x.size), *stream(seed, offset))
+        launch("random", "bernoulli", x.dtype, blocks_for(-(-x.size // 2)), 256, arguments)
+    return out
+
+
+@ROWS["_bernoulli_of"].on("cuda")
+def _bernoulli_of(xp: Any, x: Any, y: Any, seed: int, offset: int) -> Any:
+    probabilities = cupy.broadcast_to(y, x.shape)
+    if not is_floating(y):
+        probabilities = probabilities.astype(np.float64)
+    return _bernoulli(xp, probabilities, seed, offset).astype(x.dtype, copy=False)
+
+
+@ROWS["_multinomial"].on("cuda")
+def _multinomial(
+    xp: Any, x: Any, num_samples: int, replacement: bool, seed: int, offset: int
+) -> Any:
+    rows = x.reshape(-1, x.shape[-1]).astype(np.float64)
+    shape = (len(rows), num_samples if replacement else rows.shape[1])
+    u = fill_uniform(cupy.empty(shape), seed, offset)
+    if replacement:
+        ends = contiguous(cupy.cumsum(rows, 1))
+        indices = cupy.empty(shape, np.int64)
+        if indices.size:
+            sizes = np.int64(indices.size), np.int64(num_samples), np.int64(rows.shape[1])
+            blocks = blocks_for(indices.size)
+            launch("random", "multinomial", FLOAT64, blocks, 256, (ends, u, indices, *sizes))
+    else:
+        times = cupy.where(rows > 0, -cupy.log(1 - u) / rows, math.inf)
+        indices = cupy.argsort(times, 1)[:, :num_samples]
+    return indices.astype(np.int64, copy=False).reshape(*x.shape[:-1], num_samples)
+
+
+@ROWS["_poisson"].on("cuda")
+def _poisson(xp: Any, x: Any, seed: int, offset: int) -> Any:
+    raise NotImplementedError("poisson: not implemented on CUDA, hint: poisson(x.cpu()).cuda()")
+
+
+@ROWS["_binomial"].on("cuda")
+def _binomial(xp: Any, x: Any, y: Any, seed: int, offset: int) -> Any:
+    raise NotImplementedError(
+        "binomial: not implemented on CUDA, hint: binomial(count.cpu(), prob.cpu()).cuda()"
+    )
+
+
+def dropout(x: Any, p: float, seed: int, offset: int) -> tuple[Any, Any]:
+    """x / (1 - p) where the element's word is at least p * 2**32, else 0; and the mask of those
+    elements. The CPU's `native.dropout`.
+    """
+    if not is_floating(x):
+        raise NotImplementedError(f"dropout: not implemented for {x.dtype} on CUDA")
+    x = contiguous(x)
+    out, mask = cupy.empty(x.shape, x.dtype), cupy.empty(x.shape, np.bool_)
+    if p == 1:  # 1 / (1 - p) is undefined
+        out.fill(0)
+        mask.fill(False)
+    elif x.size:
+        numbers = as_acc(x.dtype, 1 / (1 - p)), np.uint32(min(int(p * 2**32), 2**32 - 1))
+        arguments = (x, out, mask, np.int64(x.size), *numbers, *stream(seed, offset))
+        launch("random", "dropout", x.dtype, blocks_for(-(-x.size // 4)), 256, arguments)
+    return out, mask
+
+
+@ROWS["_dropout"].on("cuda")
+def _dropout(xp: Any, x: Any, p: float, seed: int, offset: int) -> Any:
+    return dropout(x, p, seed, offset)
+
+
+@ROWS["_masked_scale"].on("cuda")
+def _masked_scale(xp: Any, x: Any, mask: Any, scale: float) -> Any:
+    if not is_floating(x) or x.shape != mask.shape:
+        return ROWS["_masked_scale"].forward(xp, x, mask, scale)
+    x, mask = contiguous(x), contiguous(mask)
+    out = cupy.empty(x.shape, x.dtype)
+    if x.size:
+        arguments = (x, mask, out, np.int64(x.size), as_acc(x.dtype, scale))
+        launch("random", "masked_scale", x.dtype, blocks_for(x.size), 256, arguments)
+    return out

@@ -1,0 +1,74 @@
+"""Sorting and searching for CUDA: the runs of sorted rows, and a binary search for each element."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cupy
+
+from ..sort.sort_topk_median import take_per_row
+from ..table.dims import axis, check_ordered
+from ..table.op_definition import ROWS
+from .reduce import cumulative_max
+
+
+@ROWS["mode"].on("cuda")
+def mode(xp: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
+    if not x.ndim:
+        axis(x, dim)
+        return x.copy(), xp.zeros((), xp.int64)
+    dim = axis(x, dim)
+    if not x.shape[dim]:
+        raise IndexError(f"mode: no elements to reduce: shape {x.shape}, dim={dim}")
+    rows = xp.moveaxis(x, dim, -1)
+    order = xp.argsort(rows, -1, kind="stable")
+    values = xp.take_along_axis(rows, order, -1)
+    places = xp.arange(values.shape[-1])
+    is_first = xp.ones(values.shape, bool)
+    is_first[..., 1:] = values[..., 1:] != values[..., :-1]
+    start = cumulative_max(xp, xp.where(is_first, places, 0), -1)
+    best = xp.argmax(places - start, -1)[..., None]
+    indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
+    return take_per_row(xp, x, indices, dim, keepdim)
+
+
+# NaN counts as the largest, as in NumPy's order.
+search = cupy.ElementwiseKernel(
+    "raw T row, T x, int64 n, int64 columns, bool right",
+    "int64 index",
+    """
+    T key = x;
+    long long start = columns ? i / columns * n : 0, low = 0, high = n;
+    while (low < high) {
+      long long middle = (low + high) / 2;
+      T value = row[start + middle];
+      bool is_before = right
+          ? !(key < value || (value != value && key == key))
+          : value < key || (key != key && value == value);
+      if (is_before) low = middle + 1;
+      else high = middle;
+    }
+    index = low;
+    """,
+    "searchsorted",
+)
+
+
+@ROWS["_searchsorted"].on("cuda")
+def searchsorted(
+    xp: Any, sorted_sequence: Any, x: Any, sorter: Any = None, side: str = "left"
+) -> Any:
+    check_ordered("searchsorted", sorted_sequence)
+    check_ordered("searchsorted", x)
+    if sorter is not None:
+        sorted_sequence = xp.take_along_axis(sorted_sequence, sorter, -1)
+    if sorted_sequence.ndim > 1 and sorted_sequence.shape[:-1] != x.shape[:-1]:
+        raise RuntimeError(
+            f"searchsorted: leading sizes differ: {sorted_sequence.shape}, {x.shape}"
+        )
+    columns = x.shape[-1] if sorted_sequence.ndim > 1 else 0
+    dtype = xp.result_type(sorted_sequence.dtype, x.dtype)
+    dtype = xp.dtype("float32") if dtype == "float16" else dtype
+    rows = xp.array(sorted_sequence, dtype, copy=None, order="C")
+    keys, out = x.astype(dtype, copy=False), xp.empty(x.shape, xp.int64)
+    return search(rows, keys, rows.shape[-1], columns, side == "right", out)

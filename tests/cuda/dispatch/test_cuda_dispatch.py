@@ -1,0 +1,175 @@
+"""CUDA tensors in the op table: results, gradients, writes and views stay on their device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+
+A = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]
+
+CASES: list[tuple[str, Callable[[Any], Any]]] = [
+    ("operators", lambda x: 2 * x + 1 - x / 4),
+    ("reflected", lambda x: 1 - x),
+    ("matmul", lambda x: x @ x.T),
+    ("mixed dtypes", lambda x: x.double() * x),
+    ("integers and a number", lambda x: x.long() + 1),
+    ("0-d of the CPU", lambda x: x * st.tensor(2.0)),
+    ("0-d of the CPU first", lambda x: st.tensor(2.0) - x),
+    ("row", lambda x: x[0]),
+    ("list", lambda x: x[:, [0, 2]]),
+    ("mask", lambda x: x[x > 2]),
+    ("index of the CPU", lambda x: x[st.tensor([1, 0])]),
+    ("number, then an index", lambda x: x[None, 1, :, None][:, [2, 0]]),
+    ("cat", lambda x: st.cat([x, x], 1)),
+    ("several outputs", lambda x: st.cat(list(x.max(1)))),
+    ("where", lambda x: st.where(x > 3, x, 0)),
+    ("out", lambda x: st.add(x, x, out=st.empty(0).to(x.device))),
+]
+
+
+@pytest.mark.parametrize(("name", "call"), CASES, ids=[name for name, _ in CASES])
+def test_results_are_the_cpus(cp: Any, name: str, call: Callable[[Any], Any]) -> None:
+    result, expected = call(st.tensor(A).cuda()), call(st.tensor(A))
+    assert isinstance(result.array, cp.ndarray)
+    assert result.device == st.device("cuda:0")
+    assert result.dtype is expected.dtype
+    np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), rtol=1e-6)
+
+
+def written(x: Any) -> Any:
+    y = x * 1
+    y.add_(1).mul_(x)
+    y[0] = 7
+    y[:, 1] = y[:, 0] * 2
+    y[y > 30] = 0
+    y[st.tensor([1])] = y[0] * 1
+    return y
+
+
+def view_written(x: Any) -> Any:
+    y = x * 2
+    y[0].mul_(5)
+    y.T[1].add_(3)
+    y[1, 1] = 0
+    return y
+
+
+@pytest.mark.parametrize("call", [written, view_written, lambda x: (x * x).sum(0).exp()])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_are_the_cpus(cp: Any, call: Callable[[Any], Any], create_graph: bool) -> None:
+    results = []
+    for device in ("cpu", "cuda"):
+        x = (st.tensor(A) / 10).to(device).requires_grad_()
+        y = call(x)
+        (g,) = st.autograd.grad(y.sum(), x, create_graph=create_graph)
+        assert g.device.type == device
+        results.append((y.detach().cpu().numpy(), g.detach().cpu().numpy()))
+    for ours, expected in zip(results[1], results[0]):
+        np.testing.assert_allclose(ours, expected, rtol=1e-5)
+
+
+def test_a_gradient_crosses_devices(cp: Any) -> None:
+    leaf = st.tensor(A, requires_grad=True)
+    (leaf.to("cuda:1") ** 2).to("cuda:0").sum().backward()
+    assert leaf.grad.device == st.device("cpu")
+    assert leaf.grad.tolist() == [[2 * v for v in row] for row in A]
+
+
+def test_second_order(cp: Any) -> None:
+    x = st.tensor(A, device="cuda").requires_grad_()
+    (g,) = st.autograd.grad((x**3).sum(), x, create_graph=True)
+    (h,) = st.autograd.grad(g.sum(), x)
+    assert h.tolist() == [[6 * v for v in row] for row in A]
+
+
+def test_grad_accumulates_on_the_device(cp: Any) -> None:
+    x = st.tensor(A).cuda().requires_grad_()
+    for n in (1, 2):
+        (x * 3).sum().backward()
+        assert x.grad.is_cuda
+        assert x.grad.tolist() == [[3.0 * n] * 3] * 2
+
+
+def test_a_gradient_is_not_shared_with_another_leaf(cp: Any) -> None:
+    x, y = (st.tensor(A).cuda().requires_grad_() for _ in range(2))
+    (x + y).sum().backward()
+    x.grad.zero_()
+    assert y.grad.tolist() == [[1.0] * 3] * 2
+
+
+def test_copies_between_devices(cp: Any) -> None:
+    x, c = st.tensor(A), st.zeros(2, 3).cuda()
+    assert c.copy_(x) is c
+    assert c.tolist() == A
+    assert st.zeros(2, 3).copy_(c).tolist() == A
+    other = c.to("cuda:1")
+    assert other.device == st.device("cuda:1")
+    assert c.copy_(other * 2).device == st.device("cuda:0")
+    assert c.tolist() == [[2 * v for v in row] for row in A]
+    assert c.to("cuda") is c
+    assert c.cpu().cpu().tolist() == c.tolist()
+    c[0] = x[1]
+    assert c[0].tolist() == A[1]
+
+
+def test_a_write_is_counted(cp: Any) -> None:
+    x = st.tensor(A).cuda().requires_grad_()
+    y = x.exp()
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c, x: c + x,
+        lambda c, x: x + c,
+        lambda c, x: st.matmul(c, x.T),
+        lambda c, x: st.cat([x, c]),
+        lambda c, x: c.add_(x),
+        lambda c, x: st.where(x > 0, c, c),
+    ],
+)
+def test_two_devices_are_an_error_that_names_both(cp: Any, call: Callable[..., Any]) -> None:
+    c, x = st.tensor(A).cuda(), st.tensor(A)
+    with pytest.raises(RuntimeError, match="same device") as error:
+        call(c, x)
+    assert "cuda:0" in str(error.value)
+    assert "cpu" in str(error.value)
+    with pytest.raises(RuntimeError, match="same device") as error:
+        call(c, c.to("cuda:1"))
+    assert "cuda:0" in str(error.value)
+    assert "cuda:1" in str(error.value)
+
+
+def test_out_on_another_device(cp: Any) -> None:
+    c = st.tensor(A).cuda()
+    with pytest.raises(RuntimeError, match=r"out is on cpu, the result .* is on cuda:0"):
+        st.add(c, c, out=st.empty(2, 3))
+
+
+def test_numpy_names_the_remedy(cp: Any) -> None:
+    with pytest.raises(TypeError, match=r"can't convert cuda:0 .* use x\.cpu\(\)\.numpy\(\)"):
+        st.tensor(A).cuda().numpy()
+
+
+def test_bfloat16_is_refused(cp: Any) -> None:
+    with pytest.raises(TypeError, match="bfloat16 tensors cannot be on cuda:0"):
+        st.ones(2, dtype=st.bfloat16).cuda()
+
+
+def test_ops_run_on_the_device_of_their_operands(cp: Any) -> None:
+    x = st.tensor(A).to("cuda:1").requires_grad_()
+    with cp.cuda.Device(0):
+        y = (x * 2).exp() @ x.T
+        y.sum().backward()
+    assert y.device == x.grad.device == st.device("cuda:1")
+    reference = st.tensor(A, requires_grad=True)
+    ((reference * 2).exp() @ reference.T).sum().backward()
+    np.testing.assert_allclose(x.grad.cpu().numpy(), reference.grad.numpy(), rtol=1e-5)

@@ -1,0 +1,96 @@
+"""Rows of the op table on CuPy's arrays, beside the same rows on NumPy's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from shmtensor.ops import ROWS, Row
+from tests.ops.draws import Call, calls
+
+__all__ = ["DTYPES", "as_list", "compare", "device_calls", "device_results", "move", "plain_rows"]
+
+# float32, and the first of the others that the row takes.
+DTYPES = ("float32", "int64", "bool", "complex64")
+
+# PyTorch has no logit of complex numbers, and NumPy's clip orders them.
+LEFT_OUT = {("logit", "complex64")}
+
+# Tolerances of rows whose float32 results differ by rounding that grows.
+CLOSE: dict[str, float] = {}
+
+
+def plain_rows() -> list[str]:
+    """The names of the rows whose forward is a function of arrays, and that have samples."""
+    return [
+        row.name
+        for row in ROWS.values()
+        if row.samples and not row.forward.__module__.startswith("shmtensor.autograd")
+    ]
+
+
+def move(xp: Any, value: Any) -> Any:
+    """NumPy's arrays in `value`, also in lists and tuples, as arrays of `xp`."""
+    if isinstance(value, np.ndarray):
+        return xp.asarray(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(move(xp, v) for v in value)
+    return value
+
+
+def as_list(row: Row, result: Any) -> list[Any]:
+    """The results of a forward without the arrays that it saves for pullbacks."""
+    if row.listed:
+        return list(result)
+    many = len(row.outputs) + len(row.saves) > 1
+    return list(result[: len(row.outputs)]) if many else [result]
+
+
+def device_calls(row: Row) -> Iterator[tuple[str, Call, list[Any]]]:
+    """The samples in float32, and in one other dtype that the row takes, with the CPU's results."""
+    for dtype in DTYPES:
+        if dtype != "float32" and row.promote == "float" and np.dtype(dtype).kind != "c":
+            continue  # the engine casts them ahead of the forward
+        if (row.name, dtype) in LEFT_OUT:
+            continue
+        pairs = []
+        for call in calls(row, dtype):
+            try:
+                pairs.append((call, call.plain()))
+            except Exception:
+                if dtype == "float32":
+                    raise
+                break
+        else:
+            yield from ((dtype, call, results) for call, results in pairs)
+            if dtype != "float32":
+                return
+
+
+def device_results(cp: Any, call: Call, inputs: list[Any]) -> list[Any]:
+    """The results of the row's forward for CUDA on device arrays."""
+    row = call.row
+    defaults = row.attributes[len(call.attributes) :]
+    values = [*call.attributes, *(a.default for a in defaults if not a.keyword_only)]
+    kinds = [a.kind for a in row.attributes]
+    values = [
+        np.dtype(v) if k == "dtype" and v else move(cp, v)
+        for v, k in zip(values, kinds, strict=False)
+    ]
+    forward = row.device_forwards.get("cuda") or row.forward
+    kwargs = {name: move(cp, value) for name, value in call.kwargs.items()}
+    return as_list(row, forward(cp, *inputs, *values, **kwargs))
+
+
+def compare(cp: Any, row: Row, ours: Any, plain: Any, what: str) -> None:
+    """Checks that a device array has the values, the dtype and the shape of NumPy's result."""
+    assert isinstance(ours, cp.ndarray), f"{what}: the result is {type(ours)}"
+    assert ours.shape == plain.shape, what
+    assert ours.dtype == plain.dtype, what
+    if plain.dtype.kind in "fc":
+        close = CLOSE.get(row.name, 2e-5)
+        np.testing.assert_allclose(ours.get(), plain, close, close, err_msg=what)
+    else:
+        np.testing.assert_array_equal(ours.get(), plain, err_msg=what)

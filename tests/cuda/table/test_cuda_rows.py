@@ -1,0 +1,38 @@
+"""Every row's forward on CuPy's arrays: values, dtypes, shapes, views."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor.ops import ROWS
+from shmtensor.ops import cuda as twins
+from tests.cuda.table.device_rows import compare, device_calls, device_results, move, plain_rows
+
+# Rows that do not run yet, and why. A row that begins to run has to leave the list.
+LACKING: dict[str, str] = {}
+
+
+def check_row(cp: Any, name: str) -> None:
+    """Compares the row on the device with the row on the CPU, for all samples."""
+    twins.load()
+    row = ROWS[name]
+    for dtype, call, expected in device_calls(row):
+        what = f"{call} in {dtype}"
+        inputs = move(cp, call.inputs)
+        results = device_results(cp, call, inputs)
+        for ours, plain in zip(results, expected, strict=True):
+            compare(cp, row, ours, plain, what)
+            if row.view and plain.size and np.shares_memory(plain, call.inputs[0]):
+                assert ours.data.mem is inputs[0].data.mem, f"{what}: a view is needed"
+
+
+@pytest.mark.parametrize("name", plain_rows())
+def test_forward_on_cupy_is_the_cpus(cp: Any, name: str) -> None:
+    if name not in LACKING:
+        check_row(cp, name)
+        return
+    with pytest.raises(Exception):  # noqa: B017 - the library that is missing decides which
+        check_row(cp, name)
