@@ -18,6 +18,7 @@ FAMILIES: tuple[str, ...] = (
     "recurrent",
     "reduce",
     "sort",
+    "scatter_reduce",
     "special",
 )
 
