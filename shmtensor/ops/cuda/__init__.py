@@ -20,9 +20,9 @@ FAMILIES: tuple[str, ...] = (
     "random",
     "recurrent",
     "reduce",
+    "scatter_reduce",
     "softmax",
     "sort",
-    "scatter_reduce",
     "special",
 )
 
