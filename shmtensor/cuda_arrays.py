@@ -39,7 +39,9 @@ def device_of(array: Any) -> Device:
         return CPU
     if isinstance(device, Device):
         return device
-    number = device.id
+    number = getattr(device, "id", None)
+    if number is None:  # another library's: ops refuse it
+        return CPU
     found = DEVICES.get(number)
     return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
 
