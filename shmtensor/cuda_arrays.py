@@ -39,9 +39,7 @@ def device_of(array: Any) -> Device:
         return CPU
     if isinstance(device, Device):
         return device
-    number = getattr(device, "id", None)
-    if number is None:  # another library's: ops refuse it
-        return CPU
+    number = device.id
     found = DEVICES.get(number)
     return DEVICES.setdefault(number, Device("cuda", number)) if found is None else found
 
