@@ -221,7 +221,9 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     **{f"nn.functional.max_unpool{n}d": (unpooled(n), image)
        for n, image in enumerate((LINE, IMAGE, VOLUME[..., :2, :]), 1)},
     **{f"nn.functional.fractional_max_pool{n}d": (
-        lambda x, n=n: getattr(F, f"fractional_max_pool{n}d")(x, 2, 2, None, False, DRAWN[n]),
+        lambda x, n=n: getattr(F, f"fractional_max_pool{n}d")(
+            x, 2, 2, None, False, DRAWN[n].to(x.device, x.dtype)
+        ),
         image,
     ) for n, image in ((2, IMAGE), (3, VOLUME))},
     "nn.functional.conv1d": (lambda x, w, b: F.conv1d(x, w, b, 2, 1), LINE, normal(3, 4, 3), V[:3]),
@@ -322,7 +324,10 @@ SLOPES: dict[str, tuple[Any, ...]] = {
         lambda x, y: F.cosine_embedding_loss(x, y, st.tensor(SIGNS), 0.1), X, Y,
     ),
     "nn.functional.cross_entropy": (
-        lambda x: F.cross_entropy(x, st.tensor(TARGET), st.tensor(W), label_smoothing=0.1), X,
+        lambda x: F.cross_entropy(
+            x, st.tensor(TARGET), st.tensor(W, dtype=x.dtype), label_smoothing=0.1
+        ),
+        X,
     ),
     "nn.functional.ctc_loss": (
         lambda x: F.ctc_loss(x.log_softmax(-1), st.tensor(LETTERS + 1), (5, 4), (2, 3)),
@@ -351,7 +356,9 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "nn.functional.multilabel_soft_margin_loss": (
         lambda x: F.multilabel_soft_margin_loss(x, st.tensor((CLASSES > 0) * 1.0)), X,
     ),
-    "nn.functional.nll_loss": (lambda x: F.nll_loss(x, st.tensor(TARGET), st.tensor(W)), X),
+    "nn.functional.nll_loss": (
+        lambda x: F.nll_loss(x, st.tensor(TARGET), st.tensor(W, dtype=x.dtype)), X,
+    ),
     "nn.functional.poisson_nll_loss": (lambda x: F.poisson_nll_loss(x, st.tensor(UP)), X),
     "nn.functional.smooth_l1_loss": (F.smooth_l1_loss, X, Y),
     "nn.functional.soft_margin_loss": (

@@ -10,7 +10,16 @@ import numpy as np
 from shmtensor.ops import ROWS, Row
 from tests.ops.draws import Call, calls
 
-__all__ = ["DTYPES", "as_list", "compare", "device_calls", "device_results", "move", "plain_rows"]
+__all__ = [
+    "DTYPES",
+    "UP_TO_SIGNS",
+    "as_list",
+    "compare",
+    "device_calls",
+    "device_results",
+    "move",
+    "plain_rows",
+]
 
 # float32, and the first of the others that the row takes.
 DTYPES = ("float32", "int64", "bool", "complex64")
@@ -20,6 +29,10 @@ LEFT_OUT = {("logit", "complex64")}
 
 # Tolerances of rows whose float32 results differ by rounding that grows.
 CLOSE: dict[str, float] = {}
+
+
+# Vectors of which any sign (complex: any phase) is right.
+UP_TO_SIGNS = {"_svd", "_linalg_svd", "_linalg_eigh", "_linalg_eig"}
 
 
 def plain_rows() -> list[str]:
@@ -76,7 +89,7 @@ def device_results(cp: Any, call: Call, inputs: list[Any]) -> list[Any]:
     values = [*call.attributes, *(a.default for a in defaults if not a.keyword_only)]
     kinds = [a.kind for a in row.attributes]
     values = [
-        np.dtype(v) if k == "dtype" and v else move(cp, v)
+        np.dtype(v) if k == "dtype" and v else move(cp, v) if k == "index" else v
         for v, k in zip(values, kinds, strict=False)
     ]
     forward = row.device_forwards.get("cuda") or row.forward
@@ -91,6 +104,8 @@ def compare(cp: Any, row: Row, ours: Any, plain: Any, what: str) -> None:
     assert ours.dtype == plain.dtype, what
     if plain.dtype.kind in "fc":
         close = CLOSE.get(row.name, 2e-5)
+        if row.name in UP_TO_SIGNS:
+            ours, plain = abs(ours), abs(plain)
         np.testing.assert_allclose(ours.get(), plain, close, close, err_msg=what)
     else:
         np.testing.assert_array_equal(ours.get(), plain, err_msg=what)

@@ -10,7 +10,7 @@ import pytest
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import table
 from shmtensor.ops import ROWS
-from tests.cuda.table.device_rows import plain_rows
+from tests.cuda.table.device_rows import UP_TO_SIGNS, plain_rows
 from tests.cuda.table.device_tensors import (
     as_float32,
     cases_of_composites,
@@ -41,8 +41,12 @@ def run_row(name: str) -> None:
 
         def run(*inputs: Any, arguments: Any = arguments, kwargs: Any = kwargs) -> Any:
             device = next((x.device.type for x in flat(inputs)), "cpu")
-            moved = indices_on(device, arguments)
-            return getattr(table, row.name)(*inputs, *moved, **kwargs)
+            moved = [
+                indices_on(device, value) if a.kind == "index" else value
+                for value, a in zip(arguments, row.attributes)
+            ]
+            result = getattr(table, row.name)(*inputs, *moved, **kwargs)
+            return [r.abs() for r in result] if row.name in UP_TO_SIGNS else result
 
         compare_calls(run, call.inputs, str(call), 2 if i == 0 else 1)
 
