@@ -8,6 +8,7 @@ import math
 import numpy as np
 
 from ... import native
+from ..table.constants import constant
 from ..table.memory_format import like_image
 from ..table.op_definition import composite
 
@@ -104,7 +105,8 @@ def constant_pad_nd(ops, input, pad, value=0):
         return out
     outside = np.ones(shape, bool)
     outside[inner] = False
-    return like_image(ops, ops._where(outside, np.asarray(value, input.dtype), out), original)
+    number = constant(np.asarray(value, input.dtype), input)
+    return like_image(ops, ops._where(constant(outside, input), number, out), original)
 
 
 @composite(method=False)

@@ -114,7 +114,7 @@ LAYERS: list[tuple[str, tuple[Any, ...]]] = [
     ("Linear", (3, 2)), ("Bilinear", (3, 2, 2)), ("Embedding", (5, 2)), ("EmbeddingBag", (5, 2)),
     ("LayerNorm", (3,)), ("RMSNorm", (3,)), ("GroupNorm", (2, 4)), ("PReLU", ()),
     ("LSTM", (3, 2)), ("GRU", (3, 2)), ("RNN", (3, 2)), ("LSTMCell", (3, 2)), ("GRUCell", (3, 2)),
-    ("RNNCell", (3, 2)), ("MultiheadAttention", (4, 2)), ("Transformer", (4, 2, 1, 1, 8)),
+    ("RNNCell", (3, 2)), ("MultiheadAttention", (4, 2)), ("Transformer", (4, 2, 1, 1, 8, 0.0, "relu", None, None, 1e-5, True)),
     ("TransformerEncoderLayer", (4, 2, 8)), ("TransformerDecoderLayer", (4, 2, 8)),
     ("AdaptiveLogSoftmaxWithLoss", (4, 9, [3])), ("LinearCrossEntropyLoss", (4, 7)),
     *((f"{kind}{n}d", (2, 3, 2)) for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)),
