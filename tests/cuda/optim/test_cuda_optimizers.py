@@ -328,3 +328,19 @@ def test_parameters_on_two_gpus_in_one_group(cp: Any) -> None:
         assert str(x.device) == f"cuda:{i % 2}"
         assert optimizer.state[x]["exp_avg"].device == x.device
         close(x, y)
+
+
+def test_a_strided_parameter_and_an_expanded_gradient(cp: Any) -> None:
+    def run(device: str, name: str) -> list[Any]:
+        strided = st.arange(12.0).reshape(3, 4).to(device).T.requires_grad_()
+        flat = st.ones(5).to(device).requires_grad_()
+        optimizer = getattr(optim, name)([{"params": [strided]}, {"params": [flat]}], lr=0.1)
+        for _ in range(3):
+            strided.grad = st.arange(12.0).reshape(4, 3).to(device)
+            flat.grad = st.ones(1).to(device).expand(5)
+            optimizer.step()
+        return [strided, flat]
+
+    for name in ("Adam", "SGD", "RMSprop"):
+        for x, y in zip(run("cuda", name), run("cpu", name), strict=True):
+            close(x, y)
