@@ -313,7 +313,7 @@ class FlatOptimizer(Optimizer):
         instances.add(self)
 
 
-def rules_for(p: Array) -> Any:
+def rules_for(p: Any) -> Any:
     """The module with the rules for parameters in an array like this."""
     if p.ndim != 1 or p.dtype.char not in "fd":
         return reference_updates
