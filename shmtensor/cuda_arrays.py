@@ -15,8 +15,10 @@ from .errors import explained
 __all__ = [
     "array_module",
     "array_modules",
+    "check_writable",
+    "copy_array",
     "device_of",
-    "empty_on",
+    "full_on",
     "guard",
     "guard_gradients",
     "move_array",
@@ -70,13 +72,32 @@ def no_bfloat16(where: str, device: Device) -> TypeError:
     )
 
 
-def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    """Uninitialized memory on a device."""
+def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
+    """An array filled with one number, on a device."""
     if device is CPU:
-        return np.empty(shape, dtype)
+        return np.full(shape, value, dtype)
     xp = device.xp
     with xp.cuda.Device(device.index):
-        return xp.empty(shape, dtype)
+        return xp.full(shape, value, dtype)
+
+
+def copy_array(array: Any) -> Any:
+    """A copy on the same device, with the same strides unless there are gaps. Copies: one."""
+    if isinstance(array, np.ndarray):
+        return array.copy(order="K")
+    with array.device:
+        return array.copy(order="K")
+
+
+def check_writable(array: Any) -> None:
+    """Checks that an array on a GPU may be written, where no flag says so.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    strides = array.strides
+    if 0 in strides and any(not step and n > 1 for n, step in zip(array.shape, strides)):
+        raise ValueError("assignment destination is read-only: it is expanded")
 
 
 def dimensions_in_memory(array: Any) -> list[int] | None:
@@ -99,7 +120,7 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
-    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+    if (order := dimensions_in_memory(array)) is not None:
         moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
         return moved.transpose(np.argsort(order))
     if device.type == "cpu":
@@ -119,6 +140,7 @@ def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
     for the copy: the source's memory may be written or reused after it.
     """
     with array.device:
+        array = cupy.ascontiguousarray(array)
         source_stream = cupy.cuda.get_current_stream()
         written = source_stream.record(cupy.cuda.Event(disable_timing=True))
     with cupy.cuda.Device(number):

@@ -67,7 +67,7 @@ class _Blocks:
         gpu: the handles of GPU memory; None: tensors on a GPU are copied into the message.
     """
 
-    def __init__(self, gpu: reduce_cuda.Handles | None) -> None:
+    def __init__(self, gpu: reduce_cuda.Handles | None = None) -> None:
         self.owners: list[Any] = []
         self.index: dict[int, int] = {}
         self.gpu = gpu

@@ -16,12 +16,11 @@ from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import device_of, move_array, no_bfloat16
-from ..cupy_runtime import initialize
 from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
-from .foreign_arrays import as_numpy
+from .foreign_arrays import as_numpy, on_cuda
 from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
@@ -193,12 +192,12 @@ def tensor(
 
 
 def array_on_cuda(data: Any) -> Any:
-    """The array of a tensor on a GPU, or an array of CuPy; else None."""
+    """The array of a tensor on a GPU, or an array of CuPy over that of another library; else None.
+    Copies: none.
+    """
     if isinstance(data, native.TensorBase):
         return None if isinstance(data.array, np.ndarray) else data.array
-    if data.__class__.__module__.partition(".")[0] != "cupy":
-        return None
-    return data if isinstance(data, initialize().ndarray) else None
+    return None if data.__class__.__module__ in ("builtins", "numpy") else on_cuda(data)
 
 
 def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Tensor:
