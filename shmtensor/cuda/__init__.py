@@ -15,6 +15,7 @@ from typing import Any
 
 from ..ops.random.generators import cuda_generators
 from . import amp as amp
+from . import comm as comm
 from . import nvtx as nvtx
 from .devices import can_device_access_peer as can_device_access_peer
 from .devices import current_device as current_device
@@ -102,6 +103,7 @@ __all__ = [
     "StreamContext",
     "amp",
     "can_device_access_peer",
+    "comm",
     "current_device",
     "current_stream",
     "default_generators",

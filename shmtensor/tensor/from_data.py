@@ -94,6 +94,7 @@ def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN
+HOST = BUILTIN | {np.ndarray}  # classes of data that is on the host and of no other library
 
 
 def has_only_numbers(data: Any) -> bool:
@@ -166,11 +167,13 @@ def tensor(
         DeviceMissing: the device is not there.
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
-    if (array := array_on_cuda(data)) is not None:
-        return from_cuda(array, target, device_for_data(device, device_of(array)), requires_grad)
+    if data.__class__ not in HOST:
+        if (array := array_on_cuda(data)) is not None:
+            place = device_for_data(device, device_of(array))
+            return from_cuda(array, target, place, requires_grad)
+        if library_of(data) is not None:
+            data = as_numpy(data, "tensor")
     place = CPU if device is unspecified.value else device_for_data(device)
-    if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data, "tensor")
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
@@ -223,14 +226,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         RuntimeError: a tensor of PyTorch requires grad.
         DeviceMissing: the device is not there.
     """
-    if not isinstance(data, native.TensorBase) and (array := array_on_cuda(data)) is not None:
-        data = native.wrap(array)
     if isinstance(data, native.TensorBase):
         return as_placed(data, dtype, device)
+    if data.__class__ not in HOST:
+        if (array := array_on_cuda(data)) is not None:
+            return as_placed(native.wrap(array), dtype, device)
+        if library_of(data) is not None:
+            data = as_numpy(data, "as_tensor")
     if device is not unspecified.value and device_for_data(device).type != "cpu":
         return tensor(data, dtype=dtype, device=device)
-    if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data, "as_tensor")
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:

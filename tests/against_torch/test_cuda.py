@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.cuda.comm
 
 import shmtensor as st
 
