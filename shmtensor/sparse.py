@@ -13,6 +13,7 @@ import numpy as np
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
 from .autograd.engine import sparse_grad
+from .cuda_arrays import array_module
 from .device import CPU, Device
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
@@ -138,16 +139,18 @@ class SparseTensor(sparse_grad.SparseGradient):
         if self.ordered:
             return self
         sizes, places = self.shape[: self.sparse_dim()], self.places.array
-        flat = places[0] if len(sizes) == 1 else np.ravel_multi_index(tuple(places), sizes)
-        unique, where = np.unique(flat, return_inverse=True)
-        empty = native.wrap(np.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
+        xp = array_module(places)
+        flat = places[0] if len(sizes) == 1 else xp.ravel_multi_index(tuple(places), sizes)
+        unique, where = xp.unique(flat, return_inverse=True)
+        empty = native.wrap(xp.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
         values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
-        places = np.stack(np.unravel_index(unique, sizes)).astype(np.int64)
+        places = xp.stack(xp.unravel_index(unique, sizes)).astype(np.int64)
         return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
         """The dense tensor. Copies: one."""
-        empty = native.wrap(native.call(np.zeros, self.shape, self.dtype))
+        xp = array_module(self.numbers.array)
+        empty = native.wrap(native.call(xp.zeros, tuple(self.shape), self.dtype))
         result = table.index_put(empty, tuple(self.places), self.numbers, True)
         return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
 
