@@ -7,7 +7,6 @@ from typing import Any
 
 from ... import native
 from ...cuda_arrays import device_of, new_array
-from ...device import CPU
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -35,8 +34,8 @@ def edge_of(tensor: Any) -> Any:
 
 
 def device_of_edge(x: Any) -> Any:
-    """The device of a tensor; the CPU for a GradientEdge."""
-    return CPU if isinstance(x, GradientEdge) else device_of(x.array)
+    """The device of a tensor or of a GradientEdge."""
+    return x.device if isinstance(x, GradientEdge) else device_of(x.array)
 
 
 def root_gradients(
@@ -85,8 +84,7 @@ def root_gradients(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
-        elif not isinstance(tensor, GradientEdge) and device_of(g.array) != tensor.device:
-            place = tensor.device
+        elif device_of(g.array) != (place := device_of_edge(tensor)):
             raise RuntimeError(
                 f"{where}: Expected all tensors to be on the same device: the gradient of shape "
                 f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "
