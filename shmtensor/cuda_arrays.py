@@ -25,6 +25,7 @@ __all__ = [
     "new_array",
     "no_bfloat16",
     "pointer",
+    "watch",
 ]
 
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
@@ -162,22 +163,50 @@ def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
     return found
 
 
+class Watch:
+    """What kernels check or note of their operands' memory, set by the allocator.
+
+    Attributes:
+        has_foreign: this process has received memory of another process.
+        has_streams: this process has used several streams of a device.
+        check_alive: `check_alive(array)` raises if the memory's owner has died.
+        note_use: `note_use(array)`: the current stream uses the memory.
+    """
+
+    def __init__(self) -> None:
+        self.has_foreign = False
+        self.has_streams = False
+        self.check_alive: Callable[[Any], None]
+        self.note_use: Callable[[Any], None]
+
+
+watch = Watch()
+
+
 def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that runs on the device of its arrays; itself if there is one device.
+    """A kernel that runs on the device of its arrays, and does what `watch` says.
 
     Raises:
         RuntimeError: the arrays are on several devices.
+        PeerLostError: an array is memory of a process that has died.
     """
-    if cupy_runtime.device_count() < 2:
-        return kernel
     cupy = cupy_runtime.initialize()
+    has_several = cupy_runtime.device_count() > 1
     current = cupy.cuda.runtime.getDevice
     cls = cupy.ndarray
 
     def run(*operands: Any) -> Any:
+        if not (has_several or watch.has_foreign or watch.has_streams):
+            return kernel(*operands)
         arrays = arrays_in(operands, cls, [])
         if not arrays:
             return kernel(*operands)
+        if watch.has_foreign:
+            for array in arrays:
+                watch.check_alive(array)
+        if watch.has_streams:
+            for array in arrays:
+                watch.note_use(array)
         number = arrays[0].device.id
         for array in arrays:
             if array.device.id != number:

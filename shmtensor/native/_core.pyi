@@ -759,7 +759,7 @@ class Function:
     """The base of OpFunction and Composite: see native/dispatch/function.h."""
 
     event: str
-    precision: str
+    precision: dict[str, str]
     __name__: str
     def __call__(self, *args: Any, **named: Any) -> Any: ...
     def __get__(self, object: Any, owner: Any = None, /) -> Any: ...
@@ -775,7 +775,7 @@ class OpFunction(Function):
         event: its name in a profile.
         form: an index into `plan.FORMS`.
         modes: those that concern it, as bits.
-        precision: what autocast does with its operands, "" nothing.
+        precision: what autocast does with its operands, by device type; "" nothing.
         on_device: it takes arrays of the second device, not NumPy's.
     """
 
@@ -787,7 +787,7 @@ class OpFunction(Function):
         doc: str,
         form: int,
         modes: int,
-        precision: str,
+        precision: dict[str, str],
         on_device: bool,
         /,
     ) -> OpFunction: ...
@@ -839,12 +839,13 @@ class Composite(Function):
     Args:
         compute: `compute(ops, ...)`.
         modes: those that concern it, as bits.
-        precision: what autocast does with its operands, "" nothing.
+        precision: what autocast does with its operands, by device type; "" nothing.
         flags: 1 on Tensors, 2 its first argument is a tensor, 4 `out=` is added to it.
     """
 
     def __new__(
-        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: str, flags: int, /
+        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: dict[str, str],
+        flags: int, /
     ) -> Composite: ...
     compute: Any
     takes_out: bool

@@ -16,7 +16,7 @@ from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import device_of, move_array, no_bfloat16
-from ..device import CPU, Device, device_for_data, unspecified
+from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
@@ -242,7 +242,7 @@ def as_placed(x: Any, dtype: Any, device: Any) -> Tensor:
     """A tensor in a dtype and on a device, or on the default one if there is one; itself if nothing
     changes.
     """
-    if device is not None or unspecified.value is not None:
+    if device is not None or defaults.device is not None:
         x = x.to(device_for_data(device, x.device))
     return x if dtype is None else x.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
 
@@ -269,7 +269,7 @@ def asarray(
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
     result = alias(obj, target)
-    if result is not None and device is not unspecified.value:
+    if result is not None:
         moved = as_placed(result, None, device)
         if moved is not result and copy is False:
             raise ValueError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import cupy
 
+from ...cuda_arrays import watch
 from . import lending, streams, timer
 from .allocator import allocator, require_own_process
 from .lending import Message, check_alive, discard, export, note_use, receive
@@ -54,6 +55,7 @@ def install() -> None:
     require_own_process()
     timer.start()
     cupy.cuda.set_allocator(allocator.malloc)
+    watch.check_alive, watch.note_use = check_alive, note_use
 
 
 def uninstall() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 import cupy
 
 from ... import native
+from ...cuda_arrays import watch
 from ...errors import StaleHandle
 from . import streams
 from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
@@ -326,6 +327,7 @@ def receive(message: Message) -> Any:
     finally:
         allocator.unlock()
     native.acknowledge(handle)
+    watch.has_foreign = True
     memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)
     return cupy.ndarray(
         shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, offset), strides=strides

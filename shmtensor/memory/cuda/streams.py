@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 
+from ...cuda_arrays import watch
+
 if TYPE_CHECKING:
     from .blocks import Chunk
 
@@ -104,6 +106,7 @@ def of(device: int, stream: Any) -> StreamRecord:
     found = known.get(key)
     if found is None:
         found = known[key] = StreamRecord(device, stream)
+        watch.has_streams = watch.has_streams or bool(key)
     return found
 
 
