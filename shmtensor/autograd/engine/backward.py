@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import native
 from ...cuda_arrays import device_of, new_array
 from ..dispatch.foreign_operands import refuse_foreign
@@ -31,6 +33,15 @@ def edge_of(tensor: Any) -> Any:
     if isinstance(tensor, GradientEdge):
         return tensor.node if tensor.edge is None else tensor.edge
     return node_of(tensor)
+
+
+def is_on_cpu(x: Any, g: Any) -> bool:
+    """Whether a result and its gradient are tensors on the CPU, as far as their classes say."""
+    return (
+        g.array.__class__ is np.ndarray
+        and not isinstance(x, GradientEdge)
+        and x.array.__class__ is np.ndarray
+    )
 
 
 def device_of_edge(x: Any) -> Any:
@@ -84,7 +95,7 @@ def root_gradients(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
-        elif device_of(g.array) != (place := device_of_edge(tensor)):
+        elif not is_on_cpu(tensor, g) and device_of(g.array) != (place := device_of_edge(tensor)):
             raise RuntimeError(
                 f"{where}: Expected all tensors to be on the same device: the gradient of shape "
                 f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "

@@ -174,8 +174,10 @@ class FunctionRule:
         self.ctx = ctx
         self.places = [i for i, is_needed in enumerate(ctx.needs_input_grad) if is_needed]
         self.devices: list[Any] | None = None
-        if any(args[i].array.__class__ is not np.ndarray for i in self.places):
-            self.devices = [device_of(args[i].array) for i in self.places]
+        for i in self.places:
+            if args[i].array.__class__ is not np.ndarray:
+                self.devices = [device_of(args[place].array) for place in self.places]
+                break
         self.inputs = [description_of(x) for x in args] if ctx._function._has_jvp else []
         self.outputs = [description_of(o) for o in outputs]
         self.saved: list[SavedVariable] = []

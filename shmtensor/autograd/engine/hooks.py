@@ -72,7 +72,8 @@ def as_gradient(result: Any, g: Any, where: str) -> Any:
             f"{where}: a hook has changed the size of the gradient: {result.array.shape} is not "
             f"{old.shape}"
         )
-    if old is not None and device_of(result.array) != device_of(old):
+    is_on_cpu = isinstance(result.array, np.ndarray) and isinstance(old, np.ndarray)
+    if not is_on_cpu and old is not None and device_of(result.array) != device_of(old):
         raise RuntimeError(
             f"{where}: a hook has changed the device of the gradient: {device_of(result.array)} is "
             f"not {device_of(old)}: shape {old.shape}"
