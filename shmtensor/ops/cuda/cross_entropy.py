@@ -141,6 +141,27 @@ def _cross_entropy_backward(
     return cross_entropy_backward(x, logits, p, target, None, ignore_index, reduction)
 
 
+@ROWS["_cross_entropy_weighted"].on("cuda")
+def _cross_entropy_weighted(
+    xp: Any, x: Any, target: Any, weight: Any = None, ignore_index: int = -100,
+    reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
+    if not is_floating(x, weight) or not x.size:
+        raise NotImplementedError(
+            f"cross_entropy: not implemented on CUDA for {x.dtype} of shape {x.shape}"
+        )
+    return cross_entropy(x, target, weight, ignore_index, reduction, label_smoothing)
+
+
+@ROWS["_cross_entropy_weighted_backward"].on("cuda")
+def _cross_entropy_weighted_backward(
+    xp: Any, x: Any, logits: Any, p: Any, target: Any, weight: Any = None,
+    ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0,
+) -> Any:  # fmt: skip
+    options = ignore_index, reduction, label_smoothing
+    return cross_entropy_backward(x, logits, p, target, weight, *options)
+
+
 # ---- nll_loss
 
 

@@ -188,7 +188,7 @@ def moments(x: Any) -> tuple[Any, Any]:
     chunks = chunks_of(samples, blocks, 32 if spatial == 1 else 8)
     dtype = acc_dtype(x.dtype)
     parts, results = cupy.empty((2, chunks, channels), dtype), cupy.empty((2, channels), dtype)
-    arguments = (x, parts[0], parts[1], np.int64(samples), np.int64(channels))
+    arguments: tuple[Any, ...] = (x, parts[0], parts[1], np.int64(samples), np.int64(channels))
     if spatial == 1:
         grid = (blocks, chunks, 1)
         launch("norm", "moments_columns", x.dtype, grid, (32, 8, 1), arguments)
@@ -227,7 +227,7 @@ def batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, An
     x, weight, bias = in_one_dtype(x, weight, bias)
     mean, var = moments(x)
     out = batch_norm_apply(x, mean, 1 / cupy.sqrt(var + as_acc(x.dtype, eps)), weight, bias)
-    return tuple(v.astype(dtype, copy=False) for v in (out, mean, var))  # type: ignore[return-value]
+    return tuple(v.astype(dtype, copy=False) for v in (out, mean, var))
 
 
 def takes_channels(x: Any, *others: Any) -> bool:

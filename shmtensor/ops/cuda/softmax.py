@@ -21,7 +21,7 @@ def launch_along(
     outer, n, inner = split_at(shape, dim)
     dtype, flag = arrays[0].dtype, np.int32(is_log)
     if inner > 1:
-        sizes = np.int64(outer), np.int64(n), np.int64(inner)
+        sizes: tuple[Any, ...] = np.int64(outer), np.int64(n), np.int64(inner)
         grid = (-(-inner // 32), min(outer, 65535), 1)
         rows = next((k for k in (1, 2, 4, 8, 16) if n <= 4 * k), 32)
         launch(

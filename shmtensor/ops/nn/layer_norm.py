@@ -15,7 +15,7 @@ from ... import native
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_parameter_dtypes
 from ..table.memory_format import like_image
-from ..table.native_or_numpy import restore_half, upcast_half
+from ..table.native_or_numpy import is_host_array, restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -215,11 +215,6 @@ _native_layer_norm.pullback(
         ops, g, memo, bias_shape, groups
     ),
 )
-
-
-def is_host_array(x: Any) -> bool:
-    """Whether a tensor's elements are in NumPy's memory; devices compute in float32 themselves."""
-    return isinstance(getattr(x, "array", x), np.ndarray)
 
 
 @composite(method=False)

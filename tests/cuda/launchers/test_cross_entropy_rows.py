@@ -46,6 +46,32 @@ def test_cross_entropy(cp: Any, shape: tuple[int, int], reduction: str, dtype: s
             )
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_weights_and_smoothing(
+    cp: Any, weighted: bool, smoothing: float, reduction: str, dtype: str
+) -> None:
+    x, target = values((9, 6), dtype, 0, 2.0), classes((9,), 6)
+    weight = (np.abs(values((6,), dtype, 2)) + 0.5).astype(dtype) if weighted else None
+    options = (int(target[0]), reduction, smoothing)
+    wide = [None if v is None else v.astype(np.float64) for v in (x, weight)]
+    row, backward = ROWS["_cross_entropy_weighted"], ROWS["_cross_entropy_weighted_backward"]
+    wanted, p = row.forward(np, wide[0], target, wide[1], *options)
+    g = values(wanted.shape, dtype, 3)
+    gradient = backward.forward(np, g.astype(float), wide[0], p, target, wide[1], *options)
+    t, w = cp.asarray(target), None if weight is None else cp.asarray(weight)
+    logits = cp.asarray(x)
+    out, saved = device_forward("_cross_entropy_weighted")(cp, logits, t, w, *options)
+    np.testing.assert_allclose(out.get(), wanted, TOLERANCE[dtype], TOLERANCE[dtype])
+    ours = device_forward("_cross_entropy_weighted_backward")(
+        cp, cp.asarray(g), logits, saved, t, w, *options
+    )
+    assert ours.dtype == x.dtype
+    np.testing.assert_allclose(ours.get(), gradient, TOLERANCE[dtype], TOLERANCE[dtype])
+
+
 NLL: list[tuple[tuple[int, ...], bool]] = [
     ((5, 4), False),
     ((5, 4), True),

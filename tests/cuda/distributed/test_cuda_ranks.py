@@ -1,0 +1,28 @@
+"""Collectives and DistributedDataParallel of GPU tensors, by NCCL and through host memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.cuda.standin.build import ROOT
+
+
+@pytest.mark.parametrize("backend", ["shm", "nccl"])
+@pytest.mark.parametrize("case", ["collectives", "ddp"])
+def test_ranks(cp: Any, case: str, backend: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.cuda.distributed.ranks", case, backend],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHMTENSOR_DOMAIN": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.stdout.endswith("ok\n"), result.stderr
+    assert "stand-in device:" not in result.stderr  # a misuse
+    assert result.returncode == 0
