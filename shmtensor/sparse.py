@@ -280,6 +280,19 @@ class SparseTensor(sparse_grad.SparseGradient):
         )
 
 
+def refuse_device(where: str, x: Tensor) -> None:
+    """Checks that a part of a sparse tensor is on the CPU.
+
+    Raises:
+        NotImplementedError: it is on a GPU.
+    """
+    if x.is_cuda:
+        raise NotImplementedError(
+            f"{where}: sparse tensors are on the CPU only: shape {tuple(x.shape)} on {x.device}, "
+            "use x.cpu(), or dense tensors"
+        )
+
+
 def sparse_coo_tensor(
     indices: Any,
     values: Any = None,
@@ -310,6 +323,8 @@ def sparse_coo_tensor(
             "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
             f"and values must have the same nnz: {places.shape} and {numbers.shape}"
         )
+    for x in (places, numbers):
+        refuse_device("sparse_coo_tensor", x)
     array = places.numpy()
     if size is None:
         size = (*(array.max(1) + 1 if array.size else [0] * len(array)), *numbers.shape[1:])
@@ -353,6 +368,7 @@ def addmm(
 
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The elements that are not zero, with their indices. Copies: one."""
+    refuse_device("to_sparse", input)
     n = input.ndim if sparse_dim is None else sparse_dim
     array = input.detach().numpy()
     mask = array != 0
