@@ -19,6 +19,7 @@ __all__ = [
     "Device",
     "DeviceMissing",
     "as_device",
+    "defaults",
     "device_for_data",
     "device_of_new",
     "get_default_device",

@@ -22,6 +22,7 @@ BY_ACCIDENT = {
     "memory_summary",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
 }
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import builtins
 import math
+from typing import Any
 
 import numpy as np
 
 from ... import native
+from ..table.constants import computed, filled
 from ..table.memory_format import like_image
 from ..table.op_definition import composite
 
@@ -63,8 +65,8 @@ def fill(ops, input, value):
             raise RuntimeError(f"fill: the value must be a number or 0-d: {tuple(value.shape)}")
         value = ops._to_copy(value, input.dtype)
     else:
-        value = np.asarray(value, input.dtype)
-    return ops._where(np.ones(tuple(input.shape), bool), value, input)
+        value = filled((), value, input.dtype, input)
+    return ops._where(filled(tuple(input.shape), True, np.bool_, input), value, input)
 
 
 @composite(method=False)
@@ -102,9 +104,14 @@ def constant_pad_nd(ops, input, pad, value=0):
     out = ops._slice_backward(input, shape, inner)
     if not value:
         return out
-    outside = np.ones(shape, bool)
-    outside[inner] = False
-    return like_image(ops, ops._where(outside, np.asarray(value, input.dtype), out), original)
+
+    def outside(xp: Any) -> Any:
+        mask = xp.ones(shape, bool)
+        mask[inner] = False
+        return mask
+
+    value = filled((), value, input.dtype, input)
+    return like_image(ops, ops._where(computed(outside, input), value, out), original)
 
 
 @composite(method=False)

@@ -12,6 +12,7 @@ from typing import Any
 import cupy
 
 from ..pointwise.exp_log_erf import complex_logaddexp
+from ..reduce.sum_mean_var import nonempty_axes
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
 from ..table.op_definition import ROWS
@@ -122,9 +123,13 @@ logsumexp_pass = cupy.ElementwiseKernel(
     value = here;
     if (i / inner % n >= shift) {
       T before = values[i - shift * inner];
-      T low = min(before, here), high = max(before, here);
-      value = before != before ? before : here != here ? here : high;
-      if (low - low == 0) value = high + log1p(exp(low - high));
+      if (before != before) {
+        value = before;
+      } else if (here == here) {
+        T low = min(before, here);
+        value = max(before, here);
+        if (low - low == 0) value += log1p(exp(low - value));
+      }
     }
     """,
     "logcumsumexp_pass",
@@ -151,3 +156,53 @@ def complex_logcumsumexp(xp: Any, x: Any, dim: int) -> Any:
         rows = xp.concatenate([rows[:shift], sums])
         shift *= 2
     return xp.moveaxis(rows, 0, dim).copy()
+
+
+# ---- the indices of extremes: of several NaN, CuPy's argmax returns any
+
+
+def first_index(xp: Any, x: Any, extreme: Any, dim: Any, keepdim: bool) -> Any:
+    """The index of the first element that equals the extreme of its row, or is NaN as it is."""
+    mask = x == extreme
+    if x.dtype.kind == "f":
+        mask |= (x != x) & (extreme != extreme)
+    return xp.argmax(mask, dim, keepdims=keepdim)
+
+
+def argument_of_extreme(name: str) -> Any:
+    """The forward of argmax or argmin."""
+    largest = name == "argmax"
+
+    def forward(xp: Any, x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        nonempty_axes(name, x, dim)
+        if not x.ndim:
+            axes(x, dim)
+            return xp.zeros((), xp.int64)
+        extreme = x.max(dim, keepdims=True) if largest else x.min(dim, keepdims=True)
+        return first_index(xp, x, extreme, dim, keepdim)
+
+    return forward
+
+
+def extreme_along(name: str) -> Any:
+    """The forward of max or min along a dimension: (values, indices)."""
+
+    def forward(xp: Any, x: Any, dim: int, keepdim: bool = False) -> Any:
+        check_ordered(name, x)
+        if not x.ndim:
+            axis(x, dim)
+            return x.copy(), xp.zeros((), xp.int64)
+        dim = axis(x, dim)
+        if not x.shape[dim]:
+            raise IndexError(f"{name}: no elements to reduce: shape {x.shape}, dim={dim}")
+        extreme = x.max(dim, keepdims=True) if name == "max" else x.min(dim, keepdims=True)
+        indices = first_index(xp, x, extreme, dim, keepdim)
+        return extreme if keepdim else extreme.squeeze(dim), indices
+
+    return forward
+
+
+for _name in ("argmax", "argmin"):
+    ROWS[_name].on("cuda")(argument_of_extreme(_name))
+for _name in ("max", "min"):
+    ROWS[f"_{_name}"].on("cuda")(extreme_along(_name))

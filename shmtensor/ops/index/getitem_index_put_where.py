@@ -375,7 +375,10 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
         raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
     rows = ops._argwhere(input)[:size]
     missing = size - rows.shape[0]
-    return ops.cat([rows, filled((missing, input.ndim), fill_value, np.int64, rows)])
+    shape = missing, input.ndim
+    if on_device(rows):
+        return ops.cat([rows, filled(shape, fill_value, np.int64, rows)])
+    return ops.cat([rows, ops.full(shape, fill_value, dtype=np.int64)])
 
 
 @composite

@@ -111,6 +111,7 @@ def not_positive_definite(x: Any, orders: Any) -> Exception:
 )
 def _linalg_leading_minors(xp, x, /):
     """The order of the first leading minor that is not positive-definite, or 0: int32."""
+    check_floating("linalg.cholesky_ex", x)
     return leading_minors(x)
 
 
@@ -232,6 +233,7 @@ def linalg_qr(ops, A, mode="reduced"):
 )
 def _linalg_geqrf(xp, x, /):
     """R above the diagonal, Householder reflectors below it, and their factors."""
+    check_floating("geqrf", x)
     a, tau = np.linalg.qr(x, "raw")
     return np.ascontiguousarray(a.swapaxes(-1, -2)), tau
 

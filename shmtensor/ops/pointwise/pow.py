@@ -47,35 +47,45 @@ def is_nonnegative(y: Any) -> Any:
 @op(broadcast=True, promote="common", samples=POSITIVE, wraps=False)
 def pow(xp, x, exponent, /):
     """x to the power of `exponent`, with broadcasting; integers stay integers."""
-    if isinstance(exponent, np.ndarray) and exponent.dtype.kind == "i":
+    if hasattr(exponent, "dtype") and exponent.dtype.kind == "i":
         return integer_pow(xp, xp.asarray(x, exponent.dtype), exponent)
     return x**exponent
 
 
 def integer_pow(xp: Any, x: Any, y: Any) -> Any:
     """Powers of integers; for a negative exponent y the quotient 1 / x ** -y, truncated."""
-    if not y.size or y.min() >= 0:
+    if xp is np and (not y.size or y.min() >= 0):  # a device would have to be waited for
         return x**y
     odd = (y & 1) * 2 - 1  # the sign of a power of -1
     of_unit = xp.where(x == 1, 1, xp.where(x == -1, -odd, 0)).astype(x.dtype)
     return xp.where(y < 0, of_unit, x ** xp.maximum(y, 0))
 
 
-def bool_pow(x: Any, exponent: Any) -> Any:
+@pow.on("cuda")
+def pow_on_cuda(xp: Any, x: Any, exponent: Any) -> Any:
+    """The forward, and the checks of `pow_kernel`."""
+    exponent = check_integer_exponent(x, exponent)
+    operands = [v for v in (x, exponent) if hasattr(v, "dtype")]
+    if exponent.__class__ is bool or any(v.dtype.kind == "b" for v in operands):
+        return bool_pow(x, exponent, xp)
+    return pow.forward(xp, x, exponent)
+
+
+def bool_pow(x: Any, exponent: Any, xp: Any = np) -> Any:
     """Powers of a bool tensor by a number, or of a tensor by True or False.
 
     Raises:
         NotImplementedError: the exponents are a bool tensor.
     """
-    y = np.asarray(exponent)
+    y = exponent if hasattr(exponent, "dtype") else np.asarray(exponent)
     if y.dtype.kind == "b":
-        if y.ndim or not isinstance(x, np.ndarray):
+        if y.ndim or not hasattr(x, "dtype"):
             raise NotImplementedError(
                 f"pow: not implemented for bool: exponents of shape {y.shape}"
             )
-        return x.copy() if y else np.ones_like(x)
+        return x.copy() if y else xp.ones_like(x)
     with np.errstate(all="ignore"):
-        return pow.forward(np, x, exponent)
+        return pow.forward(xp, x, exponent)
 
 
 parallel_power, parallel_reciprocal = parallel(np.power), parallel(np.reciprocal)
@@ -87,7 +97,7 @@ def check_integer_exponent(x: Any, exponent: Any) -> Any:
     Raises:
         RuntimeError: it is negative: the power would not be an integer.
     """
-    if exponent.__class__ is not int or x.__class__ is not np.ndarray or x.dtype.kind not in "iub":
+    if exponent.__class__ is not int or not hasattr(x, "dtype") or x.dtype.kind not in "iub":
         return exponent
     if exponent < 0:
         raise RuntimeError(

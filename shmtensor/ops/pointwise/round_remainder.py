@@ -143,7 +143,7 @@ def trunc_quotient(xp: Any, x: Any, y: Any) -> Any:
     """Quotient rounded towards 0, also exact for integers."""
     if x.dtype.kind not in "iu":
         return xp.trunc(x / y)
-    if np.size(x) and not np.all(y):
+    if xp is np and np.size(x) and not np.all(y):  # a device would have to be waited for
         raise ZeroDivisionError("integer division by zero")
     quotient = x // y
     return quotient + ((quotient < 0) & (quotient * y != x)).astype(quotient.dtype)

@@ -10,6 +10,7 @@ from ... import native
 from ...dtypes import finfo
 from ..pointwise.exp_log_erf import complex_logaddexp
 from ..table.check_dtypes import check_floating
+from ..table.constants import computed, eye
 from ..table.dims import axis, check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
@@ -71,7 +72,8 @@ def cumprod_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     if not bool((x == 0).any()):
         return reversed_cumsum(ops, g * out.conjugate(), dim) / x.conjugate()
     dim, n = dim % x.ndim, x.shape[dim]
-    diagonal, later = np.eye(n, dtype=bool), np.triu(np.ones((n, n), dtype=bool))
+    diagonal = eye(n, n, np.bool_, g)
+    later = computed(lambda xp: xp.triu(xp.ones((n, n), dtype=bool)), g)
     rows = ops.unsqueeze(ops.movedim(x, dim, -1), -2)
     table = ops._where(later, ops.cumprod(ops._where_other(diagonal, rows, 1.0), -1), 0.0)
     gradient = ops.sum(ops.unsqueeze(ops.movedim(g, dim, -1), -2) * table.conjugate(), -1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module, constant, data_of
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from ..table.samples import reals
@@ -86,11 +87,6 @@ def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     )
 
 
-def array_of(x: Any) -> Any:
-    """The array of a tensor; numbers unchanged."""
-    return getattr(x, "array", x)
-
-
 @composite
 def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
     """The weight in each bin, and the bins' edges: (hist, bin_edges).
@@ -102,7 +98,7 @@ def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
         density: the integral over all bins is 1.
     """
     low, high = (None, None) if range is None else range
-    hist, edges = ops._histogram(input, weight, array_of(bins), low, high, density)
+    hist, edges = ops._histogram(input, weight, data_of(bins), low, high, density)
     return named_result("histogram", hist=hist, bin_edges=edges)
 
 
@@ -120,13 +116,15 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
     bins = [bins] * n if isinstance(bins, int) else list(bins)
     if len(bins) != n:
         raise RuntimeError(f"histogramdd: bins for each of {n} dimensions are needed: {len(bins)}")
-    points = array_of(input).reshape(-1, n)
+    points, xp = data_of(input).reshape(-1, n), array_module(input)
     edges = []
     check_size("histogramdd", [b for b in bins if isinstance(b, int) and b > 0])
     for d, b in enumerate(bins):
         low, high = (None, None) if range is None else (range[2 * d], range[2 * d + 1])
-        edges.append(edges_of("histogramdd", points[:, d], array_of(b), low, high))
+        edges.append(edges_of(xp, "histogramdd", points[:, d], data_of(b), low, high))
     hist = ops._histogramdd(input, weight, tuple(edges), density)
     return named_result(
-        "histogramdd", hist=hist, bin_edges=tuple(ops._to_copy(e, e.dtype) for e in edges)
+        "histogramdd",
+        hist=hist,
+        bin_edges=tuple(ops._to_copy(constant(e, input), e.dtype) for e in edges),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, float32, iinfo, int64
+from ..table.constants import filled
 from ..table.op_definition import composite
 
 Dims = tuple[int, ...]
@@ -183,7 +184,7 @@ def masked_argmin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None)
 def count_unmasked(ops: Any, name: str, input: Any, dims: Dims, mask: Any) -> Any:
     """The number of unmasked elements along dimensions, which remain with size 1."""
     if mask is None:
-        mask = ops.ones(tuple(input.shape), dtype=np.dtype(bool))
+        mask = filled(tuple(input.shape), True, np.bool_, input)
     return ops.sum(full_mask(ops, name, input, mask), dims, True)
 
 

@@ -194,7 +194,7 @@ def renorm(ops, input, p, dim, maxnorm):
         raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
     other_dims = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
     norms = ops._vector_norm(input, p, other_dims, True)
-    scale = ops._where(norms > maxnorm, maxnorm / (norms + 1e-7), np.ones((), input.dtype))
+    scale = ops._where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
     return ops.mul(input, scale)
 
 

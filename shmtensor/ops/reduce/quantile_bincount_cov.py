@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import device_of
 from ...dtypes import get_default_dtype
 from ..table.check_dtypes import check_floating, check_same_dtype
+from ..table.constants import array_module, constant, data_of, on_device
 from ..table.dims import axis, broadcast_shape, check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -81,20 +83,20 @@ def histc(ops, input, bins=100, min=0, max=0):
 # ---- quantiles
 
 
-def quantile_ranks(n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
+def quantile_ranks(xp: Any, n: int, q: Any, interpolation: str) -> tuple[Any, Any, Any]:
     """The ranks below and above each quantile, and its fraction of the way to the upper one."""
     rank = q * (n - 1)
     if interpolation == "lower":
-        rank = np.floor(rank)
+        rank = xp.floor(rank)
     elif interpolation == "higher":
-        rank = np.ceil(rank)
+        rank = xp.ceil(rank)
     elif interpolation == "nearest":
-        rank = np.rint(rank)
-    low = np.floor(rank).astype(np.int64)
+        rank = xp.rint(rank)
+    low = xp.floor(rank).astype(xp.int64)
     fraction = rank - low
     if interpolation == "midpoint":
-        fraction = np.where(fraction > 0, 0.5, 0.0)
-    return low, np.minimum(low + 1, n - 1), fraction
+        fraction = xp.where(fraction > 0, 0.5, 0.0)
+    return low, xp.minimum(low + 1, n - 1), fraction
 
 
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
@@ -123,8 +125,8 @@ def quantiles(
             "hint: x.float()"
         )
     check_same_dtype(name, input, q)
-    values = np.asarray(getattr(q, "array", q), np.float64)
-    if values.ndim > 1 or not ((values >= 0) & (values <= 1)).all():
+    values = quantiles_in_float64(name, input, q)
+    if values.ndim > 1 or not (on_device(values) or ((values >= 0) & (values <= 1)).all()):
         raise RuntimeError(f"{name}: q must be numbers from 0 to 1: {values.tolist()}")
     if not math.prod(input.shape):
         raise RuntimeError(f"{name}: the tensor is empty: {tuple(input.shape)}")
@@ -138,31 +140,34 @@ def quantiles(
     )
     n = rows.shape[-1]
     sorted_rows = ops._sort(rows, -1, False)[0]
-    if not (values.ndim or ignore_nan or getattr(q, "requires_grad", False)):
+    if not (values.ndim or ignore_nan or on_device(values) or getattr(q, "requires_grad", False)):
         out = quantile_of_sorted(
-            ops, sorted_rows, *(v.item() for v in quantile_ranks(n, values, interpolation))
+            ops, sorted_rows, *(v.item() for v in quantile_ranks(np, n, values, interpolation))
         )
         return restore_dims(ops, out, dim, ndim) if keepdim else out
-    data = getattr(rows, "array", rows)
-    n_nan = np.isnan(data).sum(-1)[..., None]
-    flat = values.reshape(-1)
+    xp = array_module(input)
+    n_nan = xp.isnan(data_of(rows)).sum(-1)[..., None]
+    flat = xp.asarray(values.reshape(-1))
     if ignore_nan:
-        counts = np.maximum(n - n_nan, 1)
-        low, high, fraction = quantile_ranks(counts, flat, interpolation)
-        low, high = np.minimum(low, counts - 1), np.minimum(low + 1, counts - 1)
+        counts = xp.maximum(n - n_nan, 1)
+        low, high, fraction = quantile_ranks(xp, counts, flat, interpolation)
+        low, high = xp.minimum(low, counts - 1), xp.minimum(low + 1, counts - 1)
     else:
         low, high, fraction = (
-            np.broadcast_to(v, (*rows.shape[:-1], flat.size))
-            for v in quantile_ranks(n, flat, interpolation)
+            xp.broadcast_to(v, (*rows.shape[:-1], flat.size))
+            for v in quantile_ranks(xp, n, flat, interpolation)
         )
-    fraction = np.asarray(fraction, input.dtype)
+    fraction = constant(xp.asarray(fraction, input.dtype), input)
     if interpolation == "linear" and getattr(q, "requires_grad", False):
-        rank = ops.mul(ops.reshape(q, (-1,)), (counts if ignore_nan else n) - 1.0)
-        fraction = ops.sub(rank, low.astype(input.dtype))
-    below, above = ops._gather(sorted_rows, low, -1), ops._gather(sorted_rows, high, -1)
+        steps = constant(counts - 1.0, input) if ignore_nan else n - 1.0
+        rank = ops.mul(ops.reshape(q, (-1,)), steps)
+        fraction = ops.sub(rank, constant(low.astype(input.dtype), input))
+    below = ops._gather(sorted_rows, constant(low, input), -1)
+    above = ops._gather(sorted_rows, constant(high, input), -1)
     out = ops._where(fraction == 0, below, ops.lerp(below, above, fraction))
     if not ignore_nan:
-        out = ops._where(np.broadcast_to(n_nan > 0, tuple(out.shape)), math.nan, out)
+        has_nan = xp.broadcast_to(n_nan > 0, tuple(out.shape))
+        out = ops._where(constant(has_nan, input), math.nan, out)
     if keepdim:
         out = ops.unsqueeze(out, -1)
         if is_flat:
@@ -175,6 +180,21 @@ def quantiles(
     return out if values.ndim else out[0]
 
 
+def quantiles_in_float64(name: str, input: Any, q: Any) -> Any:
+    """The quantiles as an array. Those on a device are not checked, as in PyTorch: the check would
+    wait for the device.
+
+    Raises:
+        RuntimeError: they are a tensor on another device than the input.
+    """
+    if isinstance(q, native.TensorBase) and on_device(q) != on_device(input):
+        raise RuntimeError(
+            f"{name}: Expected all tensors to be on the same device: q is on {device_of(q.array)}, "
+            f"the input on {device_of(data_of(input))}"
+        )
+    return data_of(q).astype(np.float64) if on_device(q) else np.asarray(data_of(q), np.float64)
+
+
 def quantile_of_sorted(ops: Any, sorted_rows: Any, low: int, high: int, fraction: float) -> Any:
     """The value between two ranks of sorted rows; NaN if the row contains one."""
     out = ops.select(sorted_rows, -1, low)
@@ -182,7 +202,9 @@ def quantile_of_sorted(ops: Any, sorted_rows: Any, low: int, high: int, fraction
         out = ops.lerp(out, ops.select(sorted_rows, -1, high), fraction)
     last = ops.select(sorted_rows, -1, sorted_rows.shape[-1] - 1)  # NaN is sorted last
     is_nan = ops.ne(last, last)
-    return ops._where(is_nan, math.nan, out) if bool(ops.any(is_nan)) else out
+    if not on_device(is_nan) and not bool(ops.any(is_nan)):
+        return out
+    return ops._where(is_nan, math.nan, out)
 
 
 def restore_dims(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
@@ -228,7 +250,7 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
     if weights.dtype.kind not in kinds:
         expected = "integers" if kinds == "iu" else "floating-point numbers"
         raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype}")
-    data = getattr(weights, "array", weights)
+    data = data_of(weights)
     if data.size and data.min() < 0:
         raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
 
@@ -339,4 +361,4 @@ def combinations(ops, input, r=2, with_replacement=False):
     rows = native.call(native.combinations, input.shape[0], r, bool(with_replacement))
     if rows is None:
         raise RuntimeError(f"combinations: too many rows: {r} out of {input.shape[0]} elements")
-    return ops._getitem(input, rows)
+    return ops._getitem(input, constant(rows, input))

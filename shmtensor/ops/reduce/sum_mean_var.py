@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..table.constants import eye
 from ..table.dims import (
     axes,
     axes_of_all_any,
@@ -161,7 +162,7 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
         return g * (expand_reduced(ops, out, shape, dim, keepdim) / x).conjugate()
     n, dim = shape[dim], dim % len(shape)
     rows = ops.movedim(x, dim, -1)
-    diagonal = np.eye(n, dtype=bool)
+    diagonal = eye(n, n, np.bool_, g)
     factors = ops._where_other(diagonal, ops.unsqueeze(rows, -2), 1.0)
     return g * ops.movedim(ops._prod(factors, -1, False), -1, dim).conjugate()
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
 from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from ..table.constants import computed
 from ..table.op_definition import composite, op
 
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
@@ -98,14 +99,16 @@ def _fft_c2r(xp, x, /, n, dim, norm):
 def fft_c2r_backward(ops: Any, g: Any, shape: tuple[int, ...], n: int, dim: int, norm: str) -> Any:
     """The gradient of `_fft_c2r`; frequencies that also represent their conjugates count twice."""
     half = n // 2 + 1
-    weights = np.full(half, 2, g.dtype)
-    weights[0] = 1
-    if n % 2 == 0:
-        weights[-1] = 1
-    weights = weights.reshape(-1, *(1,) * (len(shape) - 1 - dim % len(shape)))
-    return resize_back(
-        ops, ops.mul(ops._fft_r2c(g, n, dim, ADJOINT_NORM[norm]), weights), shape, dim
-    )
+
+    def weights(xp: Any) -> Any:
+        numbers = xp.full(half, 2, g.dtype)
+        numbers[0] = 1
+        if n % 2 == 0:
+            numbers[-1] = 1
+        return numbers.reshape(-1, *(1,) * (len(shape) - 1 - dim % len(shape)))
+
+    halves = ops._fft_r2c(g, n, dim, ADJOINT_NORM[norm])
+    return resize_back(ops, ops.mul(halves, computed(weights, g)), shape, dim)
 
 
 _fft_c2r.pullback(
@@ -346,7 +349,10 @@ def fft_fftfreq(
     """The frequencies of `fft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_fftfreq", out, dtype))
     values = new_tensor(
-        lambda: np.fft.fftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
+        lambda: np.fft.fftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, values)
 
@@ -358,7 +364,10 @@ def fft_rfftfreq(
     """The frequencies of `rfft` for n samples, d apart."""
     dtype = dtype_or_default(dtype_or_out("fft_rfftfreq", out, dtype))
     values = new_tensor(
-        lambda: np.fft.rfftfreq(n, d).astype(dtype), device=device, requires_grad=requires_grad
+        lambda: np.fft.rfftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
     )
     return copy_into_out(out, values)
 

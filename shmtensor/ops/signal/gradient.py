@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import array_module, constant, data_of, on_device
 from ..table.dims import axis
 from ..table.op_definition import composite
 
@@ -30,9 +31,11 @@ def differences(ops: Any, x: Any, step: Any, dim: int, edge_order: int) -> Any:
 def uneven_differences(ops: Any, x: Any, positions: Any, dim: int, edge_order: int) -> Any:
     """`differences` for values at the given positions."""
     n, shape = x.shape[dim], (-1, *(1,) * (x.ndim - 1 - dim))
-    steps = np.diff(np.asarray(positions, np.float64))
-    as_x = lambda v: np.asarray(v).astype(x.dtype if x.dtype.kind in "fc" else np.float32)  # noqa: E731
-    column = lambda v: as_x(v).reshape(shape)  # noqa: E731
+    xp = array_module(x)
+    steps = xp.diff(xp.asarray(positions, xp.float64))
+    dtype = x.dtype if x.dtype.kind in "fc" else np.dtype(np.float32)
+    as_x = lambda v: constant(xp.asarray(v).astype(dtype), x)  # noqa: E731
+    column = lambda v: as_x(v.reshape(shape))  # noqa: E731
     part = lambda a, b: ops.narrow(x, dim, a, b - a)  # noqa: E731
     a, b = steps[:-1], steps[1:]
     inner = ops.add(
@@ -90,7 +93,7 @@ def gradient(ops, input, *, spacing=1, dim=None, edge_order=1):
         if isinstance(step, (int, float, complex)):
             results.append(differences(ops, input, step, d, edge_order))
             continue
-        positions = np.asarray(getattr(step, "array", step))
+        positions = data_of(step) if on_device(step) else np.asarray(data_of(step))
         if positions.ndim and positions.shape != (input.shape[d],):
             raise RuntimeError(
                 f"gradient: {input.shape[d]} places along dim {d} are needed: {positions.shape}"

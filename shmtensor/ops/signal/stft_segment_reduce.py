@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..table.constants import host_array
 from ..table.op_definition import composite
 
 
@@ -22,7 +23,7 @@ def frame_arguments(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, 
             f"{name}: expected hop_length > 0 and 0 < win_length <= n_fft: {hop}, {length}, {n}"
         )
     if window is None:
-        window = ops.ones((length,), dtype=x.real.dtype)
+        window = ops.new_ones(x, (length,), dtype=x.real.dtype)
     if tuple(window.shape) != (length,):
         raise RuntimeError(
             f"{name}: expected a 1D window tensor of size equal to win_length={length}, but got "
@@ -128,11 +129,11 @@ STARTS = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod
 def segment_bounds(lengths: Any, offsets: Any, n: int, unsafe: bool) -> Any:
     """The bounds of the segments: integers (..., segments + 1)."""
     if lengths is not None:
-        sizes = np.asarray(getattr(lengths, "array", lengths))
+        sizes = host_array(lengths)
         ends = np.cumsum(sizes, -1)
         bounds = np.concatenate([np.zeros((*sizes.shape[:-1], 1), sizes.dtype), ends], -1)
     elif offsets is not None:
-        bounds = np.asarray(getattr(offsets, "array", offsets))
+        bounds = host_array(offsets)
     else:
         raise RuntimeError("segment_reduce: either lengths or offsets must be given")
     if not unsafe and bounds.size:
@@ -168,7 +169,7 @@ def fft_segments(ops, data, reduce, lengths, offsets, axis, unsafe, initial):
             results.append(
                 reduce_segment(ops, flat[i, low:high], reduce, start, initial, inner_shape, data)
             )
-    out = ops.stack(results) if results else ops.zeros((0, *inner_shape), dtype=data.dtype)
+    out = ops.stack(results) if results else ops.new_zeros(data, (0, *inner_shape))
     return ops.reshape(out, (*bounds.shape[:-1], bounds.shape[-1] - 1, *inner_shape))
 
 
@@ -178,7 +179,7 @@ def reduce_segment(
     """The reduction of one segment along its first dimension."""
     n = part.shape[0]
     if not n:
-        return ops.full(inner_shape, start, dtype=data.dtype)
+        return ops.new_full(data, inner_shape, start)
     if reduce in ("max", "min"):
         out = (ops.amax if reduce == "max" else ops.amin)(part, 0)
         if initial is None:

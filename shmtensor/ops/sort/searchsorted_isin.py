@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ..table.constants import constant
 from ..table.dims import check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import check_tensors, composite, op
@@ -63,7 +64,7 @@ def as_comparable(number: Any, like: Any) -> Any:
     if not isinstance(number, (bool, int, float, complex)):
         raise TypeError(f"isin: a tensor or a number is needed, not {type(number).__name__}")
     takes_dtype = like.dtype.kind == "f" and not isinstance(number, complex)
-    return np.asarray(number, like.dtype if takes_dtype else None)
+    return constant(np.asarray(number, like.dtype if takes_dtype else None), like)
 
 
 @op(
@@ -108,7 +109,7 @@ def searchsorted(
             f"searchsorted: side and right do not agree: side={side!r}, right={right}"
         )
     if isinstance(input, (int, float)):
-        input = np.asarray(input)
+        input = constant(np.asarray(input), sorted_sequence)
     if sorted_sequence.dtype.kind == "b":
         raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
     side = side or ("right" if right else "left")

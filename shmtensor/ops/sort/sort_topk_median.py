@@ -275,7 +275,7 @@ _median_all.pullback(
 def median_of_empty(ops: Any, x: Any) -> Any:
     """NaN, with x's history; for integers their smallest number, as in PyTorch."""
     if x.dtype.kind in "iu":
-        return ops.full((), np.iinfo(x.dtype).min, dtype=x.dtype)
+        return ops.new_full(x, (), np.iinfo(x.dtype).min)
     if x.dtype.kind == "b":
         raise NotImplementedError(f"median: not implemented for bool: shape {tuple(x.shape)}")
     return ops.add(ops.sum(x), math.nan)

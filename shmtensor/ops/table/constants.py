@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ... import cuda_arrays, native
+from ...device import CPU
 
-__all__ = ["array_module", "constant", "data_of", "eye", "filled", "on_device", "zeros"]
+__all__ = [
+    "array_module",
+    "computed",
+    "constant",
+    "data_of",
+    "eye",
+    "filled",
+    "host_array",
+    "on_device",
+    "zeros",
+]
 
 
 def data_of(x: Any) -> Any:
@@ -56,6 +68,21 @@ def eye(n: int, m: int, dtype: Any, like: Any) -> Any:
     with data.device:
         result = cuda_arrays.array_module(data).eye(n, m, dtype=dtype)
     return native.wrap(result) if data is not like else result
+
+
+def computed(make: Callable[[Any], Any], like: Any) -> Any:
+    """`make(xp)`, an array of the array module of `like`, as an operand beside `like`."""
+    data = data_of(like)
+    if isinstance(data, np.ndarray):
+        return make(np)
+    with data.device:
+        result = make(cuda_arrays.array_module(data))
+    return native.wrap(result) if data is not like else result
+
+
+def host_array(x: Any) -> Any:
+    """A tensor, array or list as a NumPy array. Waits for the device, if it is on one."""
+    return np.asarray(cuda_arrays.move_array(data_of(x), CPU) if on_device(x) else data_of(x))
 
 
 def zeros(ops: Any, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import native
 from ..index.index_add import add_at_flat_indices, flat_indices
+from .constants import array_module
 
 __all__ = ["SparseGradient", "add_slices_at", "sparse_embedding_backward", "sparse_gather_backward"]
 
@@ -31,6 +32,9 @@ class SparseGradient:
 
 def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
     """Adds values to the slices of an array at indices."""
+    if not isinstance(out, np.ndarray):
+        array_module(out).add.at(out, tuple(places), numbers)
+        return
     if len(places) == 1 and native.index_add(out, numbers, places[0], 0):
         return
     if out.flags.c_contiguous:
@@ -46,21 +50,23 @@ def sparse_embedding_backward(
 
     Copies: one of the indices, which may be the user's.
     """
-    places = np.array(index, np.int64).reshape(1, -1)
+    xp = array_module(index)
+    places = xp.array(index, xp.int64).reshape(1, -1)
     numbers = ops.reshape(g, (places.shape[1], *shape[1:]))
     if padding_idx >= 0:
-        mask = np.flatnonzero(places[0] != padding_idx)
+        mask = xp.flatnonzero(places[0] != padding_idx)
         places, numbers = places[:, mask], ops._index_select(numbers, mask, 0)
     return SparseGradient(places, numbers, shape)
 
 
 def sparse_gather_backward(ops: Any, g: Any, index: Any, shape: Any, dim: int) -> SparseGradient:
     """The gradient of a gathered tensor: g at the elements `index` along dim."""
+    xp = array_module(index)
     if not shape or not index.ndim:
-        places = np.zeros((len(shape), index.size), np.int64)
+        places = xp.zeros((len(shape), index.size), xp.int64)
         if shape:
             places[0] = index.reshape(-1)
     else:
-        places = np.indices(index.shape, np.int64).reshape(index.ndim, -1)
+        places = xp.indices(index.shape, xp.int64).reshape(index.ndim, -1)
         places[dim] = index.reshape(-1)
     return SparseGradient(places, ops.reshape(g, (-1,)), shape)

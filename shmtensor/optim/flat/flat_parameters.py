@@ -26,7 +26,7 @@ import numpy as np
 from ... import native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
-from ...cuda_arrays import device_of, move_array, zeros_on
+from ...cuda_arrays import device_of, move_array, new_array
 from ...device import CPU
 from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
@@ -267,7 +267,7 @@ def zeros_beside(array: Array, shape: tuple[int, ...]) -> Array:
     device = device_of(array)
     if device is CPU:
         return zeros_shared(shape, array.dtype)
-    zeros: Array = zeros_on(shape, array.dtype, device)
+    zeros: Array = new_array("zeros", shape, array.dtype, device)
     return zeros
 
 

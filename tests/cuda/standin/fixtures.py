@@ -9,6 +9,7 @@ those that a test makes on purpose.
 from __future__ import annotations
 
 import gc
+import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -54,6 +55,10 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
+    if memory := sys.modules.get("shmtensor.memory.cuda"):  # installed by the first CUDA tensor
+        from tests.cuda.memory.peer import clean
+
+        clean(memory)
     free = {}
     for device in range(runtime.getDeviceCount()):
         runtime.setDevice(device)

@@ -1,0 +1,103 @@
+"""Every row and composite on CUDA Tensors, beside the CPU: values, dtypes, shapes, gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor.autograd.dispatch.op_function import table
+from shmtensor.ops import ROWS
+from tests.cuda.table.device_rows import plain_rows
+from tests.cuda.table.device_tensors import (
+    as_float32,
+    cases_of_composites,
+    cases_of_functions,
+    compare,
+    compare_calls,
+)
+from tests.ops.draws import calls
+
+# What does not run yet, and why. What begins to run has to leave the list.
+LACKING: dict[str, str] = {}
+
+COMPOSITES = cases_of_composites()
+
+
+def check(name: str, run: Any) -> None:
+    if name not in LACKING:
+        run(name)
+        return
+    with pytest.raises(Exception):  # noqa: B017 - the library that is missing decides which
+        run(name)
+
+
+def run_row(name: str) -> None:
+    row = ROWS[name]
+    for i, call in enumerate(calls(row, "float32")):
+        arguments, kwargs = (call.attributes, call.kwargs)
+
+        def run(*inputs: Any, arguments: Any = arguments, kwargs: Any = kwargs) -> Any:
+            device = next((x.device.type for x in flat(inputs)), "cpu")
+            moved = indices_on(device, arguments)
+            return getattr(table, row.name)(*inputs, *moved, **kwargs)
+
+        compare_calls(run, call.inputs, str(call), 2 if i == 0 else 1)
+
+
+def flat(values: Any) -> Any:
+    for v in values:
+        if isinstance(v, (list, tuple)):
+            yield from flat(v)
+        elif v is not None:
+            yield v
+
+
+def indices_on(device: str, value: Any) -> Any:
+    """Arrays among the attributes as Tensors."""
+    if isinstance(value, np.ndarray):
+        return st.tensor(value).to(device)
+    if isinstance(value, (list, tuple)):
+        return type(value)(indices_on(device, v) for v in value)
+    return value
+
+
+@pytest.mark.parametrize("name", plain_rows())
+def test_row_on_cuda_is_the_cpus(cp: Any, name: str) -> None:
+    check(name, run_row)
+
+
+def run_composite(name: str) -> None:
+    args, kwargs = COMPOSITES[name]
+    if not any(isinstance(x, np.ndarray) for x in flat(args)):
+        expected = getattr(st, name)(*args, **kwargs)
+        with st.device("cuda"):
+            compare(getattr(st, name)(*args, **kwargs), expected, name, 1e-5)
+        return
+    compare_calls(
+        lambda *operands: getattr(st, name)(*operands, **kwargs), as_float32(args), name, 0
+    )
+
+
+@pytest.mark.parametrize("name", sorted(COMPOSITES))
+def test_composite_on_cuda_is_the_cpus(cp: Any, name: str) -> None:
+    check(name, run_composite)
+
+
+def run_function(name: str) -> None:
+    from gradient_cases import case
+
+    function, arrays = case(name)
+
+    def run(*operands: Any) -> Any:
+        with operands[0].device:
+            return function(*operands)
+
+    compare_calls(run, as_float32(arrays), name, 1)
+
+
+@pytest.mark.parametrize("name", cases_of_functions())
+def test_gradients_on_cuda_are_the_cpus(cp: Any, name: str) -> None:
+    check(name, run_function)
