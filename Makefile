@@ -8,6 +8,7 @@
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
 #   make surface      which of PyTorch's names exist
 #   make cuda-standin    the CUDA tests on a stand-in device under the real CuPy, without a GPU; QUICK=1 a sample
+#   make gpu-test     what needs a GPU, with CuPy installed, in 8 minutes: assumptions, values, sends, kills, timings; gpu-bench: beside PyTorch
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
@@ -17,7 +18,7 @@ BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives cuda-standin demo levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-test levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -50,9 +51,16 @@ levels: $(VENV)/.test
 against-torch: $(VENV)/.test $(VENV)/.bench
 	$(BIN)/pytest -n 2 --dist worksteal -m torch --ignore tests/models
 
-# Fetches CuPy (no GPU, no CUDA toolkit) into build/cuda-standin; where it cannot, it says so and succeeds. TESTS="tests/..." runs a part.
+# Fetches CuPy (no GPU, no CUDA toolkit) into build/cuda-standin; where it cannot, it says so and succeeds. TESTS="tests/..." runs a part, CUDA=12 with the wheel for CUDA 12.
 cuda-standin:
-	$(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
+	$(if $(CUDA),STANDIN_CUDA=$(CUDA)) $(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
+
+# On a GPU; needs CuPy in PYTHON's environment and no other package of ours. STANDIN=1: a small form on the stand-in device.
+gpu-test: build
+	$(PYTHON) -m tests.cuda.gpu.run $(if $(STANDIN),--standin --short)
+
+gpu-bench: build
+	$(PYTHON) -m benchmarks.cuda
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

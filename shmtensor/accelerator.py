@@ -1,11 +1,15 @@
-"""`torch.accelerator`: devices other than the CPU; there are none yet."""
+"""`torch.accelerator`: the GPUs, by names that are not CUDA's; without one, PyTorch's answers.
+
+Functions that need a GPU raise `DeviceMissing`, a RuntimeError and an AssertionError.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from typing import Any, NoReturn
+from typing import Any
 
+from . import cuda, cupy_runtime, dtypes
 from .device import Device, DeviceMissing
 
 __all__ = [
@@ -33,38 +37,46 @@ __all__ = [
     "synchronize",
 ]
 
+SUPPORTED = (
+    dtypes.float64, dtypes.float32, dtypes.float16, dtypes.complex128, dtypes.complex64,
+    dtypes.int64, dtypes.int32, dtypes.int16, dtypes.int8, dtypes.uint8, dtypes.bool,
+)  # fmt: skip
+
 
 def is_available() -> bool:
     """Whether there is an accelerator."""
-    return False
+    return cupy_runtime.is_available()
 
 
 def device_count() -> int:
     """The number of accelerators."""
-    return 0
+    return cupy_runtime.device_count()
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
-    """The kind of accelerator in use, or None."""
-    return None
+    """The kind of accelerator: `device("cuda")`, or None if there is none."""
+    return Device("cuda") if is_available() else None
 
 
-def fail(where: str) -> NoReturn:
-    raise DeviceMissing(f"{where}: there is no accelerator: tensors are on the CPU")
+def require(where: str) -> None:
+    """Raises unless there is an accelerator."""
+    if not is_available():
+        raise DeviceMissing(f"{where}: there is no accelerator: tensors are on the CPU")
 
 
 def current_device_index() -> int:
     """The number of the accelerator in use.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("current_device_index")
+    require("current_device_index")
+    return cuda.current_device()
 
 
 def current_device_idx() -> int:
     """The old name of `current_device_index`.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
     warnings.warn("current_device_idx: use current_device_index", FutureWarning, stacklevel=2)
     return current_device_index()
@@ -74,20 +86,21 @@ def set_device_index(device: Any, /) -> None:
     """Sets the accelerator in use; a negative number changes nothing.
 
     Raises:
-        RuntimeError: there is none.
+        DeviceMissing: it is not there.
         ValueError: neither a number nor a device with one.
     """
     index = device if isinstance(device, int) or device is None else Device(device).index
     if index is None:
         raise ValueError(f"set_device_index: expected a number or a device with one: {device}")
     if index >= 0:
-        fail("set_device_index")
+        require("set_device_index")
+        cuda.set_device(index)
 
 
 def set_device_idx(device: Any, /) -> None:
     """The old name of `set_device_index`.
 
-    Raises: RuntimeError, ValueError, as there.
+    Raises: DeviceMissing, ValueError, as there.
     """
     warnings.warn("set_device_idx: use set_device_index", FutureWarning, stacklevel=2)
     set_device_index(device)
@@ -96,128 +109,148 @@ def set_device_idx(device: Any, /) -> None:
 class device_index:
     """In a `with`, the accelerator in use; None changes nothing.
 
-    Raises: RuntimeError, on entering; there is none.
+    Raises: DeviceMissing, on entering; it is not there.
     """
 
     def __init__(self, device: int | None, /) -> None:
         self.idx = device
+        self.context = cuda.device(device)
 
     def __enter__(self) -> None:
         if self.idx is not None:
-            fail("device_index")
+            require("device_index")
+            self.context.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        """Nothing was changed."""
+        """Restores the accelerator in use."""
+        self.context.__exit__(*error)
 
 
 def synchronize(device: Any = None, /) -> None:
-    """Waits for an accelerator; ops on the CPU are synchronous.
+    """Waits for an accelerator; without one, or for the CPU, there is nothing to wait for.
 
-    Raises: RuntimeError, a device other than the CPU.
+    Raises: DeviceMissing, an accelerator that is not there.
     """
-    if device is not None and str(device) != "cpu":
-        fail("synchronize")
+    if device is None and not is_available():
+        return
+    if str(device) != "cpu":
+        require("synchronize")
+        cuda.synchronize(device)
 
 
-def current_stream(device: Any = None, /) -> Any:
+def current_stream(device: Any = None, /) -> cuda.Stream:
     """The accelerator's queue of work.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("current_stream")
+    require("current_stream")
+    return cuda.current_stream(device)
 
 
 def set_stream(stream: Any) -> None:
     """Sets the accelerator's queue of work.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("set_stream")
+    require("set_stream")
+    cuda.set_stream(stream)
 
 
 def get_device_capability(device: Any = None, /) -> dict[str, Any]:
-    """The capability of an accelerator.
+    """What an accelerator can do: the dtypes that tensors there may have, by "supported_dtypes".
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("get_device_capability")
+    require("get_device_capability")
+    cuda.get_device_properties(device)
+    return {"supported_dtypes": set(SUPPORTED)}
 
 
 def empty_cache() -> None:
     """Releases cached memory of an accelerator.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("empty_cache")
+    require("empty_cache")
+    cuda.empty_cache()
 
 
 def empty_host_cache() -> None:
     """Releases cached CPU memory for copies to an accelerator.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("empty_host_cache")
+    require("empty_host_cache")
+    cupy_runtime.initialize().get_default_pinned_memory_pool().free_all_blocks()
 
 
 def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
     """Free and total bytes.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("get_memory_info")
+    require("get_memory_info")
+    return cuda.mem_get_info(device_index)
 
 
 def memory_allocated(device_index: Any = None, /) -> int:
     """Bytes of tensors.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("memory_allocated")
+    require("memory_allocated")
+    return cuda.memory_allocated(device_index)
 
 
 def max_memory_allocated(device_index: Any = None, /) -> int:
     """The peak number of bytes of tensors.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("max_memory_allocated")
+    require("max_memory_allocated")
+    return cuda.max_memory_allocated(device_index)
 
 
 def memory_reserved(device_index: Any = None, /) -> int:
     """Bytes reserved, for tensors and in the cache.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("memory_reserved")
+    require("memory_reserved")
+    return cuda.memory_reserved(device_index)
 
 
 def max_memory_reserved(device_index: Any = None, /) -> int:
     """The peak number of bytes reserved.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("max_memory_reserved")
+    require("max_memory_reserved")
+    return cuda.max_memory_reserved(device_index)
 
 
 def memory_stats(device_index: Any = None, /) -> OrderedDict[str, Any]:
     """Memory statistics by name.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("memory_stats")
+    require("memory_stats")
+    return cuda.memory_stats(device_index)
 
 
 def reset_peak_memory_stats(device_index: Any = None, /) -> None:
     """Resets the peak numbers.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("reset_peak_memory_stats")
+    require("reset_peak_memory_stats")
+    cuda.reset_peak_memory_stats(device_index)
 
 
 def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
-    """Resets the counts of allocations.
+    """Checks the device only, as `cuda.reset_accumulated_memory_stats`.
 
-    Raises: RuntimeError, there is none.
+    Raises: DeviceMissing, there is none.
     """
-    fail("reset_accumulated_memory_stats")
+    require("reset_accumulated_memory_stats")
+    cuda.reset_accumulated_memory_stats(device_index)

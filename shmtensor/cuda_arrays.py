@@ -15,14 +15,17 @@ from .errors import explained
 __all__ = [
     "array_module",
     "array_modules",
+    "check_writable",
+    "copy_array",
     "device_of",
-    "empty_on",
+    "full_on",
     "guard",
     "guard_gradients",
     "move_array",
     "new_array",
     "no_bfloat16",
     "pointer",
+    "watch",
 ]
 
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
@@ -69,13 +72,32 @@ def no_bfloat16(where: str, device: Device) -> TypeError:
     )
 
 
-def empty_on(shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
-    """Uninitialized memory on a device."""
+def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
+    """An array filled with one number, on a device."""
     if device is CPU:
-        return np.empty(shape, dtype)
+        return np.full(shape, value, dtype)
     xp = device.xp
     with xp.cuda.Device(device.index):
-        return xp.empty(shape, dtype)
+        return xp.full(shape, value, dtype)
+
+
+def copy_array(array: Any) -> Any:
+    """A copy on the same device, with the same strides unless there are gaps. Copies: one."""
+    if isinstance(array, np.ndarray):
+        return array.copy(order="K")
+    with array.device:
+        return array.copy(order="K")
+
+
+def check_writable(array: Any) -> None:
+    """Checks that an array on a GPU may be written, where no flag says so.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    strides = array.strides
+    if 0 in strides and any(not step and n > 1 for n, step in zip(array.shape, strides)):
+        raise ValueError("assignment destination is read-only: it is expanded")
 
 
 def dimensions_in_memory(array: Any) -> list[int] | None:
@@ -98,7 +120,7 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
-    if source is not CPU and (order := dimensions_in_memory(array)) is not None:
+    if (order := dimensions_in_memory(array)) is not None:
         moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
         return moved.transpose(np.argsort(order))
     if device.type == "cpu":
@@ -118,6 +140,7 @@ def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
     for the copy: the source's memory may be written or reused after it.
     """
     with array.device:
+        array = cupy.ascontiguousarray(array)
         source_stream = cupy.cuda.get_current_stream()
         written = source_stream.record(cupy.cuda.Event(disable_timing=True))
     with cupy.cuda.Device(number):
@@ -140,22 +163,50 @@ def arrays_in(values: Any, cls: type, found: list[Any]) -> list[Any]:
     return found
 
 
+class Watch:
+    """What kernels check or note of their operands' memory, set by the allocator.
+
+    Attributes:
+        has_foreign: this process has received memory of another process.
+        has_streams: this process has used several streams of a device.
+        check_alive: `check_alive(array)` raises if the memory's owner has died.
+        note_use: `note_use(array)`: the current stream uses the memory.
+    """
+
+    def __init__(self) -> None:
+        self.has_foreign = False
+        self.has_streams = False
+        self.check_alive: Callable[[Any], None]
+        self.note_use: Callable[[Any], None]
+
+
+watch = Watch()
+
+
 def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel that runs on the device of its arrays; itself if there is one device.
+    """A kernel that runs on the device of its arrays, and does what `watch` says.
 
     Raises:
         RuntimeError: the arrays are on several devices.
+        PeerLostError: an array is memory of a process that has died.
     """
-    if cupy_runtime.device_count() < 2:
-        return kernel
     cupy = cupy_runtime.initialize()
+    has_several = cupy_runtime.device_count() > 1
     current = cupy.cuda.runtime.getDevice
     cls = cupy.ndarray
 
     def run(*operands: Any) -> Any:
+        if not (has_several or watch.has_foreign or watch.has_streams):
+            return kernel(*operands)
         arrays = arrays_in(operands, cls, [])
         if not arrays:
             return kernel(*operands)
+        if watch.has_foreign:
+            for array in arrays:
+                watch.check_alive(array)
+        if watch.has_streams:
+            for array in arrays:
+                watch.note_use(array)
         number = arrays[0].device.id
         for array in arrays:
             if array.device.id != number:

@@ -10,7 +10,7 @@ import os
 import threading
 from typing import Any
 
-from . import cupy_runtime
+from . import cupy_runtime, native
 from .cupy_runtime import EXTRA, DeviceMissing
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Device",
     "DeviceMissing",
     "as_device",
+    "defaults",
     "device_for_data",
     "device_of_new",
     "get_default_device",
@@ -158,6 +159,7 @@ class Unspecified:
     Attributes:
         value: None; while some thread has a default device other than the CPU, an object that no
             argument is, so that creation functions leave their fast path and ask `device_of_new`.
+            (`native.empty` and `native.arange` return None then.)
         threads: how many threads have one.
     """
 
@@ -184,6 +186,7 @@ def set_default(device: Device | None) -> None:
         with lock:
             unspecified.threads += change
             unspecified.value = unspecified if unspecified.threads else None
+            native.let_python_choose_device(unspecified.threads > 0)
 
 
 def set_default_device(device: Device | str | int | None) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from .errors import ShutDown
 from .multiprocessing.queue import Empty, Full, parent_rows, receive_watching
 from .multiprocessing.queue import Queue as _Queue
-from .multiprocessing.reduction import pickle_dumps, pickle_loads
+from .multiprocessing.reduction import pickle_loads, pickler_for
 
 __all__ = ["Empty", "Full", "Queue", "ShutDown", "Statistics"]
 
@@ -115,7 +115,7 @@ class Queue(_Queue):
             ShutDown: the queue was shut down; `statistics().sent` counts those sent before.
         """
         messages = list(messages)
-        n = self._channel.send_many(messages, pickle_dumps, timeout)
+        n = self._channel.send_many(messages, pickler_for(self._block), timeout)
         if messages and not n:
             raise Full
         return n

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .device import as_device
 from .ops.random import generators
 from .ops.random.philox import Generator, default_generator
 
@@ -70,12 +71,19 @@ def fork_rng(
     Args:
         devices: the GPUs; by default all.
     """
-    if not enabled:
-        yield
-        return
-    state, cuda_states = default_generator.read(), generators.read_cuda(devices)
+    states = generators.read_states()
     try:
         yield
     finally:
-        default_generator.write(state)
-        generators.write_cuda(cuda_states)
+        if enabled:
+            others = () if devices is None else outside(devices)
+            generators.write_states(states)
+            for generator, state in others:
+                generator.write(state)
+
+
+def outside(devices: Any) -> list[tuple[Generator, Any]]:
+    """The generators of the other GPUs, with their states."""
+    numbers = {as_device(device).index for device in devices}
+    all_of_them = generators.cuda.generators.items()
+    return [(g, g.read()) for index, g in all_of_them if index not in numbers]

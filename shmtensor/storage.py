@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import native
-from .cuda_arrays import device_of, empty_on, move_array, pointer
+from .cuda_arrays import device_of, move_array, new_array, pointer
 from .device import CPU, as_device
 
 if TYPE_CHECKING:
@@ -52,6 +52,15 @@ def allocation_of(array: Any) -> Any:
         return array
     start = array.data - (array.data.ptr - memory.ptr)
     return type(array)((memory.size,), np.dtype(np.uint8), start)
+
+
+def identity(owner: Any) -> tuple[int, ...]:
+    """A key of the memory of an owner while it lives. Several arrays of a device may be owners of
+    the same memory: those that have no base.
+    """
+    if isinstance(owner, np.ndarray):
+        return (id(owner),)
+    return id(owner.data.mem), owner.data.ptr, owner.nbytes
 
 
 def is_same_memory(a: Any, b: Any) -> bool:
@@ -130,7 +139,7 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
         start = 0
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
-        larger = native.call(empty_on, (end,), np.uint8, device_of(array))
+        larger = native.call(new_array, "empty", (end,), np.uint8, device_of(array))
         larger[: memory.nbytes] = memory
         memory = larger
     if order is None:

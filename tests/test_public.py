@@ -21,6 +21,8 @@ MODULES = [
     "shmtensor.backends",
     "shmtensor.cuda",
     "shmtensor.cuda.amp",
+    "shmtensor.cuda.comm",
+    "shmtensor.cuda.nvtx",
     "shmtensor.fft",
     "shmtensor.func",
     "shmtensor.hub",

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .. import accelerator, dtypes
+from .. import cupy_runtime, dtypes
 from ..autograd.dispatch.autocast import nest
 from . import autocast_state
 
@@ -27,11 +27,12 @@ class autocast:
     """In a `with`, or in each call of a decorated function, ops choose their precision.
 
     Matrix products (`linear`, `matmul`, convolutions, attention) compute in the lower precision,
-    sensitive ops (losses, `linalg`, `fft`, `prod`, ...) in float32, `cat` and `stack` in the widest
-    dtype of their operands, and all others in their inputs' dtype. These are the lists of PyTorch's
-    CPU backend, see `docs/design/amp.md`. float64, integers, in-place forms and calls with `out=`
-    are not cast. Each thread has its own setting. Call backward outside the block: it computes in
-    each op's own precision.
+    sensitive ops (losses, `prod`; on the CPU `linalg` and `fft`; on CUDA `exp`, `log`, `pow`,
+    `sum`, `softmax`, norms) in float32, `cat` and `stack` in the widest dtype of their operands,
+    and all others in their inputs' dtype. These are the lists of PyTorch's backends for both
+    devices, see `docs/design/amp.md`; the operands' device chooses the list. float64, integers,
+    in-place forms and calls with `out=` are not cast. Each thread has its own setting. Call
+    backward outside the block: it computes in each op's own precision.
 
     Args:
         device_type: "cpu" or "cuda"; with "cuda" and no such device it warns and does nothing.
@@ -42,7 +43,7 @@ class autocast:
 
     Raises:
         ValueError: device_type is not a string.
-        RuntimeError: an unknown device type.
+        RuntimeError: an unknown device type; bfloat16 on CUDA, which CuPy does not have.
 
     Example:
         >>> import shmtensor as st
@@ -77,11 +78,15 @@ class autocast:
             autocast_state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         )
         self._enabled = enabled and self._is_possible()
+        if self._enabled and device_type == "cuda" and self.fast_dtype is dtypes.bfloat16:
+            raise RuntimeError(
+                "Current CUDA Device does not support bfloat16. Please switch dtype to float16."
+            )
         self._former: list[tuple[bool, dtypes.Dtype, bool]] = []
 
     def _is_possible(self) -> bool:
         """Whether the machine and the dtype support autocast; warns if not."""
-        if self.device == "cuda" and not accelerator.is_available():
+        if self.device == "cuda" and not cupy_runtime.is_available():
             reason = "CUDA is not available"
         elif self.fast_dtype not in SUPPORTED:
             names = ", ".join(map(str, SUPPORTED))

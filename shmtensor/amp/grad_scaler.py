@@ -8,22 +8,27 @@
                             growth_interval steps in a row without
 ```
 
-The scale is a Python float with float32's precision, not a tensor, because nothing here runs
-asynchronously.
+The scale is a Python float with float32's precision, and a tensor on each device whose outputs it
+multiplied. On a GPU the check is queued with the multiplication, and `step` waits for its result,
+one number: so the scale is known in the host's memory without another wait.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import warnings
+from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
 import numpy as np
 
-from .. import accelerator, dtypes
+from .. import cupy_runtime, dtypes, native
 from ..autograd import no_grad
+from ..device import Device
+from ..functions import full
 from ..tensor import Tensor
 
 __all__ = ["GradScaler"]
@@ -72,7 +77,7 @@ class GradScaler:
     ) -> None:
         self._device = device
         self._enabled = enabled
-        if enabled and device == "cuda" and not accelerator.is_available():
+        if enabled and device == "cuda" and not cupy_runtime.is_available():
             warnings.warn(
                 "GradScaler: CUDA is not available: disabling it, hint: GradScaler('cpu')",
                 UserWarning,
@@ -92,7 +97,9 @@ class GradScaler:
         self._growth_tracker = 0
         self._begun = False  # scale() was called
         self._stages: dict[int, Stage] = {}  # by the id of an optimizer
-        self._found: dict[int, bool] = {}  # whether its gradients had an infinity or NaN
+        # whether its gradients had an infinity or NaN: a flag for each device
+        self._found: dict[int, list[Any]] = {}
+        self._scales: dict[Device, Any] = {}  # the scale as tensors
 
     # ---------------------------------------------------------------- a training step
 
@@ -105,13 +112,25 @@ class GradScaler:
             return outputs
         if isinstance(outputs, Tensor):
             self._begun = True
-            return outputs * self._scale
+            return outputs * self._scale_on(outputs.device)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
         raise ValueError(
             f"GradScaler.scale: a tensor or an iterable of tensors is needed: {outputs!r}"
         )
+
+    def _scale_on(self, device: Device) -> Any:
+        """The scale as a tensor on a device."""
+        scale = self._scales.get(device)
+        if scale is None:
+            scale = full((), self._scale, dtype=dtypes.float32, device=device)
+            self._scales[device] = scale
+        return scale
+
+    def _set_scale(self, scale: float) -> None:
+        self._scale = as_float32(scale)
+        self._scales.clear()
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of an optimizer's parameters by the scale, in place. Call it before
@@ -134,13 +153,8 @@ class GradScaler:
         if stage is Stage.STEPPED:
             raise RuntimeError("GradScaler: unscale_() is being called after step()")
         gradients = gradients_of(optimizer)
-        inverse = as_float32(1 / self._scale)
-        with no_grad():
-            has_nonfinite = [not is_finite(g) for g in gradients]
-            for g in gradients:
-                g.mul_(inverse)
         if gradients:
-            self._found[id(optimizer)] = any(has_nonfinite)
+            self._found[id(optimizer)] = unscale(gradients, as_float32(1 / self._scale))
         self._stages[id(optimizer)] = Stage.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -162,7 +176,8 @@ class GradScaler:
             self.unscale_(optimizer)
         if id(optimizer) not in self._found:
             raise AssertionError("GradScaler.step: No inf checks were recorded for this optimizer.")
-        result = None if self._found[id(optimizer)] else optimizer.step(*args, **kwargs)
+        found = self._found[id(optimizer)] = [any(map(bool, self._found[id(optimizer)]))]
+        result = None if found[0] else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = Stage.STEPPED
         return result
 
@@ -185,11 +200,11 @@ class GradScaler:
                     f"GradScaler.update: new_scale must have one element and not require grad: "
                     f"{new_scale}"
                 )
-            self._scale = as_float32(float(new_scale))
+            self._set_scale(float(new_scale))
         elif not self._found:
             raise AssertionError("GradScaler.update: No inf checks were recorded prior to update.")
-        elif any(self._found.values()):
-            self._scale = as_float32(self._scale * self._backoff_factor)
+        elif any(bool(flag) for flags in self._found.values() for flag in flags):
+            self._set_scale(self._scale * self._backoff_factor)
             self._growth_tracker = 0
         else:
             self._grow()
@@ -201,7 +216,7 @@ class GradScaler:
         if self._growth_tracker == self._growth_interval:
             new_scale = self._scale * self._growth_factor
             if new_scale <= LARGEST:
-                self._scale = as_float32(new_scale)
+                self._set_scale(new_scale)
             self._growth_tracker = 0
 
     def _check_scaled(self, where: str) -> None:
@@ -270,7 +285,7 @@ class GradScaler:
                 "GradScaler.load_state_dict: the state is empty: saved from one that was not "
                 "enabled?"
             )
-        self._scale = as_float32(state_dict["scale"])
+        self._set_scale(state_dict["scale"])
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
@@ -281,7 +296,7 @@ class GradScaler:
             raise AssertionError(
                 "GradScaler: it may be pickled at the beginning of a step or after update() only"
             )
-        return self.__dict__.copy()
+        return {**self.__dict__, "_scales": {}}
 
 
 def as_float32(scale: float) -> float:
@@ -303,6 +318,31 @@ def gradients_of(optimizer: Any) -> list[Any]:
                 raise ValueError("GradScaler: Attempting to unscale FP16 gradients.")
             gradients.append(p.grad._values() if p.grad.is_sparse else p.grad)
     return gradients
+
+
+def unscale(gradients: list[Any], inverse: float) -> list[Any]:
+    """Multiplies gradients by the inverse scale, in place.
+
+    Copies: none.
+    Returns: for the gradients of each device, whether one had an infinity or NaN; of a GPU an array
+        of one element, which is computed later.
+    """
+    flags: list[Any] = []
+    near = [g for g in gradients if isinstance(g.array, np.ndarray)]
+    if near:
+        with no_grad():
+            flags.append(not all(map(is_finite, near)))
+            for g in near:
+                g.mul_(inverse)
+    far = defaultdict(list)
+    for g in gradients:
+        if not isinstance(g.array, np.ndarray):
+            far[g.device].append(g.array)
+            native.wrote(g)
+    if far:
+        on_device = importlib.import_module("shmtensor.ops.cuda.unscale")
+        flags += [on_device.unscale(arrays, inverse) for arrays in far.values()]
+    return flags
 
 
 def is_finite(g: Tensor) -> bool:

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from .. import native
-from ..ops.random.philox import default_generator
+from ..ops.random.generators import read_states, write_states
 from .dispatch import autocast
 from .engine.backward import backward
 from .engine.node_hooks import HookPair, forward_traceback, hook_pairs, observer_count
@@ -74,16 +74,16 @@ def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager
 
 @contextmanager
 def _restored_rng(state: Any) -> Iterator[None]:
-    """In this block, the random generator starts from that state; afterwards it is restored."""
+    """In this block, random generators start from these states; afterwards they are restored."""
     if state is None:
         yield
         return
-    former = default_generator.read()
-    default_generator.write(state)
+    former = read_states()
+    write_states(state)
     try:
         yield
     finally:
-        default_generator.write(former)
+        write_states(former)
 
 
 def _detached(value: Any) -> Any:
@@ -98,7 +98,7 @@ class _Reentrant(Function):
 
     @staticmethod
     def forward(ctx: Any, function: Any, preserve: bool, *args: Any) -> Any:
-        ctx.function_, ctx.state = function, default_generator.read() if preserve else None
+        ctx.function_, ctx.state = function, read_states() if preserve else None
         ctx.autocast = autocast.snapshot()
         ctx.plain = [None if isinstance(a, native.TensorBase) else a for a in args]
         ctx.is_tensor = [isinstance(a, native.TensorBase) for a in args]
@@ -311,7 +311,7 @@ def checkpoint(
     forward_context, recompute_context = (
         (nullcontext(), nullcontext()) if context_fn is None else context_fn()
     )
-    state = default_generator.read() if preserve_rng_state else None
+    state = read_states() if preserve_rng_state else None
 
     def run() -> Any:
         with recompute_context:

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from .. import native
-from ..ops.random.philox import default_generator
+from ..ops.random.generators import read_states, write_states
 from .checkpoint import placeholder_log
 from .dispatch.observers import call_through
 from .dispatch.op_function import table
@@ -146,7 +146,7 @@ class Result:
                 )
             results.append(native.wrap(array).requires_grad_(needs_grad))
         if self.state is not None:
-            default_generator.write(self.state)
+            write_states(self.state)
         if self.cls is None:
             return results[0]
         return self.cls(*results) if hasattr(self.cls, "_fields") else self.cls(results)
@@ -176,16 +176,14 @@ class Cache:
             finally:
                 self.depth -= is_composite
         outer_log, placeholder_log.now = placeholder_log.now, []
-        state = default_generator.read()
+        state = read_states()
         try:
             output = op.unobserved(*args, **kwargs)
         finally:
             inner_log, placeholder_log.now = placeholder_log.now, outer_log
         if self.keeps(op, output, args, kwargs):
-            new_state = default_generator.read()
-            self.results[op.rule].append(
-                Result(output, new_state if (new_state != state).any() else None)
-            )
+            new_state = read_states()
+            self.results[op.rule].append(Result(output, new_state if new_state != state else None))
             for placeholder, tensor in reversed(inner_log):
                 placeholder.keep(tensor)
         else:

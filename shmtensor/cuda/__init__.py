@@ -15,6 +15,7 @@ from typing import Any
 
 from ..ops.random.generators import cuda_generators
 from . import amp as amp
+from . import comm as comm
 from . import nvtx as nvtx
 from .devices import can_device_access_peer as can_device_access_peer
 from .devices import current_device as current_device
@@ -74,16 +75,35 @@ from .streams import default_stream as default_stream
 from .streams import get_stream_from_external as get_stream_from_external
 from .streams import set_stream as set_stream
 from .streams import stream as stream
+from .tensor_types import BoolTensor as BoolTensor
+from .tensor_types import ByteTensor as ByteTensor
+from .tensor_types import CharTensor as CharTensor
+from .tensor_types import DoubleTensor as DoubleTensor
+from .tensor_types import FloatTensor as FloatTensor
+from .tensor_types import HalfTensor as HalfTensor
+from .tensor_types import IntTensor as IntTensor
+from .tensor_types import LongTensor as LongTensor
+from .tensor_types import ShortTensor as ShortTensor
 
 __all__ = [
+    "BoolTensor",
+    "ByteTensor",
     "CUDAGraph",
+    "CharTensor",
+    "DoubleTensor",
     "Event",
     "ExternalStream",
+    "FloatTensor",
+    "HalfTensor",
+    "IntTensor",
+    "LongTensor",
     "OutOfMemoryError",
+    "ShortTensor",
     "Stream",
     "StreamContext",
     "amp",
     "can_device_access_peer",
+    "comm",
     "current_device",
     "current_stream",
     "default_generators",

@@ -213,6 +213,7 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
     Raises:
         DeviceMissing: the GPU is not there.
     """
+    cupy_for("get_stream_from_external")
     return ExternalStream(data_ptr, device)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from .. import native
 from ..autograd import enable_grad, is_grad_enabled, no_grad
+from ..cupy_runtime import device_count
+from ..device import CPU, Device, as_device
 from ..functions import cat, chunk
 from ..nn import Module
 
@@ -19,13 +21,19 @@ def make_sequence(cls: Any, parts: Any) -> Any:
     return cls(*parts) if hasattr(cls, "_fields") else cls(parts)
 
 
+def place_of(device: Any) -> Device:
+    """The device of a part; the CPU for the number of a GPU where there are none."""
+    return CPU if isinstance(device, int) and not device_count() else as_device(device)
+
+
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
-    """A part of the inputs for each target: tensors are split along `dim`, other objects repeated;
-    also within lists, tuples and dictionaries.
+    """A part of the inputs for each target: tensors are split along `dim` and moved there, other
+    objects repeated; also within lists, tuples and dictionaries.
     """
     n = len(target_gpus)
     if isinstance(inputs, native.TensorBase):
-        return list(chunk(inputs, n, dim))
+        parts = chunk(inputs, n, dim)
+        return [part.to(place_of(target)) for part, target in zip(parts, target_gpus)]
     if isinstance(inputs, (tuple, list)) and inputs:
         parts = list(zip(*(scatter(each, target_gpus, dim) for each in inputs), strict=False))
         return [make_sequence(type(inputs), part) for part in parts]
@@ -40,8 +48,44 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
-    """The module for each device: on the CPU the same one, in the same memory. Copies: none."""
-    return [network for _ in devices]
+    """The module for each device: itself where its parameters are; elsewhere a replica whose
+    parameters are copies of its own, through which gradients flow back, unless `detach`. Copies:
+    none on its own device, one to each other device.
+    """
+    own = {p.device for p in network.parameters()}
+    return [
+        network if own <= {target} else replica_of(network, target, detach, {})
+        for target in map(place_of, devices)
+    ]
+
+
+def replica_of(module: Module, device: Device, detach: bool, memo: dict[int, Any]) -> Module:
+    """A module with copies of the parameters and buffers of `module`, and of its modules.
+
+    Args:
+        memo: id of a tensor or module -> its copy, for those that occur twice.
+    """
+
+    def moved(x: Any) -> Any:
+        if x is None:
+            return None
+        if id(x) not in memo:
+            memo[id(x)] = (x.detach() if detach else x).to(device)
+        return memo[id(x)]
+
+    if id(module) in memo:
+        return memo[id(module)]  # type: ignore[no-any-return]
+    replica: Any = module.__new__(type(module))
+    replica.__dict__.update(module.__dict__)
+    memo[id(module)] = replica
+    parts: Any = module
+    replica._parameters = {name: moved(p) for name, p in parts._parameters.items()}
+    replica._buffers = {name: moved(b) for name, b in parts._buffers.items()}
+    replica._modules = {
+        name: None if child is None else replica_of(child, device, detach, memo)
+        for name, child in parts._modules.items()
+    }
+    return replica  # type: ignore[no-any-return]
 
 
 def parallel_apply(
@@ -78,9 +122,13 @@ def parallel_apply(
 
 
 def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
-    """The parts concatenated along `dim`; also within lists, tuples and dictionaries."""
+    """The parts concatenated along `dim` on the target, by default the first part's device; also
+    within lists, tuples and dictionaries.
+    """
     first = outputs[0]
     if isinstance(first, native.TensorBase):
+        target = first.device if target_device is None else place_of(target_device)
+        outputs = [each.to(target) for each in outputs]
         if first.array.ndim == 0:
             return cat([each.reshape(1) for each in outputs], 0)
         return cat(list(outputs), dim)
@@ -101,7 +149,9 @@ class DataParallel(Module):
     faster, because Python runs one thread at a time.
 
     Args:
-        device_ids: its length is the number of parts; None: one part.
+        device_ids: the device of each part; without a GPU, numbers are parts on the CPU. None:
+            every GPU if the module is on one, else one part on the CPU.
+        output_device: of the outputs; None: the first of device_ids.
         dim: the dimension along which the inputs are split and the outputs concatenated.
     """
 
@@ -114,8 +164,10 @@ class DataParallel(Module):
     ) -> None:
         super().__init__()
         self.module = module
-        self.device_ids = list(device_ids or ["cpu"])
-        self.output_device = output_device
+        is_on_gpu = any(p.is_cuda for p in module.parameters())
+        default = [f"cuda:{i}" for i in range(device_count())] if is_on_gpu else ["cpu"]
+        self.device_ids = list(device_ids or default)
+        self.output_device = self.device_ids[0] if output_device is None else output_device
         self.dim = dim
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:

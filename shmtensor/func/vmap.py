@@ -11,6 +11,7 @@ from .. import native
 from ..autograd import function, table
 from ..autograd.function import Function as AutogradFunction
 from ..ops.random import philox
+from ..ops.random.generators import read_states, write_states
 from . import batched_tensor
 from .batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_examples, levels
 from .batching_rules import find_rule
@@ -255,11 +256,11 @@ def call_each(
             "at least one example"
         )
     results, rebuild = [], None
-    state = philox.default_generator.read()
+    states = read_states()
     level = Level(1, len(levels.active), "any" if randomness != "error" else randomness)
     for i in range(size):
         if randomness == "same":
-            philox.default_generator.write(state)
+            write_states(states)
         with running_level(level):
             outputs = call(
                 [x if d is None else table.select(x, 0, i) for x, d in zip(inputs, dims)]

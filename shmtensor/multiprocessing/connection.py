@@ -22,6 +22,7 @@ from typing import Any
 
 from shmtensor import native
 
+from . import reduce_cuda
 from .reduction import dumps, loads
 from .shared_object import Shared
 
@@ -57,7 +58,8 @@ class Connection(connection.Connection):
         untyped: Any = self  # the stubs of the standard library lack these methods
         untyped._check_closed()
         untyped._check_writable()
-        data, blocks = dumps(obj)
+        gpu = reduce_cuda.Handles(self._token._block)
+        data, blocks = dumps(obj, gpu)
         handles = [native.export(block, self._token._block) for block in blocks]
         head = _HEADER.pack(len(handles), len(handles[0]) if handles else 0)
         message = b"".join((head, *handles, data))
@@ -70,6 +72,7 @@ class Connection(connection.Connection):
                     self._outgoing = _NOTHING
                 for handle in handles:
                     native.acknowledge(handle)
+                gpu.discard()
             raise
 
     def recv(self) -> Any:

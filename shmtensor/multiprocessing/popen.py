@@ -21,6 +21,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.memory import join_domain
 
+from . import reduce_cuda
 from .child_pipe import read_number, sys_path, write
 from .picklable import is_main_importable
 from .reduction import dumps
@@ -100,6 +101,7 @@ class SpawnPopen(_Popen):
     def __init__(self, process_obj: Any) -> None:
         self._fds: list[int] = []
         self._handles: list[bytes] = []
+        self._gpu = reduce_cuda.Handles()
         self._exit_code: list[bytes] = []  # what was read of it from the fork server
         super().__init__(process_obj)
 
@@ -116,6 +118,7 @@ class SpawnPopen(_Popen):
         handles, self._handles = self._handles, []
         for handle in handles:
             native.acknowledge(handle)
+        self._gpu.discard()
 
     def _abandon(self) -> None:
         """Cleans up after a failed or interrupted start. A child that exists already must see the
@@ -131,7 +134,7 @@ class SpawnPopen(_Popen):
         spawning: Any = self
         set_spawning_popen(spawning)
         try:
-            data, blocks = dumps(process_obj)
+            data, blocks = dumps(process_obj, self._gpu)
             self._handles = [native.export(block) for block in blocks]
             return pickle.dumps((domain, preparation, self._handles, data))
         finally:

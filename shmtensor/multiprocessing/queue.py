@@ -17,7 +17,7 @@ from shmtensor import native
 from shmtensor.errors import PeerLostError
 
 from .queue_fd import QueueFd
-from .reduction import loads, pickle_dumps, pickle_loads
+from .reduction import Sending, loads, pickle_loads, pickler_for
 from .shared_object import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -139,7 +139,7 @@ class SimpleQueue(Shared):
 
     def put(self, obj: Any) -> None:
         """Sends an object. Copies: none for tensors and arrays in shared memory."""
-        self._channel.send(obj, pickle_dumps, None)
+        self._channel.send(obj, pickler_for(self._block), None)
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """Waits for the next message and returns it.
@@ -208,7 +208,10 @@ class Queue(SimpleQueue):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Sends an object; raises Full when there is no room in time. Copies: none for what is in
         shared memory."""
-        if not self._channel.send(obj, pickle_dumps, timeout if block else 0.0):
+        pickler = pickler_for(self._block)
+        if not self._channel.send(obj, pickler, timeout if block else 0.0):
+            if isinstance(pickler, Sending):
+                pickler.discard()
             raise Full
 
     def get(  # type: ignore[override]

@@ -24,14 +24,22 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import native
+from shmtensor import cupy_runtime, native
 from shmtensor.tensor import Tensor, make_tensor
 
-from . import reduce_foreign, sharedctypes
+from . import reduce_cuda, reduce_foreign, sharedctypes
 from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
-__all__ = ["dumps", "loads", "pickle_dumps", "pickle_loads", "reduce_for_stdlib"]
+__all__ = [
+    "Sending",
+    "dumps",
+    "loads",
+    "pickle_dumps",
+    "pickle_loads",
+    "pickler_for",
+    "reduce_for_stdlib",
+]
 
 _CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
 
@@ -53,11 +61,16 @@ class _ByValue(Exception):
 
 
 class _Blocks:
-    """The blocks of one message, without duplicates."""
+    """The blocks of one message, without duplicates.
 
-    def __init__(self) -> None:
+    Attributes:
+        gpu: the handles of GPU memory; None: tensors on a GPU are copied into the message.
+    """
+
+    def __init__(self, gpu: reduce_cuda.Handles | None = None) -> None:
         self.owners: list[Any] = []
         self.index: dict[int, int] = {}
+        self.gpu = gpu
 
     def add(self, owner: Any, base: int) -> int:
         """The index of the block at address `base`; `owner` keeps it alive."""
@@ -79,6 +92,8 @@ class _Blocks:
 
     def reduce(self, obj: Any, cls: type) -> Any:
         """The reduction of an object with shared memory, or NotImplemented."""
+        if cupy_runtime.state.initialized and reduce_cuda.is_on_gpu(obj):
+            return self.on_gpu(obj, cls)
         if cls is Tensor:
             if obj.node is None and obj.accumulate_grad is None and obj.base is None:
                 return rebuild_plain, self.array(obj.array)
@@ -104,6 +119,15 @@ class _Blocks:
             return self.foreign(obj, kind)
         return NotImplemented
 
+    def on_gpu(self, obj: Any, cls: type) -> Any:
+        """The reduction of a tensor on a GPU, or of an array of CuPy. Copies: none."""
+        if self.gpu is None:
+            return NotImplemented
+        if not issubclass(cls, Tensor):
+            return reduce_cuda.rebuild_cupy, (self.gpu.add(obj),)
+        leaf = self.leaf(obj)
+        return reduce_cuda.rebuild_cuda, (cls, self.gpu.add(obj.array), *leaf)
+
     def foreign(self, obj: Any, kind: str) -> Any:
         """The reduction of an array of another library. Copies: none, or one if the memory is not
         shared.
@@ -124,6 +148,15 @@ class _Blocks:
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
         """Arguments of `rebuild_tensor` after the class."""
+        leaf = self.leaf(tensor)
+        return self.array(tensor.array), *leaf
+
+    def leaf(self, tensor: Tensor) -> tuple[bool, Any, Any]:
+        """Whether a leaf requires grad, its gradient, and its attributes.
+
+        Raises:
+            RuntimeError: the tensor is not a leaf.
+        """
         if tensor.requires_grad and not tensor.is_leaf:
             raise RuntimeError(
                 "multiprocessing: a non-leaf tensor that requires grad cannot be sent to another "
@@ -132,7 +165,7 @@ class _Blocks:
             )
         grad = tensor.grad if tensor.is_leaf else None
         state = getattr(tensor, "__dict__", None) or None
-        return self.array(tensor.array), tensor.requires_grad, grad, state
+        return tensor.requires_grad, grad, state
 
 
 class Pickler(pickle.Pickler):
@@ -152,32 +185,64 @@ class Pickler(pickle.Pickler):
         return self.blocks.reduce(obj, cls)
 
 
-def dumps(obj: Any) -> tuple[bytes, list[Any]]:
+def dumps(obj: Any, gpu: reduce_cuda.Handles | None = None) -> tuple[bytes, list[Any]]:
     """An object as a message for another process of the domain: by the codec if possible, else by
     pickle.
+
+    Args:
+        gpu: takes the handles of GPU memory in the message; None: its tensors are copied.
 
     Returns: the bytes, and one array or Block for each block that they refer to.
     Raises: RuntimeError for a non-leaf tensor that requires grad, and for a tensor of PyTorch or
     JAX that is not strided memory of the CPU.
     Copies: none, or one for a tensor over memory that is not shared.
     """
-    return native.encode(obj) or pickle_dumps(obj)
+    return native.encode(obj) or pickle_dumps(obj, gpu)
 
 
-def pickle_dumps(obj: Any) -> tuple[bytes, list[Any]]:
+def pickle_dumps(obj: Any, gpu: reduce_cuda.Handles | None = None) -> tuple[bytes, list[Any]]:
     """As `dumps`, without the codec."""
-    buffer = io.BytesIO()
-    blocks = _Blocks()
     try:
-        Pickler(buffer, blocks).dump(obj)
+        return _dump(Pickler, obj, gpu)
     except (_ByValue, pickle.PicklingError, AttributeError, TypeError):
         # cloudpickle takes 40 ms to import, and few messages need it.
         from .cloudpickle_closures import ClosurePickler
 
-        buffer = io.BytesIO()
-        blocks = _Blocks()
-        ClosurePickler(buffer, blocks).dump(obj)
+        return _dump(ClosurePickler, obj, gpu)
+
+
+def _dump(cls: Any, obj: Any, gpu: reduce_cuda.Handles | None) -> tuple[bytes, list[Any]]:
+    """The message by a class of picklers."""
+    buffer = io.BytesIO()
+    blocks = _Blocks(gpu)
+    try:
+        cls(buffer, blocks).dump(obj)
+    except BaseException:
+        if gpu is not None:
+            gpu.discard()
+        raise
     return buffer.getvalue(), blocks.owners
+
+
+class Sending:
+    """The pickler of one message that goes through a channel, over the block `via`: it knows the
+    handles of GPU memory, so that a message for which there was no room gives them up.
+    """
+
+    def __init__(self, via: Any) -> None:
+        self.gpu = reduce_cuda.Handles(via)
+
+    def __call__(self, obj: Any) -> tuple[bytes, list[Any]]:
+        return pickle_dumps(obj, self.gpu)
+
+    def discard(self) -> None:
+        """The message was not sent."""
+        self.gpu.discard()
+
+
+def pickler_for(via: Any) -> Any:
+    """The pickler of one message: a Sending once this process uses CUDA."""
+    return Sending(via) if cupy_runtime.state.initialized else pickle_dumps
 
 
 def loads(data: Any, blocks: Any) -> Any:
@@ -266,7 +331,9 @@ def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
     pickler does not know our messages, so each tensor has its own handle, in flight until it is
     received or expires (docs/design/memory.md).
     """
-    blocks = _Blocks()
+    blocks = _Blocks(reduce_cuda.Handles())
+    if reduce_cuda.is_on_gpu(tensor):
+        return blocks.on_gpu(tensor, type(tensor))  # type: ignore[no-any-return]
     (_, *layout), requires_grad, grad, state = blocks.tensor(tensor)
     handle = native.export(blocks.owners[0])
     return _rebuild_for_stdlib, (type(tensor), handle, tuple(layout), requires_grad, grad, state)

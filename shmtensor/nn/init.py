@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import linalg
 from ..autograd import no_grad
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
@@ -258,12 +259,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     rows = tensor.shape[0]
     cols = tensor.numel() // rows
     with no_grad():
-        matrix = tensor.detach().clone().normal_(0, 1, generator=generator).numpy()
-    matrix = matrix.reshape(rows, cols)
-    q, r = np.linalg.qr(matrix.T if rows < cols else matrix)
-    q = q * np.sign(np.diag(r))  # so that the distribution is uniform
-    values = (q.T if rows < cols else q).reshape(tuple(tensor.shape))
-    return _copy_values(tensor, values * gain)
+        matrix = tensor.detach().clone().normal_(0, 1, generator=generator).reshape(rows, cols)
+        q, r = linalg.qr(matrix.mT if rows < cols else matrix)
+        q = q * r.diagonal().sign()  # so that the distribution is uniform
+        values = (q.mT if rows < cols else q).reshape(tensor.shape)
+        return tensor if _is_skipped.get() else tensor.copy_(values * gain)
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
@@ -273,9 +273,9 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     rows, _ = tensor.shape
     zeros = math.ceil(sparsity * rows)
     with no_grad():
-        order = tensor.detach().clone().uniform_(0, 1, generator=generator).numpy().argsort(0)
+        order = tensor.detach().clone().uniform_(0, 1, generator=generator).argsort(0)
         tensor.normal_(0, std, generator=generator)
-        return tensor.copy_(tensor.masked_fill(as_tensor(order < zeros), 0.0))
+        return tensor.copy_(tensor.masked_fill(order < zeros, 0.0))
 
 
 def _deprecated_alias(function: Callable[..., Tensor]) -> Callable[..., Tensor]:

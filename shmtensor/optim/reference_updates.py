@@ -37,7 +37,8 @@ def gradient(p: Array, g: Array, weight_decay: float, maximize: bool) -> Array:
 
 def copy_of(x: Any) -> Any:
     """A copy of state that is overwritten while a backward still needs its old value."""
-    return x.clone() if isinstance(x, native.TensorBase) else x.copy()
+    is_tensor = isinstance(x, native.TensorBase)
+    return x.clone() if is_tensor else x.copy()
 
 
 def adam_(

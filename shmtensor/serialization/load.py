@@ -12,8 +12,12 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from .. import cupy_runtime
 from ..autograd import wrap
+from ..cuda_arrays import device_of, move_array, new_array
+from ..device import CPU, Device, DeviceMissing, as_device
 from ..nn import Parameter
+from ..storage import UntypedStorage, array_over, memory_of
 from ..tensor import Size, Tensor
 from .constructors import refused
 from .limits import Limits
@@ -47,8 +51,8 @@ def load(
     Args:
         f: a path, or a seekable binary file object.
         map_location: the device of the tensors: a device, a dict from saved to new devices, or a
-            function (storage as a uint8 tensor, saved device) -> storage or None for the saved
-            device.
+            function (storage as a uint8 tensor on the CPU, saved device) -> storage or None for the
+            saved device. By default tensors come back to the devices that they were saved on.
         pickle_module: for compatibility with PyTorch; must be None or the standard `pickle`.
         weights_only: construct only tensors, numbers, strings, containers, and the classes and
             functions of `add_safe_globals`. False runs any code in the file: for your own files.
@@ -68,7 +72,7 @@ def load(
             device that does not exist.
         OSError: the file cannot be read.
 
-    Copies: one (file to shared memory; none with mmap).
+    Copies: one (file to shared memory; none with mmap); to a GPU one more.
     """
     if pickle_module not in (None, pickle):
         raise ValueError(f"load: pickle_module must be pickle or None: {pickle_module!r}")
@@ -102,9 +106,9 @@ def read_archive(
 
 
 class Storage(NamedTuple):
-    """The bytes of one storage, and the dtype of its elements in the file."""
+    """The bytes of one storage on its device, and the dtype of its elements in the file."""
 
-    bytes: Array
+    bytes: Any
     kind: StorageType
     checks: list[bool]  # that of all bytes as bools, if it was made
 
@@ -133,7 +137,7 @@ class Storages:
         self.archive = archive
         self.map_location = map_location
         self.mapped = mapped
-        self.loaded: dict[str, tuple[Array, list[bool]]] = {}
+        self.loaded: dict[str, tuple[Any, list[bool]]] = {}
 
     def find(self, pid: Any) -> Storage:
         if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage"):
@@ -150,20 +154,56 @@ class Storages:
         return Storage(data, kind, checks)
 
 
-def map_storage(data: Array, location: str, map_location: Any) -> Array:
-    """Applies `map_location` to a storage that was saved on the device `location`."""
+def map_storage(data: Array, location: str, map_location: Any) -> Any:
+    """The bytes of a storage that was saved on the device `location`, on the device that
+    `map_location` gives.
+    """
     device: Any = map_location
     if isinstance(map_location, Mapping):
         device = map_location.get(location, location)
     elif callable(map_location):
         storage = map_location(wrap(data), location)
         if storage is not None:
-            return np.asarray(storage.array)
+            return bytes_of(storage)
         device = None
-    device = str(location if device is None else device)
-    if device.partition(":")[0] != "cpu":
-        raise RuntimeError(f"load: no such device: {device}, load with map_location='cpu'")
-    return data
+    return move_array(data, existing_device(location if device is None else device))
+
+
+def bytes_of(storage: Any) -> Any:
+    """The bytes of what a `map_location` function returned: a tensor or a storage."""
+    array = storage.bytes if isinstance(storage, UntypedStorage) else storage.array
+    return memory_of(array)
+
+
+def existing_device(location: Any) -> Device:
+    """The device of a location, or of a `map_location`.
+
+    Raises:
+        RuntimeError: there is no such device.
+    """
+    try:
+        device = Device(location)
+    except (RuntimeError, AttributeError):
+        raise RuntimeError(
+            f"load: no such device: {location}, load with map_location='cpu'"
+        ) from None
+    if device.type == "cpu":
+        return CPU
+    count = cupy_runtime.device_count()
+    if not count:
+        raise DeviceMissing(
+            "load: Attempting to deserialize object on a CUDA device but cuda.is_available() is "
+            f"False: no such device: {device}: {cupy_runtime.why_missing()}. On a machine without "
+            "a GPU, load with map_location='cpu'"
+        )
+    if device.index is not None and device.index >= count:
+        raise DeviceMissing(
+            f"load: Attempting to deserialize object on CUDA device {device.index} but "
+            f"cuda.device_count() is {count}: load with map_location to map the storages to a "
+            "device that is there, e.g. map_location={"
+            f"{str(device)!r}: 'cuda:0'}}"
+        )
+    return as_device(device)
 
 
 def rebuild_tensor(
@@ -193,7 +233,7 @@ def rebuild_tensor(
             f"load: not the layout of a tensor: {len(size)} sizes, {len(stride)} strides"
         )
     if 0 in size:
-        array: Array = np.ndarray(size, dtype)
+        array: Any = new_array("empty", size, dtype, device_of(data))
     else:
         elements = 1 + offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         if elements * dtype.itemsize > len(data):
@@ -201,8 +241,8 @@ def rebuild_tensor(
                 f"load: a tensor reaches beyond its storage: {elements} elements of {dtype}, "
                 f"storage of {len(data)} bytes"
             )
-        strides = [step * dtype.itemsize for step in stride]
-        array = np.ndarray(size, dtype, data, offset * dtype.itemsize, strides)
+        strides = tuple([step * dtype.itemsize for step in stride])
+        array = array_over(data, offset * dtype.itemsize, size, dtype, strides)
         if dtype.kind == "b":
             check_bools(limits, storage, slice(offset, elements), size, stride)
     tensor: Tensor = wrap(array)
@@ -225,7 +265,7 @@ def check_bools(
     if limits is not None:
         limits.copy(len(data))
     if math.prod(size) <= len(data):  # a tensor with gaps: other bytes may be of other tensors
-        data = np.ndarray(size, np.uint8, data, 0, stride)
+        data = array_over(data, 0, size, np.dtype(np.uint8), stride)
     if (largest := int(data.max())) > 1:
         raise refused("a byte of a bool tensor is not 0 or 1", largest)
 

@@ -16,6 +16,8 @@ from typing import IO, Any
 import numpy as np
 
 from ..autograd import wrap
+from ..cuda_arrays import copy_array, move_array
+from ..device import CPU, Device, as_device
 from ..dtypes import as_dtype
 from ..tensor import Tensor
 from .atomic_write import replacing
@@ -65,7 +67,7 @@ def save_file(
     Raises:
         TypeError: a tensor's dtype has no name in the format.
 
-    Copies: one (memory to file; non-contiguous tensors one more).
+    Copies: one (memory to file; non-contiguous tensors, and those on GPUs, one more).
     """
     with replacing(filename) as file:
         write(tensors, file, metadata)
@@ -86,7 +88,8 @@ def write(
     end = 0
     # Wide dtypes come first, as in the reference writer: every tensor is aligned to its itemsize.
     for name, tensor in sorted(tensors.items(), key=lambda e: (-e[1].array.itemsize, e[0])):
-        array = np.ascontiguousarray(tensor.array).reshape(tensor.array.shape)
+        on_host = move_array(tensor.array, CPU)
+        array = np.ascontiguousarray(on_host).reshape(on_host.shape)
         if array.dtype not in NAMES:
             raise TypeError(
                 f"save_file: the format has no name for this dtype: {array.dtype} of {name!r}"
@@ -105,30 +108,32 @@ def write(
         file.write(array.reshape(-1).view(np.uint8).data if array.size else b"")
 
 
-def load_file(filename: str | os.PathLike[str], device: str = "cpu") -> dict[str, Tensor]:
-    """Reads named tensors into one block of shared memory.
+def load_file(
+    filename: str | os.PathLike[str], device: str | int | Device = "cpu"
+) -> dict[str, Tensor]:
+    """Reads named tensors into one block of memory: shared memory, or that of a GPU.
 
     Args:
         filename: the path.
-        device: "cpu".
+        device: where the tensors are to be: "cpu", "cuda:0", 0.
 
     Returns:
         Name -> tensor.
 
     Raises:
         RuntimeError: the file is incomplete, or not in this format.
+        DeviceMissing: the device is not there.
 
-    Copies: one (file to shared memory).
+    Copies: one (file to shared memory); to a GPU one more.
     """
-    if device != "cpu":
-        raise RuntimeError(f"load_file: no such device: {device}")
+    place = as_device(device)
     with open(filename, "rb") as file:
-        return read(file, os.fspath(filename))
+        return read(file, os.fspath(filename), place)
 
 
 def load(data: bytes) -> dict[str, Tensor]:
     """Reads the bytes of `save`. Copies: one."""
-    return read(io.BytesIO(data), f"{len(data)} bytes")
+    return read(io.BytesIO(data), f"{len(data)} bytes", CPU)
 
 
 def metadata(filename: str | os.PathLike[str]) -> dict[str, str]:
@@ -160,7 +165,7 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
     return header, total - 8 - n
 
 
-def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
+def read(file: IO[bytes], name: str, device: Device) -> dict[str, Tensor]:
     header, nbytes = read_header(file, name)
     header.pop("__metadata__", None)
     entries = {key: Entry(entry, nbytes, f"{name}: {key[:200]!r}") for key, entry in header.items()}
@@ -174,6 +179,10 @@ def read(file: IO[bytes], name: str) -> dict[str, Tensor]:
         end = entry.end
     data = empty_bytes(nbytes)
     read_into(file, data.data)
+    for entry in entries.values():
+        entry.check_bools(data)
+    if device.type != "cpu":
+        data = move_array(data, device)
     return {key: entry.tensor(data) for key, entry in entries.items()}
 
 
@@ -207,15 +216,23 @@ class Entry:
                 f"{nbytes}, shape {self.shape} of {code}"
             )
 
-    def tensor(self, data: Array) -> Tensor:
-        """The tensor, over the file's bytes if they are aligned."""
+    def check_bools(self, data: Array) -> None:
+        """Checks that each byte of a bool tensor is 0 or 1.
+
+        Raises:
+            RuntimeError: one is not.
+        """
         chunk = data[self.begin : self.end]
         if self.dtype.kind == "b" and chunk.size and (largest := int(chunk.max())) > 1:
             raise RuntimeError(
                 f"load_file: a byte of a bool tensor is not 0 or 1 in {self.where}: {largest}"
             )
+
+    def tensor(self, data: Any) -> Tensor:
+        """The tensor, over the file's bytes if they are aligned."""
+        chunk = data[self.begin : self.end]
         if self.begin % self.dtype.itemsize:
-            chunk = chunk.copy()
+            chunk = copy_array(chunk)
         tensor: Tensor = wrap(chunk.view(self.dtype).reshape(self.shape))
         return tensor
 

@@ -17,9 +17,12 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
+from ..cuda_arrays import move_array, pointer
+from ..device import CPU
 from ..nn import Parameter
 from ..nn.modules.state_dict import StateDict
 from ..nn.parameter import is_lazy
+from ..storage import array_over, device_bytes, identity, owner_of
 from ..tensor import Tensor
 from .atomic_write import replacing
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES
@@ -51,7 +54,9 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
         OSError: the file cannot be written, for example on a full disk.
         ValueError: tensors share memory in a way that the format cannot say.
 
-    Copies: one (memory to file).
+    The file says of each storage the device that it was on, as PyTorch's: "cpu", "cuda:0".
+
+    Copies: one (memory to file); of tensors on GPUs one more, to the host.
     """
     if (path := file_path(f)) is not None:
         with replacing(path) as file:
@@ -97,13 +102,13 @@ class Finder(pickle.Pickler):
 
 class Span:
     """A range of addresses that becomes one storage; `is_typed` if all arrays have one dtype, and
-    PyTorch has a storage class for it.
+    PyTorch has a storage class for it. `location` is the device of the tensors.
     """
 
-    __slots__ = ("arrays", "dtype", "high", "is_typed", "key", "low")
+    __slots__ = ("arrays", "dtype", "high", "is_typed", "key", "location", "low")
 
-    def __init__(self, key: int, array: Array) -> None:
-        self.key = key
+    def __init__(self, key: int, array: Array, location: str) -> None:
+        self.key, self.location = key, location
         self.low, self.high = np.lib.array_utils.byte_bounds(array)
         self.dtype = array.dtype
         self.is_typed = array.dtype in STORAGE_OF_DTYPE
@@ -127,7 +132,7 @@ class Storages:
     """The storages of all tensors: connected ranges of addresses, in order of appearance."""
 
     def __init__(self, tensors: dict[int, Tensor]) -> None:
-        self.arrays = {key: as_storable(tensor.array) for key, tensor in tensors.items()}
+        self.arrays = arrays_on_host(tensors)
         self.of_tensor: dict[int, Span] = {}
         self.spans: list[Span] = []
         self.late_tensors: list[Tensor] = []  # keeps them alive, so that ids stay unique
@@ -138,7 +143,7 @@ class Storages:
             if span is not None and array.size and ranges[key][0] < span.high:
                 span.add(array)
             else:
-                span = Span(len(self.spans), array)
+                span = Span(len(self.spans), array, str(tensors[key].device))
                 self.spans.append(span)
             self.of_tensor[key] = span
         for span in self.spans:
@@ -148,8 +153,8 @@ class Storages:
         """The tensor's array and storage. A tensor created while pickling gets its own."""
         key = id(tensor)
         if key not in self.of_tensor:
-            self.arrays[key] = array = as_storable(tensor.array)
-            self.of_tensor[key] = span = Span(len(self.spans), array)
+            self.arrays[key] = array = as_storable(move_array(tensor.array, CPU))
+            self.of_tensor[key] = span = Span(len(self.spans), array, str(tensor.device))
             self.spans.append(span)
             self.late_tensors.append(tensor)
         return self.arrays[key], self.of_tensor[key]
@@ -162,6 +167,30 @@ class Storages:
             self.arrays[key] = array
             span.arrays = [array]
             span.low, span.high = np.lib.array_utils.byte_bounds(array)
+
+
+def arrays_on_host(tensors: dict[int, Tensor]) -> dict[int, Array]:
+    """The tensors' arrays, or copies of those on GPUs. Tensors on a GPU that share memory are views
+    of one copy of it.
+    """
+    sharing: dict[tuple[int, ...], list[int]] = {}
+    arrays: dict[int, Array] = {}
+    for key, tensor in tensors.items():
+        if isinstance(tensor.array, np.ndarray):
+            arrays[key] = tensor.array
+        else:
+            sharing.setdefault(identity(owner_of(tensor.array)), []).append(key)
+    for keys in sharing.values():
+        if len(keys) == 1:
+            arrays[keys[0]] = move_array(tensors[keys[0]].array, CPU)
+            continue
+        owner = owner_of(tensors[keys[0]].array)
+        memory = move_array(device_bytes(owner), CPU)
+        for key in keys:
+            array = tensors[key].array
+            start = pointer(array) - pointer(owner) if array.size else 0
+            arrays[key] = array_over(memory, start, array.shape, array.dtype, array.strides)
+    return {key: as_storable(arrays[key]) for key in tensors}
 
 
 def as_storable(array: Array) -> Array:
@@ -250,9 +279,9 @@ class Writer(pickle._Pickler):
         )
         if span.is_typed:
             kind = TORCH[STORAGE_OF_DTYPE[array.dtype]]
-            key = StorageKey(("storage", kind, str(span.key), "cpu", nbytes // itemsize))
+            key = StorageKey(("storage", kind, str(span.key), span.location, nbytes // itemsize))
             return GLOBALS["_rebuild_tensor_v2"], (key, *layout)
-        key = StorageKey(("storage", UNTYPED, str(span.key), "cpu", nbytes))
+        key = StorageKey(("storage", UNTYPED, str(span.key), span.location, nbytes))
         return GLOBALS["_rebuild_tensor_v3"], (key, *layout, TORCH[NAME_OF_DTYPE[array.dtype]])
 
     def save_global_name(self, obj: Global) -> None:

@@ -12,10 +12,10 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine.accumulate_grad import AccumulateGrad
-from ..cuda_arrays import device_of, move_array, pointer
+from ..cuda_arrays import copy_array, device_of, move_array, pointer
 from ..device import CPU, as_device
 from ..ops.table.sparse_gradient import SparseGradient
-from ..storage import array_over, owner_of
+from ..storage import array_over, identity, owner_of
 from .grad_attributes import node_name
 
 if TYPE_CHECKING:
@@ -58,23 +58,6 @@ def copy_memory(tensor: Tensor, memo: dict[Any, Any]) -> Any:
         memo[key] = native.call(copy_array, owner), owner  # the owner must outlive its id
     copied, owner = memo[key]
     return copied if tensor.array is owner else view_at(copied, *view_arguments(tensor, owner))
-
-
-def identity(owner: Any) -> tuple[int, ...]:
-    """A key of the memory of an owner while it lives. Several arrays of a device may be owners of
-    the same memory: those that have no base.
-    """
-    if isinstance(owner, np.ndarray):
-        return (id(owner),)
-    return id(owner.data.mem), owner.data.ptr, owner.nbytes
-
-
-def copy_array(array: Any) -> Any:
-    """A copy, on the same device, with the same strides unless there are gaps. Copies: one."""
-    if isinstance(array, np.ndarray):
-        return np.array(array)
-    with array.device:
-        return array.copy(order="K")
 
 
 def full_memory(tensor: Tensor) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, native
+from .. import cupy_runtime, dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine import views_and_inplace
@@ -15,7 +15,16 @@ from ..device import as_device
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["capsule_of", "from_dlpack", "to_dlpack", "writable_view"]
+__all__ = [
+    "capsule_of",
+    "cuda_array_interface",
+    "cuda_array_of",
+    "from_cuda",
+    "from_dlpack",
+    "is_on_cuda",
+    "to_dlpack",
+    "writable_view",
+]
 
 UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
@@ -23,20 +32,44 @@ UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
     """A tensor over the memory of any object with `__dlpack__`, or of a capsule, which can be used
     once. A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable;
-    that of an array of JAX is read-only, because JAX relies on it. Copies: none, unless `copy`.
+    that of an array of JAX is read-only, because JAX relies on it. Memory on a GPU is writable; its
+    producer makes our current stream wait for the work on it. Copies: none, unless `copy`, or to
+    another device.
+
+    Args:
+        device: by default that of the memory.
+        copy: True: always; False: never.
 
     Raises:
         BufferError, RuntimeError: no tensor can be a view of the memory: its dtype, its device, or
-            a tensor of PyTorch that requires grad.
+            a tensor of PyTorch that requires grad; `copy=False`, and the device is another one.
+        DeviceMissing: CuPy cannot use the device.
     """
-    as_device(device)
+    place = None if device is None else as_device(device)
+    tensor = alias(ext_tensor)
+    if place is not None and place != tensor.device:
+        if copy is False:
+            raise BufferError(
+                f"from_dlpack: copy=False, but the memory is on {tensor.device}, not on {place}: "
+                f"shape {tuple(tensor.shape)}"
+            )
+        return tensor.to(place)
+    return tensor.clone() if copy else tensor
+
+
+def alias(ext_tensor: Any) -> Tensor:
+    """A tensor over the memory of an object with `__dlpack__`, or of a capsule."""
     if type(ext_tensor).__name__ == "PyCapsule":
         ext_tensor = CapsuleHolder(ext_tensor, HOST)
+    elif is_on_cuda(ext_tensor):
+        return from_cuda(ext_tensor)
     try:
         array = np.from_dlpack(probe := VersionProbe(ext_tensor))
         if probe.is_legacy and library_of(ext_tensor) != "jax":
             array = writable_view(array)
     except (BufferError, RuntimeError) as error:
+        if isinstance(ext_tensor, CapsuleHolder) and "device" in str(error):  # it does not say so
+            return from_cuda(ext_tensor.capsule)
         array = bfloat16_from(ext_tensor)
         if array is None:
             dtype, shape = getattr(ext_tensor, "dtype", None), getattr(ext_tensor, "shape", None)
@@ -44,8 +77,31 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
                 f"from_dlpack: {error}: a {type(ext_tensor).__name__} of dtype {dtype}, "
                 f"shape {shape}"
             ) from None
-    tensor: Tensor = native.wrap(as_canonical(array))
-    return tensor.clone() if copy else tensor
+    return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+
+
+def is_on_cuda(x: Any) -> bool:
+    """Whether an object says that its memory is on a GPU of CUDA."""
+    device_of_memory = getattr(x, "__dlpack_device__", None)
+    return device_of_memory is not None and device_of_memory()[0] in ON_CUDA
+
+
+def from_cuda(x: Any) -> Tensor:
+    """A tensor over memory on a GPU: of an object with `__dlpack__`, or of a capsule. Copies: none.
+
+    Raises:
+        BufferError: CuPy cannot view the memory: bfloat16, vectors.
+        DeviceMissing: CuPy or the GPU is missing.
+    """
+    cupy = cupy_runtime.initialize()
+    try:
+        array = cupy.from_dlpack(x)
+        return native.wrap(as_canonical(array))  # type: ignore[no-any-return]
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise BufferError(
+            f"from_dlpack: {error}: a {type(x).__name__} of dtype {getattr(x, 'dtype', None)}, "
+            f"shape {getattr(x, 'shape', None)} on a GPU"
+        ) from None
 
 
 def export(producer: Any, **kwargs: Any) -> Any:
@@ -97,6 +153,7 @@ class WritableView:
 
 
 HOST = (1, 0)  # DLPack's device of the CPU
+ON_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
 class CapsuleHolder:
@@ -128,18 +185,81 @@ def bfloat16_from(ext_tensor: Any) -> Any:
 
 def capsule_of(tensor: Tensor, stream: Any, kwargs: dict[str, Any]) -> Any:
     """A DLPack capsule of a tensor's memory, by the arguments of `__dlpack__`. Copies: none."""
+    if tensor.is_cuda:
+        return cuda_capsule_of(tensor, stream, kwargs)
     if stream is not None and stream != -1:  # -1: no synchronization
         raise BufferError(f"__dlpack__: stream: None is expected on the CPU: {stream!r}")
-    if views_and_inplace.node_of(tensor) is not None:
-        raise BufferError(
-            "__dlpack__: Can't export tensors that require gradient: shape "
-            f"{tuple(tensor.shape)}, use tensor.detach()"
-        )
+    check_no_grad("__dlpack__", tensor)
     if tensor.array.dtype is not dtypes.bfloat16:
         return tensor.array.__dlpack__(**kwargs)
     capsule = tensor.array.view(np.uint16).__dlpack__(**kwargs)
     native.retype(capsule, UNSIGNED, BFLOAT)
     return capsule
+
+
+# Note [Streams in DLPack]: the consumer names its stream, and the producer makes it wait for the
+# work on the memory: 1 is the legacy default stream, which None means, too; 2 that of the thread;
+# -1 asks for no order. 0 could mean either of two streams, so the array API forbids it.
+def cuda_capsule_of(tensor: Tensor, stream: Any, kwargs: dict[str, Any]) -> Any:
+    """The capsule of a tensor on a GPU. Work that is queued on our current stream is waited for by
+    `stream`: Note [Streams in DLPack]. Copies: none, unless `copy=True`, or `dl_device` is the CPU.
+    """
+    if stream is not None and (stream.__class__ is not int or stream < -1 or not stream):
+        raise BufferError(
+            "__dlpack__: stream: None, -1 (no order), 1 (legacy default stream), 2 (default stream "
+            f"of the thread) or the address of a stream is expected on a GPU: {stream!r}"
+        )
+    check_no_grad("__dlpack__", tensor)
+    array = tensor.array
+    with array.device:
+        if kwargs.get("copy") and kwargs.get("dl_device") in (None, tensor.__dlpack_device__()):
+            array = array.copy()
+            kwargs = {**kwargs, "copy": None}
+        return array.__dlpack__(stream=stream, **kwargs)
+
+
+def check_no_grad(where: str, tensor: Tensor) -> None:
+    """Checks that a tensor has no history, which another library would not see.
+
+    Raises:
+        BufferError: it requires grad.
+    """
+    if views_and_inplace.node_of(tensor) is not None:
+        raise BufferError(
+            f"{where}: Can't export tensors that require gradient: shape {tuple(tensor.shape)}, "
+            "use tensor.detach()"
+        )
+
+
+def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
+    """The CUDA array interface, version 3, of a tensor on a GPU. Its consumer waits for the stream
+    that it names, our current one. Copies: none.
+
+    Raises:
+        AttributeError: the tensor is on the CPU.
+        RuntimeError: it requires grad.
+    """
+    with cuda_array_of(tensor, "__cuda_array_interface__").device:
+        return tensor.array.__cuda_array_interface__  # type: ignore[no-any-return]
+
+
+def cuda_array_of(tensor: Tensor, name: str) -> Any:
+    """The array of a tensor on a GPU, as CuPy's functions ask for it. Copies: none.
+
+    Raises:
+        AttributeError: the tensor is on the CPU.
+        RuntimeError: it requires grad.
+    """
+    if not tensor.is_cuda:
+        raise AttributeError(
+            f"{name}: Can't get {name} on non-CUDA tensor: shape {tuple(tensor.shape)}, use cuda()"
+        )
+    if views_and_inplace.node_of(tensor) is not None:
+        raise RuntimeError(
+            f"{name}: Can't get {name} on a Tensor that requires grad: shape "
+            f"{tuple(tensor.shape)}, use tensor.detach()"
+        )
+    return tensor.array
 
 
 def to_dlpack(tensor: Tensor) -> Any:

@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.op_function import table
-from ..cuda_arrays import move_array
-from ..ops.table.python_scalars import fits_dtype
+from ..cuda_arrays import full_on, move_array
+from ..ops.table.python_scalars import as_assigned, fits_dtype
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -27,7 +27,11 @@ def fill_(tensor: Tensor, value: Any) -> Tensor:
         )
     if isinstance(value, (int, float, complex)) and value:
         fits_dtype("fill_", value, tensor.array.dtype)
-    if fits(value, tensor.array.dtype):  # fast path
+    if not isinstance(tensor.array, np.ndarray):
+        if not isinstance(value, native.TensorBase):  # without a copy that waits for the device
+            number = as_assigned(value, tensor.array.dtype)
+            value = native.wrap(full_on((), number[()], number.dtype, tensor.device))
+    elif fits(value, tensor.array.dtype):  # fast path
         value = native.wrap(np.array(value, tensor.array.dtype))
     return table.copy_(tensor, value)  # type: ignore[no-any-return]
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import cupy_runtime, dtypes
 from ..autograd import wrap
 from ..autograd.dispatch.foreign_operands import library_of
-from .dlpack import writable_view
+from ..autograd.dispatch.promote_operands import as_canonical
+from .dlpack import from_cuda, is_on_cuda, writable_view
 
 __all__ = [
     "LIBRARIES",
@@ -29,6 +30,7 @@ __all__ = [
     "as_numpy",
     "library_of",
     "numpy_dtype_of",
+    "on_cuda",
     "reason_without_view",
 ]
 
@@ -64,6 +66,22 @@ def as_numpy(x: Any, where: str = "as_numpy") -> Array:
     if library == "jax":
         return jax_as_numpy(x, where)
     raise TypeError(f"{where}: neither a tensor of PyTorch nor an array of JAX: {type(x)}")
+
+
+def on_cuda(x: Any) -> Any:
+    """An array of CuPy, or one over the memory of another library's array on a GPU, of which DLPack
+    or the CUDA array interface tells; None: it is no such array. Copies: none.
+
+    Raises:
+        RuntimeError: it requires grad.
+    """
+    if x.__class__.__module__.partition(".")[0] == "cupy":
+        return as_canonical(x) if isinstance(x, cupy_runtime.initialize().ndarray) else None
+    if is_on_cuda(x):  # by DLPack, because it orders the streams
+        return from_cuda(x).array
+    if getattr(x, "__cuda_array_interface__", None) is None:
+        return None
+    return as_canonical(cupy_runtime.initialize().asarray(x))
 
 
 def numpy_dtype_of(dtype: Any) -> np.dtype[Any]:

@@ -16,12 +16,11 @@ from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import device_of, move_array, no_bfloat16
-from ..cupy_runtime import initialize
-from ..device import CPU, Device, device_for_data, unspecified
+from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
 from .dlpack import from_dlpack, to_dlpack
-from .foreign_arrays import as_numpy
+from .foreign_arrays import as_numpy, on_cuda
 from .new_tensor import as_plain, check_depth, check_nesting
 
 __all__ = [
@@ -95,6 +94,7 @@ def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN
+HOST = BUILTIN | {np.ndarray}  # classes of data that is on the host and of no other library
 
 
 def has_only_numbers(data: Any) -> bool:
@@ -167,11 +167,13 @@ def tensor(
         DeviceMissing: the device is not there.
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
-    if (array := array_on_cuda(data)) is not None:
-        return from_cuda(array, target, device_for_data(device, device_of(array)), requires_grad)
+    if data.__class__ not in HOST:
+        if (array := array_on_cuda(data)) is not None:
+            place = device_for_data(device, device_of(array))
+            return from_cuda(array, target, place, requires_grad)
+        if library_of(data) is not None:
+            data = as_numpy(data, "tensor")
     place = CPU if device is unspecified.value else device_for_data(device)
-    if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data, "tensor")
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
@@ -193,12 +195,12 @@ def tensor(
 
 
 def array_on_cuda(data: Any) -> Any:
-    """The array of a tensor on a GPU, or an array of CuPy; else None."""
+    """The array of a tensor on a GPU, or an array of CuPy over that of another library; else None.
+    Copies: none.
+    """
     if isinstance(data, native.TensorBase):
         return None if isinstance(data.array, np.ndarray) else data.array
-    if data.__class__.__module__.partition(".")[0] != "cupy":
-        return None
-    return data if isinstance(data, initialize().ndarray) else None
+    return None if data.__class__.__module__ in ("builtins", "numpy") else on_cuda(data)
 
 
 def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Tensor:
@@ -224,14 +226,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         RuntimeError: a tensor of PyTorch requires grad.
         DeviceMissing: the device is not there.
     """
-    if not isinstance(data, native.TensorBase) and (array := array_on_cuda(data)) is not None:
-        data = native.wrap(array)
     if isinstance(data, native.TensorBase):
         return as_placed(data, dtype, device)
+    if data.__class__ not in HOST:
+        if (array := array_on_cuda(data)) is not None:
+            return as_placed(native.wrap(array), dtype, device)
+        if library_of(data) is not None:
+            data = as_numpy(data, "as_tensor")
     if device is not unspecified.value and device_for_data(device).type != "cpu":
         return tensor(data, dtype=dtype, device=device)
-    if data.__class__ not in BUILTIN and library_of(data) is not None:
-        data = as_numpy(data, "as_tensor")
     if isinstance(data, np.ndarray):
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
@@ -243,7 +246,7 @@ def as_placed(x: Any, dtype: Any, device: Any) -> Tensor:
     """A tensor in a dtype and on a device, or on the default one if there is one; itself if nothing
     changes.
     """
-    if device is not None or unspecified.value is not None:
+    if device is not None or defaults.device is not None:
         x = x.to(device_for_data(device, x.device))
     return x if dtype is None else x.to(dtypes.as_dtype(dtype))  # type: ignore[no-any-return]
 
@@ -270,7 +273,7 @@ def asarray(
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
     result = alias(obj, target)
-    if result is not None and device is not unspecified.value:
+    if result is not None:
         moved = as_placed(result, None, device)
         if moved is not result and copy is False:
             raise ValueError(

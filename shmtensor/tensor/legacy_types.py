@@ -41,9 +41,7 @@ class Typed(type):
 
     def __instancecheck__(cls, value: Any) -> bool:
         return (
-            isinstance(value, Tensor)
-            and value.dtype is cls.dtype
-            and value.is_cuda is cls.is_cuda
+            isinstance(value, Tensor) and value.dtype is cls.dtype and value.is_cuda is cls.is_cuda
         )
 
 

@@ -16,6 +16,7 @@ from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.engine.resize import SetStorage, resize, set_array
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import enable_grad, no_grad, recording
+from ..cuda_arrays import new_array
 from ..ops.table.tensor_like import order_in
 from . import torch_constants
 
@@ -90,7 +91,7 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
         views_and_inplace.check_recorded_write(tensor)
     refuse_foreign("set_", (source,))
     if source is None:
-        array = native.call(np.empty, 0, tensor.dtype)
+        array = native.call(new_array, "empty", (0,), tensor.dtype, tensor.device)
     elif source.array.dtype is not tensor.array.dtype:
         raise RuntimeError(
             f"set_: could not set tensor of type {source.array.dtype} to a tensor of type "

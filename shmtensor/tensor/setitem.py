@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import native
 from ..autograd.dispatch.convert_index import as_index, part_kind
+from ..autograd.dispatch.explain_error import is_writable
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
@@ -42,7 +43,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     converted_index = as_index(index, self.array)
     if is_tensor and value.array.dtype is not self.array.dtype:
         check_dtypes(self.array, converted_index, value.array)
-    if value.array.__class__ is not self.array.__class__ and value.array.ndim:
+    if not (isinstance(self.array, np.ndarray) and isinstance(value.array, np.ndarray)):
         check_devices(self.array, converted_index, value.array)
     if value.array.dtype.kind == "c" and self.array.dtype.kind not in "bc":
         value = real_part(value, converted_index, self.array.dtype)
@@ -51,7 +52,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     except IndexError as error:
         raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
     except ValueError as error:
-        if isinstance(self.array, np.ndarray) and not self.array.flags.writeable:
+        if not is_writable(self.array):
             raise RuntimeError(
                 f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
                 "expanded or read-only; write to a clone()"
@@ -86,6 +87,8 @@ def check_devices(array: Any, index: Any, value: Any) -> None:
         RuntimeError: the index has tensors or lists; by numbers and slices alone the value is
             copied.
     """
+    if not value.ndim or device_of(value) == device_of(array):
+        return
     parts = index if isinstance(index, tuple) else (index,)
     if any(part_kind(part) in "ab" for part in parts):
         raise RuntimeError(

@@ -487,7 +487,9 @@ class Tensor(Methods):
         raise TypeError(f"delitem: a Tensor cannot lose items: {index!r}")
 
     def copy_(self, src: Any, non_blocking: bool = False) -> Tensor:
-        """Writes another tensor's values, with broadcasting and conversion."""
+        """Writes another tensor's values, with broadcasting and conversion, from any device."""
+        if not isinstance(self.array, np.ndarray) and isinstance(src, native.TensorBase):
+            src = to_dtype.to_device(src, self.device)  # type: ignore[arg-type]
         return table.copy_(self, src)  # type: ignore[no-any-return]
 
     def fill_(self, value: Any) -> Tensor:
@@ -736,13 +738,29 @@ class Tensor(Methods):
     def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
         """A DLPack capsule of the memory; read-only memory stays read-only. Copies: none.
 
+        Args:
+            stream: for a tensor on a GPU the consumer's stream, which waits for the queued work:
+                None or 1 the legacy default stream, 2 that of the thread, -1 no order, or the
+                address of a stream.
+
         Raises:
-            BufferError: the tensor requires grad, or `stream` is not None: the CPU has none.
+            BufferError: the tensor requires grad; `stream` is none of these, or not None on the
+                CPU.
         """
         return dlpack.capsule_of(self, stream, kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self.array.__dlpack_device__()  # type: ignore[no-any-return]
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return dlpack.cuda_array_interface(self)
+
+    @property
+    def __cupy_get_ndarray__(self) -> Callable[[], Any]:
+        """CuPy's functions call it, so that they take tensors on GPUs. Copies: none."""
+        array = dlpack.cuda_array_of(self, "__cupy_get_ndarray__")
+        return lambda: array
 
     # ------------------------------------------------------------ Python's syntax
 
@@ -805,8 +823,12 @@ class Tensor(Methods):
         return to_dtype.to(self, args, kwargs)
 
     def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
-        """The tensor on a device, by the array API's name: `to(device)`."""
-        return self.to(device)
+        """The tensor on a device, by the array API's name: `to(device)`.
+
+        Args:
+            stream: a stream of a GPU, or its address, on which to copy; None: the current one.
+        """
+        return to_dtype.to_on_stream(self, as_device(device), stream)
 
     def type_as(self, other: Tensor) -> Tensor:
         refuse_foreign("type_as", (other,))

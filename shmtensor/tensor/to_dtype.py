@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import dtypes, native
+from .. import cupy_runtime, dtypes, native
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..cuda_arrays import device_of
@@ -16,7 +16,7 @@ from .strides import is_channels_last
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["to", "to_device", "to_type", "type_name"]
+__all__ = ["to", "to_device", "to_on_stream", "to_type", "type_name"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
@@ -66,6 +66,32 @@ def to_device(tensor: Tensor, device: Device) -> Tensor:
     """A tensor on a device, recorded; itself if it is there. Copies: none or one."""
     source = device_of(tensor.array)
     return tensor if source == device else table._to_device(tensor, device, source)
+
+
+def to_on_stream(tensor: Tensor, device: Device, stream: Any) -> Tensor:
+    """`to_device`, with the copy on a stream of a GPU, or the current one."""
+    if stream is None:
+        return to_device(tensor, device)
+    if not tensor.is_cuda and device.type == "cpu":
+        raise ValueError(f"to_device: the CPU has no streams: {stream!r}")
+    cupy = cupy_runtime.initialize()
+    with (
+        cupy.cuda.Device(device.index if device.type == "cuda" else tensor.device.index),
+        cupy.cuda.Stream.from_external(
+            StreamAddress(stream) if isinstance(stream, int) else stream
+        ),
+    ):
+        return to_device(tensor, device)
+
+
+class StreamAddress:
+    """The address of a stream as an object of NVIDIA's protocol for streams."""
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        return 0, self.address
 
 
 def type_name(array: Any) -> str:

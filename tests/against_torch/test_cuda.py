@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.cuda.comm
 
 import shmtensor as st
 
@@ -22,6 +23,7 @@ BY_ACCIDENT = {
     "memory_summary",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
+    "reset_max_memory_cached",
     "reset_peak_memory_stats",
 }
 

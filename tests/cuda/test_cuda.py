@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +11,13 @@ from typing import Any
 import pytest
 
 import shmtensor as st
-from shmtensor import accelerator, cuda, nn
+from shmtensor import accelerator, cuda, cupy_runtime, nn
 
 ANSWERS: dict[str, Any] = {
     "device_count": 0,
     "get_arch_list": [],
     "get_gencode_flags": "",
+    "is_current_stream_capturing": False,
     "get_rng_state_all": [],
     "is_available": False,
     "is_bf16_supported": False,
@@ -32,6 +35,7 @@ DO_NOTHING: dict[str, tuple[Any, ...]] = {
     "manual_seed_all": (0,),
     "reset_accumulated_memory_stats": (),
     "reset_max_memory_allocated": (0,),
+    "reset_max_memory_cached": (0,),
     "reset_peak_memory_stats": ("cuda:1",),
     "seed": (),
     "seed_all": (),
@@ -43,6 +47,7 @@ DO_NOTHING: dict[str, tuple[Any, ...]] = {
 NEED: dict[str, tuple[Any, ...]] = {
     "CUDAGraph": (),
     "Event": (),
+    "ExternalStream": (1,),
     "Stream": (),
     "can_device_access_peer": (0, 1),
     "current_device": (),
@@ -53,9 +58,13 @@ NEED: dict[str, tuple[Any, ...]] = {
     "get_device_properties": ("cuda",),
     "get_per_process_memory_fraction": (),
     "get_rng_state": (),
+    "get_stream_from_external": (1,),
+    "graph": (None,),
+    "graph_pool_handle": (),
     "init": (),
     "initial_seed": (),
     "ipc_collect": (),
+    "make_graphed_callables": (None, ()),
     "mem_get_info": (),
     "set_device": ("cuda:0",),
     "set_per_process_memory_fraction": (0.5,),
@@ -81,11 +90,26 @@ ACCELERATOR_NEEDS: dict[str, tuple[Any, ...]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As without CuPy, also where it is installed."""
+    for name, value in (
+        ("devices", 0),
+        ("reason", "CuPy is not installed"),
+        ("initialized", False),
+    ):
+        monkeypatch.setattr(cupy_runtime.state, name, value)
+
+
 def test_queries_return_values_without_a_gpu() -> None:
     assert {name: getattr(cuda, name)() for name in ANSWERS} == ANSWERS
     assert "0 bytes" in cuda.memory_summary()
     assert cuda.default_generators == ()
     assert st.version.cuda is None
+    with pytest.warns(FutureWarning, match="use memory_reserved"):
+        assert cuda.memory_cached() == 0
+    with pytest.warns(FutureWarning, match="use max_memory_reserved"):
+        assert cuda.max_memory_cached() == 0
 
 
 def test_seeding_emptying_and_resetting_do_nothing() -> None:
@@ -130,6 +154,41 @@ def test_an_accelerator_is_missing() -> None:
         pytest.raises(RuntimeError, match="no accelerator"),
     ):
         accelerator.current_device_idx()
+
+
+def test_ranges_for_profilers_do_nothing() -> None:
+    assert [cuda.nvtx.range_push("a"), cuda.nvtx.range_push("b")] == [0, 1]
+    assert [cuda.nvtx.range_pop(), cuda.nvtx.range_pop()] == [1, 0]
+    with cuda.nvtx.range("step {}", 3):
+        cuda.nvtx.mark("inside")
+    assert cuda.nvtx.range_end(cuda.nvtx.range_start("c")) is None
+
+
+def test_a_gpu_is_looked_for_once_and_cupy_is_not_imported_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = []
+    monkeypatch.setattr(cupy_runtime.state, "devices", None)
+    monkeypatch.setattr(cupy_runtime, "count", lambda: counts.append(1) or (0, "why"))
+    assert not cuda.is_available()
+    assert cuda.device_count() == 0
+    assert len(counts) == 1
+    with pytest.raises(RuntimeError, match="device: no CUDA device can be used: why"):
+        cupy_runtime.initialize()
+
+
+IMPORTS = """
+import sys
+import shmtensor as st
+st.cuda.Stream
+st.zeros(2, device="cpu") + st.tensor([1.0, 2.0])
+st.manual_seed(1)
+assert "cupy" not in sys.modules
+"""
+
+
+def test_importing_shmtensor_imports_no_cupy() -> None:
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=100)
 
 
 def test_mixed_precision_by_its_older_names() -> None:

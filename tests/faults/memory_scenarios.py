@@ -469,10 +469,86 @@ def guest_by_name(harness: Harness) -> None:
     guest(harness, "process")
 
 
+# ---- slabs of GPU memory; the ledger's part needs no GPU
+UUID, IPC_HANDLE = b"gpu".ljust(16), b"ipc handle".ljust(64)
+
+
+def slabs(harness: Harness) -> None:
+    """Blocks of slabs are sent, held, opened, sent on, let go and reclaimed, and slabs retired."""
+    slot, inc = native.slab_claim(UUID, 32 * MIB, 9, IPC_HANDLE)
+    handle = native.slab_export(slot, inc, 3, 1000)
+
+    def act() -> None:
+        assert native.slab_hold(handle, False) == "held"
+        native.slab_opened(slot)
+        assert native.slab_line(slot)[:3] == (UUID, 32 * MIB, IPC_HANDLE)
+        passed = native.slab_export(slot, inc, 3, 1000)
+        native.acknowledge(passed)
+        native.slab_drop(slot, 3)
+        native.slab_closed(slot)
+        own, own_inc = native.slab_claim(UUID, 64 * MIB, 10, IPC_HANDLE)
+        handles = [native.slab_export(own, own_inc, i, 1000) for i in range(3)]
+        assert [native.slab_hold(h, False) for h in handles] == ["home"] * 3
+        for h in handles[:2]:
+            native.acknowledge(h)
+        assert native.slab_reclaim([(own, 0), (own, 2)]) == [True, False]
+        assert not native.slab_retire(own, own_inc)
+        native.acknowledge(handles[2])
+        assert native.slab_reclaim([(own, 1), (own, 2)]) == [True, True]
+        assert native.slab_retire(own, own_inc)
+        native.slab_end(own)
+        native.sweep(True)
+        memory.check()
+
+    harness.victim(act)
+    native.sweep(True)
+    assert not native.slab_reclaim([(slot, 3)])[0]  # the message is there
+    native.acknowledge(handle)
+    native.set_unread_grace(0.0, 0.0)  # what the victim sent on
+    native.sweep(True)
+    native.set_unread_grace(60.0)
+    until(lambda: native.slab_reclaim([(slot, 3)])[0], "the block is free")
+    until(lambda: native.slab_retire(slot, inc), "nobody has the slab")
+    native.slab_end(slot)
+
+
+def lost_slab(harness: Harness) -> None:
+    """The owner of a slab dies: its slot is lost, and free once its last holder has gone."""
+    reader, writer = os.pipe()
+
+    def own() -> None:
+        slot, inc = native.slab_claim(UUID, 32 * MIB, 9, IPC_HANDLE)
+        os.write(writer, native.slab_export(slot, inc, 0, 512))
+        signal.pause()
+
+    def act() -> None:
+        os.read(reader, 1)
+        native.sweep(True)
+
+    def kill_owner(_: int) -> None:
+        os.kill(owner[0], signal.SIGKILL)
+        os.waitid(os.P_PID, owner[0], os.WEXITED | os.WNOWAIT)
+        os.write(writer, b"x")
+
+    owner = fork(own)  # type: ignore[arg-type]
+    handle = os.read(reader, 72)
+    slot, inc = struct.unpack_from("<16x2I", handle)
+    harness.victim(act, kill_owner)
+    os.close(reader)
+    os.close(writer)
+    reap(owner)
+    native.sweep(True)
+    assert not native.slab_live(slot, inc)
+    with contextlib.suppress(StaleHandle):
+        assert native.slab_hold(handle, False) == "lost"
+    native.acknowledge(handle)
+
+
 SCENARIOS: dict[str, Callable[[Harness], None]] = {
     scenario.__name__: scenario
     for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
         spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
+        slabs, lost_slab,
     )
 }  # fmt: skip

@@ -33,7 +33,7 @@ SYMMETRIC = {"_linalg_cholesky", "_linalg_eigh"}
 BARE = {
     "_to_copy", "_to_device", "copy", "_overwrite", "imag", "_view_dtype",
     "_cross_entropy_backward",
-    "_view_as_real", "_view_as_complex", "_ctc_loss", "_ctc_loss_backward",
+    "_view_as_real", "_view_as_complex", "_ctc_loss", "_ctc_loss_backward", "_cross_entropy_weighted_backward",
 }  # fmt: skip
 
 

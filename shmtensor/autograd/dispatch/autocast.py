@@ -1,7 +1,8 @@
 """Autocast in the calls of ops: the thread's state, and casts of operands.
 
-While autocast is on in some thread, the ops that it concerns (column `autocast`) call `run`, which
-reads the calling thread's state; otherwise there is no cost (native/dispatch/modes.h). An op runs
+While autocast is on for a device type in some thread, the ops in this device's list
+(autocast_lists.py) call `run`, which reads the calling thread's state; otherwise there is no cost
+(native/dispatch/modes.h). An op runs
 with autocast left out in this thread, as in PyTorch, so that the parts of a composite compute in
 the composite's precision.
 
@@ -22,12 +23,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from ... import dtypes, native
 from ..grad_mode import inferring, recording
-from .plan import AUTOCAST
+from .autocast_lists import ALL, BITS, Precisions
 
 __all__ = [
     "active",
-    "in_full_precision",
-    "in_input_precision",
+    "in_precisions",
     "nest",
     "restored",
     "run",
@@ -91,7 +91,7 @@ def switch(device_type: str, enabled: bool) -> None:
         else:
             state.on.discard(device_type)
             active.remove(device_type)
-        native.set_modes(AUTOCAST, bool(active))
+        native.set_modes(BITS[device_type], device_type in active)
 
 
 def snapshot() -> tuple[Any, ...]:
@@ -136,52 +136,71 @@ def run(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def in_precision(
-    kind: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    precisions: Precisions,
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
 ) -> Any:
     """Calls a function with its operands cast to its precision; inside it, autocast is off.
 
     Args:
-        kind: "lower", "full", "widest", or "alone": the operands are not cast.
+        precisions: by device type: "lower", "full", "widest"; "alone": the operands are not cast;
+            "refused"; "": neither, and autocast stays on inside.
+
+    Raises:
+        RuntimeError: the function is refused inside autocast.
     """
-    former_modes = native.leave_out_modes(AUTOCAST)
+    former_modes = native.leave_out_modes(ALL)
     try:
         on = state.on
-        if on and not former_modes & AUTOCAST and kind != "alone" and kwargs.get("out") is None:
+        if on and kwargs.get("out") is None:
             first = next(tensors_in((*args, *kwargs.values())), None)
             if first is not None and (device_type := first.device.type) in on:
-                dtype = state.dtypes[device_type]
-                if kind != "lower":
-                    dtype = computing_dtype(
-                        kind, list(tensors_in((*args, *kwargs.values()))), dtype
-                    )
-                args = tuple([cast(value, dtype) for value in args])
-                kwargs = {name: cast(value, dtype) for name, value in kwargs.items()}
+                kind = precisions[device_type]
+                if not kind:  # it is in another device's list
+                    native.leave_out_modes(former_modes | ALL & ~BITS[device_type])
+                elif kind == "refused":
+                    raise RuntimeError(UNSAFE)
+                elif kind != "alone" and not former_modes & BITS[device_type]:
+                    dtype = state.dtypes[device_type]
+                    if kind != "lower":
+                        dtype = computing_dtype(
+                            kind, list(tensors_in((*args, *kwargs.values()))), dtype
+                        )
+                    args = tuple([cast(value, dtype) for value in args])
+                    kwargs = {name: cast(value, dtype) for name, value in kwargs.items()}
         return function(*args, **kwargs)
     finally:
         native.leave_out_modes(former_modes)
 
 
+UNSAFE = (
+    "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
+    "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
+    "In this case, combine the two layers using "
+    "torch.nn.functional.binary_cross_entropy_with_logits\n"
+    "or torch.nn.BCEWithLogitsLoss.  binary_cross_entropy_with_logits and BCEWithLogits are\n"
+    "safe to autocast."
+)
+ALONE = {"cpu": "alone", "cuda": "alone"}
+
+
 def without_autocast(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls a function with autocast off in this thread."""
-    return in_precision("alone", function, args, kwargs)
+    return in_precision(ALONE, function, args, kwargs)
 
 
-def in_full_precision(function: F) -> F:
-    """Decorates a function outside the table that computes in float32 inside autocast."""
-    return with_precision(function, "full")
+def in_precisions(*, cpu: str, cuda: str) -> Callable[[F], F]:
+    """Decorates a function outside the table, with what autocast does with it on each device."""
+    return lambda function: with_precision(function, {"cpu": cpu, "cuda": cuda})
 
 
-def in_input_precision(function: F) -> F:
-    """Decorates a function with matrix products that keeps its inputs' dtype inside autocast."""
-    return with_precision(function, "alone")
-
-
-def with_precision(function: F, kind: str) -> F:
+def with_precision(function: F, precisions: Precisions) -> F:
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
         if not active:
             return function(*args, **kwargs)
-        return in_precision(kind, function, args, kwargs)
+        return in_precision(precisions, function, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
 

@@ -9,11 +9,12 @@ from typing import Any
 
 from ... import native
 from ...ops.table.op_definition import Composite
+from .autocast_lists import NONE, modes_of, precisions_of
 from .explain_error import explain_missing_attribute
 from .foreign_operands import refuse_foreign
 from .general_call import wrong_call
 from .out_argument import copy_to_out
-from .plan import AUTOCAST, OBSERVED, is_public
+from .plan import is_public
 from .torch_function import call_torch_function, overloaded_args
 
 __all__ = ["call_overloaded", "callable_of", "explain", "out", "signature"]
@@ -29,10 +30,10 @@ def callable_of(composite: Composite, ops: Any, on_tensors: bool) -> Any:
     has_keywords = code.co_flags & HAS_KEYWORDS and not composite.name.endswith("_copy")
     takes_out = is_public(composite) and not has_keywords and "out" not in names
     takes_first = on_tensors and len(names) > 1 and names[1] in FIRST
-    kind = composite.autocast if on_tensors else ""
+    precisions = precisions_of(composite.name, composite.autocast) if on_tensors else NONE
     return native.Composite(
         composite.name, composite.doc, composite.compute, ops,
-        OBSERVED | AUTOCAST * bool(kind), kind,
+        modes_of(precisions), precisions,
         on_tensors | takes_first << 1 | takes_out << 2,
     )  # fmt: skip
 

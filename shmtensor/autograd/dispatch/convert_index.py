@@ -17,10 +17,13 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, move_array
-from ...device import Device
+from ...device import CPU, Device
 from .foreign_operands import refuse_foreign
 
 __all__ = ["as_index", "part_kind"]
+
+
+PARTS = {int, bool, slice, type(None), type(Ellipsis)}
 
 
 def convert_index(index: Any, x: Any) -> Any:
@@ -33,14 +36,20 @@ def convert_index(index: Any, x: Any) -> Any:
     device = device_of(getattr(x, "array", x))
     if not isinstance(index, tuple):
         if not is_tuple_like(index):
-            return moved(convert_part(index), device)
+            part = convert_part(index)
+            if device is not CPU:
+                check_bounds((part,), x.shape)
+            return moved(part, device)
         warnings.warn(
             "Using a non-tuple sequence for multidimensional indexing is deprecated: use "
             f"x[tuple(seq)] instead of x[seq]: a list of {len(index)}",
             stacklevel=3,
         )
         index = tuple(index)
-    parts = tuple([moved(convert_part(i), device) for i in index])
+    parts = tuple([convert_part(i) for i in index])
+    if device is not CPU:
+        check_bounds(parts, x.shape)
+    parts = tuple([moved(part, device) for part in parts])
     kinds = "".join([part_kind(i) for i in parts])
     if kinds.count(".") > 1:
         parts, kinds = one_ellipsis(parts, kinds, x.ndim)
@@ -48,10 +57,53 @@ def convert_index(index: Any, x: Any) -> Any:
 
 
 def moved(part: Any, device: Device) -> Any:
-    """A part of an index with its array, if it is one, on a device."""
-    if not hasattr(part, "dtype") or device_of(part) is device:
+    """A part of an index with its array, if it is one, on a device.
+
+    Raises:
+        RuntimeError: an array on another GPU.
+        IndexError: a number that is no integer, for a GPU: CuPy would truncate it.
+    """
+    if not hasattr(part, "dtype"):
+        is_number = device is CPU or part.__class__ in PARTS or hasattr(part, "__index__")
+        if not is_number:
+            raise IndexError(
+                "getitem: only integers, slices (`:`), ellipsis (`...`), None and integer or "
+                f"boolean arrays are valid indices: {part!r:.80}"
+            )
         return part
+    place = device_of(part)
+    if place is device:
+        return part
+    if place is not CPU:
+        raise RuntimeError(
+            "getitem: indices should be either on cpu or on the same device as the indexed tensor "
+            f"({device}): an index of shape {part.shape} is on {place}, hint: "
+            f"index.to({str(device)!r})"
+        )
     return move_array(np.asarray(part) if isinstance(part, np.generic) else part, device)
+
+
+def check_bounds(parts: tuple[Any, ...], shape: Sequence[int]) -> None:
+    """Checks the indices that are still on the host: CuPy wraps those that are out of range. Those
+    on a GPU are not read, because that would wait for it.
+
+    Raises:
+        IndexError: one is out of range.
+    """
+    kinds = [part_kind(part) for part in parts]
+    sizes = [part.ndim if kind == "b" else int(kind in "nsa") for part, kind in zip(parts, kinds)]
+    dim = 0
+    for i, (part, kind) in enumerate(zip(parts, kinds)):
+        if kind == "." and "." not in kinds[:i]:
+            dim = len(shape) - sum(sizes[i:])
+        elif kind == "a" and isinstance(part, np.ndarray) and part.size and 0 <= dim < len(shape):
+            low, high, size = int(part.min()), int(part.max()), shape[dim]
+            if low < -size or high >= size:
+                raise IndexError(
+                    f"getitem: index {high if high >= size else low} is out of bounds for axis "
+                    f"{dim} with size {size}: shape {tuple(shape)}"
+                )
+        dim += sizes[i]
 
 
 def is_tuple_like(index: Any) -> bool:

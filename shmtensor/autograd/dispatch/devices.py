@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_modules
+from ...cuda_arrays import array_modules, check_writable
 from ...device import CPU
 from ...ops.table.op_definition import Row
 from .plan import by_position
@@ -82,7 +82,12 @@ def register(device: DeviceType) -> None:
 
 
 def assign(target: Any, source: Any) -> Any:
-    """Writes source to all elements of a device's array."""
+    """Writes source to all elements of a device's array.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    check_writable(target)
     target[...] = source
     return target
 

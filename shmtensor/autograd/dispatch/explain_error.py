@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, native
+from ...cuda_arrays import check_writable
 from ...errors import ShmTensorError, is_explained
 from .foreign_operands import refuse_foreign
 from .plan import FORMS
@@ -71,7 +72,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
         ) from None
     if isinstance(error, IndexError):
         raise IndexError(f"{name}: {error}: {shapes}") from None
-    if form == "inplace" and not inputs[0].array.flags.writeable:
+    if form == "inplace" and not is_writable(inputs[0].array):
         raise RuntimeError(
             f"{name}: the memory cannot be written: {shapes}, it is expanded or read-only; "
             "write to a clone()"
@@ -96,6 +97,17 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             ) from None
         raise TypeError(f"{name}: {error}: {shapes}") from None
     raise error
+
+
+def is_writable(array: Any) -> bool:
+    """Whether an array may be written."""
+    if isinstance(array, np.ndarray):
+        return array.flags.writeable
+    try:
+        check_writable(array)
+    except ValueError:
+        return False
+    return True
 
 
 def is_dtype_error(kernel: Any, inputs: Sequence[Any]) -> bool:

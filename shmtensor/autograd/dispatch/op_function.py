@@ -22,6 +22,7 @@ from ..engine import grad_buffer, views_and_inplace
 from ..grad_mode import recording
 from . import (
     autocast,
+    autocast_lists,
     composite,
     convert_index,
     devices,
@@ -124,11 +125,13 @@ class Rule:
     def function(self, form: str) -> Any:
         """One form of the op; the first call fills in its columns."""
         name = f"{self.name}_" if form == "inplace" else self.name
-        kind = self.row.autocast if form in AUTOCAST_FORMS else ""
-        modes = plan.OBSERVED | plan.AUTOCAST * bool(kind)
+        precisions = autocast_lists.NONE
+        if form in AUTOCAST_FORMS:
+            listed = f"r{name}" if form == "reflected" and name == "div" else name
+            precisions = autocast_lists.precisions_of(listed, self.row.autocast)
         return native.OpFunction(
-            self, name, name, self.row.doc, plan.FORMS.index(form), modes, kind,
-            self.device is not None,
+            self, name, name, self.row.doc, plan.FORMS.index(form),
+            autocast_lists.modes_of(precisions), precisions, self.device is not None,
         )  # fmt: skip
 
     @functools.cached_property

@@ -44,7 +44,7 @@ INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUF
     11
 )
 
-AUTOCAST, OBSERVED = 1, 2  # as in native/dispatch/modes.h
+AUTOCAST, OBSERVED, AUTOCAST_CUDA = 1, 2, 4  # as in native/dispatch/modes.h
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)

@@ -68,7 +68,7 @@ def as_operand(value: Any) -> Any:
         return value
     if isinstance(value, np.generic):
         return value.item()
-    if isinstance(value, np.ndarray):
+    if native.is_array(value):
         try:
             return native.wrap(as_canonical(value))
         except TypeError:

@@ -85,6 +85,13 @@ def root_gradients(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
+        elif not isinstance(tensor, GradientEdge) and device_of(g.array) != tensor.device:
+            place = tensor.device
+            raise RuntimeError(
+                f"{where}: Expected all tensors to be on the same device: the gradient of shape "
+                f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "
+                f"gradient.to({str(place)!r})"
+            )
         g = g if create_graph else g.array
         summed = native.sum_to_size(g, edge)
         roots.append((edge, sum_to_size(g, edge, edge) if summed is None else summed))

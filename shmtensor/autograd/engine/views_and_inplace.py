@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import array_module, device_of, guard, pointer
+from ...cuda_arrays import array_module, check_writable, device_of, guard, pointer
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -290,6 +290,7 @@ def assign_on_device(array: Any, index: Any, values: Any) -> Any:
     """`array[index] = values`, on a device's array. Values are cast, complex ones to their real
     parts. A NumPy array without dimensions is one number, which the kernel takes by value.
     """
+    check_writable(array)
     if values.dtype.kind == "c" and array.dtype.kind != "c":
         values = values.real
     array[index] = values[()].astype(array.dtype) if is_on_host(values) else values

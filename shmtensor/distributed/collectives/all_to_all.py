@@ -18,6 +18,7 @@ import numpy as np
 
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
+from ..group.gpu_operands import assign, host_copy, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 from ..group.work import Work
@@ -79,7 +80,7 @@ def all_to_all(
         flat = empty_shared((sum(x.size for x in inputs),), inputs[0].dtype)
         at = 0
         for x in inputs:
-            np.copyto(flat[at : at + x.size].reshape(x.shape), x)
+            assign(flat[at : at + x.size].reshape(x.shape), x)
             at += x.size
         staged = contiguous_outputs(arrays)
         all_to_all_splits(where, pg, staged, flat, [x.size for x in inputs])
@@ -132,10 +133,11 @@ def all_to_all_single(
             flat: Any = staged[0].reshape(-1)
             ends = np.cumsum([0, *receives]).tolist()
             parts = [flat[a:b] for a, b in pairwise(ends)]
-            source = np.ascontiguousarray(x).reshape(-1)
+            source = (host_copy(x) if is_on_gpu(x) else np.ascontiguousarray(x)).reshape(-1)
             all_to_all_splits(where, pg, parts, source, sends)
         else:
-            pg.native.all_to_all(staged[0], pg.readable(x), pg.timeout)
+            source = host_copy(x) if is_on_gpu(x) else x
+            pg.native.all_to_all(staged[0], pg.readable(source), pg.timeout)
         write_back(pg, [output], [array], staged)
 
     return pg.issue(call, async_op, output)

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from ...memory.layout import empty_shared
+from ..group.gpu_operands import assign, contiguous_on_gpu, is_on_gpu
 from ..group.operands import Array, array_of, bump_version, seconds
 from ..group.process_group import ProcessGroup
 from ..group.process_group_methods import functions
@@ -79,6 +80,10 @@ def premultiply(array: Array, op: Op) -> tuple[Array, int]:
     number, factor = op_and_factor(op)
     if factor is None:
         return array, number
+    if is_on_gpu(array):
+        scaled: Any = array
+        with scaled.device:
+            return (scaled * factor).astype(array.dtype, copy=False), number
     product = empty_shared(array.shape, array.dtype)
     np.multiply(array, np.asarray(factor, array.dtype), out=product, casting="unsafe")
     return product, number
@@ -215,9 +220,19 @@ def write_back(
         bump_version(output)
 
 
-def contiguous_outputs(arrays: list[Array]) -> list[Array]:
-    """Contiguous arrays for results that only this rank writes: they need not be shared."""
-    return [x if x.flags.c_contiguous else np.empty(x.shape, x.dtype) for x in arrays]
+def contiguous_outputs(arrays: list[Array], group: ProcessGroup | None = None) -> list[Array]:
+    """Contiguous arrays for results that only this rank writes: they need not be shared. They are
+    on the host, but for arrays on a GPU in a group whose engine takes such.
+    """
+
+    def output(x: Array) -> Array:
+        if not is_on_gpu(x):
+            return x if x.flags.c_contiguous else np.empty(x.shape, x.dtype)
+        if group is not None and group.takes_gpu_arrays:
+            return contiguous_on_gpu(x)
+        return np.empty(x.shape, x.dtype)
+
+    return [output(x) for x in arrays]
 
 
 def stack_shared(where: str, tensors: Sequence[Any]) -> Array:
@@ -229,7 +244,7 @@ def stack_shared(where: str, tensors: Sequence[Any]) -> Array:
         )
     out = empty_shared((len(arrays), *arrays[0].shape), arrays[0].dtype)
     for row, x in zip(out, arrays, strict=True):
-        np.copyto(row if row.ndim else out[:1], x)
+        assign(row if row.ndim else out[:1], x)
     return out
 
 
@@ -242,7 +257,7 @@ def all_gather(
     x = array_of("all_gather", tensor)
 
     def call() -> None:
-        outputs = contiguous_outputs(arrays)
+        outputs = contiguous_outputs(arrays, pg)
         pg.native.all_gather(outputs, pg.readable(x), pg.timeout)
         write_back(pg, tensor_list, arrays, outputs)
 
@@ -265,7 +280,7 @@ def all_gather_into_tensor(
         )
 
     def call() -> None:
-        staged = contiguous_outputs([array])
+        staged = contiguous_outputs([array], pg)
         rows = list(staged[0].reshape(pg.size(), *x.shape, *(() if x.ndim else (1,))))
         pg.native.all_gather(rows, pg.readable(x), pg.timeout)
         write_back(pg, [output_tensor], [array], staged)
@@ -289,11 +304,15 @@ def gather(
     x = array_of("gather", tensor)
 
     def call() -> None:
-        staged = contiguous_outputs(arrays)
+        staged = contiguous_outputs(arrays, pg)
         pg.native.gather(pg.readable(x), staged, root, pg.timeout)
         write_back(pg, results, arrays, staged)
 
     return pg.issue(call, async_op, gather_list)
+
+
+def in_row_order(x: Array) -> Array:
+    return np.ascontiguousarray(x).reshape(x.shape)
 
 
 def scatter(
@@ -312,7 +331,7 @@ def scatter(
     array = array_of("scatter", tensor)
 
     def call() -> None:
-        arrays = [np.ascontiguousarray(x).reshape(x.shape) for x in sources]
+        arrays = [pg.readable(x) if is_on_gpu(x) else in_row_order(x) for x in sources]
         staged = pg.writable(array, any_size=True)
         pg.native.scatter(staged, arrays, root, pg.timeout)
         write_back(pg, [tensor], [array], [staged])
@@ -340,7 +359,7 @@ def reduce_scatter_call(
     def call() -> None:
         part, number = premultiply(source(), op)
         x = group.readable(part)
-        staged = contiguous_outputs([array])
+        staged = contiguous_outputs([array], group)
         group.native.reduce_scatter(staged[0], x, number, group.timeout)
         write_back(group, [output], [array], staged)
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from ... import native
 from ...memory.layout import empty_shared
+from ..group.gpu_operands import after_queued_work
 from ..group.operands import array_of
 from ..group.process_group_methods import functions
 from ..group.work import Work
@@ -55,10 +56,11 @@ def start_send(
         x = pg.readable(array, any_size=array.nbytes > 0)
         pg.native.send(x, peer, tag, pg.timeout)
 
+    ordered = after_queued_work(call)
     if lane is None:
-        call()
+        ordered()
         return None
-    return lane.put(Work(call, [tensor]))
+    return lane.put(Work(ordered, [tensor]))
 
 
 def send(
@@ -105,15 +107,16 @@ def start_recv(
     lane = pg.lane("from", peer) if is_async else pg.busy_lane("from", peer)
 
     def call() -> int:
-        staged = contiguous_outputs([array])
+        staged = contiguous_outputs([array], pg)
         sender = pg.native.find_sender(pg.timeout) if from_any else peer
         pg.native.recv(staged[0], sender, tag, pg.timeout)
         write_back(pg, [tensor], [array], staged)
         return pg.ranks[sender]
 
+    ordered = after_queued_work(call)
     if lane is None:
-        return None, call()
-    return lane.put(Work(call, [tensor])), -1
+        return None, ordered()
+    return lane.put(Work(ordered, [tensor])), -1
 
 
 def recv(

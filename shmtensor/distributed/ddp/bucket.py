@@ -27,6 +27,7 @@ import numpy as np
 from ... import native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
+from ...cuda_arrays import device_of
 from ...memory.layout import array_at, offsets, zeros_shared
 from ..collectives.reference import ReduceOp
 from ..group.operands import Array, array_of
@@ -229,10 +230,11 @@ class Bucket:
             np.copyto(flat, staged, casting="unsafe")
 
 
-def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
+def make_buckets(make: Any, parameters: list[Any], *caps: int) -> list[Bucket]:
     """A bucket for each large gradient, which is reduced in place; small ones together.
 
     Args:
+        make: makes a bucket of parameters, which are on one device.
         parameters: in reverse order; a bucket has them in their original order.
         caps: bytes of small gradients in the first bucket, in the second, ...; the last cap is for
             all further buckets.
@@ -244,13 +246,18 @@ def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
         if p.array.nbytes >= min(LARGE, caps[-1]):
             groups.append([p])
             continue
-        if not small or p.array.nbytes > remaining or small[0].array.dtype != p.array.dtype:
+        if not small or p.array.nbytes > remaining or kind_of(small[0]) != kind_of(p):
             groups += [small] if small else []
             small, remaining = [], caps[min(len(groups), len(caps) - 1)]
         small.append(p)
         remaining -= p.array.nbytes
     groups += [small] if small else []
-    return [Bucket(each[::-1]) for each in groups]
+    return [make(each[::-1]) for each in groups]
+
+
+def kind_of(parameter: Any) -> tuple[Any, Any]:
+    """What the parameters of a bucket have in common: dtype and device."""
+    return parameter.array.dtype, device_of(parameter.array)
 
 
 buckets: weakref.WeakSet[Bucket] = weakref.WeakSet()

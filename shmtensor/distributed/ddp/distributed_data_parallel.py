@@ -16,17 +16,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
-
 from ...autograd import is_grad_enabled, wrap
+from ...device import Device
 from ...nn import Module
 from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
+from ..group.gpu_operands import after_queued_work, assign
 from ..group.process_group import ProcessGroup
 from ..group.work import Future, Work
 from ..group.world import group_of
 from .arrived_gradients import ArrivedGradients
-from .bucket import GradBucket, call_hook, make_buckets
+from .bucket import Bucket, GradBucket, call_hook, make_buckets
+from .gpu_bucket import GpuBucket
 from .join import Join, Joinable, JoinHook, all_reduce_int
 from .join_shadow_step import ShadowReductions
 from .mixed_precision import MixedPrecision, forward_in_dtype
@@ -39,6 +40,29 @@ __all__ = ["DistributedDataParallel"]
 
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
+
+
+def bucket_for(parameters: list[Any]) -> Bucket:
+    """A bucket of parameters of one device."""
+    return GpuBucket(parameters) if parameters[0].is_cuda else Bucket(parameters)
+
+
+def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> None:
+    """Checks that a module is on the one GPU that `device_ids` names, if it names one.
+
+    Raises:
+        ValueError: it is not.
+    """
+    named = {Device(d) for d in device_ids or ()} | (
+        set() if output_device is None else {Device(output_device)}
+    )
+    found = {p.device for p in module.parameters()}
+    if named and found != named:
+        raise ValueError(
+            "DistributedDataParallel: device_ids and output_device name the one GPU that the "
+            f"module is on: {device_ids}, {output_device}; its parameters are on "
+            f"{', '.join(sorted(map(str, found)))}: move it there first, or leave them out"
+        )
 
 
 class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
@@ -66,7 +90,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         delay_all_reduce_named_params: (name, parameter) pairs that are reduced last, when the
             gradient of `param_to_hook_all_reduce` arrives.
         mixed_precision: see MixedPrecision.
-        device_ids, output_device: None: tensors are on the CPU.
+        device_ids, output_device: the one GPU that the module is on; None: where it is.
         forward_sync_buffers: the new name of broadcast_buffers; None: broadcast_buffers decides.
         device_mesh: a mesh of one dimension, whose group replaces process_group.
         skip_all_reduce_unused_params, batched_grad_copy: accepted; they change nothing here.
@@ -102,11 +126,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
     ) -> None:
         Module.__init__(self)
         Joinable.__init__(self)
-        if device_ids or output_device is not None:
-            raise ValueError(
-                "DistributedDataParallel: device_ids and output_device are for one GPU for each "
-                f"rank: {device_ids}, {output_device}; tensors are on the CPU: leave them out"
-            )
+        check_device_ids(module, device_ids, output_device)
         if (delay_all_reduce_named_params is None) != (param_to_hook_all_reduce is None):
             raise ValueError(
                 "DistributedDataParallel: delay_all_reduce_named_params and "
@@ -171,10 +191,10 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         delayed_ids = {id(p) for _, p in delayed or ()}
         sparse = set(sparse_parameters(self.module)) - delayed_ids
         dense = [p for p in self._trainable[::-1] if id(p) not in delayed_ids | sparse]
-        self._buckets: list[Any] = [*make_buckets(dense, *caps)] if dense else []
+        self._buckets: list[Any] = [*make_buckets(bucket_for, dense, *caps)] if dense else []
         self._buckets += [SparseBucket(p) for p in self._trainable[::-1] if id(p) in sparse]
         if delayed:
-            self._buckets += make_buckets([p for _, p in delayed][::-1], 1 << 62)
+            self._buckets += make_buckets(bucket_for, [p for _, p in delayed][::-1], 1 << 62)
         self._next = len(self._buckets)
         self._bucket_of: dict[int, list[Any]] = {
             id(p): [b] for b in self._buckets for p in b.parameters if id(p) not in delayed_ids
@@ -295,7 +315,8 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
             tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
             future = call_hook(self._hook, self._hook_state, tensor)
         else:
-            work = Work(lambda: bucket.average(group, flat, divisor, dtype), wrap(flat))
+            call = after_queued_work(lambda: bucket.average(group, flat, divisor, dtype))
+            work = Work(call, wrap(flat))
             future = self._start_work(work).get_future()
         self._pending.append((bucket, flat, None if in_place else offsets, future))
 
@@ -326,7 +347,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
                 continue
             array = result[0].array if isinstance(result, (list, tuple)) else result.array
             if array is not flat:
-                np.copyto(flat, array.reshape(-1), casting="unsafe")
+                assign(flat, array.reshape(-1))
             if offsets is not None:
                 bucket.copy_to_gradients(flat, offsets, used)
             self._update(bucket)  # while later reductions still run

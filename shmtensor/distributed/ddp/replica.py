@@ -11,6 +11,7 @@ import numpy as np
 from ... import native
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
+from ..group.gpu_operands import after_queued_work, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 
@@ -70,15 +71,24 @@ def copy_from_root(group: ProcessGroup, replica: Replica, root: int) -> None:
             array = empty_shared(array.shape, array.dtype)
             np.copyto(array, x.array)
             x.array = array
+        broadcast(group, array, root)
+
+
+def broadcast(group: ProcessGroup, array: Array, root: int) -> None:
+    """Copies the values of rank `root` to an array."""
+
+    def call() -> None:
         staged = group.writable(array)
         group.native.broadcast(staged, root, group.timeout)
         group.copy_back(array, staged)
+
+    after_queued_work(call)()
 
 
 def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:
     """Whether a lower rank has the same memory."""
     key = np.zeros(48, np.uint8)
-    if native.is_shared(array) and array.nbytes:
+    if not is_on_gpu(array) and native.is_shared(array) and array.nbytes:
         handle = native.export(array)
         native.acknowledge(handle)
         # domain, slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h),
@@ -95,6 +105,4 @@ def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:
 def broadcast_buffers(group: ProcessGroup, replica: Replica, root: int) -> None:
     """Copies the buffers of rank `root` to all ranks."""
     for _, buffer in replica.buffers:
-        staged = group.writable(buffer.array)
-        group.native.broadcast(staged, root, group.timeout)
-        group.copy_back(buffer.array, staged)
+        broadcast(group, buffer.array, root)

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ... import native
+
 __all__ = ["Array", "array_of", "bump_version", "seconds"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -24,11 +26,12 @@ def seconds(timeout: float | timedelta | None) -> float:
 
 
 def array_of(where: str, operand: Any) -> Array:
-    """The array of a Tensor or ndarray."""
-    array = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
-    if not isinstance(array, np.ndarray):
+    """The array of a Tensor or ndarray: NumPy's or, for a tensor on a GPU, CuPy's."""
+    array: Any = operand if isinstance(operand, np.ndarray) else getattr(operand, "array", None)
+    if not native.is_array(array):
         raise TypeError(f"{where}: takes a Tensor or an ndarray: got {type(operand).__name__}")
-    return array
+    result: Array = array
+    return result
 
 
 def bump_version(operand: Any) -> None:

@@ -14,6 +14,13 @@ import numpy as np
 from ... import native
 from ...errors import DomainError
 from ...memory.layout import empty_shared
+from .gpu_operands import (
+    after_queued_work,
+    assign,
+    contiguous_on_gpu,
+    host_copy,
+    is_on_gpu,
+)
 from .operands import Array
 from .process_group_methods import GroupMethods
 from .work import Lane, Work
@@ -85,6 +92,7 @@ class ProcessGroup(GroupMethods):
     # ---------------------------------------------------------------- now or on a lane
     def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
         """Runs a collective: at once, or after those that are under way."""
+        call = after_queued_work(call)
         if self.deferred is not None:
             self.deferred.append((call, result))
             return None
@@ -146,6 +154,11 @@ class ProcessGroup(GroupMethods):
         Raises:
             DomainError: the peers do not reach this process's own memory.
         """
+        if is_on_gpu(array):
+            if self.takes_gpu_arrays:
+                return contiguous_on_gpu(array)
+            self._staged += array.nbytes
+            return host_copy(array)
         small = array.nbytes <= native.GROUP_INLINE and not any_size
         if array.flags.c_contiguous and (small or self._reaches(array)):
             return array
@@ -161,13 +174,18 @@ class ProcessGroup(GroupMethods):
 
     def writable(self, array: Array, any_size: bool = False) -> Array:
         """Like `readable`, for a result; `copy_back` writes it to the array."""
-        if not array.flags.writeable:
+        if not is_on_gpu(array) and not array.flags.writeable:
             raise ValueError(f"distributed: the tensor is read-only: shape {array.shape}")
         return self.readable(array, any_size)
 
     def copy_back(self, array: Array, staged: Array) -> None:
         if staged is not array:
-            np.copyto(array, staged)
+            assign(array, staged)
+
+    @property
+    def takes_gpu_arrays(self) -> bool:
+        """Whether the engine's collectives take arrays of CuPy."""
+        return getattr(self.native, "takes_gpu_arrays", False)
 
     def statistics(self) -> GroupStatistics:
         number, inline, _ = self.native.statistics()

@@ -1,13 +1,14 @@
 """GPU memory in the ledger: CuPy's allocator, and arrays that travel between processes by handle.
 
-Importing this package imports CuPy; `install()` makes it CuPy's allocator. docs/design/cuda-memory.md
-has the states and what happens when a process dies at each arrow.
+Importing this package imports CuPy; `install()` makes it CuPy's allocator. The states, and what
+happens when a process dies at each arrow, are in docs/design/cuda-memory.md.
 """
 
 from __future__ import annotations
 
 import cupy
 
+from ...cuda_arrays import watch
 from . import lending, streams, timer
 from .allocator import allocator, require_own_process
 from .lending import Message, check_alive, discard, export, note_use, receive
@@ -46,7 +47,7 @@ __all__ = [
 
 
 def install() -> None:
-    """Makes this CuPy's allocator, in every thread. Arrays that exist keep their memory. Idempotent.
+    """Makes this CuPy's allocator, in every thread. Idempotent. Existing arrays keep their memory.
 
     Raises:
         RuntimeError: this process was forked from one that uses CUDA.
@@ -54,6 +55,7 @@ def install() -> None:
     require_own_process()
     timer.start()
     cupy.cuda.set_allocator(allocator.malloc)
+    watch.check_alive, watch.note_use = check_alive, note_use
 
 
 def uninstall() -> None:
@@ -65,13 +67,12 @@ def uninstall() -> None:
     empty_cache()
     if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
         timer.pause()
-        lending.close_events(all_events=True)
-        lending.own_events.clear()
-        streams.forget()
+        lending.forget_events()
 
 
 def poll() -> None:
     """Ends holds and frees blocks whose work has ended. Costs nothing if none waits."""
+    require_own_process()
     if allocator.leaving or allocator.lent:
         allocator.lock.acquire()
         try:

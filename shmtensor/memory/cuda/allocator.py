@@ -188,9 +188,7 @@ class Allocator:
         return MemoryPointer(UnownedMemory(chunk.ptr, chunk.size, Own(chunk, pid), index), 0)
 
     def find(self, device: Device, stream: StreamRecord, nbytes: int) -> Chunk:
-        """A chunk that was not in a bin: of the free lists, of limbo, of another stream, or of a new
-        slab.
-        """
+        """A chunk that was not in a bin: free, of limbo, of another stream, or of a new slab."""
         size, pool, slab_size, shift = layout_of(nbytes)
         free = device.free[pool]
         limit = size + max(2 * MIB, size >> 3) if pool == OWN else slab_size
@@ -355,11 +353,11 @@ class Allocator:
         for slab in [slab for slab in device.slabs.values() if not slab.used]:
             if slab.slot >= 0 and not native.slab_retire(slab.slot, slab.inc):
                 continue
+            with streams.on_device(device.index):
+                runtime.free(slab.ptr)
             free = device.free[slab.pool]
             (chunk,) = [c for c in free.chunks() if c.slab is slab]
             free.remove(chunk)
-            with streams.on_device(device.index):
-                runtime.free(slab.ptr)
             if slab.slot >= 0:
                 native.slab_end(slab.slot)
                 slabs_by_slot.pop((slab.slot, slab.inc), None)
@@ -381,8 +379,8 @@ slabs_by_slot: dict[tuple[int, int], Slab] = {}
 def forked() -> RuntimeError:
     """The error of a process that was forked from one that uses CUDA."""
     return RuntimeError(
-        f"cuda: process {os.getpid()} was forked from process {allocator.pid}, which uses CUDA, and "
-        "CUDA cannot be used there: start processes by the methods 'spawn' or 'forkserver'"
+        f"cuda: process {os.getpid()} was forked from process {allocator.pid}, which uses CUDA; "
+        "CUDA cannot be used in the child: start processes by the methods 'spawn' or 'forkserver'"
     )
 
 

@@ -19,9 +19,10 @@ from typing import Any
 import cupy
 
 from ... import native
+from ...cuda_arrays import watch
 from ...errors import StaleHandle
 from . import streams
-from .allocator import Own, allocator, require_own_process, slabs_by_slot
+from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
 from .blocks import LENT, USED, Chunk
 from .streams import StreamRecord
 
@@ -68,10 +69,13 @@ class Hold:
 class Received:
     """Owns the hold of one received array and its views."""
 
-    __slots__ = ("hold", "pid", "ptr", "size", "stream", "users")
+    __slots__ = ("event", "hold", "pid", "ptr", "size", "stream", "users")
 
-    def __init__(self, hold: Hold, ptr: int, size: int, stream: StreamRecord) -> None:
+    def __init__(
+        self, hold: Hold, ptr: int, size: int, stream: StreamRecord, event: tuple[int, int, int]
+    ) -> None:
         self.hold = hold
+        self.event = event
         self.pid = allocator.pid
         self.ptr = ptr
         self.size = size
@@ -99,10 +103,11 @@ class Received:
 class Home:
     """Owns one array of this process that came back by message."""
 
-    __slots__ = ("chunk", "pid")
+    __slots__ = ("chunk", "event", "pid")
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: Chunk, event: tuple[int, int, int]) -> None:
         self.chunk = chunk
+        self.event = event
         self.pid = allocator.pid
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
@@ -118,7 +123,10 @@ class Home:
 imports: dict[int, Import] = {}  # by slot
 holds: dict[tuple[int, int], Hold] = {}  # by slot and index
 opened_events: dict[tuple[int, int, int], tuple[int, int]] = {}  # event and device
-own_events: list[StreamRecord] = []  # by number
+own_events: dict[int, StreamRecord] = {}  # by number
+first_event = 0  # its number; a multiple of EVENTS
+# Opened events whose processes died ahead of the work that was waited for.
+torn: dict[tuple[int, int, int], tuple[int, int]] = {}
 
 
 # ---- streams
@@ -132,6 +140,8 @@ def note_use(array: Any, stream: Any = None) -> None:
 
     Copies: none
     """
+    if allocator.pid != getpid():
+        require_own_process()
     owner = getattr(array.data.mem, "_owner", None)
     kind = owner.__class__
     if kind is Own or kind is Home:
@@ -155,11 +165,17 @@ def check_alive(array: Any) -> None:
 
     Copies: none
     """
+    if allocator.pid != getpid():
+        require_own_process()
     owner = getattr(array.data.mem, "_owner", None)
     if owner.__class__ is Received:
         slab = owner.hold.slab
         if not native.slab_live(slab.slot, slab.inc):
             native.raise_peer_lost("cuda", *slab.owner)
+    elif owner.__class__ is not Home:
+        return
+    if torn and owner.event in torn:
+        native.raise_peer_lost("cuda", *owner.event[:2])
 
 
 # ---- sending
@@ -198,8 +214,8 @@ def export(array: Any, via: Any = None) -> Message:
         index, origin = of.offset >> slab.shift, native.row()
     else:
         raise ValueError(
-            f"export: the memory at {array.data.ptr:#x} was not allocated by shmtensor's allocator, "
-            "only a copy of it can be sent: array.copy()"
+            f"export: memory that was not allocated by shmtensor's allocator: {array.data.ptr:#x}, "
+            "send array.copy()"
         )
     allocator.lock.acquire()
     try:
@@ -246,8 +262,8 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
     if stream.is_idle():
         return row, inc, -1
     with streams.on_device(device):
-        if not stream.event and streams.spare_own:
-            stream.event, stream.number = streams.spare_own.pop()
+        if not stream.event and streams.spare_own[device]:
+            stream.event, stream.number = streams.spare_own[device].pop()
             own_events[stream.number] = stream
         elif not stream.event:
             if len(own_events) == EVENTS:  # so many streams have sent: this one waits
@@ -255,11 +271,12 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
                 return row, inc, -1
             flags = runtime.eventInterprocess | runtime.eventDisableTiming
             event = runtime.eventCreateWithFlags(flags)
+            number = first_event + len(own_events)
             native.event_publish(
-                len(own_events), allocator.uuid_of(device), runtime.ipcGetEventHandle(event)
+                number, allocator.uuid_of(device), runtime.ipcGetEventHandle(event)
             )
-            stream.event, stream.number = event, len(own_events)
-            own_events.append(stream)
+            stream.event, stream.number = event, number
+            own_events[number] = stream
         runtime.eventRecord(stream.event, stream.ptr)
     return row, inc, stream.number
 
@@ -297,11 +314,11 @@ def receive(message: Message) -> Any:
     require_own_process()
     handle, origin, event, offset, shape, strides, dtype = message
     if not handle:
-        with streams.on_device(offset):
-            return cupy.empty(shape, dtype)
+        nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, offset), 0)
+        return cupy.ndarray(shape, dtype, memptr=nothing, strides=strides)
     allocator.lock.acquire()
     try:
-        owner, device, ptr, size = take(handle, origin)
+        owner, device, ptr, size = take(handle, origin, event)
         try:
             wait_for(event, device)
         except BaseException:
@@ -310,13 +327,16 @@ def receive(message: Message) -> Any:
     finally:
         allocator.unlock()
     native.acknowledge(handle)
+    watch.has_foreign = True
     memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)
     return cupy.ndarray(
         shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, offset), strides=strides
     )
 
 
-def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
+def take(
+    handle: bytes, origin: tuple[int, int], event: tuple[int, int, int]
+) -> tuple[Any, int, int, int]:
     """Holds the block of a handle; its owner object, device, address and size."""
     slot, inc, index = PLACE.unpack_from(handle)
     allocator.poll()
@@ -343,7 +363,7 @@ def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
         stream = streams.current(slab.device)
         if stream is not chunk.stream:
             chunk.users = {stream, *(chunk.users or ())}
-        return Home(chunk), slab.device, chunk.ptr, chunk.size
+        return Home(chunk, event), slab.device, chunk.ptr, chunk.size
     if hold is None:
         try:
             hold = Hold(open_slab(slot, inc), index)
@@ -355,7 +375,7 @@ def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
     hold.count += 1
     slab_ptr, device = hold.slab.ptr, hold.slab.device
     ptr = slab_ptr + int.from_bytes(handle[40:48], "little")
-    return Received(hold, ptr, nbytes, streams.current(device)), device, ptr, nbytes
+    return Received(hold, ptr, nbytes, streams.current(device), event), device, ptr, nbytes
 
 
 def drop(hold: Hold) -> None:
@@ -379,7 +399,7 @@ def open_slab(slot: int, inc: int) -> Import:
         if slab.inc == inc:
             return slab
         close_slab(slab)  # it was kept open in case that more came
-    uuid, size, handle, row, row_inc = native.slab_line(slot)
+    uuid, _, handle, row, row_inc = native.slab_line(slot)
     device = allocator.uuids.get(uuid)
     if device is None:
         raise RuntimeError(
@@ -423,21 +443,29 @@ def wait_for(event: tuple[int, int, int], device: int) -> None:
     if number < 0:
         return
     if (row, inc) == native.row():
-        streams.wait(streams.current(device), own_events[number])
+        if number in own_events:
+            streams.wait(streams.current(device), own_events[number])
         return
     found = opened_events.get(event)
     if found is None:
-        found = opened_events[event] = open_event(event, device)
+        found = open_event(event, device)
+        if found is None:
+            return
+        opened_events[event] = found
+        allocator.wake()
     with streams.on_device(device):
         runtime.streamWaitEvent(cupy.cuda.get_current_stream(device).ptr, found[0])
 
 
-def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int]:
+def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int] | None:
+    """The event and its device; None: the sender has destroyed it, after all its work."""
     row, inc, _ = event
     line = native.event_of(*event)
     if line is None:
         native.raise_peer_lost("receive", row, inc)
         raise AssertionError
+    if not line:
+        return None
     uuid, handle = line
     device = allocator.uuids.get(uuid, device)
     try:
@@ -449,9 +477,44 @@ def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int]:
         raise
 
 
+def release_waiters() -> None:
+    """Ends the waits of this process for work of the dead, which will never end: records their
+    events anew. Arrays that waited for it are torn. Without the lock: who has it may wait, too.
+    """
+    for event, (ptr, device) in list(opened_events.items()):
+        if event in torn or native.liveness(*event[:2]) != "dead":
+            continue
+        with streams.on_device(device):
+            if not streams.passed(ptr):
+                torn[event] = ptr, device
+                runtime.eventRecord(ptr, rescue_stream(device).ptr)
+
+
+def rescue_stream(device: int) -> Any:
+    """A stream of a device that never has other work."""
+    found = rescue_streams.get(device)
+    if found is None:
+        found = rescue_streams[device] = cupy.cuda.Stream(non_blocking=True)
+    return found
+
+
+rescue_streams: dict[int, Any] = {}
+
+
 def close_events(all_events: bool = False) -> None:
     """Destroys the opened events of processes that have left."""
     for event, (ptr, _) in list(opened_events.items()):
-        if all_events or native.liveness(*event[:2]) == "dead":
+        if all_events or (native.liveness(*event[:2]) == "dead" and streams.passed(ptr)):
             runtime.eventDestroy(ptr)
             del opened_events[event]
+
+
+def forget_events() -> None:
+    """Destroys all events. There is no work left."""
+    global first_event
+    close_events(all_events=True)
+    first_event += EVENTS
+    own_events.clear()
+    torn.clear()
+    rescue_streams.clear()
+    streams.forget()

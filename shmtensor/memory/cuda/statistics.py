@@ -72,9 +72,7 @@ def figures(device: Device) -> dict[str, int]:
         if index == device.index and getattr(target, "state", None) == LEAVING
     ]
     imports = [slab for slab in lending.imports.values() if slab.device == device.index]
-    exported = sum(
-        chunk.size for slab in device.slabs.values() for chunk in slab.exported.values()
-    )
+    exported = sum(chunk.size for slab in device.slabs.values() for chunk in slab.exported.values())
     return {
         "exported_bytes": exported,
         "limbo_bytes": sum(leaving),
@@ -131,7 +129,7 @@ def borrowers(device: Device) -> str:
                 users[row, inc] += count
     parts = []
     for (row, inc), count in users.most_common(8):
-        text, pid, _ = native.describe(row, inc)
+        text, *_ = native.describe(row, inc)
         parts.append(f"{text.removesuffix(' is alive')}: {count} holds or open slabs")
     if messages:
         parts.append(f"{messages} messages in flight")
@@ -162,7 +160,9 @@ def memory_summary(index: int | None = None) -> str:
     allocator.lock.acquire()
     allocator.unlock()
     peaks = f"peaks: {size_text(device.peak_allocated)} in use, {size_text(device.peak_reserved)}"
-    return "\n".join([f"GPU {device.index}", *(f"  {line}" for line in text), f"  {peaks} reserved"])
+    return "\n".join(
+        [f"GPU {device.index}", *(f"  {line}" for line in text), f"  {peaks} reserved"]
+    )
 
 
 def out_of_memory(owner: Allocator, device: Device, nbytes: int) -> OutOfMemoryError:
@@ -172,4 +172,3 @@ def out_of_memory(owner: Allocator, device: Device, nbytes: int) -> OutOfMemoryE
         f"cuda: no memory for a block of {size_text(nbytes)} on GPU {device.index}: {limit}"
         + "; ".join(lines(device))
     )
-

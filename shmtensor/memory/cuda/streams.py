@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 
+from ...cuda_arrays import watch
+
 if TYPE_CHECKING:
     from .blocks import Chunk
 
@@ -39,7 +41,7 @@ MANY = 256  # streams of a device; beyond it those that only this module knows a
 
 
 class StreamRecord:
-    """A stream of a device, its recently freed blocks, and its interprocess event once it has sent."""
+    """A stream of a device, its recently freed blocks, and, once it has sent, its own event."""
 
     __slots__ = ("bins", "device", "event", "number", "ptr", "stream", "thread")
 
@@ -68,8 +70,8 @@ class StreamRecord:
 records: defaultdict[int, dict[int, StreamRecord]] = defaultdict(dict)
 # Events without timing by device, recorded by nobody any more.
 spare: defaultdict[int, list[int]] = defaultdict(list)
-# Interprocess events, with their numbers, of streams that were let go.
-spare_own: list[tuple[int, int]] = []
+# Interprocess events, with their numbers, of streams of a device that were let go.
+spare_own: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
 
 class on_device:
@@ -104,6 +106,7 @@ def of(device: int, stream: Any) -> StreamRecord:
     found = known.get(key)
     if found is None:
         found = known[key] = StreamRecord(device, stream)
+        watch.has_streams = watch.has_streams or bool(key)
     return found
 
 
@@ -116,7 +119,7 @@ def let_go(known: dict[int, StreamRecord]) -> None:
             found.stream.synchronize()
             found.stream = None
             if found.event:
-                spare_own.append((found.event, found.number))
+                spare_own[found.device].append((found.event, found.number))
                 found.event = 0
             del known[key]
 
@@ -163,13 +166,14 @@ def wait(waiter: StreamRecord, other: StreamRecord) -> None:
 
 
 def forget() -> None:
-    """Destroys all events and lets the streams go."""
+    """Destroys all events and lets the streams go. There is no work left."""
     for known in records.values():
         for stream in known.values():
             if stream.event:
                 runtime.eventDestroy(stream.event)
-    for event, _ in spare_own:
-        runtime.eventDestroy(event)
+    for device in spare_own:
+        for event, _ in spare_own[device]:
+            runtime.eventDestroy(event)
     spare_own.clear()
     records.clear()
     for events in spare.values():

@@ -74,20 +74,23 @@ def run() -> None:
     pause, next_sweep = SHORTEST_S, time.monotonic() + LIVENESS_S
     while True:
         wake_up.acquire(timeout=pause)
+        now = time.monotonic()
+        is_due = now >= next_sweep and bool(lending.imports or lending.opened_events)
+        if is_due:
+            next_sweep = now + LIVENESS_S
+            native.sweep(True)
+            lending.release_waiters()
         allocator.lock.acquire()
         try:
             progress = allocator.poll()
             progress = allocator.reclaim() or progress
-            now = time.monotonic()
-            if lending.imports and now >= next_sweep:
-                next_sweep = now + LIVENESS_S
-                native.sweep(True)
+            if is_due:
                 lending.close_events()
             lending.close_idle(lending.IDLE_S)
-            if not is_enabled or not (allocator.leaving or allocator.lent or lending.imports):
+            waiting = allocator.leaving or allocator.lent
+            if not is_enabled or not (waiting or lending.imports or lending.opened_events):
                 is_running = False
                 return
-            waiting = allocator.leaving or allocator.lent
             pause = SHORTEST_S if progress else min(2 * pause, LONGEST_S) if waiting else LONGEST_S
         finally:
             allocator.unlock()

@@ -62,6 +62,8 @@ PyMethodDef functions[] = {
      "empty(sizes, dtype, kind): an uninitialized Tensor (0), zeros (1) or ones (2), or None."},
     {"arange", method(arange), METH_FASTCALL,
      "arange(start, end, step, dtype): a Tensor of start + i * step, or None."},
+    {"let_python_choose_device", let_python_choose_device, METH_O,
+     "let_python_choose_device(on): empty and arange return None, because a default device is set."},
     {"set_modes", method(set_modes), METH_FASTCALL, "set_modes(bits, on): modes that are on in some thread."},
     {"leave_out_modes", leave_out_modes, METH_O,
      "leave_out_modes(bits): the modes that this thread ignores from now on; returns the former ones."},

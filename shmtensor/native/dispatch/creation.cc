@@ -1,4 +1,5 @@
 // New tensors of common sizes and dtypes, in one call.
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -43,6 +44,9 @@ PyObject* as_tensor(PyObject* array) {
   return tensor;
 }
 
+// Whether some thread has a default device other than the CPU: then Python decides where each new tensor is.
+std::atomic<bool> python_chooses_device{false};
+
 constexpr npy_intp kLarge = 1 << 22;
 constexpr int64_t kSlice = 65536;  // bytes
 constexpr npy_intp kSmall = 1 << 14;  // elements that one thread fills; NumPy and all threads fill more
@@ -65,10 +69,18 @@ uint64_t ones(int type) {
 
 }  // namespace
 
+// let_python_choose_device(on): `empty` and `arange` return None.
+PyObject* let_python_choose_device(PyObject*, PyObject* on) {
+  const int chooses = PyObject_IsTrue(on);
+  if (chooses < 0) return nullptr;
+  python_chooses_device.store(chooses != 0, std::memory_order_relaxed);
+  Py_RETURN_NONE;
+}
+
 // kind: 0 uninitialized, 1 zeros, 2 ones.
 PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS];
-  if (n != 3 || !PyArray_DescrCheck(args[1])) Py_RETURN_NONE;
+  if (n != 3 || !PyArray_DescrCheck(args[1]) || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
   PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
   const int nd = read_sizes(args[0], dims), type = dtype->type_num;
   const long kind = PyLong_AsLong(args[2]);
@@ -97,7 +109,7 @@ PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // start + i * step, from start to end: int64 if all are ints, else dtype.
 PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (n != 4 || !PyArray_DescrCheck(args[3])) Py_RETURN_NONE;
+  if (n != 4 || !PyArray_DescrCheck(args[3]) || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
   bool all_ints = true;
   double value[3];
   for (int i = 0; i < 3; ++i) {

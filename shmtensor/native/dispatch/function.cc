@@ -38,7 +38,7 @@ PyMemberDef members[] = {
     {"__name__", T_OBJECT_EX, offsetof(Function, name), READONLY, nullptr},
     {"__qualname__", T_OBJECT_EX, offsetof(Function, name), READONLY, nullptr},
     {"event", T_OBJECT_EX, offsetof(Function, event), READONLY, "its name in a profile"},
-    {"precision", T_OBJECT_EX, offsetof(Function, precision), READONLY, "what autocast does with it"},
+    {"precision", T_OBJECT_EX, offsetof(Function, precision), READONLY, "what autocast does with it, by device type"},
     {nullptr, 0, 0, 0, nullptr},
 };
 

@@ -45,7 +45,7 @@ PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args,
   Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
   if (!kwargs) return nullptr;
   PyObject* arguments[3] = {called, positional, kwargs.get()};
-  PyObject* function = active & kAutocast ? autocast_function : observed_function;
+  PyObject* function = active & (kAutocast | kAutocastCuda) ? autocast_function : observed_function;
   return PyObject_Vectorcall(function, arguments, 3, nullptr);
 }
 

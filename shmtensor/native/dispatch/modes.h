@@ -12,8 +12,9 @@
 namespace shmtensor {
 
 enum Mode : uint32_t {
-  kAutocast = 1,  // autograd/dispatch/autocast.py
-  kObserved = 2,  // autograd/dispatch/observers.py: profiles and counters see each call
+  kAutocast = 1,      // autograd/dispatch/autocast.py, on the CPU
+  kObserved = 2,      // autograd/dispatch/observers.py: profiles and counters see each call
+  kAutocastCuda = 4,  // autograd/dispatch/autocast.py, on CUDA
 };
 
 extern std::atomic<uint32_t> modes;

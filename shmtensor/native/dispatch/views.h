@@ -25,6 +25,7 @@ PyObject* flip_view(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, d
 
 PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n);    // (sizes, dtype, kind) -> Tensor
 PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n);  // (start, end, step, dtype)
+PyObject* let_python_choose_device(PyObject*, PyObject* on);
 
 int add_kernel_or_fallback(PyObject* module);
 

@@ -49,8 +49,7 @@ def _channel_dropout(
         )
     if not training or p == 0.0:
         return input
-    ones = ops.ones(*input.shape[: n - dims], *[1] * dims, dtype=input.dtype)
-    mask = ops.dropout(ones, p)
+    mask = ops.dropout(input.new_ones((*input.shape[: n - dims], *[1] * dims)), p)
     return input.mul_(mask) if inplace else input * mask
 
 
@@ -104,6 +103,6 @@ def _alpha_dropout(
         return input.mul_(0.0) if inplace else input * 0.0
     keep, limit = 1 - p, SELU_LIMIT
     scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
-    mask: Any = ops.dropout(ops.ones(*shape, dtype=input.dtype), p) * keep  # ones and zeros
+    mask: Any = ops.dropout(input.new_ones(shape), p) * keep  # ones and zeros
     shift: Any = (1 - mask) * (limit * scale) - scale * p * limit
     return input.mul_(mask * scale).add_(shift) if inplace else input * (mask * scale) + shift

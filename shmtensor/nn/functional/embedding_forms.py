@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...autograd import no_grad
-from ...functions import arange, zeros
+from ...functions import arange
 from ...tensor import Tensor
 from .linear_embedding_attention import embedding as _embedding
 from .linear_embedding_attention import embedding_bag as _embedding_bag
@@ -73,12 +73,12 @@ def embedding_bag(
     )
     with no_grad():
         n, bags = indices.shape[0], output.shape[0]
-        bag = (arange(n).unsqueeze(1) >= offsets[:bags]).sum(1) - 1
+        bag = (arange(n, device=offsets.device).unsqueeze(1) >= offsets[:bags]).sum(1) - 1
         mask = indices == indices if padding_idx is None else indices != padding_idx
-        sizes = zeros(bags, dtype=offsets.dtype).index_add(0, bag, mask.to(offsets.dtype))
+        sizes = offsets.new_zeros(bags).index_add(0, bag, mask.to(offsets.dtype))
         if mode != 2:
             return output, bag, sizes, sizes
-        rows = zeros(output.shape, dtype=indices.dtype)
+        rows = indices.new_zeros(output.shape)
         for i in range(bags):
             bag_indices = indices[(bag == i) & mask]
             if bag_indices.numel():

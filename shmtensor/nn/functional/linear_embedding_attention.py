@@ -11,7 +11,7 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...autograd import table as ops
-from ...autograd.dispatch.autocast import in_input_precision
+from ...autograd.dispatch.autocast import in_precisions
 from ...dtypes import promote_types
 from ...ops.table.check_dtypes import check_index_dtype
 from ...tensor import Tensor
@@ -70,7 +70,7 @@ def _canonical_mask(
     return mask.new_zeros(mask.shape, dtype=target_type).masked_fill(mask, -math.inf)
 
 
-@in_input_precision
+@in_precisions(cpu="alone", cuda="widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`x1 @ weight[k] @ x2 + bias[k]`: (..., n), (..., m), (k, n, m), (k,) to (..., k)."""
     k, n, m = weight.shape

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd import table as ops
-from ...autograd.dispatch.autocast import in_full_precision
+from ...autograd.dispatch.autocast import in_precisions
 from ...tensor import Tensor
 from .linear_embedding_attention import pairwise_distance
 
@@ -140,7 +140,7 @@ def huber_loss(
     return ops.huber_loss(input, target, reduction, delta, weight)
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -194,7 +194,7 @@ def gaussian_nll_loss(
     return apply_reduction("gaussian_nll_loss", loss, reduction)
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -212,7 +212,7 @@ def hinge_embedding_loss(
     return apply_reduction("hinge_embedding_loss", loss, reduction)
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -227,7 +227,7 @@ def soft_margin_loss(
     )
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -248,7 +248,7 @@ def margin_ranking_loss(
     return apply_reduction("margin_ranking_loss", loss, reduction)
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -274,7 +274,7 @@ def cosine_embedding_loss(
     return apply_reduction("cosine_embedding_loss", loss, reduction)
 
 
-@in_full_precision
+@in_precisions(cpu="full", cuda="full")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,

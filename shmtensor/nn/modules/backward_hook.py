@@ -43,11 +43,14 @@ class BackwardHook:
     def __init__(self, module: Any, hooks: list[Hook], pre_hooks: list[Hook]) -> None:
         self.module, self.hooks, self.pre_hooks = module, hooks, pre_hooks
         self.grad_output: tuple[Any, ...] | None = None
-        self.inputs: list[tuple[Any, Any] | None] = []  # (shape, dtype) of those that are tensors
+        # (shape, dtype, device) of those that are tensors
+        self.inputs: list[tuple[Any, Any, Any] | None] = []
         self.indices: list[int] = []
 
     def setup_input_hook(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        self.inputs = [(x.shape, x.dtype) if isinstance(x, Tensor) else None for x in args]
+        self.inputs = [
+            (x.shape, x.dtype, x.device) if isinstance(x, Tensor) else None for x in args
+        ]
         self.indices = _indices_with_grad(args)
         if not self.indices:
             return args
@@ -111,7 +114,7 @@ class BackwardHook:
         if grad_output is None:
             return gradients
         grad_input = tuple(
-            zeros(g[0], dtype=g[1]) if isinstance(g, tuple) else g
+            zeros(g[0], dtype=g[1], device=g[2]) if isinstance(g, tuple) else g
             for g in _replace(self.inputs, self.indices, gradients)
         )
         for hook in self.hooks:

@@ -41,8 +41,10 @@ class Convertible(Tree):
             if overwrite:
                 p = self._parameters[name] = Parameter(new_data, p.requires_grad)
             elif new_data is not old_data:
-                if gradient is not None and new_data.dtype != old_data.dtype:
-                    p.grad = None  # a gradient has its parameter's dtype: restored below
+                if gradient is not None and (
+                    new_data.dtype != old_data.dtype or new_data.device != old_data.device
+                ):
+                    p.grad = None  # a gradient is of its parameter's kind: restored below
                 p.data = new_data
             if gradient is not None:
                 p.grad = fn(gradient.detach())

@@ -210,7 +210,7 @@ class CrossMapLRN2d(_ResponseNormBase):
         """
         if input.dim() != 4:
             raise ValueError(f"CrossMapLRN2d: expected input to be 4D: shape {tuple(input.shape)}")
-        c = arange(input.shape[1])
+        c = arange(input.shape[1], device=input.device)
         near = (c - c.unsqueeze(1)).abs() < (self.size + 1) // 2
         counts = (near | (c == 0)).to(input.dtype)  # row: the channel; column: the channels summed
         squares = counts.matmul((input * input).flatten(2)).reshape(input.shape)

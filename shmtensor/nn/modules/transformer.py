@@ -132,7 +132,7 @@ class TransformerEncoder(Module):
             return None
         lengths = (~hidden).sum(1)
         if self.mask_check:
-            expected = arange(hidden.shape[1]) >= lengths.unsqueeze(1)
+            expected = arange(hidden.shape[1], device=hidden.device) >= lengths.unsqueeze(1)
             if not bool((hidden == expected).all()):
                 return None
         return lengths
@@ -164,7 +164,7 @@ class TransformerEncoder(Module):
         out, hidden = src, None
         if lengths is not None:
             longest = int(lengths.max()) if lengths.numel() else 0
-            hidden = arange(longest) >= lengths.unsqueeze(1)
+            hidden = arange(longest, device=lengths.device) >= lengths.unsqueeze(1)
             out, padding = src[:, :longest], hidden
         for layer in self.layers:
             out = layer(out, src_mask=mask, is_causal=is_causal, src_key_padding_mask=padding)

@@ -6,6 +6,8 @@ import types
 import warnings
 from collections.abc import Iterable
 
+import numpy as np
+
 from ... import linalg
 from ...autograd import no_grad
 from ...functions import stack
@@ -47,6 +49,8 @@ def get_total_norm(
         return tensor(0.0)
     with no_grad():
         norms = [linalg.vector_norm(t, norm_type) for t in values]
+        if any(norm.array.__class__ is not np.ndarray for norm in norms):
+            norms = [norm.to(norms[0].device) for norm in norms]
         total: Tensor = linalg.vector_norm(stack(norms), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(
@@ -60,7 +64,14 @@ def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
-    scale = float(float(max_norm) / (total_norm + 1e-6))  # rounded as the norm's dtype does
+    ratio = float(max_norm) / (total_norm + 1e-6)
+    if ratio.is_cuda:  # without waiting for it
+        factor = ratio.clamp(max=1.0)
+        with no_grad():
+            for g in _gradients(parameters):
+                g.mul_(factor.to(g.device))
+        return
+    scale = float(ratio)  # rounded as the norm's dtype does
     if scale < 1.0 or scale != scale:  # nan propagates, as in PyTorch
         with no_grad():
             for g in _gradients(parameters):

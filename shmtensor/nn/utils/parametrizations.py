@@ -38,7 +38,7 @@ def _orthonormal(a: Tensor) -> Tensor:
 def _is_orthonormal(q: Tensor) -> bool:
     """Whether the columns of q (..., n, k) are orthonormal up to rounding."""
     n, k = q.shape[-2:]
-    identity = functions.eye(k, dtype=q.dtype)
+    identity = functions.eye(k, dtype=q.dtype, device=q.device)
     tolerance = 10.0 * n * float(np.finfo(q.dtype).eps)
     return bool(((q.mH @ q - identity).abs() <= tolerance).all())
 
@@ -80,7 +80,7 @@ class _Orthogonal(Module):
             if self.orthogonal_map == "matrix_exp":
                 Q = linalg.matrix_exp(A)
             else:
-                identity = functions.eye(n, dtype=A.dtype)
+                identity = functions.eye(n, dtype=A.dtype, device=A.device)
                 Q = linalg.solve(identity - 0.5 * A, identity + 0.5 * A)
             if n != k:
                 Q = Q[..., :k]
@@ -105,7 +105,8 @@ class _Orthogonal(Module):
         if "base" in self._buffers:
             # The base is the value; the optimised matrix starts where forward gives the identity.
             if n != k:
-                noise = functions.randn(*tall.shape[:-2], n, n - k, dtype=tall.dtype)
+                shape = (*tall.shape[:-2], n, n - k)
+                noise = functions.randn(shape, dtype=tall.dtype, device=tall.device)
                 self.base = _orthonormal(functions.cat([tall, noise], -1))
             else:
                 self.base = tall.clone() if _is_orthonormal(tall) else _orthonormal(tall)

@@ -295,7 +295,7 @@ class RandomUnstructured(BasePruningMethod):
     def compute_mask(self, t: Tensor, default_mask: Tensor) -> Tensor:
         """The mask so far, less the elements drawn."""
         n = _number_to_prune(self.amount, t.numel())
-        return _without(default_mask, functions.randperm(t.numel())[:n])
+        return _without(default_mask, functions.randperm(t.numel(), device=t.device)[:n])
 
 
 class L1Unstructured(BasePruningMethod):
@@ -343,7 +343,8 @@ class RandomStructured(BasePruningMethod):
         """The mask so far, less the channels drawn."""
         _check_structured(t, self.dim)
         size = t.shape[self.dim]
-        pruned = functions.randperm(size)[: _number_to_prune(self.amount, size)]
+        order = functions.randperm(size, device=t.device)
+        pruned = order[: _number_to_prune(self.amount, size)]
         return _mask_of_channels(t, pruned, self.dim) * default_mask
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from ...autograd import table as ops
+from ...device import CPU
 from ...dtypes import as_dtype, int64
 from ...functions import cat, full
 from ...tensor import Tensor
@@ -213,7 +214,7 @@ def pack_padded_sequence(
     places = sequence * columns + time_index if batch_first else time_index * columns + sequence
     data = ops.index_select(flat, 0, tensor(places, device=input.device))
     sorted_indices = None if order is None else tensor(order, device=input.device)
-    return PackedSequence(data, tensor(np.bincount(time_index)), sorted_indices)
+    return PackedSequence(data, tensor(np.bincount(time_index), device=CPU), sorted_indices)
 
 
 def pad_packed_sequence(
@@ -258,7 +259,7 @@ def pad_packed_sequence(
         sequence_index = np.argsort(unsorted)[sequence_index]
     indices = sequence_index * total + time if batch_first else time * batch + sequence_index
     lead = (batch, total) if batch_first else (total, batch)
-    return _filled_except(data, indices, lead, padding_value), tensor(lengths)
+    return _filled_except(data, indices, lead, padding_value), tensor(lengths, device=CPU)
 
 
 def _filled_except(data: Tensor, indices: Any, lead: tuple[int, int], value: float) -> Tensor:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...device import unspecified
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
@@ -109,7 +108,7 @@ def arange(
     """start, start + step, ... up to end, which is excluded; integers give int64, others the
     default dtype.
     """
-    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         fast_result = native.arange(start, end, step, get_default_dtype())
         if fast_result is not None:
             return fast_result

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...device import unspecified
 from ...dtypes import as_dtype, get_default_dtype, of_number
 from ..table.op_definition import composite
 from ..table.python_scalars import as_element
@@ -104,7 +103,7 @@ def zeros(
     pin_memory=False,
 ):
     """A tensor of zeros."""
-    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 1)
         if result is not None:
             return result
@@ -134,7 +133,7 @@ def ones(
     pin_memory=False,
 ):
     """A tensor of ones."""
-    if out is dtype is layout is device is unspecified.value and not (requires_grad or pin_memory):
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 2)
         if result is not None:
             return result
@@ -166,7 +165,7 @@ def empty(
     memory_format=None,
 ):
     """A tensor of uninitialized memory."""
-    if memory_format is out is dtype is layout is device is unspecified.value and not (
+    if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
         result = native.empty(size, get_default_dtype(), 0)
@@ -199,7 +198,7 @@ def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
     """A tensor of one number; its dtype is the number's."""
-    if out is dtype is layout is device is unspecified.value and not requires_grad:
+    if out is dtype is layout is device is None and not requires_grad:
         result = small_full(size, fill_value)
         if result is not None:
             return result

@@ -10,12 +10,17 @@ __all__ = ["load"]
 
 FAMILIES: tuple[str, ...] = (
     "convolution",
+    "cross_entropy",
     "ctc_loss",
+    "index",
     "linalg",
+    "neighbours",
+    "norm",
     "pooling",
     "random",
     "recurrent",
     "reduce",
+    "softmax",
     "sort",
     "special",
 )

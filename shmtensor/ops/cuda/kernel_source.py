@@ -15,6 +15,10 @@ FOLDER = Path(__file__).resolve().parent / "kernels"
 FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
+    "cross_entropy": FLOATING,
+    "index": FLOATING,
+    "norm": FLOATING,
+    "optim": FLOATING,
     "random": FLOATING,
     "softmax": FLOATING,
 }

@@ -17,19 +17,27 @@ import numpy as np
 from .kernel_source import FLOATING, kernel_source
 
 __all__ = [
+    "CACHED",
     "NULL",
     "THREADS",
+    "WARP",
+    "acc_dtype",
     "as_acc",
     "blocks_for",
     "contiguous",
     "is_floating",
     "launch",
     "load_kernel",
+    "pointers",
+    "row_threads",
+    "split_at",
 ]
 
 OPTIONS = ("-std=c++17",)
 THREADS = 256  # of a block, where nothing else decides
 MAX_BLOCKS = 4096  # threads go on with further elements
+WARP = 1024  # a warp computes rows up to this length, a block longer ones
+CACHED = 40 * 1024  # bytes of a row that a block keeps in shared memory
 NULL = np.uint64(0)  # the pointer to no array
 
 
@@ -79,9 +87,24 @@ def contiguous(x: Any) -> Any:
     return x if x is None or x.flags.c_contiguous else cupy.ascontiguousarray(x)
 
 
+def row_threads(columns: int) -> int:
+    """The threads of a block for one row."""
+    return min(1024, max(128, 32 * (columns // 256)))
+
+
+def acc_dtype(dtype: Any) -> Any:
+    """The dtype that the kernels of a dtype compute in."""
+    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+
+
 def as_acc(dtype: Any, value: float) -> Any:
     """A number in the type that the kernels of a dtype compute in."""
-    return np.float64(value) if dtype == np.float64 else np.float32(value)
+    return acc_dtype(dtype).type(value)
+
+
+def pointers(*arrays: Any) -> tuple[Any, ...]:
+    """The arguments of arrays, of which some may be None."""
+    return tuple(NULL if x is None else x for x in arrays)
 
 
 def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:

@@ -16,6 +16,7 @@ from cupy_backends.cuda.libs import cublas, cusolver
 
 from ..linalg import cholesky_qr, lu_ldl  # rows that are declared on first use
 from ..linalg.inverse_det_matrix_exp import check_floating, check_square
+from .windows import kernel_of
 
 __all__: list[str] = []
 
@@ -127,3 +128,90 @@ def linalg_geqrf(xp, x, /):
             )
     out = cupy.ascontiguousarray(columns.swapaxes(-1, -2)).reshape(x.shape)
     return out, tau.reshape(*batch, min(m, n))
+
+
+# ---- LDL
+
+
+@lu_ldl._linalg_ldl_factor.on("cuda")
+def linalg_ldl_factor(xp, x, /, hermitian):
+    """By sytrf, one matrix after another. cuSOLVER has no hetrf."""
+    check_square("linalg.ldl_factor", x)
+    check_floating("linalg.ldl_factor", x)
+    if hermitian and x.dtype.kind == "c":
+        raise NotImplementedError(
+            f"linalg.ldl_factor: hermitian=True is not supported on CUDA for {x.dtype}: shape "
+            f"{x.shape}, use x.cpu()"
+        )
+    n, columns = x.shape[-1], as_batch(x.swapaxes(-1, -2))
+    pivots = cupy.zeros((len(columns), n), np.int32)
+    info = cupy.zeros(len(columns), np.int32)
+    if columns.size:
+        handle, lower = device.get_cusolver_handle(), cublas.CUBLAS_FILL_MODE_LOWER
+        size = routine(cusolver, "sytrf_bufferSize", x.dtype)(handle, n, columns[0].data.ptr, n)
+        work = cupy.empty(size, x.dtype)
+        for a, p, i in zip(columns, pivots, info):
+            routine(cusolver, "sytrf", x.dtype)(
+                handle, lower, n, a.data.ptr, n, p.data.ptr, work.data.ptr, size, i.data.ptr
+            )
+    out = cupy.tril(columns.swapaxes(-1, -2)).reshape(x.shape)
+    return out, pivots.reshape(x.shape[:-1]), info.reshape(x.shape[:-2])
+
+
+# LAPACK's sytrs and hetrs of the lower triangle, with a thread for each column: cuSOLVER's sytrs is
+# not in CuPy. A negative pivot is one of a block of two rows.
+LDL_SOLVE = """
+const long long batch = i / columns;
+const T* a = &ld[batch * n * n];
+const int* pivot = &pivots[batch * n];
+T* b = &out[batch * n * columns + i % columns];
+#define A(r, c) a[(r) * n + (c)]
+#define B(r) b[(r) * columns]
+#define EXCHANGE(r, s) { const T v = B(r); B(r) = B(s); B(s) = v; }
+for (long long k = 0; k < n;) {
+  if (pivot[k] > 0) {
+    EXCHANGE(k, pivot[k] - 1)
+    for (long long j = k + 1; j < n; ++j) B(j) -= A(j, k) * B(k);
+    B(k) /= A(k, k);
+    k += 1;
+    continue;
+  }
+  EXCHANGE(k + 1, -pivot[k] - 1)
+  for (long long j = k + 2; j < n; ++j) B(j) -= A(j, k) * B(k) + A(j, k + 1) * B(k + 1);
+  const T low = A(k + 1, k), high = ADJOINT(low);
+  const T first = A(k, k) / high, second = A(k + 1, k + 1) / low;
+  const T scale = first * second - T(1), c = B(k) / high, d = B(k + 1) / low;
+  B(k) = (second * c - d) / scale;
+  B(k + 1) = (first * d - c) / scale;
+  k += 2;
+}
+for (long long k = n - 1; k >= 0;) {
+  const long long other = pivot[k] > 0 ? k : k - 1;
+  for (long long c = k; c >= other; --c)
+    for (long long j = k + 1; j < n; ++j) B(c) -= ADJOINT(A(j, c)) * B(j);
+  EXCHANGE(k, (pivot[k] > 0 ? pivot[k] : -pivot[k]) - 1)
+  k = other - 1;
+}
+#undef A
+#undef B
+#undef EXCHANGE
+"""
+
+
+@lu_ldl._linalg_ldl_solve.on("cuda")
+def linalg_ldl_solve(xp, x, pivots, y, /, hermitian):
+    """By one kernel."""
+    check_floating("linalg.ldl_solve", y)
+    batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    n, columns = y.shape[-2:]
+    out = cupy.broadcast_to(y, (*batch, n, columns)).copy(order="C")
+    if out.size:
+        conjugates = hermitian and x.dtype.kind == "c"
+        code = LDL_SOLVE.replace("ADJOINT", "conj" if conjugates else "")
+        inputs = "raw T ld, raw int32 pivots, int64 n, int64 columns"
+        factors = cupy.ascontiguousarray(cupy.broadcast_to(x, (*batch, n, n)))
+        pivots = cupy.ascontiguousarray(cupy.broadcast_to(pivots, (*batch, n)))
+        kernel_of("ldl_solve", inputs, "raw T out", code)(
+            factors, pivots.astype(np.int32, copy=False), n, columns, out, size=out.size // n
+        )
+    return out

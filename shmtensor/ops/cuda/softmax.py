@@ -9,17 +9,9 @@ import numpy as np
 
 from ..table.dims import axis
 from ..table.op_definition import ROWS
-from .launch import blocks_for, contiguous, is_floating, launch, split_at
+from .launch import CACHED, WARP, blocks_for, contiguous, is_floating, launch, row_threads, split_at
 
 __all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
-
-WARP = 1024  # a warp computes rows up to this length
-CACHED = 40 * 1024  # bytes of a row that is kept in shared memory
-
-
-def row_threads(columns: int) -> int:
-    """The threads of a block for one row."""
-    return min(1024, max(128, 32 * (columns // 256)))
 
 
 def launch_along(
@@ -29,7 +21,7 @@ def launch_along(
     outer, n, inner = split_at(shape, dim)
     dtype, flag = arrays[0].dtype, np.int32(is_log)
     if inner > 1:
-        sizes = np.int64(outer), np.int64(n), np.int64(inner)
+        sizes: tuple[Any, ...] = np.int64(outer), np.int64(n), np.int64(inner)
         grid = (-(-inner // 32), min(outer, 65535), 1)
         rows = next((k for k in (1, 2, 4, 8, 16) if n <= 4 * k), 32)
         launch(

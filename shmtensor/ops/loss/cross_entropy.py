@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import native
 from ...errors import explained
-from ..table.native_or_numpy import kernel_or_fallback
+from ..table.native_or_numpy import is_host_array, kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints, reals
 
@@ -291,6 +291,92 @@ _cross_entropy_backward.pullback(
 )
 
 
+# ---- the same with weights, label smoothing and every reduction, in one kernel: for devices
+
+
+@op(
+    method=False,
+    function=False,
+    saves="p",
+    samples=[
+        ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), 1, "mean", 0.2),
+        ((5, 4), ints((5,), 4), None, -100, "sum", 0.3),
+        ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), 2, "none", 0.0),
+    ],
+)
+def _cross_entropy_weighted(
+    xp, x, target, weight=None, /, ignore_index=-100, reduction="mean", label_smoothing=0.0
+):
+    """`cross_entropy` of logits (N, C) and classes (N). Saves the softmax."""
+    safe, mask = class_indices("cross_entropy", x.shape, target, ignore_index)
+    safe, mask = safe.reshape(-1), mask.reshape(-1)
+    logp = x - x.max(1, keepdims=True)
+    logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
+    weights = xp.ones(x.shape[1], x.dtype) if weight is None else weight
+    counts = xp.where(mask, weights[safe], 0)
+    even = xp.where(mask, (weights * logp).sum(1), 0)
+    losses = -(1 - label_smoothing) * counts * logp[xp.arange(len(x)), safe]
+    losses = losses - label_smoothing / x.shape[1] * even
+    if reduction != "none":
+        losses = losses.sum() / counts.sum() if reduction == "mean" else losses.sum()
+    return xp.asarray(losses, x.dtype), xp.exp(logp)
+
+
+@op(method=False, function=False, samples=[])
+def _cross_entropy_weighted_backward(
+    xp, x, logits, p, target, weight=None, /, ignore_index=-100, reduction="mean",
+    label_smoothing=0.0,
+):  # fmt: skip
+    """The gradient of `_cross_entropy_weighted` by the logits, for the gradient x. p is what the
+    forward saves.
+    """
+    mask = target != ignore_index
+    safe = xp.where(mask, target, 0)
+    weights = xp.ones(p.shape[1], p.dtype) if weight is None else weight
+    counts = xp.where(mask, weights[safe], 0)
+    one_hot = (xp.arange(p.shape[1]) == safe[:, None]).astype(p.dtype)
+    out = (1 - label_smoothing) * counts[:, None] * (p - one_hot)
+    even = label_smoothing / p.shape[1] * (weights.sum() * p - weights)
+    out = out + xp.where(mask[:, None], even, 0)
+    g = x / counts.sum() if reduction == "mean" else x
+    return (out * (g[:, None] if reduction == "none" else g)).astype(p.dtype)
+
+
+def cross_entropy_weighted_backward(
+    ops: Any, g: Any, x: Any, p: Any, target: Any, weight: Any, ignore_index: int,
+    reduction: str, label_smoothing: float,
+) -> Any:  # fmt: skip
+    """The gradient by the logits: one row, or with history a composition."""
+    attributes = ignore_index, reduction
+    if not isinstance(g, native.TensorBase):
+        return ops._cross_entropy_weighted_backward(
+            g, x, p, target, weight, *attributes, label_smoothing
+        )
+    shape = tuple(x.shape)
+    by_class = ops._nll_loss_backward(g, target, weight, shape, *attributes)
+    mask = target != ignore_index
+    counts = g * mask
+    if reduction == "mean":
+        counts = counts / (
+            ops.sum(mask)
+            if weight is None
+            else ops._nll_loss_total_weight(target, weight, ignore_index)
+        )
+    even = ops.broadcast_to(ops.unsqueeze(counts, 1), shape)
+    even = even if weight is None else even * weight
+    by_logp = by_class * (1 - label_smoothing) - even * (label_smoothing / shape[1])
+    return ops._log_softmax_backward_data(by_logp, ops._log_softmax(x, 1), 1)
+
+
+_cross_entropy_weighted.pullback(
+    x=lambda ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing: (
+        cross_entropy_weighted_backward(
+            ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing
+        )
+    )
+)
+
+
 @composite(method=False, function=False, autocast="full")
 def cross_entropy(
     ops,
@@ -318,6 +404,12 @@ def cross_entropy(
     if is_fused and input.ndim == 2 and target.ndim == 1 and input.shape[0]:
         check_classes("cross_entropy", input, target, None)
         return ops._cross_entropy(input, target, ignore_index, reduction)
+    if input.ndim == 2 and target.ndim == 1 and input.shape[0] and not is_host_array(input):
+        check_reduction("cross_entropy", reduction)
+        check_classes("cross_entropy", input, target, weight)
+        return ops._cross_entropy_weighted(
+            input, target, weight, ignore_index, reduction, label_smoothing
+        )
     logp = ops._log_softmax(input, 0 if input.ndim == 1 else 1)
     if tuple(target.shape) == tuple(input.shape) and target.dtype.kind == "f":
         return cross_entropy_of_probabilities(ops, logp, target, weight, reduction, label_smoothing)

@@ -10,6 +10,7 @@ import numpy as np
 from ... import native
 from ..table.memory_format import like_image
 from ..table.op_definition import composite, op
+from ..table.samples import reals
 from .layer_norm import save_gradients, take_gradient
 
 
@@ -77,11 +78,44 @@ def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
     )
 
 
+@op(
+    method=False,
+    function=False,
+    outputs="x_gradient weight_gradient bias_gradient",
+    samples=[
+        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), None, None, 1e-5),
+        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), (3,), 1e-5),
+    ],
+)
+def _native_batch_norm_backward(
+    xp, x, y, mean, var, weight=None, g_mean=None, g_var=None, /, eps=1e-5
+):
+    """The gradients of `_native_batch_norm` by its input y, by the weight and by the bias, for the
+    gradient x of its result, and those of the means and variances. For devices: their pullbacks
+    take all from it, while CPU arrays take them from the native kernel.
+    """
+    dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
+    rstd = (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
+    centered = y - mean.reshape(shape)
+    out = centered * rstd
+    sums, products = x.sum(dims), (x * out).sum(dims)
+    n = x.dtype.type(math.prod(x.shape) // (x.shape[1] or 1) or 1)
+    g = (x - sums.reshape(shape) / n - out * (products.reshape(shape) / n)) * rstd
+    g = g if weight is None else g * weight.reshape(shape)
+    g = g if g_mean is None else g + g_mean.reshape(shape) / n
+    g = g if g_var is None else g + centered * (g_var.reshape(shape) * (2 / n))
+    return g, products, sums
+
+
 def batch_norm_backward(
     ops: Any, g: Any, g_mean: Any, g_var: Any, x: Any, weight: Any, mean: Any,
     var: Any, memo: Any, eps: float,
 ) -> Any:  # fmt: skip
     """The gradient by x; see Note [One pass]."""
+    if not isinstance(g, (np.ndarray, native.TensorBase)):  # a device's: without waiting for it
+        gradients = ops._native_batch_norm_backward(g, x, mean, var, weight, g_mean, g_var, eps)
+        save_gradients(memo, g, gradients[1], gradients[2])
+        return gradients[0]
     g_moments = moments_backward(ops, g_mean, g_var, x)
     gradients = None
     if isinstance(g, np.ndarray):
@@ -97,7 +131,7 @@ def batch_norm_backward(
 
 def batch_norm_weight_backward(ops: Any, g: Any, x: Any, memo: Any, eps: float) -> Any:
     """The gradient by the weight: the sum of g times the normalized x."""
-    gradient = take_gradient(memo, g, 1) if isinstance(g, np.ndarray) else None
+    gradient = take_gradient(memo, g, 1)
     if gradient is not None:
         return gradient
     dims = non_channel_dims(x.ndim)
@@ -107,7 +141,7 @@ def batch_norm_weight_backward(ops: Any, g: Any, x: Any, memo: Any, eps: float) 
 
 def batch_norm_bias_backward(ops: Any, g: Any, memo: Any) -> Any:
     """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2) if isinstance(g, np.ndarray) else None
+    gradient = take_gradient(memo, g, 2)
     return ops.sum(g, non_channel_dims(g.ndim)) if gradient is None else gradient
 
 

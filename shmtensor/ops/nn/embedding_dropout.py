@@ -10,7 +10,8 @@ import numpy as np
 from ... import native
 from ..index.gather_scatter import check_index_range
 from ..index.index_add import add_at_flat_indices, add_rows, flat_slice_indices
-from ..random.philox import default_generator, uniform
+from ..random.philox import uniform
+from ..random.rand_multinomial import claim
 from ..table.check_dtypes import check_index_dtype
 from ..table.op_definition import composite, op
 from ..table.samples import ints
@@ -133,5 +134,5 @@ def dropout(ops, input, p=0.5, train=True):
         return ops.mul(input, 0 if input.dtype.kind in "iu" else 0.0)
     if input.dtype.kind in "iub":
         raise RuntimeError(f"dropout: a float result does not fit into {input.dtype}: p={p}")
-    seed, offset = default_generator.claim(-(-math.prod(input.shape) // 4))
+    seed, offset = claim(None, math.prod(input.shape), False, input)
     return ops._dropout(input, p, seed, offset)

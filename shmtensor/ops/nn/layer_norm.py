@@ -15,7 +15,7 @@ from ... import native
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_parameter_dtypes
 from ..table.memory_format import like_image
-from ..table.native_or_numpy import restore_half, upcast_half
+from ..table.native_or_numpy import is_host_array, restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -101,18 +101,71 @@ def take_gradient(memo: dict[str, Any], g: Any, i: int) -> Any:
     return saved[i]
 
 
+def layer_norm_backward_kernel(
+    x: Any, y: Any, mean: Any, rstd: Any, weight: Any, n: int, groups: int, centred: bool
+) -> Any:
+    """The native kernel, or else the forward."""
+    gradients = native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred)
+    if gradients is not None:
+        return gradients
+    with np.errstate(all="ignore"):
+        return _native_layer_norm_backward.forward(np, x, y, mean, rstd, weight, n, groups, centred)
+
+
+@op(
+    numpy=layer_norm_backward_kernel,
+    method=False,
+    function=False,
+    outputs="x_gradient weight_gradient bias_gradient",
+    samples=[
+        ((3, 4), (3, 4), (3,), (3,), (4,), 1, 0, True),
+        ((2, 3, 4), (2, 3, 4), (2,), (2,), None, 2, 0, True),
+        ((3, 5), (3, 5), (3,), (3,), (5,), 1, 0, False),
+        ((2, 4, 3), (2, 4, 3), (4,), (4,), (4,), 1, 2, True),
+    ],
+)
+def _native_layer_norm_backward(xp, x, y, mean, rstd, weight=None, /, n=1, groups=0, centred=True):
+    """The gradients of `_native_layer_norm` by its input y, by the weight and by the bias, for the
+    gradient x of its result; the last two in one dimension. For devices: their pullbacks take all
+    from it, while CPU arrays take them from the native kernel.
+    """
+    shape = rows_and_length(y.shape, n, groups)
+    out = (y.reshape(shape) - mean.reshape(-1, 1)) * rstd.reshape(-1, 1)
+    scaled = x
+    if weight is not None:
+        scaled = x * (weight.reshape(-1, *(1,) * (x.ndim - 2)) if groups else weight)
+    rows = scaled.reshape(shape)
+    inner = rows - out * (rows * out).mean(1, keepdims=True)
+    inner = inner - rows.mean(1, keepdims=True) if centred else inner
+    dims = (0, *range(2, x.ndim)) if groups else tuple(range(x.ndim - n))
+    products = x * out.reshape(x.shape)
+    return (
+        (inner * rstd.reshape(-1, 1)).reshape(x.shape),
+        products.sum(dims).reshape(-1),
+        x.sum(dims).reshape(-1),
+    )
+
+
+def fused_gradients(
+    ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, groups: int, centred: bool
+) -> Any:
+    """All gradients from one call; None where they need history, or the kernel refuses."""
+    if isinstance(g, np.ndarray):
+        return native.call(native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred)
+    if isinstance(g, native.TensorBase):
+        return None
+    return ops._native_layer_norm_backward(g, x, mean, rstd, weight, n, groups, centred)
+
+
 def layer_norm_backward(
     ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, memo: Any,
     n: int, groups: int, eps: float, centred: bool,
 ) -> Any:  # fmt: skip
     """The gradient by x."""
-    if isinstance(g, np.ndarray):
-        gradients = native.call(
-            native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
-        )
-        if gradients is not None:
-            save_gradients(memo, g, gradients[1], gradients[2])
-            return gradients[0]
+    gradients = fused_gradients(ops, g, x, weight, mean, rstd, n, groups, centred)
+    if gradients is not None:
+        save_gradients(memo, g, gradients[1], gradients[2])
+        return gradients[0]
     out, scale = normalize_rows(ops, x, n, groups, eps, centred)
     g = g if weight is None else g * broadcast_weight(ops, weight, x.ndim, groups)
     rows = ops.reshape(g, tuple(out.shape))
@@ -126,17 +179,14 @@ def layer_norm_weight_backward(
     n: int, groups: int, eps: float, centred: bool,
 ) -> Any:  # fmt: skip
     """The gradient by the weight."""
-    if isinstance(g, np.ndarray):
-        gradient = take_gradient(memo, g, 1)
-        if gradient is None:
-            gradients = native.call(
-                native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred
-            )
-            if gradients is not None:
-                gradient = gradients[1]
-                save_gradients(memo, g, gradients[1], gradients[2])
-        if gradient is not None:
-            return gradient.reshape(shape)
+    gradient = take_gradient(memo, g, 1)
+    if gradient is None:
+        gradients = fused_gradients(ops, g, x, weight, mean, rstd, n, groups, centred)
+        if gradients is not None:
+            gradient = gradients[1]
+            save_gradients(memo, g, gradients[1], gradients[2])
+    if gradient is not None:
+        return gradient.reshape(shape)
     out, _ = normalize_rows(ops, x, n, groups, eps, centred)
     return sum_to_weight(ops, g * ops.reshape(out, tuple(x.shape)), shape, groups)
 
@@ -148,7 +198,7 @@ def sum_to_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
 
 def layer_norm_bias_backward(ops: Any, g: Any, memo: Any, shape: Shape, groups: int) -> Any:
     """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2) if isinstance(g, np.ndarray) else None
+    gradient = take_gradient(memo, g, 2)
     return sum_to_weight(ops, g, shape, groups) if gradient is None else gradient.reshape(shape)
 
 
@@ -181,7 +231,7 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
             f"layer_norm: input's shape must end with normalized_shape: {tuple(input.shape)}, {end}"
         )
     check_parameter_dtypes("layer_norm", input, weight, bias)
-    if input.dtype.itemsize == 2:
+    if input.dtype.itemsize == 2 and is_host_array(input):
         wide = [upcast_half(ops, v) for v in (input, weight, bias)]
         return restore_half(ops, ops._native_layer_norm(*wide, len(end), 0, eps, True), input.dtype)
     return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
@@ -210,6 +260,8 @@ def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_e
     check_parameter_dtypes("group_norm", input, weight, bias)
     if not math.prod(shape):
         return ops._channel_affine(input, weight, bias)
-    wide = [upcast_half(ops, v) for v in (input, weight, bias)]
+    wide = [input, weight, bias]
+    if is_host_array(input):
+        wide = [upcast_half(ops, v) for v in wide]
     out = restore_half(ops, ops._native_layer_norm(*wide, 1, num_groups, eps, True), input.dtype)
     return like_image(ops, out, input)

@@ -7,20 +7,22 @@ may be set before CUDA is used.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...cupy_runtime import device_count
-from ...device import CPU, Device, as_device
+from ...device import CPU, Device
 from .philox import DEFAULT_SEED, Generator, default_generator
 
 __all__ = [
+    "States",
     "cuda_generator",
     "cuda_generators",
     "generator_of",
     "manual_seed_all",
-    "read_cuda",
-    "write_cuda",
+    "read_states",
+    "write_states",
 ]
 
 
@@ -59,24 +61,32 @@ def manual_seed_all(seed: int) -> None:
             generator.manual_seed(seed)
 
 
-def read_cuda(devices: Iterable[Any] | None = None) -> tuple[int, dict[int, Any]]:
-    """The states of the default generators of GPUs, for `write_cuda`; of all for None."""
-    if devices is None:
-        return cuda.seed, {i: generator.read() for i, generator in cuda.generators.items()}
-    numbers = [as_device(device).index or 0 for device in devices]
-    return -1, {i: cuda_generator(i).read() for i in numbers}
+class States(NamedTuple):
+    """The states of default generators: the CPU's, the seed of GPUs that are used later, and those
+    of GPUs by number.
+    """
+
+    cpu: bytes
+    seed: int
+    cuda: tuple[tuple[int, bytes], ...]
 
 
-def write_cuda(states: tuple[int, dict[int, Any]]) -> None:
-    """Continues from states of `read_cuda`; a generator that was made since begins anew."""
-    seed, by_index = states
-    if seed >= 0:
-        cuda.seed = seed
-        for index, generator in cuda.generators.items():
-            if index not in by_index:
-                generator.manual_seed(seed)
-    for index, state in by_index.items():
-        cuda_generator(index).write(state)
+def read_states() -> States:
+    """The states of the default generators of all devices."""
+    made = tuple((i, g.read().tobytes()) for i, g in cuda.generators.items())
+    return States(default_generator.read().tobytes(), cuda.seed, made)
+
+
+def write_states(states: States) -> None:
+    """Continues from states of `read_states`; a generator that was made since begins anew."""
+    default_generator.write(np.frombuffer(states.cpu, np.uint8))
+    by_index = dict(states.cuda)
+    cuda.seed = states.seed
+    for index, generator in cuda.generators.items():
+        if index in by_index:
+            generator.write(np.frombuffer(by_index[index], np.uint8))
+        else:
+            generator.manual_seed(states.seed)
 
 
 def generator_of(generator: Any, device: Device) -> Generator:

@@ -121,9 +121,9 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
     """Fills the tensor with uniformly distributed numbers from [low, high)."""
     check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
-        stream = claim(generator, 2 * numel(input), True)
+        stream = claim(generator, 2 * numel(input), True, input)
         return ops._distribution_(input, *stream, "uniform", low, high)
-    stream = claim(generator, numel(input), input.dtype == np.float64)
+    stream = claim(generator, numel(input), input.dtype == np.float64, input)
     return ops._uniform_(input, *stream, low, high)
 
 
@@ -134,9 +134,9 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
     if std < 0:
         raise RuntimeError(f"normal_: std must not be negative: {std}")
     if input.dtype.kind == "c":  # half of the variance in each part
-        stream = claim(generator, 2 * numel(input), True)
+        stream = claim(generator, 2 * numel(input), True, input)
         return ops._distribution_(input, *stream, "normal", mean, std * math.sqrt(0.5))
-    stream = claim(generator, numel(input), input.dtype == np.float64)
+    stream = claim(generator, numel(input), input.dtype == np.float64, input)
     return ops._normal_(input, *stream, mean, std)
 
 
@@ -150,7 +150,7 @@ def bernoulli_(ops, input, p=0.5, *, generator=None):
         low, high = (p, p) if number else (np.min(array), np.max(array))
         if low < 0 or high > 1:
             raise RuntimeError(f"bernoulli_: probabilities must lie in [0, 1]: {array}")
-    stream = claim(generator, numel(input), True)
+    stream = claim(generator, numel(input), True, input)
     if number:
         return ops._distribution_(input, *stream, "bernoulli", p)
     return ops._bernoulli_of_(input, p, *stream)
@@ -162,7 +162,7 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
     check_random_dtype("exponential_", input.dtype, "f", RuntimeError)
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
-    stream = claim(generator, numel(input), True)
+    stream = claim(generator, numel(input), True, input)
     return ops._distribution_(input, *stream, "exponential", lambd)
 
 
@@ -172,7 +172,7 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
     check_random_dtype("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
-    stream = claim(generator, numel(input), True)
+    stream = claim(generator, numel(input), True, input)
     return ops._distribution_(input, *stream, "cauchy", median, sigma)
 
 
@@ -182,7 +182,7 @@ def geometric_(ops, input, p, *, generator=None):
     check_random_dtype("geometric_", input.dtype, "fiu")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
-    return ops._distribution_(input, *claim(generator, numel(input), True), "geometric", p)
+    return ops._distribution_(input, *claim(generator, numel(input), True, input), "geometric", p)
 
 
 @composite(function=False)
@@ -191,7 +191,7 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
     check_random_dtype("log_normal_", input.dtype, "f")
     if std <= 0:
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
-    stream = claim(generator, numel(input), True)
+    stream = claim(generator, numel(input), True, input)
     return ops._distribution_(input, *stream, "log_normal", mean, std)
 
 
@@ -210,5 +210,5 @@ def random_(ops, input, low=None, high=..., *, generator=None):
     high = max_exact_integer(input.dtype) + 1 if high is None else operator.index(high)
     check_random_bounds("random_", low, high, input.dtype)
     span = high - low
-    stream = claim(generator, numel(input), span >= 2**32)
+    stream = claim(generator, numel(input), span >= 2**32, input)
     return ops._random_(input, *stream, low, span % 2**64)

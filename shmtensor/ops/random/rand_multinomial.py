@@ -113,9 +113,7 @@ def rand(
     pin_memory=False,
 ):
     """Uniformly distributed numbers from [0, 1)."""
-    if generator is out is dtype is layout is device is unspecified.value and not (
-        requires_grad or pin_memory
-    ):
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = new_random_default(native.uniform_, size)
         if result is not None:
             return result
@@ -140,9 +138,7 @@ def randn(
     pin_memory=False,
 ):
     """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
-    if generator is out is dtype is layout is device is unspecified.value and not (
-        requires_grad or pin_memory
-    ):
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = new_random_default(native.normal_, size)
         if result is not None:
             return result
@@ -176,7 +172,7 @@ def new_random_like(
     """New numbers of the shape and dtype of a tensor; with default arguments if possible."""
     dtype = like.dtype if dtype is None else dtype
     if device is None:
-        device = device_of(like.array)
+        device = CPU if isinstance(like.array, np.ndarray) else device_of(like.array)
     if (
         device is CPU
         and unspecified.value is None

@@ -17,6 +17,7 @@ __all__ = [
     "floating_kernel",
     "half_kernel_of",
     "inplace_kernel",
+    "is_host_array",
     "kernel_or_fallback",
     "restore_half",
     "upcast_half",
@@ -95,6 +96,11 @@ def copy_to_out(result: Any, out: Any) -> Any:
         return result
     np.copyto(out, result)
     return out
+
+
+def is_host_array(x: Any) -> bool:
+    """Whether a tensor's elements are in NumPy's memory."""
+    return isinstance(getattr(x, "array", x), np.ndarray)
 
 
 def upcast_half(ops: Any, x: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import weakref
 from collections.abc import Callable, Iterable
@@ -314,9 +315,9 @@ class FlatOptimizer(Optimizer):
 
 def rules_for(p: Array) -> Any:
     """The module with the rules for parameters in an array like this."""
-    if p.ndim == 1 and p.dtype.char in "fd" and isinstance(p, np.ndarray):
-        return native
-    return reference_updates
+    if not isinstance(p, np.ndarray):
+        return importlib.import_module("shmtensor.ops.cuda.update_rules")
+    return native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates
 
 
 def recast_on_device(x: Array, to: Any) -> Any:

@@ -103,9 +103,9 @@ def follows(run: list[Any], p: Any) -> bool:
 
 def owner(array: Array) -> object:
     """The object that owns an array's memory: the end of its chain of bases."""
-    if not isinstance(array, np.ndarray):
-        return array.data.mem
     end: Any = array
+    if not isinstance(end, np.ndarray):
+        return end.data.mem
     while isinstance(end, np.ndarray) and end.base is not None:
         end = end.base
     return end.obj if isinstance(end, memoryview) else end
@@ -124,14 +124,19 @@ def is_unshared(p: Any) -> bool:
 
 
 def is_alone_on_device(p: Any) -> bool:
-    """The same for memory of a GPU, which no other process has.
+    """The same for memory of a GPU: of our allocator if it was not sent since it was allocated, or
+    of CuPy's pool.
 
     sys.getrefcount(x) is the number of references and 1, its own argument.
     """
-    return bool(
-        p.array.base is None
-        and type(p.array.data.mem).__name__ in ("Memory", "PooledMemory")
-        and sys.getrefcount(p.array) == 2
-        and sys.getrefcount(p.array.data) == 2
-        and sys.getrefcount(p.array.data.mem) == 2
-    )
+    if (
+        p.array.base is not None
+        or sys.getrefcount(p.array) > 2
+        or sys.getrefcount(p.array.data) > 2
+        or sys.getrefcount(p.array.data.mem) > 2
+    ):
+        return False
+    block = getattr(getattr(p.array.data.mem, "_owner", None), "chunk", None)
+    if block is None:
+        return type(p.array.data.mem).__name__ in ("Memory", "PooledMemory")
+    return not block.is_exported and not block.count

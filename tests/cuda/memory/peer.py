@@ -20,6 +20,8 @@ from shmtensor import errors, native
 mc.install()
 world = dict(cupy=cupy, np=np, rt=rt, mc=mc, gc=gc, time=time, os=os, native=native, pickle=pickle,
              library=library, errors=errors)
+world["world"] = world
+known = world["known"] = {*world, "known", "__builtins__"}
 print("ready", flush=True)
 for line in sys.stdin:
     try:
@@ -46,12 +48,12 @@ class Peer:
 
     def answer(self) -> Any:
         assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode()
+        line = self.process.stdout.readline().decode().rstrip("\n")
         kind, _, rest = line.partition(" ")
         if not line:
             assert self.process.stderr is not None
             raise EOFError(self.process.stderr.read().decode())
-        value = eval(rest) if rest.strip() else None
+        value = eval(rest) if rest else None
         if kind == "ready":
             return self.answer()
         if kind != "done":
@@ -65,6 +67,11 @@ class Peer:
     def receive(self, message: Any, name: str = "a") -> None:
         """The peer receives a message into a variable."""
         self.do(f"{name} = mc.receive(pickle.loads({pickle.dumps(message)!r}))")
+
+    def forget(self) -> None:
+        """Its variables go, and the memory that it had."""
+        self.do("for name in set(world) - known: del world[name]")
+        self.do("gc.collect(); rt.deviceSynchronize(); mc.empty_cache()")
 
     def kill(self) -> None:
         self.process.kill()
@@ -86,7 +93,8 @@ def peers(n: int = 1, **settings: object) -> Iterator[list[Peer]]:
         yield started
         for peer in started:
             if peer.process.poll() is None:
-                assert peer.end() == ""
+                errors = peer.end()
+                assert not errors, errors
     finally:
         for peer in started:
             peer.process.kill()

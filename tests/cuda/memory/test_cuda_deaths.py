@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -18,16 +20,19 @@ def stats(mc: ModuleType, name: str) -> int:
     return value
 
 
-def lost(action: Any) -> bool:
+def is_lost(mc: ModuleType, *x: Any) -> bool:
     try:
-        action()
+        mc.check_alive(*x)
     except PeerLostError:
         return True
     return False
 
 
 def sent(peer: Peer, code: str = "x = cupy.full(1000, 5, np.uint8)") -> Any:
-    return peer.do(f"native.set_role('the owner'); {code}; out = mc.export(x)")
+    """A message of which all work has ended."""
+    return peer.do(
+        f"native.set_role('the owner'); {code}; rt.deviceSynchronize(); out = mc.export(x)"
+    )
 
 
 def test_an_owner_that_dies_before_its_message_is_read(cp: Any, mc: ModuleType) -> None:
@@ -39,7 +44,6 @@ def test_an_owner_that_dies_before_its_message_is_read(cp: Any, mc: ModuleType) 
         native.sweep(True)
         with pytest.raises(PeerLostError, match="receive: "):
             mc.receive(message)
-    assert native.statistics()["slots_used"] == native.statistics()["slots_used"]
 
 
 def test_an_owner_that_dies_while_its_block_is_held(cp: Any, mc: ModuleType) -> None:
@@ -48,7 +52,7 @@ def test_an_owner_that_dies_while_its_block_is_held(cp: Any, mc: ModuleType) -> 
         x = mc.receive(sent(owner))
         mc.check_alive(x)
         owner.kill()
-        assert until(lambda: lost(lambda: mc.check_alive(x)))  # by the timer
+        assert until(partial(is_lost, mc, x))  # by the timer
         with pytest.raises(PeerLostError, match=r"^cuda: the owner \(pid \d+\)"):
             mc.check_alive(x)
         with pytest.raises(PeerLostError, match=r"^export: the owner"):
@@ -72,12 +76,26 @@ def test_an_owner_that_dies_while_its_block_is_used(cp: Any, mc: ModuleType) -> 
         )
         mc.note_use(x, stream)
         owner.kill()
-        assert until(lambda: lost(lambda: mc.check_alive(x)))
+        assert until(partial(is_lost, mc, x))
         del x
         assert stats(mc, "open_slabs") == 1
         stream.synchronize()
         assert (copy.get() == 5).all()
         assert until(lambda: stats(mc, "open_slabs") == 0)
+
+
+def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType) -> None:
+    """The current stream waits for an event of a process that dies ahead of it."""
+    with peers(STANDIN_LATE_US=30_000_000) as [owner]:
+        owner.do("native.set_role('the owner')")
+        x = mc.receive(owner.do("x = cupy.full(1000, 5, np.uint8); out = mc.export(x)"))
+        owner.kill()
+        begin = time.monotonic()
+        cp.cuda.runtime.deviceSynchronize()
+        assert time.monotonic() - begin < 20
+        with pytest.raises(PeerLostError, match="the owner"):
+            mc.check_alive(x)
+        del x
 
 
 def test_a_third_process_has_the_block_of_a_dead_owner(cp: Any, mc: ModuleType) -> None:
@@ -98,9 +116,7 @@ def test_a_sender_that_is_not_the_owner_dies_with_work_left(cp: Any, mc: ModuleT
     with peers(STANDIN_LATE_US=5_000_000) as [sender]:
         sender.do("native.set_role('the sender')")
         sender.receive(mc.export(x))
-        message = sender.do(
-            "rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)"
-        )
+        message = sender.do("rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)")
         finished = mc.export(x)
         sender.kill()
         with pytest.raises(PeerLostError, match="receive: the sender"):
@@ -124,9 +140,7 @@ def test_a_sender_that_had_no_work_left_costs_nothing(cp: Any, mc: ModuleType) -
 
 
 @pytest.mark.parametrize("state", ["held", "used", "leaving"])
-def test_a_receiver_that_dies_gives_everything_back(
-    cp: Any, mc: ModuleType, state: str
-) -> None:
+def test_a_receiver_that_dies_gives_everything_back(cp: Any, mc: ModuleType, state: str) -> None:
     x = cp.zeros(1000, np.uint8)
     cp.cuda.runtime.deviceSynchronize()
     late = 2_000 if state == "held" else 30_000_000
@@ -167,7 +181,7 @@ def test_a_dead_owners_slot_is_used_again(cp: Any, mc: ModuleType) -> None:
         with peers() as [owner]:
             x = mc.receive(sent(owner))
             owner.kill()
-            assert until(lambda x=x: lost(lambda: mc.check_alive(x)))
+            assert until(partial(is_lost, mc, x))
             assert native.statistics()["slots_used"] > before
             del x
 
@@ -183,6 +197,6 @@ def test_an_owner_that_ends_normally_is_lost_as_well(cp: Any, mc: ModuleType) ->
         x = mc.receive(sent(owner))
         owner.process.communicate(timeout=30)
         native.sweep(True)
-        with pytest.raises(PeerLostError, match="the owner .* has (exited|died)"):
+        with pytest.raises(PeerLostError, match=r"the owner .* has (exited|died)"):
             mc.check_alive(x)
         del x

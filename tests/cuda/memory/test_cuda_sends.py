@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
@@ -11,9 +12,28 @@ import pytest
 
 from shmtensor import native
 from shmtensor.errors import StaleHandle
-from tests.cuda.memory.peer import peers, until
+from tests.cuda.memory.peer import Peer, peers, until
 
 MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def lasting() -> Iterator[list[Peer]]:
+    """Two processes that serve all tests here."""
+    with peers(2) as both:
+        yield both
+
+
+@pytest.fixture
+def pair(mc: ModuleType, lasting: list[Peer]) -> Iterator[list[Peer]]:
+    yield lasting
+    for peer in lasting:
+        peer.forget()
+
+
+@pytest.fixture
+def peer(pair: list[Peer]) -> Peer:
+    return pair[0]
 
 
 def stats(mc: ModuleType, name: str) -> int:
@@ -26,31 +46,29 @@ def pending() -> int:
     return count
 
 
-def test_a_receiver_sees_and_writes_the_same_memory(cp: Any, mc: ModuleType) -> None:
+def test_a_receiver_sees_and_writes_the_same_memory(cp: Any, mc: ModuleType, peer: Peer) -> None:
     x = cp.arange(1000, dtype=np.float32)
-    with peers() as [peer]:
-        message = mc.export(x)
-        assert len(pickle.dumps(message)) < 250
-        assert pending() == 1
-        peer.receive(message)
-        assert pending() == 0
-        assert peer.do("out = float(a.sum())") == 499500.0
-        peer.do("a *= 2; rt.deviceSynchronize()")
-        assert float(x.sum()) == 999000.0
-        assert "holds or open slabs" in mc.memory_summary()
+    message = mc.export(x)
+    assert len(pickle.dumps(message)) < 250
+    assert pending() == 1
+    peer.receive(message)
+    assert pending() == 0
+    assert peer.do("out = float(a.sum())") == 499500.0
+    peer.do("a *= 2; rt.deviceSynchronize()")
+    assert float(x.sum()) == 999000.0
+    assert "holds or open slabs" in mc.memory_summary()
 
 
 @pytest.mark.parametrize(
     "view", ["x[::2, 1:]", "x.T", "x[::-1]", "x[3, 4]", "x[:, :0]", "x.view('i4')[1]"]
 )
-def test_views_keep_their_layout(cp: Any, mc: ModuleType, view: str) -> None:
+def test_views_keep_their_layout(cp: Any, mc: ModuleType, peer: Peer, view: str) -> None:
     x = cp.arange(60, dtype=np.float32).reshape(6, 10)
     sent = eval(view, {"x": x})
-    with peers() as [peer]:
-        peer.receive(mc.export(sent))
-        shape, strides, dtype, values = peer.do(
-            "out = (a.shape, a.strides, a.dtype.str, a.get().tolist())"
-        )
+    peer.receive(mc.export(sent))
+    shape, strides, dtype, values = peer.do(
+        "out = (a.shape, a.strides, a.dtype.str, a.get().tolist())"
+    )
     assert (shape, strides, dtype) == (sent.shape, sent.strides, sent.dtype.str)
     assert values == sent.get().tolist()
 
@@ -63,9 +81,9 @@ def test_the_receiver_waits_for_the_senders_work(cp: Any, mc: ModuleType) -> Non
         peer.receive(mc.export(x), "x")
         for number in range(1, 5):
             message = peer.do(
-                f"rt.memsetAsync(x.data.ptr, {number}, x.nbytes, 0); out = pickle.dumps(mc.export(x))"
+                f"rt.memsetAsync(x.data.ptr, {number}, x.nbytes, 0); out = mc.export(x)"
             )
-            y = mc.receive(pickle.loads(message))
+            y = mc.receive(message)
             assert y.data.ptr == x.data.ptr
             assert (y.get() == number).all()
         del y
@@ -91,23 +109,22 @@ def test_each_stream_has_an_event_of_its_own(cp: Any, mc: ModuleType) -> None:
 
 
 def test_a_block_in_limbo_is_not_used_again_before_its_receiver_drops_it(
-    cp: Any, mc: ModuleType
+    cp: Any, mc: ModuleType, peer: Peer
 ) -> None:
     x = cp.full(1000, 7, np.uint8)
     address = x.data.ptr
-    with peers() as [peer]:
-        peer.receive(mc.export(x))
-        del x
-        assert stats(mc, "lent_blocks") == 1
-        others = [cp.full(1000, 1, np.uint8) for _ in range(5)]
-        assert address not in [o.data.ptr for o in others]
-        assert peer.do("out = int(a.sum())") == 7000
-        peer.do("del a")
-        assert until(lambda: stats(mc, "lent_blocks") == 0)
-        others += [cp.empty(1000, np.uint8) for _ in range(5)]
-        assert address in [o.data.ptr for o in others]
-        assert native.check() is None
-        others.clear()
+    peer.receive(mc.export(x))
+    del x
+    assert stats(mc, "lent_blocks") == 1
+    others = [cp.full(1000, 1, np.uint8) for _ in range(5)]
+    assert address not in [o.data.ptr for o in others]
+    assert peer.do("out = int(a.sum())") == 7000
+    peer.do("del a")
+    assert until(lambda: stats(mc, "lent_blocks") == 0)
+    others += [cp.empty(1000, np.uint8) for _ in range(5)]
+    assert address in [o.data.ptr for o in others]
+    assert native.check() is None
+    others.clear()
 
 
 def test_a_message_keeps_the_block_until_it_is_read_or_discarded(cp: Any, mc: ModuleType) -> None:
@@ -151,117 +168,113 @@ def test_a_receiver_sends_on_and_the_array_comes_home(cp: Any, mc: ModuleType) -
         del home
 
 
-def test_one_block_received_twice_is_one_hold(cp: Any, mc: ModuleType) -> None:
+def test_one_block_received_twice_is_one_hold(cp: Any, mc: ModuleType, peer: Peer) -> None:
     x = cp.arange(100, dtype=np.uint8)
-    with peers() as [peer]:
-        peer.receive(mc.export(x[:50]), "a")
-        peer.receive(mc.export(x[50:]), "b")
-        assert peer.do("out = mc.memory_stats()['held_blocks']") == 1
-        assert peer.do("out = b.data.ptr - a.data.ptr") == 50
-        peer.do("del a; gc.collect()")
-        del x
-        assert peer.do("out = b.get().tolist()") == list(range(50, 100))
-        assert stats(mc, "lent_blocks") == 1
+    peer.receive(mc.export(x[:50]), "a")
+    peer.receive(mc.export(x[50:]), "b")
+    assert peer.do("out = mc.memory_stats()['held_blocks']") == 1
+    assert peer.do("out = b.data.ptr - a.data.ptr") == 50
+    peer.do("del a; gc.collect()")
+    del x
+    assert peer.do("out = b.get().tolist()") == list(range(50, 100))
+    assert stats(mc, "lent_blocks") == 1
 
 
 @pytest.mark.usefixtures("no_background")
-def test_a_hold_ends_when_its_work_has_ended(cp: Any, mc: ModuleType) -> None:
+def test_a_hold_ends_when_its_work_has_ended(cp: Any, mc: ModuleType, peer: Peer) -> None:
     """This process receives, queues work and drops; the timer ends the hold later."""
-    with peers() as [peer]:
-        x = mc.receive(peer.do("x = cupy.zeros(1000, np.uint8); out = mc.export(x)"))
-        peer.do("del x")
-        stream = cp.cuda.Stream(non_blocking=True)
-        cp.cuda.runtime.memsetAsync(x.data.ptr, 1, 1000, stream.ptr)
-        mc.note_use(x, stream)
-        del x
-        assert stats(mc, "held_blocks") == 1
-        assert peer.do("mc.poll(); out = mc.memory_stats()['lent_blocks']") == 1
-        stream.synchronize()
-        assert until(lambda: stats(mc, "held_blocks") == 0)
-        assert until(lambda: peer.do("out = mc.memory_stats()['lent_blocks']") == 0)
+    x = mc.receive(peer.do("x = cupy.zeros(1000, np.uint8); out = mc.export(x)"))
+    peer.do("del x")
+    stream = cp.cuda.Stream(non_blocking=True)
+    cp.cuda.runtime.memsetAsync(x.data.ptr, 1, 1000, stream.ptr)
+    mc.note_use(x, stream)
+    del x
+    assert stats(mc, "held_blocks") == 1
+    assert peer.do("mc.poll(); out = mc.memory_stats()['lent_blocks']") == 1
+    cp.cuda.runtime.deviceSynchronize()
+    assert until(lambda: stats(mc, "held_blocks") == 0)
+    assert until(lambda: peer.do("out = mc.memory_stats()['lent_blocks']") == 0)
 
 
-def test_an_idle_receiver_gives_memory_back(cp: Any, mc: ModuleType) -> None:
+def test_an_idle_receiver_gives_memory_back(cp: Any, mc: ModuleType, peer: Peer) -> None:
     """After its last array an importer closes the slab, and the owner can free it."""
     x = cp.zeros(1000, np.uint8)
-    with peers() as [peer]:
-        peer.receive(mc.export(x))
-        assert peer.do("out = mc.memory_stats()['open_slabs']") == 1
-        peer.tell("del a; time.sleep(2)")  # and does nothing
-        del x
+    peer.receive(mc.export(x))
+    assert peer.do("out = mc.memory_stats()['open_slabs']") == 1
+    peer.tell("del a; time.sleep(2)")  # and does nothing
+    del x
 
-        def is_returned() -> bool:
-            mc.empty_cache()
-            return bool(mc.memory_reserved() == 0)
+    def is_returned() -> bool:
+        mc.empty_cache()
+        return bool(mc.memory_reserved() == 0)
 
-        assert until(is_returned)
-        peer.answer()
-        assert peer.do("out = mc.memory_stats()['open_slabs']") == 0
+    assert until(is_returned)
+    peer.answer()
+    assert peer.do("out = mc.memory_stats()['open_slabs']") == 0
 
 
-def test_a_slab_that_is_open_elsewhere_is_not_freed(cp: Any, mc: ModuleType) -> None:
+def test_a_slab_that_is_open_elsewhere_is_not_freed(cp: Any, mc: ModuleType, peer: Peer) -> None:
     x = cp.zeros(MIB, np.uint8)
-    with peers() as [peer]:
-        peer.receive(mc.export(x))
-        del x
-        mc.empty_cache()
-        assert mc.memory_reserved() == 32 * MIB
-        peer.do("del a; mc.empty_cache()")
-        mc.empty_cache()
-        assert mc.memory_reserved() == 0
+    peer.receive(mc.export(x))
+    del x
+    mc.empty_cache()
+    assert mc.memory_reserved() == 32 * MIB
+    peer.do("del a; mc.empty_cache()")
+    mc.empty_cache()
+    assert mc.memory_reserved() == 0
 
 
-def test_no_memory_names_the_borrower(cp: Any, mc: ModuleType) -> None:
+def test_no_memory_names_the_borrower(cp: Any, mc: ModuleType, peer: Peer) -> None:
     from shmtensor.errors import OutOfMemoryError
 
     x = cp.zeros(50 * MIB, np.uint8)
-    with peers() as [peer]:
-        peer.do("native.set_role('the borrower')")
-        peer.receive(mc.export(x))
-        unread = mc.export(x)
+    peer.do("native.set_role('the borrower')")
+    peer.receive(mc.export(x))
+    unread = mc.export(x)
+    del x
+    with pytest.raises(
+        OutOfMemoryError,
+        match=r"held by other processes or in messages: 50.0 "
+        r"MiB in 1 blocks; lent to: the borrower .*; 1 messages in flight",
+    ):
+        cp.empty(8 << 40, np.uint8)
+    mc.discard(unread)
+
+
+def test_two_processes_send_many(cp: Any, mc: ModuleType, pair: list[Peer]) -> None:
+    first, second = pair
+    for peer in (first, second):
+        peer.do("xs = []")
+    for round_ in range(30):
+        x = cp.full(1000 + round_, round_, np.uint8)
+        message = mc.export(x)
         del x
-        with pytest.raises(OutOfMemoryError, match=r"held by other processes or in messages: 50.0 "
-                           r"MiB in 1 blocks; lent to: the borrower .*; 1 messages in flight"):
-            cp.empty(8 << 40, np.uint8)
-        mc.discard(unread)
-
-
-def test_two_processes_send_many(cp: Any, mc: ModuleType) -> None:
-    with peers(2) as [first, second]:
-        for peer in (first, second):
-            peer.do("xs = []")
-        for round_ in range(30):
-            x = cp.full(1000 + round_, round_, np.uint8)
-            message = mc.export(x)
-            del x
-            first.do(
-                f"x = mc.receive({message!r}); x += 1; m = mc.export(x); del x; out = m"
-            )
-            sent = first.do("out = m")
-            second.do(f"x = mc.receive({sent!r}); x += 1; out = mc.export(x); m = out; del x")
-            x = mc.receive(second.do("out = m"))
-            assert (x.get() == round_ + 2).all()
-            del x
+        first.do(f"x = mc.receive({message!r}); x += 1; m = mc.export(x); del x; out = m")
+        sent = first.do("out = m")
+        second.do(f"x = mc.receive({sent!r}); x += 1; out = mc.export(x); m = out; del x")
+        x = mc.receive(second.do("out = m"))
+        assert (x.get() == round_ + 2).all()
+        del x
     assert until(lambda: stats(mc, "lent_blocks") == 0)
 
 
-def test_memory_of_the_second_device(cp: Any, mc: ModuleType) -> None:
+def test_memory_of_the_second_device(cp: Any, mc: ModuleType, peer: Peer) -> None:
     if cp.cuda.runtime.getDeviceCount() < 2:
         pytest.skip("one device")
     with cp.cuda.Device(1):
         x = cp.arange(10)
         message = mc.export(x)
-    with peers() as [peer]:
-        peer.receive(message)
-        assert peer.do("out = (a.data.device_id, int(a.sum()))") == (1, 45)
-        home = mc.receive(peer.do("a += 1; out = mc.export(a)"))
-        assert home.data.device_id == 1
-        with cp.cuda.Device(1):
-            assert int(home.sum()) == 55
+    peer.receive(message)
+    code = "with cupy.cuda.Device(1):\n out = a.data.device_id, int(a.sum()); a += 1"
+    assert peer.do(code) == (1, 45)
+    home = mc.receive(peer.do("out = mc.export(a)"))
+    assert home.data.device_id == 1
+    with cp.cuda.Device(1):
+        assert int(home.sum()) == 55
     del x, home
 
 
-def test_more_streams_than_events(cp: Any, mc: ModuleType) -> None:
+def test_more_streams_than_events(cp: Any, mc: ModuleType, peer: Peer) -> None:
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(70)]
     messages = []
     for i, stream in enumerate(streams):
@@ -269,11 +282,10 @@ def test_more_streams_than_events(cp: Any, mc: ModuleType) -> None:
             x = cp.empty(100, np.uint8)
             cp.cuda.runtime.memsetAsync(x.data.ptr, i, 100, stream.ptr)
             messages.append(mc.export(x))
-    with peers() as [peer]:
-        for i in (0, 63, 64, 69):
-            peer.receive(messages[i])
-            assert peer.do("out = set(a.get().tolist())") == {i}
-        peer.do("del a")
+    for i in (0, 63, 64, 69):
+        peer.receive(messages[i])
+        assert peer.do("out = set(a.get().tolist())") == {i}
+    peer.do("del a")
     for message in messages:
         mc.discard(message)
     del x

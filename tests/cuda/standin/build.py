@@ -8,6 +8,7 @@
     kernels/        compiled kernels, keyed by source and header
 
 Steps are done again only if their inputs have changed. `Unavailable` says what could not be had.
+With STANDIN_CUDA=12 it is CuPy's wheel for CUDA 12, in build/cuda-standin-12; the kernels stay there.
 """
 
 from __future__ import annotations
@@ -26,22 +27,26 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
-FOLDER = ROOT / "build" / "cuda-standin"
+CUDA = int(os.environ.get("STANDIN_CUDA", "13"))
+FOLDER = ROOT / "build" / ("cuda-standin" if CUDA == 13 else f"cuda-standin-{CUDA}")
 VENV = FOLDER / "venv"
 SOURCE = FOLDER / "source"
 LIBRARIES = FOLDER / "libraries"
 DEVICE = FOLDER / "libcuda.so.1"
 
 CUPY = "14.2.0"
+NVIDIA = {
+    13: ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-crt", "nvidia-cuda-cccl"),
+    12: ("nvidia-cuda-nvrtc-cu12", "nvidia-cuda-runtime-cu12", "nvidia-cuda-nvcc-cu12"),
+}
+VERSION = {13: 13020, 12: 12090}  # of CUDA, as CuPy's wheel is built with
 PACKAGES = (
-    f"cupy-cuda13x=={CUPY}",
-    "nvidia-cuda-nvrtc>=13,<14",
-    "nvidia-cuda-runtime>=13,<14",
-    "nvidia-cuda-crt>=13,<14",
-    "nvidia-cuda-cccl>=13,<14",
+    f"cupy-cuda{CUDA}x=={CUPY}",
+    *(f"{name}>={CUDA},<{CUDA + 1}" for name in NVIDIA[CUDA]),
     "cython>=3.2,<3.3",
     "scipy>=1.11",
     "pytest>=8",
+    "pytest-xdist>=3.6",
     "hypothesis>=6",
 )
 # Modules of the wheel that link with a library of NVIDIA's, and the prefix of its functions.
@@ -54,7 +59,7 @@ LINKED = {
 # Functions of those libraries that CuPy looks up by name.
 LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
-DEPENDENCIES = ("libcublasLt.so.13", "libcusparse.so.12", "libnvJitLink.so.13")
+DEPENDENCIES = (f"libcublasLt.so.{CUDA}", "libcusparse.so.12", f"libnvJitLink.so.{CUDA}")
 # Its functions are in the device itself (device/nccl.cc).
 NCCL = "libnccl.so.2"
 EMPTY = 'extern "C" int standin_empty() { return 0; }\n'
@@ -71,7 +76,7 @@ def site_packages() -> Path:
 
 def headers() -> Path:
     """The folder with cuda_runtime.h."""
-    return site_packages() / "nvidia" / "cu13" / "include"
+    return site_packages() / "nvidia" / ("cuda_runtime" if CUDA == 12 else f"cu{CUDA}") / "include"
 
 
 def run(command: Iterable[str | Path], what: str, **options: object) -> str:
@@ -124,6 +129,8 @@ def fetch_packages() -> None:
     if not (VENV / "bin" / "python").exists():
         run([sys.executable, "-m", "venv", VENV], "python -m venv")
     fetch(["install", "--quiet", *PACKAGES], "pip install " + PACKAGES[0])
+    if CUDA == 12 and not (headers() / "crt").exists():  # which are in nvcc's package
+        (headers() / "crt").symlink_to(headers().parents[1] / "cuda_nvcc" / "include" / "crt")
 
 
 def install_checkout() -> None:
@@ -151,6 +158,7 @@ def device_sources() -> list[Path]:
 
 def build_device() -> None:
     command: list[str | Path] = ["g++", *STRICT, "-fvisibility=hidden", "-isystem", headers()]
+    command += [f"-DSTANDIN_VERSION={VERSION[CUDA]}"]
     command += ["-I", HERE / "device" / "include", "-Wl,-soname,libcuda.so.1,-z,defs"]
     command += [*(HERE / "device").glob("*.cc"), "-o", f"{DEVICE}.new", "-ldl", "-lpthread"]
     run(command, "g++ of the device")
@@ -162,7 +170,7 @@ import Cython
 from Cython.Compiler.Main import CompilationOptions, compile, default_options
 environment = dict(
     CUPY_USE_CUDA_PYTHON=False, CUPY_CUFFT_STATIC=False, CUPY_CYTHON_VERSION=Cython.__version__,
-    CUPY_CUDA_VERSION=13020, CUPY_HIP_VERSION=0)
+    CUPY_CUDA_VERSION={version}, CUPY_HIP_VERSION=0)
 directives = dict(
     embedsignature=True, c_api_binop_methods=True, binding=False, language_level=3)
 directives["warn.deprecated.IF"] = False
@@ -181,7 +189,8 @@ def build_runtime() -> None:
     """CuPy's runtime module, which in the wheel has NVIDIA's runtime inside."""
     generated = FOLDER / "runtime.cpp"
     python = VENV / "bin" / "python"
-    run([python, "-c", CYTHONIZE.format(out=str(generated))], "Cython of runtime.pyx", cwd=SOURCE)
+    code = CYTHONIZE.format(out=str(generated), version=VERSION[CUDA])
+    run([python, "-c", code], "Cython of runtime.pyx", cwd=SOURCE)
     backends = SOURCE / "cupy_backends"
     includes = (backends / "cuda" / "api", backends, HERE / "device" / "include", headers())
     command: list[str | Path] = ["g++", "-std=c++17", "-O1", "-fPIC", "-shared", "-w"]

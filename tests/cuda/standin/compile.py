@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cuda.kernels.host import BASE, HEADER, cache_key, compile_for_host, symbols
-from tests.cuda.standin.build import FOLDER, headers
+from tests.cuda.standin.build import CUDA, FOLDER, headers
 
 MAGIC = b"STANDIN1\n"  # device/driver.cc has the same
 
@@ -69,7 +69,7 @@ def install() -> None:
         method: Any = None,
     ) -> tuple[bytes, dict[str, str]]:
         kept = [o for o in options if o.startswith(("-D", "-I"))]
-        flags = ["-w", "-fpermissive", "-DCUDA_HOST_WITH_HEADERS", "-D__CUDACC_VER_MAJOR__=13"]
+        flags = ["-w", "-fpermissive", "-DCUDA_HOST_WITH_HEADERS", f"-D__CUDACC_VER_MAJOR__={CUDA}"]
         flags += [*kept, f"-I{include}", f"-I{headers()}"]
         begin = time.monotonic()
         instances = tuple(name_expressions or ())

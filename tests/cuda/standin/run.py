@@ -1,4 +1,4 @@
-"""`make cuda-standin`: builds the stand-in device and runs every test that needs it.
+"""`make cuda-standin`: builds the stand-in device and runs every test that needs it, in two workers.
 
     python -m tests.cuda.standin.run [--quick] [arguments of pytest]
 
@@ -15,15 +15,18 @@ import time
 
 from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
 
+# Every test on the stand-in: whoever takes the fixture `cp`, or finds two GPUs by itself.
+PATHS = ("tests/cuda", "tests/distributed/backends/test_nccl_gpu.py")
+
 
 def environment() -> dict[str, str]:
-    """For programs on the stand-in: this checkout's sources."""
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    """For programs on the stand-in: this checkout's sources, and its tests for spawned children."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
 
 
 def main(arguments: list[str]) -> int:
     quick = "--quick" in arguments
-    rest = [a for a in arguments if a != "--quick"] or [str(ROOT / "tests" / "cuda")]
+    rest = [a for a in arguments if a != "--quick"]
     begin = time.monotonic()
     try:
         build()
@@ -34,7 +37,8 @@ def main(arguments: list[str]) -> int:
     print(f"the stand-in is ready after {built - begin:.0f} s", flush=True)
     # importlib: with tests/ in sys.path, tests/cuda would hide NVIDIA's package `cuda`.
     command = [str(VENV / "bin" / "python"), "-m", "pytest", "--import-mode=importlib", "-q"]
-    command += ["-p", "no:cacheprovider", *rest]
+    # Whole suites by two workers: most of the time is g++'s, or that of waiting for work that is late.
+    command += ["-p", "no:cacheprovider", *(rest or [*PATHS, "-n", "2", "--dist", "worksteal"])]
     if quick:
         command += ["-m", "not slow", "--deselect", "tests/cuda/kernels/test_softmax.py"]
     status = subprocess.run(command, cwd=ROOT, env=environment()).returncode

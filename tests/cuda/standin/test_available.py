@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -43,3 +44,14 @@ install()
     )
     assert "cupy has been imported already" in process.stderr
     assert COMMAND == "make cuda-standin"
+
+
+def test_every_test_on_the_device_is_run() -> None:
+    taking = re.compile(r"^def test_\w+\([^)]*\b(cp|misuses): ", re.MULTILINE)
+    tests = {
+        str(path.relative_to(ROOT))
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if taking.search(path.read_text())
+    }
+    assert tests
+    assert not [path for path in tests if not path.startswith(run.PATHS)]

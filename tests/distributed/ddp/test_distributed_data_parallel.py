@@ -125,7 +125,7 @@ def test_wrong_use() -> None:
     try:
         with pytest.raises(RuntimeError, match="no parameter that requires"):
             DistributedDataParallel(nn.ReLU())
-        with pytest.raises(ValueError, match="on the CPU"):
+        with pytest.raises(ValueError, match="its parameters are on cpu"):
             DistributedDataParallel(nn.Linear(1, 1), device_ids=[0])
         with pytest.raises(ValueError, match="given together"):
             DistributedDataParallel(nn.Linear(1, 1), delay_all_reduce_named_params=[])

@@ -7,7 +7,8 @@ does not have run in shared memory (`number_of`): docs/design/distributed.md has
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from math import inf
 
@@ -16,6 +17,7 @@ import numpy as np
 from .... import native
 from ....memory.layout import empty_shared
 from ...group.call_signature import check_list, check_message, check_op, check_pair
+from ...group.gpu_operands import assign, host_copy, is_on_gpu
 from ...group.operands import Array
 from .communicator import Communicator, Part
 from .cupy_nccl import number_of
@@ -24,12 +26,25 @@ from .member import NcclMember, remaining_seconds, turn
 __all__ = ["Engine"]
 
 
+@contextmanager
+def host_form(x: Array) -> Iterator[Array]:
+    """The array on the host, where it may be written. Copies: two of an array on a GPU."""
+    if not is_on_gpu(x):
+        yield x
+        return
+    host = host_copy(x)
+    yield host
+    assign(x, host)
+
+
 class Engine(NcclMember):
     """One rank's end of a group on GPUs: what `native.Group` can do.
 
     Attributes:
         answers, turns: separate groups for the receivers' answers to messages, and for turns.
     """
+
+    takes_gpu_arrays = True
 
     def __init__(
         self,
@@ -67,7 +82,8 @@ class Engine(NcclMember):
         with self.collective("all_reduce", x, timeout, number) as end:
             numbers = number_of(x.dtype, op)
             if numbers is None:
-                self.control.all_reduce(x, number, remaining_seconds(end))
+                with host_form(x) as host:
+                    self.control.all_reduce(host, number, remaining_seconds(end))
             elif x.nbytes:
                 self.take_turns("all_reduce", end)
                 with self.work("all_reduce", end) as staging:
@@ -82,7 +98,8 @@ class Engine(NcclMember):
         with self.collective("reduce", x, timeout, number, root) as end:
             numbers = number_of(x.dtype, op)
             if numbers is None:
-                self.control.reduce(x, number, root, remaining_seconds(end))
+                with host_form(x) as host:
+                    self.control.reduce(host, number, root, remaining_seconds(end))
             elif x.nbytes:
                 self.take_turns("reduce", end)
                 with self.work("reduce", end) as staging:
@@ -99,7 +116,8 @@ class Engine(NcclMember):
         with self.collective("reduce_scatter", x, timeout, number) as end:
             numbers = number_of(x.dtype, op)
             if numbers is None:
-                self.control.reduce_scatter(out, x, number, remaining_seconds(end))
+                with host_form(out) as host_out, host_form(x) as host:
+                    self.control.reduce_scatter(host_out, host, number, remaining_seconds(end))
             elif x.nbytes:
                 self.take_turns("reduce_scatter", end)
                 with self.work("reduce_scatter", end) as staging:

@@ -1,7 +1,8 @@
-"""Host arrays to device memory and back, by pinned memory, for one NCCL operation.
+"""Operands to device memory and back, for one NCCL operation: host arrays by pinned memory, arrays
+on the GPU by a copy there.
 
-A tensor is in shared memory, which the GPU's driver does not know; the driver copies asynchronously
-only from pinned memory. Device and pinned memory come from CuPy's pools.
+A host tensor is in shared memory, which the GPU's driver does not know; the driver copies
+asynchronously only from pinned memory. Device and pinned memory come from CuPy's pools.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ....cuda_arrays import pointer
+from ...group.gpu_operands import is_on_gpu
 from ...group.operands import Array
 from .communicator import Communicator
 
@@ -49,7 +52,14 @@ class Staging:
         """Copies a host array into device memory."""
         if not x.nbytes:
             return
-        pinned, runtime = self.pinned(at, x.nbytes), self.cuda.runtime
+        runtime = self.cuda.runtime
+        if is_on_gpu(x):
+            self.follow(x)
+            runtime.memcpyAsync(
+                at, pointer(x), x.nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr
+            )
+            return
+        pinned = self.pinned(at, x.nbytes)
         pinned[:] = x.reshape(-1).view(np.uint8)
         runtime.memcpyAsync(
             at, pinned.ctypes.data, x.nbytes, runtime.memcpyHostToDevice, self.stream.ptr
@@ -60,11 +70,24 @@ class Staging:
         """Copies device memory into a host array, which has it after `write_results()`."""
         if not out.nbytes:
             return
-        pinned, runtime = self.pinned(at, out.nbytes), self.cuda.runtime
+        runtime = self.cuda.runtime
+        if is_on_gpu(out):
+            self.follow(out)
+            runtime.memcpyAsync(
+                pointer(out), at, out.nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr
+            )
+            return
+        pinned = self.pinned(at, out.nbytes)
         runtime.memcpyAsync(
             pinned.ctypes.data, at, out.nbytes, runtime.memcpyDeviceToHost, self.stream.ptr
         )
         self.results.append((pinned, out))
+
+    def follow(self, array: Any) -> None:
+        """The stream waits for the work that is queued on the array now."""
+        with array.device:
+            event = self.cuda.get_current_stream().record(self.cuda.Event(disable_timing=True))
+        self.stream.wait_event(event)
 
     def write_results(self) -> None:
         """Writes the results; called when the stream has finished."""

@@ -272,14 +272,13 @@ static PyObject* py_event_publish(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("event_publish", n, 3, 3) || !number_of(a[0], &number) || !words_of("event_publish", a[1], uuid, 16) ||
       !words_of("event_publish", a[2], handle, 64) || !domain_ensure())
     return nullptr;
-  if (number >= kEvents) return PyErr_Format(PyExc_ValueError, "event_publish: a row has %u events: %u", kEvents, number);
   if (domain.rowless) return explain(Outcome::Lost, "export", nullptr, nullptr);
-  DeviceEvent& event = domain.events[size_t(domain.row) * kEvents + number];
+  DeviceEvent& event = domain.events[size_t(domain.row) * kEvents + number % kEvents];
   event.word.store(0, relaxed);  // a reader with the incarnation of the row's former process reads it again afterwards
   std::atomic_thread_fence(std::memory_order_release);
   for (int i = 0; i < 8; ++i) event.handle[i].store(handle[i], relaxed);
   for (int i = 0; i < 2; ++i) event.uuid[i].store(uuid[i], relaxed);
-  event.word.store(domain.inc, release);
+  event.word.store(uint64_t(number) << 32 | domain.inc, release);
   Py_RETURN_NONE;
 }
 
@@ -288,13 +287,14 @@ static PyObject* py_event_of(PyObject*, Arguments a, Py_ssize_t n) {
   if (!count_is("event_of", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number) ||
       !domain_ensure())
     return nullptr;
-  if (row >= kRows || number >= kEvents)
-    return PyErr_Format(PyExc_ValueError, "event_of: no such event: row %u, number %u", row, number);
-  const DeviceEvent& event = domain.events[size_t(row) * kEvents + number];
-  if (event.word.load(acquire) != inc) Py_RETURN_NONE;
+  if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_of: no such row: %u", row);
+  const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
+  const uint64_t word = event.word.load(acquire);
+  if (uint32_t(word) != inc) Py_RETURN_NONE;
+  if (word >> 32 != number) return PyTuple_New(0);
   PyObject* result = Py_BuildValue("NN", bytes_of(event.uuid, 2), bytes_of(event.handle, 8));
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (event.word.load(relaxed) == inc) return result;  // else the row has another process by now
+  if (event.word.load(relaxed) == word) return result;  // else the row has another process by now
   Py_XDECREF(result);
   Py_RETURN_NONE;
 }
@@ -328,9 +328,9 @@ PyMethodDef device_functions[] = {
     fast("slab_lent", py_slab_lent,
          "slab_lent(slot, incarnation) -> ([(row, incarnation, holds)], messages): who uses an own slab."),
     fast("event_publish", py_event_publish,
-         "event_publish(number, uuid, handle): an interprocess event of this process."),
+         "event_publish(number, uuid, handle): an interprocess event of this process, in place `number` modulo 64."),
     fast("event_of", py_event_of,
-         "event_of(row, incarnation, number) -> (uuid, handle), or None if that process has left."),
+         "event_of(row, incarnation, number) -> (uuid, handle); (): the process has destroyed it; None: it has left."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

@@ -137,11 +137,11 @@ struct DeviceSlab {
 };
 static_assert(sizeof(DeviceSlab) == 128, "two lines");
 
-// An interprocess event of a row, for one of its streams; written once in an incarnation.
+// An interprocess event of a row, for one of its streams: event `number` is in place number % kEvents.
 struct DeviceEvent {
   Word handle[8];  // cudaIpcEventHandle_t
   Word uuid[2];
-  Word word;  // inc: the handle is that incarnation's
+  Word word;  // number << 32 | inc: the handle is that incarnation's
   char reserved[40];
 };
 static_assert(sizeof(DeviceEvent) == 128, "two lines");

@@ -7,7 +7,9 @@
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif
+#ifndef NAN
 #define NAN __int_as_float(0x7fffffff)
+#endif
 __device__ __forceinline__ float half_to_float(unsigned short bits) {
   float v;
   asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(bits));
@@ -82,3 +84,27 @@ __device__ acc_t block_reduce(acc_t v, acc_t* part) {
   __syncthreads();  // part may be written again
   return v;
 }
+
+// The threads that share a row: a warp, for short rows, or a block.
+struct Warp {
+  static __device__ __forceinline__ index_t first() { return threadIdx.x % 32; }
+  static __device__ __forceinline__ index_t step() { return 32; }
+  static __device__ __forceinline__ index_t row() {
+    return static_cast<index_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+  }
+  static __device__ __forceinline__ index_t rows() { return static_cast<index_t>(gridDim.x) * (blockDim.x / 32); }
+  template <class Op>
+  static __device__ __forceinline__ acc_t reduce(acc_t v, acc_t*) {
+    return warp_reduce<Op>(v);
+  }
+};
+struct Block {
+  static __device__ __forceinline__ index_t first() { return threadIdx.x; }
+  static __device__ __forceinline__ index_t step() { return blockDim.x; }
+  static __device__ __forceinline__ index_t row() { return blockIdx.x; }
+  static __device__ __forceinline__ index_t rows() { return gridDim.x; }
+  template <class Op>
+  static __device__ __forceinline__ acc_t reduce(acc_t v, acc_t* part) {
+    return block_reduce<Op>(v, part);
+  }
+};

@@ -8,7 +8,7 @@ using namespace standin;
 
 namespace {
 
-constexpr int kVersion = 13020;
+constexpr int kVersion = STANDIN_VERSION;  // of CUDA: build.py
 // Stack and printf sizes and the like: what is set is told, and nothing follows from it.
 size_t limits[cudaLimitPersistingL2CacheSize + 1] = {1024, 1 << 20, 8 << 20, 2, 2048, 64, 0};
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import linalg
 
+from tests.cuda.standin.build import CUDA, VERSION
 from tests.cuda.standin.doubles.library import (
     DTYPES,
     REAL,
@@ -109,7 +110,7 @@ def _destroy(handle: int) -> None:
 
 @double("cublasGetVersion")
 def _version(handle: int, version: int) -> None:
-    store(version, 130200)
+    store(version, 10 * VERSION[CUDA])
 
 
 @double("cublasGetPointerMode")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import legacy_types
+from ..tensor import legacy_types
 
 __all__ = [
     "BoolTensor",

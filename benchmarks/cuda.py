@@ -1,0 +1,307 @@
+"""`python -m benchmarks.cuda [--short] [--standin] [--seconds N]`: GPU tensors beside PyTorch's.
+
+Libraries take turns; each turn is as many calls as take 20 ms, and the wait for the GPU; the median
+of five. Pointwise ops, reductions and normalizations are given in GB/s of the memory that they have
+to read and write, beside the copy, which is the most that the card does. Without PyTorch for CUDA
+its column is empty. The table is for people: results depend on the card.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+__all__ = ["CASES", "Case", "Row", "main", "rows"]
+
+REPEATS = 5
+TURN = 0.02  # seconds
+Build = Callable[[Any, Any, bool], Callable[[], Any]]  # (library, its nn, short) -> the call
+
+
+class Case(NamedTuple):
+    """A call by both libraries.
+
+    Attributes:
+        amount: the bytes moved, or the floating-point operations, of a call; 0: time only.
+        unit: "GB/s" or "TFLOP/s".
+    """
+
+    name: str
+    build: Build
+    amount: Callable[[bool], float] = lambda short: 0.0
+    unit: str = ""
+
+
+def n_elements(short: bool) -> int:
+    return 1 << 10 if short else 1 << 26  # 256 MiB of float32
+
+
+def matrix(short: bool) -> int:
+    return 32 if short else 4096
+
+
+def vector(library: Any, short: bool) -> Any:
+    return library.ones(n_elements(short), device="cuda")
+
+
+def image(library: Any, short: bool) -> Any:
+    return library.ones(n_elements(short) // 256, 256, device="cuda")
+
+
+def on_vector(call: Callable[[Any, Any], Any]) -> Build:
+    """A case on one large vector."""
+
+    def build(library: Any, nn: Any, short: bool) -> Callable[[], Any]:
+        x = vector(library, short)
+        return lambda: call(library, x)
+
+    return build
+
+
+def on_rows(call: Callable[[Any, Any], Any]) -> Build:
+    """A case on rows of 256 elements."""
+
+    def build(library: Any, nn: Any, short: bool) -> Callable[[], Any]:
+        x = image(library, short)
+        return lambda: call(nn.functional, x)
+
+    return build
+
+
+def matmul(dtype: str) -> Build:
+    def build(library: Any, nn: Any, short: bool) -> Callable[[], Any]:
+        x = library.ones(matrix(short), matrix(short), device="cuda", dtype=getattr(library, dtype))
+        return lambda: x @ x
+
+    return build
+
+
+def small(library: Any, nn: Any, short: bool) -> Callable[[], Any]:
+    x = library.ones(4, device="cuda")
+    return lambda: x + x
+
+
+def training(library: Any, nn: Any, short: bool) -> Callable[[], Any]:
+    """A step of a network of three layers: forward, backward, Adam."""
+    width, batch = (16, 8) if short else (1024, 1024)
+    library.manual_seed(0)
+    model = nn.Sequential(
+        nn.Linear(width, width), nn.ReLU(), nn.LayerNorm(width), nn.Linear(width, 10)
+    ).to("cuda")
+    x, y = library.randn(batch, width, device="cuda"), library.randint(10, (batch,), device="cuda")
+    optimizer = library.optim.Adam(model.parameters(), lr=1e-3)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def bytes_moved(factor: float) -> Callable[[bool], float]:
+    return lambda short: factor * 4 * n_elements(short)
+
+
+def operations(short: bool) -> float:
+    return 2.0 * matrix(short) ** 3
+
+
+CASES = [
+    Case("copy", on_vector(lambda lib, x: x.clone()), bytes_moved(2), "GB/s"),
+    Case("x + x", on_vector(lambda lib, x: x + x), bytes_moved(2), "GB/s"),
+    Case("exp(x)", on_vector(lambda lib, x: lib.exp(x)), bytes_moved(2), "GB/s"),
+    Case("relu(x)", on_vector(lambda lib, x: lib.relu(x)), bytes_moved(2), "GB/s"),
+    Case("x.sum()", on_vector(lambda lib, x: x.sum()), bytes_moved(1), "GB/s"),
+    Case("sum of rows", on_rows(lambda f, x: x.sum(1)), bytes_moved(1), "GB/s"),
+    Case("softmax of rows", on_rows(lambda f, x: f.softmax(x, 1)), bytes_moved(2), "GB/s"),
+    Case("layer_norm", on_rows(lambda f, x: f.layer_norm(x, (256,))), bytes_moved(2), "GB/s"),
+    Case("matmul float32", matmul("float32"), operations, "TFLOP/s"),
+    Case("matmul float16", matmul("float16"), operations, "TFLOP/s"),
+    Case("x + x of 4 elements", small),
+    Case("training step", training),
+]
+
+
+class Row(NamedTuple):
+    """A case's seconds a call: ours, PyTorch's (None without it), and what went wrong with ours."""
+
+    case: Case
+    ours: float | None
+    torch: float | None
+    error: str = ""
+
+
+def turn(call: Callable[[], Any], wait: Callable[[], Any], n: int) -> float:
+    """Seconds a call of n calls and the wait for the GPU."""
+    begin = time.perf_counter()
+    for _ in range(n):
+        call()
+    wait()
+    return (time.perf_counter() - begin) / n
+
+
+def calls_in(call: Callable[[], Any], wait: Callable[[], Any], short: bool) -> int:
+    """How many calls take a turn; the kernels are compiled and loaded before."""
+    turn(call, wait, 1)
+    if short:
+        return 1
+    return max(1, min(1000, int(TURN / turn(call, wait, 1))))
+
+
+def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) -> Row:
+    """Times a case in turns."""
+    parties: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {}
+    error = ""
+    for name, (library, nn) in libraries.items():
+        wait = library.cuda.synchronize
+        try:
+            call = case.build(library, nn, short)
+            parties[name] = call, wait, calls_in(call, wait, short)
+        except Exception as problem:
+            if name != "ours":
+                raise
+            error = f"{type(problem).__name__}: {' '.join(str(problem).split())[:60]}"
+    seconds: dict[str, list[float]] = {name: [] for name in parties}
+    for _ in range(1 if short else REPEATS):
+        for name, (call, wait, n) in parties.items():
+            seconds[name].append(turn(call, wait, n))
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return Row(case, medians.get("ours"), medians.get("torch"), error)
+
+
+# ---- a send to another process
+
+
+def time_send(short: bool, words: list[str]) -> float:
+    """Seconds of a send of 4 MiB to another process, with its answer; ours."""
+    st = importlib.import_module("shmtensor")
+    allocator = importlib.import_module("shmtensor.memory.cuda")
+    worker = importlib.import_module("tests.cuda.gpu.worker").Worker(words)
+    try:
+        worker.answer()
+        seconds = []
+        for i in range(3 if short else 200):
+            x = st.full((1 << 20,), i, device="cuda")
+            begin = time.perf_counter()
+            worker.tell("receive", allocator.export(x.array))
+            worker.answer()
+            seconds.append(time.perf_counter() - begin)
+        worker.end()
+    finally:
+        worker.process.kill()
+        worker.process.communicate()
+    return statistics.median(seconds)
+
+
+TORCH_SEND = """
+import statistics, time, torch, torch.multiprocessing as mp
+def child(requests, answers):
+    answers.put("ready")
+    while (x := requests.get()) is not None:
+        answers.put((int(x[0]), int(x[-1])))
+        del x
+if __name__ == "__main__":
+    context = mp.get_context("spawn")
+    requests, answers = context.SimpleQueue(), context.SimpleQueue()
+    process = context.Process(target=child, args=(requests, answers))
+    process.start()
+    answers.get()
+    seconds = []
+    for i in range(200):
+        x = torch.full((1 << 20,), float(i), device="cuda")
+        begin = time.perf_counter()
+        requests.put(x)
+        answers.get()
+        seconds.append(time.perf_counter() - begin)
+    requests.put(None)
+    process.join()
+    print(statistics.median(seconds))
+"""
+
+
+def time_torch_send() -> float:
+    """The same by `torch.multiprocessing`."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # spawn needs a file
+        file.write(TORCH_SEND)
+        file.flush()
+        out = subprocess.run(
+            [sys.executable, file.name], capture_output=True, text=True, timeout=60, check=True
+        )
+    return float(out.stdout)
+
+
+# ---- the table
+
+
+def torch_with_cuda() -> Any:
+    """PyTorch, or None without it or its GPU."""
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
+
+
+def rows(short: bool, seconds: float, words: list[str]) -> Iterator[Row]:
+    """The cases, as long as there is time."""
+    st = importlib.import_module("shmtensor")
+    libraries = {"ours": (st, importlib.import_module("shmtensor.nn"))}
+    if (torch := torch_with_cuda()) is not None:
+        libraries["torch"] = torch, torch.nn
+    end = time.monotonic() + seconds
+    for case in CASES:
+        if time.monotonic() < end:
+            yield time_case(case, libraries, short)
+            st.cuda.empty_cache()
+    if time.monotonic() < end:
+        theirs = time_torch_send() if torch is not None else None
+        case = Case("send of 4 MiB, with an answer", lambda lib, nn, short: lambda: None)
+        yield Row(case, time_send(short, words), theirs)
+
+
+def text_of(row: Row, seconds: float | None, short: bool) -> str:
+    """A time, and the rate if the case has one."""
+    if seconds is None:
+        return "-"
+    text = f"{seconds * 1e6:,.1f} us"
+    if row.case.unit:
+        scale = 1e9 if row.case.unit == "GB/s" else 1e12
+        text += f"  {row.case.amount(short) / seconds / scale:,.1f} {row.case.unit}"
+    return text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda")
+    parser.add_argument("--short", action="store_true", help="small sizes, one call each")
+    parser.add_argument("--standin", action="store_true", help="on the stand-in device")
+    parser.add_argument("--seconds", type=float, default=240.0, help="no case begins later")
+    options = parser.parse_args(arguments)
+    words = ["--standin"] if options.standin else []
+    cuda = importlib.import_module("shmtensor.cuda")
+    if options.standin and not cuda.is_initialized():
+        importlib.import_module("tests.cuda.standin.install").install()
+    if not cuda.is_available():
+        runtime = importlib.import_module("shmtensor.cupy_runtime")
+        print(f"SKIPPED: there is no GPU: {runtime.why_missing()}")
+        return 0
+    print(f"{cuda.get_device_name(0)}; a call: shmtensor, PyTorch, and the ratio of the times")
+    for row in rows(options.short, options.seconds, words):
+        ratio = f"{row.ours / row.torch:.2f}" if row.ours and row.torch else "-"
+        ours = row.error or text_of(row, row.ours, options.short)
+        theirs = text_of(row, row.torch, options.short)
+        print(f"{row.case.name:<30} {ours:<34} {theirs:<34} {ratio}", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

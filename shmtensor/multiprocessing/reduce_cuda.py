@@ -1,0 +1,80 @@
+"""GPU memory in messages: handles of the ledger's slabs, which travel among the bytes of a message.
+
+A handle keeps its block until it is received or discarded, or until the memory that carries the
+message (`via`) is gone. docs/design/cuda-memory.md has its states.
+
+```
+pickled: exported --> sent --> unpickled: received          memory is held by the receiver
+             |          '----> never read, `via` is gone    the handle is void
+             '---------------> not sent                     discarded
+```
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from shmtensor import cupy_runtime, native
+from shmtensor.tensor import Tensor, make_tensor
+
+__all__ = ["Handles", "is_on_gpu", "rebuild_cuda", "rebuild_cupy"]
+
+
+def is_on_gpu(obj: Any) -> bool:
+    """Whether an object is a tensor on a GPU, or an array of CuPy."""
+    array = obj.array if isinstance(obj, native.TensorBase) else obj
+    return native.is_array(array) and not isinstance(array, np.ndarray)
+
+
+def memory() -> Any:
+    """`shmtensor.memory.cuda`, which imports CuPy."""
+    cupy_runtime.initialize()
+    return import_module("shmtensor.memory.cuda")
+
+
+class Handles:
+    """The handles of GPU memory in one message.
+
+    Args:
+        via: the block that carries the message; its end voids the handles. None: until they are
+            received or discarded.
+    """
+
+    def __init__(self, via: Any = None) -> None:
+        self.via = via
+        self.messages: list[Any] = []
+
+    def add(self, array: Any) -> Any:
+        """Exports an array of CuPy. Copies: none; one if the memory is of another allocator."""
+        cuda = memory()
+        try:
+            message = cuda.export(array, self.via)
+        except ValueError:
+            with array.device:
+                message = cuda.export(array.copy(), self.via)
+        self.messages.append(message)
+        return message
+
+    def discard(self) -> None:
+        """The message will not be read. Idempotent."""
+        for message in self.messages:
+            memory().discard(message)
+        self.messages = []
+
+
+def rebuild_cupy(message: Any) -> Any:
+    """An array of CuPy over received GPU memory. Copies: none."""
+    return memory().receive(message)
+
+
+def rebuild_cuda(
+    cls: type[Tensor], message: Any, requires_grad: bool, grad: Any, state: Any
+) -> Any:
+    """A tensor over received GPU memory. Copies: none."""
+    tensor = make_tensor(cls, rebuild_cupy(message), requires_grad, grad)
+    if state is not None:
+        tensor.__dict__.update(state)
+    return tensor

@@ -1,0 +1,299 @@
+// Layer, group, RMS and batch norm, and their gradients. xhat = (x - mean) * rstd is the normalized element.
+
+// ---- rows of one length: layer norm; group norm, whose rows are the groups of each sample's channels; RMS norm
+
+// Element i of row r has the weight (r % groups) * per_group + i / spatial: of its channel. Layer norm: groups and spatial
+// are 1. weight and bias may be null.
+struct Affine {
+  const scalar_t *weight, *bias;
+  index_t groups, per_group, spatial;
+  __device__ __forceinline__ index_t at(index_t r, index_t i) const {
+    return spatial == 1 && groups == 1 ? i : r % groups * per_group + i / spatial;
+  }
+  __device__ __forceinline__ acc_t scale(acc_t v, index_t r, index_t i) const {
+    return weight ? v * to_acc(weight[at(r, i)]) : v;
+  }
+  __device__ __forceinline__ acc_t shift(acc_t v, index_t r, index_t i) const {
+    return bias ? v + to_acc(bias[at(r, i)]) : v;
+  }
+};
+
+// `cache`: shared memory for a row, or null; then it is read three times, from the second time on from the L1 or L2 cache.
+template <class Threads>
+__device__ __forceinline__ void forward(const scalar_t* x, const Affine& affine, scalar_t* out, acc_t* means, acc_t* rstds,
+                                        index_t rows, index_t length, acc_t eps, int centred, acc_t* cache, acc_t* part) {
+  for (index_t r = Threads::row(); r < rows; r += Threads::rows()) {
+    const scalar_t* from = x + r * length;
+    acc_t sum = 0;
+    for (index_t i = Threads::first(); i < length; i += Threads::step()) {
+      const acc_t v = to_acc(from[i]);
+      if (cache) cache[i] = v;
+      sum += v;
+    }
+    const acc_t mean = centred ? Threads::template reduce<Sum>(sum, part) / length : acc_t(0);
+    acc_t squares = 0;
+    for (index_t i = Threads::first(); i < length; i += Threads::step()) {
+      const acc_t d = (cache ? cache[i] : to_acc(from[i])) - mean;
+      squares += d * d;
+    }
+    const acc_t rstd = 1 / sqrt(Threads::template reduce<Sum>(squares, part) / length + eps);
+    for (index_t i = Threads::first(); i < length; i += Threads::step()) {
+      const acc_t v = ((cache ? cache[i] : to_acc(from[i])) - mean) * rstd;
+      out[r * length + i] = to_scalar(affine.shift(affine.scale(v, r, i), r, i));
+    }
+    if (Threads::first() == 0) {
+      means[r] = mean;
+      rstds[r] = rstd;
+    }
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void layer_norm_warp(
+    const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight, const scalar_t* __restrict__ bias,
+    scalar_t* __restrict__ out, acc_t* __restrict__ means, acc_t* __restrict__ rstds, index_t rows, index_t length,
+    index_t groups, index_t per_group, index_t spatial, acc_t eps, int centred) {
+  const Affine affine{weight, bias, groups, per_group, spatial};
+  forward<Warp>(x, affine, out, means, rstds, rows, length, eps, centred, nullptr, nullptr);
+}
+extern "C" __global__ __launch_bounds__(1024) void layer_norm_block(
+    const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight, const scalar_t* __restrict__ bias,
+    scalar_t* __restrict__ out, acc_t* __restrict__ means, acc_t* __restrict__ rstds, index_t rows, index_t length,
+    index_t groups, index_t per_group, index_t spatial, acc_t eps, int centred, int cached) {
+  DYNAMIC_SHARED(acc_t, row);
+  __shared__ acc_t part[32];
+  const Affine affine{weight, bias, groups, per_group, spatial};
+  forward<Block>(x, affine, out, means, rstds, rows, length, eps, centred, cached ? row : nullptr, part);
+}
+
+// The gradient by x: rstd (h - mean(h) - xhat mean(h xhat)), where h is g times the weight.
+template <class Threads>
+__device__ __forceinline__ void backward(const scalar_t* g, const scalar_t* x, const Affine& affine, const acc_t* means,
+                                         const acc_t* rstds, scalar_t* out, index_t rows, index_t length, int centred,
+                                         acc_t* part) {
+  for (index_t r = Threads::row(); r < rows; r += Threads::rows()) {
+    const index_t start = r * length;
+    const acc_t mean = means[r], rstd = rstds[r];
+    acc_t sum = 0, product = 0;
+    for (index_t i = Threads::first(); i < length; i += Threads::step()) {
+      const acc_t h = affine.scale(to_acc(g[start + i]), r, i);
+      sum += h;
+      product += h * (to_acc(x[start + i]) - mean) * rstd;
+    }
+    const acc_t inner = centred ? Threads::template reduce<Sum>(sum, part) / length : acc_t(0);
+    const acc_t along = Threads::template reduce<Sum>(product, part) / length;
+    for (index_t i = Threads::first(); i < length; i += Threads::step()) {
+      const acc_t h = affine.scale(to_acc(g[start + i]), r, i), xhat = (to_acc(x[start + i]) - mean) * rstd;
+      out[start + i] = to_scalar(rstd * (h - inner - xhat * along));
+    }
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_warp(
+    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
+    const acc_t* __restrict__ means, const acc_t* __restrict__ rstds, scalar_t* __restrict__ out, index_t rows,
+    index_t length, index_t groups, index_t per_group, index_t spatial, int centred) {
+  const Affine affine{weight, nullptr, groups, per_group, spatial};
+  backward<Warp>(g, x, affine, means, rstds, out, rows, length, centred, nullptr);
+}
+extern "C" __global__ __launch_bounds__(1024) void layer_norm_backward_block(
+    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const scalar_t* __restrict__ weight,
+    const acc_t* __restrict__ means, const acc_t* __restrict__ rstds, scalar_t* __restrict__ out, index_t rows,
+    index_t length, index_t groups, index_t per_group, index_t spatial, int centred) {
+  __shared__ acc_t part[32];
+  const Affine affine{weight, nullptr, groups, per_group, spatial};
+  backward<Block>(g, x, affine, means, rstds, out, rows, length, centred, part);
+}
+
+// ---- sums over samples, in two stages: blockIdx.y is a chunk of samples, whose sums are added up afterwards
+//
+// columns: the array is (samples, channels). Blocks are (32, y) threads: threadIdx.x is a channel, so loads are coalesced.
+// planes: the array is (samples, channels, spatial). Blocks are (32, 8) threads for one channel: threadIdx.x is a position.
+
+struct Chunk {  // of samples
+  index_t start, stop;
+};
+__device__ __forceinline__ Chunk chunk_of(index_t samples) {
+  const index_t size = (samples + gridDim.y - 1) / gridDim.y, start = blockIdx.y * size;
+  return Chunk{start, start + size < samples ? start + size : samples};
+}
+
+// Each thread's number, added up over threadIdx.y; `part` has 32 numbers for each threadIdx.y.
+__device__ acc_t column_sum(acc_t v, acc_t* part) {
+  part[threadIdx.y * 32 + threadIdx.x] = v;
+  __syncthreads();
+  v = 0;
+  for (unsigned i = 0; i < blockDim.y; i++) v += part[i * 32 + threadIdx.x];
+  __syncthreads();  // part may be written again
+  return v;
+}
+// The sum over a block of (32, 8) threads.
+__device__ acc_t plane_sum(acc_t v, acc_t* part) {
+  v = warp_reduce<Sum>(v);
+  if (threadIdx.x == 0) part[threadIdx.y] = v;
+  __syncthreads();
+  v = 0;
+  for (unsigned i = 0; i < blockDim.y; i++) v += part[i];
+  __syncthreads();
+  return v;
+}
+
+// Means and sums of squared deviations of a chunk: (chunks, channels) each.
+extern "C" __global__ __launch_bounds__(1024) void moments_columns(
+    const scalar_t* __restrict__ x, acc_t* __restrict__ means, acc_t* __restrict__ squares, index_t samples,
+    index_t channels) {
+  __shared__ acc_t part[1024];
+  const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x;
+  const Chunk chunk = chunk_of(samples);
+  acc_t sum = 0, square = 0;
+  if (c < channels)
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y) sum += to_acc(x[n * channels + c]);
+  const acc_t mean = column_sum(sum, part) / (chunk.stop - chunk.start);
+  if (c < channels)
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y) {
+      const acc_t d = to_acc(x[n * channels + c]) - mean;
+      square += d * d;
+    }
+  square = column_sum(square, part);
+  if (c < channels && threadIdx.y == 0) {
+    means[blockIdx.y * channels + c] = mean;
+    squares[blockIdx.y * channels + c] = square;
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void moments_planes(
+    const scalar_t* __restrict__ x, acc_t* __restrict__ means, acc_t* __restrict__ squares, index_t samples,
+    index_t channels, index_t spatial) {
+  __shared__ acc_t part[32];
+  const Chunk chunk = chunk_of(samples);
+  for (index_t c = blockIdx.x; c < channels; c += gridDim.x) {
+    acc_t sum = 0, square = 0;
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y)
+      for (index_t s = threadIdx.x; s < spatial; s += 32) sum += to_acc(x[(n * channels + c) * spatial + s]);
+    const acc_t mean = plane_sum(sum, part) / ((chunk.stop - chunk.start) * spatial);
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y)
+      for (index_t s = threadIdx.x; s < spatial; s += 32) {
+        const acc_t d = to_acc(x[(n * channels + c) * spatial + s]) - mean;
+        square += d * d;
+      }
+    square = plane_sum(square, part);
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+      means[blockIdx.y * channels + c] = mean;
+      squares[blockIdx.y * channels + c] = square;
+    }
+  }
+}
+
+// The means and variances of all chunks (Chan, Golub, LeVeque 1983); a thread a channel.
+extern "C" __global__ void moments_combine(const acc_t* __restrict__ means, const acc_t* __restrict__ squares,
+                                           acc_t* __restrict__ mean, acc_t* __restrict__ var, index_t samples,
+                                           index_t channels, index_t spatial, index_t chunks) {
+  const index_t size = (samples + chunks - 1) / chunks;
+  for (index_t c = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < channels;
+       c += static_cast<index_t>(gridDim.x) * blockDim.x) {
+    acc_t all = 0, center = 0, square = 0;
+    for (index_t k = 0; k < chunks && k * size < samples; k++) {
+      const index_t stop = (k + 1) * size < samples ? (k + 1) * size : samples;
+      const acc_t n = static_cast<acc_t>((stop - k * size) * spatial);
+      const acc_t d = means[k * channels + c] - center;
+      square += squares[k * channels + c] + d * d * (all * n / (all + n));
+      center += d * n / (all + n);
+      all += n;
+    }
+    mean[c] = center;
+    var[c] = square / all;
+  }
+}
+
+// Sums of g and of g xhat over a chunk: (chunks, channels) each. mean and rstd are those of the sample (layer norm), or of
+// the channel (batch norm).
+extern "C" __global__ __launch_bounds__(1024) void gradient_sums_columns(
+    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
+    const acc_t* __restrict__ rstd, acc_t* __restrict__ sums, acc_t* __restrict__ products, index_t samples,
+    index_t channels, int by_sample) {
+  __shared__ acc_t part[1024];
+  const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x;
+  const Chunk chunk = chunk_of(samples);
+  acc_t sum = 0, product = 0;
+  if (c < channels)
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y) {
+      const acc_t v = to_acc(g[n * channels + c]);
+      const index_t at = by_sample ? n : c;
+      sum += v;
+      product += v * (to_acc(x[n * channels + c]) - mean[at]) * rstd[at];
+    }
+  sum = column_sum(sum, part);
+  product = column_sum(product, part);
+  if (c < channels && threadIdx.y == 0) {
+    sums[blockIdx.y * channels + c] = sum;
+    products[blockIdx.y * channels + c] = product;
+  }
+}
+
+// groups: mean and rstd are those of n * groups + c / (channels / groups); 0: those of the channel.
+extern "C" __global__ __launch_bounds__(256) void gradient_sums_planes(
+    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
+    const acc_t* __restrict__ rstd, acc_t* __restrict__ sums, acc_t* __restrict__ products, index_t samples,
+    index_t channels, index_t spatial, index_t groups) {
+  __shared__ acc_t part[32];
+  const Chunk chunk = chunk_of(samples);
+  for (index_t c = blockIdx.x; c < channels; c += gridDim.x) {
+    acc_t sum = 0, product = 0;
+    for (index_t n = chunk.start + threadIdx.y; n < chunk.stop; n += blockDim.y) {
+      const index_t at = groups ? n * groups + c / (channels / groups) : c;
+      const acc_t center = mean[at], scale = rstd[at];
+      for (index_t s = threadIdx.x; s < spatial; s += 32) {
+        const index_t i = (n * channels + c) * spatial + s;
+        const acc_t v = to_acc(g[i]);
+        sum += v;
+        product += v * (to_acc(x[i]) - center) * scale;
+      }
+    }
+    sum = plane_sum(sum, part);
+    product = plane_sum(product, part);
+    if (threadIdx.x == 0 && threadIdx.y == 0) {
+      sums[blockIdx.y * channels + c] = sum;
+      products[blockIdx.y * channels + c] = product;
+    }
+  }
+}
+
+// ---- batch norm, element by element: an array (rows, columns), blocks of (32, 8) threads. The channel is the column, or,
+// if `by_row`, the row modulo the channels.
+
+#define FOR_EACH_ELEMENT(r, c, rows, columns)                                                    \
+  for (index_t r = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; r < (rows);      \
+       r += static_cast<index_t>(gridDim.y) * blockDim.y)                                        \
+    for (index_t c = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < (columns); \
+         c += static_cast<index_t>(gridDim.x) * blockDim.x)
+
+// (x - mean) * rstd * weight + bias; weight and bias may be null.
+extern "C" __global__ void batch_norm_apply(const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
+                                            const acc_t* __restrict__ rstd, const scalar_t* __restrict__ weight,
+                                            const scalar_t* __restrict__ bias, scalar_t* __restrict__ out, index_t rows,
+                                            index_t columns, index_t channels, int by_row) {
+  FOR_EACH_ELEMENT(r, c, rows, columns) {
+    const index_t k = by_row ? r % channels : c, i = r * columns + c;
+    acc_t v = (to_acc(x[i]) - mean[k]) * rstd[k];
+    if (weight) v *= to_acc(weight[k]);
+    if (bias) v += to_acc(bias[k]);
+    out[i] = to_scalar(v);
+  }
+}
+
+// weight rstd (g - sum / count - xhat product / count), and what comes by the means and variances: (g_mean + 2 g_var
+// (x - mean)) / count, where those have gradients; g_mean and g_var may be null.
+extern "C" __global__ void batch_norm_backward_apply(
+    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
+    const acc_t* __restrict__ rstd, const scalar_t* __restrict__ weight, const acc_t* __restrict__ sums,
+    const acc_t* __restrict__ products, const acc_t* __restrict__ g_mean, const acc_t* __restrict__ g_var,
+    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t channels, int by_row, acc_t inverse_count) {
+  FOR_EACH_ELEMENT(r, c, rows, columns) {
+    const index_t k = by_row ? r % channels : c, i = r * columns + c;
+    const acc_t d = to_acc(x[i]) - mean[k], xhat = d * rstd[k];
+    acc_t v = rstd[k] * (to_acc(g[i]) - sums[k] * inverse_count - xhat * (products[k] * inverse_count));
+    if (weight) v *= to_acc(weight[k]);
+    if (g_mean) v += g_mean[k] * inverse_count;
+    if (g_var) v += 2 * g_var[k] * d * inverse_count;
+    out[i] = to_scalar(v);
+  }
+}

@@ -1,1 +1,0 @@
-"""Tests of st.cuda, and of tensors made on GPUs."""

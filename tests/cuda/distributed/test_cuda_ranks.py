@@ -1,0 +1,50 @@
+"""Collectives and DistributedDataParallel of GPU tensors, by NCCL and through host memory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from tests.cuda.standin.build import ROOT
+
+
+@pytest.mark.parametrize("backend", ["shm", "nccl"])
+@pytest.mark.parametrize("case", ["collectives", "ddp"])
+def test_ranks(cp: Any, case: str, backend: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.cuda.distributed.ranks", case, backend],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHMTENSOR_DOMAIN": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.stdout.endswith("ok\n"), result.stderr
+    assert "stand-in device:" not in result.stderr  # a misuse
+    assert result.returncode == 0
+
+
+def test_data_parallel_is_the_module_on_the_whole_batch(cp: Any) -> None:
+    st.manual_seed(0)
+    net = st.nn.Sequential(st.nn.Linear(4, 8), st.nn.Tanh(), st.nn.Linear(8, 2))
+    x = st.randn(10, 4)
+    expected = net(x)
+    expected.square().sum().backward()
+    gradients = [p.grad.numpy().copy() for p in net.parameters()]
+    net.zero_grad()
+    net.to("cuda:0")
+    parallel = st.nn.DataParallel(net)
+    assert parallel.device_ids == ["cuda:0", "cuda:1"]
+    out = parallel(x.to("cuda:0"))
+    assert out.device == st.device("cuda:0")
+    np.testing.assert_allclose(out.detach().cpu().numpy(), expected.detach().numpy(), rtol=1e-5)
+    out.square().sum().backward()
+    for p, gradient in zip(net.parameters(), gradients):
+        assert p.grad.device == st.device("cuda:0")
+        np.testing.assert_allclose(p.grad.cpu().numpy(), gradient, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,168 @@
+"""norm.cu on the host: rows, sums over samples in two stages, and batch norm's elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cuda.kernels.check import TOLERANCE, acc, check, host_kernel, values
+
+DTYPES = ["float32", "float64", "float16"]
+I64, EPS = np.int64, 1e-3
+NULL = np.uint64(0)
+
+
+def acc_dtype(dtype: str) -> str:
+    return "float64" if dtype == "float64" else "float32"
+
+
+def statistics(x: Any, centred: bool, axis: Any) -> tuple[Any, Any]:
+    """Mean, and reciprocal of the standard deviation."""
+    x = x.astype(np.float64)
+    mean = x.mean(axis, keepdims=True) * centred
+    return mean, 1 / np.sqrt(((x - mean) ** 2).mean(axis, keepdims=True) + EPS)
+
+
+ROWS = [("warp", 5, 70, 64, 2), ("warp", 3, 9, 32, 1), ("block", 3, 300, 96, 2)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(("function", "rows", "length", "threads", "blocks"), ROWS)
+def test_layer_norm(
+    function: str, rows: int, length: int, threads: int, blocks: int, centred: bool, dtype: str
+) -> None:
+    x, weight, bias = (
+        values((rows, length), dtype) + acc(dtype, 3),
+        values((length,), dtype, 1),
+        values((length,), dtype, 2),
+    )
+    x = x.astype(dtype)
+    mean, rstd = statistics(x, centred, 1)
+    xhat = (x - mean) * rstd
+    out = np.full_like(x, np.nan)
+    means, rstds = np.empty(rows, acc_dtype(dtype)), np.empty(rows, acc_dtype(dtype))
+    sizes = (I64(rows), I64(length), I64(1), I64(1), I64(1))
+    more = (*sizes, acc(dtype, EPS), np.int32(centred))
+    kernel = host_kernel("norm", dtype, f"layer_norm_{function}")
+    wanted = [(out, xhat * weight + bias), (means, mean[:, 0]), (rstds, rstd[:, 0])]
+    for cached in (1, 0) if function == "block" else (0,):
+        flag = (np.int32(cached),) if function == "block" else ()
+        arguments = (x, weight, bias, out, means, rstds, *more, *flag)
+        tolerance = 2 * TOLERANCE[dtype]
+        check(kernel, blocks, threads, arguments, wanted, tolerance, 8 * length * cached)
+    check(kernel, blocks, threads, (x, NULL, NULL, *arguments[3:]), [(out, xhat)], tolerance)
+
+    g = values(x.shape, dtype, 3)
+    kernel = host_kernel("norm", dtype, f"layer_norm_backward_{function}")
+    h = g.astype(np.float64) * weight
+    inner = h.mean(1, keepdims=True) if centred else 0
+    gradient = rstd * (h - inner - xhat * (h * xhat).mean(1, keepdims=True))
+    arguments = (g, x, weight, means, rstds, out, *sizes, np.int32(centred))
+    check(kernel, blocks, threads, arguments, [(out, gradient)], 4 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_group_norm(dtype: str) -> None:
+    groups, channels, spatial = 2, 6, 5
+    x, weight, bias = (
+        values((3, channels, spatial), dtype),
+        values((6,), dtype, 1),
+        values((6,), dtype, 2),
+    )
+    flat = x.reshape(6, 15)
+    mean, rstd = statistics(flat, True, 1)
+    xhat = ((flat - mean) * rstd).reshape(x.shape)
+    wanted = xhat * weight[:, None] + bias[:, None]
+    out = np.full_like(x, np.nan)
+    means, rstds = (np.empty(6, acc_dtype(dtype)) for _ in range(2))
+    sizes = (I64(6), I64(15), I64(groups), I64(channels // groups), I64(spatial))
+    arguments = (x, weight, bias, out, means, rstds, *sizes, acc(dtype, EPS), np.int32(1))
+    kernel = host_kernel("norm", dtype, "layer_norm_warp")
+    check(kernel, 1, 64, arguments, [(out, wanted)], 2 * TOLERANCE[dtype])
+
+    g = values(x.shape, dtype, 3)
+    for chunks in (1, 2):
+        sums, products = (np.empty((chunks, channels), acc_dtype(dtype)) for _ in range(2))
+        numbers = (I64(3), I64(channels), I64(spatial), I64(groups))
+        arguments = (g, x, means, rstds, sums, products, *numbers)
+        kernel = host_kernel("norm", dtype, "gradient_sums_planes")
+        parts = [np.s_[:]] if chunks == 1 else [np.s_[:2], np.s_[2:]]
+        wide = g.astype(np.float64)
+        wanted_sums = np.stack([wide[part].sum((0, 2)) for part in parts])
+        wanted_products = np.stack([(wide * xhat)[part].sum((0, 2)) for part in parts])
+        pairs = [(sums, wanted_sums), (products, wanted_products)]
+        check(kernel, (2, chunks, 1), (32, 8, 1), arguments, pairs, 10 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("by_sample", [True, False])
+def test_sums_of_columns(by_sample: bool, dtype: str) -> None:
+    samples, channels, chunks = 21, 40, 3
+    g, x = values((samples, channels), dtype), values((samples, channels), dtype, 1)
+    n = samples if by_sample else channels
+    mean, rstd = values((n,), acc_dtype(dtype), 2), values((n,), acc_dtype(dtype), 3)
+    shape = (-1, 1) if by_sample else (1, -1)
+    product = g * ((x.astype(np.float64) - mean.reshape(shape)) * rstd.reshape(shape))
+    sums, products = (np.empty((chunks, channels), acc_dtype(dtype)) for _ in range(2))
+    arguments = (g, x, mean, rstd, sums, products, I64(samples), I64(channels), np.int32(by_sample))
+    pairs = [
+        (sums, g.astype(np.float64).reshape(chunks, 7, channels).sum(1)),
+        (products, product.reshape(chunks, 7, channels).sum(1)),
+    ]
+    kernel = host_kernel("norm", dtype, "gradient_sums_columns")
+    check(kernel, (2, chunks, 1), (32, 4, 1), arguments, pairs, 10 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spatial", [1, 45])
+def test_moments(spatial: int, dtype: str) -> None:
+    samples, channels, chunks = 10, 35, 3  # of 4, 4 and 2 samples
+    x = (values((samples, channels, spatial), dtype) + acc(dtype, 100)).astype(dtype)
+    wide = x.astype(np.float64)
+    parts = [wide[:4], wide[4:8], wide[8:]]
+    wanted_means = np.stack([p.mean((0, 2)) for p in parts])
+    wanted_squares = np.stack([p.var((0, 2)) * len(p) * spatial for p in parts])
+    means, squares = (np.empty((chunks, channels), acc_dtype(dtype)) for _ in range(2))
+    more = () if spatial == 1 else (I64(spatial),)
+    function, blocks = ("columns", 2) if spatial == 1 else ("planes", 3)
+    kernel = host_kernel("norm", dtype, f"moments_{function}")
+    arguments = (x, means, squares, I64(samples), I64(channels), *more)
+    pairs = [(means, wanted_means), (squares, wanted_squares)]
+    tolerance = 1e-4 if dtype != "float64" else 1e-11
+    check(kernel, (blocks, chunks, 1), (32, 8, 1), arguments, pairs, tolerance)
+    mean, var = (np.empty(channels, acc_dtype(dtype)) for _ in range(2))
+    numbers = [I64(n) for n in (samples, channels, spatial, chunks)]
+    kernel = host_kernel("norm", dtype, "moments_combine")
+    pairs = [(mean, wide.mean((0, 2))), (var, wide.var((0, 2)))]
+    check(kernel, 1, 32, (means, squares, mean, var, *numbers), pairs, tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spatial", [1, 37])
+def test_batch_norm_of_elements(spatial: int, dtype: str) -> None:
+    samples, channels = 5, 3
+    shape = (samples, channels, spatial)
+    x, g, out = values(shape, dtype), values(shape, dtype, 1), np.empty(shape, dtype)
+    mean, rstd, sums, products = (values((channels,), acc_dtype(dtype), i) for i in range(2, 6))
+    weight, bias = values((channels,), dtype, 6), values((channels,), dtype, 7)
+    by_row = spatial != 1
+    rows, columns = (15, 37) if by_row else (5, 3)
+    sizes = (I64(rows), I64(columns), I64(channels), np.int32(by_row))
+    of = lambda v: v.astype(np.float64)[:, None]  # noqa: E731
+    xhat = (x - of(mean)) * of(rstd)
+    kernel = host_kernel("norm", dtype, "batch_norm_apply")
+    tolerance = 3 * TOLERANCE[dtype]
+    for w, b, wanted in ((weight, bias, xhat * of(weight) + of(bias)), (NULL, NULL, xhat)):
+        arguments = (x, mean, rstd, w, b, out, *sizes)
+        check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], tolerance)
+    kernel = host_kernel("norm", dtype, "batch_norm_backward_apply")
+    wanted = of(weight) * of(rstd) * (g - of(sums) / 7 - xhat * of(products) / 7)
+    end = (out, *sizes, acc(dtype, 1 / 7))
+    arguments = (g, x, mean, rstd, weight, sums, products, NULL, NULL, *end)
+    check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)
+    wanted = wanted + (of(sums) + 2 * of(products) * (x - of(mean))) / 7
+    arguments = (*arguments[:7], sums, products, *end)
+    check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)

@@ -1,0 +1,132 @@
+"""The kernels behind public functions on CUDA tensors: values and gradients of two orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+import shmtensor.nn.functional as F
+
+TARGET = [2, 0, 1, 3]
+CASES: list[tuple[str, tuple[int, ...], Callable[..., Any]]] = [
+    ("softmax", (4, 5), lambda x, w, t: F.softmax(x, 1)),
+    ("log_softmax of columns", (4, 5), lambda x, w, t: F.log_softmax(x, 0)),
+    ("layer_norm", (4, 5), lambda x, w, t: F.layer_norm(x, (5,), w[:5], w[1:6])),
+    ("group_norm", (4, 6, 3), lambda x, w, t: F.group_norm(x, 2, w[:6], w[1:7])),
+    ("rms_norm", (4, 5), lambda x, w, t: F.rms_norm(x, (5,), w[:5])),
+    ("batch_norm", (4, 6, 3), lambda x, w, t: F.batch_norm(x, None, None, w[:6], w[1:7], True)),
+    ("batch_norm of rows", (4, 6), lambda x, w, t: F.batch_norm(x, None, None, None, None, True)),
+    (
+        "batch_norm for inference",
+        (4, 6, 3),
+        lambda x, w, t: F.batch_norm(x, w[:6].detach(), w[:6].detach() ** 2 + 1, w[:6], w[1:7]),
+    ),
+    ("cross_entropy", (4, 5), lambda x, w, t: F.cross_entropy(x, t)),
+    ("cross_entropy, sum", (4, 5), lambda x, w, t: F.cross_entropy(x, t, reduction="sum")),
+    (
+        "cross_entropy with weights and smoothing",
+        (4, 5),
+        lambda x, w, t: F.cross_entropy(
+            x, t, w[:5].detach().abs(), label_smoothing=0.2, ignore_index=1
+        ),
+    ),
+    (
+        "cross_entropy of images",
+        (4, 5, 2),
+        lambda x, w, t: F.cross_entropy(x, t[:, None].expand(4, 2), reduction="none"),
+    ),
+    ("nll_loss", (4, 5), lambda x, w, t: F.nll_loss(x, t, w[:5].detach().abs())),
+    ("embedding", (5, 3), lambda x, w, t: F.embedding(t, x)),
+    ("embedding with padding", (5, 3), lambda x, w, t: F.embedding(t, x, padding_idx=1)),
+    ("gather", (4, 5), lambda x, w, t: x.gather(1, t[:, None])),
+    ("index_select", (4, 5), lambda x, w, t: x.index_select(1, t)),
+    ("index_add", (4, 5), lambda x, w, t: st.index_add(x, 1, t, x[:, :4] * 2)),
+    ("scatter_add", (4, 5), lambda x, w, t: st.scatter_add(x, 1, t[:, None], x * 3)),
+    ("indexing", (4, 5), lambda x, w, t: x[t]),
+    ("indexing by two", (4, 5), lambda x, w, t: x[t, t]),
+    ("index_put", (4, 5), lambda x, w, t: st.index_put(x, (t,), x * 2, accumulate=True)),
+]
+
+
+def run(case: Callable[..., Any], shape: tuple[int, ...], device: str, order: int) -> list[Any]:
+    random = np.random.default_rng(0)
+    x = st.tensor(random.standard_normal(shape)).to(device).requires_grad_()
+    w = st.tensor(random.standard_normal(8)).to(device).requires_grad_()
+    t = st.tensor(TARGET).to(device)
+    out = case(x, w, t)
+    weights = st.tensor(random.standard_normal(tuple(out.shape))).to(device)
+    results = [out]
+    if order == 1:
+        (out * weights).sum().backward()
+        results += [x.grad, w.grad]
+    elif order == 2:
+        gradients = st.autograd.grad(
+            (out * weights).sum(), [x, w], create_graph=True, allow_unused=True
+        )
+        total = sum((g * g).sum() for g in gradients if g is not None)
+        if total.requires_grad:
+            results += st.autograd.grad(total, [x, w], allow_unused=True)
+    assert all(r is None or r.device == x.device for r in results)
+    return [None if r is None else r.detach().cpu().numpy() for r in results]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize(("name", "shape", "case"), CASES, ids=[name for name, _, _ in CASES])
+def test_values_and_gradients_are_the_cpus(
+    cp: Any, name: str, shape: tuple[int, ...], case: Callable[..., Any], order: int
+) -> None:
+    ours, cpu = run(case, shape, "cuda", order), run(case, shape, "cpu", order)
+    for a, b in zip(ours, cpu, strict=True):
+        assert (a is None) == (b is None)
+        if a is not None:
+            np.testing.assert_allclose(a, b, 1e-7, 1e-9)
+
+
+RANDOM: list[tuple[str, Callable[[Any], Any]]] = [
+    ("uniform_", lambda x: x.uniform_(-1, 2)),
+    ("normal_", lambda x: x.normal_(1, 2)),
+    ("exponential_", lambda x: x.exponential_(2.0)),
+    ("bernoulli_", lambda x: x.bernoulli_(0.3)),
+    ("bernoulli_ of probabilities", lambda x: x.bernoulli_(x * 0 + 0.3)),
+    ("geometric_", lambda x: x.geometric_(0.3)),
+    ("random_", lambda x: x.random_(3, 100)),
+    ("bernoulli", lambda x: st.bernoulli(x)),
+    ("multinomial", lambda x: st.multinomial(x, 5, True)),
+    ("dropout", lambda x: F.dropout(x, 0.4)),
+]
+
+
+@pytest.mark.parametrize(("name", "draw"), RANDOM, ids=[name for name, _ in RANDOM])
+def test_one_seed_gives_the_cpus_numbers(cp: Any, name: str, draw: Callable[[Any], Any]) -> None:
+    results = []
+    for device in ("cuda", "cpu"):
+        st.manual_seed(11)
+        x = st.full((3, 5), 0.25).to(device)
+        results.append(draw(x).cpu().numpy())
+    np.testing.assert_allclose(results[0], results[1], 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda x: F.softmax(x, 1),
+        lambda x: F.layer_norm(x, (5,)),
+        lambda x: F.cross_entropy(x, st.tensor(TARGET).to(x.device)),
+    ],
+    ids=["softmax", "layer_norm", "cross_entropy"],
+)
+def test_float16(cp: Any, case: Callable[[Any], Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float16)
+    results = []
+    for device in ("cuda", "cpu"):
+        t = st.tensor(x).to(device).requires_grad_()
+        out = case(t)
+        (out * out).sum().backward()
+        assert out.dtype is st.float16
+        results.append((out.detach().cpu().numpy(), t.grad.cpu().numpy()))
+    for a, b in zip(*results, strict=True):
+        np.testing.assert_allclose(a, b, 1e-2, 1e-2)
