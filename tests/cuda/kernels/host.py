@@ -30,7 +30,7 @@ KERNEL = re.compile(
     r"(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
 )
 DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?(\w+(?:\s+\w+)*)\s+(\w+)\s*\[\s*\]\s*;"
+    r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?([\w:<>]+(?:\s+[\w:<>]+)*)\s+(\w+)\s*\[\s*\]\s*;"
 )
 BARRIERS = re.compile(r"__sync|__shfl|__ballot|_REDUCE|__any|__all")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unknown-pragmas")
