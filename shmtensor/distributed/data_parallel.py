@@ -125,7 +125,7 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
     """The parts concatenated along `dim` on the target, by default the first part's device; also
     within lists, tuples and dictionaries.
     """
-    first = outputs[0]
+    first: Any = outputs[0]
     if isinstance(first, native.TensorBase):
         target = first.device if target_device is None else place_of(target_device)
         outputs = [each.to(target) for each in outputs]

@@ -846,8 +846,15 @@ class Composite(Function):
     """
 
     def __new__(
-        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: dict[str, str],
-        flags: int, /
+        cls,
+        name: str,
+        doc: str,
+        compute: Any,
+        ops: Any,
+        modes: int,
+        precision: dict[str, str],
+        flags: int,
+        /,
     ) -> Composite: ...
     compute: Any
     takes_out: bool
