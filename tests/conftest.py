@@ -32,7 +32,7 @@ collect_ignore_glob = [] if HAS_TORCH else ["*against_torch*", "models"]
 # Nor are tests on a CUDA device where there is none, but for those of kernels on the host, and for
 # one that says why.
 if missing():
-    collect_ignore_glob += ["cuda/[!ks]*/test_*"]
+    collect_ignore_glob += ["cuda/[!ks]*/test_*", "cuda/serialization/test_*"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
