@@ -8,7 +8,7 @@
     kernels/        compiled kernels, keyed by source and header
 
 Steps are done again only if their inputs have changed. `Unavailable` says what could not be had.
-With STANDIN_CUDA=12 it is CuPy's wheel for CUDA 12, in build/cuda-standin-12, with its kernels.
+STANDIN_CUDA=12: CuPy's wheel for CUDA 12, in build/cuda-standin-12, and the same kernels/.
 """
 
 from __future__ import annotations

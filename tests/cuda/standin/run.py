@@ -1,4 +1,4 @@
-"""`make cuda-standin`: builds the stand-in device and runs all tests that need it, in two workers.
+"""`make cuda-standin`: builds the stand-in device and runs the tests that need it, in two workers.
 
     python -m tests.cuda.standin.run [--quick] [arguments of pytest]
 
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     print(f"the stand-in is ready after {built - begin:.0f} s", flush=True)
     # importlib: with tests/ in sys.path, tests/cuda would hide NVIDIA's package `cuda`.
     command = [str(VENV / "bin" / "python"), "-m", "pytest", "--import-mode=importlib", "-q"]
-    # Whole suites by two workers: most of the time is g++'s, or waiting for work that is late.
+    # Whole suites in two workers: most of the time is g++'s, or spent on work that is late.
     command += ["-p", "no:cacheprovider", *(rest or [*PATHS, "-n", "2", "--dist", "worksteal"])]
     if quick:
         command += ["-m", "not slow", "--deselect", "tests/cuda/kernels/test_softmax.py"]
