@@ -21,7 +21,11 @@ FLOATS_ONLY = {
     "_cross_entropy",
     "_cross_entropy_weighted",
     "_dropout",
+    "_nll_loss",
+    "_nll_loss_backward",
+    "_nll_loss_total_weight",
     "_normal",
+    "_sample_indices",
     "_uniform",
     "logit",
 }
