@@ -14,6 +14,8 @@ from test_composites import CASES
 
 import shmtensor as st
 from shmtensor import linalg, special
+from shmtensor.autograd.dispatch.op_function import table
+from shmtensor.device import CPU
 from shmtensor.nn import functional as F
 
 __all__ = ["CHECKED", "FLAT", "ONCE", "REACHED", "SLOPES", "case"]
@@ -103,6 +105,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "cdouble": (lambda x: x.cdouble(), X),
     "contiguous": (lambda x: x.T.contiguous(), X),
     "cpu": (lambda x: x.cpu() * x, X),
+    "_to_device": (lambda x: table._to_device(x * x, CPU, CPU), X),  # tests/cuda/dispatch: others
     "resize": (lambda x: x.resize(4, 3), X),
     "as_strided": (lambda x: x.as_strided((3, 2), (2, 3), 1), X),
     "copy_": (lambda x, y: (x * 1).copy_(y * y), X, V),
