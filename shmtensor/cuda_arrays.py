@@ -34,8 +34,10 @@ DEVICES: dict[int, Device] = {}
 
 def device_of(array: Any) -> Device:
     """The device of an array of NumPy or CuPy, one object for each device."""
+    if array.__class__ is np.ndarray:
+        return CPU
     device = getattr(array, "device", None)
-    if device is None or isinstance(device, str):  # NumPy's is "cpu"
+    if device is None or isinstance(device, str):  # of a subclass or a scalar of NumPy's
         return CPU
     if isinstance(device, Device):
         return device
@@ -57,9 +59,9 @@ def pointer(array: Any) -> int:
 
 def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> Any:
     """An array on a device, by the name of NumPy's function: zeros, ones or empty."""
-    xp = device.xp
     if device is CPU:
-        return getattr(xp, name)(shape, dtype)
+        return getattr(np, name)(shape, dtype)
+    xp = device.xp
     with xp.cuda.Device(device.index):
         return getattr(xp, name)(shape, dtype)
 

@@ -373,7 +373,7 @@ bool describe_device_array(Edge* edge, PyObject* array) {
 
 }  // namespace
 
-bool describe(Edge* edge, PyObject* x) {
+__attribute__((hot)) bool describe(Edge* edge, PyObject* x) {
   if (!PyArray_Check(x)) return describe_device_array(edge, x);
   PyArrayObject* array = as_array(x);
   if (!reserve_sizes(edge, PyArray_NDIM(array))) return false;

@@ -42,7 +42,7 @@ PyObject* as_arrays(PyObject* result) {
 }
 
 // Are all arrays contiguous, and none of 16-bit floats?
-bool needs_no_policy(PyObject* p) {
+__attribute__((hot)) bool needs_no_policy(PyObject* p) {
   if (PyArray_CheckExact(p)) {
     PyArrayObject* a = reinterpret_cast<PyArrayObject*>(p);
     return PyArray_TYPE(a) < NPY_HALF && suggests_contiguous(a);
@@ -62,7 +62,7 @@ PyObject* run_as_is(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
-PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy) {
+__attribute__((hot)) PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy) {
   PyObject* result;
   {
     Gate open;
@@ -297,7 +297,7 @@ PyObject* explain_failure(OpCall* call) {
 }
 
 // Runs a call whose slots are filled.
-PyObject* run_slots(OpCall* call) {
+__attribute__((hot)) PyObject* run_slots(OpCall* call) {
   Op* op = call->op;
   if (__builtin_expect(call->has_rare, 0)) {
     Ref result(call_rare(call));
@@ -327,7 +327,7 @@ PyObject* run_slots(OpCall* call) {
 
 }  // namespace
 
-PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+__attribute__((hot)) PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   if (__builtin_expect(!op->kernel, 0) && !plan(op)) return nullptr;
   OpCall call(op);
   const Outcome outcome = parse(&call, args, n, names);

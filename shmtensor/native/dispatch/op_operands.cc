@@ -154,7 +154,7 @@ void release_nodes(OpCall* call) {
   call->tracked = 0;
 }
 
-Outcome read_once(OpCall* call) {
+__attribute__((hot)) Outcome read_once(OpCall* call) {
   Op* op = call->op;
   PyArray_Descr* dtype = nullptr;
   call->n_nodes = op->n_inputs;
@@ -217,7 +217,7 @@ PyObject* node_of(TensorBase* tensor) {
   return Py_NewRef(tensor->node);
 }
 
-Outcome read_operands(OpCall* call) {
+__attribute__((hot)) Outcome read_operands(OpCall* call) {
   Outcome outcome = read_once(call);
   if (outcome != Outcome::kGeneral || !call->op->pair) return outcome;
   release_nodes(call);

@@ -48,7 +48,7 @@ bool notify_observer(PyObject* node) {
   return result != nullptr;
 }
 
-PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
+__attribute__((hot)) PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
                     PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
                     Py_ssize_t ahead) {
   Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
@@ -96,7 +96,7 @@ bool is_differentiable(PyObject* array) {
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
-PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+__attribute__((hot)) PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
   Ref tensor(make_tensor(array));
   if (!tensor || !is_differentiable(array)) return tensor.release();
   PyObject* output = tensor.get();
@@ -317,7 +317,7 @@ PyObject* without_history(OpCall* call, PyObject* result) {
   return with_names(op, mark_views(call, tensors));
 }
 
-PyObject* with_history(OpCall* call, PyObject* result) {
+__attribute__((hot)) PyObject* with_history(OpCall* call, PyObject* result) {
   Op* op = call->op;
   Ref edges(edges_of(call));
   Values saved;
@@ -338,7 +338,7 @@ PyObject* with_history(OpCall* call, PyObject* result) {
 
 }  // namespace
 
-PyObject* call_kernel(OpCall* call, PyObject* last) {
+__attribute__((hot)) PyObject* call_kernel(OpCall* call, PyObject* last) {
   Op* op = call->op;
   PyObject* space[kMaxArguments + 2];  // the callee may overwrite space[0]
   PyObject** arguments = space + 1;
@@ -372,7 +372,7 @@ PyObject* edges_of(OpCall* call) {
   return edges;
 }
 
-bool push_saved(OpCall* call, PyObject* result, PyObject* old, Values* values) {
+__attribute__((hot)) bool push_saved(OpCall* call, PyObject* result, PyObject* old, Values* values) {
   Op* op = call->op;
   for (int i = 0; i < op->n_saved; ++i) {
     const Item& item = op->saved_items[i];
@@ -415,7 +415,7 @@ bool push_saved(OpCall* call, PyObject* result, PyObject* old, Values* values) {
   return true;
 }
 
-PyObject* finish(OpCall* call, PyObject* result) {
+__attribute__((hot)) PyObject* finish(OpCall* call, PyObject* result) {
   Ref owned(result);
   return call->tracked && recording() ? with_history(call, result) : without_history(call, result);
 }

@@ -13,7 +13,7 @@ namespace {
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
 Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
 
-PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+__attribute__((hot)) PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Op* op = as_op(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
   if (const uint32_t active = modes_of(op->function.modes)) return call_in_mode(active, self, args, n, names);

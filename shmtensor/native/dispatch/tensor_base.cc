@@ -23,7 +23,7 @@ constexpr int kMaxFree = 64;
 TensorBase* free_list[kMaxFree];
 int n_free;
 
-PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
+__attribute__((hot)) PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
   TensorBase* tensor;
   bool is_reused = type == tensor_type && n_free;
   if (is_reused)
@@ -42,7 +42,7 @@ PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
 
 PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) { return start_tensor(type, Py_None); }
 
-void base_dealloc(PyObject* self) {
+__attribute__((hot)) void base_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   Py_TRASHCAN_BEGIN(self, base_dealloc)
   if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
@@ -125,7 +125,7 @@ Version* version_of(TensorBase* tensor) {
   return reinterpret_cast<Version*>(tensor->version);
 }
 
-PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array); }
+__attribute__((hot)) PyObject* make_tensor(PyObject* array) { return start_tensor(tensor_type, array); }
 
 PyObject* set_tensor_class(PyObject*, PyObject* type) {
   if (!PyType_Check(type) || !PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(type), base_type))

@@ -119,7 +119,7 @@ bool parse_scalar(PyObject* p, int type, Number* out) {
 bool is_plain_array(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
 // Returns nullptr without an exception if NumPy has to compute it.
-PyObject* call_directly(PyUFuncObject* u, const ParallelUfunc& state, PyObject* const* args, Py_ssize_t nargs) {
+__attribute__((hot)) PyObject* call_directly(PyUFuncObject* u, const ParallelUfunc& state, PyObject* const* args, Py_ssize_t nargs) {
   const int nin = u->nin;
   if (u->nout != 1 || nin > 2 || (nargs != nin && nargs != nin + 1)) return nullptr;
   PyArrayObject* first_array = nullptr;

@@ -151,7 +151,7 @@ __attribute__((noinline)) static void* alloc_slow(size_t n, bool zero) {
   return p;
 }
 
-void* heap_alloc(Thread& thread, size_t n) {
+__attribute__((hot)) void* heap_alloc(Thread& thread, size_t n) {
   Cache* c = thread.cache;
   if (__builtin_expect(n - 1 < kLargestClass && c != nullptr, 1)) {  // 0 goes the slow way
     if (enter_fast(c)) {
@@ -192,7 +192,7 @@ __attribute__((noinline)) static void free_slow(void* p) {
   abort();
 }
 
-void heap_free(void* p) {
+__attribute__((hot)) void heap_free(void* p) {
   Cache* c = thread_state.cache;
   if (__builtin_expect(c != nullptr, 1)) {
     if (enter_fast(c)) {

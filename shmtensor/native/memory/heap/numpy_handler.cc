@@ -17,7 +17,7 @@ static const PyDataMemAllocator* numpy_allocator = nullptr;  // the default hand
 
 // Note [Shut gate]: with the gate shut, NumPy's default handler allocates as it would without us, so a user's arrays are
 // private and small ones use NumPy's cache. The address of a block tells which allocator must free it.
-static void* data_malloc(void*, size_t n) {
+__attribute__((hot)) static void* data_malloc(void*, size_t n) {
   Thread& thread = thread_state;
   if (thread.gate) return heap_alloc(thread, n);
   return numpy_allocator->malloc(numpy_allocator->ctx, n);
@@ -30,7 +30,7 @@ static void* data_calloc(void*, size_t count, size_t size) {
   return heap_alloc_zeroed(n);
 }
 
-static void data_free(void*, void* p, size_t n) {
+__attribute__((hot)) static void data_free(void*, void* p, size_t n) {
   if (in_volumes(p))
     heap_free(p);
   else if (p)
