@@ -75,8 +75,9 @@ class Rows(Sequence[Any]):
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Sample i is the tuple of row i of each tensor.
 
-    A batch of CUDA tensors is gathered on their GPU. Workers of any start method get columns in shared memory as handles, not copies, and a loader
-    gathers a batch of all columns in one call, straight into the batch's block.
+    Workers of any start method get columns in shared memory as handles, not copies, and a loader
+    gathers a batch of all columns in one call, straight into the batch's block; one of CUDA tensors
+    on their GPU.
 
     Args:
         *tensors: tensors, or NumPy arrays, of the same first dimension.

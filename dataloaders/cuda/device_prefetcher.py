@@ -34,10 +34,10 @@ class DevicePrefetcher:
 
     Tensors and arrays (of shmtensor, NumPy, PyTorch, JAX) anywhere in a batch (dicts, tuples,
     lists, dataclasses) become CUDA tensors of the same shape and dtype; tensors that are on the
-    GPU, and anything else, stay as they are. Copies run on a stream of their own; the stream that is current when a batch is returned
-    waits for that batch's copy only. Copies are asynchronous with `DataLoader(pin_memory=True)`;
-    from ordinary memory the driver blocks the program. `state_dict()` is that of the loader without
-    the prefetched batch.
+    GPU, and anything else, stay as they are. Copies run on a stream of their own; the stream that
+    is current when a batch is returned waits for that batch's copy only. Copies are asynchronous
+    with `DataLoader(pin_memory=True)`; from ordinary memory the driver blocks the program.
+    `state_dict()` is that of the loader without the prefetched batch.
 
     Args:
         batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.

@@ -27,7 +27,7 @@ from ..distributed.ddp.replica import broadcast
 from ..distributed.group.process_group import ProcessGroup
 from .execution import InWorkers, Ranks, move_into_shared_memory
 from .progress_board import ProgressBoard
-from .rank_step import Precision, Replica
+from .rank_step import Replica
 from .sharded_optimizer import FullOptimizer
 from .split_batch import on_host
 from .under_launcher import InGroup, broadcast_object

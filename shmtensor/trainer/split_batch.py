@@ -11,7 +11,16 @@ from .. import native
 from ..device import Device
 from ..tensor import Tensor
 
-__all__ = ["Counter", "apply", "as_tensors", "on_device", "on_host", "part_of", "samples_in", "share"]
+__all__ = [
+    "Counter",
+    "apply",
+    "as_tensors",
+    "on_device",
+    "on_host",
+    "part_of",
+    "samples_in",
+    "share",
+]
 
 
 def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:

@@ -58,7 +58,7 @@ class Trainer:
             None: where the model is. With one rank the model moves there. Several ranks on GPUs
             are started by "spawn" (or "forkserver"); the calling process then uses no GPU, and its
             model, which stays where it is, has the weights after each epoch.
-        autocast: a dtype, in which forward and loss run by `shmtensor.autocast`; None: in their own.
+        autocast: a dtype: forward and loss run under `shmtensor.autocast` with it; None: without.
         scaler: an `amp.GradScaler` for the loss; for one rank, or on GPUs.
 
     Raises (by fit):

@@ -129,12 +129,11 @@ class WorkerPool:
         """Waits for the ranks to end, and raises the error of the first that failed."""
         self.has_failed = True
         reports = {} if rank is None or report is None else {rank: report}
-        first = next((p for p in self.processes if p.exitcode), None)
         self.stop_remaining(reports)
         failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
-        if first is None:
-            silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
-            first = next(silent, self.processes[rank or 0])
+        # One that noticed a death has reported it: the dead one is silent.
+        silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
+        first = next(silent, self.processes[rank or 0])
         error = peer_lost_error("Trainer", first)
         pids = [p.pid or 0 for p in self.processes]
         self.close(graceful=False)
@@ -260,9 +259,7 @@ def make_replica(
     shards = Shards(setup["optimizer"], setup["gradients"], setup["shared"])
     shards.use_grad_buffers(rank)
     model, precision = setup["model"], setup["precision"]
-    replica = Replica(
-        model, setup["loss"], shards, board, barrier, rank, ranks, CPU, precision
-    )
+    replica = Replica(model, setup["loss"], shards, board, barrier, rank, ranks, CPU, precision)
     return replica, Buffers(model, rank)
 
 
