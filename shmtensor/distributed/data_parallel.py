@@ -127,7 +127,7 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
     """
     first = outputs[0]
     if isinstance(first, native.TensorBase):
-        target = first.device if target_device is None else place_of(target_device)
+        target = outputs[0].device if target_device is None else place_of(target_device)
         outputs = [each.to(target) for each in outputs]
         if first.array.ndim == 0:
             return cat([each.reshape(1) for each in outputs], 0)

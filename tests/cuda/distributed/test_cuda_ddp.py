@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import shmtensor as st
+from shmtensor import distributed as dist
 from tests.cuda.standin.build import ROOT
 
 CASES = [
@@ -38,3 +40,11 @@ def test_ranks_train(cp: Any, case: str, backend: str) -> None:
     assert result.stdout.endswith("ok\n"), result.stderr
     assert "stand-in device:" not in result.stderr  # a misuse
     assert result.returncode == 0
+
+
+def test_the_backend_for_gpus_is_nccl(cp: Any) -> None:
+    assert dist.is_nccl_available()
+    assert dist.is_backend_available("nccl")
+    for device in ("cuda", "cuda:1", st.device("cuda")):
+        assert dist.get_default_backend_for_device(device) == "nccl"
+    assert dist.get_default_backend_for_device("cpu") == "shm"
