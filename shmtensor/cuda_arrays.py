@@ -140,7 +140,7 @@ def copy_between(cupy: Any, array: Any, number: int | None) -> Any:
     for the copy: the source's memory may be written or reused after it.
     """
     with array.device:
-        array = cupy.ascontiguousarray(array)
+        array = cupy.ascontiguousarray(array).reshape(array.shape)  # of no dimensions, too
         source_stream = cupy.cuda.get_current_stream()
         written = source_stream.record(cupy.cuda.Event(disable_timing=True))
     with cupy.cuda.Device(number):

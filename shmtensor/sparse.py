@@ -13,6 +13,7 @@ import numpy as np
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
 from .autograd.engine import sparse_grad
+from .cuda_arrays import array_module
 from .device import CPU, Device
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
@@ -138,16 +139,18 @@ class SparseTensor(sparse_grad.SparseGradient):
         if self.ordered:
             return self
         sizes, places = self.shape[: self.sparse_dim()], self.places.array
-        flat = places[0] if len(sizes) == 1 else np.ravel_multi_index(tuple(places), sizes)
-        unique, where = np.unique(flat, return_inverse=True)
-        empty = native.wrap(np.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
+        xp = array_module(places)
+        flat = places[0] if len(sizes) == 1 else xp.ravel_multi_index(tuple(places), sizes)
+        unique, where = xp.unique(flat, return_inverse=True)
+        empty = native.wrap(xp.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
         values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
-        places = np.stack(np.unravel_index(unique, sizes)).astype(np.int64)
+        places = xp.stack(xp.unravel_index(unique, sizes)).astype(np.int64)
         return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
         """The dense tensor. Copies: one."""
-        empty = native.wrap(native.call(np.zeros, self.shape, self.dtype))
+        xp = array_module(self.numbers.array)
+        empty = native.wrap(native.call(xp.zeros, tuple(self.shape), self.dtype))
         result = table.index_put(empty, tuple(self.places), self.numbers, True)
         return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
 
@@ -277,6 +280,19 @@ class SparseTensor(sparse_grad.SparseGradient):
         )
 
 
+def refuse_device(where: str, x: Tensor) -> None:
+    """Checks that a part of a sparse tensor is on the CPU.
+
+    Raises:
+        NotImplementedError: it is on a GPU.
+    """
+    if x.is_cuda:
+        raise NotImplementedError(
+            f"{where}: sparse tensors are on the CPU only: shape {tuple(x.shape)} on {x.device}, "
+            "use x.cpu(), or dense tensors"
+        )
+
+
 def sparse_coo_tensor(
     indices: Any,
     values: Any = None,
@@ -307,6 +323,8 @@ def sparse_coo_tensor(
             "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
             f"and values must have the same nnz: {places.shape} and {numbers.shape}"
         )
+    for x in (places, numbers):
+        refuse_device("sparse_coo_tensor", x)
     array = places.numpy()
     if size is None:
         size = (*(array.max(1) + 1 if array.size else [0] * len(array)), *numbers.shape[1:])
@@ -350,6 +368,7 @@ def addmm(
 
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The elements that are not zero, with their indices. Copies: one."""
+    refuse_device("to_sparse", input)
     n = input.ndim if sparse_dim is None else sparse_dim
     array = input.detach().numpy()
     mask = array != 0

@@ -11,6 +11,8 @@ import numpy as np
 
 from . import functions
 from .autograd.dispatch.foreign_operands import refuse_foreign
+from .cuda_arrays import move_array
+from .device import CPU
 from .dtypes import as_dtype, bfloat16, finfo
 from .sparse import SparseTensor
 from .tensor import Tensor
@@ -229,10 +231,15 @@ def compare_tensors(actual: Any, expected: Any, options: Options, path: tuple[An
             values = f"{get(actual)} != {get(expected)}"
             raise Mismatch(f"The values for attribute '{name}' do not match: {values}.", path)
     rtol, atol = options.tolerances(actual.dtype.name, expected.dtype.name)
-    x, y = ((v.to_dense() if v.is_sparse else v).array for v in (actual, expected))
+    x, y = (on_host((v.to_dense() if v.is_sparse else v).array) for v in (actual, expected))
     close = is_close(x, y, rtol, atol, options.equal_nan)
     if not close.all():
         raise Mismatch(describe_elements(x, y, close, rtol, atol), path)
+
+
+def on_host(array: Any) -> Any:
+    """The array, or a copy of one on a GPU: elements are compared on the host."""
+    return move_array(array, CPU)
 
 
 def is_close(x: Any, y: Any, rtol: float, atol: float, equal_nan: bool) -> Any:

@@ -17,7 +17,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cuda.memory.fixtures import mc  # noqa: F401
 from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
+from tests.cuda.standin.install import missing
 
 # No deadline: a loaded machine would fail tests of values.
 settings.register_profile("values", deadline=None)
@@ -27,6 +29,11 @@ settings.load_profile("values")
 # Comparisons with PyTorch are not collected where it is not installed.
 HAS_TORCH = find_spec("torch") is not None
 collect_ignore_glob = [] if HAS_TORCH else ["*against_torch*", "models"]
+
+# Nor are tests on a CUDA device where there is none, but for those of kernels on the host, and for
+# one that says why.
+if missing():
+    collect_ignore_glob += ["cuda/[!ks]*/test_*", "cuda/serialization/test_*"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

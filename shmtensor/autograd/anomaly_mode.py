@@ -143,7 +143,15 @@ def inspect(node: Any, grads: tuple[Any, ...]) -> None:
     for i, g in enumerate(grads):
         g = getattr(g, "numbers", g)  # of a sparse gradient
         array = g.array if isinstance(g, native.TensorBase) else g
-        if isinstance(array, np.ndarray) and array.dtype.kind in "fc" and np.isnan(array).any():
+        if native.is_array(array) and array.dtype.kind in "fc" and has_nan(array):
             raise RuntimeError(
                 f"backward: Function '{node_name(node)}' returned nan values in its {i}th output."
             )
+
+
+def has_nan(array: Any) -> bool:
+    """Whether an array has a NaN; reads one on a GPU, so it waits for the work on it."""
+    if isinstance(array, np.ndarray):
+        return bool(np.isnan(array).any())
+    with array.device:
+        return bool((array != array).any())

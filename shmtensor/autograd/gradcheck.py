@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..cuda_arrays import device_of, move_array
+from ..device import CPU
 from .engine.backward import grad
 from .functional import jvp_by_double_backward
 
@@ -41,14 +43,33 @@ def along_directions(gradient: Any) -> Any:
 @contextmanager
 def perturbed(arrays: Sequence[Any], steps: Sequence[Any]) -> Iterator[None]:
     """In this block, a step is added to each array in place."""
-    before = [array.copy() for array in arrays]
-    for array, step in zip(arrays, steps):
-        array[...] = array + step
+    before = [on_host(array).copy() for array in arrays]
+    for array, values, step in zip(arrays, before, steps):
+        overwrite(array, values + step)
     try:
         yield
     finally:
         for array, values in zip(arrays, before):
-            array[...] = values
+            overwrite(array, values)
+
+
+def on_host(array: Any) -> Any:
+    """The array, or a copy of one on a GPU: the comparisons are made on the host."""
+    return move_array(array, CPU)
+
+
+def like(values: Any, array: Any) -> Any:
+    """Values of the host as a tensor on the device of an array."""
+    return native.wrap(move_array(values, device_of(array)))
+
+
+def overwrite(array: Any, values: Any) -> None:
+    """Writes values of the host to all elements of an array."""
+    if isinstance(array, np.ndarray):
+        array[...] = values
+        return
+    with array.device:
+        array[...] = move_array(values, device_of(array))
 
 
 def finite_differences(
@@ -66,7 +87,7 @@ def finite_differences(
     sides = []
     for sign in (1, -1):
         with perturbed(arrays, [sign * eps * step for step in steps]):
-            sides.append([o.array.copy() for o in outputs_of(function, xs)])
+            sides.append([on_host(o.array).copy() for o in outputs_of(function, xs)])
     high, low = sides
     shapes = [[a.shape for a in side] for side in sides]
     if shapes[0] != shapes[1]:
@@ -193,9 +214,13 @@ def repeated_grad(output: Any, tensors: list[Any], cotangent: Any, nondet_tol: f
     Raises:
         GradcheckError: a second backward gives other gradients.
     """
-    runs = [grad(output, tensors, native.wrap(cotangent), True, allow_unused=True) for _ in "ab"]
+    g = like(cotangent, output.array)
+    runs = [grad(output, tensors, g, True, allow_unused=True) for _ in "ab"]
     first, second = (
-        [np.zeros_like(x.array) if g is None else g.array for g, x in zip(run, tensors)]
+        [
+            np.zeros(x.array.shape, x.array.dtype) if g is None else on_host(g.array)
+            for g, x in zip(run, tensors)
+        ]
         for run in runs
     )
     for a, b in zip(first, second):
@@ -225,13 +250,12 @@ def check_directional(
         if output.node is None:
             continue
         if forward:
-            tangents = [native.wrap(v) for v in vs]
+            tangents = [like(v, x.array) for v, x in zip(vs, tensors)]
             (tangent,) = jvp_by_double_backward(
                 "gradcheck", (output,), tensors, tangents, False, False
             )
-            pairs = [
-                (tangent.array.ravel()[k], derivative.ravel()[k]) for k in range(derivative.size)
-            ]
+            analytical = on_host(tangent.array).ravel()
+            pairs = [(analytical[k], derivative.ravel()[k]) for k in range(derivative.size)]
         else:
             cotangent = random_like(rng, output.array)
             gs = repeated_grad(output, tensors, cotangent, nondet_tol)
@@ -252,7 +276,7 @@ def check_dtypes(
     for output in outputs_of(function, xs):
         if output.node is None:
             continue
-        ones = native.wrap(np.ones_like(output.array))
+        ones = like(np.ones(output.array.shape, output.array.dtype), output.array)
         gs = grad(output, [x for _, x in checked], ones, True, allow_unused=True)
         for (i, x), g in zip(checked, gs):
             if g is not None and g.array.dtype != x.array.dtype:
@@ -335,7 +359,7 @@ def gradgradcheck(
             values = rng.standard_normal(o.array.shape)
             if o.array.dtype.kind == "c":
                 values = values + 1j * rng.standard_normal(o.array.shape)
-            g = native.wrap(np.asarray(values, o.array.dtype))
+            g = like(np.asarray(values, o.array.dtype), o.array)
             grads.append(g.requires_grad_())
     else:
         grads = list(grad_outputs) if isinstance(grad_outputs, (tuple, list)) else [grad_outputs]

@@ -85,7 +85,7 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
             f"does not require gradients: shape {tensor.array.shape}"
         )
     node, index = node_of_edge(edge)
-    return GradientEdge(as_grad_fn(node), index, edge)
+    return GradientEdge(as_grad_fn(node), index, edge, tensor.device)
 
 
 def increment_version(tensor: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import native
 from ..autograd import enable_grad, is_grad_enabled, no_grad
+from ..cuda_arrays import device_of
 from ..cupy_runtime import device_count
 from ..device import CPU, Device, as_device
 from ..functions import cat, chunk
@@ -127,7 +128,7 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
     """
     first = outputs[0]
     if isinstance(first, native.TensorBase):
-        target = outputs[0].device if target_device is None else place_of(target_device)
+        target = device_of(first.array) if target_device is None else place_of(target_device)
         outputs = [each.to(target) for each in outputs]
         if first.array.ndim == 0:
             return cat([each.reshape(1) for each in outputs], 0)

@@ -59,15 +59,19 @@ levels = Levels()
 
 
 class MetaArray:
-    """In place of the array of one example: its shape and dtype, without data."""
+    """In place of the array of one example: its shape, dtype and device, without data.
 
-    __slots__ = ("dtype", "shape")
+    Attributes:
+        device: as of an array: "cpu", or CuPy's device.
+    """
+
+    __slots__ = ("device", "dtype", "shape")
 
     flags = SimpleNamespace(c_contiguous=True, f_contiguous=False, writeable=True)
     base = None
 
-    def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self.shape, self.dtype = shape, dtype
+    def __init__(self, shape: tuple[int, ...], dtype: Any, device: Any) -> None:
+        self.shape, self.dtype, self.device = shape, dtype, device
 
     @property
     def ndim(self) -> int:
@@ -115,7 +119,8 @@ class Batched(Tensor):
 
     @property
     def array(self) -> Any:
-        return MetaArray(tuple(self.value.shape[1:]), self.value.dtype)
+        array = self.value.array
+        return MetaArray(tuple(array.shape[1:]), array.dtype, array.device)
 
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

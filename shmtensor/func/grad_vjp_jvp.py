@@ -13,13 +13,12 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import native
 from ..autograd import enable_grad, table
 from ..autograd import grad as gradients_of
 from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..autograd.functional import vjp_for_forward_mode
+from ..cuda_arrays import device_of, new_array
 from .batched_tensor import Batched, NoBatchingRule, levels, unwrap_levels, wrap_levels
 from .pytree import flatten
 
@@ -110,7 +109,7 @@ class DifferentiatedCall:
 
 
 def zeros(x: Any) -> Any:
-    return native.wrap(native.call(np.zeros, tuple(x.shape), x.dtype))
+    return native.wrap(native.call(new_array, "zeros", tuple(x.shape), x.dtype, device_of(x.array)))
 
 
 def depends_on_others(node: Any, own_leaves: set[int]) -> bool:
@@ -203,7 +202,10 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
                 raise RuntimeError("grad: Expected f(*args) to return a real tensor, got complex")
             output_value = unwrap_levels(value, call.levels)
             call.check_outer_graph(output_value)
-            one = native.wrap(np.ones(tuple(output_value.shape), output_value.dtype))
+            place = device_of(output_value.array)
+            one = native.wrap(
+                new_array("ones", output_value.array.shape, output_value.dtype, place)
+            )
             gradients = [wrap_levels(g, call.levels) for g in call.vjp(output_value, one)]
         nested = call.unflatten(gradients)
         result = nested[0] if isinstance(argnums, int) else tuple(nested)

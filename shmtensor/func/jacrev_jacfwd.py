@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import native
 from ..autograd import table
+from ..cuda_arrays import device_of, move_array, new_array
 from .batched_tensor import unwrap_levels, wrap_levels
 from .grad_vjp_jvp import (
     Argnums,
@@ -37,7 +38,7 @@ def unit(call: DifferentiatedCall, like: Any, index: int) -> Any:
     n = len(call.levels)
     array = np.zeros(tuple(like.shape), like.dtype)
     array.reshape(*like.shape[:n], -1)[..., index] = 1
-    return native.wrap(array)
+    return native.wrap(move_array(array, device_of(like.array)))
 
 
 def elements(call: DifferentiatedCall, x: Any) -> int:
@@ -69,8 +70,9 @@ def jacobian(func: Function, argnums: Argnums, has_aux: bool, forward: bool) -> 
                     input_shape = tuple(x.shape[len(call.levels) :])
                     parts = [wrap_levels(call.as_result(b), call.levels) for b in block]
                     if not parts:
-                        empty = native.wrap(np.zeros(shape + input_shape, x.dtype))
-                        jacobians.append(empty)
+                        sizes = shape + input_shape
+                        empty = new_array("zeros", sizes, x.dtype, device_of(x.array))
+                        jacobians.append(native.wrap(empty))
                         continue
                     stacked = table.stack(parts, -1 if forward else 0)
                     jacobians.append(table.reshape(stacked, (*shape, *input_shape)))

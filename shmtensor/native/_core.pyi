@@ -101,6 +101,8 @@ def slab_line(slot: int, /) -> tuple[bytes, int, bytes, int, int]: ...
 def slab_reclaim(places: list[tuple[int, int]], /) -> list[bool]: ...
 def slab_lent(slot: int, incarnation: int, /) -> tuple[list[tuple[int, int, int]], int]: ...
 def event_publish(number: int, uuid: bytes, handle: bytes, /) -> None: ...
+def event_tear(row: int, incarnation: int, number: int, /) -> bool: ...
+def event_torn(row: int, incarnation: int, number: int, /) -> bool: ...
 def event_of(
     row: int, incarnation: int, number: int, /
 ) -> tuple[bytes, bytes] | tuple[()] | None: ...
@@ -844,8 +846,15 @@ class Composite(Function):
     """
 
     def __new__(
-        cls, name: str, doc: str, compute: Any, ops: Any, modes: int, precision: dict[str, str],
-        flags: int, /
+        cls,
+        name: str,
+        doc: str,
+        compute: Any,
+        ops: Any,
+        modes: int,
+        precision: dict[str, str],
+        flags: int,
+        /,
     ) -> Composite: ...
     compute: Any
     takes_out: bool

@@ -6,13 +6,12 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import numpy as np
-
 from .. import native
 from ..autograd import wrap
-from . import reference_updates
+from ..cuda_arrays import array_module
 from .arguments import check_betas
-from .flat.flat_parameters import zeros_beside
+from .flat.flat_optimizer import rules_for
+from .flat.flat_parameters import on_device, zeros_beside
 from .optimizer import Group, Optimizer
 
 __all__ = ["SparseAdam"]
@@ -67,7 +66,8 @@ class SparseAdam(Optimizer):
                     f"the gradient of a parameter of shape {tuple(p.shape)} is dense"
                 )
         for group, p in pairs:
-            self._update(group, p)
+            with on_device(p.array):
+                self._update(group, p)
         return loss
 
     def _update(self, group: Group, p: Any) -> None:
@@ -83,17 +83,15 @@ class SparseAdam(Optimizer):
         arrays = (p.array, state["exp_avg"].array, state["exp_avg_sq"].array)
         index = tuple(g.places.array)
         values = [x[index] for x in arrays]
+        xp = array_module(p.array)
         flat = [
-            np.ascontiguousarray(x).reshape(-1) for x in (values[0], g.numbers.array, *values[1:])
+            xp.ascontiguousarray(x).reshape(-1) for x in (values[0], g.numbers.array, *values[1:])
         ]
         beta1, beta2 = (float(beta) for beta in group["betas"])
         step = int(state["step"])
         eps = group["eps"] / math.sqrt(1 - beta2**step)  # the rule adds it after the correction
-        kernel: Any = getattr(native, "adam_", reference_updates.adam_)
-        if p.dtype.char not in "fd":
-            kernel = reference_updates.adam_
         lr, uphill = float(group["lr"]), group["maximize"]
-        kernel(*flat, None, step, lr, beta1, beta2, eps, 0.0, False, uphill)
+        rules_for(flat[0]).adam_(*flat, None, step, lr, beta1, beta2, eps, 0.0, False, uphill)
         new = (flat[0], *flat[2:])
         for x, rows, old in zip(arrays, new, values, strict=True):
             x[index] = rows.reshape(old.shape)

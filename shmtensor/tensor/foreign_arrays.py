@@ -69,18 +69,18 @@ def as_numpy(x: Any, where: str = "as_numpy") -> Array:
 
 
 def on_cuda(x: Any) -> Any:
-    """An array of CuPy, or one over the memory of another library's array on a GPU, of which DLPack
-    or the CUDA array interface tells; None: it is no such array. Copies: none.
+    """An array of CuPy, or one over the memory of another library's array on a GPU, which has the
+    CUDA array interface; None: it is no such array. Copies: none.
 
     Raises:
         RuntimeError: it requires grad.
     """
     if x.__class__.__module__.partition(".")[0] == "cupy":
         return as_canonical(x) if isinstance(x, cupy_runtime.initialize().ndarray) else None
-    if is_on_cuda(x):  # by DLPack, because it orders the streams
-        return from_cuda(x).array
     if getattr(x, "__cuda_array_interface__", None) is None:
         return None
+    if is_on_cuda(x):  # by DLPack, because it orders the streams
+        return from_cuda(x).array
     return as_canonical(cupy_runtime.initialize().asarray(x))
 
 

@@ -68,7 +68,8 @@ def set_grad(tensor: Tensor, value: Any) -> None:
             f"grad: assigned grad has data of a different shape or dtype: {shape} {array.dtype} "
             f"is not {tensor.array.shape} {tensor.array.dtype}"
         )
-    if array.__class__ is not tensor.array.__class__ or device_of(array) != device_of(tensor.array):
+    is_on_cpu = isinstance(array, np.ndarray) and isinstance(tensor.array, np.ndarray)
+    if not is_on_cpu and device_of(array) != device_of(tensor.array):
         raise RuntimeError(
             "grad: assigned grad has data located on a different device: "
             f"{device_of(array)} is not {device_of(tensor.array)}, shape {shape}"

@@ -110,11 +110,11 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return not isinstance(self.array, np.ndarray)
+        return device_of(self.array) is not CPU
 
     @property
     def is_cpu(self) -> bool:
-        return isinstance(self.array, np.ndarray)
+        return device_of(self.array) is CPU
 
     @property
     def is_sparse(self) -> bool:

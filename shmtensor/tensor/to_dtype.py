@@ -105,10 +105,9 @@ def to_type(tensor: Tensor, spelling: Any) -> Tensor:
     kind of device; or in a dtype.
     """
     dtype = dtypes.of_tensor_type(spelling)
+    is_cuda: bool | None = getattr(spelling, "is_cuda", None)  # None: a dtype
     if spelling.__class__ is str and spelling.startswith("shmtensor."):
         is_cuda = spelling.startswith("shmtensor.cuda.")
-    elif (is_cuda := getattr(spelling, "is_cuda", None)) is None:  # a dtype
-        return tensor.to(dtype)
-    if is_cuda is not tensor.is_cuda:
+    if is_cuda is not None and is_cuda is not tensor.is_cuda:
         tensor = to_device(tensor, as_device("cuda" if is_cuda else "cpu"))
     return tensor.to(dtype)

@@ -17,6 +17,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "shmtensor" / "native"  # not wh
 NO_STEPS = {
     "of this process alone": {
         "dispatch/modes.cc": [""],
+        "dispatch/creation.cc": ["python_chooses_device"],
         "threading/thread_pool.cc": [""],  # its worker threads
         "memory/gradient_buffer.cc": [""],
         "memory/domain/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
@@ -59,6 +60,13 @@ NO_STEPS = {
         "ipc/channel/segment.cc": [
             "root->head.store", "root->tail.store", "previous_released.store(previous",
         ],
+        # Of a slab whose slot is CLAIMED; of an event, whose word is its number.
+        "memory/device/device_slots.cc": [
+            "slot[s].shift.store", "slab.handle[i].store", "slab.uuid[i].store", "slab.size.store",
+        ],
+        "memory/device/bind_device.cc": [
+            "event.word.store(0", "event.handle[i].store", "event.uuid[i].store",
+        ],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
         "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
     },
@@ -85,6 +93,7 @@ NO_STEPS = {
 # Steps after which there is no point: reason -> file -> parts of the lines.
 NO_POINT = {
     "the last step of its operation: who dies after it dies after the operation": {
+        "memory/device/bind_device.cc": ["event.word.store(uint64_t(number)", "torn.store("],
         "ipc/channel/statistics_and_close.cc": [
             "announce(&root_->room, &root_->writers, INT_MAX);"
         ],
@@ -99,6 +108,9 @@ NO_POINT = {
         "ipc/process_group/group.cc": ["sleepers->fetch_sub(1"],
         "ipc/lock/lock.cc": ["lock->waiters.fetch_sub(1"],
         "ipc/lock/semaphore.cc": ["semaphore->waiters.fetch_sub(1"],
+    },
+    "the other branch has the point, which is of both": {
+        "memory/device/device_slots.cc": ["swap_word(word, old, block_word_of(gen, kLive))"],
     },
     "the next step does the same once more, or instead": {
         "ipc/lock/lock.cc": [

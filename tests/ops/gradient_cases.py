@@ -14,6 +14,8 @@ from test_composites import CASES
 
 import shmtensor as st
 from shmtensor import linalg, special
+from shmtensor.autograd.dispatch.op_function import table
+from shmtensor.device import CPU
 from shmtensor.nn import functional as F
 
 __all__ = ["CHECKED", "FLAT", "ONCE", "REACHED", "SLOPES", "case"]
@@ -103,6 +105,7 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "cdouble": (lambda x: x.cdouble(), X),
     "contiguous": (lambda x: x.T.contiguous(), X),
     "cpu": (lambda x: x.cpu() * x, X),
+    "_to_device": (lambda x: table._to_device(x * x, CPU, CPU), X),  # tests/cuda/dispatch: others
     "resize": (lambda x: x.resize(4, 3), X),
     "as_strided": (lambda x: x.as_strided((3, 2), (2, 3), 1), X),
     "copy_": (lambda x, y: (x * 1).copy_(y * y), X, V),
@@ -221,7 +224,9 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     **{f"nn.functional.max_unpool{n}d": (unpooled(n), image)
        for n, image in enumerate((LINE, IMAGE, VOLUME[..., :2, :]), 1)},
     **{f"nn.functional.fractional_max_pool{n}d": (
-        lambda x, n=n: getattr(F, f"fractional_max_pool{n}d")(x, 2, 2, None, False, DRAWN[n]),
+        lambda x, n=n: getattr(F, f"fractional_max_pool{n}d")(
+            x, 2, 2, None, False, DRAWN[n].to(x.device, x.dtype)
+        ),
         image,
     ) for n, image in ((2, IMAGE), (3, VOLUME))},
     "nn.functional.conv1d": (lambda x, w, b: F.conv1d(x, w, b, 2, 1), LINE, normal(3, 4, 3), V[:3]),
@@ -322,7 +327,10 @@ SLOPES: dict[str, tuple[Any, ...]] = {
         lambda x, y: F.cosine_embedding_loss(x, y, st.tensor(SIGNS), 0.1), X, Y,
     ),
     "nn.functional.cross_entropy": (
-        lambda x: F.cross_entropy(x, st.tensor(TARGET), st.tensor(W), label_smoothing=0.1), X,
+        lambda x: F.cross_entropy(
+            x, st.tensor(TARGET), st.tensor(W, dtype=x.dtype), label_smoothing=0.1
+        ),
+        X,
     ),
     "nn.functional.ctc_loss": (
         lambda x: F.ctc_loss(x.log_softmax(-1), st.tensor(LETTERS + 1), (5, 4), (2, 3)),
@@ -351,7 +359,9 @@ SLOPES: dict[str, tuple[Any, ...]] = {
     "nn.functional.multilabel_soft_margin_loss": (
         lambda x: F.multilabel_soft_margin_loss(x, st.tensor((CLASSES > 0) * 1.0)), X,
     ),
-    "nn.functional.nll_loss": (lambda x: F.nll_loss(x, st.tensor(TARGET), st.tensor(W)), X),
+    "nn.functional.nll_loss": (
+        lambda x: F.nll_loss(x, st.tensor(TARGET), st.tensor(W, dtype=x.dtype)), X,
+    ),
     "nn.functional.poisson_nll_loss": (lambda x: F.poisson_nll_loss(x, st.tensor(UP)), X),
     "nn.functional.smooth_l1_loss": (F.smooth_l1_loss, X, Y),
     "nn.functional.soft_margin_loss": (

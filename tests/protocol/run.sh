@@ -1,5 +1,5 @@
 #!/bin/bash
-# usage: run.sh [quick|full]   The models of ledger, channel, its end, rows without locks, and names, exhaustively; needs spin and gcc.
+# usage: run.sh [quick|full]   The models of ledger, slabs of GPU memory, channel, its end, rows without locks, and names, exhaustively; needs spin and gcc.
 #   quick  small configurations and a few seeded bugs: about a minute of processor time
 #   full   every seeded bug with its clean twin, and the large configurations: hours, 9 GB of memory
 cd "$(dirname "$0")" || exit 1
@@ -8,6 +8,7 @@ failed=0
 channel() { ./check.sh channel.pml "channel, $@" || failed=1; }
 end() { REDUCE=1 ./check.sh end.pml "end, $@" || failed=1; }
 names() { ./check.sh names.pml "names, $@" || failed=1; }
+slab() { ./check.sh slab.pml "slab, $@" || failed=1; }
 holder() { ./check.sh holder.pml "holder, $@" || failed=1; }
 caught() { # model, seeded bug, defines...
   local model=$1 bug=$2
@@ -27,6 +28,12 @@ quick() {
   holder "a joiner, two kills" -DSWEEPER=0
   caught holder STATE_READ_EARLY -DJOINER=0
   caught holder UNBORN_UNSEEN -DJOINER=0
+  slab "sent and sent on" -DOPS0=3 -DOPS1=3 -DOPS2=1 -DNH=2 -DMAXCRASH=0
+  slab "a receiver, a kill" -DOPS0=3 -DOPS1=3 -DOPS2=0
+  for bug in BIT_BEFORE_EVENT COUNT_FIRST PINS_UNSEEN NO_MARK FREED_WHILE_OPEN NO_EVENT_WAIT; do
+    caught slab $bug -DOPS0=4 -DOPS1=4 -DOPS2=0 -DMAXCRASH=0
+  done
+  caught slab LOST_AT_ONCE -DOPS0=3 -DOPS1=3 -DOPS2=0
   names "taken back or not, two kills"
   for bug in NOT_VALIDATED NO_FAREWELL; do caught names $bug; done
   caught names NOT_FOLLOWED_ON -DUNPUBLISH=0
@@ -48,6 +55,8 @@ full() {
   ./teeth.sh || failed=1
   ./ledger.sh full || failed=1
   export T=7200 MEMLIM=9000
+  slab "two receivers, a kill" -DOPS0=3 -DOPS1=3 -DOPS2=2
+  slab "a receiver, two kills" -DOPS0=4 -DOPS1=4 -DOPS2=0 -DMAXCRASH=2
   end "two of each, a kill" -DWRITERS=2 -DREADERS=2
   holder "all, two kills"
   channel "one writer, growth" -DK=1 -DNS=3 -DW0=2 -DW1=0 -DR1=0 -DR2=1 -DMAXCRASH=1

@@ -68,15 +68,12 @@ inline ack(k) { d_step { pend[hsnd[k]] = false; hok[k] = false } }
 
 inline export(p, ok, need) {
   d_step { need = queued || work[1] || work[2]; pgen[p] = gen };   /* the event is recorded: work of p and, by order, ahead */
-#ifdef BUG_PIN_LAST
-  skip
-#else
-  pend[p] = true
-#endif
-  ;
+  pend[p] = true;
   validate(pgen[p], ok);
   if
-  :: ok == 1 -> d_step { hgen[nh] = pgen[p]; hsnd[nh] = p; huse[nh] = use; hok[nh] = true; hneed[nh] = need; pend[p] = true; nh++ }
+  :: ok == 1 ->
+     d_step { if :: nh < NH -> hgen[nh] = pgen[p]; hsnd[nh] = p; huse[nh] = use; hok[nh] = true; hneed[nh] = need; nh++
+                 :: else -> pend[p] = false fi }
   :: else -> d_step { assert(!AL(0)); pend[p] = false }            /* the owner died: PeerLostError */
   fi
 }

@@ -33,7 +33,8 @@ def convert_index(index: Any, x: Any) -> Any:
     Raises:
         IndexError: a tensor of floats.
     """
-    device = device_of(getattr(x, "array", x))
+    array = getattr(x, "array", x)
+    device = device_of(array) if native.is_array(array) else CPU  # another library's is refused
     if not isinstance(index, tuple):
         if not is_tuple_like(index):
             part = convert_part(index)

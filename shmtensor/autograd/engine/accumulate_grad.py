@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ... import native
+from ...device import CPU
 
 __all__ = [
     "AccumulateGrad",
@@ -176,6 +177,7 @@ class GradientEdge(NamedTuple):
     node: Any
     output_nr: int
     edge: Any = None  # the node, or a Port of it
+    device: Any = CPU  # of the gradient
 
 
 def hooks_of(node: Any) -> Hooks:

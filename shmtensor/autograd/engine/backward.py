@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import native
 from ...cuda_arrays import device_of, new_array
-from ...device import CPU
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -34,9 +35,18 @@ def edge_of(tensor: Any) -> Any:
     return node_of(tensor)
 
 
+def is_on_cpu(x: Any, g: Any) -> bool:
+    """Whether a result and its gradient are tensors on the CPU, as far as their classes say."""
+    return (
+        g.array.__class__ is np.ndarray
+        and not isinstance(x, GradientEdge)
+        and x.array.__class__ is np.ndarray
+    )
+
+
 def device_of_edge(x: Any) -> Any:
-    """The device of a tensor; the CPU for a GradientEdge."""
-    return CPU if isinstance(x, GradientEdge) else device_of(x.array)
+    """The device of a tensor or of a GradientEdge."""
+    return x.device if isinstance(x, GradientEdge) else device_of(x.array)
 
 
 def root_gradients(
@@ -85,8 +95,7 @@ def root_gradients(
                 f"{where}: For complex Tensors, both grad_output and output are required to have "
                 f"the same dtype: the gradient is {g.array.dtype}, the output is {dtype}"
             )
-        elif not isinstance(tensor, GradientEdge) and device_of(g.array) != tensor.device:
-            place = tensor.device
+        elif not is_on_cpu(tensor, g) and device_of(g.array) != (place := device_of_edge(tensor)):
             raise RuntimeError(
                 f"{where}: Expected all tensors to be on the same device: the gradient of shape "
                 f"{shape} is on {device_of(g.array)}, the output on {place}, hint: "

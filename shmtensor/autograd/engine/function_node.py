@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, new_array
+from ...device import CPU
 from ..grad_mode import recording
 from .heap_gate import call_with_gate_shut
 from .running import backward_state
@@ -150,6 +151,7 @@ class FunctionRule:
     Attributes:
         ctx: the context.
         places: the positions of the arguments with an edge.
+        devices: their devices; None: the CPU.
         inputs: (shape, dtype, device) of each argument, None if it is not a tensor; only for `jvp`.
         outputs: the same for each output.
         saved: the saved tensors, those for `jvp` last.
@@ -157,11 +159,25 @@ class FunctionRule:
         in_jvp: whether `jvp` is running.
     """
 
-    __slots__ = ("ctx", "in_jvp", "inputs", "n_for_backward", "outputs", "places", "saved")
+    __slots__ = (
+        "ctx",
+        "devices",
+        "in_jvp",
+        "inputs",
+        "n_for_backward",
+        "outputs",
+        "places",
+        "saved",
+    )
 
     def __init__(self, ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any]) -> None:
         self.ctx = ctx
         self.places = [i for i, is_needed in enumerate(ctx.needs_input_grad) if is_needed]
+        self.devices: list[Any] | None = None
+        for i in self.places:
+            if args[i].array.__class__ is not np.ndarray:
+                self.devices = [device_of(args[place].array) for place in self.places]
+                break
         self.inputs = [description_of(x) for x in args] if ctx._function._has_jvp else []
         self.outputs = [description_of(o) for o in outputs]
         self.saved: list[SavedVariable] = []
@@ -211,15 +227,34 @@ class FunctionRule:
                     f"{self.name}: backward must return Tensors or None: gradient {i} is a "
                     f"{type(g).__name__}"
                 )
-        return tuple(gradients[i] for i in self.places)
+        result = tuple([gradients[i] for i in self.places])
+        for k, g in enumerate(result):
+            if g is not None and (self.devices or g.array.__class__ is not np.ndarray):
+                self.check_device(k, g.array)
+        return result
+
+    def check_device(self, k: int, array: Any) -> None:
+        """Checks that the gradient of the k-th input with an edge is on its device.
+
+        Raises:
+            RuntimeError: it is on another one.
+        """
+        device = self.devices[k] if self.devices else CPU
+        if device_of(array) != device:
+            raise RuntimeError(
+                f"{self.name}: Function {self.name} returned an invalid gradient at index "
+                f"{self.places[k]} - expected device {device} but got {device_of(array)}: shape "
+                f"{array.shape}"
+            )
 
     def transposed_jvp(self, node: Any, cotangents: list[Any]) -> tuple[Any, ...]:
         """Gradients whose own pullback by the cotangents is `jvp`. Their values are not used."""
         edges = tuple(None if u is None else u.node for u in cotangents)
         jvp_node = native.Node(JvpRule(self, node), edges, ())
+        place = next((device_of(u.array) for u in cotangents if u is not None), CPU)
         gradients = []
         for i, e in enumerate(node.edges):
-            zeros = native.wrap(np.zeros(e.shape, e.dtype))
+            zeros = native.wrap(new_array("zeros", e.shape, e.dtype, place))
             zeros.node = native.Port(jvp_node, i, zeros.array)
             gradients.append(zeros)
         return tuple(gradients)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import native
+from ...cuda_arrays import copy_array, device_of
 from ...ops.table.sparse_gradient import SparseGradient
 from .accumulate_grad import AccumulateGrad, Hooks, RemovableHandle, hooks_of, node_of_edge
 from .views_and_inplace import node_of, retain
@@ -69,6 +72,12 @@ def as_gradient(result: Any, g: Any, where: str) -> Any:
             f"{where}: a hook has changed the size of the gradient: {result.array.shape} is not "
             f"{old.shape}"
         )
+    is_on_cpu = isinstance(result.array, np.ndarray) and isinstance(old, np.ndarray)
+    if not is_on_cpu and old is not None and device_of(result.array) != device_of(old):
+        raise RuntimeError(
+            f"{where}: a hook has changed the device of the gradient: {device_of(result.array)} is "
+            f"not {device_of(old)}: shape {old.shape}"
+        )
     return result if isinstance(g, native.TensorBase) else result.array
 
 
@@ -92,7 +101,9 @@ def run_tensor_prehooks(hooks: Hooks, g: Any) -> Any:
         if tensor is not None and index < len(gs) and gs[index] is not None:
             g_retained = as_tensor(gs[index])
             if g_retained.node is None:
-                g_retained = native.wrap(g_retained.array.copy())
+                array = g_retained.array
+                is_on_cpu = isinstance(array, np.ndarray)
+                g_retained = native.wrap(array.copy() if is_on_cpu else copy_array(array))
             old = tensor.accumulate_grad.grad
             tensor.accumulate_grad.grad = g_retained if old is None else old + g_retained
     return g if isinstance(g, list) else gs[0]

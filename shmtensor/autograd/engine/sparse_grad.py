@@ -36,7 +36,7 @@ def sparse_or_dense(g: Any, edge: Any) -> Any:
     """
     numbers = g.numbers
     if not isinstance(numbers, native.TensorBase):
-        numbers = native.wrap(np.array(numbers) if numbers.base is not None else numbers)
+        numbers = native.wrap(numbers.copy() if numbers.base is not None else numbers)
         if edge.__class__ is not AccumulateGrad or edge.shape != g.shape:
             return sparse_class(native.wrap(g.places), numbers, g.shape).to_dense().array
     if numbers.dtype != edge.dtype:

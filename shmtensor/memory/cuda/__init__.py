@@ -12,6 +12,7 @@ from ...cuda_arrays import watch
 from . import lending, streams, timer
 from .allocator import allocator, require_own_process
 from .lending import Message, check_alive, discard, export, note_use, receive
+from .pinned import is_pinned, pin_heap, pinned_empty, unpin_heap
 from .statistics import (
     max_memory_allocated,
     max_memory_reserved,
@@ -30,6 +31,7 @@ __all__ = [
     "empty_cache",
     "export",
     "install",
+    "is_pinned",
     "max_memory_allocated",
     "max_memory_reserved",
     "mem_get_info",
@@ -38,11 +40,14 @@ __all__ = [
     "memory_stats",
     "memory_summary",
     "note_use",
+    "pin_heap",
+    "pinned_empty",
     "poll",
     "receive",
     "reset_peaks",
     "set_limit",
     "uninstall",
+    "unpin_heap",
 ]
 
 
@@ -64,6 +69,7 @@ def uninstall() -> None:
     """
     require_own_process()
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
+    unpin_heap()
     empty_cache()
     if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
         timer.pause()

@@ -24,6 +24,7 @@ from typing import Any
 import cupy
 
 from ... import native
+from ...errors import OutOfMemoryError
 from . import streams
 from .blocks import BINNED, LEAVING, LENT, MIB, OWN, USED, Chunk, FreeLists, Slab, layout_of
 from .streams import StreamRecord, records
@@ -80,6 +81,10 @@ class Device:
         self.free[pool].add(Chunk(slab, 0, size))
 
 
+def no_memory(device: Device, nbytes: int) -> Exception:
+    return OutOfMemoryError(f"cuda: no memory for {nbytes} bytes on GPU {device.index}")
+
+
 class Allocator:
     """All that this process has of GPU memory, under one lock.
 
@@ -101,6 +106,8 @@ class Allocator:
         self.is_closed = False  # the interpreter ends
         self.on_work: Callable[[], None] | None = None  # wakes the timer
         self.close_imports: Callable[[], None] | None = None
+        # The error with the figures (statistics.py).
+        self.out_of_memory: Callable[[Device, int], Exception] = no_memory
 
     # ---- the process
     def begin(self) -> None:
@@ -218,9 +225,7 @@ class Allocator:
             if not (
                 self.grow(device, pool, slab_size, shift) or self.grow(device, pool, least, shift)
             ):
-                from .statistics import out_of_memory
-
-                raise out_of_memory(self, device, nbytes)
+                raise self.out_of_memory(device, nbytes)
         chunk = free.take(None, size, limit)
         assert chunk is not None
         return chunk
@@ -309,7 +314,7 @@ class Allocator:
         if not before:
             return False
         self.leaving = []
-        ended = []
+        ended: list[Any] = []
         for entry in before:
             target, device, events = entry
             while events and streams.passed(events[-1]):

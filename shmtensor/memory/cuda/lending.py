@@ -20,7 +20,7 @@ import cupy
 
 from ... import native
 from ...cuda_arrays import watch
-from ...errors import StaleHandle
+from ...errors import PeerLostError, StaleHandle
 from . import streams
 from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
 from .blocks import LENT, USED, Chunk
@@ -126,7 +126,7 @@ opened_events: dict[tuple[int, int, int], tuple[int, int]] = {}  # event and dev
 own_events: dict[int, StreamRecord] = {}  # by number
 first_event = 0  # its number; a multiple of EVENTS
 # Opened events whose processes died ahead of the work that was waited for.
-torn: dict[tuple[int, int, int], tuple[int, int]] = {}
+torn: set[tuple[int, int, int]] = set()
 
 
 # ---- streams
@@ -142,7 +142,7 @@ def note_use(array: Any, stream: Any = None) -> None:
     """
     if allocator.pid != getpid():
         require_own_process()
-    owner = getattr(array.data.mem, "_owner", None)
+    owner: Any = getattr(array.data.mem, "_owner", None)
     kind = owner.__class__
     if kind is Own or kind is Home:
         of: Any = owner.chunk
@@ -167,15 +167,16 @@ def check_alive(array: Any) -> None:
     """
     if allocator.pid != getpid():
         require_own_process()
-    owner = getattr(array.data.mem, "_owner", None)
+    owner: Any = getattr(array.data.mem, "_owner", None)
     if owner.__class__ is Received:
         slab = owner.hold.slab
         if not native.slab_live(slab.slot, slab.inc):
             native.raise_peer_lost("cuda", *slab.owner)
     elif owner.__class__ is not Home:
         return
-    if torn and owner.event in torn:
-        native.raise_peer_lost("cuda", *owner.event[:2])
+    event = owner.event
+    if event[2] >= 0 and (event in torn or native.event_torn(*event)):
+        native.raise_peer_lost("cuda", *event[:2])
 
 
 # ---- sending
@@ -204,7 +205,7 @@ def export(array: Any, via: Any = None) -> Message:
     if not array.size:
         return (b"", (0, 0), (0, 0, -1), array.data.device_id, *layout)
     memory = array.data.mem
-    owner = getattr(memory, "_owner", None)
+    owner: Any = getattr(memory, "_owner", None)
     kind = owner.__class__
     if kind is Received:
         slab: Any = owner.hold.slab
@@ -321,8 +322,9 @@ def receive(message: Message) -> Any:
         owner, device, ptr, size = take(handle, origin, event)
         try:
             wait_for(event, device)
-        except BaseException:
+        except PeerLostError:
             owner = None  # drops the hold
+            native.acknowledge(handle)  # it has arrived, and cannot be used
             raise
     finally:
         allocator.unlock()
@@ -478,15 +480,19 @@ def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int] | No
 
 
 def release_waiters() -> None:
-    """Ends the waits of this process for work of the dead, which will never end: records their
-    events anew. Arrays that waited for it are torn. Without the lock: who has it may wait, too.
+    """Ends the waits of all processes for work of the dead, which will never end: records their
+    events anew. Without the lock: who has it may wait, too.
+
+    Note [Torn]: whoever waits goes on, and must then see that what it waited for has not happened.
+    So first the dead process's slabs are lost and the event is marked as torn, for all to see, then
+    it is recorded.
     """
     for event, (ptr, device) in list(opened_events.items()):
-        if event in torn or native.liveness(*event[:2]) != "dead":
+        if event in torn or native.liveness(*event[:2]) != "dead" or streams.passed(ptr):
             continue
-        with streams.on_device(device):
-            if not streams.passed(ptr):
-                torn[event] = ptr, device
+        if native.event_tear(*event):
+            torn.add(event)
+            with streams.on_device(device):
                 runtime.eventRecord(ptr, rescue_stream(device).ptr)
 
 
@@ -505,6 +511,8 @@ def close_events(all_events: bool = False) -> None:
     """Destroys the opened events of processes that have left."""
     for event, (ptr, _) in list(opened_events.items()):
         if all_events or (native.liveness(*event[:2]) == "dead" and streams.passed(ptr)):
+            if native.event_torn(*event):  # by another process: the mark goes with the next row's
+                torn.add(event)
             runtime.eventDestroy(ptr)
             del opened_events[event]
 

@@ -9,7 +9,7 @@ import cupy
 from ... import native
 from ...errors import OutOfMemoryError
 from . import lending, streams
-from .allocator import Allocator, Device, allocator, require_own_process
+from .allocator import Device, allocator, require_own_process
 from .blocks import LEAVING, MIB
 
 __all__ = [
@@ -165,10 +165,13 @@ def memory_summary(index: int | None = None) -> str:
     )
 
 
-def out_of_memory(owner: Allocator, device: Device, nbytes: int) -> OutOfMemoryError:
+def out_of_memory(device: Device, nbytes: int) -> OutOfMemoryError:
     """The error of an allocation. The lock is held."""
     limit = "" if device.limit is None else f"limited to {size_text(device.limit)}; "
     return OutOfMemoryError(
         f"cuda: no memory for a block of {size_text(nbytes)} on GPU {device.index}: {limit}"
         + "; ".join(lines(device))
     )
+
+
+allocator.out_of_memory = out_of_memory

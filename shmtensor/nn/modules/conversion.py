@@ -49,7 +49,9 @@ class Convertible(Tree):
             if gradient is not None:
                 p.grad = fn(gradient.detach())
         for name, b in self._buffers.items():
-            if b is not None:
+            if is_lazy(b):
+                b.data = fn(b.data)  # it stays uninitialized
+            elif b is not None:
                 self._buffers[name] = fn(b)
         return self
 

@@ -20,6 +20,7 @@ FAMILIES: tuple[str, ...] = (
     "random",
     "recurrent",
     "reduce",
+    "scatter_reduce",
     "softmax",
     "sort",
     "special",

@@ -115,7 +115,7 @@ def samples_of(targets: Any, steps: Any, counts: Any) -> Samples:
     labels = cupy.ascontiguousarray(targets.astype(np.int64, copy=False).reshape(-1))
     if not labels.size:
         labels = cupy.zeros(1, np.int64)
-    return Samples(labels, *lengths, 2 * max(counts) + 1)
+    return Samples(labels, lengths[0], lengths[1], lengths[2], 2 * max(counts) + 1)
 
 
 def run_steps(name: str, code: str, x: Any, samples: Samples, blank: int, order: Any) -> Any:

@@ -1,7 +1,7 @@
 """The optimizers' update rules, one launch each: `optim/reference_updates.py` on a GPU.
 
-Each function takes the arguments of the reference rule of its name: float32 or float64 arrays of
-any shape and strides, updated in place, and numbers.
+Each function takes the arguments of the reference rule of its name: flat, contiguous arrays of
+float32 or float64, updated in place, and numbers.
 """
 
 from __future__ import annotations
@@ -11,6 +11,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import cupy
+
+from .optim import adam_step as adam_
+from .optim import sgd_step as sgd_
 
 __all__ = [
     "adadelta_",
@@ -89,63 +92,6 @@ AVERAGES = """
 exp_avg += (d - exp_avg) * one_minus_beta1;
 exp_avg_sq = exp_avg_sq * beta2 + d * d * one_minus_beta2;
 """
-
-scaled_adam = declare(
-    "adam",
-    "exp_avg exp_avg_sq max_exp_avg_sq",
-    "step_size root one_minus_beta1 beta2 one_minus_beta2 eps shrink weight_decay maximize",
-    "p *= shrink;" + AVERAGES + "T square = exp_avg_sq;\n"
-    "if (HAS_MAX_EXP_AVG_SQ) square = max_exp_avg_sq = larger(exp_avg_sq, max_exp_avg_sq);\n"
-    "p -= exp_avg / (sqrt(square) / root + eps) * step_size;",
-)
-
-
-def adam_(
-    p: Any,
-    g: Any,
-    exp_avg: Any,
-    exp_avg_sq: Any,
-    max_exp_avg_sq: Any,
-    step: int,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    eps: float,
-    weight_decay: float,
-    decoupled: bool,
-    maximize: bool,
-) -> None:
-    """`reference_updates.adam_` on a GPU. Copies: none."""
-    scaled_adam(
-        p,
-        g,
-        exp_avg,
-        exp_avg_sq,
-        max_exp_avg_sq,
-        lr / (1 - beta1**step),
-        (1 - beta2**step) ** 0.5,
-        1 - beta1,
-        beta2,
-        1 - beta2,
-        eps,
-        1 - lr * weight_decay if decoupled else 1,
-        0 if decoupled else weight_decay,
-        maximize,
-    )
-
-
-sgd_ = declare(
-    "sgd_",
-    "momentum_buffer",
-    "lr momentum dampening weight_decay nesterov maximize first",
-    """
-if (HAS_MOMENTUM_BUFFER) {
-  momentum_buffer = first != 0 ? d : momentum_buffer * momentum + d * (1 - dampening);
-  d = nesterov != 0 ? d + momentum * momentum_buffer : momentum_buffer;
-}
-p -= lr * d;
-""",
-)
 
 adadelta_ = declare(
     "adadelta_",

@@ -54,8 +54,12 @@ def call_device(function: Function, *arrays: Any) -> Any:
     """
     import cupyx
 
-    with cupyx.errstate(linalg="raise"):
-        return function(*arrays)
+    try:
+        with cupyx.errstate(linalg="raise"):
+            return function(*arrays)
+    except np.linalg.LinAlgError as error:
+        is_lu = any(routine in str(error) for routine in ("getr", "Getr", "gesv", "Gesv"))
+        raise np.linalg.LinAlgError("Singular matrix" if is_lu else str(error)) from None
 
 
 def conj_transpose(x: Any) -> Any:

@@ -10,7 +10,13 @@ from ... import native
 from ..index.index_add import add_at_flat_indices, flat_indices
 from .constants import array_module
 
-__all__ = ["SparseGradient", "add_slices_at", "sparse_embedding_backward", "sparse_gather_backward"]
+__all__ = [
+    "SparseGradient",
+    "add_slices_at",
+    "can_be_sparse",
+    "sparse_embedding_backward",
+    "sparse_gather_backward",
+]
 
 
 class SparseGradient:
@@ -28,6 +34,13 @@ class SparseGradient:
 
     def __init__(self, places: Any, numbers: Any, shape: tuple[int, ...]) -> None:
         self.places, self.numbers, self.shape = places, numbers, shape
+
+
+def can_be_sparse(index: Any) -> bool:
+    """Whether the gradient at indices, an array or a Tensor, can be a SparseGradient: on a GPU it
+    is dense.
+    """
+    return isinstance(getattr(index, "array", index), np.ndarray)
 
 
 def add_slices_at(out: Any, places: Any, numbers: Any) -> None:

@@ -57,7 +57,9 @@ class DeviceFlat(Flat):
     def _copy_all(self, dense: list[int], gradients: list[Any]) -> None:
         if not self.keeps_gradients:
             if len(gradients) == 1:
-                self.gradient = gradients[0].array.reshape(self.parameter.shape)
+                g = gradients[0].array.reshape(self.parameter.shape)
+                is_flat = g.ndim == 1 and g.flags.c_contiguous
+                self.gradient = g if is_flat or g.ndim > 1 else g.copy()
                 return
             self.gradient = zeros_beside(self.parameter, self.parameter.shape)
         for i in dense:

@@ -313,11 +313,13 @@ class FlatOptimizer(Optimizer):
         instances.add(self)
 
 
-def rules_for(p: Array) -> Any:
+def rules_for(p: Any) -> Any:
     """The module with the rules for parameters in an array like this."""
-    if not isinstance(p, np.ndarray):
-        return importlib.import_module("shmtensor.ops.cuda.update_rules")
-    return native if p.ndim == 1 and p.dtype.char in "fd" else reference_updates
+    if p.ndim != 1 or p.dtype.char not in "fd":
+        return reference_updates
+    if isinstance(p, np.ndarray):
+        return native
+    return importlib.import_module("shmtensor.ops.cuda.update_rules")
 
 
 def recast_on_device(x: Array, to: Any) -> Any:

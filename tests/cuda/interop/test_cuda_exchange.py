@@ -298,7 +298,6 @@ NEED_CPU: list[tuple[str, Callable[[Any], Any]]] = [
     ("asarray", np.asarray),
     ("array", lambda x: np.array([x, x])),
     ("interface", lambda x: x.__array_interface__),
-    ("reduce", np.add.reduce),
     ("median", np.median),
     ("out", lambda x: np.add(x, x, out=np.empty(2, np.float32))),
     ("where", lambda x: np.sqrt(x, where=np.array([True, False]))),

@@ -13,6 +13,7 @@ import ctypes
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -30,7 +31,7 @@ KERNEL = re.compile(
     r"(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\("
 )
 DYNAMIC_SHARED = re.compile(
-    r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?(\w+(?:\s+\w+)*)\s+(\w+)\s*\[\s*\]\s*;"
+    r"extern\s+__shared__\s+(?:__align__\(\w+\)\s*)?([\w:<>]+(?:\s+[\w:<>]+)*)\s+(\w+)\s*\[\s*\]\s*;"
 )
 BARRIERS = re.compile(r"__sync|__shfl|__ballot|_REDUCE|__any|__all")
 STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-unused", "-Wno-unknown-pragmas")
@@ -57,6 +58,7 @@ def cache_key(source: str, flags: Iterable[str]) -> str:
 
 
 BASE = ("-std=c++17", "-O1", "-fPIC")
+LINKER = ("-fuse-ld=gold",) if shutil.which("ld.gold") else ()  # it is a quarter faster
 
 
 def compile_for_host(
@@ -85,7 +87,7 @@ def compile_for_host(
     text_file = made.with_name(f"{made.name}.cc")  # this process's own, too
     text_file.write_text(text)
     command = ["g++", *BASE, "-shared", *flags, "-include", str(header)]
-    command += [str(text_file), "-o", str(made)]
+    command += [str(text_file), "-o", str(made), *LINKER]
     run = subprocess.run(command, capture_output=True, text=True)
     text_file.unlink()
     if run.returncode:

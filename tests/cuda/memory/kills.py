@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
+import io
 import os
 import pickle
 import random
@@ -204,11 +205,12 @@ class Kills:
                 continue
             worker.buffer += data
             while worker.buffer:
+                rest = io.BytesIO(worker.buffer)
                 try:
-                    answer = pickle.loads(worker.buffer)
+                    answer = pickle.load(rest)
                 except (EOFError, pickle.UnpicklingError):
                     break  # the rest comes later
-                worker.buffer = worker.buffer[len(pickle.dumps(answer)) :]
+                worker.buffer = worker.buffer[rest.tell() :]
                 self.answered(worker, *answer)
         return bool(ready)
 
@@ -243,14 +245,12 @@ class Kills:
     def until_quiet(self) -> None:
         """Everybody drops everything; then nothing may be left."""
         self.quiet: dict[int, int] = {}
-        for _, _, message in self.mail:
-            native.acknowledge(message[0])
-        self.mail.clear()
         native.set_unread_grace(0.0, 0.0)  # messages that were exported and never handed to us
         end = time.monotonic() + PATIENCE
         while True:
             self.quiet.clear()
             asked: set[int] = set()
+            hang = time.monotonic() + PATIENCE
             while not {w.pid for w in self.workers} <= self.quiet.keys():
                 for worker in self.workers:
                     if worker.pid not in asked:  # all, and those that were started meanwhile
@@ -258,14 +258,16 @@ class Kills:
                         self.number += 1
                         worker.tell("quiet", self.number)
                 self.read(0.1)
-                if time.monotonic() > end:
+                if time.monotonic() > hang:
                     self.errors.append(f"a worker hangs: {[w.orders for w in self.workers]}")
                     for worker in self.workers:
                         if worker.orders:
                             os.kill(worker.pid, signal.SIGUSR1)
                     return
+            for _, _, message in self.mail:  # nobody will get them
+                native.acknowledge(message[0])
+            self.mail.clear()
             native.sweep(True)
-            memory.trim()
             now = native.statistics()
             left = (
                 sum(self.quiet.values()),
@@ -276,7 +278,11 @@ class Kills:
             if not any(left):
                 break
             if time.monotonic() > end:
-                self.errors.append(f"left: bytes, slots, messages, zombies {left}")
+                self.errors.append(
+                    f"left: bytes, slots, messages, zombies {left}, {native.unread()}"
+                )
+                for worker in self.workers:
+                    os.kill(worker.pid, signal.SIGUSR1)
                 break
             time.sleep(0.1)
         native.set_unread_grace(60.0)
@@ -292,8 +298,9 @@ class Kills:
                 last = time.monotonic()
             if time.monotonic() - last > PATIENCE:
                 self.errors.append("nobody answers")
-            if time.monotonic() >= next_kill:
-                victim = self.dice.choice(self.workers)
+            living = [w for w in self.workers if w.pid not in self.killed]
+            if time.monotonic() >= next_kill and living:
+                victim = self.dice.choice(living)
                 self.killed.add(victim.pid)
                 os.kill(victim.pid, signal.SIGKILL)
                 self.kills += 1

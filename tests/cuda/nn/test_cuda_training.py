@@ -33,7 +33,6 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
         (16, 1, 6, 6),
     ),
 }
-LACKING: set[str] = set()  # models with a layer that has no rule on CUDA yet
 
 
 def losses(name: str, device: str) -> list[float]:
@@ -57,7 +56,7 @@ def losses(name: str, device: str) -> list[float]:
     return seen
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in LACKING])
+@pytest.mark.parametrize("name", MODELS)
 def test_five_steps_have_the_cpu_s_losses(cp: Any, name: str) -> None:
     far, near = losses(name, "cuda"), losses(name, "cpu")
     np.testing.assert_allclose(far, near, 1e-4)

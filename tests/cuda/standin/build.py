@@ -8,7 +8,7 @@
     kernels/        compiled kernels, keyed by source and header
 
 Steps are done again only if their inputs have changed. `Unavailable` says what could not be had.
-With STANDIN_CUDA=12 it is CuPy's wheel for CUDA 12, in build/cuda-standin-12; the kernels stay there.
+STANDIN_CUDA=12: CuPy's wheel for CUDA 12, in build/cuda-standin-12, and the same kernels/.
 """
 
 from __future__ import annotations
@@ -55,11 +55,12 @@ LINKED = {
     "cusolver": ("cupy_backends/cuda/libs/cusolver", "cusolver"),
     "cufft": ("cupy/cuda/cufft", "cufft"),
     "curand": ("cupy_backends/cuda/libs/curand", "curand"),
+    "cusparse": ("cupy_backends/cuda/libs/cusparse", "cusparse"),
 }
 # Functions of those libraries that CuPy looks up by name.
 LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
-DEPENDENCIES = (f"libcublasLt.so.{CUDA}", "libcusparse.so.12", f"libnvJitLink.so.{CUDA}")
+DEPENDENCIES = (f"libcublasLt.so.{CUDA}", f"libnvJitLink.so.{CUDA}")
 # Its functions are in the device itself (device/nccl.cc).
 NCCL = "libnccl.so.2"
 EMPTY = 'extern "C" int standin_empty() { return 0; }\n'
@@ -215,13 +216,15 @@ SHELL = """// $SONAME: each function jumps to where `slots` points: see doubles/
       "  movq slots@GOTPCREL(%rip), %rax\\n  jmp *(8 * " #index ")(%rax)\\n");
 extern "C" int not_supported() { return $STATUS; }
 extern "C" int succeed() { return 0; }
+extern "C" const char* text() { return "(stand-in device)"; }
 extern "C" { void* slots[$N]; }
 __attribute__((constructor)) static void begin() {
   for (auto& slot : slots) slot = reinterpret_cast<void*>(not_supported);
+  $TEXTS
 }
 $ROWS
 """
-NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16, "curand": 103}
+NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16, "curand": 103, "cusparse": 10}
 
 
 def build_libraries() -> None:
@@ -235,6 +238,9 @@ def build_libraries() -> None:
         rows = "\n".join(f"SLOT({i}, {function})" for i, function in enumerate(functions))
         text = SHELL.replace("$SONAME", soname).replace("$STATUS", str(NOT_SUPPORTED[name]))
         text = text.replace("$N", str(len(functions))).replace("$ROWS", rows)
+        texts = [i for i, f in enumerate(functions) if re.search(r"GetError(Name|String)$", f)]
+        lines = [f"slots[{i}] = reinterpret_cast<void*>(text);" for i in texts]
+        text = text.replace("$TEXTS", " ".join(lines))
         build_library(soname, text)
         manifest[name] = {"soname": soname, "functions": functions}
     for soname in DEPENDENCIES:

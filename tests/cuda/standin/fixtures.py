@@ -55,6 +55,11 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     yield cupy
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
+    for device in range(runtime.getDeviceCount()):  # plans hold memory
+        runtime.setDevice(device)
+        with warnings.catch_warnings():  # experimental, says CuPy
+            warnings.simplefilter("ignore", FutureWarning)
+            cupy.fft.config.clear_plan_cache()
     if memory := sys.modules.get("shmtensor.memory.cuda"):  # installed by the first CUDA tensor
         from tests.cuda.memory.peer import clean
 
@@ -64,9 +69,6 @@ def cp(misuses: Misuses) -> Iterator[Any]:
         runtime.setDevice(device)
         cupy.cuda.Stream.null.use()
         runtime.deviceSynchronize()
-        with warnings.catch_warnings():  # experimental, says CuPy
-            warnings.simplefilter("ignore", FutureWarning)
-            cupy.fft.config.clear_plan_cache()
         cupy.get_default_memory_pool().free_all_blocks()
         cupy.get_default_pinned_memory_pool().free_all_blocks()
         free[device] = runtime.memGetInfo()

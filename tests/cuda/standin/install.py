@@ -90,11 +90,14 @@ def install() -> ctypes.CDLL:
     sys.meta_path.insert(0, Finder())
     from tests.cuda.standin import compile
     from tests.cuda.standin.doubles import cublas, cufft, curand, cusolver
+    from tests.cuda.standin.doubles.library import attach
 
     for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
     for double in (cublas, cusolver, cufft, curand):
         double.install()
+    # No doubles: each function says that it is not supported.
+    attach("cusparse", "cupy_backends/cuda/libs/cusparse", 10)
     compile.install()
     atexit.register(library.standin_stop)
     return library

@@ -1,8 +1,8 @@
-"""`make cuda-standin`: builds the stand-in device and runs every test that needs it, in two workers.
+"""`make cuda-standin`: builds the stand-in device and runs the tests that need it, in two workers.
 
     python -m tests.cuda.standin.run [--quick] [arguments of pytest]
 
---quick leaves out the tests marked slow and test_softmax.py, which every run of the suite has.
+--quick runs a part: the stand-in itself, and a file of each area, without the tests marked slow.
 Where the packages cannot be had, it says what is missing and exits with 0.
 """
 
@@ -17,6 +17,16 @@ from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
 
 # Every test on the stand-in: whoever takes the fixture `cp`, or finds two GPUs by itself.
 PATHS = ("tests/cuda", "tests/distributed/backends/test_nccl_gpu.py")
+QUICK = (
+    "tests/cuda/standin",
+    "tests/cuda/dispatch",
+    "tests/cuda/api/test_cuda_streams.py",
+    "tests/cuda/memory/test_cuda_sends.py",
+    "tests/cuda/memory/test_cuda_defects.py",
+    "tests/cuda/multiprocessing",
+    "tests/cuda/distributed/test_cuda_ranks.py",
+    "tests/cuda/nn/test_cuda_training.py",
+)
 
 
 def environment() -> dict[str, str]:
@@ -37,10 +47,11 @@ def main(arguments: list[str]) -> int:
     print(f"the stand-in is ready after {built - begin:.0f} s", flush=True)
     # importlib: with tests/ in sys.path, tests/cuda would hide NVIDIA's package `cuda`.
     command = [str(VENV / "bin" / "python"), "-m", "pytest", "--import-mode=importlib", "-q"]
-    # Whole suites by two workers: most of the time is g++'s, or that of waiting for work that is late.
-    command += ["-p", "no:cacheprovider", *(rest or [*PATHS, "-n", "2", "--dist", "worksteal"])]
+    # In two workers: most of the time is g++'s, or spent on work that is late.
+    paths = QUICK if quick else PATHS
+    command += ["-p", "no:cacheprovider", *(rest or [*paths, "-n", "2", "--dist", "worksteal"])]
     if quick:
-        command += ["-m", "not slow", "--deselect", "tests/cuda/kernels/test_softmax.py"]
+        command += ["-m", "not slow"]
     status = subprocess.run(command, cwd=ROOT, env=environment()).returncode
     print(f"the tests took {time.monotonic() - built:.0f} s")
     return status

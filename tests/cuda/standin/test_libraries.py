@@ -193,6 +193,8 @@ def test_functions_without_a_double_say_so(cp: Any) -> None:
 
     with pytest.raises(cusolver.CUSOLVERError, match="NOT_SUPPORTED"):
         cusolver.spCreate()
+    with pytest.raises(RuntimeError, match="stand-in device"):
+        cp.cuda.device.get_cusparse_handle()
 
 
 def test_a_program_ends_in_peace_with_work_queued() -> None:

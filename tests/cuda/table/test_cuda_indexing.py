@@ -106,9 +106,11 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "masked_select": lambda x, s, at, p: x.masked_select(x > 5),
     "masked_scatter": lambda x, s, at, p: x.masked_scatter(x > 5, s),
     "where": lambda x, s, at, p: st.where(x > 5, x, 0.5),
-    "repeat_interleave": lambda x, s, at, p: x.repeat_interleave(at + 1, 0, output_size=None)
-    if len(at) == len(x)
-    else x[:2].repeat_interleave(at + 1, 0),
+    "repeat_interleave": lambda x, s, at, p: (
+        x.repeat_interleave(at + 1, 0, output_size=None)
+        if len(at) == len(x)
+        else x[:2].repeat_interleave(at + 1, 0)
+    ),
     "unfold": lambda x, s, at, p: x.unfold(1, 2, 1),
     "as_strided": lambda x, s, at, p: (x * 1).as_strided((2, 2), (4, 2), 1),
     "diagonal_scatter": lambda x, s, at, p: x.diagonal_scatter(s[0, :3]),

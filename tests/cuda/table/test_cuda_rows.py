@@ -7,17 +7,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shmtensor import cupy_runtime
 from shmtensor.ops import ROWS
-from shmtensor.ops import cuda as twins
 from tests.cuda.table.device_rows import compare, device_calls, device_results, move, plain_rows
 
 # Rows that do not run yet, and why. A row that begins to run has to leave the list.
-LACKING: dict[str, str] = {}
+LACKING: dict[str, str] = {
+    "_binomial": "there is no kernel for its rejection sampling",
+    "_poisson": "there is no kernel for its rejection sampling",
+    "_scatter_reduce": "CuPy has no multiply.at",
+    "_svd": "singular vectors are unique up to a sign; tests of gradients compare what is unique",
+}
 
 
 def check_row(cp: Any, name: str) -> None:
     """Compares the row on the device with the row on the CPU, for all samples."""
-    twins.load()
+    cupy_runtime.initialize()
     row = ROWS[name]
     for dtype, call, expected in device_calls(row):
         what = f"{call} in {dtype}"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from shmtensor import cupy_runtime
 from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS
-from shmtensor.ops import cuda as twins
 
 UNARY = """erf erfc erfinv lgamma digamma i0 i1 special_i0e special_i1e special_ndtr
     special_log_ndtr special_ndtri special_erfcx special_bessel_j0 special_bessel_j1
@@ -26,7 +26,7 @@ POLES = ("lgamma", "digamma")  # at whole numbers below 0
 @pytest.mark.parametrize("name", UNARY)
 def test_ends_of_the_domain(cp: Any, name: str) -> None:
     declare()
-    twins.load()
+    cupy_runtime.initialize()
     for dtype, close in (("float64", 1e-10), ("float32", 2e-5)):
         x = EDGES.astype(dtype)
         if name in POLES:
@@ -42,7 +42,7 @@ def test_ends_of_the_domain(cp: Any, name: str) -> None:
 @pytest.mark.parametrize("name", ["special_zeta", "special_gammainc", "special_gammaincc"])
 def test_ends_of_two_domains(cp: Any, name: str) -> None:
     declare()
-    twins.load()
+    cupy_runtime.initialize()
     ends = np.array([0.0, 0.5, 1.0, 1.5, 3.0, 20.0, np.inf, np.nan, -0.5, -2.0])
     x, y = (v.reshape(-1) for v in np.meshgrid(ends, ends))
     if name == "special_zeta":  # of infinity the CPU's is NaN, CuPy's the limit, as PyTorch's

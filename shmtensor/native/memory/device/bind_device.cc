@@ -299,6 +299,28 @@ static PyObject* py_event_of(PyObject*, Arguments a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
+static PyObject* py_event_tear(PyObject*, Arguments a, Py_ssize_t n) {
+  uint32_t row, inc, number;
+  if (!count_is("event_tear", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number) ||
+      !domain_ensure())
+    return nullptr;
+  if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_tear: no such row: %u", row);
+  uint64_t state = domain.rows[row].state.load(acquire);
+  bool is_swept = inc_of_row(state) != inc || state_of_row(state) == kRowZombie || state_of_row(state) == kRowFree;
+  if (is_swept)
+    domain.events[size_t(row) * kEvents + number % kEvents].torn.store(uint64_t(number) << 32 | inc, release);
+  return PyBool_FromLong(is_swept);
+}
+
+static PyObject* py_event_torn(PyObject*, Arguments a, Py_ssize_t n) {
+  uint32_t row, inc, number;
+  if (!count_is("event_torn", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number))
+    return nullptr;
+  if (row >= kRows || !domain_ready()) Py_RETURN_FALSE;
+  const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
+  return PyBool_FromLong(event.torn.load(acquire) == (uint64_t(number) << 32 | inc));
+}
+
 template <class F>
 static PyMethodDef fast(const char* name, F* function, const char* doc) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, doc};
@@ -331,6 +353,10 @@ PyMethodDef device_functions[] = {
          "event_publish(number, uuid, handle): an interprocess event of this process, in place `number` modulo 64."),
     fast("event_of", py_event_of,
          "event_of(row, incarnation, number) -> (uuid, handle); (): the process has destroyed it; None: it has left."),
+    fast("event_tear", py_event_tear,
+         "event_tear(row, incarnation, number): the work ahead of an event of a dead process will never end. False: that\n"
+         "process has not been swept yet, so its slabs are not lost yet."),
+    fast("event_torn", py_event_torn, "event_torn(row, incarnation, number): whether some process has said so."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

@@ -142,7 +142,8 @@ struct DeviceEvent {
   Word handle[8];  // cudaIpcEventHandle_t
   Word uuid[2];
   Word word;  // number << 32 | inc: the handle is that incarnation's
-  char reserved[40];
+  Word torn;  // such a word: that process died ahead of the work, and others record the event to end their waits
+  char reserved[32];
 };
 static_assert(sizeof(DeviceEvent) == 128, "two lines");
 

@@ -1,0 +1,197 @@
+"""Convolution, pooling, recurrent layers, CTC and linear algebra on CUDA beside the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor.nn import functional as F
+
+random = np.random.default_rng(7)
+
+
+def normal(*shape: int) -> Any:
+    return random.normal(size=shape)
+
+
+def compare(
+    function: Callable[..., Any], *arrays: Any, tolerance: float = 1e-9, order: int = 1
+) -> None:
+    """Checks the values and the gradients of a function of tensors on both devices."""
+
+    def run(device: str) -> list[Any]:
+        xs = [st.tensor(a).to(device) for a in arrays]
+        leaves = [x.requires_grad_() for x in xs if x.dtype.kind == "f"]
+        out = function(*xs)
+        outs = list(out) if isinstance(out, tuple) else [out]
+        results, smooth = [*outs], [o for o in outs if o.requires_grad]
+        loss = sum((o * o).sum() for o in smooth)
+        for _ in range(order if smooth else 0):
+            gradients = st.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
+            gradients = [g for g in gradients if g is not None]
+            results += gradients
+            loss = sum((g * g).sum() for g in gradients)
+        assert all(r.device.type == device for r in results)
+        return [r.detach().cpu().numpy() for r in results]
+
+    for ours, expected in zip(run("cuda"), run("cpu"), strict=True):
+        assert ours.dtype == expected.dtype
+        np.testing.assert_allclose(ours, expected, tolerance, tolerance)
+
+
+CONVOLUTIONS: list[tuple[Any, ...]] = [
+    # image, filters, stride, padding, dilation, groups
+    ((2, 4, 9), (6, 2, 3), 2, 1, 2, 2),
+    ((3, 2, 7, 6), (4, 2, 3, 2), (1, 2), (2, 1), 1, 1),
+    ((2, 4, 5, 5), (4, 1, 3, 3), 1, 1, 1, 4),
+    ((2, 3, 4, 4), (5, 3, 1, 1), 1, 0, 1, 1),
+    ((2, 2, 4, 5, 4), (2, 2, 2, 3, 2), 1, (0, 1, 1), 1, 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=lambda c: f"{c[0]}")
+@pytest.mark.parametrize("whole", [True, False], ids=["the batch at once", "one image a part"])
+def test_convolutions(cp: Any, monkeypatch: Any, case: Any, whole: bool) -> None:
+    st.zeros(1).to("cuda")
+    if not whole:
+        from shmtensor.ops.cuda import convolution
+
+        monkeypatch.setattr(convolution, "BYTES", 1)
+    image, filters, *rest = case
+    n = len(image) - 2
+    forward = getattr(F, f"conv{n}d")
+    compare(lambda x, w, b: forward(x, w, b, *rest), normal(*image), normal(*filters),
+            normal(filters[0]), order=2)  # fmt: skip
+    stride, padding, dilation, groups = rest
+    back = getattr(F, f"conv_transpose{n}d")
+    compare(lambda x, w: back(x, w, None, stride, padding, 0, groups, dilation),
+            normal(image[0], filters[0], *image[2:]), normal(*filters), order=2)  # fmt: skip
+
+
+POOLS: dict[str, Callable[[Any], Any]] = {
+    "max": lambda x: F.max_pool2d(x, (3, 2), 2, (1, 0), (1, 2), True, True),
+    "avg": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
+    "adaptive max": lambda x: F.adaptive_max_pool2d(x, (3, 4), True),
+    "adaptive avg": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
+    "lp": lambda x: F.lp_pool2d(x.abs() + 0.1, 3.0, 2),
+    "unpool": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
+    "bicubic": lambda x: F.interpolate(x, (5, 9), mode="bicubic", align_corners=True),
+    "antialias": lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True),
+    "nearest": lambda x: F.interpolate(x, scale_factor=1.7),
+    "reflect": lambda x: F.pad(x, (2, 1, 0, 3), "reflect"),
+    "unfold": lambda x: F.fold(F.unfold(x, 2, 1, 1, 2), (7, 6), 2, 1, 1, 2),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_and_images(cp: Any, name: str) -> None:
+    compare(POOLS[name], normal(2, 3, 7, 6))
+
+
+def test_the_maximum_is_nan_where_an_element_is(cp: Any) -> None:
+    image = normal(1, 1, 6, 6)
+    image[0, 0, 2, 3] = np.nan
+    image[0, 0, :2, :2] = -np.inf
+    for pool in (lambda x: F.max_pool2d(x, 2, 2, 0, 1, False, True),
+                 lambda x: F.adaptive_max_pool2d(x, 3, True)):  # fmt: skip
+        ours, expected = pool(st.tensor(image).to("cuda")), pool(st.tensor(image))
+        for a, b in zip(ours, expected, strict=True):
+            np.testing.assert_array_equal(a.cpu().numpy(), b.numpy())
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_images_read_at_points(cp: Any, mode: str, padding: str) -> None:
+    grid = random.uniform(-1.4, 1.4, (2, 3, 4, 2))
+    compare(lambda x, g: F.grid_sample(x, g, mode, padding, False), normal(2, 3, 5, 4), grid)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+def test_recurrent_layers_of_packed_sequences(cp: Any, kind: str) -> None:
+    options = {"proj_size": 2} if kind == "LSTM" else {}
+    layer = getattr(st.nn, kind)(3, 4, 2, bidirectional=True, **options).double()
+    names, values = zip(*[(n, p.detach().numpy()) for n, p in layer.named_parameters()])
+
+    def run(x: Any, *weights: Any) -> Any:
+        packed = st.nn.utils.rnn.pack_padded_sequence(x, st.tensor([4, 2, 1]))
+        out, h = st.func.functional_call(layer, dict(zip(names, weights)), (packed,))
+        return out.data, *(h if isinstance(h, tuple) else (h,))
+
+    compare(run, normal(4, 3, 3), *values)
+
+
+@pytest.mark.parametrize("concatenated", [False, True])
+def test_ctc_loss(cp: Any, concatenated: bool) -> None:
+    lengths, counts = (12, 10, 3, 12), (3, 5, 2, 0)
+    targets = random.integers(1, 6, (4, 5))
+    targets[0] = 2  # labels that are equal need a blank between them
+    if concatenated:
+        targets = np.concatenate([row[:n] for row, n in zip(targets, counts)])
+    compare(lambda x, t: F.ctc_loss(x.log_softmax(-1), t, lengths, counts, 0, "none"),
+            normal(12, 4, 6), targets)  # fmt: skip
+    compare(lambda x, t: F.ctc_loss(x.log_softmax(-1), t, lengths, counts), normal(12, 4, 6),
+            targets)  # fmt: skip
+    impossible = (12, 4, 3, 0)  # steps, too few for two samples
+    compare(
+        lambda x, t: F.ctc_loss(x.log_softmax(-1), t, impossible, (3, 5, 2, 1), 0, "sum", True),
+        normal(12, 4, 6), random.integers(1, 6, (4, 5)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_embeddings(cp: Any, mode: str) -> None:
+    indices, offsets = np.array([1, 4, 2, 3, 3, 0]), np.array([0, 2, 2, 5])
+    compare(
+        lambda w, i, o: F.embedding_bag(i, w, o, mode=mode, padding_idx=3),
+        normal(5, 3), indices, offsets,
+    )  # fmt: skip
+
+
+# ---- linear algebra
+
+SQUARE = np.eye(4) * 3 + normal(2, 4, 4)
+SPD = SQUARE @ SQUARE.swapaxes(-1, -2)
+
+MATRICES: dict[str, tuple[Callable[..., Any], Any]] = {
+    "lu": (lambda a: st.linalg.lu(a), SQUARE),
+    "lu wide": (lambda a: st.linalg.lu(a), SQUARE[:, :3]),
+    "lu_solve": (lambda a: st.linalg.lu_solve(*st.linalg.lu_factor(a), a.mT), SQUARE),
+    "solve": (lambda a: st.linalg.solve(a, a[0].mT), SQUARE),
+    "inv": (st.linalg.inv, SQUARE),
+    "det": (st.linalg.det, SQUARE),
+    "cholesky": (lambda a: st.linalg.cholesky(a @ a.mT), SQUARE),
+    "eigh": (lambda a: st.linalg.eigvalsh(a + a.mT), SQUARE),
+    "svdvals": (st.linalg.svdvals, SQUARE[:, :3]),
+    "pinv": (st.linalg.pinv, SQUARE[:, :3]),
+    "lstsq": (lambda a: st.linalg.lstsq(a, a[..., :2] * 2).solution, SQUARE),
+    "matrix_exp": (st.linalg.matrix_exp, SQUARE / 4),
+    "ldl": (lambda a: st.linalg.ldl_solve(*st.linalg.ldl_factor((a + a.mT).detach()), a), SQUARE),
+    "householder": (lambda a: st.linalg.householder_product(*st.geqrf(a)), SQUARE),
+    "triangular": (lambda a: st.linalg.solve_triangular(a, a.mT, upper=True), SQUARE),
+    "cdist": (lambda a: st.cdist(a, a.flip(-1), 1.0), SQUARE),
+    "rank": (lambda a: st.linalg.matrix_rank(a), SQUARE),
+}
+
+
+@pytest.mark.parametrize("name", MATRICES)
+def test_matrices(cp: Any, name: str) -> None:
+    function, value = MATRICES[name]
+    compare(function, value, tolerance=1e-7)
+
+
+def test_matrices_that_have_no_factors_are_named(cp: Any) -> None:
+    singular = st.tensor(np.stack([np.eye(3), np.ones((3, 3))])).to("cuda")
+    with pytest.raises(st.linalg.LinAlgError, match="singular"):
+        st.linalg.inv(singular)
+    inverse, info = st.linalg.inv_ex(singular)
+    assert info.cpu().tolist() == [0, 2]
+    assert inverse[0].isfinite().all()
+    assert inverse[1].isnan().all()
+    bad = st.tensor(np.stack([np.eye(3), np.diag([1.0, -1.0, 1.0])])).to("cuda")
+    with pytest.raises(st.linalg.LinAlgError, match=r"element 1.*order 2"):
+        st.linalg.cholesky(bad)
+    assert st.linalg.cholesky_ex(bad).info.cpu().tolist() == [0, 2]
