@@ -157,8 +157,10 @@ class InWorkersOnGpus(InWorkers):
         self.trainer.model.to(self.home)
 
     def __exit__(self, *error: object) -> None:
-        super().__exit__(*error)
-        self.move_home()
+        try:
+            super().__exit__(*error)
+        finally:
+            self.move_home()
 
     def epoch_done(self, step: int) -> None:
         """Copies rank 0's weights and state to the calling process's."""

@@ -19,6 +19,7 @@ CASES = [
     "more_ranks_than_gpus",
     "statistics",
     "checkpoints",
+    "a_loader_with_workers",
     "a_death",
     "errors",
     "in_a_group",

@@ -21,6 +21,7 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import shmtensor as st  # noqa: E402
+from dataloaders import DataLoader, TensorDataset  # noqa: E402
 from shmtensor import distributed as dist  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
 from shmtensor import nn, optim  # noqa: E402
@@ -106,10 +107,10 @@ def without_statistics() -> None:
     globals()["model"] = plain
 
 
-def check_ranks(device: str | None, where: str, nprocs: int = 2) -> None:
+def check_ranks(device: str | None, where: str, nprocs: int = 2, **options: Any) -> None:
     without_statistics()
     reference = fit(make(1, None))
-    trainer = fit(make(nprocs, device, where))
+    trainer = fit(make(nprocs, device, where, **options))
     check(trainer, reference)
     assert {p.device for p in trainer.model.parameters()} == {st.device(where)}
 
@@ -119,7 +120,7 @@ def case_ranks_with_a_gpu_each() -> None:
 
 
 def case_ranks_share_a_gpu() -> None:
-    check_ranks(None, "cuda:0")
+    check_ranks(None, "cuda:0", start_method="forkserver")
 
 
 def case_more_ranks_than_gpus() -> None:
@@ -145,6 +146,17 @@ def case_checkpoints() -> None:
                 trainer.load(path)
             fit(trainer, n + 1, checkpoint=path)
         check(trainer, reference)
+
+
+def case_a_loader_with_workers() -> None:
+    """Its workers are forked, which the calling process may do: it uses no GPU."""
+    without_statistics()
+    columns = [np.concatenate([part.numpy() for part in column]) for column in zip(*data())]
+    reference = fit(make(1, None))
+    with DataLoader(TensorDataset(*columns), 16, num_workers=2) as loader:
+        trainer = make(2, "cuda")
+        trainer.fit(loader, 2, eval=loader)
+    check(trainer, reference)
 
 
 class Fails(nn.Module):
