@@ -173,13 +173,13 @@ class Fails(nn.Module):
         return self.layer(x)
 
 
-def case_a_death() -> None:
+def check_death(device: str) -> None:
     without_statistics()
     reference = make(1, None)
     reference.fit(data(), 1)
     net = Fails()
     sgd = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    trainer = Trainer(net, sgd, nn.CrossEntropyLoss(), nprocs=2, device="cuda:0", progress=False)
+    trainer = Trainer(net, sgd, nn.CrossEntropyLoss(), nprocs=2, device=device, progress=False)
     with pytest.raises(PeerLostError, match="after the last epoch, at step 3"):
         trainer.fit(data(), 3)
     np.testing.assert_allclose(values(trainer), values(reference), rtol=1e-3, atol=1e-5)
@@ -187,6 +187,14 @@ def case_a_death() -> None:
     net.calls = -100
     trainer.fit(data(), 3)
     assert len(trainer.history) == 3
+
+
+def case_a_death() -> None:
+    check_death("cuda:0")
+
+
+def case_a_death_with_nccl() -> None:
+    check_death("cuda")
 
 
 def case_errors() -> None:
