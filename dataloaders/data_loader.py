@@ -88,7 +88,7 @@ class DataLoader(Generic[T_co]):
         generator: where samplers and samples get their seeds from; the default one if None.
         prefetch_factor: batches in flight or ready per worker; 2 if None.
         persistent_workers: the workers keep their copy of the data set between epochs.
-        pin_memory_device: accepted, as `pin_memory`.
+        pin_memory_device: accepted: memory is pinned for all GPUs.
         in_order: batches come in the order of the sampler; False: as they are finished.
         restart_workers: how many dead workers an epoch may replace; their batches are made again.
         stall_warning: seconds after which a warning names a sample that is not finished.

@@ -76,7 +76,8 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Sample i is the tuple of row i of each tensor.
 
     Workers of any start method get columns in shared memory as handles, not copies, and a loader
-    gathers a batch of all columns in one call, straight into the batch's block.
+    gathers a batch of all columns in one call, straight into the batch's block; one of CUDA tensors
+    on their GPU.
 
     Args:
         *tensors: tensors, or NumPy arrays, of the same first dimension.
@@ -108,6 +109,9 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         """The samples of `indices`, gathered into one block; see `Rows`."""
         if any(tensor.requires_grad for tensor in self.tensors):
             return [self[index] for index in indices]
+        if any(tensor.is_cuda for tensor in self.tensors):
+            index = np.asarray(indices)
+            return Rows([tensor[index] for tensor in self.tensors], len(indices))
         columns = gather_rows([tensor.array for tensor in self.tensors], indices)
         return Rows([wrap(column) for column in columns], len(indices))
 

@@ -17,7 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.autograd import wrap
+from shmtensor.cuda_arrays import no_bfloat16
 from shmtensor.device import Device
+from shmtensor.dtypes import bfloat16
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.foreign_arrays import as_numpy, library_of
 
@@ -27,34 +30,40 @@ __all__ = ["DevicePrefetcher"]
 
 
 class DevicePrefetcher:
-    """Iterates over batches as CuPy arrays: the next one is copied while this one is used.
+    """Iterates over batches on a GPU: the next one is copied while this one is used.
 
     Tensors and arrays (of shmtensor, NumPy, PyTorch, JAX) anywhere in a batch (dicts, tuples,
-    lists, dataclasses) become `cupy.ndarray` of the same shape and dtype; anything else stays as it
-    is. Copies run on a stream of their own; the stream that is current when a batch is returned
-    waits for that batch's copy only. Copies are asynchronous with `DataLoader(pin_memory=True)`;
-    from ordinary memory the driver blocks the program. `state_dict()` is that of the loader without
-    the prefetched batch.
+    lists, dataclasses) become CUDA tensors of the same shape and dtype; tensors that are on the
+    GPU, and anything else, stay as they are. Copies run on a stream of their own; the stream that
+    is current when a batch is returned waits for that batch's copy only. Copies are asynchronous
+    with `DataLoader(pin_memory=True)`; from ordinary memory the driver blocks the program.
+    `state_dict()` is that of the loader without the prefetched batch.
 
     Args:
         batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.
-        device: the number of the GPU.
+        device: the GPU: its number, "cuda:1", or "cuda" for the current one.
 
     Raises:
-        RuntimeError: CuPy is missing. (The driver's own errors while iterating.)
+        RuntimeError: CuPy or a GPU is missing. (The driver's own errors while iterating.)
+        ValueError: the device is not a GPU.
+        TypeError: while iterating: a bfloat16 tensor, which CuPy does not have.
 
     Copies: one (host to device; one more of an array that does not fill its memory).
 
     Example:
         >>> loader = DataLoader(dataset, 32, num_workers=2, pin_memory=True)  # doctest: +SKIP
         >>> for images, labels in DevicePrefetcher(loader):  # doctest: +SKIP
-        ...     images = images.astype(cupy.float32) / 255
+        ...     images = images.float() / 255
     """
 
-    def __init__(self, batches: Iterable[Any], device: int = 0) -> None:
+    def __init__(self, batches: Iterable[Any], device: int | str | Device = 0) -> None:
         self.batches = batches
-        self.device = device
-        self.cupy = Device("cuda", device).xp
+        where = Device(device)
+        if where.type != "cuda":
+            raise ValueError(f"DevicePrefetcher: device has to be a GPU: {where}, use 'cuda'")
+        self.cupy = where.xp
+        index = self.cupy.cuda.runtime.getDevice() if where.index is None else where.index
+        self.device = Device("cuda", index)
         self.state: Any = None  # of the loader, before it gave the prefetched batch
 
     def __len__(self) -> int:
@@ -62,7 +71,7 @@ class DevicePrefetcher:
 
     def __iter__(self) -> Iterator[Any]:
         cuda = self.cupy.cuda
-        with cuda.Device(self.device):
+        with cuda.Device(self.device.index):
             stream = cuda.Stream(non_blocking=True)
         in_flight: deque[tuple[Any, Any]] = deque()  # the copy's event, and the batch that it reads
         ahead: deque[tuple[Any, Any]] = deque()  # the batch on the device, and the same event
@@ -106,18 +115,22 @@ class DevicePrefetcher:
 
         def copy_leaf(x: Any) -> Any:
             if isinstance(x, Tensor):
+                if x.is_cuda:
+                    return x.detach().to(self.device)
                 x = x.array
             elif library_of(x) is not None:
                 x = as_numpy(x)
+            if isinstance(x, np.ndarray) and x.dtype is bfloat16:
+                raise no_bfloat16("DevicePrefetcher", self.device)
             if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
                 order = np.argsort([-step for step in x.strides], kind="stable")
                 dense = np.asarray(x.transpose(order), order="C")  # channels last stay so
                 out = cupy.empty(dense.shape, dense.dtype)
                 out.set(dense, stream=stream)
-                return out.transpose(*np.argsort(order).tolist())
+                return wrap(out.transpose(*np.argsort(order).tolist()))
             return x
 
-        with cupy.cuda.Device(self.device):
+        with cupy.cuda.Device(self.device.index):
             stream.wait_event(cupy.cuda.get_current_stream().record())
             with stream:  # CuPy's memory pool allocates per stream
                 result = map_leaves(batch, copy_leaf)
@@ -125,6 +138,6 @@ class DevicePrefetcher:
 
     def wait_for_copy(self, batch: Any, event: Any) -> Any:
         """Makes the current stream wait for the batch's copy; returns the batch."""
-        with self.cupy.cuda.Device(self.device):
+        with self.cupy.cuda.Device(self.device.index):
             self.cupy.cuda.get_current_stream().wait_event(event)
         return batch

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import native
+from shmtensor import cupy_runtime, native
 
 from ..loader.batch_block import Array
 
@@ -57,6 +57,7 @@ def find_cuda() -> Any:
     try:
         cupy = import_module("cupy")
         if cupy.cuda.is_available():
+            cupy_runtime.device_count()  # notes that children forked from now on have no GPU
             return cupy.cuda.runtime
         why = "CuPy finds no device"
     except ImportError:

@@ -41,7 +41,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """
     from ..serialization import load
 
-    state = load(os.fspath(path))
+    state = load(os.fspath(path), map_location="cpu")  # it may be from a machine with GPUs
     if not isinstance(state, dict) or state.get("format") != FORMAT:
         file_format = state.get("format") if isinstance(state, dict) else type(state).__name__
         raise ValueError(

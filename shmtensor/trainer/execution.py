@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import native
+from ..device import CPU
 from ..errors import PeerLostError, ShmTensorError, TornWeights
 from ..nn import Module
 from .progress_board import ProgressBoard
 from .rank_step import Replica
 from .sharded_optimizer import FullOptimizer, Shards, Snapshot
-from .split_batch import Counter, share
-from .worker_processes import WorkerPool
+from .split_batch import Counter, as_tensors, share
+from .worker_processes import WorkerPool, make_replica
 
 if TYPE_CHECKING:
     from .trainer import Trainer
@@ -56,8 +57,13 @@ class InProcess(Ranks):
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
         self.board = ProgressBoard.create(1)
+        device = trainer.device_of_model()
+        trainer.model.to(device)
+        self.device = device
+        precision = trainer.precision(device)
+        optimizer = FullOptimizer(trainer.optimizer, precision.scaler)
         self.replica = Replica(
-            trainer.model, trainer.loss, FullOptimizer(trainer.optimizer), self.board, None, 0, 1
+            trainer.model, trainer.loss, optimizer, self.board, None, 0, 1, device, precision
         )
 
     def run(
@@ -69,7 +75,8 @@ class InProcess(Ranks):
         n = 0
         try:
             for batch in data:
-                shared = share(batch, Counter())
+                on_gpu = self.device.type == "cuda"
+                shared = as_tensors(batch) if on_gpu else share(batch, Counter())
                 self.replica.train(shared) if training else self.replica.evaluate(shared)
                 n += 1
                 progress(step + n)
@@ -104,6 +111,8 @@ class InWorkers(Ranks):
             "board": self.board.array,
             "timeout": trainer.timeout,
             "seed": trainer.seed,
+            "precision": trainer.precision(CPU),
+            "make_replica": make_replica,
         }
         for p in trainer.model.parameters():
             p.grad = None

@@ -11,20 +11,23 @@ barrier                                      the weights are complete again
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from contextlib import nullcontext
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from .. import native
+from ..amp import autocast
 from ..autograd import no_grad
+from ..device import CPU, Device
 from ..nn import Module
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
 from .progress_board import ProgressBoard
 from .sharded_optimizer import FullOptimizer, Shards
-from .split_batch import part_of
+from .split_batch import on_device, part_of
 
-__all__ = ["Replica", "count_correct"]
+__all__ = ["Precision", "Replica", "count_correct"]
 
 LossFunction = Callable[[Any, Any], Tensor]
 
@@ -35,10 +38,23 @@ class Barrier(Protocol):
     def barrier(self) -> None: ...
 
 
+class Precision(NamedTuple):
+    """In which dtype forward and loss run under autocast, if in one, and who scales the loss."""
+
+    device_type: str = "cpu"
+    dtype: Any = None
+    scaler: Any = None
+
+    def context(self) -> Any:
+        """The context of forward and loss."""
+        return nullcontext() if self.dtype is None else autocast(self.device_type, self.dtype)
+
+
 class Replica:
-    """A rank's model, whose parameters all ranks share, and its gradients.
+    """A rank's model, whose parameters all ranks share unless they are on GPUs, and its gradients.
 
     Args:
+        device: where the model is; the rank's part of a batch is moved there.
         shards: the optimizer's flat arrays and all ranks' gradients.
         barrier: returns when all ranks have called it; None for a single process.
     """
@@ -52,8 +68,12 @@ class Replica:
         barrier: Barrier | None,
         rank: int,
         ranks: int,
+        device: Device = CPU,
+        precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
     ) -> None:
         self.model = model
+        self.device = device
+        self.precision = precision
         self.loss_function = loss_function
         self.shards = shards
         self.board = board
@@ -73,16 +93,18 @@ class Replica:
         shards.clear_gradients()
         loss_sum, correct = 0.0, 0
         if n:
-            inputs, targets = split(part)
-            outputs = self.model(inputs)
-            loss = self.loss_function(outputs, targets)
+            inputs, targets = split(on_device(part, self.device))
+            with self.precision.context():
+                outputs = self.model(inputs)
+                loss = self.loss_function(outputs, targets)
             # The mean over the batch is the sum of the ranks' means, each weighted by its share of
             # the samples.
             weight = 1.0 if self.loss_is_sum or n == total else n / total
+            scaled = shards.scale(loss)
             if weight == 1.0:
-                loss.backward()
+                scaled.backward()
             else:
-                loss.backward(as_tensor(weight, dtype=loss.dtype))
+                scaled.backward(as_tensor(weight, dtype=scaled.dtype, device=self.device))
             loss_sum, correct = self.measure(outputs, targets, loss, n)
         shards.complete_gradients()
         self.wait_for_ranks()
@@ -99,8 +121,8 @@ class Replica:
         if not n:
             self.board.add(self.rank, 0, 0.0, 0)
             return
-        with no_grad():
-            inputs, targets = split(part)
+        with no_grad(), self.precision.context():
+            inputs, targets = split(on_device(part, self.device))
             outputs = self.model(inputs)
             loss = self.loss_function(outputs, targets)
         self.board.add(self.rank, n, *self.measure(outputs, targets, loss, n))
@@ -134,6 +156,8 @@ def count_correct(outputs: Any, targets: Any) -> int:
     """How many samples have their highest score at the target; -1 if it is not a classification."""
     if not is_classification(outputs, targets):
         return -1
+    if outputs.is_cuda:
+        return int((outputs.detach().argmax(1) == targets).sum().item())
     return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
 
 

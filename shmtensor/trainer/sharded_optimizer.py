@@ -107,6 +107,10 @@ class Shards:
             if before + n:
                 self.optimizer.step_range(i, 0, 0, before + n)
 
+    def scale(self, loss: Any) -> Any:
+        """The loss itself: there is no GradScaler for shared weights."""
+        return loss
+
     def clear_gradients(self) -> None:
         for flat in self.flats:
             for p in flat.tensors:
@@ -152,8 +156,13 @@ class Shards:
 class FullOptimizer:
     """Replaces Shards in a single process: the full optimizer."""
 
-    def __init__(self, optimizer: Any) -> None:
+    def __init__(self, optimizer: Any, scaler: Any = None) -> None:
         self.optimizer = optimizer
+        self.scaler = scaler
+
+    def scale(self, loss: Any) -> Any:
+        """The loss, multiplied by the scaler's factor if there is one."""
+        return loss if self.scaler is None else self.scaler.scale(loss)
 
     def clear_gradients(self) -> None:
         self.optimizer.zero_grad()
@@ -165,7 +174,11 @@ class FullOptimizer:
         pass
 
     def update(self, rank: int) -> None:
-        self.optimizer.step()
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
 
 
 class Snapshot:

@@ -8,9 +8,19 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..device import Device
 from ..tensor import Tensor
 
-__all__ = ["Counter", "apply", "part_of", "samples_in", "share"]
+__all__ = [
+    "Counter",
+    "apply",
+    "as_tensors",
+    "on_device",
+    "on_host",
+    "part_of",
+    "samples_in",
+    "share",
+]
 
 
 def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
@@ -49,6 +59,16 @@ def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
     return apply(lambda x: x[begin:end] if x.ndim else x, batch), end - begin, total
 
 
+def on_device(batch: Any, device: Device) -> Any:
+    """The batch with its tensors on a device. Copies: one of those that are elsewhere."""
+    return apply(lambda x: x.to(device, non_blocking=True), batch)
+
+
+def on_host(state: Any) -> Any:
+    """A state with its tensors on the host. Copies: one of those on a GPU."""
+    return apply(lambda x: x.detach().cpu(), state)
+
+
 class Counter:
     """Counts tensor bytes that were copied for another process."""
 
@@ -62,6 +82,9 @@ def share(batch: Any, counter: Counter) -> Any:
     """
 
     def move(x: Tensor) -> Tensor:
+        if x.is_cuda:
+            counter.nbytes += x.array.nbytes
+            return x.detach().cpu()
         if native.is_shared(x.array) or not x.array.nbytes:
             return x
         counter.nbytes += x.array.nbytes

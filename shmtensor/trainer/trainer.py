@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from ..device import CPU, Device
 from ..nn import Module
 from ..tensor import Tensor
 from . import checkpoint
@@ -16,9 +17,9 @@ from .execution import InProcess, InWorkers, Ranks
 from .history import Epoch, History, TrainerStatistics
 from .progress_bar import Progress
 from .progress_board import ProgressBoard
-from .rank_step import Replica
+from .rank_step import Precision, Replica
 from .sharded_optimizer import FullOptimizer
-from .split_batch import Counter, share
+from .split_batch import Counter, as_tensors, share
 from .under_launcher import InGroup, is_in_group
 from .worker_processes import get_options, seed_rank
 
@@ -36,6 +37,9 @@ class Trainer:
     the calling process. Under `python -m shmtensor.run` the launched processes are the ranks: each
     calls `fit`, and rank 0's model and loader are used.
 
+    On GPUs several processes cannot update one copy of the weights in place. So there each rank has
+    its own, and all gradients are reduced in every rank, as by DistributedDataParallel.
+
     Args:
         model: a Module; its parameters are updated in place.
         optimizer: of `shmtensor.optim`, over the model's parameters.
@@ -49,6 +53,13 @@ class Trainer:
         snapshots: keep a copy of the weights of the last epoch, and restore it if a death leaves
             them torn.
         progress: show a progress bar on standard error.
+        device: where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first
+            GPU, rank 1 on the second, and so on, again from the first if there are more ranks;
+            None: where the model is. With one rank the model moves there. Several ranks on GPUs
+            are started by "spawn" (or "forkserver"); the calling process then uses no GPU, and its
+            model, which stays where it is, has the weights after each epoch.
+        autocast: a dtype: forward and loss run under `shmtensor.autocast` with it; None: without.
+        scaler: an `amp.GradScaler` for the loss; for one rank, or on GPUs.
 
     Raises (by fit):
         PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
@@ -57,7 +68,8 @@ class Trainer:
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
 
     Copies: none of tensors between processes, if the loader's batches are in shared memory;
-    `statistics()` counts them.
+    `statistics()` counts them. On GPUs each part of a batch is copied there, the gradients twice a
+    step, and weights and state once an epoch.
 
     >>> import shmtensor as st
     >>> from shmtensor import nn, optim
@@ -83,6 +95,9 @@ class Trainer:
         timeout: float | None = 600.0,
         snapshots: bool = True,
         progress: bool = True,
+        device: Any = None,
+        autocast: Any = None,
+        scaler: Any = None,
     ) -> None:
         if nprocs < 1:
             raise ValueError(f"Trainer: nprocs is not positive: {nprocs}")
@@ -100,6 +115,9 @@ class Trainer:
         self.timeout = -1.0 if timeout is None else float(timeout)
         self.snapshots = snapshots
         self.progress = progress
+        self.device = None if device is None else Device(device)
+        self.autocast = autocast
+        self.scaler = scaler
         self.history = History()
         self.epoch = 0
         self.step = 0
@@ -197,9 +215,41 @@ class Trainer:
         return record
 
     def _ranks(self) -> Ranks:
-        if is_in_group():
-            return InGroup(self)
-        return InProcess(self) if self.nprocs == 1 else InWorkers(self)
+        in_group = is_in_group()
+        if not in_group and self.nprocs == 1:
+            return InProcess(self)
+        device = self.device_of_model()
+        if device.type == "cuda":
+            from .gpu_ranks import ranks_on_gpus
+
+            return ranks_on_gpus(self, device, in_group)
+        self.model.to(device)
+        if self.scaler is not None and self.scaler.is_enabled():
+            raise ValueError(
+                "Trainer: a GradScaler needs one rank or a GPU, because ranks on the CPU update "
+                f"one copy of the weights: {self.nprocs} ranks on {device}, use autocast=bfloat16"
+            )
+        return InGroup(self) if in_group else InWorkers(self)
+
+    def device_of_model(self) -> Device:
+        """The device to train on: `device`, or that of the model.
+
+        Raises:
+            ValueError: the model is on several devices.
+        """
+        if self.device is not None:
+            return self.device
+        devices = {p.device for p in self.model.parameters()}
+        if len(devices) > 1:
+            raise ValueError(
+                "Trainer: the model has to be on one device: its parameters are on "
+                f"{', '.join(sorted(map(str, devices)))}"
+            )
+        return devices.pop() if devices else CPU
+
+    def precision(self, device: Device) -> Precision:
+        """The dtype of forward and loss on a device, and the scaler."""
+        return Precision(device.type, self.autocast, self.scaler)
 
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Mean loss and, for a classifier, accuracy over (inputs, targets) batches, in this
@@ -208,12 +258,15 @@ class Trainer:
         board = ProgressBoard.create(1)
         training = self.model.training
         self.model.eval()
+        device = next((p.device for p in self.model.parameters()), CPU)
         try:
             replica = Replica(
-                self.model, self.loss, FullOptimizer(self.optimizer), board, None, 0, 1
-            )
+                self.model, self.loss, FullOptimizer(self.optimizer), board, None, 0, 1,
+                device, self.precision(device),
+            )  # fmt: skip
             for batch in data:
-                replica.evaluate(share(batch, Counter()))
+                on_gpu = device.type == "cuda"
+                replica.evaluate(as_tensors(batch) if on_gpu else share(batch, Counter()))
         finally:
             self.model.train(training)
         n, loss, correct = board.totals()
@@ -236,6 +289,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scheduler": None if self.scheduler is None else self.scheduler.state_dict(),
+            "scaler": None if self.scaler is None else self.scaler.state_dict(),
             "epoch": self.epoch,
             "step": self.step,
             "seed": self.seed,
@@ -247,6 +301,8 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         if self.scheduler is not None and state["scheduler"] is not None:
             self.scheduler.load_state_dict(state["scheduler"])
+        if self.scaler is not None and state.get("scaler"):
+            self.scaler.load_state_dict(state["scaler"])
         self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
         self.history.load_state_dict(state["history"])
 
@@ -257,7 +313,7 @@ class Trainer:
         checkpoint.write(path, self.state_dict())
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Restores a checkpoint."""
+        """Restores a checkpoint, also one from another device."""
         self.load_state_dict(checkpoint.read(path))
 
 

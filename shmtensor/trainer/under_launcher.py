@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed
+from ..device import CPU
 from ..distributed.group.init_process_group import is_launched
 from ..errors import PeerLostError, TornWeights
 from .execution import Progress, Ranks, move_into_shared_memory
@@ -23,7 +24,7 @@ from .worker_processes import Barrier, Buffers, seed_rank, set_options
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["InGroup", "is_in_group"]
+__all__ = ["InGroup", "broadcast_object", "is_in_group"]
 
 
 def is_in_group() -> bool:
@@ -36,7 +37,7 @@ def is_in_group() -> bool:
     return False
 
 
-def broadcast(obj: Any) -> Any:
+def broadcast_object(obj: Any) -> Any:
     """Rank 0's object on every rank."""
     objects = [obj]
     distributed.broadcast_object_list(objects, 0)
@@ -50,13 +51,7 @@ class InGroup(Ranks):
         self.trainer = trainer
         self.rank, self.ranks = distributed.get_rank(), distributed.get_world_size()
         self.is_first = self.rank == 0
-        group = distributed.GroupMember.WORLD
-        assert group is not None
-        if group.spans_nodes:
-            raise RuntimeError(
-                "Trainer: its ranks share parameters in memory, so they must be on one machine: "
-                "for several machines wrap the model in DistributedDataParallel"
-            )
+        group = self.group_on_one_machine()
         self.group = group.native
         self.initial_step = trainer.step
         setup = None
@@ -68,7 +63,7 @@ class InGroup(Ranks):
             trainer.optimizer.zero_grad()
             shared = Shards(trainer.optimizer, gradients).shared()
             setup = (trainer.model, trainer.optimizer, gradients, board.array, shared)
-        setup = broadcast(setup)
+        setup = broadcast_object(setup)
         assert setup is not None
         model, self.optimizer, gradients, board_array, shared = setup
         if self.is_first:
@@ -82,8 +77,29 @@ class InGroup(Ranks):
         self.buffers = Buffers(model, self.rank)
         self.barrier = Barrier(self.group, group.timeout)
         self.replica = Replica(
-            model, trainer.loss, self.shards, self.board, self.barrier, self.rank, self.ranks
-        )
+            model, trainer.loss, self.shards, self.board, self.barrier, self.rank, self.ranks,
+            CPU, trainer.precision(CPU),
+        )  # fmt: skip
+
+    @staticmethod
+    def group_on_one_machine() -> distributed.ProcessGroup:
+        """The default group.
+
+        Raises:
+            RuntimeError: it spans several machines.
+        """
+        group = distributed.GroupMember.WORLD
+        assert group is not None
+        if group.spans_nodes:
+            raise RuntimeError(
+                "Trainer: its ranks share memory, so they must be on one machine: "
+                "for several machines wrap the model in DistributedDataParallel"
+            )
+        return group
+
+    def is_torn(self) -> bool:
+        """Whether a rank has died in the middle of an update of the shared weights."""
+        return self.board.complete_step() is None
 
     def run(
         self, data: Iterable[Any], training: bool, epoch: int, progress: Progress, step: int
@@ -104,13 +120,13 @@ class InGroup(Ranks):
                 batch = None
                 if batches is not None and (batch := next(batches, None)) is not None:
                     batch = share(batch, self.trainer._counter)
-                if (batch := broadcast(batch)) is None:
+                if (batch := broadcast_object(batch)) is None:
                     break
                 run_batch(batch)
                 n += 1
                 progress(step + n)
         except PeerLostError as error:
-            if self.board.complete_step() is None:
+            if self.is_torn():
                 raise TornWeights(
                     f"{error}; weights are torn in the middle of a step: load a checkpoint"
                 ) from error
@@ -127,7 +143,7 @@ class InGroup(Ranks):
         self.trainer.optimizer._opt_called = True  # this rank's scheduler checks it
 
     def set_options(self, options: list[dict[str, Any]]) -> None:
-        set_options(self.optimizer, broadcast(options))
+        set_options(self.optimizer, broadcast_object(options))
 
 
 def use_shared_memory(model: Any, shared_model: Any) -> None:

@@ -23,12 +23,14 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from .. import multiprocessing, native
+from .. import distributed, multiprocessing, native
+from ..device import CPU
 from ..errors import ProcessRaisedException
 from ..multiprocessing.queue import peer_lost_error
 from .progress_board import ProgressBoard
 from .rank_step import Replica, set_threads
 from .sharded_optimizer import Shards
+from .split_batch import on_host
 
 __all__ = ["WorkerPool"]
 
@@ -127,12 +129,11 @@ class WorkerPool:
         """Waits for the ranks to end, and raises the error of the first that failed."""
         self.has_failed = True
         reports = {} if rank is None or report is None else {rank: report}
-        first = next((p for p in self.processes if p.exitcode), None)
         self.stop_remaining(reports)
         failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
-        if first is None:
-            silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
-            first = next(silent, self.processes[rank or 0])
+        # One that noticed a death has reported it: the dead one is silent.
+        silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
+        first = next(silent, self.processes[rank or 0])
         error = peer_lost_error("Trainer", first)
         pids = [p.pid or 0 for p in self.processes]
         self.close(graceful=False)
@@ -224,17 +225,17 @@ def run_rank(
         barrier = Barrier(group, setup["timeout"])
         barrier.barrier()
         board = ProgressBoard(setup["board"])
-        shards = Shards(setup["optimizer"], setup["gradients"], setup["shared"])
-        shards.use_grad_buffers(rank)
-        model = setup["model"]
-        buffers = Buffers(model, rank)
-        replica = Replica(model, setup["loss"], shards, board, barrier, rank, ranks)
+        replica, buffers = setup["make_replica"](rank, ranks, barrier, board, setup)
         replies.put((rank, "ready", None))
         while (command := next_command(commands)) is not None and command[0] != "stop":
             run_command(command, replica, buffers, setup["seed"])
             if command[0] == "end":
                 _, inline, _ = group.statistics()
                 replies.put((rank, "done", inline))
+            elif command[0] == "state":
+                replies.put((rank, "state", None if rank else state_of(replica)))
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
         group.leave()
     except BaseException as error:
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
@@ -249,6 +250,27 @@ def run_rank(
         replies.close()
         replies.join_thread()
         os._exit(1)
+
+
+def make_replica(
+    rank: int, ranks: int, barrier: Barrier, board: ProgressBoard, setup: dict[str, Any]
+) -> tuple[Replica, Buffers]:
+    """What a rank trains with: weights that all ranks share."""
+    shards = Shards(setup["optimizer"], setup["gradients"], setup["shared"])
+    shards.use_grad_buffers(rank)
+    model, precision = setup["model"], setup["precision"]
+    replica = Replica(model, setup["loss"], shards, board, barrier, rank, ranks, CPU, precision)
+    return replica, Buffers(model, rank)
+
+
+def state_of(replica: Replica) -> dict[str, Any]:
+    """The state of a rank with its own copy of the weights, on the host."""
+    optimizer: Any = replica.shards
+    return {
+        "model": on_host(dict(replica.model.state_dict())),
+        "optimizer": on_host(optimizer.optimizer.state_dict()),
+        "scaler": None if optimizer.scaler is None else optimizer.scaler.state_dict(),
+    }
 
 
 class Buffers:
@@ -269,7 +291,7 @@ class Buffers:
             copy[...] = shared
 
 
-def run_command(command: Any, replica: Replica, buffers: Buffers, seed: int) -> None:
+def run_command(command: Any, replica: Replica, buffers: Any, seed: int) -> None:
     kind = command[0]
     if kind == "train":
         replica.train(command[1])

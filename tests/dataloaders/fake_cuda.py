@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor import cupy_runtime
+
 
 class Event:
     def __init__(self, stream: Stream) -> None:
@@ -154,4 +156,5 @@ class FakeCuda:
 def installed(monkeypatch: Any, eager: bool = False) -> Iterator[FakeCuda]:
     fake = FakeCuda(eager)
     monkeypatch.setitem(sys.modules, "cupy", fake.module)
+    monkeypatch.setattr(cupy_runtime.state, "devices", 1)
     yield fake

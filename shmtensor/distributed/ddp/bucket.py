@@ -163,6 +163,10 @@ class Bucket:
             return self.offsets, self.total
         return [0, *accumulate(p.array.size for p in self.parameters[:-1])], size
 
+    def zeros(self, total: int) -> Array:
+        """Zeros that can be reduced with the other ranks' gradients."""
+        return zeros_shared((total,), self.dtype())
+
     def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
         """All gradients in one shared array, and whether it is their own memory; a missing gradient
         counts as zero. Copies: none if they are in their grad buffers, in the layout of the

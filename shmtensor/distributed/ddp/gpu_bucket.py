@@ -35,12 +35,16 @@ class GpuBucket(Bucket):
             for p, at in zip(self.parameters, offsets, strict=True)
         ]
 
+    def zeros(self, total: int) -> Any:
+        """Zeros on the GPU of the parameters."""
+        device = device_of(self.parameters[0].array)
+        return new_array("zeros", (total,), self.dtype(), device)
+
     def collect(self, offsets: list[int], total: int) -> tuple[Any, bool]:
         """All gradients in one array on the GPU, and False: it is not their own memory. Copies:
         one.
         """
-        device = device_of(self.parameters[0].array)
-        flat = new_array("zeros", (total,), self.dtype(), device)
+        flat = self.zeros(total)
         for p, part in zip(self.parameters, self.parts(flat, offsets), strict=True):
             if p.grad is not None:
                 assign(part, array_of("DistributedDataParallel", p.grad))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...autograd import wrap
-from ...memory.layout import zeros_shared
 from ..collectives.reference import ReduceOp
 from .bucket import GradBucket
 from .join import JoinHook, all_reduce_int
@@ -42,7 +41,7 @@ class ShadowReductions(JoinHook):
             offsets, total = (
                 (bucket.offsets, bucket.total) if hook is None else bucket.contiguous_offsets()
             )
-            flat = zeros_shared((total,), bucket.dtype())
+            flat = bucket.zeros(total)
             if hook is not None:
                 last = at + 1 == len(ddp._buckets)
                 grad_bucket = GradBucket(at, wrap(flat), bucket.parameters, last)

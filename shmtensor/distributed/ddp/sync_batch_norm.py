@@ -8,16 +8,19 @@ backward   per channel: (sum g, sum g xhat) of this rank  -> summed over ranks -
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
 
 from ...autograd import Function, wrap
+from ...cuda_arrays import array_module
 from ...memory.layout import empty_shared
 from ...nn import Module
 from ...nn.modules.batchnorm import _BatchNorm
 from ...tensor import Tensor
 from ..collectives.reference import ReduceOp
+from ..group.gpu_operands import is_on_gpu
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 from ..group.world import group_of, is_initialized
@@ -26,7 +29,13 @@ __all__ = ["SyncBatchNorm"]
 
 
 def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
-    """The rows stacked in float64, summed over the ranks in rank order."""
+    """The rows stacked in float64, summed over the ranks in rank order, where the rows are."""
+    if is_on_gpu(rows[0]):
+        rows_on_gpu: Array = array_module(rows[0]).stack(rows)
+        staged = group.writable(rows_on_gpu)
+        group.native.all_reduce(staged, ReduceOp.SUM, group.timeout)
+        group.copy_back(rows_on_gpu, staged)
+        return rows_on_gpu
     stacked = empty_shared((len(rows), rows[0].size), np.dtype(np.float64))
     for out, row in zip(stacked, rows, strict=True):
         out[...] = row
@@ -34,25 +43,36 @@ def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
     return stacked
 
 
+def on_device_of(array: Any) -> Any:
+    """A context in which the array's GPU is the current one; nothing for an array of NumPy."""
+    return array.device if is_on_gpu(array) else nullcontext()
+
+
 class SyncNormalize(Function):
     """(x - mean) / sqrt(variance + eps) over everybody's batch."""
 
     @staticmethod
     def forward(ctx: Any, x: Any, group: Any, eps: float, statistics: list[Any]) -> Any:
-        a = x.array
+        with on_device_of(x.array):
+            return SyncNormalize.normalize(ctx, x.array, group, eps, statistics)
+
+    @staticmethod
+    def normalize(ctx: Any, a: Any, group: Any, eps: float, statistics: list[Any]) -> Any:
+        """The output, and in `statistics` the mean, the variance and the number of values."""
+        xp = array_module(a)
         axes = (0, *range(2, a.ndim))
         shape = (1, -1, *(1 for _ in a.shape[2:]))
         wide = a.astype(np.float64) if a.dtype.itemsize > 4 else a.astype(np.float32)
         count = a.size // max(a.shape[1], 1)
         n, s, q = all_reduce_rows(
             group,
-            np.full(a.shape[1], count, np.float64),
+            xp.full(a.shape[1], count, np.float64),
             wide.sum(axes, dtype=np.float64),
-            np.square(wide, dtype=np.float64).sum(axes),
+            xp.square(wide, dtype=np.float64).sum(axes),
         )
         mean = s / n
-        var = np.maximum(q / n - mean * mean, 0)
-        scale = 1 / np.sqrt(var + eps)
+        var = xp.maximum(q / n - mean * mean, 0)
+        scale = 1 / xp.sqrt(var + eps)
         normalized = ((wide - mean.reshape(shape)) * scale.reshape(shape)).astype(a.dtype)
         statistics[:] = [mean.astype(a.dtype), var.astype(a.dtype), float(n[0])]
         ctx.group, ctx.n, ctx.axes, ctx.shape = group, float(n[0]), axes, shape
@@ -61,15 +81,21 @@ class SyncNormalize(Function):
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
-        g, normalized = gs[0].array, ctx.normalized
+        with on_device_of(gs[0].array):
+            return SyncNormalize.gradient(ctx, gs[0].array), None, None, None
+
+    @staticmethod
+    def gradient(ctx: Any, g: Any) -> Any:
+        """The gradient of the input."""
+        normalized = ctx.normalized
         sums, dots = all_reduce_rows(
             ctx.group,
             g.sum(ctx.axes, dtype=np.float64),
-            np.multiply(g, normalized, dtype=np.float64).sum(ctx.axes),
+            array_module(g).multiply(g, normalized, dtype=np.float64).sum(ctx.axes),
         )
         mean_g, mean_dot = (each.reshape(ctx.shape) / ctx.n for each in (sums, dots))
         gx = ctx.scale * (g - mean_g - normalized * mean_dot)
-        return wrap(gx.astype(g.dtype)), None, None, None
+        return wrap(gx.astype(g.dtype))
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -129,10 +155,11 @@ class SyncBatchNorm(_BatchNorm):
             )
         rate = self._count_batch()
         if self.training and self.track_running_stats:
-            unbiased = var * n / (n - 1)
-            for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-                if running is not None:
-                    running.array[...] = running.array * (1 - rate) + new * rate
+            with on_device_of(mean):
+                unbiased = var * n / (n - 1)
+                for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+                    if running is not None:
+                        running.array[...] = running.array * (1 - rate) + new * rate
         shape = (1, -1, *(1 for _ in input.shape[2:]))
         if self.weight is not None:
             out = out * self.weight.reshape(*shape)

@@ -139,15 +139,18 @@ def is_backend_available(backend: str) -> bool:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors on a device: "shm" for the CPU.
+    """The backend for tensors on a device: "shm" for the CPU; for a GPU "nccl" where it can be
+    used, else "shm".
 
     Raises:
         ValueError: there is none, because there are no such tensors.
     """
     kind = getattr(device, "type", str(device)).split(":")[0]
-    if kind != "cpu":
-        raise ValueError(f"get_default_backend_for_device: tensors are on the CPU: {device!r}")
-    return Backend.SHM
+    if kind not in ("cpu", "cuda"):
+        raise ValueError(
+            f"get_default_backend_for_device: tensors are on the CPU or CUDA devices: {device!r}"
+        )
+    return Backend.NCCL if kind == "cuda" and is_nccl_available() else Backend.SHM
 
 
 def supports_complex(reduceOp: Any) -> bool:

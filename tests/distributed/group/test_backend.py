@@ -26,8 +26,11 @@ def test_names() -> None:
     assert dist.is_backend_available("mpi") == dist.is_mpi_available()
     assert dist.get_default_backend_for_device("cpu") == "shm"
     assert dist.get_default_backend_for_device(st.device("cpu")) == "shm"
-    with pytest.raises(ValueError, match="'cuda:0'"):
-        dist.get_default_backend_for_device("cuda:0")
+    assert dist.get_default_backend_for_device("cuda:0") == (
+        "nccl" if dist.is_nccl_available() else "shm"
+    )
+    with pytest.raises(ValueError, match="'xpu:0'"):
+        dist.get_default_backend_for_device("xpu:0")
     assert dist.supports_complex(dist.ReduceOp.SUM)
     assert not dist.supports_complex(dist.ReduceOp.MAX)
     assert dist.is_mpi_available() == (find_spec("mpi4py") is not None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from shmtensor import cupy_runtime
 from shmtensor.dtypes import bfloat16, float16
 
 from ...collectives.reference import ReduceOp
@@ -46,15 +47,26 @@ def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
 def average_in_dtype(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
     buffer = bucket.buffer()
     return averaged_future(process_group, buffer.to(dtype)).then(
-        lambda future: future.value().to(buffer.dtype)
+        lambda future: cast(future.value(), buffer.dtype)
     )
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """x in another dtype, complete on return: a lane's thread has another stream than the one that
+    uses the result. Copies: one.
+    """
+    result = x.to(dtype)
+    if result.is_cuda:
+        with result.array.device:
+            cupy_runtime.initialize().cuda.get_current_stream().synchronize()
+    return result
 
 
 def wrap_in_dtype(dtype: Any, hook: Hook) -> Hook:
     def compressed_hook(state: Any, bucket: GradBucket) -> Future:
         buffer = bucket.buffer()
         bucket.set_buffer(buffer.to(dtype))
-        return hook(state, bucket).then(lambda future: future.value().to(buffer.dtype))
+        return hook(state, bucket).then(lambda future: cast(future.value(), buffer.dtype))
 
     return compressed_hook
 

@@ -21,6 +21,7 @@ import numpy as np
 from ....memory.layout import empty_shared
 from ...collectives.reference import ReduceOp
 from ...ddp.bucket import GradBucket
+from ...group.gpu_operands import is_on_gpu
 from ...group.operands import Array
 from ...group.process_group import ProcessGroup
 from ...group.work import Future, Work
@@ -147,6 +148,11 @@ def issue(state: PowerSGDState, bucket: GradBucket, compress_bucket: Callable[..
         return allreduce_hook(state.process_group, bucket)
     group = group_of("powerSGD_hook", state.process_group)
     flat: Array = bucket.buffer().array
+    if is_on_gpu(flat):
+        raise NotImplementedError(
+            "powerSGD_hook: gradients have to be on the CPU: these are on "
+            f"{bucket.buffer().device}, use fp16_compress_hook"
+        )
 
     def call() -> None:
         # products and QR need at least 32 bits

@@ -15,6 +15,7 @@ import numpy as np
 
 from ....memory.layout import empty_shared
 from ...ddp.bucket import GradBucket
+from ...group.gpu_operands import is_on_gpu
 from ...group.operands import Array
 from ...group.process_group import ProcessGroup
 from ...group.work import Future, Work
@@ -52,6 +53,11 @@ def issue_quantized(process_group: ProcessGroup | None, bucket: GradBucket, leng
     """The Future of the bucket's average by 8-bit numbers; each `length` elements have a scale."""
     group = group_of("quantization_hooks", process_group)
     flat: Array = bucket.buffer().array
+    if is_on_gpu(flat):
+        raise NotImplementedError(
+            "quantization_hooks: gradients have to be on the CPU: these are on "
+            f"{bucket.buffer().device}, use fp16_compress_hook"
+        )
 
     def call() -> None:
         x = np.zeros((-(-flat.size // length), length), np.float32)

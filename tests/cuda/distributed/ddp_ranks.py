@@ -1,0 +1,237 @@
+"""Ranks that train on GPUs: `python -m tests.cuda.distributed.ddp_ranks CASE BACKEND`.
+
+A program of its own, because the children of `spawn` import it anew. Each case gives on a GPU what
+it gives on the CPU. It prints "ok" at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+from tests.cuda.standin.install import install
+
+install()
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import shmtensor as st  # noqa: E402
+from shmtensor import distributed as dist  # noqa: E402
+from shmtensor import multiprocessing as mp  # noqa: E402
+from shmtensor import nn, optim  # noqa: E402
+from shmtensor.distributed.algorithms.ddp_comm_hooks import (  # noqa: E402
+    default_hooks,
+    post_localSGD_hook,
+    powerSGD_hook,
+)
+from shmtensor.distributed.algorithms.model_averaging.averagers import (  # noqa: E402
+    PeriodicModelAverager,
+)
+from shmtensor.distributed.optim import (  # noqa: E402
+    PostLocalSGDOptimizer,
+    ZeroRedundancyOptimizer,
+)
+from shmtensor.nn.parallel import DistributedDataParallel  # noqa: E402
+
+WORLD = 2
+
+
+def run(rank: int, case: str, backend: str, name: str) -> None:
+    st.cuda.set_device(rank if backend == "nccl" else 0)
+    dist.init_process_group(backend, name, timeout=100, world_size=WORLD, rank=rank)
+    device = f"cuda:{rank}" if backend == "nccl" else "cuda:0"
+    globals()[f"case_{case}"](rank, device)
+    dist.destroy_process_group()
+
+
+def batch(rank: int, step: int, device: str, rows: int = 8) -> Any:
+    x = st.arange(4.0 * rows).reshape(rows, 4)
+    return (x * (rank + 1 + step)).sin().to(device)
+
+
+class Branches(nn.Module):
+    """Uses one of two layers, as `branch` says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(4, 3), nn.Linear(4, 3)
+        self.branch = 0
+
+    def forward(self, x: Any) -> Any:
+        return (self.second if self.branch else self.first)(x)
+
+
+def model() -> Any:
+    st.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+
+
+def values(net: Any) -> Any:
+    """All parameters and buffers, on the CPU."""
+    parts = [x.detach().cpu().float().reshape(-1) for x in [*net.parameters(), *net.buffers()]]
+    return st.cat(parts).numpy()
+
+
+def check(function: Any, rank: int, device: str, rtol: float = 2e-4) -> None:
+    """Checks that a function of a rank and a device trains the same model on both."""
+    net, reference = function(rank, device), function(rank, "cpu")
+    assert {p.device for p in net.parameters()} == {st.device(device)}
+    np.testing.assert_allclose(values(net), values(reference), rtol=rtol, atol=1e-5)
+
+
+def step(net: Any, optimizer: Any, x: Any) -> None:
+    optimizer.zero_grad()
+    net(x).square().mean().backward()
+    optimizer.step()
+
+
+# ---------------------------------------------------------------- cases
+def case_sync_batch_norm(rank: int, device: str) -> None:
+    def train(rank: int, device: str) -> Any:
+        net = nn.SyncBatchNorm.convert_sync_batchnorm(model()).to(device)
+        wrapped = DistributedDataParallel(net)
+        sgd = optim.SGD(net.parameters(), 0.1)
+        for n in range(3):
+            step(wrapped, sgd, batch(rank, n, device, 4 + 4 * rank))
+        net.eval()
+        return net
+
+    check(train, rank, device)
+
+
+def case_zero(rank: int, device: str) -> None:
+    def train(rank: int, device: str) -> Any:
+        net = model().to(device)
+        wrapped = DistributedDataParallel(net)
+        zero = ZeroRedundancyOptimizer(net.parameters(), optim.SGD, lr=0.1, momentum=0.9)
+        for n in range(3):
+            step(wrapped, zero, batch(rank, n, device))
+        zero.consolidate_state_dict(0)
+        state: list[Any] = [zero.state_dict() if rank == 0 else None]
+        dist.broadcast_object_list(state, 0)
+        later = ZeroRedundancyOptimizer(net.parameters(), optim.SGD, lr=0.1, momentum=0.9)
+        later.load_state_dict(state[0])
+        for n in range(2):
+            step(wrapped, later, batch(rank, n, device))
+        return net
+
+    check(train, rank, device)
+
+
+def case_local_sgd(rank: int, device: str) -> None:
+    def train(rank: int, device: str) -> Any:
+        net = model().to(device)
+        wrapped = DistributedDataParallel(net)
+        state = post_localSGD_hook.PostLocalSGDState(None, None, 2, False)
+        wrapped.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
+        sgd = PostLocalSGDOptimizer(
+            optim.SGD(net.parameters(), 0.1, momentum=0.9), PeriodicModelAverager(2, 2)
+        )
+        for n in range(5):
+            step(wrapped, sgd, batch(rank, n, device))
+        return net
+
+    check(train, rank, device)
+
+
+def case_hooks(rank: int, device: str) -> None:
+    for hook, rtol in (
+        (default_hooks.allreduce_hook, 2e-4),
+        (default_hooks.fp16_compress_hook, 2e-2),
+        (default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook), 2e-2),
+    ):
+
+        def train(rank: int, device: str, hook: Any = hook) -> Any:
+            net = model().to(device)
+            wrapped = DistributedDataParallel(net)
+            wrapped.register_comm_hook(None, hook)
+            sgd = optim.SGD(net.parameters(), 0.1, momentum=0.9)
+            for n in range(3):
+                step(wrapped, sgd, batch(rank, n, device))
+            return net
+
+        check(train, rank, device, rtol)
+
+
+def case_other_hooks(rank: int, device: str) -> None:
+    """What cannot run on a GPU says so, on every rank."""
+    wrapped = DistributedDataParallel(model().to(device))
+    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
+    state.iter = 2
+    wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    with pytest.raises(NotImplementedError, match="powerSGD_hook: gradients have to be on the CPU"):
+        wrapped(batch(rank, 0, device)).sum().backward()
+
+
+def case_no_sync(rank: int, device: str) -> None:
+    def train(rank: int, device: str) -> Any:
+        net = model().to(device)
+        wrapped = DistributedDataParallel(net)
+        sgd = optim.SGD(net.parameters(), 0.1)
+        for n in range(2):
+            sgd.zero_grad()
+            with wrapped.no_sync():
+                wrapped(batch(rank, 2 * n, device)).square().mean().backward()
+            wrapped(batch(rank, 2 * n + 1, device)).square().mean().backward()
+            sgd.step()
+        return net
+
+    check(train, rank, device)
+
+
+def case_join(rank: int, device: str) -> None:
+    for hook in (None, default_hooks.allreduce_hook):
+
+        def train(rank: int, device: str, hook: Any = hook) -> Any:
+            net = model().to(device)
+            wrapped = DistributedDataParallel(net)
+            if hook is not None:
+                wrapped.register_comm_hook(None, hook)
+            sgd = optim.SGD(net.parameters(), 0.1)
+            with wrapped.join():
+                for n in range(2 + 2 * rank):
+                    step(wrapped, sgd, batch(rank, n, device))
+            return net
+
+        check(train, rank, device)
+
+
+def case_unused(rank: int, device: str) -> None:
+    def train(rank: int, device: str) -> Any:
+        st.manual_seed(0)
+        net = Branches().to(device)
+        wrapped = DistributedDataParallel(net, find_unused_parameters=True)
+        sgd = optim.SGD(net.parameters(), 0.1, momentum=0.9)
+        for n, used in enumerate([(0, 0), (0, 1), (1, 1)]):
+            net.branch = used[rank]
+            step(wrapped, sgd, batch(rank, n, device))
+        return net
+
+    check(train, rank, device)
+
+
+def case_side_stream(rank: int, device: str) -> None:
+    """The caller's stream is not the lane's."""
+
+    def train(rank: int, device: str) -> Any:
+        net = model().to(device)
+        wrapped = DistributedDataParallel(net)
+        wrapped.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        sgd = optim.SGD(net.parameters(), 0.1)
+        for n in range(3):
+            step(wrapped, sgd, batch(rank, n, device))
+        return net
+
+    stream = st.cuda.Stream(device)
+    with st.cuda.stream(stream):
+        net = train(rank, device)
+        got = values(net)
+    np.testing.assert_allclose(got, values(train(rank, "cpu")), rtol=2e-2, atol=1e-4)
+
+
+if __name__ == "__main__":
+    case, backend = sys.argv[1:3]
+    mp.spawn(run, (case, backend, f"ddp_ranks/{os.getpid()}"), nprocs=WORLD)
+    print("ok", flush=True)

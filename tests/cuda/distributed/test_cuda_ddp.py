@@ -1,0 +1,50 @@
+"""Training with DistributedDataParallel and its relatives on GPUs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributed as dist
+from tests.cuda.standin.build import ROOT
+
+CASES = [
+    "sync_batch_norm",
+    "zero",
+    "local_sgd",
+    "hooks",
+    "other_hooks",
+    "no_sync",
+    "join",
+    "unused",
+    "side_stream",
+]
+
+
+@pytest.mark.parametrize("backend", ["shm", "nccl"])
+@pytest.mark.parametrize("case", CASES)
+def test_ranks_train(cp: Any, case: str, backend: str) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.cuda.distributed.ddp_ranks", case, backend],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHMTENSOR_DOMAIN": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.stdout.endswith("ok\n"), result.stderr
+    assert "stand-in device:" not in result.stderr  # a misuse
+    assert result.returncode == 0
+
+
+def test_the_backend_for_gpus_is_nccl(cp: Any) -> None:
+    assert dist.is_nccl_available()
+    assert dist.is_backend_available("nccl")
+    for device in ("cuda", "cuda:1", st.device("cuda")):
+        assert dist.get_default_backend_for_device(device) == "nccl"
+    assert dist.get_default_backend_for_device("cpu") == "shm"

@@ -1,0 +1,238 @@
+"""Programs that train on GPUs: `python -m tests.cuda.trainer.trainings CASE`.
+
+A program of its own, because the children of `spawn` import it anew. Each case gives what training
+on the CPU gives. It prints "ok" at the end.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.cuda.standin.install import install
+
+install()
+
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+
+import shmtensor as st  # noqa: E402
+from dataloaders import DataLoader, TensorDataset  # noqa: E402
+from shmtensor import distributed as dist  # noqa: E402
+from shmtensor import multiprocessing as mp  # noqa: E402
+from shmtensor import nn, optim  # noqa: E402
+from shmtensor.errors import PeerLostError  # noqa: E402
+from shmtensor.trainer import Trainer  # noqa: E402
+
+
+def model() -> Any:
+    st.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
+
+
+def data() -> list[Any]:
+    """Batches of 16, 16 and 5 samples, on the CPU."""
+    rng = np.random.default_rng(5)
+    x, y = rng.standard_normal((37, 6)).astype(np.float32), rng.integers(0, 3, 37)
+    return [(st.tensor(x[i : i + 16]), st.tensor(y[i : i + 16])) for i in range(0, 37, 16)]
+
+
+def make(nprocs: int, device: str | None, where: str = "cpu", **options: Any) -> Trainer:
+    net = model().to(where)
+    sgd = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    scheduler = optim.lr_scheduler.StepLR(sgd, 1, 0.5)
+    return Trainer(
+        net, sgd, nn.CrossEntropyLoss(), nprocs=nprocs, device=device, scheduler=scheduler,
+        progress=False, timeout=200, **options,
+    )  # fmt: skip
+
+
+def values(trainer: Trainer) -> Any:
+    parts = [*trainer.model.parameters(), *trainer.model.buffers()]
+    return np.concatenate([x.detach().cpu().numpy().astype(np.float64).ravel() for x in parts])
+
+
+def check(trainer: Trainer, reference: Trainer, rtol: float = 1e-3, atol: float = 1e-5) -> None:
+    np.testing.assert_allclose(values(trainer), values(reference), rtol=rtol, atol=atol)
+    assert trainer.step == reference.step
+    for ours, theirs in zip(trainer.history.epochs, reference.history.epochs, strict=True):
+        assert abs(ours.loss - theirs.loss) < 1e-2
+        assert ours.samples == theirs.samples
+
+
+def fit(trainer: Trainer, epochs: int = 2, **options: Any) -> Trainer:
+    trainer.fit(data(), epochs, eval=data(), **options)
+    return trainer
+
+
+def case_one_rank() -> None:
+    reference = fit(make(1, None))
+    for device, where in (("cuda", "cpu"), (None, "cuda:1"), ("cuda:1", "cuda:0")):
+        trainer = fit(make(1, device, where))
+        check(trainer, reference)
+        found = {p.device for p in trainer.model.parameters()}
+        assert found == {st.device("cuda:0" if device == "cuda" else "cuda:1")}
+        assert abs(trainer.evaluate(data())["loss"] - reference.evaluate(data())["loss"]) < 1e-2
+    on_gpu = [(x.to("cuda:0"), y.to("cuda:0")) for x, y in data()]
+    trainer = make(1, "cuda")
+    trainer.fit(on_gpu, 2, eval=on_gpu)
+    check(trainer, reference)
+
+
+def case_mixed_precision() -> None:
+    without_statistics()
+    reference = fit(make(1, None))
+    for nprocs in (1, 2):
+        scaler = st.amp.GradScaler("cuda", init_scale=256.0, growth_interval=2)
+        trainer = fit(make(nprocs, "cuda", autocast=st.float16, scaler=scaler))
+        check(trainer, reference, 5e-2, 5e-3)
+        assert scaler.get_scale() == 256.0 * 2**3  # 6 good steps
+        assert trainer.state_dict()["scaler"]["scale"] == scaler.get_scale()
+    trainer = make(2, "cpu", scaler=st.amp.GradScaler("cpu"))
+    with pytest.raises(ValueError, match="GradScaler needs one rank or a GPU"):
+        fit(trainer)
+
+
+def plain() -> Any:
+    """A model without statistics of a batch, whose parts would differ from the whole's."""
+    st.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.Tanh(), nn.Linear(16, 3))
+
+
+def without_statistics() -> None:
+    globals()["model"] = plain
+
+
+def check_ranks(device: str | None, where: str, nprocs: int = 2, **options: Any) -> None:
+    without_statistics()
+    reference = fit(make(1, None))
+    trainer = fit(make(nprocs, device, where, **options))
+    check(trainer, reference)
+    assert {p.device for p in trainer.model.parameters()} == {st.device(where)}
+
+
+def case_ranks_with_a_gpu_each() -> None:
+    check_ranks("cuda", "cpu")
+
+
+def case_ranks_share_a_gpu() -> None:
+    check_ranks(None, "cuda:0", start_method="forkserver")
+
+
+def case_more_ranks_than_gpus() -> None:
+    check_ranks("cuda", "cpu", 3)
+
+
+def case_statistics() -> None:
+    """Rank 0's statistics of a batch count, and all ranks evaluate with them."""
+    shared, ours = fit(make(2, "cpu")), fit(make(2, "cuda"))
+    check(ours, shared)
+    for a, b in zip(ours.history.epochs, shared.history.epochs, strict=True):
+        assert abs(a.eval_loss - b.eval_loss) < 1e-2
+
+
+def case_checkpoints() -> None:
+    without_statistics()
+    reference = fit(make(1, None), 4)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.ckpt"
+        for n, (nprocs, device) in enumerate([(1, "cuda:1"), (2, "cuda"), (1, "cpu"), (2, "cpu")]):
+            trainer = make(nprocs, device)
+            if n:
+                trainer.load(path)
+            fit(trainer, n + 1, checkpoint=path)
+        check(trainer, reference)
+
+
+def case_a_loader_with_workers() -> None:
+    """Its workers are forked, which the calling process may do: it uses no GPU."""
+    without_statistics()
+    columns = [np.concatenate([part.numpy() for part in column]) for column in zip(*data())]
+    reference = fit(make(1, None))
+    with DataLoader(TensorDataset(*columns), 16, num_workers=2) as loader:
+        trainer = make(2, "cuda")
+        trainer.fit(loader, 2, eval=loader)
+    check(trainer, reference)
+
+
+class Fails(nn.Module):
+    """Ends its process in the second epoch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer, self.calls = plain(), 0
+
+    def forward(self, x: Any) -> Any:
+        self.calls += 1
+        if self.calls > 4 and mp.current_process().name == "rank 1":
+            os._exit(3)
+        return self.layer(x)
+
+
+def check_death(device: str) -> None:
+    without_statistics()
+    reference = make(1, None)
+    reference.fit(data(), 1)
+    net = Fails()
+    sgd = optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    trainer = Trainer(net, sgd, nn.CrossEntropyLoss(), nprocs=2, device=device, progress=False)
+    with pytest.raises(PeerLostError, match="after the last epoch, at step 3"):
+        trainer.fit(data(), 3)
+    np.testing.assert_allclose(values(trainer), values(reference), rtol=1e-3, atol=1e-5)
+    assert trainer.step == 3
+    net.calls = -100
+    trainer.fit(data(), 3)
+    assert len(trainer.history) == 3
+
+
+def case_a_death() -> None:
+    check_death("cuda:0")
+
+
+def case_a_death_with_nccl() -> None:
+    check_death("cuda")
+
+
+def case_errors() -> None:
+    with pytest.raises(ValueError, match="use 'spawn' or 'forkserver'"):
+        fit(make(2, "cuda", start_method="fork"))
+    net = model()
+    net[0].to("cuda:0")
+    trainer = Trainer(net, optim.SGD(net.parameters(), 0.1), nn.CrossEntropyLoss(), progress=False)
+    with pytest.raises(ValueError, match="parameters are on cpu, cuda:0"):
+        fit(trainer)
+
+
+def in_group(rank: int, name: str, backend: str, folder: str) -> None:
+    st.cuda.set_device(rank)
+    dist.init_process_group(backend, name, timeout=200, world_size=2, rank=rank)
+    without_statistics()
+    trainer = make(1, "cuda" if backend == "nccl" else "cuda:0")
+    if rank:
+        for p in trainer.model.parameters():
+            p.data.zero_()  # rank 0's count
+    trainer.fit(data() if not rank else [], 2, eval=data() if not rank else [])
+    np.save(f"{folder}/{rank}.npy", values(trainer))
+    dist.destroy_process_group()
+
+
+def case_in_a_group() -> None:
+    without_statistics()
+    reference = fit(make(1, None))
+    for backend in ("shm", "nccl"):
+        with tempfile.TemporaryDirectory() as folder:
+            name = f"trainings/{backend}/{os.getpid()}"
+            mp.spawn(in_group, (name, backend, folder), nprocs=2)
+            for rank in range(2):
+                got = np.load(f"{folder}/{rank}.npy")
+                np.testing.assert_allclose(got, values(reference), rtol=1e-3, atol=1e-5)
+
+
+if __name__ == "__main__":
+    globals()[f"case_{sys.argv[1]}"]()
+    gc.collect()
+    print("ok", flush=True)
