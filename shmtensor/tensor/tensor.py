@@ -34,6 +34,7 @@ from . import (
     fill_map,
     grad_attributes,
     new_tensor,
+    pinned,
     python_operators,
     resize_set,
     strides,
@@ -277,16 +278,15 @@ class Tensor(Methods):
         """The tensor's full memory as numbers, which its views share. Copies: none."""
         return TypedStorage(self.array)
 
-    def is_pinned(self) -> bool:
-        return False
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether the memory is page-locked."""
+        return pinned.is_pinned(self)
 
-    def pin_memory(self) -> Self:
-        if self.is_cuda:
-            raise RuntimeError(
-                f"pin_memory: cannot pin {self.type()!r}, only dense CPU tensors can be pinned: "
-                f"shape {tuple(self.shape)}"
-            )
-        return self
+    def pin_memory(self, device: Any = None) -> Tensor:
+        """The tensor in page-locked memory, for copies to a GPU; itself if it is there, or if there
+        is no GPU. Copies: none or one.
+        """
+        return pinned.pinned(self)
 
     def is_distributed(self) -> bool:
         """Always False, as in PyTorch."""

@@ -1,0 +1,45 @@
+"""Page-locked copies of tensors, from which a GPU copies without the program's help."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .. import cupy_runtime, native
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = ["is_pinned", "pinned"]
+
+
+def memory() -> Any:
+    """`shmtensor.memory.cuda`, which imports CuPy."""
+    cupy_runtime.initialize()
+    return import_module("shmtensor.memory.cuda")
+
+
+def is_pinned(tensor: Tensor) -> bool:
+    """Whether a tensor's memory is page-locked."""
+    return cupy_runtime.is_initialized() and tensor.is_cpu and memory().is_pinned(tensor.array)
+
+
+def pinned(tensor: Tensor) -> Tensor:
+    """The tensor in page-locked memory; itself if it is there, or if there is no GPU. Copies: none
+    or one.
+
+    Raises:
+        RuntimeError: the tensor is on a GPU.
+    """
+    if tensor.is_cuda:
+        raise RuntimeError(
+            f"pin_memory: cannot pin {tensor.type()!r}, only dense CPU tensors can be pinned: "
+            f"shape {tuple(tensor.shape)}"
+        )
+    if not cupy_runtime.is_available() or is_pinned(tensor):
+        return tensor
+    array = memory().pinned_empty(tuple(tensor.shape), tensor.dtype)
+    np.copyto(array, tensor.array)
+    return native.wrap(array)  # type: ignore[no-any-return]
