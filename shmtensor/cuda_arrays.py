@@ -194,10 +194,12 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
-    current = cupy.cuda.runtime.getDevice
+    current, stream_of = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
     cls = cupy.ndarray
 
     def run(*operands: Any) -> Any:
+        if stream_of().ptr:
+            watch.has_streams = True
         if not (has_several or watch.has_foreign or watch.has_streams):
             return kernel(*operands)
         arrays = arrays_in(operands, cls, [])

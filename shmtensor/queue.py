@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from . import cupy_runtime
 from .errors import ShutDown
 from .multiprocessing.queue import Empty, Full, parent_rows, receive_watching
 from .multiprocessing.queue import Queue as _Queue
-from .multiprocessing.reduction import pickle_loads, pickler_for
+from .multiprocessing.reduction import Sending, pickle_dumps, pickle_loads
 
 __all__ = ["Empty", "Full", "Queue", "ShutDown", "Statistics"]
 
@@ -115,7 +116,10 @@ class Queue(_Queue):
             ShutDown: the queue was shut down; `statistics().sent` counts those sent before.
         """
         messages = list(messages)
-        n = self._channel.send_many(messages, pickler_for(self._block), timeout)
+        pickler = Sending(self._block) if cupy_runtime.state.initialized else pickle_dumps
+        n = self._channel.send_many(messages, pickler, timeout)
+        if isinstance(pickler, Sending):
+            pickler.discard(n)
         if messages and not n:
             raise Full
         return n

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["TypedStorage", "UntypedStorage"]
+
+
+def device_context(array: Any) -> AbstractContextManager[Any]:
+    """In it an array's device is the current one; of NumPy's it does nothing."""
+    return nullcontext() if isinstance(array, np.ndarray) else array.device
 
 
 def in_memory_order(array: Any) -> Any:
@@ -140,7 +146,8 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
     end = start + math.prod(shape) * array.itemsize
     if end > memory.nbytes:
         larger = native.call(new_array, "empty", (end,), np.uint8, device_of(array))
-        larger[: memory.nbytes] = memory
+        with device_context(larger):
+            larger[: memory.nbytes] = memory
         memory = larger
     if order is None:
         return array_over(memory, start, shape, array.dtype)
@@ -243,13 +250,15 @@ class UntypedStorage:
         return type(self)(native.call(move_array, self.bytes, device))
 
     def __getitem__(self, index: Any) -> Any:
-        item = self.bytes[index]
-        return item if item.ndim else int(item)
+        with device_context(self.bytes):
+            item = self.bytes[index]
+            return item if item.ndim else int(item)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         if isinstance(self.bytes, np.ndarray) and not self.bytes.flags.writeable:
             raise RuntimeError(f"storage: the memory cannot be written: {self!r}")
-        self.bytes[index] = value
+        with device_context(self.bytes):
+            self.bytes[index] = value
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.bytes.tolist())
@@ -299,5 +308,6 @@ class TypedStorage(UntypedStorage):
         return UntypedStorage(self.bytes)
 
     def __getitem__(self, index: Any) -> Any:
-        item = self.bytes[index]
-        return item if item.ndim else item.item()
+        with device_context(self.bytes):
+            item = self.bytes[index]
+            return item if item.ndim else item.item()

@@ -27,6 +27,7 @@ import numpy as np
 
 from .. import cupy_runtime, dtypes, native
 from ..autograd import no_grad
+from ..autograd.dispatch.explain_error import is_writable
 from ..device import Device
 from ..functions import full
 from ..tensor import Tensor
@@ -138,7 +139,8 @@ class GradScaler:
 
         Copies: none.
         Raises:
-            RuntimeError: it was called since the last `update`, or after `step`.
+            RuntimeError: it was called since the last `update`, or after `step`; a gradient is
+                expanded or read-only.
             ValueError: a gradient is float16; parameters stay float32 under autocast.
         """
         if not self._enabled:
@@ -326,22 +328,29 @@ def unscale(gradients: list[Any], inverse: float) -> list[Any]:
     Copies: none.
     Returns: for the gradients of each device, whether one had an infinity or NaN; of a GPU an array
         of one element, which is computed later.
+    Raises: RuntimeError, a gradient is expanded or read-only.
     """
     flags: list[Any] = []
+    far = defaultdict(list)
+    for g in gradients:
+        if not isinstance(g.array, np.ndarray):
+            if not is_writable(g.array):
+                raise RuntimeError(
+                    f"mul_: the memory cannot be written: shape {g.array.shape} and {inverse}, it "
+                    "is expanded or read-only; write to a clone()"
+                )
+            far[g.device].append(g)
     near = [g for g in gradients if isinstance(g.array, np.ndarray)]
     if near:
         with no_grad():
             flags.append(not all(map(is_finite, near)))
             for g in near:
                 g.mul_(inverse)
-    far = defaultdict(list)
-    for g in gradients:
-        if not isinstance(g.array, np.ndarray):
-            far[g.device].append(g.array)
-            native.wrote(g)
-    if far:
+    for on_one in far.values():
         on_device = importlib.import_module("shmtensor.ops.cuda.unscale")
-        flags += [on_device.unscale(arrays, inverse) for arrays in far.values()]
+        flags.append(on_device.unscale([g.array for g in on_one], inverse))
+        for g in on_one:
+            native.wrote(g)
     return flags
 
 

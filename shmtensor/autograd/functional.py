@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import native
-from ..cuda_arrays import array_module
+from ..cuda_arrays import device_of, new_array
 from .dispatch.op_function import table
 from .engine.backward import grad
 from .engine.running import backward_state
@@ -45,13 +47,18 @@ def fresh_inputs(inputs: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]
     return tuple(results)
 
 
+def filled_like(name: str, shape: tuple[int, ...], x: Any) -> Any:
+    """A tensor of a shape, of a tensor's dtype and device, by the name of NumPy's function."""
+    return native.wrap(native.call(new_array, name, shape, x.array.dtype, device_of(x.array)))
+
+
 def zeros_like(x: Any) -> Any:
-    return native.wrap(native.call(array_module(x.array).zeros, x.array.shape, x.array.dtype))
+    return filled_like("zeros", x.array.shape, x)
 
 
 def one_like(x: Any) -> Any:
     """A 1 without dimensions, of a tensor's dtype and device."""
-    return native.wrap(array_module(x.array).ones((), x.array.dtype))
+    return filled_like("ones", (), x)
 
 
 def call_function(
@@ -97,8 +104,7 @@ def vectors(where: str, v: Any, like: tuple[Any, ...], verb: str) -> tuple[Any, 
                 f"{where}: The vector v can only be None if the user-provided function {verb} a "
                 f"single Tensor with a single element: shapes {[t.array.shape for t in like]}"
             )
-        xp = array_module(like[0].array)
-        return (native.wrap(xp.ones(like[0].array.shape, like[0].array.dtype)),)
+        return (filled_like("ones", like[0].array.shape, like[0]),)
     vs, _ = as_tuple(f"{where}: v", v)
     if len(vs) != len(like):
         raise RuntimeError(f"{where}: v is of invalid length: {len(vs)}, not {len(like)}")
@@ -227,9 +233,14 @@ def jacobian(
 
 def unit(like: Any, index: int) -> Any:
     """Zeros with a one at a flat index."""
-    array = array_module(like.array).zeros(like.array.shape, like.array.dtype)
-    array.reshape(-1)[index] = 1
-    return native.wrap(array)
+    result = zeros_like(like)
+    flat = result.array.reshape(-1)
+    if isinstance(flat, np.ndarray):
+        flat[index] = 1
+        return result
+    with flat.device:
+        flat[index] = 1
+    return result
 
 
 def vjp_rows(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> list[Any]:
@@ -244,8 +255,7 @@ def vjp_rows(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -> l
     results = []
     for x, row in zip(xs, rows):
         shape = (*y.array.shape, *x.array.shape)
-        empty = native.wrap(array_module(x.array).zeros((0, *x.shape), x.array.dtype))
-        flat = table.stack(row) if row else empty
+        flat = table.stack(row) if row else filled_like("zeros", (0, *x.array.shape), x)
         results.append(flat.reshape(shape))
     return results
 
@@ -262,7 +272,7 @@ def jvp_columns(y: Any, xs: tuple[Any, ...], create_graph: bool, strict: bool) -
         if columns:
             results.append(table.stack(columns, -1).reshape(shape))
         else:
-            results.append(native.wrap(array_module(y.array).zeros(shape, y.array.dtype)))
+            results.append(filled_like("zeros", shape, y))
     return results
 
 

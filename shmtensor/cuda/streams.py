@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from .. import cupy_runtime
+from ..cuda_arrays import watch
 from ..device import Device
 from .absent import cupy_for, current_or
 
@@ -393,6 +394,7 @@ def set_stream(stream: Stream | None) -> None:
     if stream is not None:
         cupy_for("set_stream").cuda.Device(stream.device_index).use()
         stream.stream.use()
+        watch.has_streams = True
 
 
 def current_stream(device: Any = None) -> Stream:

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from shmtensor import native
-from shmtensor.errors import PeerLostError
+from shmtensor import cupy_runtime, native
+from shmtensor.errors import PeerLostError, ShutDown
 
 from .queue_fd import QueueFd
-from .reduction import Sending, loads, pickle_loads, pickler_for
+from .reduction import Sending, loads, pickle_dumps, pickle_loads
 from .shared_object import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -112,6 +112,21 @@ def describe_exit(code: int | None) -> str:
     return f"was killed by {name} ({code})"
 
 
+def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> bool:
+    """Sends a message through a channel over the block `via`; whether there was room in time."""
+    if not cupy_runtime.state.initialized:
+        return bool(channel.send(obj, pickle_dumps, timeout))
+    pickler = Sending(via)
+    try:
+        is_sent = channel.send(obj, pickler, timeout)
+    except ShutDown:
+        pickler.discard()
+        raise
+    if not is_sent:
+        pickler.discard()
+    return bool(is_sent)
+
+
 class SimpleQueue(Shared):
     """An unbounded queue with `put`, `get`, `empty` and `close`."""
 
@@ -139,7 +154,7 @@ class SimpleQueue(Shared):
 
     def put(self, obj: Any) -> None:
         """Sends an object. Copies: none for tensors and arrays in shared memory."""
-        self._channel.send(obj, pickler_for(self._block), None)
+        send(self._channel, obj, self._block, None)
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """Waits for the next message and returns it.
@@ -208,10 +223,7 @@ class Queue(SimpleQueue):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Sends an object; raises Full when there is no room in time. Copies: none for what is in
         shared memory."""
-        pickler = pickler_for(self._block)
-        if not self._channel.send(obj, pickler, timeout if block else 0.0):
-            if isinstance(pickler, Sending):
-                pickler.discard()
+        if not send(self._channel, obj, self._block, timeout if block else 0.0):
             raise Full
 
     def get(  # type: ignore[override]

@@ -58,11 +58,11 @@ class Handles:
         self.messages.append(message)
         return message
 
-    def discard(self) -> None:
-        """The message will not be read. Idempotent."""
-        for message in self.messages:
+    def discard(self, start: int = 0) -> None:
+        """The message, or the part of it from handle `start` on, will not be read. Idempotent."""
+        for message in self.messages[start:]:
             memory().discard(message)
-        self.messages = []
+        del self.messages[start:]
 
 
 def rebuild_cupy(message: Any) -> Any:

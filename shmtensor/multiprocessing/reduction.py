@@ -37,7 +37,6 @@ __all__ = [
     "loads",
     "pickle_dumps",
     "pickle_loads",
-    "pickler_for",
     "reduce_for_stdlib",
 ]
 
@@ -215,34 +214,33 @@ def _dump(cls: Any, obj: Any, gpu: reduce_cuda.Handles | None) -> tuple[bytes, l
     """The message by a class of picklers."""
     buffer = io.BytesIO()
     blocks = _Blocks(gpu)
+    start = 0 if gpu is None else len(gpu.messages)
     try:
         cls(buffer, blocks).dump(obj)
     except BaseException:
         if gpu is not None:
-            gpu.discard()
+            gpu.discard(start)
         raise
     return buffer.getvalue(), blocks.owners
 
 
 class Sending:
-    """The pickler of one message that goes through a channel, over the block `via`: it knows the
-    handles of GPU memory, so that a message for which there was no room gives them up.
+    """The pickler of messages that go through a channel, over the block `via`: it knows their
+    handles of GPU memory, so that those for which there was no room give them up.
     """
 
     def __init__(self, via: Any) -> None:
         self.gpu = reduce_cuda.Handles(via)
+        self.starts: list[int] = []  # the first handle of each message
 
     def __call__(self, obj: Any) -> tuple[bytes, list[Any]]:
+        self.starts.append(len(self.gpu.messages))
         return pickle_dumps(obj, self.gpu)
 
-    def discard(self) -> None:
-        """The message was not sent."""
-        self.gpu.discard()
-
-
-def pickler_for(via: Any) -> Any:
-    """The pickler of one message: a Sending once this process uses CUDA."""
-    return Sending(via) if cupy_runtime.state.initialized else pickle_dumps
+    def discard(self, n_sent: int = 0) -> None:
+        """Only the first messages were sent."""
+        if n_sent < len(self.starts):
+            self.gpu.discard(self.starts[n_sent])
 
 
 def loads(data: Any, blocks: Any) -> Any:

@@ -249,6 +249,14 @@ def rebuild_tensor(
     return tensor.requires_grad_() if requires_grad is True else tensor
 
 
+def largest_byte(data: Any) -> int:
+    """The largest of an array's bytes. Waits for its device, if it is on one."""
+    if isinstance(data, np.ndarray):
+        return int(data.max())
+    with data.device:
+        return int(data.max())
+
+
 def check_bools(
     limits: Limits | None,
     storage: Storage,
@@ -258,7 +266,7 @@ def check_bools(
 ) -> None:
     """Checks that each byte of a bool tensor is 0 or 1: kernels rely on it."""
     if not storage.checks:  # once for all tensors of the storage
-        storage.checks.append(int(storage.bytes.max()) <= 1)
+        storage.checks.append(largest_byte(storage.bytes) <= 1)
     if storage.checks[0]:
         return
     data = storage.bytes[span]
@@ -266,7 +274,7 @@ def check_bools(
         limits.copy(len(data))
     if math.prod(size) <= len(data):  # a tensor with gaps: other bytes may be of other tensors
         data = array_over(data, 0, size, np.dtype(np.uint8), stride)
-    if (largest := int(data.max())) > 1:
+    if (largest := largest_byte(data)) > 1:
         raise refused("a byte of a bool tensor is not 0 or 1", largest)
 
 

@@ -94,10 +94,10 @@ def reduce(tensor: Tensor) -> Any:
         owner = flatten_if_dense(tensor.array)
     memory: Any = owner
     if not isinstance(owner, np.ndarray):
-        memory = memory_on_device(owner)
+        memory = memory_on_device(owner, identity(owner))
         owner = memory.array
     if grad is not None and device_of(grad) is not CPU:
-        grad = memory_on_device(grad)
+        grad = exactly_on_device(grad)
     arguments: tuple[Any, ...] = (type(tensor), memory, tensor.requires_grad, grad)
     if owner is not tensor.array:  # pickle stores an owner once for several tensors
         arguments += (view_arguments(tensor, owner),)
@@ -121,14 +121,28 @@ class MemoryOnDevice:
 
 
 # Pickle stores an object once, by its id: tensors that share memory share this.
-memories: weakref.WeakValueDictionary[tuple[int, ...], MemoryOnDevice] = (
+memories: weakref.WeakValueDictionary[tuple[Any, ...], MemoryOnDevice] = (
     weakref.WeakValueDictionary()
 )
 
 
-def memory_on_device(array: Any) -> MemoryOnDevice:
-    """The object that stands for an array of a device in pickles."""
-    key = identity(array)
+def exactly_on_device(array: Any) -> MemoryOnDevice:
+    """The object that stands for an array in pickles: it has the array's shape, dtype and strides,
+    and is that of the memory if this has them, too.
+    """
+    key: tuple[Any, ...] = identity(array)
+    layout = array.shape, array.dtype, array.strides
+    found = memories.get(key)
+    is_other = found is not None and layout != (
+        found.array.shape, found.array.dtype, found.array.strides
+    )  # fmt: skip
+    if is_other or not array.flags.c_contiguous:
+        key += layout
+    return memory_on_device(array, key)
+
+
+def memory_on_device(array: Any, key: tuple[Any, ...]) -> MemoryOnDevice:
+    """The object that stands for an array of a device in pickles, by its key."""
     found = memories.get(key)
     if found is None:
         found = memories[key] = MemoryOnDevice(array)

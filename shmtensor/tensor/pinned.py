@@ -1,4 +1,6 @@
-"""Page-locked copies of tensors, from which a GPU copies without the program's help."""
+"""Page-locked copies of tensors, from which a GPU copies without the program's help, and the
+streams that use a tensor's memory.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from .. import cupy_runtime, native
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["is_pinned", "pinned"]
+__all__ = ["is_pinned", "pinned", "record_stream"]
 
 
 def memory() -> Any:
@@ -43,3 +45,12 @@ def pinned(tensor: Tensor) -> Tensor:
     array = memory().pinned_empty(tuple(tensor.shape), tensor.dtype)
     np.copyto(array, tensor.array)
     return native.wrap(array)  # type: ignore[no-any-return]
+
+
+def record_stream(tensor: Tensor, stream: Any) -> None:
+    """Notes that work on a stream uses the memory of a tensor on a GPU."""
+    if tensor.is_cpu:
+        raise NotImplementedError(
+            f"record_stream: only for tensors on a GPU: shape {tuple(tensor.shape)} on the CPU"
+        )
+    memory().note_use(tensor.array, stream.stream)

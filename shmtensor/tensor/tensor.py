@@ -288,6 +288,15 @@ class Tensor(Methods):
         """
         return pinned.pinned(self)
 
+    def record_stream(self, stream: Any) -> None:
+        """Notes that work on a stream uses the memory, which is then used again only when that work
+        has ended. Ops note their streams by themselves: this is for work of other libraries.
+
+        Raises:
+            NotImplementedError: the tensor is on the CPU.
+        """
+        pinned.record_stream(self, stream)
+
     def is_distributed(self) -> bool:
         """Always False, as in PyTorch."""
         return False

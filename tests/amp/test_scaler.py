@@ -213,6 +213,16 @@ def test_state() -> None:
     assert st.GradScaler is GradScaler
 
 
+def test_an_expanded_gradient_is_not_written() -> None:
+    p, one = st.ones(3, requires_grad=True), st.ones(1)
+    scaler = GradScaler("cpu")
+    scaler.scale(p.detach())
+    p.grad = one.expand(3)
+    with pytest.raises(RuntimeError, match="mul_: the memory cannot be written"):
+        scaler.unscale_(optim.SGD([p], 0.1))
+    assert one.tolist() == [1]
+
+
 @pytest.mark.torch
 def test_as_pytorch_has_it() -> None:
     import torch

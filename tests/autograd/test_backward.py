@@ -220,6 +220,14 @@ def test_a_read_only_gradient_is_an_error() -> None:
     assert x.grad.tolist() == [3, 3, 3]
 
 
+def test_an_expanded_gradient_is_an_error() -> None:
+    x, one = st.ones(3, requires_grad=True), st.ones(1)
+    x.grad = one.expand(3)
+    with pytest.raises(RuntimeError, match=r"\.grad of a leaf cannot be written: shape \(3,\)"):
+        x.sum().backward()
+    assert one.tolist() == [1]
+
+
 def test_gradients_of_outputs_are_complex_as_they_are() -> None:
     x, z = leaf(1, 2), st.ones(2, dtype=st.complex128, requires_grad=True)
     with pytest.raises(RuntimeError, match="the gradient is complex64, the output is float64"):

@@ -438,9 +438,10 @@ FLAT = {
     "Tensor.is_pinned", "Tensor.is_same_size", "Tensor.is_set_to", "Tensor.is_shared",
     "Tensor.is_signed", "Tensor.map2_", "Tensor.map_", "Tensor.ndimension", "Tensor.nelement",
     "Tensor.new", "Tensor.new_tensor", "Tensor.numel", "Tensor.numpy", "Tensor.pin_memory",
-    "Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook", "Tensor.requires_grad_",
-    "Tensor.retain_grad", "Tensor.set_", "Tensor.size", "Tensor.storage_offset", "Tensor.stride",
-    "Tensor.tolist", "resize_", "Tensor.indices", "Tensor.is_sparse", "Tensor.layout",
+    "Tensor.record_stream", "Tensor.register_hook", "Tensor.register_post_accumulate_grad_hook",
+    "Tensor.requires_grad_", "Tensor.retain_grad", "Tensor.set_", "Tensor.size",
+    "Tensor.storage_offset", "Tensor.stride", "Tensor.tolist", "resize_", "Tensor.indices",
+    "Tensor.is_sparse", "Tensor.layout",
     # parts of other functions that users do not call
     "_embedding_bag", "_channel_affine", "_batch_norm_inference", "fft.segments",
     "linalg.lu_unpacked", "_rnn_cell", "_rnn",

@@ -411,3 +411,17 @@ def test_where_of_two_numbers(x: Any, y: Any) -> None:
     out = st.where(st.tensor([True, False]), x, y)
     assert out.tolist() == [x, y]
     assert out.dtype == st.result_type(st.tensor(x), st.tensor(y))
+
+
+@pytest.mark.parametrize("name", ["add", "maximum", "matmul", "hstack"])
+def test_an_output_that_cannot_be_written(name: str) -> None:
+    x, one = st.ones(3, 3), st.zeros(1)
+    args: Any = ((x, x),) if name == "hstack" else (x, x)
+    shape = (3, 6) if name == "hstack" else (3, 3)
+    with pytest.raises(RuntimeError, match=f"{name}: the memory cannot be written: shape"):
+        getattr(st, name)(*args, out=one.expand(shape))
+    assert one.tolist() == [0]
+    out = st.zeros(shape).share(readonly=True)
+    with pytest.raises(RuntimeError, match=f"{name}: .* read-only"):
+        getattr(st, name)(*args, out=out)
+    assert not out.any()

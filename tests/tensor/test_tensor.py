@@ -280,3 +280,8 @@ def test_properties_of_a_tensor() -> None:
     assert st.ones(3).map_(st.arange(3.0), lambda a, b: a + b).tolist() == [1, 2, 3]
     samples = st.zeros(1000).cauchy_(2.0, 0.5)
     assert samples.median().item() == pytest.approx(2, abs=0.3)
+
+
+def test_streams_are_of_gpus() -> None:
+    with pytest.raises(NotImplementedError, match=r"record_stream: only for tensors on a GPU: .*3"):
+        st.ones(3).record_stream(None)

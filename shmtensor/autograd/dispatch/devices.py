@@ -78,7 +78,19 @@ def register(device: DeviceType) -> None:
     native.set_device_arrays(device.array_class, device.guard(assign), device.guard(copy))
     array_modules[device.array_class] = device.xp
     registered.device = device
-    registered.add_arrays = device.guard(registered.add_arrays)
+    registered.add_arrays = checks_out(device.guard(registered.add_arrays))
+
+
+def checks_out(add_arrays: Callable[..., Any]) -> Callable[..., Any]:
+    """`add_arrays`, which raises ValueError if several elements of `out` are one in memory."""
+
+    def run(a: Any, b: Any, out: Any = None) -> Any:
+        if out is None:
+            return add_arrays(a, b)
+        check_writable(out)
+        return add_arrays(a, b, out)
+
+    return run
 
 
 def assign(target: Any, source: Any) -> Any:

@@ -13,6 +13,7 @@ from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording
 from .devices import assign
+from .explain_error import is_writable
 from .foreign_operands import refuse_foreign
 
 __all__ = ["copy_to_out"]
@@ -26,7 +27,8 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
         where: the op, for messages.
 
     Raises:
-        RuntimeError: the result's dtype cannot be cast; a tensor requires grad.
+        RuntimeError: the result's dtype cannot be cast; a tensor requires grad, or cannot be
+            written.
         TypeError: `out` is not a tensor.
     """
     if isinstance(result, tuple):
@@ -59,6 +61,11 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
         )
     check_unrecorded_write(out)
     resize_output(out, where, result.array.shape)
+    if not is_writable(out.array):
+        raise RuntimeError(
+            f"{where}: the memory cannot be written: shape {out.array.shape}, it is expanded or "
+            "read-only; write to a clone()"
+        )
     if not isinstance(out.array, np.ndarray) or not isinstance(result.array, np.ndarray):
         check_device(where, out.array, result.array)
         return native.write(out, guard(assign), out.array, result.array)

@@ -8,7 +8,7 @@ import warnings
 from typing import Any, NoReturn
 
 from ... import native
-from ...cuda_arrays import array_module
+from ...cuda_arrays import device_of, new_array
 from ...storage import is_same_memory, resize_array
 from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
@@ -45,7 +45,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
     if not array.size and tensor.base is not None:
         rule = tensor.base[2]
         if rule is None or rule.name != "_as_strided":  # NumPy hides the address of an empty slice
-            array = array_module(array).empty(0, array.dtype)
+            array = new_array("empty", (0,), array.dtype, device_of(array))
     set_array(tensor, resize_array(array, shape, order))
 
 

@@ -16,9 +16,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import native
+from ...cuda_arrays import device_of
 from ...errors import OutOfSharedMemory
 from .. import anomaly_mode
 from ..dispatch.devices import registered
+from ..dispatch.explain_error import is_writable
 from ..dispatch.no_warnings import no_warnings
 from ..dispatch.op_function import table
 from ..grad_mode import recording
@@ -369,17 +371,35 @@ def add_to_grad(accumulate_grad: Any, old: Any, g: Any, create_graph: bool) -> N
         accumulate_grad.grad = (
             in_layout_of_grad(accumulate_grad, g) if old is None else table.add(old, g)
         )
-    elif accumulate_grad.grad_buffer is not None and in_grad_buffer(accumulate_grad, old.array):
+    else:
+        try:
+            add_arrays_to_grad(accumulate_grad, old, g)
+        except (TypeError, ValueError, RuntimeError) as error:
+            explain_grad(old.array, g, error)
+            raise
+
+
+def add_arrays_to_grad(accumulate_grad: Any, old: Any, g: Any) -> None:
+    """Adds a gradient without history: in place, unless `.grad` has a history."""
+    if accumulate_grad.grad_buffer is not None and in_grad_buffer(accumulate_grad, old.array):
         registered.add_arrays(old.array, g, old.array)
     elif old.node is None:
-        try:
-            native.write(old, registered.add_arrays, old.array, g, old.array)
-        except ValueError as error:
-            if old.array.flags.writeable:
-                raise
-            raise RuntimeError(
-                f"backward: the .grad of a leaf cannot be written: shape {old.array.shape}, it "
-                "is expanded or read-only; set it to None or to a clone()"
-            ) from error
+        native.write(old, registered.add_arrays, old.array, g, old.array)
     else:
         accumulate_grad.grad = native.wrap(native.call(registered.add_arrays, old.array, g))
+
+
+def explain_grad(old: Any, g: Any, error: Exception) -> None:
+    """Raises RuntimeError if `.grad` is on another device than the gradient, or if it cannot be
+    written.
+    """
+    if device_of(old) != device_of(g):
+        raise RuntimeError(
+            f"backward: the .grad is on {device_of(old)}, the gradient on {device_of(g)}: shape "
+            f"{old.shape}, set .grad to None or move it"
+        ) from error
+    if isinstance(error, ValueError) and not is_writable(old):
+        raise RuntimeError(
+            f"backward: the .grad of a leaf cannot be written: shape {old.shape}, it is expanded "
+            "or read-only; set it to None or to a clone()"
+        ) from error

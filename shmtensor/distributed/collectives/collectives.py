@@ -308,7 +308,7 @@ def gather(
         pg.native.gather(pg.readable(x), staged, root, pg.timeout)
         write_back(pg, results, arrays, staged)
 
-    return pg.issue(call, async_op, gather_list)
+    return pg.issue(call, async_op, gather_list, [tensor])
 
 
 def in_row_order(x: Array) -> Array:

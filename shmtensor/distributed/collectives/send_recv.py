@@ -56,7 +56,7 @@ def start_send(
         x = pg.readable(array, any_size=array.nbytes > 0)
         pg.native.send(x, peer, tag, pg.timeout)
 
-    ordered = after_queued_work(call)
+    ordered = after_queued_work(call, [tensor])
     if lane is None:
         ordered()
         return None
@@ -113,7 +113,7 @@ def start_recv(
         write_back(pg, [tensor], [array], staged)
         return pg.ranks[sender]
 
-    ordered = after_queued_work(call)
+    ordered = after_queued_work(call, [tensor])
     if lane is None:
         return None, ordered()
     return lane.put(Work(ordered, [tensor])), -1

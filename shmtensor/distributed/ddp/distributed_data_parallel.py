@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
-from ...device import Device
+from ...device import as_device
 from ...nn import Module
 from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
@@ -53,9 +53,7 @@ def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> Non
     Raises:
         ValueError: it is not.
     """
-    named = {Device(d) for d in device_ids or ()} | (
-        set() if output_device is None else {Device(output_device)}
-    )
+    named = {as_device(d) for d in [*(device_ids or ()), output_device] if d is not None}
     found = {p.device for p in module.parameters()}
     if named and found != named:
         raise ValueError(
@@ -315,7 +313,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
             tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
             future = call_hook(self._hook, self._hook_state, tensor)
         else:
-            call = after_queued_work(lambda: bucket.average(group, flat, divisor, dtype))
+            call = after_queued_work(lambda: bucket.average(group, flat, divisor, dtype), [flat])
             work = Work(call, wrap(flat))
             future = self._start_work(work).get_future()
         self._pending.append((bucket, flat, None if in_place else offsets, future))

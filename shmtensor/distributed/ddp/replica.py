@@ -82,7 +82,7 @@ def broadcast(group: ProcessGroup, array: Array, root: int) -> None:
         group.native.broadcast(staged, root, group.timeout)
         group.copy_back(array, staged)
 
-    after_queued_work(call)()
+    after_queued_work(call, [array])()
 
 
 def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ... import cupy_runtime
+from ... import cupy_runtime, native
 from ...memory.layout import empty_shared
 
 T = TypeVar("T")
@@ -53,22 +53,37 @@ def assign(target: Any, source: Any) -> None:
         target[...] = source if is_on_gpu(source) else cupy_runtime.initialize().asarray(source)
 
 
-def after_queued_work(call: Callable[[], T]) -> Callable[[], T]:
-    """The call, on whatever thread, after the work that is queued now on the current GPU; it ends
-    when its own work has.
+def devices_of(operands: Any) -> list[Any]:
+    """CuPy's devices of the tensors on a GPU among operands."""
+    values = operands if isinstance(operands, (list, tuple)) else [operands]
+    arrays: list[Any] = [getattr(x, "array", x) for x in values]
+    numbers = {a.device.id for a in arrays if native.is_array(a) and is_on_gpu(a)}
+    return [cupy_runtime.initialize().cuda.Device(number) for number in sorted(numbers)]
+
+
+def after_queued_work(call: Callable[[], T], operands: Any) -> Callable[[], T]:
+    """The call, on whatever thread, after the work that is queued now on the GPUs of its operands;
+    it ends when its own work has. Itself if no operand is on a GPU.
     """
-    if not cupy_runtime.state.initialized:
+    devices = devices_of(operands) if cupy_runtime.state.initialized else []
+    if not devices:
         return call
     cuda = cupy_runtime.initialize().cuda
-    device = cuda.Device()
-    queued = cuda.get_current_stream().record(cuda.Event(disable_timing=True))
+    queued = []
+    for device in devices:
+        with device:
+            event = cuda.Event(disable_timing=True)
+            queued.append(cuda.get_current_stream().record(event) or event)
 
     def run() -> T:
-        with device:
-            stream = cuda.get_current_stream()
-            stream.wait_event(queued)
+        for device, event in zip(devices, queued):
+            with device:
+                cuda.get_current_stream().wait_event(event)
+        with devices[0]:
             result = call()
-            stream.synchronize()
+        for device in devices:
+            with device:
+                cuda.get_current_stream().synchronize()
         return result
 
     return run

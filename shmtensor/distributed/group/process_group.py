@@ -90,9 +90,16 @@ class ProcessGroup(GroupMethods):
         self._lanes: dict[tuple[str, int], Lane] = {}
 
     # ---------------------------------------------------------------- now or on a lane
-    def issue(self, call: Callable[[], object], async_op: bool, result: object) -> Work | None:
-        """Runs a collective: at once, or after those that are under way."""
-        call = after_queued_work(call)
+    def issue(
+        self, call: Callable[[], object], async_op: bool, result: object, operands: Any = None
+    ) -> Work | None:
+        """Runs a collective: at once, or after those that are under way.
+
+        Args:
+            result: what its Work gives.
+            operands: tensors on the GPUs that it uses; None: `result`.
+        """
+        call = after_queued_work(call, result if operands is None else operands)
         if self.deferred is not None:
             self.deferred.append((call, result))
             return None

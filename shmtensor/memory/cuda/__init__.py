@@ -95,13 +95,13 @@ def empty_cache() -> None:
     require_own_process()
     allocator.lock.acquire()
     try:
-        for device in allocator.devices.values():
+        for device in allocator.used_devices():
             with streams.on_device(device.index):
                 cupy.cuda.runtime.deviceSynchronize()
         allocator.poll()
         lending.close_idle()
         allocator.reclaim()
-        for device in allocator.devices.values():
+        for device in allocator.used_devices():
             allocator.release_slabs(device)
     finally:
         allocator.unlock()

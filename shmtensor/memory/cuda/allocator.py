@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from threading import Lock
+from threading import Lock, get_ident
 from typing import Any
 
 import cupy
@@ -33,7 +33,11 @@ __all__ = ["Allocator", "Device", "Own", "allocator", "require_own_process"]
 
 runtime = cupy.cuda.runtime
 MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
-MemoryPointer, UnownedMemory = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory
+Memory, MemoryPointer, UnownedMemory = (
+    cupy.cuda.Memory,
+    cupy.cuda.MemoryPointer,
+    cupy.cuda.UnownedMemory,
+)
 get_current_stream = cupy.cuda.get_current_stream
 getpid = os.getpid
 
@@ -85,6 +89,34 @@ def no_memory(device: Device, nbytes: int) -> Exception:
     return OutOfMemoryError(f"cuda: no memory for {nbytes} bytes on GPU {device.index}")
 
 
+class OwnedLock:
+    """A lock that knows the thread that holds it. Python may run finalisers and signal handlers
+    inside of the allocator; what they allocate must not wait for it.
+    """
+
+    __slots__ = ("holder", "lock")
+
+    def __init__(self) -> None:
+        self.lock = Lock()
+        self.holder = 0
+
+    def acquire(self, blocking: bool = True) -> bool:
+        if self.lock.acquire(blocking):
+            self.holder = get_ident()
+            return True
+        return False
+
+    def release(self) -> None:
+        self.holder = 0
+        self.lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
 class Allocator:
     """All that this process has of GPU memory, under one lock.
 
@@ -95,7 +127,7 @@ class Allocator:
 
     def __init__(self) -> None:
         self.pid = 0  # of the process that uses CUDA; 0: none has
-        self.lock = Lock()
+        self.lock = OwnedLock()
         self.finished: deque[Any] = deque()  # owners without arrays
         self.devices: dict[int, Device] = {}
         self.uuids: dict[bytes, int] = {}
@@ -166,6 +198,8 @@ class Allocator:
         index = runtime.getDevice()
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, index), 0)
+        if self.lock.holder == get_ident():  # a finaliser or signal handler, amid our own work
+            return MemoryPointer(Memory(nbytes), 0)
         device = self.devices[index]
         cupy_stream = get_current_stream(index)
         stream = records[index].get(cupy_stream.ptr) or streams.of(index, cupy_stream)
@@ -256,8 +290,14 @@ class Allocator:
         self.release_slabs(device)
 
     # ---- the way back; the lock is held
+    def used_devices(self) -> list[Device]:
+        """The devices that this process has memory or streams of."""
+        return [d for d in self.devices.values() if d.slabs or records[d.index]]
+
     def leave(self, chunk: Chunk) -> None:
         """No array of this process is over the block any more."""
+        if chunk.state == LEAVING:  # it came home meanwhile: this time counts, with all its users
+            self.withdraw(chunk)
         events = self.events_of(chunk.users, chunk.slab.device)
         if events:
             chunk.state = LEAVING
@@ -265,6 +305,14 @@ class Allocator:
             self.wake()
         else:
             self.release(chunk)
+
+    def withdraw(self, chunk: Chunk) -> None:
+        """The block no longer waits for the events of an earlier time."""
+        for entry in self.leaving:
+            if entry[0] is chunk:
+                for event in entry[2]:
+                    streams.release(entry[1], event)
+        self.leaving = [entry for entry in self.leaving if entry[0] is not chunk]
 
     def events_of(self, users: set[StreamRecord] | None, device: int) -> list[int]:
         """Events recorded on the streams that are not idle."""
@@ -358,10 +406,10 @@ class Allocator:
         for slab in [slab for slab in device.slabs.values() if not slab.used]:
             if slab.slot >= 0 and not native.slab_retire(slab.slot, slab.inc):
                 continue
-            with streams.on_device(device.index):
-                runtime.free(slab.ptr)
             free = device.free[slab.pool]
             (chunk,) = [c for c in free.chunks() if c.slab is slab]
+            with streams.on_device(device.index):
+                runtime.free(slab.ptr)
             free.remove(chunk)
             if slab.slot >= 0:
                 native.slab_end(slab.slot)

@@ -186,8 +186,7 @@ def export(array: Any, via: Any = None) -> Message:
     The message is small and can be pickled. It may be received once, many times or never: until it
     is received or discarded, the block stays, also after this process has dropped its arrays. A
     message that is never delivered must be given to `discard`; one that is lost otherwise keeps its
-    block until memory is short and it is older than a minute (docs/design/memory.md: unread
-    messages).
+    block until `via` or this process ends.
 
     Args:
         array: a cupy.ndarray whose memory is of this allocator, own or received.

@@ -107,8 +107,8 @@ def release_down_to(nbytes: int) -> None:
     total = sum(end - first for first, end, _ in registered.values())
     if total <= max(nbytes, 0):
         return
-    for device in allocator.devices:
-        with streams.on_device(device):
+    for device in allocator.used_devices():
+        with streams.on_device(device.index):
             runtime.deviceSynchronize()
     while registered and total > nbytes:
         _, (first, end, _) = registered.popitem(last=False)

@@ -58,11 +58,11 @@ class StreamRecord:
         """Whether all work of the stream has ended."""
         if self.stream is None:
             return True
-        if self.ptr == 0 and runtime.getDevice() != self.device:
-            with on_device(self.device):
-                return bool(runtime.streamQuery(0) == 0)
         if self.thread and self.thread != threading.get_ident():
             return False
+        if self.ptr <= PER_THREAD and runtime.getDevice() != self.device:  # of the current device
+            with on_device(self.device):
+                return bool(runtime.streamQuery(self.ptr) == 0)
         return bool(runtime.streamQuery(self.ptr) == 0)
 
 
@@ -105,7 +105,7 @@ def of(device: int, stream: Any) -> StreamRecord:
         key |= threading.get_ident() << 8
     found = known.get(key)
     if found is None:
-        found = known[key] = StreamRecord(device, stream)
+        found = known.setdefault(key, StreamRecord(device, stream))
         watch.has_streams = watch.has_streams or bool(key)
     return found
 
@@ -115,6 +115,8 @@ def let_go(known: dict[int, StreamRecord]) -> None:
     Their bins are empty, and the allocator's lock is held.
     """
     for key, found in list(known.items()):
+        if found.thread:  # another thread's stream, which this one cannot wait for
+            continue
         if sys.getrefcount(found.stream) == 2 and key:  # this record's, and the call's
             found.stream.synchronize()
             found.stream = None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import _thread
 import atexit
+import os
 import time
 
 from ... import native
@@ -63,6 +64,8 @@ def pause() -> None:
 
 def end_thread() -> None:
     end = time.monotonic() + 5
+    if allocator.pid != os.getpid():  # forked: the thread is the parent's
+        return
     while is_running and time.monotonic() < end:
         if wake_up.locked():
             wake_up.release()
@@ -70,12 +73,24 @@ def end_thread() -> None:
 
 
 def run() -> None:
+    """The thread. An error ends it, and the next work starts another."""
+    global is_running
+    try:
+        look()
+    except BaseException:
+        is_running = False
+        raise
+
+
+def look() -> None:
     global is_running
     pause, next_sweep = SHORTEST_S, time.monotonic() + LIVENESS_S
     while True:
         wake_up.acquire(timeout=pause)
         now = time.monotonic()
-        is_due = now >= next_sweep and bool(lending.imports or lending.opened_events)
+        is_due = now >= next_sweep and bool(
+            allocator.lent or lending.imports or lending.opened_events
+        )
         if is_due:
             next_sweep = now + LIVENESS_S
             native.sweep(True)

@@ -6,6 +6,8 @@ from typing import Any
 
 import cupy
 
+from ...cuda_arrays import guard
+
 __all__ = ["unscale"]
 
 multiply_and_check = cupy.ElementwiseKernel(
@@ -16,14 +18,14 @@ multiply_and_check = cupy.ElementwiseKernel(
 )
 
 
+@guard
 def unscale(arrays: list[Any], factor: float) -> Any:
     """Multiplies arrays on one device by a factor, in place.
 
     Returns: an array of one element: 1 if there was an infinity or NaN, else 0.
     """
-    with arrays[0].device:
-        found = cupy.zeros(1, "float32")
-        for array in arrays:
-            for part in (array.real, array.imag) if array.dtype.kind == "c" else (array,):
-                multiply_and_check(part, factor, part, found)
-        return found
+    found = cupy.zeros(1, "float32")
+    for array in arrays:
+        for part in (array.real, array.imag) if array.dtype.kind == "c" else (array,):
+            multiply_and_check(part, factor, part, found)
+    return found

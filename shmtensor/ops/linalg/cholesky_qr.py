@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import errors
-from ..table.constants import constant, data_of, eye, zeros
+from ..table.constants import constant, data_of, eye, host_array, zeros
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .inverse_det_matrix_exp import (
@@ -145,7 +145,7 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
     check_square("linalg.cholesky_ex", A)
     info = ops._linalg_leading_minors(conj_transpose(A) if upper else A)
-    if check_errors or not data_of(info).any():
+    if check_errors or not host_array(info).any():
         out = ops.linalg_cholesky(A, upper=upper)
     else:
         one = eye(A.shape[-1], A.shape[-1], data_of(A).dtype, A)

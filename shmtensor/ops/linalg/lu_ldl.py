@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import errors, native
 from ..shape.view_expand_flip import sum_to_shape
-from ..table.constants import array_module, constant, data_of, eye, filled, on_device
+from ..table.constants import array_module, at_operands, constant, data_of, eye, filled, on_device
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .cholesky_qr import solve_right
@@ -44,6 +44,7 @@ def _linalg_lu_factor(xp, x, /):
     return native.lu_factor(x)
 
 
+@at_operands
 def permuted_rows(pivots: Any, m: int) -> Any:
     """The rows of B that are the rows of P.mH @ B, for the P of A = P @ L @ U: (..., m)."""
     if on_device(pivots):
@@ -69,6 +70,7 @@ def permuted_rows_on_device(pivots: Any, m: int) -> Any:
     return rows
 
 
+@at_operands
 def permutation(pivots: Any, m: int, dtype: Any) -> Any:
     """P of A = P @ L @ U."""
     one = array_module(pivots).eye(m, dtype=dtype)
@@ -81,9 +83,26 @@ def take_rows(ops: Any, x: Any, rows: Any) -> Any:
         return ops._index_select(x, constant(rows, x), x.ndim - 2)
     batch = np.broadcast_shapes(rows.shape[:-1], tuple(x.shape[:-2]))
     x = ops.broadcast_to(x, (*batch, *x.shape[-2:]))
+    return ops._gather(x, constant(expanded(rows, tuple(x.shape)), x), x.ndim - 2)
+
+
+@at_operands
+def expanded(rows: Any, shape: tuple[int, ...]) -> Any:
+    """rows (..., m) as a contiguous array of a shape (..., m, k)."""
     xp = array_module(rows)
-    index = xp.ascontiguousarray(xp.broadcast_to(rows[..., None], tuple(x.shape)))
-    return ops._gather(x, constant(index, x), x.ndim - 2)
+    return xp.ascontiguousarray(xp.broadcast_to(rows[..., None], shape))
+
+
+@at_operands
+def contiguous(x: Any) -> Any:
+    """An array, contiguous. Copies: none or one."""
+    return array_module(x).ascontiguousarray(x)
+
+
+@at_operands
+def inverse_order(rows: Any) -> Any:
+    """The inverse of permutations (..., m)."""
+    return rows.argsort(-1)
 
 
 def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
@@ -108,7 +127,7 @@ def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     out = solve_right(ops, ops._solve(conj_transpose(low), inner), conj_transpose(up))
     if outer is not None:
         out = ops.cat([out, outer], -1 if n > k else -2)
-    return ops.matmul(constant(permutation(data_of(pivots), m, data_of(LU).dtype), out), out)
+    return ops.matmul(constant(permutation(pivots, m, data_of(LU).dtype), out), out)
 
 
 _linalg_lu_factor.pullback(x=lambda ops, g_LU, LU, pivots: lu_backward(ops, g_LU, LU, pivots))
@@ -162,9 +181,8 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
     empty = ops._to_copy(filled((0,), 0, data_of(LU_data).dtype, LU_data), LU_data.dtype)
     P, L, U = empty, empty, empty
     if unpack_pivots:
-        permutation_matrix = permutation(data_of(LU_pivots), m, data_of(LU_data).dtype)
-        xp = array_module(permutation_matrix)
-        P = ops._to_copy(constant(xp.ascontiguousarray(permutation_matrix), LU_data), LU_data.dtype)
+        matrix = contiguous(permutation(LU_pivots, m, data_of(LU_data).dtype))
+        P = ops._to_copy(constant(matrix, LU_data), LU_data.dtype)
     if unpack_data:
         one = eye(m, k, data_of(LU_data).dtype, LU_data)
         L, U = ops.add(ops.tril(LU_data[..., :k], -1), one), ops.triu(LU_data[..., :k, :])
@@ -209,10 +227,10 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
             ops.linalg_lu_solve(LU, pivots, conj_transpose(B), adjoint=not adjoint)
         )
     _, L, U = ops.linalg_lu_unpacked(LU, pivots, unpack_pivots=False)
-    rows = permuted_rows(data_of(pivots), LU.shape[-1])
+    rows = permuted_rows(pivots, LU.shape[-1])
     if adjoint:
         solution = ops._solve(conj_transpose(L), ops._solve(conj_transpose(U), B))
-        return take_rows(ops, solution, rows.argsort(-1))
+        return take_rows(ops, solution, inverse_order(rows))
     return ops._solve(U, ops._solve(L, take_rows(ops, B, rows)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import errors
-from ..table.constants import array_module, constant, data_of, eye, filled
+from ..table.constants import array_module, at_operands, constant, data_of, eye, filled, host_array
 from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 from .inverse_det_matrix_exp import (
@@ -174,19 +174,20 @@ def linalg_cholesky_inverse(ops, L, upper=False):
 # ---- tolerances: which singular values count
 
 
+@at_operands
 def tolerances(name: str, x: Any, atol: Any, rtol: Any) -> tuple[Any, Any]:
     """(atol, rtol) as arrays; without both, rtol is the larger size times the dtype's epsilon."""
     for parameter, value in (("atol", atol), ("rtol", rtol)):
         if getattr(getattr(value, "dtype", None), "kind", "f") == "c":
             raise RuntimeError(f"{name}: {parameter} tensor of complex type is not supported")
     xp = array_module(x)
-    absolute = None if atol is None else xp.asarray(data_of(atol), np.float64)
+    absolute = None if atol is None else xp.asarray(atol, np.float64)
     if rtol is None:
-        eps = np.finfo(data_of(x).dtype).eps * max(x.shape[-2:])
+        eps = np.finfo(x.dtype).eps * max(x.shape[-2:])
         positive = xp.zeros(()) if absolute is None else absolute
         ratio = xp.where(positive > 0, 0.0, eps)
     else:
-        ratio = xp.asarray(data_of(rtol), np.float64)
+        ratio = xp.asarray(rtol, np.float64)
     return xp.zeros(()) if absolute is None else absolute, ratio
 
 
@@ -194,6 +195,17 @@ def above_tolerance(xp: Any, s: Any, atol: Any, rtol: Any) -> Any:
     """Which of the singular values s (..., k) are larger than both tolerances."""
     largest = s.max(-1) if s.shape[-1] else s.sum(-1)
     return s > xp.maximum(xp.asarray(atol), xp.asarray(rtol) * largest)[..., None]
+
+
+@at_operands
+def rank_and_values(x: Any, atol: Any, rtol: Any, hermitian: bool) -> tuple[Any, Any]:
+    """How many of the singular values of matrices exceed the tolerances (int64), and the values."""
+    xp = array_module(x)
+    if not x.size:
+        s = xp.zeros((*x.shape[:-2], min(x.shape[-2:])), x.real.dtype)
+    else:
+        s = xp.abs(xp.linalg.eigvalsh(x)) if hermitian else xp.linalg.svd(x, compute_uv=False)
+    return xp.asarray(above_tolerance(xp, s, atol, rtol).sum(-1), np.int64), s
 
 
 @op(
@@ -249,11 +261,10 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     if tol is not None:
         atol, rtol = tol, 0.0
     a, r = tolerances("linalg.matrix_rank", A, atol, rtol)
-    data, xp = data_of(A), array_module(A)
+    data = data_of(A)
     if not data.size:
         return ops._to_copy(filled(data.shape[:-2], 0, np.int64, A), np.dtype(np.int64))
-    s = xp.abs(xp.linalg.eigvalsh(data)) if hermitian else xp.linalg.svd(data, compute_uv=False)
-    rank = xp.asarray(above_tolerance(xp, s, a, r).sum(-1), np.int64)
+    rank, _ = rank_and_values(data, a, r, hermitian)
     return ops._to_copy(constant(rank, A), np.dtype(np.int64))
 
 
@@ -285,19 +296,14 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
             f"{B.dtype}"
         )
     solution = ops.matmul(ops.linalg_pinv(A, rtol=rcond), b)
-    data, xp = data_of(A), array_module(A)
+    data = data_of(A)
     real = data.real.dtype
-    rank, s = xp.zeros(0, np.int64), xp.zeros(0, real)
+    rank, s = (filled((0,), 0, dtype, data) for dtype in (np.int64, real))
     has_full_rank = True
     if driver != "gels":
-        singular_values = xp.linalg.svd(data, compute_uv=False) if data.size else xp.zeros(
-            (*data.shape[:-2], min(m, n)), real
-        )  # fmt: skip
-        rank = above_tolerance(
-            xp, singular_values, *tolerances("linalg.lstsq", A, None, rcond)
-        ).sum(-1)
-        rank = xp.asarray(rank, np.int64)
-        has_full_rank = bool((rank == n).all())
+        a, r = tolerances("linalg.lstsq", A, None, rcond)
+        rank, singular_values = rank_and_values(data, a, r, False)
+        has_full_rank = bool((host_array(rank) == n).all())
         s = singular_values if driver in ("gelsd", "gelss") else s
     residuals = ops._to_copy(filled((0,), 0, real, A), real)
     if m > n and has_full_rank and driver not in (None, "gelsy"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..table.constants import array_module, constant, data_of
+from ..table.constants import array_module, at_operands, constant, data_of
 from ..table.op_definition import composite
 from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
@@ -74,11 +74,12 @@ def multi_margin_loss(
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
-def label_pairs(labels: Any) -> tuple[Any, Any]:
+@at_operands
+def label_pairs(labels: Any, n: int, c: int) -> tuple[Any, Any]:
     """(N, L) labels of which some are valid, and (N, L, C): whether a label and a class make a
     term: a label before the first -1, and a class that is none of the row's labels.
     """
-    (n, c), xp = labels.shape, array_module(labels)
+    labels, xp = labels.reshape(n, c), array_module(labels)
     counts = xp.cumsum(labels < 0, 1) == 0
     if xp is np:  # memory grows with the largest number of labels, which a device would wait for
         counts = counts[:, : max(int(counts.sum(1).max(initial=0)), 1)]
@@ -103,12 +104,12 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
         )
     if target.dtype != np.int64:
         raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
-    labels = data_of(target).reshape(n, c)
+    labels = data_of(target)
     if isinstance(labels, np.ndarray) and labels.size and (labels.min() < -1 or labels.max() >= c):
         raise RuntimeError(
             f"{name}: class is out of range: {labels.min()} to {labels.max()}, {c} classes"
         )
-    safe, counted = label_pairs(labels)
+    safe, counted = label_pairs(labels, n, c)
     x = ops.reshape(input, (n, c))
     scores = ops._gather(x, constant(safe, input), 1)
     terms = ops.sub(ops.reshape(x, (n, 1, c)), ops.reshape(scores, (n, safe.shape[1], 1)))

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..table.constants import array_module, constant, data_of, filled
+from ..table.constants import array_module, at_operands, computed, constant, data_of, filled
 from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite
 
 MODES = ("sum", "mean", "max")
 
 
+@at_operands
 def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, int]:
     """The bag of each element, and the number of bags."""
     n, xp = math.prod(input.shape), array_module(input)
@@ -27,7 +28,7 @@ def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[An
         raise ValueError(f"embedding_bag: input has to be 1-d or 2-d: {tuple(input.shape)}")
     if offsets is None or offsets.ndim != 1:
         raise ValueError(f"embedding_bag: offsets has to be 1-d: {offsets}")
-    starts = data_of(offsets)
+    starts = offsets
     if xp is np:
         starts = np.array(starts)  # a copy: others may write the tensor
         check_offsets(starts, n)
@@ -48,6 +49,28 @@ def check_offsets(starts: Any, n: int) -> None:
         raise RuntimeError(f"embedding_bag: offsets must not decrease: {starts.tolist()}")
     if starts.size and starts[-1] > n:
         raise RuntimeError(f"embedding_bag: offset is out of range: {starts[-1]}, {n} elements")
+
+
+@at_operands
+def kept(indices: Any, bag: Any, padding_row: int | None) -> tuple[Any, Any, Any]:
+    """The indices that are in a bag and not of the padding row, their bags, and which they are."""
+    mask = bag >= 0  # without offsets there is no bag
+    if padding_row is not None:
+        mask &= indices != padding_row
+    return indices[mask], bag[mask], mask
+
+
+@at_operands
+def places_of(mask: Any) -> Any:
+    """The positions of the true elements of a vector."""
+    return array_module(mask).nonzero(mask)[0]
+
+
+@at_operands
+def sizes_of_bags(bag: Any, n: int, dtype: Any) -> Any:
+    """The number of elements in each of n bags, or 1 for an empty one: (n, 1)."""
+    xp = array_module(bag)
+    return xp.maximum(xp.bincount(bag, minlength=n), 1).astype(dtype)[:, None]
 
 
 @composite(method=False, function=False)
@@ -78,19 +101,17 @@ def _embedding_bag(
             )
     bag, n = bag_of_each(input, offsets, include_last_offset)
     flat = ops.reshape(input, (-1,))
-    indices, xp = data_of(flat), array_module(flat)
     size = weight.shape[0]
-    mask = bag >= 0  # without offsets there is no bag
     if padding_idx is not None:
         if not -size <= padding_idx < size:
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
-        mask &= indices != padding_idx % size
-    indices, bag = indices[mask], bag[mask]
+        padding_idx %= size
+    indices, bag, mask = kept(flat, bag, padding_idx)
     rows = ops._embedding(weight, constant(indices, weight), -1, sparse)
     if mode == "max" and len(indices):
         return max_of_bags(ops, rows, bag, n)
     if sample_weights is not None:
-        places = constant(xp.nonzero(mask)[0], weight)
+        places = constant(places_of(mask), weight)
         weights = ops._index_select(ops.reshape(sample_weights, (-1,)), places, 0)
         rows = ops.mul(rows, ops.unsqueeze(weights, 1))
     sums = ops._index_select_backward(
@@ -98,8 +119,8 @@ def _embedding_bag(
     )
     if mode != "mean":
         return restore_half(ops, sums, rows.dtype)
-    number = xp.maximum(xp.bincount(bag, minlength=n), 1).astype(sums.dtype)
-    return restore_half(ops, ops.div(sums, constant(number[:, None], weight)), rows.dtype)
+    number = sizes_of_bags(bag, n, sums.dtype)
+    return restore_half(ops, ops.div(sums, constant(number, weight)), rows.dtype)
 
 
 def max_of_bags(ops: Any, rows: Any, bag: Any, n: int) -> Any:
@@ -123,7 +144,7 @@ def max_of_bags_on_device(ops: Any, rows: Any, bag: Any, n: int) -> Any:
     index = constant(xp.broadcast_to(bag[:, None], shape), rows)
     lowest = filled((n, shape[1]), -math.inf, rows.dtype, rows)
     out = ops._scatter_reduce(lowest, values, index, 0, "amax", True)
-    positions = constant(xp.broadcast_to(xp.arange(shape[0])[:, None], shape), rows)
+    positions = computed(lambda xp: xp.broadcast_to(xp.arange(shape[0])[:, None], shape), rows)
     positions = ops._where(values == ops._gather(out, index, 0), positions, shape[0])
     end = filled((n, shape[1]), shape[0], np.int64, rows)
     first = ops._scatter_reduce(end, positions, index, 0, "amin", True)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...dtypes import float32, float64
-from ..table.constants import constant
+from ...dtypes import float16, float32, float64
+from ..table.constants import constant, on_device
 from ..table.op_definition import composite
 from .rnn_layer import last_rows
 
@@ -77,11 +77,14 @@ def run_direction(
 
 
 def is_fused(x: Any, state: Any, weights: Any) -> bool:
-    """Whether `_rnn_layer` computes a layer: in float32 or float64 only."""
+    """Whether `_rnn_layer` computes a layer: in float32 or float64 only. On a GPU some operands may
+    be float16, as under autocast.
+    """
     tensors = [x, *state, *(w for w in weights if w is not None)]
+    dtypes = {t.dtype for t in tensors}
     return (
-        x.dtype in (float32, float64)
-        and all(t.dtype == x.dtype and str(t.device) == str(x.device) for t in tensors)
+        (dtypes in ({float32}, {float64}) or (on_device(x) and dtypes == {float16, float32}))
+        and all(str(t.device) == str(x.device) for t in tensors)
         and 0 not in (*x.shape, *state[0].shape, *state[-1].shape)
     )
 
@@ -89,15 +92,24 @@ def is_fused(x: Any, state: Any, weights: Any) -> bool:
 def run_fused(
     ops: Any, kind: str, x: Any, state: Any, weights: Any, sizes: tuple[int, ...], reverse: bool
 ) -> tuple[Any, Any]:
-    """`run_direction` by the kernel of all steps."""
+    """`run_direction` by the kernel of all steps.
+
+    Where autocast makes the input's product float16 on a GPU, the steps are computed in float32,
+    and the results are float16, as PyTorch's.
+    """
     w_ih, w_hh, b_ih, b_hh, w_hr = weights
     extras = [*state[1:], w_hr]
     if kind == "gru":
         extras = [b_hh]
     elif b_ih is not None and b_hh is not None:
         b_ih = b_ih + b_hh
-    operands = [ops.linear(x, w_ih, b_ih), state[0], w_hh, *(v for v in extras if v is not None)]
+    gates = ops.linear(x, w_ih, b_ih)
+    operands = [gates, state[0], w_hh, *(v for v in extras if v is not None)]
+    if is_mixed := on_device(x) and any(v.dtype == float16 for v in operands):
+        operands = [ops._to_copy(v, float32) if v.dtype == float16 else v for v in operands]
     results = ops._rnn_layer(operands, kind, sizes, reverse)[: len(state)]
+    if is_mixed and gates.dtype == float16:
+        results = [ops._to_copy(v, float16) for v in results]
     n = sizes[0]
     if reverse:
         last = [ops.narrow(v, 0, 0, n) for v in results]

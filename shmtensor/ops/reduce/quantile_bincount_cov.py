@@ -11,7 +11,7 @@ from ... import native
 from ...cuda_arrays import device_of
 from ...dtypes import get_default_dtype
 from ..table.check_dtypes import check_floating, check_same_dtype
-from ..table.constants import array_module, constant, data_of, on_device
+from ..table.constants import array_module, at_operands, constant, data_of, host_array, on_device
 from ..table.dims import axis, broadcast_shape, check_ordered
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -99,6 +99,36 @@ def quantile_ranks(xp: Any, n: int, q: Any, interpolation: str) -> tuple[Any, An
     return low, xp.minimum(low + 1, n - 1), fraction
 
 
+@at_operands
+def ranks_of_rows(
+    rows: Any, q: Any, interpolation: str, ignore_nan: bool
+) -> tuple[Any, Any, Any, Any, Any]:
+    """The ranks of quantiles in each row: those below and above, the fractions of the way between
+    and the last rank, in the dtype of the rows, and which rows contain NaN: (..., quantiles).
+    """
+    xp, n = array_module(rows), rows.shape[-1]
+    n_nan = xp.isnan(rows).sum(-1)[..., None]
+    flat, last = xp.asarray(q).reshape(-1), n - 1.0
+    if ignore_nan:
+        counts = xp.maximum(n - n_nan, 1)
+        low, high, fraction = quantile_ranks(xp, counts, flat, interpolation)
+        low, high = xp.minimum(low, counts - 1), xp.minimum(low + 1, counts - 1)
+        last = counts - 1.0
+    else:
+        low, high, fraction = (
+            xp.broadcast_to(v, (*rows.shape[:-1], flat.size))
+            for v in quantile_ranks(xp, n, flat, interpolation)
+        )
+    has_nan = xp.broadcast_to(n_nan > 0, low.shape)
+    return low, high, xp.asarray(fraction, rows.dtype), last, has_nan
+
+
+@at_operands
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """An array in a dtype. Copies: one."""
+    return x.astype(dtype)
+
+
 INTERPOLATIONS = ("linear", "lower", "higher", "midpoint", "nearest")
 
 
@@ -145,36 +175,23 @@ def quantiles(
             ops, sorted_rows, *(v.item() for v in quantile_ranks(np, n, values, interpolation))
         )
         return restore_dims(ops, out, dim, ndim) if keepdim else out
-    xp = array_module(input)
-    n_nan = xp.isnan(data_of(rows)).sum(-1)[..., None]
-    flat = xp.asarray(values.reshape(-1))
-    if ignore_nan:
-        counts = xp.maximum(n - n_nan, 1)
-        low, high, fraction = quantile_ranks(xp, counts, flat, interpolation)
-        low, high = xp.minimum(low, counts - 1), xp.minimum(low + 1, counts - 1)
-    else:
-        low, high, fraction = (
-            xp.broadcast_to(v, (*rows.shape[:-1], flat.size))
-            for v in quantile_ranks(xp, n, flat, interpolation)
-        )
-    fraction = constant(xp.asarray(fraction, input.dtype), input)
+    low, high, fraction, last, has_nan = ranks_of_rows(rows, values, interpolation, ignore_nan)
+    fraction = constant(fraction, input)
     if interpolation == "linear" and getattr(q, "requires_grad", False):
-        steps = constant(counts - 1.0, input) if ignore_nan else n - 1.0
-        rank = ops.mul(ops.reshape(q, (-1,)), steps)
-        fraction = ops.sub(rank, constant(low.astype(input.dtype), input))
+        rank = ops.mul(ops.reshape(q, (-1,)), constant(last, input))
+        fraction = ops.sub(rank, constant(as_dtype(low, input.dtype), input))
     below = ops._gather(sorted_rows, constant(low, input), -1)
     above = ops._gather(sorted_rows, constant(high, input), -1)
     out = ops._where(fraction == 0, below, ops.lerp(below, above, fraction))
     if not ignore_nan:
-        has_nan = xp.broadcast_to(n_nan > 0, tuple(out.shape))
         out = ops._where(constant(has_nan, input), math.nan, out)
     if keepdim:
         out = ops.unsqueeze(out, -1)
         if is_flat:
-            out = ops.reshape(out, (flat.size, *(1,) * ndim))
+            out = ops.reshape(out, (values.size, *(1,) * ndim))
         else:
             out = ops.movedim(ops.movedim(out, -2, 0), -1, dim % (ndim or 1) + 1)
-            out = out if ndim else ops.reshape(out, (flat.size,))
+            out = out if ndim else ops.reshape(out, (values.size,))
     else:
         out = ops.movedim(out, -1, 0)
     return out if values.ndim else out[0]
@@ -192,7 +209,7 @@ def quantiles_in_float64(name: str, input: Any, q: Any) -> Any:
             f"{name}: Expected all tensors to be on the same device: q is on {device_of(q.array)}, "
             f"the input on {device_of(data_of(input))}"
         )
-    return data_of(q).astype(np.float64) if on_device(q) else np.asarray(data_of(q), np.float64)
+    return as_dtype(q, np.float64) if on_device(q) else np.asarray(data_of(q), np.float64)
 
 
 def quantile_of_sorted(ops: Any, sorted_rows: Any, low: int, high: int, fraction: float) -> Any:
@@ -250,7 +267,7 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
     if weights.dtype.kind not in kinds:
         expected = "integers" if kinds == "iu" else "floating-point numbers"
         raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype}")
-    data = data_of(weights)
+    data = host_array(weights)
     if data.size and data.min() < 0:
         raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")
 

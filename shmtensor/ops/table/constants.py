@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from ...device import CPU
 
 __all__ = [
     "array_module",
+    "at_operands",
     "computed",
     "constant",
     "data_of",
@@ -75,9 +77,24 @@ def computed(make: Callable[[Any], Any], like: Any) -> Any:
     data = data_of(like)
     if isinstance(data, np.ndarray):
         return make(np)
-    with data.device:
-        result = make(cuda_arrays.array_module(data))
+    xp = cuda_arrays.array_module(data)
+    result = cuda_arrays.guard(lambda _: make(xp))(data)
     return native.wrap(result) if data is not like else result
+
+
+def at_operands(compute: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of arrays that also takes tensors, for their arrays. With arrays on a device it
+    runs as a kernel does: on their device, and after a kernel's checks.
+    """
+
+    @functools.wraps(compute)
+    def run(*operands: Any) -> Any:
+        data = [data_of(x) for x in operands]
+        if any(on_device(x) for x in data):
+            return cuda_arrays.guard(compute)(*data)
+        return compute(*data)
+
+    return run
 
 
 def host_array(x: Any) -> Any:

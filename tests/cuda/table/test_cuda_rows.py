@@ -15,8 +15,6 @@ from tests.cuda.table.device_rows import compare, device_calls, device_results, 
 LACKING: dict[str, str] = {
     "_binomial": "there is no kernel for its rejection sampling",
     "_poisson": "there is no kernel for its rejection sampling",
-    "_scatter_reduce": "CuPy has no multiply.at",
-    "_svd": "singular vectors are unique up to a sign; tests of gradients compare what is unique",
 }
 
 

@@ -25,8 +25,6 @@ SPARSE = "sparse tensors keep their indices in NumPy's arrays"
 LACKING: dict[str, str] = {
     "_binomial": "there is no kernel for its rejection sampling",
     "_poisson": "there is no kernel for its rejection sampling",
-    "_scatter_reduce": "CuPy has no multiply.at",
-    "_svd": "singular vectors are unique up to a sign; gradients compare what is unique",
     "_upsample": "its weights are arrays of the host; interpolate passes them",
     "coalesce": SPARSE,
     "sparse.mm": SPARSE,
@@ -39,6 +37,7 @@ LACKING: dict[str, str] = {
 # Cases of tests/ops/gradient_cases.py that hold tensors of their own, on the CPU or in float64.
 # Masked reductions are in test_cuda_families.py.
 ON_CPU = {
+    "_to_device",
     "cpu",
     "nn.functional.cross_entropy",
     "nn.functional.fractional_max_pool2d",

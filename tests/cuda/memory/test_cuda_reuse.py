@@ -1,0 +1,91 @@
+"""Memory is not given out twice, nor while work on it is queued."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from types import ModuleType
+from typing import Any
+
+import shmtensor as st
+from tests.cuda.memory.peer import until
+
+
+def test_a_block_that_comes_home_while_it_leaves_is_free_once(cp: Any, mc: ModuleType) -> None:
+    from shmtensor.memory.cuda.allocator import allocator
+
+    done = threading.Event()
+    side = cp.cuda.Stream(non_blocking=True)
+    x = cp.ones(1000, "u1")
+    message = mc.export(x)
+    mc.note_use(x, side)
+    side.launch_host_func(lambda _: done.wait(20), None)
+    del x
+    y = mc.receive(message)
+    del y
+    assert len(allocator.leaving) == 1
+    done.set()
+    assert until(lambda: not (mc.poll() or allocator.leaving))
+    a, b = cp.empty(1000, "u1"), cp.empty(1000, "u1")
+    assert a.data.ptr != b.data.ptr
+
+
+def test_the_first_op_on_a_side_stream_is_noted(cp: Any, mc: ModuleType) -> None:
+    x, y = st.zeros(1 << 16, device="cuda"), st.ones(1 << 16, device="cuda")
+    cp.cuda.runtime.deviceSynchronize()
+    side, done = st.cuda.Stream(), threading.Event()
+    side.stream.launch_host_func(lambda _: done.wait(20), None)
+    with st.cuda.stream(side):
+        x.copy_(y)  # allocates nothing there
+    del y
+    z = st.full((1 << 16,), 7.0, device="cuda")
+    cp.cuda.Stream.null.synchronize()
+    done.set()
+    side.synchronize()
+    assert x[:3].tolist() == [1.0] * 3
+    assert z[:3].tolist() == [7.0] * 3
+
+
+class Cycle:
+    """Garbage whose finaliser allocates on the GPU."""
+
+    def __init__(self, cp: Any) -> None:
+        self.me, self.cp = self, cp
+
+    def __del__(self) -> None:
+        self.cp.empty(8)
+
+
+def test_a_finaliser_may_allocate_amid_an_allocation(cp: Any, mc: ModuleType) -> None:
+    threshold = gc.get_threshold()
+    kept = []
+    try:
+        for n in range(1, 40):
+            gc.disable()
+            gc.collect()
+            Cycle(cp)
+            gc.set_threshold(n, 10, 10)
+            gc.enable()
+            kept.append(cp.empty(512 * (n + 2)))
+    finally:
+        gc.set_threshold(*threshold)
+        gc.enable()
+    gc.collect()
+    assert len({x.data.ptr for x in kept}) == len(kept)
+
+
+def test_messages_that_are_not_sent_hold_nothing(mc: ModuleType) -> None:
+    queue = st.Queue(1)
+    x = st.ones(3, device="cuda")
+    assert queue.put_many([x, x * 2, (lambda: None, x * 3)], timeout=0) == 1
+    assert queue.get().tolist() == [1.0] * 3
+    queue.shutdown()
+    failed = False
+    try:
+        queue.put(x)
+    except st.errors.ShutDown:
+        failed = True
+    assert failed
+    del x
+    assert until(lambda: st.cuda.memory_allocated(0) == 0)
+    queue.close()
