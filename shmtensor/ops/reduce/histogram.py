@@ -83,7 +83,12 @@ def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=Fals
 def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     """The weight in each cell of a grid."""
     return weighted_histogram(
-        xp, "histogramdd", x.reshape(-1, x.shape[-1]), list(edges), weight, density
+        xp,
+        "histogramdd",
+        x.reshape(-1, x.shape[-1]),
+        [xp.asarray(e) for e in edges],
+        weight,
+        density,
     )
 
 

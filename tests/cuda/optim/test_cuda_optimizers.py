@@ -344,29 +344,3 @@ def test_a_strided_parameter_and_an_expanded_gradient(cp: Any) -> None:
     for name in ("Adam", "SGD", "RMSprop"):
         for x, y in zip(run("cuda", name), run("cpu", name), strict=True):
             close(x, y)
-
-
-SPARSE: list[tuple[str, dict[str, Any]]] = [
-    ("SparseAdam", {}),
-    ("SGD", {"lr": 0.1}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9}),
-    ("Adagrad", {}),
-]
-
-
-@pytest.mark.parametrize("case", SPARSE, ids=label)
-def test_sparse_gradients_are_applied_where_they_are(cp: Any, case: tuple[str, Any]) -> None:
-    def run(device: str) -> Any:
-        st.manual_seed(0)
-        table = st.nn.Embedding(7, 3, sparse=True)
-        table.to(device)
-        optimizer = getattr(optim, case[0])(table.parameters(), **case[1])
-        for i in range(3):
-            optimizer.zero_grad()
-            rows = table(st.tensor([1, 2, 2, 5 - i]).to(device))
-            (rows * st.tensor([1.0, 2.0, 3.0]).to(device)).sum().backward()
-            assert table.weight.grad.is_sparse
-            optimizer.step()
-        return table.weight
-
-    close(run("cuda"), run("cpu"))
