@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from tests.cuda.standin.build import ROOT
+from tests.cuda.standin.program import run_module
 
 CASES = [
     "sync_batch_norm",
@@ -29,17 +26,7 @@ CASES = [
 @pytest.mark.parametrize("backend", ["shm", "nccl"])
 @pytest.mark.parametrize("case", CASES)
 def test_ranks_train(cp: Any, case: str, backend: str) -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.cuda.distributed.ddp_ranks", case, backend],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "SHMTENSOR_DOMAIN": ""},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert result.stdout.endswith("ok\n"), result.stderr
-    assert "stand-in device:" not in result.stderr  # a misuse
-    assert result.returncode == 0
+    run_module("tests.cuda.distributed.ddp_ranks", case, backend)
 
 
 def test_the_backend_for_gpus_is_nccl(cp: Any) -> None:

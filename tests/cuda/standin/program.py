@@ -36,3 +36,20 @@ def run(code: str, **settings: object) -> tuple[int, str, str]:
     process = start(code, **settings)
     out, err = process.communicate(timeout=100)
     return process.returncode, out.decode(), err.decode()
+
+
+def run_module(module: str, *arguments: str) -> None:
+    """Runs a module that starts processes of its own, and prints "ok" at its end. It fails if the
+    module does, or if one of its processes misuses the device.
+    """
+    result = subprocess.run(
+        [sys.executable, "-m", module, *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "SHMTENSOR_DOMAIN": ""},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.stdout.endswith("ok\n"), result.stderr
+    assert "stand-in device:" not in result.stderr
+    assert result.returncode == 0
