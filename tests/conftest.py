@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.cuda.api.fixtures import cuda, two  # noqa: F401
 from tests.cuda.memory.fixtures import mc  # noqa: F401
 from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
 from tests.cuda.standin.install import missing

@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
-from ...device import as_device
+from ...cupy_runtime import device_count
+from ...device import Device, as_device
 from ...nn import Module
 from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
@@ -53,9 +54,12 @@ def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> Non
     Raises:
         ValueError: it is not.
     """
-    named = {as_device(d) for d in [*(device_ids or ()), output_device] if d is not None}
+    if not device_ids and output_device is None:
+        return
+    find = as_device if device_count() else Device
+    named = {find(d) for d in [*(device_ids or ()), output_device] if d is not None}
     found = {p.device for p in module.parameters()}
-    if named and found != named:
+    if found != named:
         raise ValueError(
             "DistributedDataParallel: device_ids and output_device name the one GPU that the "
             f"module is on: {device_ids}, {output_device}; its parameters are on "
