@@ -15,6 +15,7 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -83,8 +84,8 @@ def compile_for_host(
     if target.exists():
         return target
     cache.mkdir(parents=True, exist_ok=True)
-    made = cache / f"{key}.{os.getpid()}"
-    text_file = made.with_name(f"{made.name}.cc")  # this process's own, too
+    made = cache / f"{key}.{os.getpid()}.{threading.get_ident()}"
+    text_file = made.with_name(f"{made.name}.cc")  # this thread's own, too
     text_file.write_text(text)
     command = ["g++", *BASE, "-shared", *flags, "-include", str(header)]
     command += [str(text_file), "-o", str(made), *LINKER]
@@ -92,7 +93,7 @@ def compile_for_host(
     text_file.unlink()
     if run.returncode:
         raise RuntimeError(f"g++ refuses a kernel: {run.stderr[:8000]}")
-    made.rename(target)  # at once: other processes compile the same kernel
+    made.rename(target)  # at once: other threads and processes compile the same kernel
     return target
 
 

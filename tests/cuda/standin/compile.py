@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ def precompiled(flags: Sequence[str]) -> Path:
     target = header.with_name(f"{header.name}.gch")
     if not target.exists():
         header.parent.mkdir(parents=True, exist_ok=True)
-        made = header.with_name(f"{header.stem}.{os.getpid()}")
+        made = header.with_name(f"{header.stem}.{os.getpid()}.{threading.get_ident()}")
         made.write_text(text)
         made.rename(header)  # at once: other processes do the same
         command = ["g++", *BASE, *flags, "-x", "c++-header", str(header), "-o", str(made)]
