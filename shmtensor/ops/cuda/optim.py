@@ -16,7 +16,7 @@ import numpy as np
 
 from .launch import acc_dtype, as_acc, blocks_for, is_floating, launch, pointers
 
-__all__ = ["adam_step", "sgd_step", "unscale"]
+__all__ = ["adam_step", "sgd_step"]
 
 
 def check_flat(name: str, param: Any, grad: Any, **state: Any) -> None:
@@ -148,22 +148,3 @@ def sgd_step(
     arguments = (param, grad, *pointers(momentum_buffer), np.int64(param.size), *numbers, *flags)
     arguments = (*arguments, *pointers(grad_scale, found_inf))
     launch("optim", "sgd", param.dtype, blocks_for(param.size), 256, arguments)
-
-
-def unscale(grad: Any, inverse_scale: Any, found_inf: Any) -> None:
-    """grad *= inverse_scale in place; found_inf becomes 1 if an element is infinite or NaN (it is
-    not reset). Both are one float32 in device memory.
-
-    Copies: none, if grad is contiguous.
-
-    Raises:
-        TypeError, ValueError: dtypes or strides do not fit.
-    """
-    if not is_floating(grad):
-        raise TypeError(f"unscale: a floating-point gradient is needed: {grad.dtype}")
-    if not grad.flags.c_contiguous:
-        raise ValueError(f"unscale: grad must be contiguous: strides {grad.strides}")
-    check_scalars("unscale", inverse_scale=inverse_scale, found_inf=found_inf)
-    if grad.size:
-        arguments = (grad, np.int64(grad.size), inverse_scale, found_inf)
-        launch("optim", "unscale", grad.dtype, blocks_for(grad.size), 256, arguments)

@@ -68,10 +68,3 @@ def test_sgd(nesterov: bool, dtype: str) -> None:
     arguments = (p, g, buffer, np.int64(N), *numbers, *flags, NULL, NULL)
     pairs = [(p, cpu[0]), (buffer, cpu[2])]
     check(host_kernel("optim", dtype, "sgd"), 2, 32, arguments, pairs, TOLERANCE[dtype])
-
-
-def test_unscale_finds_what_is_not_finite() -> None:
-    g = np.array([1.0, np.inf, -2.0], np.float32)
-    factor, found = np.array([0.5], np.float32), np.zeros(1, np.float32)
-    kernel = host_kernel("optim", "float32", "unscale")
-    check(kernel, 1, 32, (g, np.int64(3), factor, found), [(g, [0.5, np.inf, -1]), (found, [1])])

@@ -112,22 +112,8 @@ def test_a_scaled_gradient_and_a_skipped_step(cp: Any, dtype: str) -> None:
         np.testing.assert_array_equal(ours.get(), before)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("bad", [None, np.inf, -np.inf, np.nan])
-def test_unscale(cp: Any, bad: float | None, dtype: str) -> None:
-    from shmtensor.ops.cuda.optim import unscale
-
-    g = values((N,), dtype)
-    if bad is not None:
-        g[N // 2] = bad
-    device, found = cp.asarray(g), cp.zeros(1, np.float32)
-    unscale(device, cp.asarray([0.25], np.float32), found)
-    assert found.get()[0] == (bad is not None)
-    np.testing.assert_array_equal(device.get(), g * g.dtype.type(0.25))
-
-
 def test_what_does_not_fit_is_named(cp: Any) -> None:
-    from shmtensor.ops.cuda.optim import adam_step, sgd_step, unscale
+    from shmtensor.ops.cuda.optim import adam_step, sgd_step
 
     p, half = cp.zeros(4, np.float32), cp.zeros(4, np.float16)
     numbers = (0.1, 0.9, 0.0, 0.0, False, False, True)
@@ -142,7 +128,7 @@ def test_what_does_not_fit_is_named(cp: Any) -> None:
     with pytest.raises(ValueError, match="step counts from 1"):
         adam_step(p, p, p, p, None, 0, 0.1, 0.9, 0.99, 1e-8, 0.0, False, False)
     with pytest.raises(TypeError, match="found_inf must be one float32"):
-        unscale(p, cp.ones(1, np.float32), cp.ones(2, np.float32))
+        sgd_step(p, p, None, *numbers, found_inf=cp.ones(2, np.float32))
     empty = cp.zeros(0, np.float32)
     sgd_step(empty, empty, None, *numbers)
     adam_step(empty, empty, empty, empty, None, 1, 0.1, 0.9, 0.99, 1e-8, 0.0, False, False)

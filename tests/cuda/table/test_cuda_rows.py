@@ -37,5 +37,5 @@ def test_forward_on_cupy_is_the_cpus(cp: Any, name: str) -> None:
     if name not in LACKING:
         check_row(cp, name)
         return
-    with pytest.raises(Exception):  # noqa: B017 - the library that is missing decides which
+    with pytest.raises((NotImplementedError, TypeError)):  # a wrong value is no reason
         check_row(cp, name)

@@ -62,16 +62,3 @@ extern "C" __global__ void sgd(scalar_t* __restrict__ p, const scalar_t* __restr
     p[i] = to_scalar(x - lr * d);
   }
 }
-
-// A GradScaler's check: g *= factor, and found_inf = 1 where an element is infinite or NaN.
-extern "C" __global__ void unscale(scalar_t* __restrict__ g, index_t n, const float* __restrict__ factor,
-                                   float* __restrict__ found_inf) {
-  const acc_t by = static_cast<acc_t>(factor[0]);
-  bool bad = false;
-  FOR_EACH(i, n) {
-    const acc_t v = to_acc(g[i]);
-    bad = bad || !(v - v == 0);
-    g[i] = to_scalar(v * by);
-  }
-  if (bad) found_inf[0] = 1;  // all that write write the same
-}
