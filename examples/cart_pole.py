@@ -79,19 +79,20 @@ def train_step(model, optimizer, states, pushes, returns):
     return loss.detach()
 
 
-def play(model, rng: np.random.Generator) -> tuple:
+def play(model, rng: np.random.Generator, device: st.device) -> tuple:
     """An episode: states, pushes, and the discounted sum of the rewards after each."""
     cart, states, pushes, stands = CartPole(rng), [], [], True
     with st.no_grad():
         while stands and len(states) < LONGEST:
             states.append(cart.state.astype(np.float32))
-            probability = F.softmax(model(st.tensor(states[-1]))[0], -1)[1].item()
+            logits, _ = model(st.tensor(states[-1], device=device))
+            probability = F.softmax(logits, -1)[1].item()
             pushes.append(int(rng.random() < probability))
             stands = cart.push(pushes[-1])
     returns = np.ones(len(states), np.float32)
     for i in reversed(range(len(returns) - 1)):
         returns[i] += DISCOUNT * returns[i + 1]
-    return st.tensor(np.array(states)), st.tensor(pushes), st.tensor(returns)
+    return tuple(st.tensor(x, device=device) for x in (np.array(states), pushes, returns))
 
 
 def main() -> None:
@@ -99,12 +100,11 @@ def main() -> None:
     options = training.options(__doc__, 400, 5, "cart_pole.png", "episode", method=methods)
     st.manual_seed(0)
     rng = np.random.default_rng(0)
-    model = make_model(options.method)
-    optimizer = make_optimizer(model)
-    lengths = []
+    model = make_model(options.method).to(options.device)
+    optimizer, lengths = make_optimizer(model), []
 
     def episode(_: int):
-        played = play(model, rng)
+        played = play(model, rng, options.device)
         lengths.append(len(played[0]))
         return train_step(model, optimizer, *played)
 

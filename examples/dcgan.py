@@ -46,7 +46,7 @@ def make_optimizer(model):
 def train_step(model, optimizer, images):
     """One update of both from images (N, 1, 16, 16). Returns the losses of both."""
     (generator, discriminator), (step_generator, step_discriminator) = model, optimizer
-    generated = generator(st.randn(len(images), NOISE, 1, 1))
+    generated = generator(st.randn(len(images), NOISE, 1, 1, device=images.device))
     step_discriminator.zero_grad()
     real, fake = discriminator(images), discriminator(generated.detach())
     loss = F.binary_cross_entropy_with_logits(real, 0.9 * st.ones_like(real))  # 0.9: smoothed
@@ -65,18 +65,19 @@ def train_step(model, optimizer, images):
 def main() -> None:
     options = training.options(__doc__, 60, 1, "dcgan.png", "epoch")
     st.manual_seed(0)
-    images = F.interpolate(digits(train=True, image=True).tensors[0], size=16, mode="bilinear")
-    model = make_model(8 if options.quick else 32)
+    images = digits(train=True, image=True).tensors[0].to(options.device)
+    images = F.interpolate(images, size=16, mode="bilinear")
+    model = tuple(m.to(options.device) for m in make_model(8 if options.quick else 32))
     optimizer = make_optimizer(model)
 
     def epoch(_: int):
-        for batch in st.randperm(len(images)).split(64):
+        for batch in st.randperm(len(images), device=options.device).split(64):
             _, loss = train_step(model, optimizer, images[batch])
         return loss
 
     losses = training.run(options.steps, epoch, "epoch")
     with st.no_grad():
-        generated = model[0].eval()(st.randn(64, NOISE, 1, 1))
+        generated = model[0].eval()(st.randn(64, NOISE, 1, 1, device=options.device))
     # These are near 0 if the generator copies real images, or always makes the same image.
     distance = st.cdist(generated.flatten(1), images.flatten(1)).min(1).values.mean().item()
     std_ratio = generated.flatten(1).std(0).mean().item() / images.flatten(1).std(0).mean().item()

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+import training
 from pictures import panels
 
 import shmtensor as st
@@ -84,6 +85,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--nprocs", type=int, default=2, help="training processes")
     parser.add_argument("--workers", type=int, default=2, help="loader processes")
+    training.add_device(parser)
     parser.add_argument("--out", default="digits.png", help="file of the curves")
     options = parser.parse_args()
 
@@ -100,7 +102,9 @@ def main() -> None:
     optimizer = optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.epochs)
     loss = nn.CrossEntropyLoss(label_smoothing=0.05)
-    trainer = Trainer(model, optimizer, loss, nprocs=options.nprocs, scheduler=scheduler)
+    trainer = Trainer(
+        model, optimizer, loss, options.nprocs, scheduler=scheduler, device=options.device
+    )
     history = trainer.fit(train, options.epochs, eval=held_out)
 
     figures = trainer.statistics()

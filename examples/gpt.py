@@ -34,7 +34,7 @@ class Block(nn.Module):
         n, length, width = x.shape
         q, k, v = self.qkv(self.norm1(x)).chunk(3, -1)
         q, k, v = (t.reshape(n, length, self.heads, -1).transpose(1, 2) for t in (q, k, v))
-        is_first = cache is None or "k" not in cache
+        is_first = not cache
         if cache is not None:
             k, v = (t if is_first else st.cat([cache[c], t], 2) for c, t in (("k", k), ("v", v)))
             cache.update(k=k, v=v)
@@ -66,8 +66,7 @@ class GPT(nn.Module):
         caches: list[dict] = [{} for _ in self.blocks]
         new, start = tokens, 0
         while tokens.shape[1] < self.context:
-            logits = self(new, caches, start)[:, -1]
-            start = tokens.shape[1]
+            logits, start = self(new, caches, start)[:, -1], tokens.shape[1]
             new = st.multinomial(F.softmax(logits / temperature, -1), 1)
             tokens = st.cat([tokens, new], 1)
         return tokens
@@ -96,21 +95,22 @@ def main() -> None:
     tokens = np.frombuffer(text().encode("ascii", "replace"), np.uint8).astype(np.int64)
     train, held_out = np.split(tokens, [len(tokens) * 9 // 10])
     sizes = {"width": 32, "layers": 2, "context": 64} if options.quick else {}
-    model = make_model(**sizes)
+    model = make_model(**sizes).to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=options.steps)
 
     def step(_: int):
-        loss = train_step(model, optimizer, windows(train, model.context, 32, rng))
+        batch = windows(train, model.context, 32, rng).to(options.device)
+        loss = train_step(model, optimizer, batch)
         scheduler.step()
         return loss
 
     losses = training.run(options.steps, step)
+    batch = windows(held_out, model.context, 64, rng).to(options.device)
     with st.no_grad():
-        loss = next_token_loss(model, windows(held_out, model.context, 64, rng))
+        loss = next_token_loss(model, batch)
     print(f"held-out loss        {loss.item():.3f} nats per character")
-
-    sample = model.generate(st.tensor([list(b"The ")]))[0]
+    sample = model.generate(st.tensor([list(b"The ")], device=options.device))[0]
     print(bytes(sample.tolist()).decode("ascii", "replace"))
     draw_curve(options.out, losses, "Loss in training, nats per character")
     print(f"the curve            {options.out}")

@@ -28,8 +28,7 @@ class Convolution(nn.Module):
         self.linear = nn.Linear(before, after)
 
     def forward(self, x, edges):
-        ones = st.ones(edges.shape[1], dtype=x.dtype)
-        degree = st.zeros(len(x), dtype=x.dtype).index_add(0, edges[0], ones)
+        degree = x.new_zeros(len(x)).index_add(0, edges[0], x.new_ones(edges.shape[1]))
         weights = (degree[edges[0]] * degree[edges[1]]).rsqrt()
         adjacency = st.sparse_coo_tensor(edges, weights, (len(x), len(x)))
         return st.sparse.mm(adjacency, self.linear(x))
@@ -49,7 +48,7 @@ class Attention(nn.Module):
         scores = (rows * self.into).sum(-1)[targets] + (rows * self.out_of).sum(-1)[sources]
         scores = F.leaky_relu(scores, 0.2)
         powers = (scores - scores.detach().amax(0)).exp()
-        total = st.zeros(len(x), self.heads, dtype=x.dtype).index_add(0, targets, powers)
+        total = x.new_zeros(len(x), self.heads).index_add(0, targets, powers)
         messages = (powers / total[targets]).unsqueeze(-1) * rows[sources]
         return st.zeros_like(rows).index_add(0, targets, messages).flatten(1)
 
@@ -90,7 +89,7 @@ def train_step(model, optimizer, x, edges, labels, labelled):
 def neighbours(x, count: int = 6):
     """Edges (2, m) between each node and its nearest ones, in both directions, and to itself."""
     nearest = st.cdist(x, x).topk(count + 1, largest=False).indices.flatten()
-    nodes = st.arange(len(x)).repeat_interleave(count + 1)
+    nodes = st.arange(len(x), device=x.device).repeat_interleave(count + 1)
     edges = st.cat([st.stack([nodes, nearest]), st.stack([nearest, nodes])], 1)
     return edges.unique(dim=1)
 
@@ -98,13 +97,14 @@ def neighbours(x, count: int = 6):
 def main() -> None:
     options = training.options(__doc__, 200, 3, "graph_networks.png", model=list(KINDS))
     st.manual_seed(0)
-    x, labels = (st.cat([digits(t).tensors[i] for t in (True, False)]) for i in (0, 1))
+    tensors = zip(*(digits(t).tensors for t in (True, False)), strict=True)
+    x, labels = (st.cat(parts).to(options.device) for parts in tensors)
     labelled = st.cat([(labels == c).nonzero().flatten()[:10] for c in range(10)])
     edges = neighbours(x)
-    model = make_model(options.model)
+    model = make_model(options.model).to(options.device)
     optimizer, data = make_optimizer(model), (x, edges, labels, labelled)
     losses = training.run(options.steps, lambda _: train_step(model, optimizer, *data))
-    unlabelled = np.setdiff1d(np.arange(len(x)), labelled.numpy())
+    unlabelled = np.setdiff1d(np.arange(len(x)), labelled.cpu().numpy())
     model.eval()
     with st.no_grad():
         predicted = model(x, edges).argmax(1)

@@ -26,7 +26,7 @@ def panels(path: str, rows: int = 1, columns: int = 1, size: float = 3.0) -> Ite
 
 def show(panel: Any, image: Any, title: str = "") -> None:
     """An image (H, W), (1, H, W) or (3, H, W) with values from 0 to 1, without axes."""
-    pixels = image.detach().numpy()
+    pixels = image.detach().cpu().numpy()
     if pixels.ndim == 3:
         pixels = pixels[0] if len(pixels) == 1 else pixels.transpose(1, 2, 0)
     panel.imshow(pixels.clip(0, 1), cmap="gray_r", vmin=0, vmax=1)

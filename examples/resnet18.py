@@ -92,13 +92,13 @@ def main() -> None:
     options = training.options(__doc__, 80, 2, "resnet18.png")
     st.manual_seed(0)
     images, rng = photographs(), np.random.default_rng(0)
-    model = make_model(4, 8 if options.quick else 64)
+    model = make_model(4, 8 if options.quick else 64).to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=options.steps)
 
     def step(_: int):
-        batch = rotate_randomly(crops(images, 224, 16, rng, (0.0, 0.6)), rng)
-        loss = train_step(model, optimizer, *batch)
+        x, y = rotate_randomly(crops(images, 224, 16, rng, (0.0, 0.6)), rng)
+        loss = train_step(model, optimizer, x.to(options.device), y.to(options.device))
         scheduler.step()
         return loss
 
@@ -106,7 +106,7 @@ def main() -> None:
     x, y = rotate_randomly(crops(images, 224, 32, rng, (0.6, 1.0)), rng)
     model.eval()
     with st.no_grad():
-        predicted = model(x).argmax(1)
+        predicted = model(x.to(options.device)).argmax(1).cpu()
     print(f"held-out accuracy   {100 * (predicted == y).float().mean().item():.1f} %")
     with panels(options.out, 2, 4, 2) as axes:
         for panel, image, guess in zip(axes, x, predicted.tolist(), strict=False):

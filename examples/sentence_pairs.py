@@ -75,10 +75,11 @@ def main() -> None:
 
     def batch(count: int) -> tuple:
         pairs = [make_pair(rng) for _ in range(count)]
-        first, second = ([st.tensor([index[w] for w in p[i]]) for p in pairs] for i in (0, 1))
-        return first, second, st.tensor([p[2] for p in pairs])
+        words = ([[index[w] for w in p[i]] for p in pairs] for i in (0, 1))
+        first, second = ([st.tensor(x, device=options.device) for x in s] for s in words)
+        return first, second, st.tensor([p[2] for p in pairs], device=options.device)
 
-    model = make_model(vectors=vectors)
+    model = make_model(vectors=vectors).to(options.device)
     optimizer = make_optimizer(model)
     losses = training.run(options.steps, lambda _: train_step(model, optimizer, *batch(32)))
     with st.no_grad():

@@ -63,7 +63,8 @@ def pairs(images, labels, count: int, rng: np.random.Generator) -> tuple:
     a = rng.integers(0, len(labels), count)
     same = np.arange(count) % 2 == 0
     b = [rng.choice(np.flatnonzero((labels == labels[i]) == s)) for i, s in zip(a, same)]
-    return images[a], images[np.array(b)], st.tensor(same.astype(np.float32))
+    same = st.tensor(same.astype(np.float32), device=images.device)
+    return images[a], images[np.array(b)], same
 
 
 def main() -> None:
@@ -73,10 +74,12 @@ def main() -> None:
     images, labels = (x.numpy() for x in digits(train=True, image=True).tensors)
     held_images, held_labels = (x.numpy() for x in digits(train=False, image=True).tensors)
     is_used, is_trained = labels < N_TRAINED, held_labels < N_TRAINED
-    train = st.tensor(images[is_used]), labels[is_used]
-    trained_digits = st.tensor(held_images[is_trained]), held_labels[is_trained]
-    new_digits = st.tensor(held_images[~is_trained]), held_labels[~is_trained]
-    model = make_model()
+    train = st.tensor(images[is_used], device=options.device), labels[is_used]
+    trained_digits, new_digits = (
+        (st.tensor(held_images[chosen], device=options.device), held_labels[chosen])
+        for chosen in (is_trained, ~is_trained)
+    )
+    model = make_model().to(options.device)
     optimizer = make_optimizer(model)
     training.run(options.steps, lambda _: train_step(model, optimizer, *pairs(*train, 64, rng)))
     model.eval()
@@ -88,7 +91,9 @@ def main() -> None:
         print(f"accuracy on pairs of {name:7} digits   {100 * accuracy:.1f} %")
     with panels(options.out, size=4) as (panel,):
         for value, name in ((1, "same digit"), (0, "different digits")):
-            panel.hist(distance[same == value].numpy(), 30, range=(0, 2), alpha=0.6, label=name)
+            panel.hist(
+                distance[same == value].cpu().numpy(), 30, range=(0, 2), alpha=0.6, label=name
+            )
         panel.axvline(LIMIT, color="black")
         panel.set(title="Distance of pairs of 7, 8, 9")
         panel.legend()

@@ -71,17 +71,17 @@ def main() -> None:
     options = training.options(__doc__, 1500, 5, "super_resolution.png")
     st.manual_seed(0)
     (images, held_out), rng = tiles(), np.random.default_rng(0)
-    model = make_model()
+    model = make_model().to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.steps)
 
     def step(_: int):
-        loss = train_step(model, optimizer, crops(images, 72, 8, rng))
+        loss = train_step(model, optimizer, crops(images, 72, 8, rng).to(options.device))
         scheduler.step()
         return loss
 
     training.run(options.steps, step)
-    real = st.tensor(np.stack(held_out))
+    real = st.tensor(np.stack(held_out), device=options.device)
     small = F.avg_pool2d(real, SCALE)
     with st.no_grad():
         enlarged, bicubic = model.eval()(small), enlarge(small)

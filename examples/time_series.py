@@ -76,21 +76,21 @@ def main() -> None:
     st.manual_seed(0)
     series, rng = mackey_glass(4000), np.random.default_rng(0)
     train, held_out = series[:3000], series[3000:]
-    model = make_model()
+    model = make_model().to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 5e-3, total_steps=options.steps)
 
     def step(_: int):
         starts = rng.integers(0, len(train) - READ, 32)
-        pieces = st.tensor(train[starts[:, None] + np.arange(READ + 1)])
-        loss = train_step(model, optimizer, pieces)
+        values = train[starts[:, None] + np.arange(READ + 1)]
+        loss = train_step(model, optimizer, st.tensor(values, device=options.device))
         scheduler.step()
         return loss
 
     training.run(options.steps, step)
     starts = np.arange(0, len(held_out) - READ - AHEAD, 40)
     pieces = st.tensor(held_out[starts[:, None] + np.arange(READ + AHEAD)])
-    predicted = model.extrapolate(pieces[:, :READ], AHEAD)
+    predicted = model.extrapolate(pieces[:, :READ].to(options.device), AHEAD).cpu()
     errors = (predicted - pieces[:, READ:]).square().mean(0).sqrt()
     print(f"error of the next value    {errors[0].item():.4f}")
     print(f"error after 50 values      {errors[49].item():.4f}")

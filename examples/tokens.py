@@ -16,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import training
 from pictures import draw_curve
 
 import shmtensor as st
@@ -61,6 +62,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--epochs", type=int, default=4)
     parser.add_argument("--workers", type=int, default=2)
+    training.add_device(parser)
     parser.add_argument("--sentences", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", default="tokens.png", metavar="FILE", help="file of the picture")
@@ -82,12 +84,13 @@ def main() -> None:
             num_workers=options.workers,
             persistent_workers=options.workers > 0,
         )
-        model = Model(len(letters))
+        model = Model(len(letters)).to(options.device)
         optimizer = optim.Adam(model.parameters(), lr=3e-3)
         all_losses = []
         for epoch in range(options.epochs):
             losses = []
             for tokens, targets in loader:
+                tokens, targets = tokens.to(options.device), targets.to(options.device)
                 logits = model(tokens)
                 loss = F.cross_entropy(logits.reshape(-1, len(letters)), targets.reshape(-1))
                 optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""Options of the examples, and a loop of steps with a progress bar."""
+"""Options of the examples, the device among them, and a loop of steps with a progress bar."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from tqdm import tqdm
+
+import shmtensor as st
+
+
+def add_device(parser: argparse.ArgumentParser) -> None:
+    """Adds --device: the GPU, if there is one, else the CPU."""
+    default = "cuda" if st.cuda.is_available() else "cpu"
+    parser.add_argument("--device", type=st.device, default=default, help="cpu, cuda or cuda:N")
 
 
 def options(
@@ -17,7 +25,7 @@ def options(
     unit: str = "step",
     **choices: list[str] | None,
 ) -> argparse.Namespace:
-    """Reads --steps (or --epochs), --out, --quick and further options.
+    """Reads --steps (or --epochs), --device, --out, --quick and further options.
 
     Args:
         doc: the example's docstring; its first line is the description.
@@ -27,6 +35,7 @@ def options(
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
     parser.add_argument(f"--{unit}s", dest="steps", type=int, default=steps, metavar="N")
+    add_device(parser)
     parser.add_argument("--out", default=out, metavar="FILE", help="file of the picture")
     parser.add_argument("--quick", action="store_true", help=f"a short run of {quick} {unit}s")
     for name, values in choices.items():

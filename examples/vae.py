@@ -64,12 +64,12 @@ def train_step(model, optimizer, x):
 def main() -> None:
     options = training.options(__doc__, 200, 2, "vae.png", "epoch")
     st.manual_seed(0)
-    images, held_images = (digits(train=t).tensors[0] for t in (True, False))
-    model = make_model()
+    images, held_images = (digits(train=t).tensors[0].to(options.device) for t in (True, False))
+    model = make_model().to(options.device)
     optimizer = make_optimizer(model)
 
     def epoch(_: int):
-        for batch in st.randperm(len(images)).split(64):
+        for batch in st.randperm(len(images), device=options.device).split(64):
             loss = train_step(model, optimizer, images[batch])
         return loss
 
@@ -77,7 +77,7 @@ def main() -> None:
     model.eval()
     with st.no_grad():
         print(f"held-out loss       {loss_of(model, held_images).item():.2f} nats per image")
-        line = st.linspace(-2, 2, 12)
+        line = st.linspace(-2, 2, 12, device=options.device)
         grid = model.decoder(st.cartesian_prod(line, line)).sigmoid().reshape(12, 12, 8, 8)
     with panels(options.out, size=6) as (panel,):
         show(panel, grid.permute(0, 2, 1, 3).reshape(96, 96), "decoded from two numbers each")

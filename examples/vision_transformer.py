@@ -61,12 +61,13 @@ def main() -> None:
     st.manual_seed(0)
     images, labels = digits(train=True, image=True).tensors
     held_images, held_labels = digits(train=False, image=True).tensors
-    model = make_model()
+    images, labels = images.to(options.device), labels.to(options.device)
+    model = make_model().to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.steps)
 
     def epoch(_: int):
-        for batch in st.randperm(len(images)).split(64):
+        for batch in st.randperm(len(images), device=options.device).split(64):
             loss = train_step(model, optimizer, images[batch], labels[batch])
         scheduler.step()
         return loss
@@ -74,7 +75,7 @@ def main() -> None:
     training.run(options.steps, epoch, "epoch")
     model.eval()
     with st.no_grad():
-        predicted = model(held_images).argmax(1)
+        predicted = model(held_images.to(options.device)).argmax(1).cpu()
         position = F.normalize(model.position[0, 1:], dim=-1)
     print(f"held-out accuracy   {100 * (predicted == held_labels).float().mean().item():.2f} %")
     with panels(options.out, 4, 4, 1.5) as axes:

@@ -53,8 +53,8 @@ class CausalTransformer(nn.Module):
 
     def forward(self, tokens):
         length = tokens.shape[1]
-        x = self.embedding(tokens) + self.position(st.arange(length))
-        mask = nn.Transformer.generate_square_subsequent_mask(length, dtype=x.dtype)
+        x = self.embedding(tokens) + self.position(st.arange(length, device=tokens.device))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, x.device, x.dtype)
         return self.output(self.layers(x, mask=mask, is_causal=True))
 
 
@@ -80,13 +80,13 @@ def train_step(model, optimizer, tokens):
     return loss.detach()
 
 
-def perplexity(model: nn.Module, tokens: np.ndarray) -> float:
+def perplexity(model: nn.Module, tokens: np.ndarray, device: st.device) -> float:
     """The perplexity on windows that cover the tokens."""
     n = (len(tokens) - 1) // LENGTH
     indices = np.arange(n)[:, None] * LENGTH + np.arange(LENGTH + 1)
     model.eval()
     with st.no_grad():
-        return math.exp(next_token_loss(model, st.tensor(tokens[indices])).item())
+        return math.exp(next_token_loss(model, st.tensor(tokens[indices], device=device)).item())
 
 
 def main() -> None:
@@ -95,21 +95,21 @@ def main() -> None:
     (tokens, vocabulary), rng = words(), np.random.default_rng(0)
     train, held_out = np.split(tokens, [len(tokens) * 9 // 10])
     model = make_model(options.model, len(vocabulary), width=32 if options.quick else 128)
+    model.to(options.device)
     optimizer = make_optimizer(model)
     scheduler = optim.lr_scheduler.OneCycleLR(optimizer, 4e-3, total_steps=options.steps)
 
     def step(_: int):
-        loss = train_step(model, optimizer, windows(train, LENGTH, 32, rng))
+        loss = train_step(model, optimizer, windows(train, LENGTH, 32, rng).to(options.device))
         scheduler.step()
         return loss
 
     losses = training.run(options.steps, step)
-    print(f"held-out perplexity  {perplexity(model, held_out):.1f}")
-
+    print(f"held-out perplexity  {perplexity(model, held_out, options.device):.1f}")
     sample = [int(train[0])]
     with st.no_grad():
         for _ in range(40):
-            logits = model(st.tensor([sample[-LENGTH:]]))[0, -1]
+            logits = model(st.tensor([sample[-LENGTH:]], device=options.device))[0, -1]
             sample.append(int(st.multinomial(F.softmax(logits / 0.7, 0), 1)))
     print("a sample            ", *(vocabulary[i] for i in sample))
     draw_curve(options.out, np.exp(losses), "Perplexity in training", "log")
