@@ -67,7 +67,7 @@ def main() -> None:
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.steps)
 
     def epoch(_: int):
-        for batch in st.randperm(len(images), device=options.device).split(64):
+        for batch in st.randperm(len(images)).to(options.device).split(64):
             loss = train_step(model, optimizer, images[batch], labels[batch])
         scheduler.step()
         return loss

@@ -34,7 +34,7 @@ def train(rank: int, model: nn.Module, epochs: int, losses) -> None:
     optimizer = optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
     for _ in range(epochs):
         total = 0.0
-        for batch in st.randperm(len(images), device=device).split(32):
+        for batch in st.randperm(len(images)).to(device).split(32):
             optimizer.zero_grad()
             loss = F.cross_entropy(model(images[batch]), labels[batch])
             loss.backward()

@@ -69,7 +69,7 @@ def main() -> None:
     optimizer = make_optimizer(model)
 
     def epoch(_: int):
-        for batch in st.randperm(len(images), device=options.device).split(64):
+        for batch in st.randperm(len(images)).to(options.device).split(64):
             loss = train_step(model, optimizer, images[batch])
         return loss
 

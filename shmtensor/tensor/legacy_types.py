@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 from typing import Any
 
 from .. import dtypes
+from ..device import set_default_device
 from . import Tensor, from_data
 from .to_dtype import type_name
 
@@ -105,19 +107,28 @@ class BoolTensor(metaclass=Typed):
     dtype = dtypes.bool
 
 
+gpu_is_default = threading.Event()  # by set_default_tensor_type
+
+
 def set_default_tensor_type(t: Any) -> None:
-    """The default dtype by an old name: `FloatTensor`, "shmtensor.DoubleTensor".
+    """The default dtype, and the default device, by an old name: `FloatTensor`,
+    "shmtensor.DoubleTensor", `cuda.FloatTensor`.
 
     Raises:
         TypeError: not a floating-point type.
+        DeviceMissing: a type on GPUs, and there is none.
     """
     name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
+    is_cuda = ".cuda." in t if isinstance(t, str) else getattr(t, "is_cuda", False)
     dtype = dtypes.TENSOR_TYPES.get(name)
     if dtype is None or dtype.kind != "f":
         raise TypeError(
             f"set_default_tensor_type: only floating-point types are supported: {name}, e.g. "
             "FloatTensor"
         )
+    if is_cuda is not gpu_is_default.is_set():  # one set by set_default_device stays
+        set_default_device("cuda" if is_cuda else None)
+        (gpu_is_default.set if is_cuda else gpu_is_default.clear)()
     dtypes.set_default_dtype(dtype)
 
 

@@ -20,6 +20,8 @@ __all__ = ["to", "to_device", "to_on_stream", "to_type", "type_name"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
+# The device types of PyTorch's programs; all but the first two are refused, as devices.
+DEVICE_TYPES = ("cpu", "cuda", "meta", "mps", "xpu", "xla", "hpu", "mtia")
 
 
 def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
@@ -35,7 +37,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
         if isinstance(a, native.TensorBase):
             dtype, device = a.array.dtype, device_of(a.array)
         elif isinstance(a, Device) or (
-            isinstance(a, str) and a.partition(":")[0] in ("cpu", "cuda")
+            isinstance(a, str) and a.partition(":")[0] in DEVICE_TYPES
         ):
             device = a
         elif isinstance(a, bool):
@@ -101,13 +103,13 @@ def type_name(array: Any) -> str:
 
 
 def to_type(tensor: Tensor, spelling: Any) -> Tensor:
-    """A tensor in the dtype of an old name (`FloatTensor`, "shmtensor.cuda.LongTensor"), and on its
-    kind of device; or in a dtype.
+    """A tensor in the dtype of an old name (`FloatTensor`, "shmtensor.cuda.LongTensor",
+    "torch.cuda.LongTensor"), and on its kind of device; or in a dtype.
     """
     dtype = dtypes.of_tensor_type(spelling)
     is_cuda: bool | None = getattr(spelling, "is_cuda", None)  # None: a dtype
-    if spelling.__class__ is str and spelling.startswith("shmtensor."):
-        is_cuda = spelling.startswith("shmtensor.cuda.")
+    if spelling.__class__ is str and spelling.endswith("Tensor") and "." in spelling:
+        is_cuda = ".cuda." in spelling
     if is_cuda is not None and is_cuda is not tensor.is_cuda:
         tensor = to_device(tensor, as_device("cuda" if is_cuda else "cpu"))
     return tensor.to(dtype)

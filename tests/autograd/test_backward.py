@@ -77,6 +77,20 @@ def test_unused_input() -> None:
     assert autograd.grad(y, (x, z), materialize_grads=True)[1].tolist() == [0]
 
 
+def test_only_inputs_is_accepted_and_has_no_effect() -> None:
+    x = leaf(1, 2)
+    (g,) = autograd.grad((x * x).sum(), x, None, True, True, True)
+    assert g.tolist() == [2, 4]
+    (g,) = autograd.grad(
+        outputs=x * x, inputs=x, grad_outputs=st.ones(2, dtype=st.float64), create_graph=True,
+        retain_graph=True, only_inputs=True,
+    )  # fmt: skip
+    ((g.norm() - 1) ** 2).backward()
+    assert x.grad is not None
+    with pytest.warns(FutureWarning, match="only_inputs=False has no effect"):
+        autograd.grad((x * x).sum(), x, only_inputs=False)
+
+
 def test_grad_outputs_weigh_the_results() -> None:
     x = leaf(1, 2)
     a, b = x * 2, x * 3

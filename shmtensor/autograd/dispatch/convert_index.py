@@ -33,8 +33,10 @@ def convert_index(index: Any, x: Any) -> Any:
     Raises:
         IndexError: a tensor of floats.
     """
-    array = getattr(x, "array", x)
-    device = device_of(array) if native.is_array(array) else CPU  # another library's is refused
+    if isinstance(x, native.TensorBase):  # of vmap, too, which has no array
+        device = device_of(x.array)
+    else:
+        device = device_of(x) if native.is_array(x) else CPU  # another library's is refused
     if not isinstance(index, tuple):
         if not is_tuple_like(index):
             part = convert_part(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -180,6 +181,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -192,6 +194,7 @@ def grad(
         grad_outputs: the gradient of each output; a scalar's is 1 if not given.
         retain_graph: keep the saved values; by default as `create_graph`.
         create_graph: the gradients are themselves recorded, for higher orders.
+        only_inputs: deprecated in PyTorch, and without effect: no `.grad` changes in any case.
         allow_unused: an input that the outputs do not depend on gives None instead of an error.
         is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
             they are computed one by one.
@@ -200,6 +203,13 @@ def grad(
     Raises:
         RuntimeError: as `backward`; an input that was not used.
     """
+    if not only_inputs:
+        warnings.warn(
+            "grad: only_inputs=False has no effect, and is deprecated: use backward() to accumulate "
+            "gradients of other leaves",
+            FutureWarning,
+            stacklevel=2,
+        )
     if is_grads_batched:
         return batched(
             outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused,
@@ -256,7 +266,7 @@ def batched(
     gradients = [
         grad(
             outputs, inputs, [None if g is None else g[i] for g in gs],
-            retain_graph or i + 1 < n, create_graph, allow_unused, False, materialize_grads,
+            retain_graph or i + 1 < n, create_graph, True, allow_unused, False, materialize_grads,
         )
         for i in range(n)
     ]  # fmt: skip

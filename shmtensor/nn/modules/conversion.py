@@ -86,8 +86,10 @@ class Convertible(Tree):
         return self._apply(lambda t: empty_like(t, device=device), recurse=recurse)
 
     def type(self: Self, dst_type: Any) -> Self:
-        """All parameters and buffers in another dtype."""
-        return self._apply(lambda t: t.to(dst_type))
+        """All parameters and buffers in another dtype, or in that of an old name (`FloatTensor`,
+        `cuda.HalfTensor`) and on its kind of device.
+        """
+        return self._apply(lambda t: t.type(dst_type))
 
     def float(self: Self) -> Self:
         """All floating-point parameters and buffers in float32."""

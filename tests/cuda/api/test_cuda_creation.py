@@ -175,10 +175,24 @@ def test_bfloat16_is_refused(cuda: ModuleType) -> None:
         lambda: st.zeros(2, dtype=st.bfloat16, device="cuda"),
         lambda: st.tensor([1.0], dtype=st.bfloat16, device="cuda"),
         lambda: st.ones(2, device="cuda").new_zeros(2, dtype=st.bfloat16),
+        lambda: st.ones(2, device="cuda").to(st.bfloat16),
+        lambda: st.ones(2, device="cuda").bfloat16(),
+        lambda: nn.Linear(2, 2, device="cuda").to(st.bfloat16),
     ]
     for call in calls:
         with pytest.raises(TypeError, match="bfloat16 tensors cannot be on cuda:0"):
             call()
+
+
+def test_the_default_tensor_type(cuda: ModuleType) -> None:
+    try:
+        st.set_default_tensor_type("torch.cuda.DoubleTensor")
+        x = st.ones(2)
+        assert (x.dtype, x.device) == (st.float64, st.device("cuda:0"))
+    finally:
+        st.set_default_tensor_type(st.FloatTensor)
+    x = st.ones(2)
+    assert (x.dtype, x.device) == (st.float32, st.device("cpu"))
 
 
 def test_the_default_device(two: ModuleType) -> None:

@@ -469,6 +469,9 @@ def batches(device: str) -> Any:
         func.vmap(func.grad(lambda row: (row**2).sum()))(x),
         func.vmap(lambda c: c.sum(), in_dims=1)(x),
         func.vmap(lambda row: row[0], chunk_size=1)(x),
+        func.vmap(lambda row: row[st.tensor([1, 0], device=row.device)])(x),
+        func.vmap(lambda row: row[st.tensor([1, 0])])(x),
+        func.vmap(lambda row: row[[0, 1, 0]])(x),
     )
 
 

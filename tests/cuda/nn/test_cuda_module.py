@@ -67,6 +67,9 @@ def test_dtype_and_device_change_together(cp: Any) -> None:
     assert model.steps.dtype is st.int64
     assert model.half().first.weight.dtype is st.float16
     assert model.cpu().float().first.weight.dtype is st.float32
+    weight = nn.Linear(2, 2).type(st.cuda.DoubleTensor).weight
+    assert (weight.dtype, weight.is_cuda) == (st.float64, True)
+    assert not nn.Linear(2, 2).cuda().type(st.FloatTensor).weight.is_cuda
 
 
 def test_gradients_move_along(cp: Any) -> None:
