@@ -118,10 +118,13 @@ def move_array(array: Any, device: Device) -> Any:
 
     Raises:
         TypeError: CuPy has no such dtype: bfloat16.
+        RuntimeError: the process was forked from one that had used CUDA.
     """
     source = device_of(array)
     if source == device:
         return array
+    if cupy_runtime.state.forked:
+        cupy_runtime.check_fork()
     if (order := dimensions_in_memory(array)) is not None:
         moved = move_array(array.transpose(order), device)  # CuPy's copies are in C order
         return moved.transpose(np.argsort(order))
@@ -189,15 +192,18 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that runs on the device of its arrays, and does what `watch` says.
 
     Raises:
-        RuntimeError: the arrays are on several devices.
+        RuntimeError: the arrays are on several devices; the process was forked from one that had
+            used CUDA.
         PeerLostError: an array is memory of a process that has died.
     """
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
     current, stream_of = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
-    cls = cupy.ndarray
+    cls, state = cupy.ndarray, cupy_runtime.state
 
     def run(*operands: Any) -> Any:
+        if state.forked:
+            cupy_runtime.check_fork()
         if stream_of().ptr:
             watch.has_streams = True
         if not (has_several or watch.has_foreign or watch.has_streams):

@@ -81,8 +81,9 @@ def gradients(
     grads: Any = [None] * len(inputs)
     if pairs:
         grads = grad(
-            [o for o, _ in pairs], inputs, [g for _, g in pairs], retain_graph, create_graph, True
-        )
+            [o for o, _ in pairs], inputs, [g for _, g in pairs], retain_graph, create_graph,
+            allow_unused=True,
+        )  # fmt: skip
     for i, g in enumerate(grads):
         if strict and (g is None or (create_graph and not g.requires_grad)):
             raise RuntimeError(
@@ -188,7 +189,7 @@ def jvp_by_double_backward(
         if strict and len(pairs) < len(gradients):
             raise RuntimeError(f"{where}: an output is independent of an input: strict mode")
         (g,) = grad(
-            [g for g, _ in pairs], u, [t for _, t in pairs], True, create_graph, True
+            [g for g, _ in pairs], u, [t for _, t in pairs], True, create_graph, allow_unused=True
         ) if pairs else (None,)  # fmt: skip
         results.append(zeros_like(y) if g is None else g)
     return results

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .. import cupy_runtime
 from ..device import as_device
 from ..ops.random import generators
 from ..ops.random.philox import Generator
@@ -35,6 +36,13 @@ def generator(where: str, device: Any) -> Generator:
     return generators.cuda_generator(index or 0)
 
 
+def is_usable() -> bool:
+    """Whether there is a GPU that this process may use: programs seed workers, too, which may be
+    forked after CUDA was used.
+    """
+    return not cupy_runtime.state.forked and is_available()
+
+
 def manual_seed(seed: int) -> None:
     """Seeds the GPU in use; `shmtensor.manual_seed` seeds the CPU and all GPUs.
 
@@ -42,7 +50,7 @@ def manual_seed(seed: int) -> None:
         ValueError, TypeError: the seed is not an integer.
     """
     number = int(seed)
-    if is_available():
+    if is_usable():
         generator("manual_seed", None).manual_seed(number)
 
 
@@ -53,13 +61,13 @@ def manual_seed_all(seed: int) -> None:
         ValueError, TypeError: the seed is not an integer.
     """
     number = int(seed)
-    if is_available():
+    if is_usable():
         generators.manual_seed_all(number)
 
 
 def seed() -> None:
     """Seeds the GPU in use with a random number."""
-    if is_available():
+    if is_usable():
         generator("seed", None).seed()
 
 

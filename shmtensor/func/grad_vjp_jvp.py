@@ -99,7 +99,7 @@ class DifferentiatedCall:
         gradients: Any = [None] * len(self.inputs)
         if output.requires_grad:
             gradients = gradients_of(
-                output, self.inputs, cotangent, True, self.in_outer_graph, True
+                output, self.inputs, cotangent, True, self.in_outer_graph, allow_unused=True
             )
         return [zeros(x) if g is None else g for g, x in zip(gradients, self.inputs)]
 
@@ -316,8 +316,9 @@ def jvp_function(call: DifferentiatedCall, plain: list[Any]) -> Callable[[list[A
             if pairs:
                 tracked = call.in_outer_graph or any(t.requires_grad for _, t in pairs)
                 (g,) = gradients_of(
-                    [g for g, _ in pairs], u, [t for _, t in pairs], True, tracked, True
-                )
+                    [g for g, _ in pairs], u, [t for _, t in pairs], True, tracked,
+                    allow_unused=True,
+                )  # fmt: skip
             results.append(zeros(y) if g is None else g)
         return results
 

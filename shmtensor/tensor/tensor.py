@@ -24,7 +24,7 @@ from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
-from ..cuda_arrays import device_of, pointer
+from ..cuda_arrays import device_of, move_array, pointer
 from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
@@ -711,7 +711,10 @@ class Tensor(Methods):
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""
-        return self.array.tolist()
+        array = self.array
+        if array.__class__ is not np.ndarray and native.is_array(array):
+            array = move_array(array, CPU)
+        return array.tolist()
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if dtype is None and not copy:
