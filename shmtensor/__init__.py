@@ -102,6 +102,18 @@ _MANY = {
         rms_norm rrelu rrelu_ selu_
     """,
 }
+# What programs of PyTorch look for, and what to do without it.
+_ABSENT = {
+    "compile": "models are not compiled, they run as they are: leave torch.compile out",
+    "compiler": "models are not compiled",
+    "distributions": "not there yet: use rand, randn, multinomial, bernoulli, normal",
+    "export": "models are not exported: save their state_dict",
+    "fx": "models are not traced",
+    "jit": "models are not compiled, they run as they are: save their state_dict",
+    "onnx": "models are not exported: save their state_dict",
+    "profiler": "use autograd.profiler.profile",
+    "quantize_per_tensor": "quantized tensors are not there",
+}
 _LATER.update({name: (module, name) for module, names in _MANY.items() for name in names.split()})
 
 if TYPE_CHECKING:
@@ -120,7 +132,8 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
-        raise AttributeError(f"module 'shmtensor' has no attribute {name!r}")
+        hint = f": {_ABSENT[name]}" if name in _ABSENT else ""
+        raise AttributeError(f"module 'shmtensor' has no attribute {name!r}{hint}")
     from importlib import import_module
 
     module, member = _LATER[name]

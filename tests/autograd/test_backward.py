@@ -91,6 +91,24 @@ def test_only_inputs_is_accepted_and_has_no_effect() -> None:
         autograd.grad((x * x).sum(), x, only_inputs=False)
 
 
+def test_inputs_are_any_iterable() -> None:
+    x, y = leaf(1), leaf(2)
+    z = x * y
+    named = {"x": x, "y": y}
+    for inputs in ((v for v in (x, y)), named.values(), [x, y], map(lambda v: v, (x, y))):
+        gx, gy = autograd.grad(z, inputs, retain_graph=True)
+        assert (gx.tolist(), gy.tolist()) == ([2], [1])
+    gradients = autograd.grad(z, named, retain_graph=True)
+    assert {name: g.tolist() for name, g in gradients.items()} == {"x": [2], "y": [1]}
+    ones = st.ones(3, 1, dtype=st.float64)
+    gx, gy = autograd.grad(z, iter((x, y)), ones, retain_graph=True, is_grads_batched=True)
+    assert (gx.tolist(), gy.tolist()) == ([[2]] * 3, [[1]] * 3)
+    z.backward(inputs=(v for v in (x,)))
+    assert (x.grad.tolist(), y.grad) == ([2], None)
+    with pytest.raises(TypeError, match="inputs must be Tensors: str"):
+        autograd.grad(z, ["x"])
+
+
 def test_grad_outputs_weigh_the_results() -> None:
     x = leaf(1, 2)
     a, b = x * 2, x * 3

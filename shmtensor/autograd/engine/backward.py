@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,10 +23,14 @@ __all__ = ["backward", "grad"]
 
 
 def as_list(value: Any) -> list[Any]:
+    """One tensor, or several in any iterable, as a list: `model.parameters()`, a dict's values."""
     if value is None:
         return []
-    is_sequence = isinstance(value, (tuple, list)) and not isinstance(value, GradientEdge)
-    return list(value) if is_sequence else [value]
+    if isinstance(value, (native.TensorBase, GradientEdge)) or hasattr(value, "dtype"):
+        return [value]
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, Iterable) else [value]
 
 
 def edge_of(tensor: Any) -> Any:
@@ -185,12 +189,13 @@ def grad(
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
-) -> tuple[Any, ...]:
+) -> Any:
     """The gradients of the outputs' sum with respect to the inputs; no `.grad` changes.
 
     Args:
         outputs: a result or several.
-        inputs: the tensors to differentiate by; they need not be leaves.
+        inputs: the tensors to differentiate by, one or several in any iterable; they need not be
+            leaves. Those of a dict give a dict of gradients.
         grad_outputs: the gradient of each output; a scalar's is 1 if not given.
         retain_graph: keep the saved values; by default as `create_graph`.
         create_graph: the gradients are themselves recorded, for higher orders.
@@ -203,6 +208,15 @@ def grad(
     Raises:
         RuntimeError: as `backward`; an input that was not used.
     """
+    if not isinstance(inputs, native.TensorBase):
+        names = list(inputs) if isinstance(inputs, dict) else None
+        inputs = as_list(inputs)  # a generator is read once
+        if names is not None:
+            gradients = grad(
+                outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs,
+                allow_unused, is_grads_batched, materialize_grads,
+            )  # fmt: skip
+            return dict(zip(names, gradients))
     if not only_inputs:
         warnings.warn(
             "grad: only_inputs=False has no effect, and is deprecated: use backward() to accumulate "
