@@ -103,7 +103,7 @@ def main() -> None:
     scheduler = optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=options.epochs)
     loss = nn.CrossEntropyLoss(label_smoothing=0.05)
     trainer = Trainer(
-        model, optimizer, loss, options.nprocs, scheduler=scheduler, device=options.device
+        model, optimizer, loss, nprocs=options.nprocs, scheduler=scheduler, device=options.device
     )
     history = trainer.fit(train, options.epochs, eval=held_out)
 

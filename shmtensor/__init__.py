@@ -48,6 +48,7 @@ globals().update({name: getattr(Tensor, name) for name in _METHODS.split()})
 # the module itself).
 _LATER: dict[str, tuple[str, str | None]] = {
     "GradScaler": ("amp", "GradScaler"),
+    "OutOfMemoryError": ("errors", "OutOfMemoryError"),
     "Queue": ("queue", "Queue"),
     "SharedDict": ("shared_containers", "SharedDict"),
     "SharedList": ("shared_containers", "SharedList"),
@@ -125,6 +126,7 @@ if TYPE_CHECKING:
     from . import viz as viz
     from .amp import GradScaler as GradScaler
     from .amp import autocast as autocast
+    from .errors import OutOfMemoryError as OutOfMemoryError
     from .queue import Queue as Queue
     from .shared_containers import SharedDict as SharedDict
     from .shared_containers import SharedList as SharedList

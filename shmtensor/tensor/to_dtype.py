@@ -36,9 +36,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     for a in args:
         if isinstance(a, native.TensorBase):
             dtype, device = a.array.dtype, device_of(a.array)
-        elif isinstance(a, Device) or (
-            isinstance(a, str) and a.partition(":")[0] in DEVICE_TYPES
-        ):
+        elif isinstance(a, Device) or (isinstance(a, str) and a.partition(":")[0] in DEVICE_TYPES):
             device = a
         elif isinstance(a, bool):
             continue  # non_blocking
