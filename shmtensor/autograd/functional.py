@@ -167,7 +167,8 @@ def vjp_for_forward_mode(u: Any, y: Any, xs: Any) -> tuple[Any, ...]:
     """
     former, backward_state.forward_mode = backward_state.forward_mode, True
     try:
-        return grad(y, xs, u, True, True, allow_unused=True)
+        gradients: tuple[Any, ...] = grad(y, xs, u, True, True, allow_unused=True)
+        return gradients
     finally:
         backward_state.forward_mode = former
 

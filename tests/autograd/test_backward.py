@@ -95,7 +95,7 @@ def test_inputs_are_any_iterable() -> None:
     x, y = leaf(1), leaf(2)
     z = x * y
     named = {"x": x, "y": y}
-    for inputs in ((v for v in (x, y)), named.values(), [x, y], map(lambda v: v, (x, y))):
+    for inputs in ((v for v in (x, y)), named.values(), [x, y], iter((x, y))):
         gx, gy = autograd.grad(z, inputs, retain_graph=True)
         assert (gx.tolist(), gy.tolist()) == ([2], [1])
     gradients = autograd.grad(z, named, retain_graph=True)

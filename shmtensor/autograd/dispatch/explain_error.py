@@ -125,6 +125,8 @@ def mismatch(row: Any, form: str, inputs: Sequence[Any], description: str) -> st
     shapes = [t.array.shape for t in tensors_of(inputs)]
     if len(shapes) < 2:
         return ""
+    if row.product and row.name == "linear":
+        return mismatched_linear(*shapes[:2])
     if row.product:
         return mismatched_product(*shapes[:2])
     if not row.broadcast:
@@ -148,6 +150,13 @@ def mismatch(row: Any, form: str, inputs: Sequence[Any], description: str) -> st
 
 def tensors_of(inputs: Sequence[Any]) -> list[Any]:
     return [i for i in inputs if isinstance(i, native.TensorBase)]
+
+
+def mismatched_linear(x: tuple[int, ...], weight: tuple[int, ...]) -> str:
+    if not x or not weight:
+        return f"input and weight need at least one dimension: {x}, {weight}"
+    difference = f", {x[-1]} is not {weight[-1]}" if x[-1] != weight[-1] else ""
+    return f"sizes differ: input {x}, weight {weight}{difference}"
 
 
 def mismatched_product(a: tuple[int, ...], b: tuple[int, ...]) -> str:

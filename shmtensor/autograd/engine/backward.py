@@ -219,7 +219,7 @@ def grad(
             return dict(zip(names, gradients))
     if not only_inputs:
         warnings.warn(
-            "grad: only_inputs=False has no effect, and is deprecated: use backward() to accumulate "
+            "grad: only_inputs=False has no effect, and is deprecated: use backward() for the "
             "gradients of other leaves",
             FutureWarning,
             stacklevel=2,

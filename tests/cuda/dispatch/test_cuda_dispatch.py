@@ -159,6 +159,12 @@ def test_numpy_names_the_remedy(cp: Any) -> None:
         st.tensor(A).cuda().numpy()
 
 
+def test_a_linear_layer_names_the_sizes_that_differ(cp: Any) -> None:
+    x, weight = st.ones(3, 5, device="cuda"), st.ones(2, 4, device="cuda")
+    with pytest.raises(RuntimeError, match=r"input \(3, 5\), weight \(2, 4\), 5 is not 4"):
+        st.nn.functional.linear(x, weight)
+
+
 def test_bfloat16_is_refused(cp: Any) -> None:
     with pytest.raises(TypeError, match="bfloat16 tensors cannot be on cuda:0"):
         st.ones(2, dtype=st.bfloat16).cuda()
