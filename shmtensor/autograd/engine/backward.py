@@ -26,11 +26,14 @@ def as_list(value: Any) -> list[Any]:
     """One tensor, or several in any iterable, as a list: `model.parameters()`, a dict's values."""
     if value is None:
         return []
-    if isinstance(value, (native.TensorBase, GradientEdge)) or hasattr(value, "dtype"):
+    if isinstance(value, (native.TensorBase, GradientEdge)):
         return [value]
+    if isinstance(value, (tuple, list)):
+        return list(value)
     if isinstance(value, dict):
         return list(value.values())
-    return list(value) if isinstance(value, Iterable) else [value]
+    is_tensor = hasattr(value, "dtype")  # of another library
+    return list(value) if isinstance(value, Iterable) and not is_tensor else [value]
 
 
 def edge_of(tensor: Any) -> Any:
