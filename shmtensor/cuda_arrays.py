@@ -197,15 +197,17 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that runs on the device of its arrays, and does what `watch` says.
 
     Raises:
-        RuntimeError: the arrays are on several devices.
+        RuntimeError: the arrays are on several devices; this process was forked.
         PeerLostError: an array is memory of a process that has died.
     """
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
     current, stream_of = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
-    cls = cupy.ndarray
+    cls, state = cupy.ndarray, cupy_runtime.state
 
     def run(*operands: Any) -> Any:
+        if state.forked:
+            cupy_runtime.check_fork()
         if stream_of().ptr:
             watch.has_streams = True
         if not (has_several or watch.has_foreign or watch.has_streams):

@@ -162,18 +162,20 @@ class Widened:
 
     def operand(self, x: Any) -> Any:
         if x.__class__ is self.array_class:
-            dtype = x.dtype
-            if self.dtype is None and dtype.kind == "f":
-                self.dtype = dtype
-            if dtype is not bfloat16:
-                return x
-            if id(x) not in self.copies:
-                self.copies[id(x)] = x, x.astype(np.float32)
-            return self.copies[id(x)][1]
+            return self.array(x)
         if isinstance(x, np.dtype):
             self.dtype = x
             return np.dtype(np.float32) if x is bfloat16 else x
         return type(x)(map(self.operand, x)) if type(x) in (list, tuple) else x
+
+    def array(self, x: Any) -> Any:
+        if self.dtype is None and x.dtype.kind == "f":
+            self.dtype = x.dtype
+        if x.dtype is not bfloat16:
+            return x
+        if id(x) not in self.copies:
+            self.copies[id(x)] = x, x.astype(np.float32)
+        return self.copies[id(x)][1]
 
     def result(self, y: Any) -> Any:
         """Rounds a result. That of an operand's copy, which the kernel wrote to, is the operand."""

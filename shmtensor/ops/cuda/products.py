@@ -52,7 +52,8 @@ def batch_stride(x: Any, batch: tuple[int, ...]) -> int | None:
     """
     strides = (0,) * (len(batch) + 2 - x.ndim) + x.strides[:-2]
     sizes = (1,) * (len(batch) + 2 - x.ndim) + x.shape[:-2]
-    step, count = None, 1
+    step: int | None = None
+    count = 1
     for size, stride, n in zip(reversed(sizes), reversed(strides), reversed(batch)):
         if n == 1:
             continue
@@ -62,7 +63,8 @@ def batch_stride(x: Any, batch: tuple[int, ...]) -> int | None:
         elif stride != step * count:
             return None
         count *= n
-    return (step or 0) // x.itemsize
+    itemsize: int = x.itemsize
+    return (step or 0) // itemsize
 
 
 def operand(x: Any, batch: tuple[int, ...]) -> tuple[Any, int, int, int]:
