@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 OPTIONAL = ("cupy", "sklearn", "matplotlib", "torch", "scipy", "mpi4py", "tensorboardX")
 LATER = (
     "cloudpickle",
@@ -94,3 +96,13 @@ except ImportError as error:
         f"source tree, type `make build PYTHON={sys.executable}` there, or run "
         f"{tmp_path}/.venv/bin/python, which `make demo` makes\n"
     )
+
+
+def test_what_is_not_there_says_what_to_use() -> None:
+    import shmtensor as st
+
+    for name, text in (("compile", "leave torch.compile out"), ("profiler", "autograd.profiler")):
+        assert not hasattr(st, name)
+        with pytest.raises(AttributeError, match=f"no attribute '{name}': .*{text}"):
+            getattr(st, name)
+    assert st.OutOfMemoryError is st.cuda.OutOfMemoryError
