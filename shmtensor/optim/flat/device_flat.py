@@ -138,7 +138,8 @@ class DeviceFlat(Flat):
 
     def _part_histories(self, indices: list[int]) -> None:
         """These parameters take part in a step, and others do not."""
-        new, following = {}, int(self.histories.max()) + 1
+        new: dict[int, int] = {}
+        following = int(self.histories.max()) + 1
         for i in indices:
             number = new.setdefault(int(self.histories[i]), following + len(new))
             self.histories[i] = number

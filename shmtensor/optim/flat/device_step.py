@@ -66,7 +66,7 @@ def update_on_device(
         p, g = p[start:stop], g[start:stop]
         state = [None if x is None else x[start:stop] for x in state]
     all_arrays = [p, *state]
-    flat = [None if x is None else in_kernel_s_form(x) for x in all_arrays]
+    flat: list[Any] = [None if x is None else in_kernel_s_form(x) for x in all_arrays]
     kernel = getattr(importlib.import_module("shmtensor.ops.cuda.update_rules"), rule)
     kernel(flat[0], in_kernel_s_form(g), *flat[1:], *arguments, **scaling)
     for x, copy in zip(all_arrays, flat, strict=True):
