@@ -74,15 +74,17 @@ class Device:
         self.free = (FreeLists(), FreeLists(), FreeLists())
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.allocations = self.frees = self.slabs_made = self.slabs_freed = self.retries = 0
-        self.total_allocated = 0
+        self.total_allocated = self.total_reserved = self.out_of_memory_errors = 0
+        self.forgotten: dict[str, int] = {}  # of figures that add up: when they began anew
         self.limit: int | None = None  # bytes that may be reserved
 
     def add_slab(self, pool: int, ptr: int, size: int, shift: int) -> None:
         slab = self.slabs[ptr] = Slab(self.index, pool, ptr, size, shift)
         self.reserved += size
+        self.total_reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         self.slabs_made += 1
-        self.free[pool].add(Chunk(slab, 0, size))
+        self.free[pool].add(slab.first)
 
 
 def no_memory(device: Device, nbytes: int) -> Exception:
@@ -259,6 +261,7 @@ class Allocator:
             if not (
                 self.grow(device, pool, slab_size, shift) or self.grow(device, pool, least, shift)
             ):
+                device.out_of_memory_errors += 1
                 raise self.out_of_memory(device, nbytes)
         chunk = free.take(None, size, limit)
         assert chunk is not None

@@ -51,7 +51,18 @@ def layout_of(size: int) -> tuple[int, int, int, int]:
 class Slab:
     """One allocation of the driver."""
 
-    __slots__ = ("device", "exported", "inc", "pool", "ptr", "shift", "size", "slot", "used")
+    __slots__ = (
+        "device",
+        "exported",
+        "first",
+        "inc",
+        "pool",
+        "ptr",
+        "shift",
+        "size",
+        "slot",
+        "used",
+    )
 
     def __init__(self, device: int, pool: int, ptr: int, size: int, shift: int) -> None:
         self.device = device
@@ -63,6 +74,16 @@ class Slab:
         self.slot = -1  # in the ledger; -1: never shared
         self.inc = 0
         self.exported: dict[int, Chunk] = {}  # by index: blocks that others may hold
+        self.first = Chunk(self, 0, size)  # the chunk at its beginning; the others by `after`
+
+    def chunks(self) -> list[Chunk]:
+        """Its chunks in order. The lock is held."""
+        found: list[Chunk] = []
+        chunk: Chunk | None = self.first
+        while chunk is not None:
+            found.append(chunk)
+            chunk = chunk.after
+        return found
 
 
 class Chunk:
@@ -118,6 +139,8 @@ class FreeLists:
             chunk.before = before.before
             if chunk.before is not None:
                 chunk.before.after = chunk
+            else:
+                chunk.slab.first = chunk
         if after is not None and after.state == FREE and after.stream is chunk.stream:
             self.remove(after)
             chunk.size += after.size
