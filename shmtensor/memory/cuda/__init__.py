@@ -85,13 +85,13 @@ def uninstall() -> None:
 def poll() -> None:
     """Ends holds and frees blocks whose work has ended. Costs nothing if none waits."""
     require_own_process()
-    if allocator.leaving or allocator.lent:
-        allocator.lock.acquire()
+    if (allocator.leaving or allocator.lent) and not allocator.is_inside():
         try:
-            allocator.poll()
-            allocator.reclaim()
+            with allocator.lock:
+                allocator.poll()
+                allocator.reclaim()
         finally:
-            allocator.unlock()
+            allocator.retry()
 
 
 def empty_cache() -> None:
@@ -99,18 +99,19 @@ def empty_cache() -> None:
     returns all slabs without blocks to the driver. What another process has open stays.
     """
     require_own_process()
-    allocator.lock.acquire()
+    allocator.check_outside("empty_cache")
     try:
-        for device in allocator.used_devices():
-            with streams.on_device(device.index):
-                cupy.cuda.runtime.deviceSynchronize()
-        allocator.poll()
-        lending.close_idle()
-        allocator.reclaim()
-        for device in allocator.used_devices():
-            allocator.release_slabs(device)
+        with allocator.lock:
+            for device in allocator.used_devices():
+                with streams.on_device(device.index):
+                    cupy.cuda.runtime.deviceSynchronize()
+            allocator.poll()
+            lending.close_idle()
+            allocator.reclaim()
+            for device in allocator.used_devices():
+                allocator.release_slabs(device)
     finally:
-        allocator.unlock()
+        allocator.retry()
 
 
 def set_limit(nbytes: int | None, index: int) -> None:

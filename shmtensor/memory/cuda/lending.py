@@ -217,21 +217,22 @@ def export(array: Any, via: Any = None) -> Message:
             f"export: memory that was not allocated by shmtensor's allocator: {array.data.ptr:#x}, "
             "send array.copy()"
         )
-    allocator.lock.acquire()
+    allocator.check_outside("export")
     try:
-        event = record_event(slab.device, of)
-        if kind is not Received:
-            if slab.slot < 0:
-                share(slab)
-            slab.exported[index] = of
-            of.is_exported = True
-        handle = native.slab_export(slab.slot, slab.inc, index, of.size, via)
+        with allocator.lock:
+            event = record_event(slab.device, of)
+            if kind is not Received:
+                if slab.slot < 0:
+                    share(slab)
+                slab.exported[index] = of
+                of.is_exported = True
+            handle = native.slab_export(slab.slot, slab.inc, index, of.size, via)
     except StaleHandle:
         if kind is Received:
             native.raise_peer_lost("export", *origin)
         raise
     finally:
-        allocator.unlock()
+        allocator.retry()
     return (handle, origin, event, array.data.ptr - of.ptr, *layout)
 
 
@@ -316,17 +317,18 @@ def receive(message: Message) -> Any:
     if not handle:
         nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, offset), 0)
         return cupy.ndarray(shape, dtype, memptr=nothing, strides=strides)
-    allocator.lock.acquire()
+    allocator.check_outside("receive")
     try:
-        owner, device, ptr, size = take(handle, origin, event)
-        try:
-            wait_for(event, device)
-        except PeerLostError:
-            owner = None  # drops the hold
-            native.acknowledge(handle)  # it has arrived, and cannot be used
-            raise
+        with allocator.lock:
+            owner, device, ptr, size = take(handle, origin, event)
+            try:
+                wait_for(event, device)
+            except PeerLostError:
+                owner = None  # drops the hold
+                native.acknowledge(handle)  # it has arrived, and cannot be used
+                raise
     finally:
-        allocator.unlock()
+        allocator.retry()
     native.acknowledge(handle)
     watch.has_foreign = True
     memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import cupy
@@ -27,7 +27,7 @@ PAGE = 4096
 PORTABLE = 1  # cudaHostRegisterPortable: for all devices
 LIMIT = 512 << 20  # bytes; beyond it the oldest blocks are unregistered
 
-lock = Lock()
+lock = RLock()  # a finaliser may pin memory amid our own work
 # By address of the block: its first whole page, the end of its last one, what holds it.
 registered: OrderedDict[int, tuple[int, int, Any]] = OrderedDict()
 

@@ -93,12 +93,12 @@ def memory_stats(index: int | None = None) -> dict[str, int]:
     `exported_bytes`, `open_slabs` and `held_blocks` (of other processes).
     """
     device = device_at(index)
-    allocator.lock.acquire()
     try:
-        rest = {**figures(device), **pool_figures(device)}
-        sums = accumulated(device)
+        with allocator.lock:
+            rest = {**figures(device), **pool_figures(device)}
+            sums = accumulated(device)
     finally:
-        allocator.unlock()  # with what finalisers noted meanwhile
+        allocator.retry()
     forgotten = device.forgotten
     return {
         "allocated_bytes.all.current": device.allocated,
@@ -134,11 +134,11 @@ def accumulated(device: Device) -> dict[str, int]:
 def reset_accumulated(index: int | None = None) -> None:
     """The figures that only grow begin anew at 0."""
     device = device_at(index)
-    allocator.lock.acquire()
     try:
-        device.forgotten = accumulated(device)
+        with allocator.lock:
+            device.forgotten = accumulated(device)
     finally:
-        allocator.unlock()
+        allocator.retry()
 
 
 def pool_figures(device: Device) -> dict[str, int]:
@@ -190,15 +190,15 @@ def pool_of(slab: Slab) -> str:
 def memory_snapshot() -> list[dict[str, Any]]:
     """The slabs of all devices and the blocks in them, by PyTorch's names."""
     require_own_process()
-    allocator.lock.acquire()
     try:
-        return [
-            segment(device, slab)
-            for device in allocator.devices.values()
-            for slab in sorted(device.slabs.values(), key=lambda slab: slab.ptr)
-        ]
+        with allocator.lock:
+            return [
+                segment(device, slab)
+                for device in allocator.devices.values()
+                for slab in sorted(device.slabs.values(), key=lambda slab: slab.ptr)
+            ]
     finally:
-        allocator.unlock()
+        allocator.retry()
 
 
 def segment(device: Device, slab: Slab) -> dict[str, Any]:
@@ -276,8 +276,7 @@ def memory_summary(index: int | None = None) -> str:
     device = device_at(index)
     with allocator.lock:
         text = lines(device)
-    allocator.lock.acquire()
-    allocator.unlock()
+    allocator.retry()
     peaks = f"peaks: {size_text(device.peak_allocated)} in use, {size_text(device.peak_reserved)}"
     return "\n".join(
         [f"GPU {device.index}", *(f"  {line}" for line in text), f"  {peaks} reserved"]
