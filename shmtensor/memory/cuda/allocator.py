@@ -106,8 +106,9 @@ class Allocator:
 
     def __init__(self) -> None:
         self.pid = 0  # of the process that uses CUDA; 0: none has
-        self.lock: Any = RLock()
-        self.is_inside: Callable[[], bool] = self.lock._is_owned  # whether this thread has it
+        lock: Any = RLock()
+        self.lock = lock
+        self.is_inside: Callable[[], bool] = lock._is_owned  # whether this thread has it
         self.finished: deque[Any] = deque()  # owners without arrays
         self.devices: dict[int, Device] = {}
         self.uuids: dict[bytes, int] = {}
