@@ -350,16 +350,23 @@ class Allocator:
         before = self.leaving
         if not before:
             return False
-        self.leaving = []
+        waiting: list[Any] = []
         ended: list[Any] = []
         for entry in before:
-            target, device, events = entry
+            _, device, events = entry
             while events and streams.passed(events[-1]):
                 streams.release(device, events.pop())
-            (self.leaving if events else ended).append(entry)
-        for target, _, _ in ended:
-            self.release(target) if target.__class__ is Chunk else target.release()
-        return bool(ended)
+            (waiting if events else ended).append(entry)
+        self.leaving = waiting
+        progress = bool(ended)
+        try:
+            while ended:
+                target = ended.pop()[0]
+                self.release(target) if target.__class__ is Chunk else target.release()
+        finally:
+            if ended:  # an interrupt
+                self.leaving += ended
+        return progress
 
     def reclaim(self) -> bool:
         """Frees the blocks of the ledger's limbo that nobody holds; whether there were any."""
