@@ -177,8 +177,10 @@ class GradScaler:
         if takes_found_inf:
             result = self._step_with_found_inf(optimizer, is_scaled, args, kwargs)
         else:
-            found = self._found[id(optimizer)] = [combined(self._found[id(optimizer)], CPU)]
-            result = None if found[0] else optimizer.step(*args, **kwargs)
+            flags = self._found[id(optimizer)]
+            found = any(map(bool, flags))  # reads those of GPUs
+            self._found[id(optimizer)] = [found]
+            result = None if found else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = Stage.STEPPED
         return result
 
@@ -351,12 +353,12 @@ def gradients_of(optimizer: Any, takes_halves: bool = False) -> list[Any]:
 
 def by_device(gradients: list[Any]) -> tuple[list[Any], list[list[Any]]]:
     """The gradients on the CPU, and those of each GPU."""
+    near = [g for g in gradients if isinstance(g.array, np.ndarray)]
+    if len(near) == len(gradients):
+        return near, []
     far: defaultdict[Device, list[Any]] = defaultdict(list)
-    near = []
     for g in gradients:
-        if isinstance(g.array, np.ndarray):
-            near.append(g)
-        else:
+        if not isinstance(g.array, np.ndarray):
             far[g.device].append(g)
     return near, list(far.values())
 
@@ -369,12 +371,13 @@ def unscale(gradients: list[Any], scale: HostScale | DeviceScale) -> list[Any]:
     Raises: RuntimeError, a gradient is expanded or read-only.
     """
     near, far = by_device(gradients)
-    for g in (g for on_one in far for g in on_one):
-        if not is_writable(g.array):
-            raise RuntimeError(
-                f"mul_: the memory cannot be written: shape {g.array.shape}, it is expanded or "
-                "read-only; write to a clone()"
-            )
+    for on_one in far:
+        for g in on_one:
+            if not is_writable(g.array):
+                raise RuntimeError(
+                    f"mul_: the memory cannot be written: shape {g.array.shape}, it is expanded or "
+                    "read-only; write to a clone()"
+                )
     flags: list[Any] = []
     if near:
         inverse = scale.inverse()

@@ -100,7 +100,7 @@ class HostScale:
 
     def update(self, flags: Sequence[Any], growth: float, backoff: float, interval: int) -> None:
         """The scale after a step with these flags. Reads those of GPUs."""
-        if combined(flags, CPU):
+        if any(map(bool, flags)):
             self.set(self.value * backoff)
             self.tracker = 0
             return

@@ -209,13 +209,15 @@ class FlatOptimizer(Optimizer):
         """Whether a step takes `grad_scale` and `found_inf` without reading them, PyTorch's name:
         all parameters are on GPUs, and no gradient is sparse.
         """
-        return self.takes_found_inf and all(
-            not group["differentiable"]
-            and group["fused"] is not False
-            and all(p.is_cuda and not (p.grad is not None and p.grad.is_sparse) for p in params)
-            for group in self.param_groups
-            for params in (group["params"],)
-        )
+        if not self.takes_found_inf:
+            return False
+        for group in self.param_groups:
+            if group["differentiable"] or group["fused"] is False:
+                return False
+            for p in group["params"]:
+                if not p.is_cuda or (p.grad is not None and p.grad.is_sparse):
+                    return False
+        return True
 
     def _unscale_on_host(self) -> bool:
         """Reads `found_inf`, and divides the gradients by `grad_scale`; whether to step."""
