@@ -50,6 +50,7 @@ class State:
         devices: how many there are; None: not asked yet.
         reason: why there are none.
         initialized: `initialize` was called.
+        ready: it has ended: the allocator and the rules are there.
         forked: the process was forked from one that had asked the driver.
         has_bfloat16: CuPy takes our bfloat16; None: not asked yet.
     """
@@ -58,6 +59,7 @@ class State:
         self.devices: int | None = None
         self.reason = ""
         self.initialized = False
+        self.ready = False
         self.forked = False
         self.has_bfloat16: bool | None = None
 
@@ -74,7 +76,7 @@ def after_fork() -> None:
     lock._at_fork_reinit()  # type: ignore[attr-defined]
     if state.devices:
         state.forked = True
-        state.initialized = False
+        state.initialized = state.ready = False
 
 
 os.register_at_fork(after_in_child=after_fork)
@@ -188,13 +190,14 @@ def on_initialize(hook: Callable[[Any], None]) -> None:
 
 
 def initialize() -> Any:
-    """Begins to use CUDA, once in a process; returns CuPy.
+    """Begins to use CUDA, once in a process; returns CuPy. Other threads wait until the hooks have
+    run: arrays that they made before would not be of our allocator. A hook may call it, too.
 
     Raises:
         DeviceMissing: CuPy, the driver or a device is missing.
         RuntimeError: the process was forked from one that had used CUDA.
     """
-    if not state.initialized:
+    if not state.ready:
         check_fork()
         if not device_count():
             raise DeviceMissing(f"device: no CUDA device can be used: {state.reason}")
@@ -205,6 +208,7 @@ def initialize() -> Any:
                 try:
                     for hook in hooks:
                         hook(cupy)
+                    state.ready = True
                 except BaseException:
                     state.initialized = False
                     raise

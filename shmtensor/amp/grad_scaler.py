@@ -8,14 +8,14 @@
                             growth_interval steps in a row without
 ```
 
-The scale is a Python float with float32's precision, and a tensor on each device whose outputs it
-multiplied. On a GPU the check is queued with the multiplication, and `step` waits for its result,
-one number: so the scale is known in the host's memory without another wait.
+For losses on the CPU the scale is a Python float with float32's precision. For losses on a GPU it
+is a number in the GPU's memory, as are the count of good steps and whether there was an infinity or
+NaN. Then only `get_scale`, `state_dict` and the `step` of an optimizer that does not take
+`found_inf` (its `_step_supports_amp_scaling` is not true) wait for the GPU, and read one number.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
 import warnings
 from collections import defaultdict
@@ -26,15 +26,13 @@ from typing import Any
 import numpy as np
 
 from .. import cupy_runtime, dtypes, native
-from ..autograd import no_grad
+from ..autograd import no_grad, wrap
 from ..autograd.dispatch.explain_error import is_writable
-from ..device import Device
-from ..functions import full
+from ..device import CPU, Device
 from ..tensor import Tensor
+from .scale import DeviceScale, HostScale, as_float32, combined, device_of_flags, kernels, scale_for
 
 __all__ = ["GradScaler"]
-
-LARGEST = float(np.finfo(np.float32).max)
 
 
 class Stage(Enum):
@@ -91,16 +89,15 @@ class GradScaler:
             raise AssertionError(
                 f"GradScaler: backoff_factor must be less than 1: {backoff_factor}"
             )
-        self._scale = as_float32(init_scale)
+        self._init_scale = init_scale
+        self._init_growth_tracker = 0
+        self._scale: HostScale | DeviceScale | None = None  # of the first loss's device
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
-        self._growth_tracker = 0
-        self._begun = False  # scale() was called
         self._stages: dict[int, Stage] = {}  # by the id of an optimizer
         # whether its gradients had an infinity or NaN: a flag for each device
         self._found: dict[int, list[Any]] = {}
-        self._scales: dict[Device, Any] = {}  # the scale as tensors
 
     # ---------------------------------------------------------------- a training step
 
@@ -112,26 +109,15 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            self._begun = True
-            return outputs * self._scale_on(outputs.device)
+            if self._scale is None:
+                self._scale = scale_for(outputs.device, self._init_scale, self._init_growth_tracker)
+            return outputs * self._scale.on(outputs.device)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
         raise ValueError(
             f"GradScaler.scale: a tensor or an iterable of tensors is needed: {outputs!r}"
         )
-
-    def _scale_on(self, device: Device) -> Any:
-        """The scale as a tensor on a device."""
-        scale = self._scales.get(device)
-        if scale is None:
-            scale = full((), self._scale, dtype=dtypes.float32, device=device)
-            self._scales[device] = scale
-        return scale
-
-    def _set_scale(self, scale: float) -> None:
-        self._scale = as_float32(scale)
-        self._scales.clear()
 
     def unscale_(self, optimizer: Any) -> None:
         """Divides the gradients of an optimizer's parameters by the scale, in place. Call it before
@@ -145,7 +131,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        self._check_scaled("unscale_")
+        scale = self._scale_for("unscale_")
         stage = self._stages.get(id(optimizer))
         if stage is Stage.UNSCALED:
             raise RuntimeError(
@@ -156,11 +142,16 @@ class GradScaler:
             raise RuntimeError("GradScaler: unscale_() is being called after step()")
         gradients = gradients_of(optimizer)
         if gradients:
-            self._found[id(optimizer)] = unscale(gradients, as_float32(1 / self._scale))
+            self._found[id(optimizer)] = unscale(gradients, scale)
         self._stages[id(optimizer)] = Stage.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """`optimizer.step(*args, **kwargs)`, unless a gradient is infinite or NaN.
+
+        An optimizer whose `_step_supports_amp_scaling` is true is called in any case: it changes
+        nothing if its attribute `found_inf`, a tensor, is not 0, and divides gradients by its
+        attribute `grad_scale` if that is not None. Adam, AdamW and SGD do so for parameters on
+        GPUs, unless `fused=False`.
 
         Returns: the optimizer's result; None if the step is skipped.
         Raises:
@@ -171,17 +162,46 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("GradScaler.step: closures are not supported")
-        self._check_scaled("step")
-        if self._stages.get(id(optimizer)) is Stage.STEPPED:
+        self._scale_for("step")
+        stage = self._stages.get(id(optimizer))
+        if stage is Stage.STEPPED:
             raise RuntimeError("GradScaler: step() has already been called since the last update()")
-        if id(optimizer) not in self._stages:
+        takes_found_inf = getattr(optimizer, "_step_supports_amp_scaling", False)
+        is_scaled = stage is None and takes_found_inf and has_scaled_halves(optimizer)
+        if is_scaled:
+            self._found[id(optimizer)] = check(gradients_of(optimizer, True))
+        elif stage is None:
             self.unscale_(optimizer)
         if id(optimizer) not in self._found:
             raise AssertionError("GradScaler.step: No inf checks were recorded for this optimizer.")
-        found = self._found[id(optimizer)] = [any(map(bool, self._found[id(optimizer)]))]
-        result = None if found[0] else optimizer.step(*args, **kwargs)
+        if takes_found_inf:
+            result = self._step_with_found_inf(optimizer, is_scaled, args, kwargs)
+        else:
+            flags = self._found[id(optimizer)]
+            found = any(map(bool, flags))  # reads those of GPUs
+            self._found[id(optimizer)] = [found]
+            result = None if found else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = Stage.STEPPED
         return result
+
+    def _step_with_found_inf(
+        self, optimizer: Any, is_scaled: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """The step of an optimizer that skips it by itself."""
+        scale, flags = self._scale_for("step"), self._found[id(optimizer)]
+        device = device_of_flags(flags)
+        found = combined(flags, device)
+        if device is CPU:
+            found = np.array(found, np.float32)
+        grad_scale = getattr(optimizer, "grad_scale", None)
+        if is_scaled:
+            factor = scale.on(device)
+            grad_scale = factor if grad_scale is None else factor * grad_scale
+        optimizer.grad_scale, optimizer.found_inf = grad_scale, wrap(found.reshape(()))
+        try:
+            return optimizer.step(*args, **kwargs)
+        finally:
+            del optimizer.grad_scale, optimizer.found_inf
 
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Updates the scale at the end of a step.
@@ -193,7 +213,7 @@ class GradScaler:
         """
         if not self._enabled:
             return
-        self._check_scaled("update")
+        scale = self._scale_for("update")
         if new_scale is not None:
             if isinstance(new_scale, Tensor) and (
                 new_scale.numel() != 1 or new_scale.requires_grad
@@ -202,36 +222,34 @@ class GradScaler:
                     f"GradScaler.update: new_scale must have one element and not require grad: "
                     f"{new_scale}"
                 )
-            self._set_scale(float(new_scale))
+            scale.set(new_scale)
         elif not self._found:
             raise AssertionError("GradScaler.update: No inf checks were recorded prior to update.")
-        elif any(bool(flag) for flags in self._found.values() for flag in flags):
-            self._set_scale(self._scale * self._backoff_factor)
-            self._growth_tracker = 0
         else:
-            self._grow()
+            flags = [flag for each in self._found.values() for flag in each]
+            scale.update(flags, self._growth_factor, self._backoff_factor, self._growth_interval)
         self._stages.clear()
         self._found.clear()
 
-    def _grow(self) -> None:
-        self._growth_tracker += 1
-        if self._growth_tracker == self._growth_interval:
-            new_scale = self._scale * self._growth_factor
-            if new_scale <= LARGEST:
-                self._set_scale(new_scale)
-            self._growth_tracker = 0
-
-    def _check_scaled(self, where: str) -> None:
-        if not self._begun:
+    def _scale_for(self, where: str) -> HostScale | DeviceScale:
+        """The scale, which `scale` has made."""
+        if self._scale is None:
             raise AssertionError(
                 f"GradScaler.{where}: scale() was not called, hint: scaler.scale(loss).backward()"
             )
+        return self._scale
+
+    def _read(self) -> tuple[float, int]:
+        """The scale and the count of good steps."""
+        if self._scale is None:
+            return as_float32(self._init_scale), self._init_growth_tracker
+        return self._scale.read()
 
     # ---------------------------------------------------------------- settings and state
 
     def get_scale(self) -> float:
-        """The scale; 1.0 if not enabled."""
-        return self._scale if self._enabled else 1.0
+        """The scale; 1.0 if not enabled. Waits for the GPU if the scale is there."""
+        return self._read()[0] if self._enabled else 1.0
 
     def get_growth_factor(self) -> float:
         """The factor by which the scale grows after good steps."""
@@ -263,16 +281,17 @@ class GradScaler:
 
     def state_dict(self) -> dict[str, Any]:
         """ "scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker"; empty
-        if not enabled. After `update`.
+        if not enabled. After `update`. Waits for the GPU if the scale is there.
         """
         if not self._enabled:
             return {}
+        scale, tracker = self._read()
         return {
-            "scale": self._scale,
+            "scale": scale,
             "growth_factor": self._growth_factor,
             "backoff_factor": self._backoff_factor,
             "growth_interval": self._growth_interval,
-            "_growth_tracker": self._growth_tracker,
+            "_growth_tracker": tracker,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -287,26 +306,36 @@ class GradScaler:
                 "GradScaler.load_state_dict: the state is empty: saved from one that was not "
                 "enabled?"
             )
-        self._set_scale(state_dict["scale"])
+        self._init_scale = state_dict["scale"]
         self._growth_factor = state_dict["growth_factor"]
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
-        self._growth_tracker = state_dict["_growth_tracker"]
+        self._init_growth_tracker = state_dict["_growth_tracker"]
+        if self._scale is not None:
+            self._scale.set(self._init_scale)
+            self._scale.set_tracker(self._init_growth_tracker)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._stages:
             raise AssertionError(
                 "GradScaler: it may be pickled at the beginning of a step or after update() only"
             )
-        return {**self.__dict__, "_scales": {}}
+        scale, tracker = self._read() if self._enabled else (1.0, 0)
+        numbers = {"_init_scale": scale, "_init_growth_tracker": tracker, "_scale": None}
+        return {**self.__dict__, **numbers}
 
 
-def as_float32(scale: float) -> float:
-    """Rounds to float32."""
-    return float(np.float32(scale))
+def has_scaled_halves(optimizer: Any) -> bool:
+    """Whether gradients are float16, and the optimizer is a fused one, which takes them scaled."""
+    groups = optimizer.param_groups
+    return all(group.get("fused", True) for group in groups) and any(
+        p.grad is not None and p.grad.dtype is dtypes.float16
+        for group in groups
+        for p in group["params"]
+    )
 
 
-def gradients_of(optimizer: Any) -> list[Any]:
+def gradients_of(optimizer: Any, takes_halves: bool = False) -> list[Any]:
     """The gradients of an optimizer's parameters.
 
     Raises: ValueError, a gradient is float16.
@@ -316,42 +345,59 @@ def gradients_of(optimizer: Any) -> list[Any]:
         for p in group["params"]:
             if p.grad is None:
                 continue
-            if p.grad.dtype is dtypes.float16:
+            if p.grad.dtype is dtypes.float16 and not takes_halves:
                 raise ValueError("GradScaler: Attempting to unscale FP16 gradients.")
             gradients.append(p.grad._values() if p.grad.is_sparse else p.grad)
     return gradients
 
 
-def unscale(gradients: list[Any], inverse: float) -> list[Any]:
+def by_device(gradients: list[Any]) -> tuple[list[Any], list[list[Any]]]:
+    """The gradients on the CPU, and those of each GPU."""
+    near = [g for g in gradients if isinstance(g.array, np.ndarray)]
+    if len(near) == len(gradients):
+        return near, []
+    far: defaultdict[Device, list[Any]] = defaultdict(list)
+    for g in gradients:
+        if not isinstance(g.array, np.ndarray):
+            far[g.device].append(g)
+    return near, list(far.values())
+
+
+def unscale(gradients: list[Any], scale: HostScale | DeviceScale) -> list[Any]:
     """Multiplies gradients by the inverse scale, in place.
 
     Copies: none.
-    Returns: for the gradients of each device, whether one had an infinity or NaN; of a GPU an array
-        of one element, which is computed later.
+    Returns: a flag for the gradients of each device.
     Raises: RuntimeError, a gradient is expanded or read-only.
     """
-    flags: list[Any] = []
-    far = defaultdict(list)
-    for g in gradients:
-        if not isinstance(g.array, np.ndarray):
+    near, far = by_device(gradients)
+    for on_one in far:
+        for g in on_one:
             if not is_writable(g.array):
                 raise RuntimeError(
-                    f"mul_: the memory cannot be written: shape {g.array.shape} and {inverse}, it "
-                    "is expanded or read-only; write to a clone()"
+                    f"mul_: the memory cannot be written: shape {g.array.shape}, it is expanded or "
+                    "read-only; write to a clone()"
                 )
-            far[g.device].append(g)
-    near = [g for g in gradients if isinstance(g.array, np.ndarray)]
+    flags: list[Any] = []
     if near:
+        inverse = scale.inverse()
         with no_grad():
             flags.append(not all(map(is_finite, near)))
             for g in near:
                 g.mul_(inverse)
-    for on_one in far.values():
-        on_device = importlib.import_module("shmtensor.ops.cuda.unscale")
-        flags.append(on_device.unscale([g.array for g in on_one], inverse))
+    for on_one in far:
+        factor = scale.inverse_on(on_one[0].device)
+        flags.append(kernels().unscale([g.array for g in on_one], factor))
         for g in on_one:
             native.wrote(g)
     return flags
+
+
+def check(gradients: list[Any]) -> list[Any]:
+    """A flag for the gradients of each device, which are not changed. Copies: none."""
+    near, far = by_device(gradients)
+    flags: list[Any] = [not all(map(is_finite, near))] if near else []
+    return flags + [kernels().check([g.array for g in on_one]) for on_one in far]
 
 
 def is_finite(g: Tensor) -> bool:

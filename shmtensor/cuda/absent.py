@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NoReturn
 
 from .. import cupy_runtime
 from ..device import Device, DeviceMissing, as_device
 
-__all__ = ["absent", "cupy_for", "current_or", "index_of"]
+__all__ = ["absent", "cupy_for", "current_or", "index_of", "refuse", "refused_class"]
 
 
 def absent(where: str) -> DeviceMissing:
@@ -28,6 +28,28 @@ def cupy_for(where: str) -> Any:
     if not cupy_runtime.is_available():
         raise absent(where)
     return cupy_runtime.initialize()
+
+
+def refuse(where: str, reason: str) -> NoReturn:
+    """Refuses a name of PyTorch's.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        NotImplementedError: there is one; with the reason, a sentence.
+    """
+    cupy_for(where)
+    raise NotImplementedError(f"cuda.{where}: {reason}")
+
+
+def refused_class(name: str, reason: str) -> Any:
+    """A class of PyTorch's that refuses to be made, and has no instances."""
+
+    def refuse_instance(self: Any, *args: Any, **kwargs: Any) -> None:
+        refuse(name, reason)
+
+    doc = f"Not there: {reason}.\n\nRaises:\n    NotImplementedError: it is made."
+    module, _, own = f"shmtensor.cuda.{name}".rpartition(".")
+    return type(own, (), {"__init__": refuse_instance, "__doc__": doc, "__module__": module})
 
 
 def index_of(where: str, device: Any) -> int:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import functools
 import warnings
 
-from .. import dtypes
+from .. import cupy_runtime, dtypes
 from ..amp import GradScaler as Scaler
 from ..amp import autocast as context
 from ..amp import custom_bwd as backward
 from ..amp import custom_fwd as forward
 
-__all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]
+__all__ = ["GradScaler", "amp_definitely_not_available", "autocast", "custom_bwd", "custom_fwd"]
 
 custom_fwd = functools.partial(forward, device_type="cuda")
 custom_bwd = functools.partial(backward, device_type="cuda")
+
+
+def amp_definitely_not_available() -> bool:
+    """Whether there is no GPU."""
+    return not cupy_runtime.is_available()
 
 
 def deprecated(name: str) -> None:

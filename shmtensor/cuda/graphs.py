@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import Any
 
 from .. import cupy_runtime
+from . import absent
 from .absent import cupy_for
 
 __all__ = [
@@ -16,12 +17,9 @@ __all__ = [
 ]
 
 
-def refuse(where: str) -> NoReturn:
+def refuse(where: str) -> None:
     """The error of a graph."""
-    cupy_for(where)
-    raise NotImplementedError(
-        f"cuda.{where}: CUDA graphs are not supported: ops allocate memory while they run"
-    )
+    absent.refuse(where, "CUDA graphs are not supported: ops allocate memory while they run")
 
 
 class CUDAGraph:

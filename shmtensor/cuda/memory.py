@@ -12,13 +12,28 @@ from typing import Any
 
 from .. import cupy_runtime
 from ..errors import OutOfMemoryError as OutOfMemoryError
-from .absent import absent, cupy_for, current_or, index_of
+from .absent import absent, cupy_for, current_or, index_of, refuse
 from .devices import get_device_properties, is_available
+from .management import list_gpu_processes as list_gpu_processes
+from .refused import CUDAPluggableAllocator as CUDAPluggableAllocator
+from .refused import MemPool as MemPool
+from .streams import ExternalStream
 
 __all__ = [
+    "CUDAPluggableAllocator",
+    "MemPool",
     "OutOfMemoryError",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
+    "change_current_allocator",
     "empty_cache",
+    "get_allocator_backend",
     "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "list_gpu_processes",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -26,13 +41,18 @@ __all__ = [
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
+    "memory_stats_as_nested_dict",
     "memory_summary",
+    "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
     "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 fractions: dict[int, float] = {}  # of `set_per_process_memory_fraction`, by device
@@ -57,6 +77,96 @@ def empty_cache() -> None:
     """Returns memory that no tensor uses to the driver."""
     if cupy_runtime.is_initialized():
         allocator().empty_cache()
+
+
+blocks: dict[int, Any] = {}  # of `caching_allocator_alloc`, by address
+
+
+def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
+    """Allocates memory for other libraries; returns its address, for `caching_allocator_delete`.
+
+    Args:
+        size: bytes.
+        stream: a `Stream`, or its address, that uses it; by default the current one.
+
+    Raises:
+        DeviceMissing: the GPU is not there.
+        OutOfMemoryError: it has no memory left.
+    """
+    index = current_or("caching_allocator_alloc", device)
+    cuda = cupy_for("caching_allocator_alloc").cuda
+    with cuda.Device(index):
+        if stream is None:
+            block = cuda.alloc(max(int(size), 1))
+        else:
+            address = getattr(stream, "cuda_stream", stream)
+            with ExternalStream(address, index):
+                block = cuda.alloc(max(int(size), 1))
+    blocks[block.ptr] = block
+    return int(block.ptr)
+
+
+def caching_allocator_delete(mem_ptr: int) -> None:
+    """Frees memory of `caching_allocator_alloc`.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        ValueError: it is no such address.
+    """
+    cupy_for("caching_allocator_delete")
+    if blocks.pop(mem_ptr, None) is None:
+        raise ValueError(
+            f"cuda.caching_allocator_delete: not of caching_allocator_alloc: {mem_ptr:#x}"
+        )
+
+
+def caching_allocator_enable(value: bool = True) -> None:
+    """Does nothing for True: freed memory is always kept for reuse.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        NotImplementedError: the value is False.
+    """
+    cupy_for("caching_allocator_enable")
+    if not value:
+        refuse(
+            "caching_allocator_enable",
+            "freed memory is always kept for reuse, hint: empty_cache returns it",
+        )
+
+
+def caching_allocator_disabled() -> bool:
+    """Whether freed memory goes back to the driver at once: False."""
+    return False
+
+
+def get_allocator_backend() -> str:
+    """ "native": cudaMalloc, not cudaMallocAsync, whose memory cannot be sent to processes."""
+    return "native"
+
+
+def change_current_allocator(allocator: Any) -> None:
+    """Replaces the allocator.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        NotImplementedError: it is not supported.
+    """
+    refuse(
+        "change_current_allocator",
+        "memory comes from shmtensor's allocator, which can send it to other processes, hint: "
+        "cupy.cuda.set_allocator",
+    )
+
+
+def use_mem_pool(pool: Any, device: Any = None) -> Any:
+    """A context manager whose memory is of one pool.
+
+    Raises:
+        DeviceMissing: there is no GPU.
+        NotImplementedError: it is not supported.
+    """
+    refuse("use_mem_pool", "there is one pool for each GPU, whose blocks can be sent to processes")
 
 
 def memory_allocated(device: Any = None) -> int:
@@ -102,6 +212,63 @@ def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
     return OrderedDict(sorted(stats.items()))
 
 
+def nested(stats: dict[str, Any]) -> dict[str, Any]:
+    """Names like "a.b" as dictionaries in dictionaries."""
+    result: dict[str, Any] = {}
+    for name, number in stats.items():
+        *outer, last = name.split(".")
+        inner = result
+        for part in outer:
+            inner = inner.setdefault(part, {})
+        inner[last] = number
+    return result
+
+
+def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
+    """`memory_stats` as dictionaries in dictionaries: ["allocated_bytes"]["all"]["current"]."""
+    return nested(memory_stats(device))
+
+
+def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
+    """The slabs of all GPUs, with their blocks, their sizes and states; empty before the first use
+    of CUDA.
+
+    Args:
+        mempool_id, include_traces: for PyTorch's signature; where blocks were allocated is not
+            recorded.
+    """
+    snapshot: list[dict[str, Any]] = []
+    if cupy_runtime.is_initialized():
+        snapshot = allocator().memory_snapshot()
+    return snapshot
+
+
+def host_memory_stats() -> OrderedDict[str, int]:
+    """Counts of page-locked blocks of the shared heap, and of their bytes, by name; empty before
+    the first use of CUDA.
+    """
+    if not cupy_runtime.is_initialized():
+        return OrderedDict()
+    return OrderedDict(sorted(allocator().host_figures().items()))
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """`host_memory_stats` as dictionaries in dictionaries."""
+    return nested(host_memory_stats())
+
+
+def reset_peak_host_memory_stats() -> None:
+    """Begins the maxima of `host_memory_stats` anew, at what is page-locked now."""
+    if cupy_runtime.is_initialized():
+        allocator().reset_host(True)
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """Begins the counts of `host_memory_stats` that only grow anew, at 0."""
+    if cupy_runtime.is_initialized():
+        allocator().reset_host(False)
+
+
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """What a GPU's memory is used for, as a text.
 
@@ -145,13 +312,14 @@ def reset_max_memory_cached(device: Any = None) -> None:
 
 
 def reset_accumulated_memory_stats(device: Any = None) -> None:
-    """Checks the device only: the counts of allocations go on, differences of two `memory_stats`
-    say what was between them.
+    """Begins the counts of allocations, frees, retries and errors anew, at 0.
 
     Raises:
         ValueError: the device is not a GPU.
     """
-    index_of("reset_accumulated_memory_stats", device)
+    index = index_of("reset_accumulated_memory_stats", device)
+    if cupy_runtime.is_initialized():
+        allocator().reset_accumulated(current_or("reset_accumulated_memory_stats", index))
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

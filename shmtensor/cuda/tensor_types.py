@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..tensor import legacy_types
 
 __all__ = [
+    "BFloat16Tensor",
     "BoolTensor",
     "ByteTensor",
     "CharTensor",
@@ -42,6 +43,13 @@ class HalfTensor(metaclass=OnCuda):
 
     __module__ = "shmtensor.cuda"
     dtype = legacy_types.HalfTensor.dtype
+
+
+class BFloat16Tensor(metaclass=OnCuda):
+    """Tensors of bfloat16 on a GPU: making one raises TypeError, CuPy does not have the dtype."""
+
+    __module__ = "shmtensor.cuda"
+    dtype = legacy_types.BFloat16Tensor.dtype
 
 
 class LongTensor(metaclass=OnCuda):

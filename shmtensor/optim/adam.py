@@ -30,6 +30,7 @@ class Adam(FlatOptimizer):
     """
 
     rule = "adam_"
+    takes_found_inf = True
     states = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq")
 
     def __init__(

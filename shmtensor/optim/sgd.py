@@ -39,6 +39,7 @@ class SGD(FlatOptimizer):
 
     counts = False
     rule = "sgd_"
+    takes_found_inf = True
     states = ("momentum_buffer",)
 
     def __init__(

@@ -19,6 +19,10 @@ ANSWERS: dict[str, Any] = {
     "get_gencode_flags": "",
     "is_current_stream_capturing": False,
     "get_rng_state_all": [],
+    "caching_allocator_disabled": False,
+    "get_allocator_backend": "native",
+    "host_memory_stats": {},
+    "host_memory_stats_as_nested_dict": {},
     "is_available": False,
     "is_bf16_supported": False,
     "is_initialized": False,
@@ -27,13 +31,18 @@ ANSWERS: dict[str, Any] = {
     "max_memory_reserved": 0,
     "memory_allocated": 0,
     "memory_reserved": 0,
+    "memory_snapshot": [],
     "memory_stats": {},
+    "memory_stats_as_nested_dict": {},
 }
 DO_NOTHING: dict[str, tuple[Any, ...]] = {
     "empty_cache": (),
     "manual_seed": (0,),
     "manual_seed_all": (0,),
+    "check_error": (0,),
+    "reset_accumulated_host_memory_stats": (),
     "reset_accumulated_memory_stats": (),
+    "reset_peak_host_memory_stats": (),
     "reset_max_memory_allocated": (0,),
     "reset_max_memory_cached": (0,),
     "reset_peak_memory_stats": ("cuda:1",),
@@ -49,7 +58,28 @@ NEED: dict[str, tuple[Any, ...]] = {
     "Event": (),
     "ExternalStream": (1,),
     "Stream": (),
+    "CUDAPluggableAllocator": ("library.so", "malloc", "free"),
+    "FloatStorage": (1,),
+    "GreenContext": (),
+    "MemPool": (),
+    "caching_allocator_alloc": (512,),
+    "caching_allocator_delete": (0,),
+    "caching_allocator_enable": (),
     "can_device_access_peer": (0, 1),
+    "change_current_allocator": (None,),
+    "clock_rate": (),
+    "cudart": (),
+    "current_blas_handle": (),
+    "current_solver_handle": (),
+    "device_memory_used": (),
+    "get_sync_debug_mode": (),
+    "list_gpu_processes": (),
+    "memory_usage": (),
+    "power_draw": (),
+    "set_sync_debug_mode": (0,),
+    "temperature": (),
+    "use_mem_pool": (None,),
+    "utilization": (),
     "current_device": (),
     "current_stream": (),
     "default_stream": (),
@@ -162,6 +192,32 @@ def test_ranges_for_profilers_do_nothing() -> None:
     with cuda.nvtx.range("step {}", 3):
         cuda.nvtx.mark("inside")
     assert cuda.nvtx.range_end(cuda.nvtx.range_start("c")) is None
+
+
+def test_modules_for_a_gpu_are_there() -> None:
+    calls: list[tuple[str, Callable[[], Any]]] = [
+        ("nccl.version", cuda.nccl.version),
+        ("nccl.all_reduce", lambda: cuda.nccl.all_reduce([])),
+        ("nccl.reduce", lambda: cuda.nccl.reduce([])),
+        ("nccl.broadcast", lambda: cuda.nccl.broadcast([])),
+        ("nccl.all_gather", lambda: cuda.nccl.all_gather([], [])),
+        ("nccl.reduce_scatter", lambda: cuda.nccl.reduce_scatter([], [])),
+        ("jiterator.create_jit_fn", lambda: cuda.jiterator.create_jit_fn("")),
+        ("tunable.enable", cuda.tunable.enable),
+        ("sparse.FloatTensor", lambda: cuda.sparse.FloatTensor()),
+        ("cudart", cuda.profiler.start),
+    ]
+    for name, call in calls:
+        with pytest.raises(RuntimeError, match=rf"cuda\.{name}: there is no CUDA device"):
+            call()
+    assert not cuda.nccl.is_available([])
+    assert not cuda.tunable.is_enabled()
+    assert cuda.tunable.enable(False) is None
+    assert cuda.amp.amp_definitely_not_available()
+    assert (cuda.has_half, cuda.has_magma) == (True, False)
+    assert cuda.cudaStatus.SUCCESS == 0
+    assert issubclass(cuda.CudaError, RuntimeError)
+    assert issubclass(cuda.DeferredCudaCallError, Exception)
 
 
 def test_a_gpu_is_looked_for_once_and_cupy_is_not_imported_before(

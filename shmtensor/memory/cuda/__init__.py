@@ -12,15 +12,17 @@ from ...cuda_arrays import watch
 from . import lending, streams, timer
 from .allocator import allocator, require_own_process
 from .lending import Message, check_alive, discard, export, note_use, receive
-from .pinned import is_pinned, pin_heap, pinned_empty, unpin_heap
+from .pinned import host_figures, is_pinned, pin_heap, pinned_empty, reset_host, unpin_heap
 from .statistics import (
     max_memory_allocated,
     max_memory_reserved,
     mem_get_info,
     memory_allocated,
     memory_reserved,
+    memory_snapshot,
     memory_stats,
     memory_summary,
+    reset_accumulated,
     reset_peaks,
 )
 
@@ -30,6 +32,7 @@ __all__ = [
     "discard",
     "empty_cache",
     "export",
+    "host_figures",
     "install",
     "is_pinned",
     "max_memory_allocated",
@@ -37,6 +40,7 @@ __all__ = [
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_summary",
     "note_use",
@@ -44,6 +48,8 @@ __all__ = [
     "pinned_empty",
     "poll",
     "receive",
+    "reset_accumulated",
+    "reset_host",
     "reset_peaks",
     "set_limit",
     "uninstall",
@@ -79,13 +85,13 @@ def uninstall() -> None:
 def poll() -> None:
     """Ends holds and frees blocks whose work has ended. Costs nothing if none waits."""
     require_own_process()
-    if allocator.leaving or allocator.lent:
-        allocator.lock.acquire()
+    if (allocator.leaving or allocator.lent) and not allocator.is_inside():
         try:
-            allocator.poll()
-            allocator.reclaim()
+            with allocator.lock:
+                allocator.poll()
+                allocator.reclaim()
         finally:
-            allocator.unlock()
+            allocator.retry()
 
 
 def empty_cache() -> None:
@@ -93,18 +99,19 @@ def empty_cache() -> None:
     returns all slabs without blocks to the driver. What another process has open stays.
     """
     require_own_process()
-    allocator.lock.acquire()
+    allocator.check_outside("empty_cache")
     try:
-        for device in allocator.used_devices():
-            with streams.on_device(device.index):
-                cupy.cuda.runtime.deviceSynchronize()
-        allocator.poll()
-        lending.close_idle()
-        allocator.reclaim()
-        for device in allocator.used_devices():
-            allocator.release_slabs(device)
+        with allocator.lock:
+            for device in allocator.used_devices():
+                with streams.on_device(device.index):
+                    cupy.cuda.runtime.deviceSynchronize()
+            allocator.poll()
+            lending.close_idle()
+            allocator.reclaim()
+            for device in allocator.used_devices():
+                allocator.release_slabs(device)
     finally:
-        allocator.unlock()
+        allocator.retry()
 
 
 def set_limit(nbytes: int | None, index: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from threading import Lock, get_ident
+from threading import RLock
 from typing import Any
 
 import cupy
@@ -39,7 +39,7 @@ Memory, MemoryPointer, UnownedMemory = (
     cupy.cuda.UnownedMemory,
 )
 get_current_stream = cupy.cuda.get_current_stream
-getpid = os.getpid
+getpid, call_if_free = os.getpid, native.call_if_free
 
 
 class Own:
@@ -74,47 +74,21 @@ class Device:
         self.free = (FreeLists(), FreeLists(), FreeLists())
         self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
         self.allocations = self.frees = self.slabs_made = self.slabs_freed = self.retries = 0
-        self.total_allocated = 0
+        self.total_allocated = self.total_reserved = self.out_of_memory_errors = 0
+        self.forgotten: dict[str, int] = {}  # of figures that add up: when they began anew
         self.limit: int | None = None  # bytes that may be reserved
 
     def add_slab(self, pool: int, ptr: int, size: int, shift: int) -> None:
         slab = self.slabs[ptr] = Slab(self.index, pool, ptr, size, shift)
         self.reserved += size
+        self.total_reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         self.slabs_made += 1
-        self.free[pool].add(Chunk(slab, 0, size))
+        self.free[pool].add(slab.first)
 
 
 def no_memory(device: Device, nbytes: int) -> Exception:
     return OutOfMemoryError(f"cuda: no memory for {nbytes} bytes on GPU {device.index}")
-
-
-class OwnedLock:
-    """A lock that knows the thread that holds it. Python may run finalisers and signal handlers
-    inside of the allocator; what they allocate must not wait for it.
-    """
-
-    __slots__ = ("holder", "lock")
-
-    def __init__(self) -> None:
-        self.lock = Lock()
-        self.holder = 0
-
-    def acquire(self, blocking: bool = True) -> bool:
-        if self.lock.acquire(blocking):
-            self.holder = get_ident()
-            return True
-        return False
-
-    def release(self) -> None:
-        self.holder = 0
-        self.lock.release()
-
-    def __enter__(self) -> None:
-        self.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        self.release()
 
 
 class Allocator:
@@ -122,12 +96,19 @@ class Allocator:
 
     Note [Finalisers]: a finaliser appends to `finished` and tries to take the lock. If that fails,
     the thread that has it, which may be the same one, works the list off when it is done: every
-    holder of the lock ends with `unlock`.
+    holder of the lock calls `retry` after it.
+
+    Note [Interrupts]: Python runs signal handlers and finalisers between any two lines, also right
+    after a lock was taken. So the lock is taken by `with` alone, which nothing can come into, or by
+    `native.call_if_free`; and it knows its thread: what a finaliser or handler allocates inside of
+    the allocator does not wait for it.
     """
 
     def __init__(self) -> None:
         self.pid = 0  # of the process that uses CUDA; 0: none has
-        self.lock = OwnedLock()
+        lock: Any = RLock()
+        self.lock = lock
+        self.is_inside: Callable[[], bool] = lock._is_owned  # whether this thread has it
         self.finished: deque[Any] = deque()  # owners without arrays
         self.devices: dict[int, Device] = {}
         self.uuids: dict[bytes, int] = {}
@@ -161,17 +142,19 @@ class Allocator:
     def uuid_of(self, device: int) -> bytes:
         return next(uuid for uuid, index in self.uuids.items() if index == device)
 
-    def unlock(self) -> None:
-        """Ends what finalisers have noted, and releases the lock."""
-        lock, finished = self.lock, self.finished
-        while True:
-            try:
-                while finished:
-                    finished.popleft().end()
-            finally:
-                lock.release()
-            if not finished or not lock.acquire(blocking=False):
-                return
+    def check_outside(self, where: str) -> None:
+        """Raises: RuntimeError, a finaliser or signal handler calls amid this thread's own work."""
+        if self.is_inside():
+            raise RuntimeError(
+                f"cuda.{where}: called by a finaliser or signal handler amid an allocation: do it "
+                "outside of them"
+            )
+
+    def end_finished(self) -> None:
+        """Ends what finalisers have noted. The lock is held."""
+        finished = self.finished
+        while finished:
+            finished.popleft().end()
 
     def ended(self, owner: Any) -> None:
         """The last array over an owner is gone. Called by finalisers."""
@@ -181,8 +164,10 @@ class Allocator:
         self.retry()
 
     def retry(self) -> None:
-        if self.lock.acquire(blocking=False):
-            self.unlock()
+        """Ends what finalisers have noted, unless a thread has the lock, which will do so."""
+        while self.finished and not self.is_inside():
+            if not call_if_free(self.lock, self.end_finished):
+                return
 
     # ---- allocation
     def malloc(self, nbytes: int) -> Any:
@@ -198,34 +183,30 @@ class Allocator:
         index = runtime.getDevice()
         if not nbytes:
             return MemoryPointer(UnownedMemory(0, 0, None, index), 0)
-        if self.lock.holder == get_ident():  # a finaliser or signal handler, amid our own work
+        if self.is_inside():  # a finaliser or signal handler, amid our own work
             return MemoryPointer(Memory(nbytes), 0)
         device = self.devices[index]
         cupy_stream = get_current_stream(index)
         stream = records[index].get(cupy_stream.ptr) or streams.of(index, cupy_stream)
         size = (nbytes + 511) & -512
-        self.lock.acquire()
         try:
-            if self.leaving:
-                self.poll()
-            binned = stream.bins.get(size)
-            chunk = binned.pop() if binned else self.find(device, stream, nbytes)
-            chunk.state = USED
-            chunk.stream = stream
-            chunk.is_owned = True
-            chunk.slab.used += 1
-            device.allocations += 1
-            device.total_allocated += chunk.size
-            device.allocated += chunk.size
-            if device.allocated > device.peak_allocated:
-                device.peak_allocated = device.allocated
+            with self.lock:
+                if self.leaving:
+                    self.poll()
+                binned = stream.bins.get(size)
+                chunk = binned.pop() if binned else self.find(device, stream, nbytes)
+                chunk.state = USED
+                chunk.stream = stream
+                chunk.is_owned = True
+                chunk.slab.used += 1
+                device.allocations += 1
+                device.total_allocated += chunk.size
+                device.allocated += chunk.size
+                if device.allocated > device.peak_allocated:
+                    device.peak_allocated = device.allocated
         finally:
             if self.finished:
-                self.unlock()
-            else:
-                self.lock.release()
-                if self.finished:
-                    self.retry()
+                self.retry()
         return MemoryPointer(UnownedMemory(chunk.ptr, chunk.size, Own(chunk, pid), index), 0)
 
     def find(self, device: Device, stream: StreamRecord, nbytes: int) -> Chunk:
@@ -259,6 +240,7 @@ class Allocator:
             if not (
                 self.grow(device, pool, slab_size, shift) or self.grow(device, pool, least, shift)
             ):
+                device.out_of_memory_errors += 1
                 raise self.out_of_memory(device, nbytes)
         chunk = free.take(None, size, limit)
         assert chunk is not None
@@ -279,11 +261,18 @@ class Allocator:
         return True
 
     def make_room(self, device: Device) -> None:
-        """Waits for the work of limbo and returns slabs that are free to the driver."""
+        """Waits for the work of limbo and returns slabs that are free to the driver.
+
+        Note [Lost messages]: a message keeps its block until the channel that carries it (`via`) is
+        reclaimed. A channel that nobody holds any more waits for that in the heap's limbo, while
+        the heap has memory enough; `native.trim` empties it.
+        """
         with streams.on_device(device.index):
             runtime.deviceSynchronize()
         self.poll()
         native.sweep(True)
+        if self.lent:  # Note [Lost messages]
+            native.trim()
         if self.close_imports is not None:
             self.close_imports()
         self.reclaim()
@@ -361,16 +350,23 @@ class Allocator:
         before = self.leaving
         if not before:
             return False
-        self.leaving = []
+        waiting: list[Any] = []
         ended: list[Any] = []
         for entry in before:
-            target, device, events = entry
+            _, device, events = entry
             while events and streams.passed(events[-1]):
                 streams.release(device, events.pop())
-            (self.leaving if events else ended).append(entry)
-        for target, _, _ in ended:
-            self.release(target) if target.__class__ is Chunk else target.release()
-        return bool(ended)
+            (waiting if events else ended).append(entry)
+        self.leaving = waiting
+        progress = bool(ended)
+        try:
+            while ended:
+                target = ended.pop()[0]
+                self.release(target) if target.__class__ is Chunk else target.release()
+        finally:
+            if ended:  # an interrupt
+                self.leaving += ended
+        return progress
 
     def reclaim(self) -> bool:
         """Frees the blocks of the ledger's limbo that nobody holds; whether there were any."""

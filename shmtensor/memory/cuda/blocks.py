@@ -51,7 +51,18 @@ def layout_of(size: int) -> tuple[int, int, int, int]:
 class Slab:
     """One allocation of the driver."""
 
-    __slots__ = ("device", "exported", "inc", "pool", "ptr", "shift", "size", "slot", "used")
+    __slots__ = (
+        "device",
+        "exported",
+        "first",
+        "inc",
+        "pool",
+        "ptr",
+        "shift",
+        "size",
+        "slot",
+        "used",
+    )
 
     def __init__(self, device: int, pool: int, ptr: int, size: int, shift: int) -> None:
         self.device = device
@@ -63,6 +74,18 @@ class Slab:
         self.slot = -1  # in the ledger; -1: never shared
         self.inc = 0
         self.exported: dict[int, Chunk] = {}  # by index: blocks that others may hold
+        self.first = Chunk(
+            self, 0, size, USED
+        )  # not in a list yet; the chunk at its beginning; the others by `after`
+
+    def chunks(self) -> list[Chunk]:
+        """Its chunks in order. The lock is held."""
+        found: list[Chunk] = []
+        chunk: Chunk | None = self.first
+        while chunk is not None:
+            found.append(chunk)
+            chunk = chunk.after
+        return found
 
 
 class Chunk:
@@ -83,7 +106,7 @@ class Chunk:
         "users",
     )
 
-    def __init__(self, slab: Slab, offset: int, size: int) -> None:
+    def __init__(self, slab: Slab, offset: int, size: int, state: int) -> None:
         self.slab = slab
         self.offset = offset
         self.ptr = slab.ptr + offset
@@ -92,7 +115,7 @@ class Chunk:
         self.users: set[StreamRecord] | None = None  # other streams that used it
         self.before: Chunk | None = None
         self.after: Chunk | None = None
-        self.state = FREE
+        self.state = state
         self.is_exported = False  # since it was allocated
         self.is_owned = False  # the array that it was allocated for, or a view of it, exists
         self.count = 0  # arrays that came home by message
@@ -102,14 +125,18 @@ Key = tuple[int, int, Any]
 
 
 class FreeLists:
-    """The free chunks of one device and pool, sorted by size, per stream that freed them."""
+    """The free chunks of one device and pool, sorted by size, per stream that freed them.
+
+    A chunk of state FREE is in a list, whatever line an interrupt comes at: it gets the state after
+    it was added, and loses it before it is taken out. So an interrupt may lose a chunk, but a
+    neighbour is never merged with one that is not in a list.
+    """
 
     def __init__(self) -> None:
         self.lists: dict[StreamRecord | None, list[Key]] = {}
 
     def add(self, chunk: Chunk) -> None:
         """Adds a chunk, merged with free neighbours of the same stream."""
-        chunk.state = FREE
         before, after = chunk.before, chunk.after
         if before is not None and before.state == FREE and before.stream is chunk.stream:
             self.remove(before)
@@ -118,6 +145,8 @@ class FreeLists:
             chunk.before = before.before
             if chunk.before is not None:
                 chunk.before.after = chunk
+            else:
+                chunk.slab.first = chunk
         if after is not None and after.state == FREE and after.stream is chunk.stream:
             self.remove(after)
             chunk.size += after.size
@@ -125,9 +154,11 @@ class FreeLists:
             if chunk.after is not None:
                 chunk.after.before = chunk
         insort(self.lists.setdefault(chunk.stream, []), (chunk.size, chunk.ptr, chunk))
+        chunk.state = FREE
 
     def remove(self, chunk: Chunk) -> None:
         free = self.lists[chunk.stream]
+        chunk.state = USED
         del free[bisect_left(free, (chunk.size, chunk.ptr))]
 
     def take(self, stream: StreamRecord | None, size: int, limit: int) -> Chunk | None:
@@ -140,10 +171,12 @@ class FreeLists:
         at = bisect_left(free, (size,))
         if at == len(free) or free[at][0] > limit:
             return None
-        chunk: Chunk = free.pop(at)[2]
+        chunk: Chunk = free[at][2]
+        chunk.state = USED
+        del free[at]
         rest = chunk.size - size
         if rest and chunk.slab.pool != OWN:
-            remainder = Chunk(chunk.slab, chunk.offset + size, rest)
+            remainder = Chunk(chunk.slab, chunk.offset + size, rest, USED)
             remainder.stream = chunk.stream
             remainder.before, remainder.after = chunk, chunk.after
             if remainder.after is not None:
@@ -151,6 +184,7 @@ class FreeLists:
             chunk.after = remainder
             chunk.size = size
             insort(free, (rest, remainder.ptr, remainder))
+            remainder.state = FREE
         return chunk
 
     def chunks(self) -> list[Chunk]:
@@ -159,9 +193,10 @@ class FreeLists:
     def idle(self) -> None:
         """No stream has work left: every chunk may go to any stream, and neighbours are merged."""
         busy = [key[2] for stream, free in self.lists.items() if stream for key in free]
+        for chunk in busy:
+            chunk.state = USED  # not in a list from now on
         self.lists = {None: self.lists.get(None, [])}
         for chunk in busy:
             chunk.stream = None
-            chunk.state = USED  # not in a list
         for chunk in busy:
             self.add(chunk)

@@ -31,10 +31,11 @@ __all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
 runtime = cupy.cuda.runtime
 EVENTS = 64  # interprocess events per process
 IDLE_S = 0.25  # an import without holds is closed after it
+UUID_BYTES = 16
 PLACE = struct.Struct("<16x3I")  # of a handle: slot, incarnation, index
 
-# handle (b"": no element), (owner's row, incarnation), (event's row, incarnation, number or -1),
-# bytes from the start of the block, shape, strides, dtype
+# handle (of an array without elements: the GPU's UUID, 16 bytes), (owner's row, incarnation),
+# (event's row, incarnation, number or -1), bytes from the start of the block, shape, strides, dtype
 Message = tuple[
     bytes, tuple[int, int], tuple[int, int, int], int, tuple[int, ...], tuple[int, ...], str
 ]
@@ -202,7 +203,7 @@ def export(array: Any, via: Any = None) -> Message:
     require_own_process()
     layout = array.shape, array.strides, array.dtype.str
     if not array.size:
-        return (b"", (0, 0), (0, 0, -1), array.data.device_id, *layout)
+        return (allocator.uuid_of(array.data.device_id), (0, 0), (0, 0, -1), 0, *layout)
     memory = array.data.mem
     owner: Any = getattr(memory, "_owner", None)
     kind = owner.__class__
@@ -217,21 +218,22 @@ def export(array: Any, via: Any = None) -> Message:
             f"export: memory that was not allocated by shmtensor's allocator: {array.data.ptr:#x}, "
             "send array.copy()"
         )
-    allocator.lock.acquire()
+    allocator.check_outside("export")
     try:
-        event = record_event(slab.device, of)
-        if kind is not Received:
-            if slab.slot < 0:
-                share(slab)
-            slab.exported[index] = of
-            of.is_exported = True
-        handle = native.slab_export(slab.slot, slab.inc, index, of.size, via)
+        with allocator.lock:
+            event = record_event(slab.device, of)
+            if kind is not Received:
+                if slab.slot < 0:
+                    share(slab)
+                slab.exported[index] = of
+                of.is_exported = True
+            handle = native.slab_export(slab.slot, slab.inc, index, of.size, via)
     except StaleHandle:
         if kind is Received:
             native.raise_peer_lost("export", *origin)
         raise
     finally:
-        allocator.unlock()
+        allocator.retry()
     return (handle, origin, event, array.data.ptr - of.ptr, *layout)
 
 
@@ -286,7 +288,7 @@ def discard(message: Message) -> None:
 
     Copies: none
     """
-    if message[0]:
+    if len(message[0]) > UUID_BYTES:
         native.acknowledge(message[0])
 
 
@@ -313,20 +315,22 @@ def receive(message: Message) -> Any:
     """
     require_own_process()
     handle, origin, event, offset, shape, strides, dtype = message
-    if not handle:
-        nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, offset), 0)
+    if len(handle) == UUID_BYTES:
+        device = device_with(handle)
+        nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, device), 0)
         return cupy.ndarray(shape, dtype, memptr=nothing, strides=strides)
-    allocator.lock.acquire()
+    allocator.check_outside("receive")
     try:
-        owner, device, ptr, size = take(handle, origin, event)
-        try:
-            wait_for(event, device)
-        except PeerLostError:
-            owner = None  # drops the hold
-            native.acknowledge(handle)  # it has arrived, and cannot be used
-            raise
+        with allocator.lock:
+            owner, device, ptr, size = take(handle, origin, event)
+            try:
+                wait_for(event, device)
+            except PeerLostError:
+                owner = None  # drops the hold
+                native.acknowledge(handle)  # it has arrived, and cannot be used
+                raise
     finally:
-        allocator.unlock()
+        allocator.retry()
     native.acknowledge(handle)
     watch.has_foreign = True
     memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)
@@ -393,6 +397,17 @@ def drop(hold: Hold) -> None:
 
 
 # ---- slabs of other processes
+def device_with(uuid: bytes) -> int:
+    """The number of a GPU in this process, which may see others, or in another order."""
+    device = allocator.uuids.get(uuid)
+    if device is None:
+        raise RuntimeError(
+            f"receive: the GPU of the tensor, {uuid.hex()}, is not visible in this process "
+            "(CUDA_VISIBLE_DEVICES?): send a copy on the CPU"
+        )
+    return device
+
+
 def open_slab(slot: int, inc: int) -> Import:
     """The slab of a block that this process holds; opened once."""
     slab = imports.get(slot)
@@ -401,12 +416,7 @@ def open_slab(slot: int, inc: int) -> Import:
             return slab
         close_slab(slab)  # it was kept open in case that more came
     uuid, _, handle, row, row_inc = native.slab_line(slot)
-    device = allocator.uuids.get(uuid)
-    if device is None:
-        raise RuntimeError(
-            f"receive: the GPU of the tensor, {uuid.hex()}, is not visible in this process "
-            "(CUDA_VISIBLE_DEVICES?): send a copy on the CPU"
-        )
+    device = device_with(uuid)
     slab = Import(slot, inc, device, (row, row_inc))
     native.slab_opened(slot)  # before it is opened: a death closes both
     try:

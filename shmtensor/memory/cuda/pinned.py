@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import cupy
@@ -20,16 +20,55 @@ from ... import native
 from . import streams
 from .allocator import allocator, require_own_process
 
-__all__ = ["is_pinned", "pin_heap", "pinned_empty", "unpin_heap"]
+__all__ = ["host_figures", "is_pinned", "pin_heap", "pinned_empty", "reset_host", "unpin_heap"]
 
 runtime = cupy.cuda.runtime
 PAGE = 4096
 PORTABLE = 1  # cudaHostRegisterPortable: for all devices
 LIMIT = 512 << 20  # bytes; beyond it the oldest blocks are unregistered
 
-lock = Lock()
+lock = RLock()  # a finaliser may pin memory amid our own work
 # By address of the block: its first whole page, the end of its last one, what holds it.
 registered: OrderedDict[int, tuple[int, int, Any]] = OrderedDict()
+
+
+class Count:
+    """How many there are, and were."""
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def add(self, n: int) -> None:
+        self.current += n
+        self.peak = max(self.peak, self.current)
+        self.allocated += max(n, 0)
+        self.freed += max(-n, 0)
+
+
+blocks, nbytes_locked = Count(), Count()
+
+
+def host_figures() -> dict[str, int]:
+    """Counts of page-locked blocks of the heap and of their bytes, by PyTorch's names."""
+    return {
+        f"{name}.{metric}": getattr(count, metric)
+        for names, count in (
+            (("allocations", "segment"), blocks),
+            (("allocated_bytes", "reserved_bytes"), nbytes_locked),
+        )
+        for name in names
+        for metric in ("current", "peak", "allocated", "freed")
+    }
+
+
+def reset_host(peaks: bool) -> None:
+    """The maxima begin anew at what is page-locked now; or the figures that only grow, at 0."""
+    with lock:
+        for count in (blocks, nbytes_locked):
+            if peaks:
+                count.peak = count.current
+            else:
+                count.allocated = count.freed = 0
 
 
 def pin_heap(array: np.ndarray[Any, Any]) -> bool:
@@ -63,6 +102,8 @@ def pin_heap(array: np.ndarray[Any, Any]) -> bool:
         except runtime.CUDARuntimeError:
             return False
         registered[start] = first, end, holder
+        blocks.add(1)
+        nbytes_locked.add(end - first)
     return True
 
 
@@ -113,4 +154,6 @@ def release_down_to(nbytes: int) -> None:
     while registered and total > nbytes:
         _, (first, end, _) = registered.popitem(last=False)
         runtime.hostUnregister(first)
+        blocks.add(-1)
+        nbytes_locked.add(first - end)
         total -= end - first

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 import cupy
 
@@ -10,7 +11,7 @@ from ... import native
 from ...errors import OutOfMemoryError
 from . import lending, streams
 from .allocator import Device, allocator, require_own_process
-from .blocks import LEAVING, MIB
+from .blocks import BINNED, FREE, LEAVING, LENT, MIB, SMALL, USED, Slab
 
 __all__ = [
     "max_memory_allocated",
@@ -18,9 +19,11 @@ __all__ = [
     "mem_get_info",
     "memory_allocated",
     "memory_reserved",
+    "memory_snapshot",
     "memory_stats",
     "memory_summary",
     "out_of_memory",
+    "reset_accumulated",
     "reset_peaks",
 ]
 
@@ -90,25 +93,141 @@ def memory_stats(index: int | None = None) -> dict[str, int]:
     `exported_bytes`, `open_slabs` and `held_blocks` (of other processes).
     """
     device = device_at(index)
-    with allocator.lock:
-        rest = figures(device)
-    allocator.lock.acquire()
-    allocator.unlock()  # what finalisers noted meanwhile
+    try:
+        with allocator.lock:
+            rest = {**figures(device), **pool_figures(device)}
+            sums = accumulated(device)
+    finally:
+        allocator.retry()
+    forgotten = device.forgotten
     return {
         "allocated_bytes.all.current": device.allocated,
         "allocated_bytes.all.peak": device.peak_allocated,
-        "allocated_bytes.all.allocated": device.total_allocated,
-        "allocated_bytes.all.freed": device.total_allocated - device.allocated,
         "reserved_bytes.all.current": device.reserved,
         "reserved_bytes.all.peak": device.peak_reserved,
         "allocation.all.current": device.allocations - device.frees,
+        "segment.all.current": len(device.slabs),
+        "max_split_size": -1,
+        **{name: number - forgotten.get(name, 0) for name, number in sums.items()},
+        **rest,
+    }
+
+
+def accumulated(device: Device) -> dict[str, int]:
+    """The figures that only grow, since the process uses CUDA."""
+    return {
+        "allocated_bytes.all.allocated": device.total_allocated,
+        "allocated_bytes.all.freed": device.total_allocated - device.allocated,
+        "reserved_bytes.all.allocated": device.total_reserved,
+        "reserved_bytes.all.freed": device.total_reserved - device.reserved,
         "allocation.all.allocated": device.allocations,
         "allocation.all.freed": device.frees,
-        "segment.all.current": len(device.slabs),
         "segment.all.allocated": device.slabs_made,
         "segment.all.freed": device.slabs_freed,
         "num_alloc_retries": device.retries,
-        **rest,
+        "num_ooms": device.out_of_memory_errors,
+        "num_device_alloc": device.slabs_made,
+        "num_device_free": device.slabs_freed,
+    }
+
+
+def reset_accumulated(index: int | None = None) -> None:
+    """The figures that only grow begin anew at 0."""
+    device = device_at(index)
+    try:
+        with allocator.lock:
+            device.forgotten = accumulated(device)
+    finally:
+        allocator.retry()
+
+
+def pool_figures(device: Device) -> dict[str, int]:
+    """What is in use now, of blocks up to 1 MiB ("small_pool") and of larger ones. The lock is
+    held.
+    """
+    totals = {f"{name}.{pool}.current": 0 for name in FIGURES for pool in POOLS}
+    for slab in device.slabs.values():
+        pool = pool_of(slab)
+        counts = Counter(reserved_bytes=slab.size, segment=1)
+        for chunk in slab.chunks():
+            if chunk.state == USED:
+                counts.update(allocated_bytes=chunk.size, allocation=1)
+            if chunk.state in (USED, LEAVING, LENT):
+                counts.update(active_bytes=chunk.size, active=1)
+            elif slab.used:
+                counts.update(inactive_split_bytes=chunk.size, inactive_split=1)
+        for name, number in counts.items():
+            totals[f"{name}.{pool}.current"] += number
+    for name in ("active_bytes", "active", "inactive_split_bytes", "inactive_split"):
+        totals[f"{name}.all.current"] = sum(totals[f"{name}.{pool}.current"] for pool in POOLS)
+    return totals
+
+
+FIGURES = (
+    "active",
+    "active_bytes",
+    "allocated_bytes",
+    "allocation",
+    "inactive_split",
+    "inactive_split_bytes",
+    "reserved_bytes",
+    "segment",
+)
+POOLS = ("small_pool", "large_pool")
+STATES = {
+    FREE: "inactive",
+    BINNED: "inactive",
+    USED: "active_allocated",
+    LEAVING: "active_pending_free",
+    LENT: "active_pending_free",
+}
+
+
+def pool_of(slab: Slab) -> str:
+    return POOLS[slab.pool != SMALL]
+
+
+def memory_snapshot() -> list[dict[str, Any]]:
+    """The slabs of all devices and the blocks in them, by PyTorch's names."""
+    require_own_process()
+    try:
+        with allocator.lock:
+            return [
+                segment(device, slab)
+                for device in allocator.devices.values()
+                for slab in sorted(device.slabs.values(), key=lambda slab: slab.ptr)
+            ]
+    finally:
+        allocator.retry()
+
+
+def segment(device: Device, slab: Slab) -> dict[str, Any]:
+    """A slab and its blocks. The lock is held."""
+    chunks = slab.chunks()
+    used = [chunk.size for chunk in chunks if chunk.state == USED]
+    active = [chunk.size for chunk in chunks if chunk.state in (USED, LEAVING, LENT)]
+    return {
+        "device": device.index,
+        "address": slab.ptr,
+        "total_size": slab.size,
+        "allocated_size": sum(used),
+        "active_size": sum(active),
+        "requested_size": sum(used),
+        "stream": 0,
+        "segment_type": "small" if slab.pool == SMALL else "large",
+        "segment_pool_id": (0, 0),
+        "is_expandable": False,
+        "frames": [],
+        "blocks": [
+            {
+                "address": chunk.ptr,
+                "size": chunk.size,
+                "requested_size": chunk.size,
+                "state": STATES[chunk.state],
+                "frames": [],
+            }
+            for chunk in chunks
+        ],
     }
 
 
@@ -157,8 +276,7 @@ def memory_summary(index: int | None = None) -> str:
     device = device_at(index)
     with allocator.lock:
         text = lines(device)
-    allocator.lock.acquire()
-    allocator.unlock()
+    allocator.retry()
     peaks = f"peaks: {size_text(device.peak_allocated)} in use, {size_text(device.peak_reserved)}"
     return "\n".join(
         [f"GPU {device.index}", *(f"  {line}" for line in text), f"  {peaks} reserved"]

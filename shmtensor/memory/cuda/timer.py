@@ -95,17 +95,19 @@ def look() -> None:
             next_sweep = now + LIVENESS_S
             native.sweep(True)
             lending.release_waiters()
-        allocator.lock.acquire()
         try:
-            progress = allocator.poll()
-            progress = allocator.reclaim() or progress
-            if is_due:
-                lending.close_events()
-            lending.close_idle(lending.IDLE_S)
-            waiting = allocator.leaving or allocator.lent
-            if not is_enabled or not (waiting or lending.imports or lending.opened_events):
-                is_running = False
-                return
-            pause = SHORTEST_S if progress else min(2 * pause, LONGEST_S) if waiting else LONGEST_S
+            with allocator.lock:
+                progress = allocator.poll()
+                progress = allocator.reclaim() or progress
+                if is_due:
+                    lending.close_events()
+                lending.close_idle(lending.IDLE_S)
+                waiting = allocator.leaving or allocator.lent
+                if not is_enabled or not (waiting or lending.imports or lending.opened_events):
+                    is_running = False
+                    return
+                pause = (
+                    SHORTEST_S if progress else min(2 * pause, LONGEST_S) if waiting else LONGEST_S
+                )
         finally:
-            allocator.unlock()
+            allocator.retry()

@@ -221,6 +221,49 @@ def batch_norm_apply(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> An
     return out
 
 
+@ROWS["_normalize_channels"].on("cuda")
+def _normalize_channels(
+    xp: Any, x: Any, mean: Any, var: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> Any:
+    if not takes_channels(x, mean, var, weight, bias):
+        return ROWS["_normalize_channels"].forward(xp, x, mean, var, weight, bias, eps)
+    dtype = x.dtype
+    x, mean, var, weight, bias = in_one_dtype(x, mean, var, weight, bias)
+    mean, rstd = in_acc(x.dtype, mean, var, eps)
+    out = batch_norm_apply(x, mean, rstd, weight, bias)
+    return out.astype(dtype, copy=False), {}
+
+
+def in_acc(dtype: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
+    """Means and reciprocal standard deviations in the type that is computed in."""
+    acc = acc_dtype(dtype)
+    mean, var = (contiguous(v.astype(acc, copy=False)) for v in (mean, var))
+    return mean, reciprocal_deviation(var, acc.type(eps))
+
+
+reciprocal_deviation = cupy.ElementwiseKernel(
+    "T var, T eps", "T out", "out = T(1) / sqrt(var + eps)", "shmtensor_reciprocal_deviation"
+)
+
+
+@ROWS["_channel_gradients"].on("cuda")
+def _channel_gradients(
+    xp: Any, x: Any, y: Any, mean: Any, var: Any, eps: float = 1e-5
+) -> tuple[Any, Any]:
+    if not takes_channels(x, y, mean, var):
+        result: tuple[Any, Any] = ROWS["_channel_gradients"].forward(xp, x, y, mean, var, eps)
+        return result
+    dtype = x.dtype
+    x, y, mean, var = in_one_dtype(x, y, mean, var)
+    mean, rstd = in_acc(x.dtype, mean, var, eps)
+    samples, channels, spatial = sizes_of(x.shape)
+    if spatial == 1:
+        sums, products = column_sums(x, y, mean, rstd, (samples, channels), False)
+    else:
+        sums, products = plane_sums(x, y, mean, rstd, (samples, channels, spatial), 0)
+    return products.astype(dtype, copy=False), sums.astype(dtype, copy=False)
+
+
 def batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """The row `_native_batch_norm`: the result, and means and variances of the channels."""
     dtype = x.dtype

@@ -126,7 +126,7 @@ def sgd_step(
     weight_decay: float,
     nesterov: bool,
     maximize: bool,
-    first: bool,
+    first: Any,
     *,
     grad_scale: Any = None,
     found_inf: Any = None,
@@ -135,7 +135,7 @@ def sgd_step(
 
     Args:
         momentum_buffer: None without momentum.
-        first: the buffer is new.
+        first: the buffer is new: a bool, or one bool in device memory.
 
     Copies: none.
     """
@@ -143,8 +143,9 @@ def sgd_step(
     check_scalars("sgd_step", grad_scale=grad_scale, found_inf=found_inf)
     if not param.size:
         return
+    is_first = first if isinstance(first, cupy.ndarray) else None
     numbers = (as_acc(param.dtype, v) for v in (lr, momentum, dampening, weight_decay))
-    flags = (np.int32(v) for v in (nesterov, maximize, first))
+    flags = (np.int32(v) for v in (nesterov, maximize, first if is_first is None else 0))
     arguments = (param, grad, *pointers(momentum_buffer), np.int64(param.size), *numbers, *flags)
-    arguments = (*arguments, *pointers(grad_scale, found_inf))
+    arguments = (*arguments, *pointers(is_first, grad_scale, found_inf))
     launch("optim", "sgd", param.dtype, blocks_for(param.size), 256, arguments)

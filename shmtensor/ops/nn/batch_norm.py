@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.memory_format import like_image
+from ..table.constants import on_device
+from ..table.memory_format import like_image, memory_of
 from ..table.op_definition import composite, op
 from ..table.samples import reals
 from .layer_norm import save_gradients, take_gradient
@@ -166,9 +167,102 @@ def _channel_affine(ops, input, weight, bias):
     return out if bias is None else ops.add(out, broadcast_channels(ops, bias, input.ndim))
 
 
+@op(
+    promote="float",
+    inplace=False,
+    method=False,
+    function=False,
+    saves="memo",
+    samples=[
+        ((4, 3), (3,), reals((3,), 0.5, 2.0), (3,), (3,), 1e-5),
+        ((2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), 1e-5),
+        ((2, 2, 3, 2), (2,), reals((2,), 0.5, 2.0), (2,), None, 0.5),
+    ],
+)
+def _normalize_channels(xp, x, mean, var, weight=None, bias=None, /, eps=1e-5):
+    """(x - mean) / sqrt(var + eps) * weight + bias, channel by channel: `_batch_norm_inference` for
+    devices.
+    """
+    shape = (-1, *(1,) * (x.ndim - 2))
+    scale = 1 / xp.sqrt(var + x.dtype.type(eps))
+    scale = scale if weight is None else scale * weight
+    out = (x - mean.reshape(shape)) * scale.reshape(shape)
+    return (out if bias is None else out + bias.reshape(shape)), {}
+
+
+@op(
+    method=False,
+    function=False,
+    outputs="weight_gradient bias_gradient",
+    samples=[
+        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), 1e-5),
+        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), 1e-5),
+    ],
+)
+def _channel_gradients(xp, x, y, mean, var, /, eps=1e-5):
+    """The gradients of `_normalize_channels` by the weight and by the bias, for the gradient x of
+    its result, and its input y.
+    """
+    dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
+    centered = (y - mean.reshape(shape)) * (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
+    return (x * centered).sum(dims), x.sum(dims)
+
+
+def channel_scale(ops: Any, var: Any, weight: Any, eps: float, ndim: int) -> Any:
+    """weight / sqrt(var + eps), to broadcast with (N, C, ...)."""
+    scale = ops.rsqrt(ops.add(var, eps))
+    return broadcast_channels(ops, scale if weight is None else ops.mul(scale, weight), ndim)
+
+
+def channel_weight_backward(
+    ops: Any, g: Any, x: Any, mean: Any, var: Any, memo: Any, eps: float
+) -> Any:
+    """The gradient by the weight; see Note [One pass]."""
+    if not isinstance(g, native.TensorBase) and on_device(g):
+        gradients = ops._channel_gradients(g, x, mean, var, eps)
+        save_gradients(memo, g, *gradients)
+        return gradients[0]
+    centered = x - broadcast_channels(ops, mean, x.ndim)
+    normalized = centered * channel_scale(ops, var, None, eps, x.ndim)
+    return ops.sum(g * normalized, non_channel_dims(x.ndim))
+
+
+def channel_bias_backward(ops: Any, g: Any, memo: Any) -> Any:
+    """The gradient by the bias."""
+    gradient = take_gradient(memo, g, 2)
+    return ops.sum(g, non_channel_dims(g.ndim)) if gradient is None else gradient
+
+
+def channel_var_backward(
+    ops: Any, g: Any, x: Any, mean: Any, var: Any, weight: Any, eps: float
+) -> Any:
+    """The gradient by the variances: -1/2 sum(g (x - mean) weight) / (var + eps)^(3/2)."""
+    centered = x - broadcast_channels(ops, mean, x.ndim)
+    total = ops.sum(g * centered, non_channel_dims(x.ndim))
+    total = total if weight is None else total * weight
+    return ops.mul(total, -0.5) * ops.pow(ops.add(var, eps), -1.5)
+
+
+_normalize_channels.pullback(
+    x=lambda ops, g, var, weight, eps: ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim)),
+    mean=lambda ops, g, var, weight, eps: ops.neg(
+        ops.sum(ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim)), non_channel_dims(g.ndim))
+    ),
+    var=lambda ops, g, x, mean, var, weight, eps: channel_var_backward(
+        ops, g, x, mean, var, weight, eps
+    ),
+    weight=lambda ops, g, x, mean, var, memo, eps: channel_weight_backward(
+        ops, g, x, mean, var, memo, eps
+    ),
+    bias=lambda ops, g, memo: channel_bias_backward(ops, g, memo),
+)
+
+
 @composite(method=False, function=False)
 def _batch_norm_inference(ops, input, mean, var, weight, bias, eps):
     """(input - mean) / sqrt(var + eps) * weight + bias, channel by channel."""
+    if on_device(input) and memory_of(input) is not None:  # one kernel
+        return ops._normalize_channels(input, mean, var, weight, bias, eps)
     scale = ops.rsqrt(ops.add(var, eps))
     scale = scale if weight is None else ops.mul(scale, weight)
     centered = ops.sub(input, broadcast_channels(ops, mean, input.ndim))

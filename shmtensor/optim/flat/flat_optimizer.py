@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ... import native
+from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
 from ...dtypes import HALVES, float32
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
+from .device_step import NO_SCALING, Scaling, update_on_device
 from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
 from .layout import lay_out
@@ -32,9 +34,18 @@ class FlatOptimizer(Optimizer):
     A subclass names its `rule`, a function of reference_updates.py and of the native module, the
     `states` that this rule takes, and its further arguments in `_arguments`. If PyTorch's state has
     no "step", it sets `counts = False`; if it has other numbers per parameter, it names them in
-    `scalars`. A subclass that supports sparse gradients defines `_update_sparse`.
+    `scalars`. A subclass that supports sparse gradients defines `_update_sparse`. One whose rules
+    on GPUs take `grad_scale` and `found_inf` sets `takes_found_inf`.
+
+    Attributes:
+        grad_scale: None, or a tensor of one number by which a step divides gradients.
+        found_inf: None, or a tensor of one number; not 0: a step changes nothing. A GradScaler sets
+            both during a step.
     """
 
+    grad_scale: Any = None
+    found_inf: Any = None
+    takes_found_inf = False
     counts = True
     rule = ""
     states: tuple[str, ...] = ()
@@ -110,6 +121,12 @@ class FlatOptimizer(Optimizer):
         Returns: what closure returned.
         """
         loss = None if closure is None else self._evaluate(closure)
+        scaling = None
+        if self.found_inf is not None or self.grad_scale is not None:
+            if self._step_supports_amp_scaling:
+                scaling = Scaling(self.grad_scale, self.found_inf)
+            elif not self._unscale_on_host():
+                return loss
         if self.state is not self._last_state or len(self.state) != self._n_entries:
             self._load_state()
         try:
@@ -123,7 +140,10 @@ class FlatOptimizer(Optimizer):
         for flat, updated in zip(self._flats, indices, strict=True):
             with flat.device:
                 if updated != []:
-                    self._advance(flat, updated)
+                    if scaling is None and not flat.counts_on_device:
+                        self._advance(flat, updated)
+                    else:
+                        self._advance_on_device(flat, updated, scaling or NO_SCALING)
                 for i in flat.sparse:
                     self._advance_sparse(flat, i)
             flat.end_step()
@@ -144,6 +164,7 @@ class FlatOptimizer(Optimizer):
 
     def _advance_sparse(self, flat: Flat, i: int) -> None:
         group, p = flat.group, flat.tensors[i]
+        self._count_on_host(flat)
         if not self.takes_sparse(group):
             raise RuntimeError(
                 f"{type(self).__name__} does not support sparse gradients, please consider "
@@ -182,11 +203,71 @@ class FlatOptimizer(Optimizer):
         for name, array in state.items():
             recast(float_state[name], array)
 
+    # ------------------------------------------------- Note [Steps that may be skipped]
+    @property
+    def _step_supports_amp_scaling(self) -> bool:
+        """Whether a step takes `grad_scale` and `found_inf` without reading them, PyTorch's name:
+        all parameters are on GPUs, and no gradient is sparse.
+        """
+        if not self.takes_found_inf:
+            return False
+        for group in self.param_groups:
+            if group["differentiable"] or group["fused"] is False:
+                return False
+            for p in group["params"]:
+                if not p.is_cuda or (p.grad is not None and p.grad.is_sparse):
+                    return False
+        return True
+
+    def _unscale_on_host(self) -> bool:
+        """Reads `found_inf`, and divides the gradients by `grad_scale`; whether to step."""
+        if self.found_inf is not None and bool(self.found_inf):
+            return False
+        if self.grad_scale is not None:
+            with no_grad():
+                for p in self._parameters():
+                    if p.grad is not None:
+                        p.grad.div_(self.grad_scale.to(p.grad.device))
+        return True
+
+    def _advance_on_device(self, flat: Any, indices: list[int] | None, scaling: Scaling) -> None:
+        """`_advance` of a flat on a GPU, with its step counts there."""
+        group, names = flat.group, self._names(flat.group)
+        if names != flat.names or len(flat.has_entry) != len(flat.tensors):
+            self._begin(flat, names, range(len(flat.tensors)) if indices is None else indices)
+        if not flat.counts_on_device:
+            flat.count_on_device()
+            self._renew_steps(flat)
+        device = device_of(flat.parameter)
+        scale, found = scaling.scale_on(device), scaling.found_on(device)
+        for start, stop, step in flat.runs_on_device(indices, found):
+            arguments = self._arguments(as_numbers(group), step, {})
+            update_on_device(
+                self.rule,
+                (flat.parameter, flat.gradient, [flat.state.get(name) for name in self.states]),
+                (start, stop),
+                arguments,
+                {"grad_scale": scale, "found_inf": found},
+            )
+
+    def _count_on_host(self, flat: Flat) -> None:
+        """Makes `flat.steps` valid."""
+        if flat.counts_on_device:
+            flat.count_on_host()
+            self._renew_steps(flat)
+
+    def _renew_steps(self, flat: Flat) -> None:
+        """Makes `self.state` refer to the counts where they are now."""
+        if self.counts:
+            for i in flat.has_entry:
+                self.state[flat.tensors[i]]["step"] = wrap(flat.step_of(i))
+
     # ---------------------------------------------------------------- state
     def _begin(self, flat: Flat, names: tuple[str, ...], indices: Iterable[int]) -> None:
         """Makes missing state, and its entries in `self.state`."""
         if names != flat.names:
             if not self.counts and set(names) - set(flat.names):
+                flat.count_on_host()
                 flat.steps[:] = 0  # the buffer is new
             flat.add_state(names)
             flat.add_scalars(self.scalars)
@@ -222,6 +303,7 @@ class FlatOptimizer(Optimizer):
         if any(p.array is not array for flat in self._flats for p, array, _ in flat.slots):
             self._rebuild_flats()
         for flat in self._flats:
+            self._count_on_host(flat)
             flat.add_state(self._names(flat.group))
             if self._initial(flat.group):  # before ranks share it
                 with flat.device:
@@ -238,6 +320,7 @@ class FlatOptimizer(Optimizer):
                 call it once per flat and step.
         """
         flat = self._flats[index]
+        self._count_on_host(flat)
         number = int(flat.steps.max()) + 1 if step is None else step
         with flat.device:
             self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
@@ -278,6 +361,7 @@ class FlatOptimizer(Optimizer):
             flat.add_scalars(self.scalars)
             flat.names = names
             flat.has_entry.clear()
+            flat.count_on_host()
             for i, p in enumerate(flat.tensors):
                 entry = self.state.get(p) or {}
                 step = entry.get("step", 1 if any(v is not None for v in entry.values()) else 0)

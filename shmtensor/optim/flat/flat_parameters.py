@@ -170,6 +170,15 @@ class Flat:
     def end_step(self) -> None:
         """Called after the update."""
 
+    counts_on_device = False  # `steps` is older than counts in a GPU's memory
+
+    def count_on_host(self) -> None:
+        """Makes `steps` valid."""
+
+    def step_of(self, i: int) -> Array:
+        """The step count of parameter i, an array of no dimensions."""
+        return self.steps[i : i + 1].reshape(())
+
     def _copy_in(self, p: Any, g: Any) -> None:
         """Copies a gradient that was assigned, or is older than its buffer."""
         i = next(i for i, q in enumerate(self.tensors) if q is p)
@@ -221,7 +230,7 @@ class Flat:
         shape = self.tensors[i].array.shape
         tensors: dict[str, Any] = {}
         if counts:
-            tensors["step"] = wrap(self.steps[i : i + 1].reshape(()))
+            tensors["step"] = wrap(self.step_of(i))
         for name, array in self.scalars.items():
             tensors[name] = wrap(array[i : i + 1].reshape(()))
         for name in names:

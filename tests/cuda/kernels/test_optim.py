@@ -65,6 +65,6 @@ def test_sgd(nesterov: bool, dtype: str) -> None:
     native.sgd_(*cpu, 0.1, 0.9, 0.0, 0.05, nesterov, False, False)
     numbers = [acc(dtype, v) for v in (0.1, 0.9, 0.0, 0.05)]
     flags = [np.int32(v) for v in (nesterov, 0, 0)]
-    arguments = (p, g, buffer, np.int64(N), *numbers, *flags, NULL, NULL)
+    arguments = (p, g, buffer, np.int64(N), *numbers, *flags, NULL, NULL, NULL)
     pairs = [(p, cpu[0]), (buffer, cpu[2])]
     check(host_kernel("optim", dtype, "sgd"), 2, 32, arguments, pairs, TOLERANCE[dtype])

@@ -25,6 +25,21 @@ CASES: list[tuple[str, tuple[int, ...], Callable[..., Any]]] = [
         (4, 6, 3),
         lambda x, w, t: F.batch_norm(x, w[:6].detach(), w[:6].detach() ** 2 + 1, w[:6], w[1:7]),
     ),
+    (
+        "batch_norm of images for inference",
+        (2, 6, 3, 2),
+        lambda x, w, t: F.batch_norm(x, w[:6].detach(), w[:6].detach() ** 2 + 1, w[:6], w[1:7]),
+    ),
+    (
+        "batch_norm of rows for inference",
+        (4, 6),
+        lambda x, w, t: F.batch_norm(x, w[:6], w[:6] ** 2 + 1, None, w[1:7]),
+    ),
+    (
+        "batch_norm for inference, by its moments and weight",
+        (4, 6, 3),
+        lambda x, w, t: F.batch_norm(x, w[:6], w[1:7] ** 2 + 1, w[2:8]),
+    ),
     ("cross_entropy", (4, 5), lambda x, w, t: F.cross_entropy(x, t)),
     ("cross_entropy, sum", (4, 5), lambda x, w, t: F.cross_entropy(x, t, reduction="sum")),
     (
@@ -130,3 +145,32 @@ def test_float16(cp: Any, case: Callable[[Any], Any]) -> None:
         results.append((out.detach().cpu().numpy(), t.grad.cpu().numpy()))
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a, b, 1e-2, 1e-2)
+
+
+@pytest.mark.parametrize("dtype", [st.float32, st.float16], ids=str)
+@pytest.mark.parametrize("kind", ["BatchNorm1d", "BatchNorm2d", "SyncBatchNorm"])
+def test_batch_norm_modules_for_inference(cp: Any, kind: str, dtype: Any) -> None:
+    results = []
+    for device in ("cuda", "cpu"):
+        st.manual_seed(0)
+        layer = getattr(st.nn, kind)(3).eval()
+        layer.running_mean.copy_(st.tensor([0.5, -1.0, 2.0]))
+        layer.running_var.copy_(st.tensor([1.0, 4.0, 0.25]))
+        layer.weight.data.copy_(st.tensor([1.0, -2.0, 0.5]))
+        layer.to(device)
+        shape = (4, 3, 5) if kind == "BatchNorm1d" else (4, 3, 2, 5)
+        x = st.randn(shape).to(device, dtype).requires_grad_()
+        out = layer(x)
+        assert out.dtype is dtype
+        (out.float() * out.float()).sum().backward()
+        results.append([out, x.grad, layer.weight.grad, layer.bias.grad, layer.running_mean])
+    tolerance = 1e-5 if dtype is st.float32 else 2e-2
+    for far, near in zip(*results, strict=True):
+        a, b = far.detach().float().cpu().numpy(), near.detach().float().numpy()
+        np.testing.assert_allclose(a, b, tolerance, tolerance)
+
+
+def test_batch_norm_for_inference_is_one_op(cp: Any) -> None:
+    layer = st.nn.BatchNorm2d(3).eval().cuda()
+    out = layer(st.ones(2, 3, 4, 4).cuda())
+    assert "NormalizeChannels" in type(out.grad_fn).__name__ + out.grad_fn.name()

@@ -66,6 +66,22 @@ def test_batch_norm(cp: Any, shape: tuple[int, ...], dtype: str) -> None:
             compare(cp, "_native_batch_norm_backward", arrays, (1e-5,), sums)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    "shape", [(5, 3), (300, 40), (4, 3, 5), (70, 2, 3, 3), (2, 3, 40, 50), (0, 3), (2, 3, 0)],
+    ids=str,
+)  # fmt: skip
+def test_channels_by_given_moments(cp: Any, shape: tuple[int, ...], dtype: str) -> None:
+    x, g = values(shape, dtype), values(shape, dtype, 1)
+    weight, bias, mean = (values(shape[1:2], dtype, i, 0.5) for i in (2, 3, 4))
+    var = np.abs(values(shape[1:2], dtype, 5)) + dtype_one(dtype)
+    tolerance = {"float16": 1e-2, "float32": 3e-5, "float64": 1e-10}[dtype]
+    sums = {"float16": 8e-2, "float32": 5e-4, "float64": 1e-9}[dtype]
+    for w, b in ((weight, bias), (None, bias), (weight, None)):
+        compare(cp, "_normalize_channels", (x, mean, var, w, b), (1e-3,), tolerance, 1)
+    compare(cp, "_channel_gradients", (g, x, mean, var), (1e-3,), sums)
+
+
 def dtype_one(dtype: str) -> Any:
     return np.dtype(dtype).type(1)
 

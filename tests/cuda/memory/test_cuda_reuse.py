@@ -9,6 +9,7 @@ from typing import Any
 
 import shmtensor as st
 from tests.cuda.memory.peer import until
+from tests.cuda.standin.program import run
 
 
 def test_a_block_that_comes_home_while_it_leaves_is_free_once(cp: Any, mc: ModuleType) -> None:
@@ -89,3 +90,95 @@ def test_messages_that_are_not_sent_hold_nothing(mc: ModuleType) -> None:
     del x
     assert until(lambda: st.cuda.memory_allocated(0) == 0)
     queue.close()
+
+
+INTERRUPTED = r"""
+import gc, random, signal, threading, time
+import shmtensor.memory.cuda as mc
+from shmtensor.memory.cuda.allocator import allocator
+mc.install()
+
+class Interrupt(BaseException):
+    pass
+
+def interrupt(number, frame):
+    raise Interrupt
+
+sys.unraisablehook = lambda unraisable: None  # of finalisers
+signal.signal(signal.SIGALRM, interrupt)
+rng = random.Random(int(os.environ["SEED"]))
+streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
+interrupts = 0
+warm = cupy.ndarray(100, np.uint8), cupy.ndarray(2 << 20, np.uint8)  # a slab of each size
+end = time.monotonic() + 2
+while time.monotonic() < end:
+    kept = []
+    try:
+        signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 6e-4))
+        for _ in range(200):  # an interrupt in a finaliser is lost
+            x = cupy.ndarray(rng.choice([100, 10000, 2 << 20]), np.uint8)
+            if rng.random() < 0.2:
+                mc.note_use(x, streams[0])
+            if rng.random() < 0.2:
+                mc.discard(mc.export(x))
+            kept = [x]
+            mc.poll()
+    except Interrupt:
+        interrupts += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+def use():
+    global used
+    cupy.empty(1000, np.uint8)
+    mc.memory_stats()
+    used = True
+
+used = False
+assert not allocator.is_inside()
+thread = threading.Thread(target=use, daemon=True)
+thread.start()
+thread.join(20)
+print("used" if used else "locked", interrupts > 20, flush=True)
+os._exit(0)
+"""
+
+
+def test_an_interrupt_leaves_the_allocator_s_lock_free(cp: Any) -> None:
+    for seed in (1, 2):
+        code, out, err = run(INTERRUPTED, SEED=seed)
+        assert out == "used True\n", err
+        assert not code
+
+
+CLASH = """
+import signal, threading
+import shmtensor.memory.cuda as mc
+from shmtensor import errors
+mc.install()
+from shmtensor.memory.cuda.allocator import allocator
+x, z = cupy.empty(10, np.uint8), cupy.empty(10, np.uint8)
+with allocator.lock:  # as a signal handler that comes amid an allocation
+    y = cupy.empty(10, np.uint8)
+    mc.poll()
+    del x
+    for call in (mc.export, lambda _: mc.empty_cache()):
+        try:
+            call(z)
+        except RuntimeError as error:
+            print(error)
+allocator.retry()
+print(mc.memory_allocated(0))
+del y, z
+mc.uninstall()
+"""
+
+
+def test_a_signal_handler_amid_an_allocation(cp: Any) -> None:
+    code, out, err = run(CLASH)
+    assert out.splitlines() == [
+        f"cuda.{name}: called by a finaliser or signal handler amid an allocation: do it outside "
+        "of them"
+        for name in ("export", "empty_cache")
+    ] + ["512"], err
+    assert not code

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.errors import StaleHandle
+from shmtensor.errors import OutOfMemoryError, StaleHandle
 from tests.cuda.memory.peer import Peer, peers, until
 
 MIB = 1 << 20
@@ -289,3 +289,48 @@ def test_more_streams_than_events(cp: Any, mc: ModuleType, peer: Peer) -> None:
     for message in messages:
         mc.discard(message)
     del x
+
+
+def test_an_empty_array_names_its_gpu(cp: Any, mc: ModuleType) -> None:
+    if cp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    messages = []
+    for device in (0, 1):
+        with cp.cuda.Device(device):
+            messages.append(mc.export(cp.empty((3, 0), np.float32)))
+    assert [mc.receive(m).device.id for m in messages] == [0, 1]
+    with peers(CUDA_VISIBLE_DEVICES="1,0") as [other]:
+        for device, message in enumerate(messages):
+            other.receive(message)
+            assert other.do("out = a.device.id, a.shape, a.dtype.str") == (
+                1 - device,
+                (3, 0),
+                "<f4",
+            )
+            back = mc.receive(other.do("out = mc.export(a)"))
+            assert back.device.id == device
+        other.do("del a")
+    with peers(CUDA_VISIBLE_DEVICES="1") as [other]:
+        with pytest.raises(RuntimeError, match="is not visible in this process"):
+            other.receive(messages[0])
+        other.receive(messages[1])
+        assert other.do("out = a.device.id") == 0
+        other.do("del a")
+    for message in messages:
+        mc.discard(message)
+
+
+def test_the_end_of_a_channel_gives_memory_back_when_it_is_short(cp: Any, mc: ModuleType) -> None:
+    size = cp.cuda.runtime.memGetInfo()[1] * 6 // 10  # two do not fit
+    channel = native.allocate(100_000, True, True)
+    holder = native.receive(native.export(channel))
+    x = cp.empty(size, np.uint8)
+    message = mc.export(x, channel)
+    del x
+    with pytest.raises(OutOfMemoryError, match="1 messages in flight"):
+        cp.empty(size, np.uint8)  # the channel is there: the message may be read
+    del channel, holder
+    y = cp.empty(size, np.uint8)
+    with pytest.raises(StaleHandle):
+        mc.receive(message)
+    del y

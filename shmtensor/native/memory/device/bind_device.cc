@@ -321,12 +321,37 @@ static PyObject* py_event_torn(PyObject*, Arguments a, Py_ssize_t n) {
   return PyBool_FromLong(event.torn.load(acquire) == (uint64_t(number) << 32 | inc));
 }
 
+// Calls a function with a lock, if it is free. In Python a signal handler may run, and raise, between `acquire` and the
+// `try` that would release it.
+static PyObject* py_call_if_free(PyObject*, Arguments a, Py_ssize_t n) {
+  if (!count_is("call_if_free", n, 2, 2)) return nullptr;
+  PyObject* got = PyObject_CallMethod(a[0], "acquire", "O", Py_False);
+  if (!got) return nullptr;
+  const bool is_free = got == Py_True;
+  Py_DECREF(got);
+  if (!is_free) Py_RETURN_FALSE;
+  PyObject *result = PyObject_CallNoArgs(a[1]), *type, *value, *trace;
+  Py_XDECREF(result);
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* released = PyObject_CallMethod(a[0], "release", nullptr);
+  Py_XDECREF(released);
+  if (!released) {
+    Py_XDECREF(type), Py_XDECREF(value), Py_XDECREF(trace);
+    return nullptr;
+  }
+  PyErr_Restore(type, value, trace);
+  if (!result) return nullptr;
+  Py_RETURN_TRUE;
+}
+
 template <class F>
 static PyMethodDef fast(const char* name, F* function, const char* doc) {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, doc};
 }
 
 PyMethodDef device_functions[] = {
+    fast("call_if_free", py_call_if_free,
+         "call_if_free(lock, function): calls it with the lock, and releases that in any case; whether the lock was free"),
     fast("slab_claim", py_slab_claim,
          "slab_claim(uuid, size, shift, handle) -> (slot, incarnation): a slab of GPU memory is shareable now.\n"
          "Raises: DomainError."),

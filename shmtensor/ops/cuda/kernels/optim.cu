@@ -44,18 +44,20 @@ extern "C" __global__ void adam(scalar_t* __restrict__ p, const scalar_t* __rest
   }
 }
 
-// Gradient descent with momentum (Sutskever et al. 2013). buffer: null without momentum; first: it is new.
+// Gradient descent with momentum (Sutskever et al. 2013). buffer: null without momentum; first: it is new; is_first, if it
+// is not null, says so in device memory.
 extern "C" __global__ void sgd(scalar_t* __restrict__ p, const scalar_t* __restrict__ g, acc_t* __restrict__ buffer,
                                index_t n, acc_t lr, acc_t momentum, acc_t dampening, acc_t weight_decay, int nesterov,
-                               int maximize, int first, const float* __restrict__ scale,
-                               const float* __restrict__ found_inf) {
+                               int maximize, int first, const bool* __restrict__ is_first,
+                               const float* __restrict__ scale, const float* __restrict__ found_inf) {
   if (skipped(found_inf)) return;
+  const bool is_new = is_first ? is_first[0] : first != 0;
   const acc_t sign = sign_of(scale, maximize);
   FOR_EACH(i, n) {
     const acc_t x = to_acc(p[i]);
     acc_t d = sign * to_acc(g[i]) + weight_decay * x;
     if (buffer) {
-      const acc_t b = first ? d : momentum * buffer[i] + (1 - dampening) * d;
+      const acc_t b = is_new ? d : momentum * buffer[i] + (1 - dampening) * d;
       buffer[i] = b;
       d = nesterov ? d + momentum * b : b;
     }
