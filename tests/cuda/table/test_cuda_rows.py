@@ -13,8 +13,6 @@ from tests.cuda.table.device_rows import compare, device_calls, device_results, 
 
 # Rows that do not run yet, and why. A row that begins to run has to leave the list.
 LACKING: dict[str, str] = {
-    "_binomial": "there is no kernel for its rejection sampling",
-    "_poisson": "there is no kernel for its rejection sampling",
 }
 
 

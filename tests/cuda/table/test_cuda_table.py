@@ -23,8 +23,6 @@ from tests.ops.draws import calls
 # What does not run yet, and why. What begins to run has to leave the list.
 SPARSE = "sparse tensors keep their indices in NumPy's arrays"
 LACKING: dict[str, str] = {
-    "_binomial": "there is no kernel for its rejection sampling",
-    "_poisson": "there is no kernel for its rejection sampling",
     "_upsample": "its weights are arrays of the host; interpolate passes them",
     "coalesce": SPARSE,
     "sparse.mm": SPARSE,
