@@ -23,6 +23,7 @@ FAMILIES: tuple[str, ...] = (
     "scatter_reduce",
     "softmax",
     "sort",
+    "sparse",
     "special",
 )
 

@@ -21,6 +21,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "optim": FLOATING,
     "random": FLOATING,
     "softmax": FLOATING,
+    "sparse": FLOATING,
 }
 
 

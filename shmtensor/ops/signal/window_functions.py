@@ -149,7 +149,7 @@ def kaiser_window(
     def formula(xp: Any, t: Any) -> Any:
         at = beta * xp.sqrt(xp.maximum(1 - (2 * t - 1) ** 2, 0))
         values = i0(at) if xp is np else ROWS["i0"].device_forwards["cuda"](xp, at)
-        return values / i0(np.float64(beta))
+        return values / float(i0(np.float64(beta)))
 
     name = "kaiser_window"
     return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
