@@ -174,6 +174,8 @@ class SparseTensor(sparse_grad.SparseGradient):
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
         """The dense tensor. Copies: one."""
         shape = tuple(self.shape)
+        if not self.sparse_dim():
+            return self.numbers.sum(0, dtype=self.dtype if dtype is None else dtype)
         if on_device(self.numbers):
             empty = computed(lambda xp: xp.zeros(shape, self.dtype), self.numbers)
         else:
@@ -337,7 +339,7 @@ def runs_of_places(places: Any, sizes: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """
     xp = array_module(places)
     if math.prod(sizes) >= 2**63:
-        raise RuntimeError(f"coalesce: the size is too large: {sizes}, 2**63 elements or more")
+        raise RuntimeError(f"coalesce: the size is too large: {tuple(sizes)}, 2**63 elements or more")
     flat = xp.zeros(places.shape[1], xp.int64)
     for row, size in zip(places, sizes, strict=True):
         flat = flat * size + row

@@ -21,16 +21,7 @@ from tests.cuda.table.device_tensors import (
 from tests.ops.draws import calls
 
 # What does not run yet, and why. What begins to run has to leave the list.
-SPARSE = "sparse tensors keep their indices in NumPy's arrays"
-LACKING: dict[str, str] = {
-    "coalesce": SPARSE,
-    "sparse.mm": SPARSE,
-    "sparse_coo_tensor": SPARSE,
-    "spmm": SPARSE,
-    "to_dense": SPARSE,
-    "to_sparse": SPARSE,
-    "values": SPARSE,
-}
+LACKING: dict[str, str] = {}
 # Rows whose attributes are arrays of the host, from which it computes others.
 HOST_ATTRIBUTES = {"_upsample"}
 # Cases of tests/ops/gradient_cases.py that hold tensors of their own, on the CPU or in float64.
