@@ -56,7 +56,7 @@ def _sparse_mm(
 @ROWS["_sampled_mm"].on("cuda")
 def _sampled_mm(xp: Any, x: Any, y: Any, rows: Any, columns: Any) -> Any:
     if not is_floating(x, y):
-        return (x.take(rows, 0) * y.take(columns, 0)).sum(1)
+        return (x.take(rows, 0) * y.take(columns, 0)).sum(1, dtype=x.dtype)
     rows, columns, x, y = as_indices(rows), as_indices(columns), contiguous(x), contiguous(y)
     out = cupy.empty(rows.shape, x.dtype)
     if out.size:
