@@ -339,7 +339,9 @@ def runs_of_places(places: Any, sizes: tuple[int, ...]) -> tuple[Any, Any, Any]:
     """
     xp = array_module(places)
     if math.prod(sizes) >= 2**63:
-        raise RuntimeError(f"coalesce: the size is too large: {tuple(sizes)}, 2**63 elements or more")
+        raise RuntimeError(
+            f"coalesce: the size is too large: {tuple(sizes)}, 2**63 elements or more"
+        )
     flat = xp.zeros(places.shape[1], xp.int64)
     for row, size in zip(places, sizes, strict=True):
         flat = flat * size + row
@@ -400,7 +402,9 @@ def sparse_coo_tensor(
             "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
             f"and values must have the same nnz: {places.shape} and {numbers.shape}"
         )
-    n, low, high = places.shape[0], [], []
+    n = places.shape[0]
+    low: list[int] = []
+    high: list[int] = []
     if size is None or check_invariants or not numbers.is_cuda:
         low, high = bounds_of(places)
     if size is None:

@@ -228,7 +228,12 @@ class StorageKey:
 
 GLOBALS = {
     name: Global("torch._utils", name)
-    for name in ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_sparse_tensor")
+    for name in (
+        "_rebuild_tensor_v2",
+        "_rebuild_tensor_v3",
+        "_rebuild_parameter",
+        "_rebuild_sparse_tensor",
+    )
 }
 LAYOUT = Global("torch.serialization", "_get_layout")
 UNTYPED = Global("torch.storage", "UntypedStorage")

@@ -12,7 +12,9 @@ from tests.cuda.kernels.check import TOLERANCE, check, host_kernel, values
 DTYPES = ["float32", "float64", "float16"]
 I64 = np.int64
 ROWS, M, N = 5, 4, 9
-PLACES = np.array([[0, 0, 1, 1, 1, 3, 3, 4, 4], [2, 2, 0, 4, 3, -1, 1, 0, 3]])  # columns 4, -1: not there
+PLACES = np.array(
+    [[0, 0, 1, 1, 1, 3, 3, 4, 4], [2, 2, 0, 4, 3, -1, 1, 0, 3]]
+)  # columns 4, -1: not there
 
 
 def dense_of(x: Any) -> Any:

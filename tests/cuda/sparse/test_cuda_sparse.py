@@ -144,7 +144,14 @@ def from_dense(device: str) -> Any:
 def moved(device: str) -> Any:
     x = at_places("cpu").to(device)
     y = x.to(device, st.float32)
-    return x, y, y.to(st.complex64), x.to(y), x.to(dtype=st.float16), at_places("cpu").to(device=x.device)
+    return (
+        x,
+        y,
+        y.to(st.complex64),
+        x.to(y),
+        x.to(dtype=st.float16),
+        at_places("cpu").to(device=x.device),
+    )
 
 
 @case
@@ -226,7 +233,12 @@ def gradients_of_conversions(device: str) -> Any:
     x = at_places(device, requires_grad=True)
     y = dense_on(device, MASK).requires_grad_()
     rows = at_places(device, ROWS, requires_grad=True)
-    outputs = [x.to_dense(), x.coalesce().to_dense(), y.to_sparse().to_dense(), y.to_sparse(1).values()]
+    outputs = [
+        x.to_dense(),
+        x.coalesce().to_dense(),
+        y.to_sparse().to_dense(),
+        y.to_sparse(1).values(),
+    ]
     outputs += [rows.coalesce().values(), rows.to_dense(), (x * y).sum(), x.coalesce().norm()]
     return slopes(outputs, x._values(), y, rows._values())
 
@@ -339,7 +351,9 @@ def test_dtypes(cp: Any, dtype: Any) -> None:
     same(results("cuda"), results("cpu"), 2e-3 if dtype == st.float16 else 1e-6)
 
 
-@pytest.mark.parametrize(("n", "m", "nnz", "k"), [(50, 40, 700, 33), (1, 300, 90, 1), (7, 9, 1, 130)])
+@pytest.mark.parametrize(
+    ("n", "m", "nnz", "k"), [(50, 40, 700, 33), (1, 300, 90, 1), (7, 9, 1, 130)]
+)
 def test_larger_matrices(cp: Any, n: int, m: int, nnz: int, k: int) -> None:
     random = np.random.default_rng(n)
     places = np.stack([random.integers(0, n, nnz), random.integers(0, m, nnz)])
@@ -436,7 +450,9 @@ def test_an_index_that_is_out_of_range_is_left_out(cp: Any) -> None:
     x = st.sparse_coo_tensor([[0, 9], [1, 0]], [1.0, 2.0], (3, 4), device="cuda")
     y = st.ones(4, 2, device="cuda")
     assert (x @ y).tolist() == [[1, 1], [0, 0], [0, 0]]
-    x = st.sparse_coo_tensor([[0, 1], [1, -9]], [1.0, 2.0], (3, 4), device="cuda", requires_grad=True)
+    x = st.sparse_coo_tensor(
+        [[0, 1], [1, -9]], [1.0, 2.0], (3, 4), device="cuda", requires_grad=True
+    )
     y.requires_grad_()
     out = x @ y
     out.sum().backward()
@@ -466,7 +482,8 @@ def test_pickled_and_saved(cp: Any) -> None:
             file.seek(0)
             loaded = st.load(file, location, weights_only=weights_only)
             assert loaded["x"].device == loaded["coalesced"].device == st.device(device)
-            assert loaded["coalesced"].is_coalesced() and not loaded["x"].is_coalesced()
+            assert loaded["coalesced"].is_coalesced()
+            assert not loaded["x"].is_coalesced()
             same([y.cuda() for y in loaded.values()], [x.cpu(), x.cpu().coalesce()])
     file = io.BytesIO()
     st.save(x.cpu(), file)
