@@ -38,10 +38,13 @@ def _sparse_mm(xp, x, y, rows, columns, /, n, ordered=False):
     """
     terms = rows_at(xp, y, columns)
     terms = (multiply if xp is np else xp.multiply)(terms, x[:, None])
-    out = xp.zeros((n, y.shape[1]), terms.dtype)
-    if xp is not np or not native.index_add(out, terms, rows, 0):
-        xp.add.at(out, native.private_index(rows) if xp is np else rows, terms)
-    return out
+    zeros = xp.zeros((n, y.shape[1]), terms.dtype)
+    if xp is np:  # a result beside its base is not checked in advance
+        out = np.empty(zeros.shape, zeros.dtype)
+        if native.index_add(out, terms, rows, 0, zeros):
+            return out
+    xp.add.at(zeros, native.private_index(rows) if xp is np else rows, terms)
+    return zeros
 
 
 @op(
@@ -53,6 +56,8 @@ def _sparse_mm(xp, x, y, rows, columns, /, n, ordered=False):
 def _sampled_mm(xp, x, y, rows, columns, /):
     """The elements (nnz,) of the product x @ y.T at rows and columns."""
     first, second = rows_at(xp, x, rows), rows_at(xp, y, columns)
+    if x.shape[1] == 1:
+        return (multiply if xp is np else xp.multiply)(first, second).reshape(-1)
     return xp.einsum("ij,ij->i", first, second)
 
 
