@@ -137,7 +137,7 @@ def linalg_geqrf(xp, x, /):
 
 @lu_ldl._linalg_ldl_factor.on("cuda")
 def linalg_ldl_factor(xp, x, /, hermitian):
-    """By sytrf, one matrix after another; Hermitian ones by a kernel, since cuSOLVER has no hetrf."""
+    """By sytrf, one matrix after another; Hermitian ones by a kernel: cuSOLVER has no hetrf."""
     check_square("linalg.ldl_factor", x)
     check_floating("linalg.ldl_factor", x)
     n, columns = x.shape[-1], as_batch(x.swapaxes(-1, -2))
