@@ -169,7 +169,8 @@ class SparseTensor(sparse_grad.SparseGradient):
         matrix = self.numbers.reshape(self._nnz(), math.prod(dense))
         where, order = native.wrap(runs), native.wrap(order)
         sums = table._sparse_mm(ones, matrix, where, order, places.shape[1], True)
-        return SparseTensor(native.wrap(places), sums.reshape(-1, *dense), self.shape, True)
+        values = sums.reshape(places.shape[1], *dense)
+        return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
         """The dense tensor. Copies: one."""
