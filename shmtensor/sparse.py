@@ -1,11 +1,12 @@
 """Sparse tensors in coordinate form (COO): creation, conversion, products.
 
-A sparse tensor is its indices and a tensor of values; the values carry the history, so all
-functions here are differentiable by the values and by dense operands.
+A sparse tensor is its indices and a tensor of values, on one device; the values carry the history,
+so all functions here are differentiable by the values and by dense operands.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ import numpy as np
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
 from .autograd.engine import sparse_grad
-from .cuda_arrays import array_module
-from .device import CPU, Device
+from .device import Device
+from .ops.table.constants import array_module, at_operands, computed, on_device
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
 
@@ -56,7 +57,19 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     @property
     def device(self) -> Device:
-        return CPU
+        return self.numbers.device
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.numbers.is_cuda
+
+    @property
+    def is_cpu(self) -> bool:
+        return self.numbers.is_cpu
+
+    def get_device(self) -> int:
+        """The number of its GPU: -1 for the CPU."""
+        return self.numbers.get_device()
 
     @property
     def ndim(self) -> int:
@@ -138,19 +151,36 @@ class SparseTensor(sparse_grad.SparseGradient):
         """Unique indices, in order; values with the same index are summed. Copies: one."""
         if self.ordered:
             return self
+        if on_device(self.numbers):
+            return self.coalesce_on_device()
         sizes, places = self.shape[: self.sparse_dim()], self.places.array
-        xp = array_module(places)
-        flat = places[0] if len(sizes) == 1 else xp.ravel_multi_index(tuple(places), sizes)
-        unique, where = xp.unique(flat, return_inverse=True)
-        empty = native.wrap(xp.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
+        flat = places[0] if len(sizes) == 1 else np.ravel_multi_index(tuple(places), sizes)
+        unique, where = np.unique(flat, return_inverse=True)
+        empty = native.wrap(np.zeros((len(unique), *self.numbers.shape[1:]), self.dtype))
         values = table.index_add(empty, 0, native.wrap(where.reshape(-1)), self.numbers)
-        places = xp.stack(xp.unravel_index(unique, sizes)).astype(np.int64)
+        places = np.stack(np.unravel_index(unique, sizes)).astype(np.int64)
+        return SparseTensor(native.wrap(places), values, self.shape, True)
+
+    def coalesce_on_device(self) -> SparseTensor:
+        """`coalesce` by sorting. It waits for the number of different indices."""
+        sizes, dense = self.shape[: self.sparse_dim()], self.numbers.shape[1:]
+        places, order, runs = runs_of_places(self.places, sizes)
+        ones = computed(lambda xp: xp.ones(order.size, self.dtype), self.numbers)
+        matrix = self.numbers.reshape(self._nnz(), math.prod(dense))
+        where, order = native.wrap(runs), native.wrap(order)
+        sums = table._sparse_mm(ones, matrix, where, order, places.shape[1], True)
+        values = sums.reshape(places.shape[1], *dense)
         return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
         """The dense tensor. Copies: one."""
-        xp = array_module(self.numbers.array)
-        empty = native.wrap(native.call(xp.zeros, tuple(self.shape), self.dtype))
+        shape = tuple(self.shape)
+        if not self.sparse_dim():
+            return self.numbers.sum(0, dtype=self.dtype if dtype is None else dtype)
+        if on_device(self.numbers):
+            empty = computed(lambda xp: xp.zeros(shape, self.dtype), self.numbers)
+        else:
+            empty = native.wrap(native.call(np.zeros, shape, self.dtype))
         result = table.index_put(empty, tuple(self.places), self.numbers, True)
         return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
 
@@ -177,10 +207,27 @@ class SparseTensor(sparse_grad.SparseGradient):
         return self.places.is_shared() and self.numbers.is_shared()
 
     def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
+        """The tensor with another dtype or on another device, in the forms of `Tensor.to`.
+
+        Copies: none or one.
+        """
+        args = tuple(a.numbers if isinstance(a, SparseTensor) else a for a in args)
         return self.with_values(self.numbers.to(*args, **kwargs))
 
+    def cpu(self) -> SparseTensor:
+        """The tensor on the CPU. Copies: none or one."""
+        return self.with_values(self.numbers.cpu())
+
+    def cuda(self, device: Any = None, non_blocking: bool = False) -> SparseTensor:
+        """The tensor on a GPU, by default the current one. Copies: none or one."""
+        return self.with_values(self.numbers.cuda(device, non_blocking))
+
     def with_values(self, values: Tensor) -> SparseTensor:
-        return SparseTensor(self.places, values, self.shape, self.ordered)
+        """Other values at the same indices, which go to the values' device."""
+        places = self.places
+        if places.device != values.device:
+            places = places.to(values.device)
+        return SparseTensor(places, values, self.shape, self.ordered)
 
     def transpose(self, dim0: int, dim1: int) -> SparseTensor:
         """Two sparse dimensions swapped."""
@@ -199,6 +246,7 @@ class SparseTensor(sparse_grad.SparseGradient):
     def __add__(self, other: Any) -> Any:
         if not isinstance(other, SparseTensor):
             return self.to_dense() + other
+        check_device("add", self, other)
         if other.shape != self.shape:
             raise RuntimeError(
                 f"add: shapes of sparse tensors differ: {tuple(self.shape)}, {tuple(other.shape)}"
@@ -211,7 +259,8 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     def __mul__(self, other: Any) -> SparseTensor:
         if isinstance(other, native.TensorBase) and other.array.ndim:
-            elements = table._getitem(other, tuple(p for p in self.places.numpy()))
+            check_device("mul", self, other)
+            elements = table._getitem(other, tuple(self.places.array))
             return self.with_values(self.numbers * elements)
         return self.with_values(self.numbers * other)
 
@@ -270,26 +319,53 @@ class SparseTensor(sparse_grad.SparseGradient):
         indent = " " * 7
         notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
         # Further lines of the indices are aligned below their first bracket.
-        places = repr(self.places).replace("\n", "\n" + " " * len("tensor(indices="))
+        places = repr(self.places.cpu()).replace("\n", "\n" + " " * len("tensor(indices="))
         values = self.numbers.detach() if self.numbers.is_leaf else self.numbers
-        numbers = repr(values).replace("\n", "\n" + " " * len("       values="))
+        numbers = repr(values.cpu()).replace("\n", "\n" + " " * len("       values="))
+        device = f"device='{self.device}', " if self.is_cuda else ""
         return (
-            f"tensor(indices={places},\n{indent}values={numbers},\n{indent}"
+            f"tensor(indices={places},\n{indent}values={numbers},\n{indent}{device}"
             f"size={tuple(self.shape)}, "
             f"nnz={self._nnz()}, layout=shmtensor.sparse_coo{notes})"
         )
 
 
-def refuse_device(where: str, x: Tensor) -> None:
-    """Checks that a part of a sparse tensor is on the CPU.
+@at_operands
+def runs_of_places(places: Any, sizes: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """On a GPU: the different places in order (sparse dimensions, n), the order of the elements by
+    place, and for each in that order the number of its place.
 
     Raises:
-        NotImplementedError: it is on a GPU.
+        RuntimeError: positions in a tensor of this size do not fit in 64 bits.
     """
-    if x.is_cuda:
-        raise NotImplementedError(
-            f"{where}: sparse tensors are on the CPU only: shape {tuple(x.shape)} on {x.device}, "
-            "use x.cpu(), or dense tensors"
+    xp = array_module(places)
+    if math.prod(sizes) >= 2**63:
+        raise RuntimeError(
+            f"coalesce: the size is too large: {tuple(sizes)}, 2**63 elements or more"
+        )
+    flat = xp.zeros(places.shape[1], xp.int64)
+    for row, size in zip(places, sizes, strict=True):
+        flat = flat * size + row
+    order = xp.argsort(flat, kind="stable")
+    flat = flat[order]
+    is_first = xp.ones(flat.shape, bool)
+    is_first[1:] = flat[1:] != flat[:-1]
+    runs = xp.cumsum(is_first) - 1
+    flat = flat[is_first]
+    rows = []
+    for size in reversed(sizes):
+        rows.append(flat % max(size, 1))
+        flat = flat // max(size, 1)
+    different = xp.stack(rows[::-1]) if rows else xp.zeros((0, flat.size), xp.int64)
+    return different, order.astype(xp.int64, copy=False), runs.astype(xp.int64, copy=False)
+
+
+def check_device(where: str, x: Any, y: Any) -> None:
+    """Raises RuntimeError if two operands, sparse or dense, are on different devices."""
+    if x.device != y.device:
+        raise RuntimeError(
+            f"{where}: Expected all tensors to be on the same device, but found at least two "
+            f"devices, {x.device} (shape {tuple(x.shape)}) and {y.device} (shape {tuple(y.shape)})"
         )
 
 
@@ -310,49 +386,68 @@ def sparse_coo_tensor(
         indices: (sparse dimensions, nnz), integers; or only the size, of a tensor without elements.
         values: (nnz, *dense dimensions).
         size: of the dense tensor; by default the smallest possible.
+        device: by default that of the values; the indices are moved there.
+        check_invariants: on a GPU, whether indices are compared with a size that is given, which
+            waits for the device; by default they are not. On the CPU they always are.
 
     Raises:
         RuntimeError: shapes do not fit, or an index is out of range.
     """
     if values is None:
         indices, values, size = np.empty((len(indices), 0), np.int64), [], indices
-    places: Tensor = from_data.as_tensor(indices, dtype=dtypes.int64)
     numbers: Tensor = from_data.as_tensor(values, dtype=dtype, device=device)
+    where = numbers.device if numbers.is_cuda or on_device(indices) else None
+    places: Tensor = from_data.as_tensor(indices, dtype=dtypes.int64, device=where)
     if places.ndim != 2 or numbers.ndim < 1 or places.shape[1] != numbers.shape[0]:
         raise RuntimeError(
             "sparse_coo_tensor: number of dimensions must be sparse_dim + dense_dim, and indices "
             f"and values must have the same nnz: {places.shape} and {numbers.shape}"
         )
-    for x in (places, numbers):
-        refuse_device("sparse_coo_tensor", x)
-    array = places.numpy()
+    n = places.shape[0]
+    low: list[int] = []
+    high: list[int] = []
+    if size is None or check_invariants or not numbers.is_cuda:
+        low, high = bounds_of(places)
     if size is None:
-        size = (*(array.max(1) + 1 if array.size else [0] * len(array)), *numbers.shape[1:])
+        size = (*(i + 1 for i in high), *numbers.shape[1:])
     shape = tuple(int(n) for n in size)
-    is_wrong = len(shape) != len(array) + numbers.ndim - 1
-    for d, row in enumerate(array if not is_wrong else ()):
-        is_wrong = is_wrong or bool(row.size and (row.min() < 0 or row.max() >= shape[d]))
-    if is_wrong or shape[len(array) :] != numbers.shape[1:]:
+    is_wrong = len(shape) != n + numbers.ndim - 1 or shape[n:] != numbers.shape[1:]
+    if places.shape[1] and not is_wrong and low:
+        is_wrong = min(low) < 0 or any(i >= m for i, m in zip(high, shape))
+    if is_wrong:
         raise RuntimeError(
             f"sparse_coo_tensor: size is inconsistent with indices and values: {shape}, indices "
-            f"up to {array.max(1).tolist() if array.size else []}, values {numbers.shape}"
+            f"up to {high if places.shape[1] else []}, values {numbers.shape}"
         )
     result = SparseTensor(places, numbers, shape, is_coalesced)
     return result.requires_grad_() if requires_grad else result
 
 
+def bounds_of(places: Tensor) -> tuple[list[int], list[int]]:
+    """The smallest and the largest index of each dimension; 0 and -1 without elements. Waits for
+    the device.
+    """
+    if not places.shape[1]:
+        return [0] * places.shape[0], [-1] * places.shape[0]
+    low, high = table.stack([table.amin(places, 1), table.amax(places, 1)]).tolist()
+    return low, high
+
+
 def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
     """The product of a sparse matrix (n, m) and a dense one (m, k).
 
+    Copies: none.
+
     Raises:
-        RuntimeError: shapes do not fit.
+        RuntimeError: shapes do not fit; the operands are on different devices.
     """
     if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: inner sizes differ: {mat1.shape} @ {mat2.shape}")
+    check_device("mm", mat1, mat2)
     rows, columns = mat1.places
-    terms = mat1.numbers.unsqueeze(1) * mat2.index_select(0, columns)
-    empty = native.wrap(np.zeros((mat1.shape[0], mat2.shape[1]), terms.dtype))
-    return table.index_add(empty, 0, rows, terms)  # type: ignore[no-any-return]
+    return table._sparse_mm(  # type: ignore[no-any-return]
+        mat1.numbers, mat2, rows, columns, mat1.shape[0], mat1.ordered
+    )
 
 
 spmm = mm
@@ -368,8 +463,12 @@ def addmm(
 
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     """The elements that are not zero, with their indices. Copies: one."""
-    refuse_device("to_sparse", input)
     n = input.ndim if sparse_dim is None else sparse_dim
+    if on_device(input):
+        places = places_of_nonzero(input, n)
+        rows = tuple(native.wrap(row) for row in places)
+        values = table._getitem(input, rows) if rows else input.reshape(1)[: places.shape[1]]
+        return SparseTensor(native.wrap(places), values, input.shape, True)
     array = input.detach().numpy()
     mask = array != 0
     if n < array.ndim:
@@ -377,6 +476,20 @@ def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:
     places = np.stack(np.nonzero(mask)) if array.ndim else np.zeros((0, int(mask)), np.int64)
     values = table._getitem(input, tuple(places)) if array.ndim else input.reshape(1)[: int(mask)]
     return SparseTensor(native.wrap(places), values, input.shape, True)
+
+
+@at_operands
+def places_of_nonzero(array: Any, n: int) -> Any:
+    """The indices (n, nnz) of the first n dimensions where an element is not zero. It waits for
+    their number.
+    """
+    xp = array_module(array)
+    mask = array != 0
+    if n < array.ndim:
+        mask = mask.any(axis=tuple(range(n, array.ndim)))
+    if not n:
+        return xp.zeros((0, int(mask)), xp.int64)
+    return xp.stack(xp.nonzero(mask)).astype(xp.int64, copy=False)
 
 
 def refuse_strided(name: str) -> Any:

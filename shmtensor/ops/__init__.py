@@ -39,6 +39,7 @@ FAMILIES = (
     "shape.tril_diag",
     "linalg.matmul",
     "linalg.einsum",
+    "linalg.sparse_matmul",
     "linalg.inverse_det_matrix_exp",
     "nn.activation_backward",
     "nn.activation",

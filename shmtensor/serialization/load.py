@@ -17,8 +17,10 @@ from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
 from ..device import CPU, Device, DeviceMissing, as_device
 from ..nn import Parameter
+from ..sparse import SparseTensor, sparse_coo_tensor
 from ..storage import UntypedStorage, array_over, memory_of
 from ..tensor import Size, Tensor
+from ..tensor.torch_constants import layout, sparse_coo
 from .constructors import refused
 from .limits import Limits
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
@@ -292,10 +294,37 @@ def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
     return Size(sizes)
 
 
+def rebuild_layout(limits: Limits | None, name: Any) -> layout:
+    if name != "torch.sparse_coo":
+        raise refused("not the layout of a tensor, of which there is torch.sparse_coo", name)
+    return sparse_coo
+
+
+def rebuild_sparse(limits: Limits | None, kind: Any, parts: Any) -> SparseTensor:
+    """A sparse tensor of (indices, values, size, is coalesced), after all indices are checked."""
+    if kind is not sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
+        raise refused("not the parts of a sparse tensor", parts)
+    indices, values, size, *flag = parts
+    if not isinstance(indices, Tensor) or not isinstance(values, Tensor):
+        raise refused("not the indices and values of a sparse tensor", parts)
+    if indices.dtype != np.int64:
+        raise refused("not the dtype of indices", indices.dtype)
+    if not isinstance(size, tuple) or not all(type(n) is int and 0 <= n < MAX_SIZE for n in size):
+        raise refused("not the sizes of a tensor", size)
+    try:
+        return sparse_coo_tensor(
+            indices, values, size, check_invariants=True, is_coalesced=flag == [True]
+        )
+    except RuntimeError as error:
+        raise pickle.UnpicklingError(f"load: {error}") from None
+
+
 TORCH_NAMES: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v2"): rebuild_tensor,
     ("torch._utils", "_rebuild_tensor_v3"): rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
+    ("torch._utils", "_rebuild_sparse_tensor"): rebuild_sparse,
+    ("torch.serialization", "_get_layout"): rebuild_layout,
     ("torch", "Size"): Size,
     **{("torch", name): kind for name, kind in STORAGE_NAMES.items()},
     ("torch.storage", "UntypedStorage"): STORAGE_NAMES["UntypedStorage"],
@@ -304,10 +333,14 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
 CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_tensor): rebuild_tensor,
     id(rebuild_parameter): rebuild_parameter,
+    id(rebuild_sparse): rebuild_sparse,
+    id(rebuild_layout): rebuild_layout,
     id(Size): rebuild_size,
 }
 # For files that may run any code.
 UNLIMITED = {
     id(rebuild_tensor): partial(rebuild_tensor, None),
     id(rebuild_parameter): partial(rebuild_parameter, None),
+    id(rebuild_sparse): partial(rebuild_sparse, None),
+    id(rebuild_layout): partial(rebuild_layout, None),
 }

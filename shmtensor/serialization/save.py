@@ -22,8 +22,10 @@ from ..device import CPU
 from ..nn import Parameter
 from ..nn.modules.state_dict import StateDict
 from ..nn.parameter import is_lazy
+from ..sparse import SparseTensor
 from ..storage import array_over, device_bytes, identity, owner_of
 from ..tensor import Tensor
+from ..tensor.torch_constants import sparse_coo
 from .atomic_write import replacing
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES
 from .zip_archive import ArchiveWriter, file_path
@@ -226,8 +228,14 @@ class StorageKey:
 
 GLOBALS = {
     name: Global("torch._utils", name)
-    for name in ("_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter")
+    for name in (
+        "_rebuild_tensor_v2",
+        "_rebuild_tensor_v3",
+        "_rebuild_parameter",
+        "_rebuild_sparse_tensor",
+    )
 }
+LAYOUT = Global("torch.serialization", "_get_layout")
 UNTYPED = Global("torch.storage", "UntypedStorage")
 TORCH = {name: Global("torch", name) for name in (*STORAGE_NAMES, *DTYPE_NAMES)}
 
@@ -251,6 +259,11 @@ class Writer(pickle._Pickler):
             plain = OrderedDict(obj)
             plain.__dict__.update(obj.__dict__)
             return plain.__reduce_ex__(PROTOCOL)
+        if isinstance(obj, SparseTensor):
+            parts = obj._indices(), obj._values(), tuple(obj.shape), obj.is_coalesced()
+            return GLOBALS["_rebuild_sparse_tensor"], (sparse_coo, parts)
+        if obj is sparse_coo:
+            return LAYOUT, ("torch.sparse_coo",)
         if not isinstance(obj, Tensor) or is_lazy(obj):
             return NotImplemented
         if isinstance(obj, Parameter):

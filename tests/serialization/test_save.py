@@ -279,3 +279,68 @@ def test_we_read_pytorch_files(tmp_path: Path) -> None:
     assert back["bfloat16"].tolist() == [1.5, -2.0]
     assert back["u"].dtype == np.uint16
     assert back["complex"].tolist() == [1 + 2j]
+
+
+# ------------------------------------------------------------------ sparse tensors
+def coo(**kwargs: Any) -> Any:
+    return st.sparse_coo_tensor([[0, 2, 0], [1, 0, 1]], [[1.0], [2.0], [3.0]], (3, 4, 1), **kwargs)
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+def test_sparse_tensors_keep_their_parts(weights_only: bool) -> None:
+    x = coo()
+    again, coalesced, alias = roundtrip([x, x.coalesce(), x], weights_only=weights_only)
+    assert again is alias
+    assert again._indices().tolist() == x._indices().tolist()
+    assert again._values().tolist() == x._values().tolist()
+    assert (tuple(again.shape), again.is_coalesced()) == ((3, 4, 1), False)
+    assert coalesced.is_coalesced()
+    assert st.equal(coalesced.to_dense(), x.to_dense())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x._indices().mul_(9), r"inconsistent"),
+        (lambda x: x._indices().sub_(1), r"inconsistent"),
+        (lambda x: setattr(x, "places", x.places.int()), r"dtype of indices"),
+        (lambda x: setattr(x, "places", 3), r"not the indices and values"),
+        (lambda x: setattr(x, "shape", (3, -4, 1)), r"not the sizes"),
+        (lambda x: setattr(x, "shape", (3, 4)), r"inconsistent"),
+    ],
+)
+def test_parts_that_make_no_sparse_tensor_are_refused(change: Any, message: str) -> None:
+    x = coo()
+    change(x)
+    with pytest.raises(pickle.UnpicklingError, match=message):
+        roundtrip(x)
+
+
+def test_other_layouts_are_refused() -> None:
+    stream = b"ctorch.serialization\n_get_layout\n(X\x10\0\0\0torch.sparse_csrtR."
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("x/data.pkl", b"\x80\x02" + stream)
+        archive.writestr("x/version", b"3\n")
+    file.seek(0)
+    with pytest.raises(pickle.UnpicklingError, match=r"layout .*torch.sparse_csr"):
+        load(file)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:Sparse invariant")  # PyTorch's
+def test_sparse_tensors_in_files_of_both() -> None:
+    import torch
+
+    file = io.BytesIO()
+    save(coo(), file)
+    file.seek(0)
+    theirs = torch.load(file)
+    assert theirs.layout == torch.sparse_coo
+    assert theirs.to_dense().tolist() == coo().to_dense().tolist()
+    file = io.BytesIO()
+    torch.save([theirs, theirs.coalesce()], file)
+    file.seek(0)
+    ours, coalesced = load(file)
+    assert (ours.is_coalesced(), coalesced.is_coalesced()) == (False, True)
+    assert st.equal(ours.to_dense(), coalesced.to_dense())

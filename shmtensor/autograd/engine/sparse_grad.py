@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...cuda_arrays import copy_array
 from ...ops.table.sparse_gradient import SparseGradient, add_slices_at
 from ..dispatch.op_function import table
 from .accumulate_grad import AccumulateGrad
@@ -67,7 +68,8 @@ def add_sparse(old: Any, g: Any, create_graph: bool, inplace: bool = False) -> A
     is_tensor = isinstance(dense, native.TensorBase)
     array = dense.array if is_tensor else dense
     if not inplace or dense is g or (is_tensor and dense.node is not None):
-        array = np.array(array, order="C")
+        is_plain = isinstance(array, np.ndarray)
+        array = np.array(array, order="C") if is_plain else copy_array(array)
         dense = (
             native.wrap(array) if isinstance(old, (native.TensorBase, SparseGradient)) else array
         )

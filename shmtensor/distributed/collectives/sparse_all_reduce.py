@@ -28,7 +28,7 @@ def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: b
         ValueError: another operation.
         CollectiveMismatch: shapes or dtypes differ.
 
-    Copies: the elements of all ranks.
+    Copies: the elements of all ranks; of tensors on a GPU two more, to the host and back.
     """
     if op not in (ReduceOp.SUM, ReduceOp.AVG):
         raise ValueError(f"all_reduce: sparse tensors have SUM and AVG only: {op!r}")
@@ -37,13 +37,16 @@ def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: b
         total = sparse_total(x, op, group)
         x.places, x.numbers, x.ordered = total.places, total.numbers, True
 
-    return group.issue(call, async_op, [x])
+    return group.issue(call, async_op, [x], [x._indices(), x._values()])
 
 
 def sparse_total(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
-    """The sum (or average) of everybody's x, coalesced; runs on this thread."""
+    """The sum (or average) of everybody's x, coalesced, on the device of x; runs on this thread.
+    The elements of x on a GPU go through the host's memory.
+    """
     from ...sparse import SparseTensor
 
+    device, x = x.device, x.cpu()
     signature = [x.numbers.array.dtype.num, x.sparse_dim(), *x.shape]
     table = all_gather_rows("all_reduce of sparse tensors", group, [*signature, x._nnz()])
     for rank, row in enumerate(table.tolist()):
@@ -58,7 +61,8 @@ def sparse_total(x: SparseTensor, op: Any, group: ProcessGroup) -> SparseTensor:
     numbers = all_gather_parts(group, x.numbers.array, counts)
     uncoalesced = SparseTensor(wrap(np.ascontiguousarray(places.T)), wrap(numbers), x.shape)
     total = uncoalesced.coalesce().detach()
-    return total / group.size() if op is ReduceOp.AVG else total
+    total = total / group.size() if op is ReduceOp.AVG else total
+    return total.to(device)
 
 
 def all_gather_parts(group: ProcessGroup, x: Array, counts: list[int]) -> Array:

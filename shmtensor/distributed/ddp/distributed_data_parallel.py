@@ -304,7 +304,10 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         if bucket.is_sparse:
             x = bucket.gradient()
             totals: list[Any] = []
-            work = Work(lambda: totals.append(bucket.average(group, x, divisor, dtype)), totals)
+            call = after_queued_work(
+                lambda: totals.append(bucket.average(group, x, divisor, dtype)), [x._values()]
+            )
+            work = Work(call, totals)
             self._pending.append((bucket, None, None, self._start_work(work).get_future()))
             return
         if self._hook is not None:

@@ -63,7 +63,8 @@ class SparseBucket:
         p = self.parameters[0]
         if p.grad is None:
             places, numbers = np.empty((1, 0), np.int64), np.empty((0, p.shape[1]), self.dtype())
-            return SparseTensor(wrap(places), wrap(numbers), tuple(p.shape), True)
+            empty = SparseTensor(wrap(places), wrap(numbers), tuple(p.shape), True)
+            return empty.to(p.device)
         if not p.grad.is_sparse:
             raise RuntimeError(
                 "DistributedDataParallel: Expected a sparse gradient: the parameter of shape "

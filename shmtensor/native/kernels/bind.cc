@@ -8,6 +8,7 @@
 #include "kernels/pointwise/silu_elu_shrink.h"
 #include "kernels/linalg/cdist.h"
 #include "kernels/random/multinomial.h"
+#include "kernels/random/poisson_binomial.h"
 #include "kernels/reduce/minmax.h"
 #include "kernels/reduce/logsumexp_dot.h"
 #include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
@@ -239,6 +240,9 @@ PyMethodDef methods[] = {
     {"multinomial_without_replacement", fast<multinomial_without_replacement>(), METH_FASTCALL,
      "multinomial_without_replacement(weights, u, k, /) -> bool: u becomes the time at which each element is drawn; "
      "False if a row has fewer than k positive weights."},
+    {"poisson", fast<poisson>(), METH_FASTCALL, "poisson(rates, seed, offset, /): a Poisson number for each rate."},
+    {"binomial", fast<binomial>(), METH_FASTCALL,
+     "binomial(counts, chances, seed, offset, /): the number of successes in each count of trials."},
     {"take_rows", fast<take_rows>(), METH_FASTCALL,
      "take_rows(x, index, /): the flat indices of the slices x[index] over the leading dimensions, or None."},
     {"private_index", private_index, METH_O,

@@ -75,7 +75,7 @@ class Embedding(_Table):
         norm_type: the order of that norm.
         scale_grad_by_freq: divide each row's gradient by how often it was looked up.
         sparse: the gradient of `weight` is a sparse tensor of the rows that were looked up, for
-            optim.SparseAdam, SGD and Adagrad; on a GPU it is dense.
+            optim.SparseAdam, SGD and Adagrad.
     """
 
     def __init__(

@@ -2,7 +2,7 @@
 
 A kernel makes a NumPy array. `@on_cuda(kernel)` declares its form for a GPU: `form(cupy,
 *arguments)`. Without one the array is made on the host and copied to the GPU: right for what is
-small, or has no parallel form (windows, indices of triangles, permutations).
+small, or has no parallel form.
 """
 
 from __future__ import annotations

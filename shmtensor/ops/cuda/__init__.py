@@ -24,6 +24,7 @@ FAMILIES: tuple[str, ...] = (
     "scatter_reduce",
     "softmax",
     "sort",
+    "sparse",
     "special",
 )
 

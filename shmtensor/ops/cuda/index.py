@@ -134,6 +134,13 @@ def add_anywhere(out: Any, index: Any, values: Any) -> Any:
     """out[index] += values for other dtypes and indices, by CuPy; the result."""
     if out.dtype.kind == "b":
         return add_anywhere(out.astype(np.int32), index, values.astype(np.int32)) != 0
+    if out.dtype.kind == "c":  # CuPy adds real numbers only
+        part = np.dtype(np.float64 if out.dtype == np.complex128 else np.float32)
+        sums, terms = (
+            contiguous(v).reshape(*v.shape, 1).view(part) for v in (out, values.astype(out.dtype))
+        )
+        cupy.add.at(sums, index, terms)
+        return sums.view(out.dtype).reshape(out.shape)
     wide = out
     if out.dtype.kind in "iu":  # CuPy adds 32 and 64 bits; signed ones as unsigned
         wide = out.astype(np.uint64 if out.itemsize == 8 else np.int32)

@@ -17,10 +17,12 @@ FLOATING = ("float32", "float64", "float16")
 KERNELS: dict[str, tuple[str, ...]] = {
     "cross_entropy": FLOATING,
     "index": FLOATING,
+    "ldl": ("float32", "float64"),
     "norm": FLOATING,
     "optim": FLOATING,
     "random": FLOATING,
     "softmax": FLOATING,
+    "sparse": FLOATING,
 }
 
 

@@ -16,10 +16,12 @@ from cupy_backends.cuda.libs import cublas, cusolver
 
 from ..linalg import cholesky_qr, lu_ldl  # rows that are declared on first use
 from ..linalg.inverse_det_matrix_exp import check_floating, check_square
+from .launch import launch
 from .windows import kernel_of
 
 __all__: list[str] = []
 
+LDL_THREADS = 256  # of a block, which factors a matrix
 LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
@@ -135,18 +137,18 @@ def linalg_geqrf(xp, x, /):
 
 @lu_ldl._linalg_ldl_factor.on("cuda")
 def linalg_ldl_factor(xp, x, /, hermitian):
-    """By sytrf, one matrix after another. cuSOLVER has no hetrf."""
+    """By sytrf, one matrix after another; Hermitian ones by a kernel: cuSOLVER has no hetrf."""
     check_square("linalg.ldl_factor", x)
     check_floating("linalg.ldl_factor", x)
-    if hermitian and x.dtype.kind == "c":
-        raise NotImplementedError(
-            f"linalg.ldl_factor: hermitian=True is not supported on CUDA for {x.dtype}: shape "
-            f"{x.shape}, use x.cpu()"
-        )
     n, columns = x.shape[-1], as_batch(x.swapaxes(-1, -2))
     pivots = cupy.zeros((len(columns), n), np.int32)
     info = cupy.zeros(len(columns), np.int32)
-    if columns.size:
+    if columns.size and hermitian and x.dtype.kind == "c":
+        part = np.dtype(np.float64 if x.dtype == np.complex128 else np.float32)
+        work = cupy.empty((len(columns), 2, n), x.dtype)
+        arguments = (columns, pivots, info, work, np.int64(n))
+        launch("ldl", "hermitian_ldl", part, len(columns), LDL_THREADS, arguments)
+    elif columns.size:
         handle, lower = device.get_cusolver_handle(), cublas.CUBLAS_FILL_MODE_LOWER
         size = routine(cusolver, "sytrf_bufferSize", x.dtype)(handle, n, columns[0].data.ptr, n)
         work = cupy.empty(size, x.dtype)

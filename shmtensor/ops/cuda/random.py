@@ -1,8 +1,9 @@
 """Random numbers and dropout on CUDA: for a seed and an offset the numbers of the CPU.
 
 Uniform numbers and integers have the same bits; normal numbers and other functions of uniform
-numbers differ by rounding. Probabilities and weights in device memory are not checked, which would
-wait for the device.
+numbers differ by rounding; Poisson and binomial numbers are the same, but where such a difference
+decides (once in 10**13 numbers). Probabilities, rates and weights in device memory are not checked,
+which would wait for the device: Poisson and binomial numbers of wrong ones are NaN.
 """
 
 from __future__ import annotations
@@ -174,14 +175,22 @@ def _multinomial(
 
 @ROWS["_poisson"].on("cuda")
 def _poisson(xp: Any, x: Any, seed: int, offset: int) -> Any:
-    raise NotImplementedError("poisson: not implemented on CUDA, hint: poisson(x.cpu()).cuda()")
+    x = contiguous(x)
+    out = cupy.empty(x.shape, x.dtype)
+    if x.size:
+        arguments = (x, out, np.int64(x.size), *stream(seed, offset))
+        launch("random", "poisson", x.dtype, blocks_for(x.size), 256, arguments)
+    return out
 
 
 @ROWS["_binomial"].on("cuda")
 def _binomial(xp: Any, x: Any, y: Any, seed: int, offset: int) -> Any:
-    raise NotImplementedError(
-        "binomial: not implemented on CUDA, hint: binomial(count.cpu(), prob.cpu()).cuda()"
-    )
+    x, y = contiguous(x), contiguous(y)
+    out = cupy.empty(y.shape, y.dtype)
+    if y.size:
+        arguments = (x, y, out, np.int64(y.size), *stream(seed, offset))
+        launch("random", "binomial", y.dtype, blocks_for(y.size), 256, arguments)
+    return out
 
 
 def dropout(x: Any, p: float, seed: int, offset: int) -> tuple[Any, Any]:

@@ -14,7 +14,7 @@ from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_f
 from ..table.op_definition import composite, op
 from ..table.python_scalars import as_operand_of
 from ..table.samples import ints
-from ..table.sparse_gradient import can_be_sparse, sparse_gather_backward
+from ..table.sparse_gradient import sparse_gather_backward
 from .getitem_index_put_where import Shape
 from .index_add import add_at_flat_indices, flat_indices_along, flat_slice_indices
 
@@ -222,7 +222,7 @@ def _gather(xp, x, index, /, dim, sparse=False):
 
 def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse: bool) -> Any:
     """The gradient of gather's input."""
-    if sparse and can_be_sparse(index):
+    if sparse:
         return sparse_gather_backward(ops, g, index, shape, dim)
     return ops._gather_backward(g, index, shape, dim)
 

@@ -16,7 +16,7 @@ from ..table.check_dtypes import check_index_dtype
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
-from ..table.sparse_gradient import can_be_sparse, sparse_embedding_backward
+from ..table.sparse_gradient import sparse_embedding_backward
 
 
 @op(
@@ -58,7 +58,7 @@ def embedding_double_backward(ops: Any, g: Any, index: Any, padding_idx: int) ->
 _embedding.pullback(
     weight=lambda ops, g, index, weight_shape, padding_idx, sparse: (
         sparse_embedding_backward(ops, g, index, weight_shape, padding_idx)
-        if sparse and can_be_sparse(index)
+        if sparse
         else ops._embedding_dense_backward(g, index, weight_shape[0], padding_idx)
     )
 )

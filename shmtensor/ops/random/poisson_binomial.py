@@ -1,7 +1,7 @@
 """Poisson and binomial random numbers.
 
-They come from NumPy's Philox generator, whose key is our generator's seed and offset: the same seed
-gives the same numbers with the same NumPy.
+Each element has a stream of its own, whose first counter is the offset and the element's position
+(`philox`); attempts that are rejected go on in it. The native kernels have the algorithms.
 """
 
 from __future__ import annotations
@@ -13,18 +13,12 @@ import numpy as np
 from ... import native
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from .rand_multinomial import claim
+from .rand_multinomial import claim, numel
 
 
-def numpy_generator(seed: int, offset: int) -> Any:
-    """NumPy's generator. The first use imports its module: with the heap's gate shut, because the
-    module's arrays would stay in shared memory for ever.
-    """
-    token = native.gate_shut()
-    try:
-        return np.random.Generator(np.random.Philox(key=[seed, offset]))
-    finally:
-        native.gate_close(token)
+def in_kernel_dtype(x: Any) -> Any:
+    """The array, or a copy in float32 of 16-bit floats."""
+    return native.recast(x, np.dtype(np.float32)) if x.dtype.itemsize == 2 else x
 
 
 @op(method=False, function=False, samples=[(reals((3, 4), 0.0, 9.0), 3, 0)])
@@ -32,7 +26,7 @@ def _poisson(xp, x, /, seed, offset):
     """Poisson counts with the rate x."""
     if x.size and not (x.min() >= 0 and xp.isfinite(x.max())):
         raise RuntimeError(f"poisson: rates must be finite and not negative: {x.min()}, {x.max()}")
-    return numpy_generator(seed, offset).poisson(x).astype(x.dtype)
+    return native.recast(native.poisson(in_kernel_dtype(x), seed, offset), x.dtype)
 
 
 _poisson.pullback(x=lambda g: g * 0)
@@ -49,7 +43,8 @@ def _binomial(xp, x, y, /, seed, offset):
         raise RuntimeError(f"binomial: counts must not be negative: {x.min()}")
     if y.size and not (y.min() >= 0 and y.max() <= 1):
         raise RuntimeError(f"binomial: chances must lie in [0, 1]: {y.min()} to {y.max()}")
-    return numpy_generator(seed, offset).binomial(x.astype(np.int64), y).astype(y.dtype)
+    numbers = native.binomial(in_kernel_dtype(x), in_kernel_dtype(y), seed, offset)
+    return native.recast(numbers, y.dtype)
 
 
 _binomial.pullback(x=lambda g: g * 0, y=lambda g: g * 0)
@@ -60,7 +55,7 @@ def poisson(ops, input, generator=None):
     """Poisson numbers whose rates are the elements; same shape and dtype."""
     if input.dtype.kind != "f":
         raise RuntimeError(f"poisson: rates must be floating point: {input.dtype}")
-    return ops._poisson(input, *claim(generator, 1))
+    return ops._poisson(input, *claim(generator, 4 * numel(input), False, input))
 
 
 @composite(method=False)
@@ -70,4 +65,5 @@ def binomial(ops, count, prob, generator=None):
         raise RuntimeError(
             f"binomial: count and prob must be of one floating dtype: {count.dtype}, {prob.dtype}"
         )
-    return ops._binomial(*ops.broadcast_tensors(count, prob), *claim(generator, 1))
+    count, prob = ops.broadcast_tensors(count, prob)
+    return ops._binomial(count, prob, *claim(generator, 4 * numel(count), False, count))

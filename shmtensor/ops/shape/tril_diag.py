@@ -8,6 +8,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype
+from ..creation.device_forms import on_cuda
 from ..creation.zeros_full_arange import new_tensor
 from ..table.constants import constant
 from ..table.dims import axis
@@ -169,6 +170,27 @@ def triangle_indices(upper: bool, row: int, col: int, offset: int, dtype: Any) -
     rows = np.repeat(np.arange(row), lengths)
     columns = np.arange(len(rows)) - (np.cumsum(lengths) - lengths)[rows]
     return np.array([rows, columns + ends[rows] if upper else columns], dtype)
+
+
+@on_cuda(triangle_indices)
+def triangle_indices_on_cuda(
+    cupy: Any, upper: bool, row: int, col: int, offset: int, dtype: Any
+) -> Any:
+    """`triangle_indices`, made on the GPU: the row of an element is found among the rows' ends."""
+    name = "triu_indices" if upper else "tril_indices"
+    if row < 0 or col < 0:
+        raise RuntimeError(f"{name}: row and col must be non-negative: {row}, {col}")
+    offset = max(min(offset, col), -row)
+    below = elements_below(row, col, offset - upper)
+    n = row * col - below if upper else below
+    check_size(name, (2, n))
+    ends = cupy.clip(cupy.arange(row) + (offset + (not upper)), 0, col)
+    sums = cupy.cumsum(col - ends if upper else ends)
+    elements = cupy.arange(n)
+    rows = cupy.searchsorted(sums, elements, side="right")
+    starts = cupy.concatenate([cupy.zeros(1, sums.dtype), sums])
+    columns = elements - starts[rows]
+    return cupy.stack([rows, columns + ends[rows] if upper else columns]).astype(dtype, copy=False)
 
 
 def elements_below(row: int, col: int, offset: int) -> int:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
+from ..creation.device_forms import on_cuda
 from ..creation.zeros_full_arange import dtype_or_default, new_tensor
-from ..table.op_definition import composite
+from ..table.op_definition import ROWS, composite
 
 i0 = elementwise("i0")
 
@@ -22,26 +23,36 @@ def new_window(
     device: Any,
     requires_grad: bool,
 ) -> Any:
-    """A window of n points; `formula` takes positions from 0 to 1 of a symmetric one."""
+    """A window of n points; `formula` takes the array module and positions from 0 to 1 of a
+    symmetric one.
+    """
     dtype = dtype_or_default(dtype)
     if n < 0:
         raise RuntimeError(f"{name}: window_length must not be negative: {n}")
     if dtype.kind != "f":
         raise RuntimeError(f"{name}: dtype must be floating point: {dtype}")
+    arguments = formula, n, max(n - (not periodic), 1), dtype
+    return new_tensor(points, *arguments, device=device, requires_grad=requires_grad)
 
-    def points() -> Any:
-        if n == 1:
-            return np.ones(1, dtype)
-        return formula(np.arange(n) / max(n - (not periodic), 1)).astype(dtype)
 
-    return new_tensor(points, device=device, requires_grad=requires_grad)
+def points(formula: Any, n: int, period: int, dtype: Any) -> Any:
+    """The values of a formula at n points."""
+    return points_of(np, formula, n, period, dtype)
+
+
+@on_cuda(points)
+def points_of(xp: Any, formula: Any, n: int, period: int, dtype: Any) -> Any:
+    """`points` by an array module."""
+    if n == 1:
+        return xp.ones(1, dtype)
+    return formula(xp, xp.arange(n) / period).astype(dtype)
 
 
 def cosines(*weights: float) -> Any:
     """w0 - w1 cos(2 pi t) + w2 cos(4 pi t)."""
-    return lambda t: (
-        sum((-1) ** k * w * np.cos(2 * np.pi * k * t) for k, w in enumerate(weights))
-        + np.zeros_like(t)
+    return lambda xp, t: (
+        sum((-1) ** k * w * xp.cos(2 * np.pi * k * t) for k, w in enumerate(weights))
+        + xp.zeros_like(t)
     )
 
 
@@ -115,7 +126,7 @@ def bartlett_window(
 ):
     """A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`."""
     name = "bartlett_window"
-    triangle = lambda t: 1 - np.abs(2 * t - 1)  # noqa: E731
+    triangle = lambda xp, t: 1 - xp.abs(2 * t - 1)  # noqa: E731
     return new_window(name, triangle, window_length, periodic, dtype, device, requires_grad)
 
 
@@ -135,9 +146,10 @@ def kaiser_window(
     zero; N as for `hann_window`.
     """
 
-    def formula(t: Any) -> Any:
-        at = beta * np.sqrt(np.maximum(1 - (2 * t - 1) ** 2, 0))
-        return i0(at) / i0(np.float64(beta))
+    def formula(xp: Any, t: Any) -> Any:
+        at = beta * xp.sqrt(xp.maximum(1 - (2 * t - 1) ** 2, 0))
+        values = i0(at) if xp is np else ROWS["i0"].device_forwards["cuda"](xp, at)
+        return values / float(i0(np.float64(beta)))
 
     name = "kaiser_window"
     return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)

@@ -112,3 +112,18 @@ def test_a_checkpoint_recomputes_the_same_dropout(cuda: ModuleType) -> None:
     out.sum().backward()
     assert x.grad.tolist() == out.tolist()  # 4 where it was kept, else 0
     assert cuda.get_rng_state().tolist() == after
+
+
+def test_counts_are_drawn_by_their_gpus_generator(cuda: ModuleType) -> None:
+    rates, chances = st.arange(40.0), st.full((40,), 0.3)
+    for draw in (lambda x, y, g: st.poisson(x, g), lambda x, y, g: st.binomial(x, y, g)):
+        st.manual_seed(3)
+        expected = [draw(rates, chances, None) for _ in range(2)]
+        state = st.get_rng_state()
+        ours = [draw(rates.cuda(), chances.cuda(), None) for _ in range(2)]
+        assert [x.tolist() for x in ours] == [x.tolist() for x in expected]
+        assert st.equal(st.get_rng_state(), state)
+        g = st.Generator("cuda").manual_seed(3)
+        assert draw(rates.cuda(), chances.cuda(), g).tolist() == expected[0].tolist()
+        with pytest.raises(RuntimeError, match="Expected a 'cuda' device type"):
+            draw(rates.cuda(), chances.cuda(), st.Generator())

@@ -212,6 +212,48 @@ def case_unused(rank: int, device: str) -> None:
     check(train, rank, device)
 
 
+def case_sparse(rank: int, device: str) -> None:
+    """Embeddings with sparse gradients; of one table only rank 0 uses rows in each step."""
+
+    def train(rank: int, device: str) -> Any:
+        st.manual_seed(0)
+        net = nn.ModuleList(
+            [nn.Embedding(9, 4, sparse=True), nn.EmbeddingBag(9, 4, mode="sum", sparse=True)]
+        ).to(device)
+        layer = nn.Linear(4, 2).to(device)
+
+        class Words(nn.Module):
+            def __init__(self) -> None:
+                super().__init__()
+                self.tables, self.layer, self.both = net, layer, True
+
+            def forward(self, words: Any) -> Any:
+                out = self.tables[0](words[:, 0])
+                return self.layer(out + self.tables[1](words) if self.both else out)
+
+        words = Words()
+        wrapped = DistributedDataParallel(words, find_unused_parameters=True)
+        sgd = optim.SGD(words.parameters(), 0.1)
+        for n in range(3):
+            words.both = rank == 0 or n == 0
+            x = (st.arange(12).reshape(4, 3) * (rank + 2 + n)).remainder(9).to(device)
+            sgd.zero_grad()
+            (wrapped(x) ** 2).sum().backward()
+            assert net[0].weight.grad.is_sparse
+            assert str(net[0].weight.grad.device) == device
+            sgd.step()
+        x = st.zeros(6, device=device)
+        x[rank] = 1.0 + rank
+        total = x.to_sparse()
+        work = dist.all_reduce(total, async_op=True)
+        work.wait()
+        assert str(total.device) == device
+        assert total.to_dense().tolist() == [1, 2, 0, 0, 0, 0]
+        return words
+
+    check(train, rank, device)
+
+
 def case_side_stream(rank: int, device: str) -> None:
     """The caller's stream is not the lane's."""
 

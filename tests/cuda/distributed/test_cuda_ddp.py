@@ -19,6 +19,7 @@ CASES = [
     "no_sync",
     "join",
     "unused",
+    "sparse",
     "side_stream",
 ]
 

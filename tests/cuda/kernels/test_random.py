@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
+from shmtensor.ops import ROWS
 from shmtensor.ops.random import philox
 from tests.cuda.kernels.check import TOLERANCE, acc, check, host_kernel, values
 
@@ -124,3 +125,38 @@ def test_multinomial_is_a_search_in_the_sums() -> None:
     out = np.empty((3, 6), np.int64)
     arguments = (ends, u, out, np.int64(18), np.int64(6), np.int64(9))
     check(host_kernel("random", "float64", "multinomial"), 1, 32, arguments, [(out, wanted)])
+
+
+RATES = np.array([0.0, 1e-30, 0.3, 4.0, 9.99, 10.0, 30.5, 1000.0, 60000.0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("blocks", "threads"), LAUNCHES)
+def test_poisson_numbers_are_the_cpus(dtype: str, blocks: int, threads: int) -> None:
+    x = np.resize(RATES, 451).astype(dtype)
+    out = np.empty_like(x)
+    wanted = ROWS["_poisson"].forward(np, x, SEED, OFFSET)
+    arguments = (x, out, np.int64(x.size), *STREAM)
+    check(host_kernel("random", dtype, "poisson"), blocks, threads, arguments, [(out, wanted)])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("blocks", "threads"), LAUNCHES)
+def test_binomial_numbers_are_the_cpus(dtype: str, blocks: int, threads: int) -> None:
+    counts = np.array([0.0, 1.0, 7.6, 20.0, 300.0, 60000.0])
+    chances = np.array([0.0, 1e-4, 0.2, 0.5, 0.77, 1.0])
+    x, y = (np.resize(v, 432).astype(dtype) for v in np.meshgrid(counts, chances))
+    out = np.empty_like(x)
+    wanted = ROWS["_binomial"].forward(np, x, y, SEED, OFFSET)
+    arguments = (x, y, out, np.int64(x.size), *STREAM)
+    check(host_kernel("random", dtype, "binomial"), blocks, threads, arguments, [(out, wanted)])
+
+
+def test_numbers_of_wrong_parameters_are_nan() -> None:
+    x, out = np.array([-1.0, np.nan, np.inf]), np.empty(3)
+    nans = np.full(3, np.nan)
+    arguments = (x, out, np.int64(3), *STREAM)
+    check(host_kernel("random", "float64", "poisson"), 1, 32, arguments, [(out, nans)])
+    counts, chances = np.array([-1.0, 3.0, np.inf]), np.array([0.5, 1.5, 0.5])
+    arguments = (counts, chances, out, np.int64(3), *STREAM)
+    check(host_kernel("random", "float64", "binomial"), 1, 32, arguments, [(out, nans)])

@@ -111,6 +111,8 @@ RANDOM: list[tuple[str, Callable[[Any], Any]]] = [
     ("random_", lambda x: x.random_(3, 100)),
     ("bernoulli", lambda x: st.bernoulli(x)),
     ("multinomial", lambda x: st.multinomial(x, 5, True)),
+    ("poisson", lambda x: st.poisson(x * 30)),
+    ("binomial", lambda x: st.binomial((x * 90).floor(), x)),
     ("dropout", lambda x: F.dropout(x, 0.4)),
 ]
 

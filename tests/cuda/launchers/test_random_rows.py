@@ -10,7 +10,7 @@ import pytest
 from shmtensor import native
 from shmtensor.ops import ROWS
 from shmtensor.ops.random import philox
-from tests.cuda.kernels.rows import compare, device_forward
+from tests.cuda.kernels.rows import compare, device_forward, laid_out, to_device
 
 SEED, OFFSET = 2**63 + 5, 2**32 - 1
 SHAPES = [(), (0, 3), (3, 7), (1025,)]
@@ -123,9 +123,21 @@ def test_dropout(cp: Any, shape: tuple[int, ...], dtype: str) -> None:
     compare(cp, "_masked_scale", (x, wanted_mask), (1.5,))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_poisson_and_binomial(cp: Any, shape: tuple[int, ...], dtype: str) -> None:
+    random = np.random.default_rng(0)
+    x = np.asarray(random.random(shape) * 40).astype(dtype)
+    y = np.asarray(random.random(shape)).astype(dtype)
+    for name, inputs in (("_poisson", (x,)), ("_binomial", (x, y))):
+        wanted = ROWS[name].forward(np, *inputs, SEED, OFFSET)
+        for place in (to_device, laid_out):
+            out = device_forward(name)(cp, *(place(cp, v) for v in inputs), SEED, OFFSET)
+            assert out.dtype == wanted.dtype
+            np.testing.assert_array_equal(out.get(), wanted)
+
+
 def test_what_has_no_kernel_is_named(cp: Any) -> None:
     x = cp.ones(3, np.float32)
-    with pytest.raises(NotImplementedError, match=r"poisson: not implemented on CUDA"):
-        device_forward("_poisson")(cp, x, 1, 2)
     with pytest.raises(NotImplementedError, match="int32 on CUDA"):
         device_forward("_dropout")(cp, x.astype(np.int32), 0.5, 1, 2)

@@ -65,6 +65,13 @@ def take_and_wait(inbox: Any, outbox: Any) -> None:
     time.sleep(1000)
 
 
+def double_sparse(inbox: Any, outbox: Any) -> None:
+    """Doubles the values of sparse tensors in place, and says where they are."""
+    while (x := inbox.get()) is not None:
+        x._values().mul_(2)
+        outbox.put((str(x.device), x.to_dense()))
+
+
 def total(x: Any) -> float:
     return float(x.sum())
 
@@ -101,6 +108,31 @@ def case_round_trip() -> None:
     inbox.put(None)
     child.join()
     del x, y, other
+    assert settled(is_all_free)
+
+
+def case_sparse() -> None:
+    """Sparse tensors, and a leaf with a sparse gradient: indices and values are the same memory."""
+    inbox, outbox = CONTEXT.Queue(), CONTEXT.Queue()
+    child = start(double_sparse, inbox, outbox)
+    for device in ("cuda:0", "cuda:1"):
+        x = st.sparse_coo_tensor([[0, 1, 0], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3), device=device)
+        for y in (x, x.coalesce()):
+            inbox.put(y)
+            place, dense = outbox.get(timeout=WAIT)
+            assert place == device
+            assert dense.tolist() == y.to_dense().tolist() == [[0, 0, 8], [4, 0, 0]]
+            x._values().div_(2)
+    inbox.put(None)
+    child.join()
+    a, b = CONTEXT.Pipe()
+    leaf = st.ones(4, 2, device="cuda").requires_grad_()
+    st.nn.functional.embedding(st.tensor([1, 1]).cuda(), leaf, sparse=True).sum().backward()
+    a.send(leaf)
+    received = b.recv()
+    assert received.grad.is_sparse
+    assert received.grad.to_dense().tolist() == [[0, 0], [2, 2], [0, 0], [0, 0]]
+    del x, y, dense, leaf, received
     assert settled(is_all_free)
 
 

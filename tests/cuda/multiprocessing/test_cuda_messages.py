@@ -10,6 +10,7 @@ from tests.cuda.standin.program import run_module
 
 CASES = [
     "round_trip",
+    "sparse",
     "what_a_tensor_is",
     "the_producer_drops_it",
     "a_receiver_sends_on",

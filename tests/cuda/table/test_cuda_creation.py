@@ -38,7 +38,15 @@ CALLS: dict[str, Callable[..., Any]] = {
     "kaiser_window of one": lambda **kw: st.kaiser_window(1, **kw),
     "fftfreq": lambda **kw: fft.fftfreq(6, 0.5, **kw),
     "rfftfreq": lambda **kw: fft.rfftfreq(7, **kw),
+    "hann_window of none": lambda **kw: st.hann_window(0, **kw),
+    "hann_window of float64": lambda **kw: st.hann_window(5, dtype=st.float64, **kw),
     "tril_indices": lambda **kw: st.tril_indices(3, 4, **kw),
+    "tril_indices by offset": lambda **kw: st.tril_indices(5, 3, -2, dtype=st.int32, **kw),
+    "tril_indices, whole rows": lambda **kw: st.tril_indices(4, 3, 1, **kw),
+    "tril_indices of none": lambda **kw: st.tril_indices(0, 3, **kw),
+    "triu_indices": lambda **kw: st.triu_indices(3, 4, 1, **kw),
+    "triu_indices, tall": lambda **kw: st.triu_indices(6, 3, -1, **kw),
+    "triu_indices, empty": lambda **kw: st.triu_indices(3, 3, 5, **kw),
 }
 
 

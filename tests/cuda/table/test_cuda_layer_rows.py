@@ -195,3 +195,27 @@ def test_matrices_that_have_no_factors_are_named(cp: Any) -> None:
     with pytest.raises(st.linalg.LinAlgError, match=r"element 1.*order 2"):
         st.linalg.cholesky(bad)
     assert st.linalg.cholesky_ex(bad).info.cpu().tolist() == [0, 2]
+
+
+@pytest.mark.parametrize("dtype", [st.complex64, st.complex128], ids=str)
+@pytest.mark.parametrize("diagonal", [1.0, 0.0])
+def test_factors_of_hermitian_matrices(cp: Any, diagonal: float, dtype: Any) -> None:
+    random = np.random.default_rng(3)
+    x = random.normal(size=(2, 9, 9)) + 1j * random.normal(size=(2, 9, 9))
+    x = x + x.conj().swapaxes(-1, -2)
+    x[:, np.arange(9), np.arange(9)] *= diagonal
+    right = st.tensor(random.normal(size=(2, 9, 3)) + 0j).to(dtype)
+    results = []
+    for device in ("cpu", "cuda"):
+        a, b = st.tensor(x).to(dtype).to(device), right.to(device)
+        factors, pivots, info = st.linalg.ldl_factor_ex(a, hermitian=True)
+        y = st.linalg.ldl_solve(factors, pivots, b, hermitian=True)
+        assert (a @ y - b).abs().max() < (1e-3 if dtype == st.complex64 else 1e-9)
+        results.append([pivots, info, factors])
+    for ours, expected in zip(results[1], results[0], strict=True):
+        assert ours.is_cuda
+        assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
+        tolerance = 2e-3 if dtype == st.complex64 else 1e-9
+        np.testing.assert_allclose(ours.cpu().numpy(), expected.numpy(), tolerance, tolerance)
+    empty = st.empty(0, 3, 3, dtype=dtype, device="cuda")
+    assert st.linalg.ldl_factor(empty, hermitian=True).LD.shape == (0, 3, 3)

@@ -12,10 +12,7 @@ from shmtensor.ops import ROWS
 from tests.cuda.table.device_rows import compare, device_calls, device_results, move, plain_rows
 
 # Rows that do not run yet, and why. A row that begins to run has to leave the list.
-LACKING: dict[str, str] = {
-    "_binomial": "there is no kernel for its rejection sampling",
-    "_poisson": "there is no kernel for its rejection sampling",
-}
+LACKING: dict[str, str] = {}
 
 
 def check_row(cp: Any, name: str) -> None:

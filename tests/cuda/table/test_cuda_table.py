@@ -21,19 +21,9 @@ from tests.cuda.table.device_tensors import (
 from tests.ops.draws import calls
 
 # What does not run yet, and why. What begins to run has to leave the list.
-SPARSE = "sparse tensors keep their indices in NumPy's arrays"
-LACKING: dict[str, str] = {
-    "_binomial": "there is no kernel for its rejection sampling",
-    "_poisson": "there is no kernel for its rejection sampling",
-    "_upsample": "its weights are arrays of the host; interpolate passes them",
-    "coalesce": SPARSE,
-    "sparse.mm": SPARSE,
-    "sparse_coo_tensor": SPARSE,
-    "spmm": SPARSE,
-    "to_dense": SPARSE,
-    "to_sparse": SPARSE,
-    "values": SPARSE,
-}
+LACKING: dict[str, str] = {}
+# Rows whose attributes are arrays of the host, from which it computes others.
+HOST_ATTRIBUTES = {"_upsample"}
 # Cases of tests/ops/gradient_cases.py that hold tensors of their own, on the CPU or in float64.
 # Masked reductions are in test_cuda_families.py.
 ON_CPU = {
@@ -68,7 +58,7 @@ def run_row(name: str) -> None:
         def run(*inputs: Any, arguments: Any = arguments, kwargs: Any = kwargs) -> Any:
             device = next((x.device.type for x in flat(inputs)), "cpu")
             moved = [
-                on_device(device, v, a.kind)
+                v if row.name in HOST_ATTRIBUTES else on_device(device, v, a.kind)
                 for v, a in zip(arguments, row.attributes, strict=False)
             ]
             result = getattr(table, row.name)(*inputs, *moved, **kwargs)

@@ -226,3 +226,92 @@ def test_refused_calls_do_not_change_the_generator(wrong: Any) -> None:
         wrong()
     assert st.equal(st.get_rng_state(), before)
     assert st.rand(3).shape == (3,)
+
+
+def frequencies(numbers: Any, mass: Any) -> float:
+    """The largest difference between a share of the numbers and its probability, in deviations."""
+    n, probabilities = numbers.size, np.array([mass(k) for k in range(int(numbers.max()) + 1)])
+    shares = np.bincount(numbers.astype(int)) / n
+    deviations = np.sqrt(probabilities * (1 - probabilities) / n) + 1 / n
+    return float(np.max(np.abs(shares - probabilities) / deviations))
+
+
+@pytest.mark.parametrize("rate", [0.01, 1.0, 9.9, 10.0, 47.3, 2000.0])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_poisson_numbers_have_their_distribution(rate: float, dtype: str) -> None:
+    x = native.poisson(np.full(200_000, rate, dtype), 5, 9)
+    assert x.dtype == dtype
+    assert (x == np.floor(x)).all()
+    rate = float(np.dtype(dtype).type(rate))
+
+    def mass(k: int) -> float:
+        return math.exp(k * math.log(rate) - rate - math.lgamma(k + 1))
+
+    assert frequencies(x, mass) < 5.5
+    assert x.mean() == pytest.approx(rate, abs=5 * math.sqrt(rate / x.size))
+
+
+@pytest.mark.parametrize(
+    ("count", "chance"),
+    [(1.0, 0.3), (9.0, 0.5), (30.0, 0.9), (25.0, 0.5), (400.0, 0.03), (1000.0, 0.6), (3e4, 0.001)],
+)
+def test_binomial_numbers_have_their_distribution(count: float, chance: float) -> None:
+    x = native.binomial(np.full(200_000, count), np.full(200_000, chance), 5, 9)
+    assert x.min() >= 0
+    assert x.max() <= count
+    assert (x == np.floor(x)).all()
+
+    def mass(k: int) -> float:
+        n = int(count)
+        return math.exp(
+            math.lgamma(n + 1)
+            - math.lgamma(k + 1)
+            - math.lgamma(n - k + 1)
+            + k * math.log(chance)
+            + (n - k) * math.log1p(-chance)
+        )
+
+    assert frequencies(x, mass) < 5.5
+    deviation = math.sqrt(count * chance * (1 - chance) / x.size)
+    assert x.mean() == pytest.approx(count * chance, abs=5 * deviation)
+
+
+def test_large_rates_and_counts() -> None:
+    x = native.poisson(np.full(4000, 1e17), 1, 0)
+    assert abs(x.mean() - 1e17) < 5 * math.sqrt(1e17 / 4000)
+    assert x.std() == pytest.approx(math.sqrt(1e17), rel=0.1)
+    y = native.binomial(np.full(4000, 1e12), np.full(4000, 0.25), 1, 0)
+    assert y.std() == pytest.approx(math.sqrt(1e12 * 0.1875), rel=0.1)
+
+
+def test_a_count_depends_on_its_position_alone() -> None:
+    rates = np.resize([3.0, 40.0, 0.5], 1000)
+    whole = native.poisson(rates, 7, 100)
+    part = native.poisson(rates[300:], 7, 400)
+    np.testing.assert_array_equal(whole[300:], part)
+    chances = np.full(1000, 0.4)
+    whole = native.binomial(rates, chances, 7, 100)
+    np.testing.assert_array_equal(whole[300:], native.binomial(rates[300:], chances[300:], 7, 400))
+
+
+def test_edges_of_counts() -> None:
+    assert native.poisson(np.zeros(5), 1, 2).tolist() == [0] * 5
+    n = np.array([0.0, 7.0, 7.9])
+    assert native.binomial(n, np.ones(3), 1, 2).tolist() == [0, 7, 7]
+    assert native.binomial(n, np.zeros(3), 1, 2).tolist() == [0, 0, 0]
+    with pytest.raises(TypeError, match=r"poisson: rates must be float32 or float64: int64"):
+        native.poisson(np.arange(3), 1, 2)
+    with pytest.raises(TypeError, match=r"differ in dtype: float64, float32"):
+        native.binomial(np.ones(3), np.ones(3, "f"), 1, 2)
+    with pytest.raises(RuntimeError, match=r"shapes differ"):
+        native.binomial(np.ones(3), np.ones(2), 1, 2)
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16])
+def test_counts_of_16_bits(dtype: Any) -> None:
+    st.manual_seed(3)
+    x = st.poisson(st.full((5,), 4.0, dtype=dtype))
+    y = st.binomial(x, st.full((5,), 0.5, dtype=dtype))
+    assert x.dtype == y.dtype == dtype
+    st.manual_seed(3)
+    assert st.poisson(st.full((5,), 4.0)).tolist() == x.tolist()

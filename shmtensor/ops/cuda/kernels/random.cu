@@ -8,8 +8,8 @@ struct Words {
   }
 };
 
-__device__ __forceinline__ Words philox(uint64 seed, uint64 counter) {
-  uint32 c0 = static_cast<uint32>(counter), c1 = static_cast<uint32>(counter >> 32), c2 = 0, c3 = 0;
+__device__ __forceinline__ Words philox(uint64 seed, uint64 counter, uint32 attempt = 0) {
+  uint32 c0 = static_cast<uint32>(counter), c1 = static_cast<uint32>(counter >> 32), c2 = attempt, c3 = 0;
   uint32 k0 = static_cast<uint32>(seed), k1 = static_cast<uint32>(seed >> 32);
   for (int round = 0; round < 10; round++) {
     const uint32 low0 = 0xD2511F53u * c0, high0 = __umulhi(0xD2511F53u, c0);
@@ -197,5 +197,118 @@ extern "C" __global__ void multinomial(const double* __restrict__ ends, const do
       }
     }
     out[i] = low;
+  }
+}
+
+// Poisson and binomial numbers: the arithmetic of native/kernels/random/poisson_binomial.cc. Element e draws from the
+// counters (offset + e, attempt), two uniform numbers each.
+class Attempts {
+ public:
+  __device__ __forceinline__ Attempts(uint64 seed, uint64 counter) : seed_(seed), counter_(counter) { draw(); }
+  __device__ __forceinline__ void next() {
+    attempt_++;
+    draw();
+  }
+  double u, v;  // in [0, 1)
+
+ private:
+  __device__ __forceinline__ void draw() {
+    double numbers[2];
+    to_unit_interval(philox(seed_, counter_, attempt_), numbers);
+    u = numbers[0];
+    v = numbers[1];
+  }
+  uint64 seed_, counter_;
+  uint32 attempt_ = 0;
+};
+
+constexpr double kMinRejection = 10;  // the smallest mean for rejection
+constexpr int kMaxSteps = 256;        // of inversion; rounding may leave some of the probability at the end
+
+__device__ const double stirling_tails[10] = {
+    0.0810614667953272582, 0.0413406959554092941, 0.0276779256849983391, 0.0207906721037650931, 0.0166446911898211922,
+    0.0138761288230707480, 0.0118967099458917701, 0.0104112652619720965, 0.00925546218271273292, 0.00833056343336287126};
+
+// log(k!) without (k + 1/2) log(k + 1) - (k + 1) + log(2 pi) / 2.
+__device__ __forceinline__ double stirling_tail(double k) {
+  if (k < 10) return stirling_tails[static_cast<int>(k)];
+  const double n = k + 1, square = n * n;
+  return (1.0 / 12 - (1.0 / 360 - 1.0 / 1260 / square) / square) / n;
+}
+
+__device__ double poisson_number(double rate, Attempts draws) {
+  if (!(rate >= 0 && isfinite(rate))) return nan("");
+  if (rate < kMinRejection) {
+    double k = 0, p = exp(-rate), u = draws.u;
+    while (u >= p && k < kMaxSteps) {
+      u = sum(u, -p);
+      k += 1;
+      p = product(p, rate / k);
+    }
+    return k;
+  }
+  const double root = sqrt(rate), b = sum(0.931, product(2.53, root)), a = sum(-0.059, product(0.02483, b));
+  const double inverse_alpha = 1.1239 + 1.1328 / (b - 3.4), squeeze = 0.9277 - 3.6224 / (b - 2);
+  for (;; draws.next()) {
+    const double u = draws.u - 0.5, v = draws.v, us = 0.5 - fabs(u);
+    const double k = floor(sum(product(2 * a / us + b, u), rate + 0.43));
+    if (us >= 0.07 && v <= squeeze) return k;
+    if (!(k >= 0) || (us < 0.013 && v > us)) continue;
+    const double difference = rate - (k + 1);
+    const double bound = k * log1p(difference / (k + 1)) - difference - 0.5 * log(k + 1) - 0.91893853320467274178 -
+                         stirling_tail(k);
+    if (log(v * inverse_alpha / (a / (us * us) + b)) <= bound) return k;
+  }
+}
+
+__device__ double binomial_number(double count, double chance, Attempts draws) {
+  const double n = trunc(count);
+  if (!(n >= 0 && isfinite(n) && chance >= 0 && chance <= 1)) return nan("");
+  const bool flipped = chance > 0.5;
+  const double p = flipped ? 1 - chance : chance, q = 1 - p, ratio = p / q;
+  double k = 0;
+  if (n * p < kMinRejection) {
+    double left = exp(n * log1p(-p)), u = draws.u;
+    while (u >= left && k < n && k < kMaxSteps) {
+      u = sum(u, -left);
+      k += 1;
+      left = product(left, product(((n + 1) - k) / k, ratio));
+    }
+    return flipped ? n - k : k;
+  }
+  const double deviation = sqrt(n * p * q), b = sum(1.15, product(2.53, deviation));
+  const double a = sum(sum(-0.0873, product(0.0248, b)), product(0.01, p)), middle = sum(product(n, p), 0.5);
+  const double squeeze = 0.92 - 4.2 / b, alpha = (2.83 + 5.1 / b) * deviation, mode = floor(product(n + 1, p));
+  for (;; draws.next()) {
+    const double u = draws.u - 0.5, us = 0.5 - fabs(u);
+    double v = draws.v;
+    k = floor(sum(product(2 * a / us + b, u), middle));
+    if (!(k >= 0 && k <= n)) continue;
+    if (us >= 0.07 && v <= squeeze) break;
+    v = log(v * alpha / (a / (us * us) + b));
+    const double bound = (mode + 0.5) * log((mode + 1) / (ratio * (n - mode + 1))) +
+                         (n + 1) * log((n - mode + 1) / (n - k + 1)) + (k + 0.5) * log(ratio * (n - k + 1) / (k + 1)) +
+                         stirling_tail(mode) + stirling_tail(n - mode) - stirling_tail(k) - stirling_tail(n - k);
+    if (v <= bound) break;
+  }
+  return flipped ? n - k : k;
+}
+
+// A Poisson number for each rate x; NaN for a rate that is negative, NaN or infinite.
+extern "C" __global__ void poisson(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t n, uint64 seed,
+                                   uint64 offset) {
+  FOR_EACH_COUNTER(i, n) {
+    const Attempts draws(seed, offset + static_cast<uint64>(i));
+    out[i] = to_scalar(static_cast<acc_t>(poisson_number(static_cast<double>(to_acc(x[i])), draws)));
+  }
+}
+
+// The number of successes in x trials (truncated) of probability y; NaN if there is none.
+extern "C" __global__ void binomial(const scalar_t* __restrict__ x, const scalar_t* __restrict__ y,
+                                    scalar_t* __restrict__ out, index_t n, uint64 seed, uint64 offset) {
+  FOR_EACH_COUNTER(i, n) {
+    const Attempts draws(seed, offset + static_cast<uint64>(i));
+    const double count = static_cast<double>(to_acc(x[i])), chance = static_cast<double>(to_acc(y[i]));
+    out[i] = to_scalar(static_cast<acc_t>(binomial_number(count, chance, draws)));
   }
 }
