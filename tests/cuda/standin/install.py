@@ -50,6 +50,7 @@ def device_library() -> ctypes.CDLL:
     library.standin_alias.restype = ctypes.c_void_p
     library.standin_alias.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.standin_device_of.argtypes = [ctypes.c_void_p]
+    library.standin_stream_device.argtypes = [ctypes.c_void_p]
     library.standin_misuses.restype = ctypes.c_long
     library.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p] * 3
     return library
@@ -86,15 +87,16 @@ def install() -> ctypes.CDLL:
     # No CUB: it has a CUDA runtime of its own inside.
     os.environ["CUPY_ACCELERATORS"] = ""
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # never CuPy's own cache of cubins
+    os.environ["CUDNN_FRONTEND_CUDART_LIB_NAME"] = str(DEVICE)  # the runtime of cuDNN's frontend
     library = device_library()
     sys.meta_path.insert(0, Finder())
     from tests.cuda.standin import compile
-    from tests.cuda.standin.doubles import cublas, cufft, curand, cusolver
+    from tests.cuda.standin.doubles import cublas, cudnn, cufft, curand, cusolver
     from tests.cuda.standin.doubles.library import attach
 
     for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
-    for double in (cublas, cusolver, cufft, curand):
+    for double in (cublas, cusolver, cufft, curand, cudnn):
         double.install()
     # No doubles: each function says that it is not supported.
     attach("cusparse", "cupy_backends/cuda/libs/cusparse", 10)
