@@ -1,0 +1,136 @@
+"""Finding cuDNN, and the switches of `backends.cudnn`.
+
+cuDNN is used through NVIDIA's Python frontend (`nvidia-cudnn-frontend`, the module `cudnn`), which
+is imported by the first convolution on a GPU, or when a program asks for cuDNN's version, and not
+before.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import importlib.util
+import os
+import threading
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+__all__ = ["Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
+
+EXTRA = 'pip install "shmtensor[cudnn12]" (or cudnn13)'
+MINIMUM_FRONTEND = (1, 9)
+MINIMUM_CUDNN = 90000
+# Names a CUDA runtime for the frontend, which else takes any that it finds.
+RUNTIME_VARIABLE = "CUDNN_FRONTEND_CUDART_LIB_NAME"
+
+
+class Settings:
+    """The switches, with PyTorch's defaults; see `backends.cudnn`.
+
+    Attributes:
+        all_deterministic: the setting of `use_deterministic_algorithms`.
+    """
+
+    def __init__(self) -> None:
+        self.enabled = True
+        self.benchmark = False
+        self.benchmark_limit = 10
+        self.deterministic = False
+        self.allow_tf32 = True
+        self.all_deterministic = False
+
+
+class State:
+    """What this process knows of cuDNN.
+
+    Attributes:
+        asked: the frontend was looked for.
+        module: the frontend; None: it cannot be used.
+        reason: why it cannot.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+        self.module: ModuleType | None = None
+        self.reason = ""
+
+
+settings = Settings()
+state = State()
+lock = threading.Lock()
+
+
+def after_fork() -> None:
+    """In a forked child: a thread of the parent may have held the lock."""
+    global lock
+    lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=after_fork)
+
+
+def find() -> tuple[ModuleType | None, str]:
+    """The frontend, and why it cannot be used. What is too old is a warning."""
+    try:
+        module = importlib.import_module("cudnn")
+    except ModuleNotFoundError as error:
+        return None, f"cuDNN's frontend is not installed: {error}; {EXTRA}"
+    except Exception as error:
+        return None, f"cuDNN's frontend cannot be imported: {type(error).__name__}: {error}"
+    try:
+        frontend_version = tuple(map(int, str(module.__version__).split(".")[:2]))
+        version = int(module.backend_version())
+    except Exception as error:
+        return None, f"cuDNN's library cannot be loaded: {type(error).__name__}: {error}; {EXTRA}"
+    reason = ""
+    if frontend_version < MINIMUM_FRONTEND:
+        wanted = ".".join(map(str, MINIMUM_FRONTEND))
+        reason = f"nvidia-cudnn-frontend {module.__version__} is too old: {wanted} is needed"
+    elif version < MINIMUM_CUDNN:
+        reason = f"cuDNN {version} is too old: {MINIMUM_CUDNN} is needed"
+    if reason:
+        reason = f"{reason}, convolutions run without it; {EXTRA}"
+        warnings.warn(reason, stacklevel=4)
+        return None, reason
+    return module, ""
+
+
+def frontend() -> ModuleType | None:
+    """The module `cudnn` with a library that can be used; None without. It is looked for once.
+
+    Never raises.
+    """
+    if not state.asked:
+        with lock:
+            if not state.asked:
+                state.module, state.reason = find()
+                state.asked = True
+    return state.module
+
+
+def why_missing() -> str:
+    """Why cuDNN cannot be used; empty if it can."""
+    return "" if frontend() is not None else state.reason
+
+
+def load_cuda_runtime(major: int) -> None:
+    """Loads the CUDA runtime of NVIDIA's packages for the frontend, which looks for one by name.
+
+    Nothing happens if there is none: a program may have set LD_LIBRARY_PATH, or the variable.
+
+    Args:
+        major: of CUDA's version.
+    """
+    if os.environ.get(RUNTIME_VARIABLE):
+        return
+    spec = importlib.util.find_spec("nvidia")
+    folders = spec.submodule_search_locations if spec is not None else None
+    name = f"libcudart.so.{major}"
+    for folder in folders or ():
+        for part in (f"cu{major}", "cuda_runtime"):
+            path = Path(folder) / part / "lib" / name
+            if path.exists():
+                ctypes.CDLL(str(path))
+                os.environ[RUNTIME_VARIABLE] = str(path)
+                return
