@@ -19,8 +19,9 @@ from types import ModuleType
 __all__ = ["Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
 
 EXTRA = 'pip install "shmtensor[cudnn12]" (or cudnn13)'
-MINIMUM_FRONTEND = (1, 9)
+MINIMUM_FRONTEND = (1, 14)
 MINIMUM_CUDNN = 90000
+OLD = "is too old, and convolutions run without it; needed is at least"
 # Names a CUDA runtime for the frontend, which else takes any that it finds.
 RUNTIME_VARIABLE = "CUDNN_FRONTEND_CUDART_LIB_NAME"
 
@@ -61,51 +62,44 @@ state = State()
 lock = threading.Lock()
 
 
-def after_fork() -> None:
-    """In a forked child: a thread of the parent may have held the lock."""
-    global lock
-    lock = threading.Lock()
-
-
-os.register_at_fork(after_in_child=after_fork)
+# A thread of the parent may hold it at a fork.
+os.register_at_fork(after_in_child=lambda: lock._at_fork_reinit())  # type: ignore[attr-defined]
 
 
 def find() -> tuple[ModuleType | None, str]:
-    """The frontend, and why it cannot be used. What is too old is a warning."""
+    """The frontend, and why it cannot be used."""
     try:
         module = importlib.import_module("cudnn")
     except ModuleNotFoundError as error:
         return None, f"cuDNN's frontend is not installed: {error}; {EXTRA}"
     except Exception as error:
-        return None, f"cuDNN's frontend cannot be imported: {type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {error}"
+        return None, f"cuDNN or its frontend cannot be loaded: {text}; {EXTRA}"
     try:
-        frontend_version = tuple(map(int, str(module.__version__).split(".")[:2]))
         version = int(module.backend_version())
+        frontend_version = tuple(map(int, str(module.__version__).split(".")[:2]))
     except Exception as error:
-        return None, f"cuDNN's library cannot be loaded: {type(error).__name__}: {error}; {EXTRA}"
-    reason = ""
+        text = f"{type(error).__name__}: {error}"
+        return None, f"cuDNN cannot be loaded: {text}; {EXTRA}"
     if frontend_version < MINIMUM_FRONTEND:
         wanted = ".".join(map(str, MINIMUM_FRONTEND))
-        reason = f"nvidia-cudnn-frontend {module.__version__} is too old: {wanted} is needed"
-    elif version < MINIMUM_CUDNN:
-        reason = f"cuDNN {version} is too old: {MINIMUM_CUDNN} is needed"
-    if reason:
-        reason = f"{reason}, convolutions run without it; {EXTRA}"
-        warnings.warn(reason, stacklevel=4)
-        return None, reason
+        return None, f"nvidia-cudnn-frontend {module.__version__} {OLD}: {wanted}; {EXTRA}"
+    if version < MINIMUM_CUDNN:
+        return None, f"cuDNN {version} {OLD}: {MINIMUM_CUDNN}; {EXTRA}"
     return module, ""
 
 
 def frontend() -> ModuleType | None:
-    """The module `cudnn` with a library that can be used; None without. It is looked for once.
-
-    Never raises.
+    """The module `cudnn` with a library that can be used; None without. It is looked for once, and
+    one that is too old is a warning.
     """
     if not state.asked:
         with lock:
             if not state.asked:
                 state.module, state.reason = find()
                 state.asked = True
+                if OLD in state.reason:
+                    warnings.warn(state.reason, stacklevel=2)
     return state.module
 
 
