@@ -21,7 +21,7 @@ from hypothesis import settings
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from tests.cuda.api.fixtures import cuda, two  # noqa: E402, F401
-from tests.cuda.convolution.fixtures import cudnn  # noqa: E402, F401
+from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: E402, F401
 from tests.cuda.memory.fixtures import mc  # noqa: E402, F401
 from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: E402, F401
 from tests.cuda.standin.install import missing  # noqa: E402
