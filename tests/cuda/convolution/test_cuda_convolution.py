@@ -101,7 +101,8 @@ def test_values_and_gradients_of_two_orders(cudnn: Any, plans: list[Any], name: 
     expected = seen(case, arrays, "cpu", 2)
     assert_near(seen(case, arrays, "cuda", 2), expected, TOLERANCES["float32"])
     used = len(plans)
-    assert used >= (5 if "no window" not in name and "dilation" not in name else 1)
+    # An image of more windows than the result has is not cuDNN's.
+    assert used >= (5 if name != "transposed 2d, dilation" else 1)
     with st.backends.cudnn.flags(enabled=False):
         assert_near(seen(case, arrays, "cuda", 2), expected, TOLERANCES["float32"])
     assert len(plans) == used
