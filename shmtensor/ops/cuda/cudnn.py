@@ -30,7 +30,11 @@ __all__ = ["convolve", "has_cudnn", "plan_count"]
 
 PLANS = 1000  # of a context
 ALIGNMENT = 16  # bytes, which the frontend promises cuDNN of each tensor
-DTYPES = {np.dtype(np.float16): "HALF", np.dtype(np.float32): "FLOAT", np.dtype(np.float64): "DOUBLE"}
+DTYPES = {
+    np.dtype(np.float16): "HALF",
+    np.dtype(np.float32): "FLOAT",
+    np.dtype(np.float64): "DOUBLE",
+}
 # The names of the operands and of the result in the frontend; the first two are inputs.
 OPERANDS = {
     "conv_fprop": ("image", "weight"),
@@ -60,7 +64,7 @@ class Plan(NamedTuple):
     """A graph that is built."""
 
     graph: Any
-    index: int  # of the execution plan; -1: the graph's choice
+    number: int  # of the execution plan in the graph; -1: the one that is chosen
     workspace: int  # bytes
 
 
@@ -287,10 +291,10 @@ def execute(context: Context, plan: Plan, pointers: dict[int, int]) -> None:
     """Queues a plan on the current stream."""
     workspace = cupy.cuda.alloc(plan.workspace) if plan.workspace else None
     place = workspace.ptr if workspace is not None else 0
-    if plan.index < 0:
+    if plan.number < 0:
         plan.graph.execute(pointers, place, handle=context.handle)
     else:
-        plan.graph.execute_plan_at_index(pointers, place, plan.index, handle=context.handle)
+        plan.graph.execute_plan_at_index(pointers, place, plan.number, handle=context.handle)
 
 
 def convolve(

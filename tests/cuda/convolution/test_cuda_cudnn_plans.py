@@ -1,4 +1,6 @@
-"""Plans of cuDNN: kept, bounded, per thread and device, on the current stream; im2col in their place."""
+"""Plans of cuDNN: kept, bounded, per thread and device, on the current stream; what runs in their
+place.
+"""
 
 from __future__ import annotations
 

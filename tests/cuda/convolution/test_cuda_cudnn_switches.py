@@ -94,14 +94,19 @@ class Net(nn.Module):
         return self.last(self.volumes(x.reshape(-1, 1, 3, 5, 2)).flatten(1))
 
 
-def losses(device: str, steps: int = 4, autocast: bool = False) -> list[float]:
+def losses(
+    device: str, steps: int = 4, autocast: bool = False, is_last: bool = False
+) -> list[float]:
     st.manual_seed(0)
     model = Net().to(device)
+    if is_last:
+        model.images.to(memory_format=st.channels_last)
     optimizer = st.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     scaler = st.amp.GradScaler(device, enabled=autocast, init_scale=1024.0)
     random = np.random.default_rng(0)
     x = st.tensor(random.standard_normal((6, 2, 16, 16)).astype(np.float32), device=device)
     y = st.tensor(random.integers(0, 3, 6), device=device)
+    x = x.contiguous(memory_format=st.channels_last) if is_last else x
     found = []
     for _ in range(steps):
         optimizer.zero_grad()
@@ -114,9 +119,7 @@ def losses(device: str, steps: int = 4, autocast: bool = False) -> list[float]:
     return found
 
 
-def test_training_has_the_cpu_s_losses_with_and_without_cudnn(
-    cudnn: Any, plans: list[Any]
-) -> None:
+def test_training_has_the_cpu_s_losses_with_and_without_cudnn(cudnn: Any, plans: list[Any]) -> None:
     near = losses("cpu")
     assert near[-1] < near[0]
     np.testing.assert_allclose(losses("cuda"), near, 1e-3)
@@ -125,6 +128,11 @@ def test_training_has_the_cpu_s_losses_with_and_without_cudnn(
     with SWITCHES.flags(enabled=False):
         np.testing.assert_allclose(losses("cuda"), near, 1e-3)
     assert len(plans) == used
+
+
+def test_training_in_channels_last(cudnn: Any, plans: list[Any]) -> None:
+    np.testing.assert_allclose(losses("cuda", is_last=True), losses("cpu"), 1e-3)
+    assert len(plans) >= 4 * 5 * 2
 
 
 def test_autocast_convolves_float16(cudnn: Any, plans: list[Any]) -> None:

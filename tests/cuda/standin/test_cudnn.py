@@ -71,7 +71,7 @@ class Program:
         return {n: x.data.ptr for n, x in self.arrays.items()}
 
     def run(self, **changes: int) -> None:
-        """Queues it; `_1=` is another address of the tensor 1, `workspace=` one of the workspace."""
+        """Queues it; `_1=` is another address of tensor 1, `workspace=` one of the workspace."""
         pointers = self.pointers()
         workspace = changes.pop("workspace", self.workspace.data.ptr)
         pointers |= {int(name[1:]): place for name, place in changes.items()}

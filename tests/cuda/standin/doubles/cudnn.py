@@ -145,7 +145,7 @@ def make_tensor(item: Descriptor) -> Spec:
     if min(dimensions) < 1 or min(strides) < 1:
         raise Refusal(Status.BAD_PARAM, f"a tensor {dimensions} with strides {strides}")
     ordered = sorted((s, n) for n, s in zip(dimensions, strides) if n > 1)
-    if any(s < inner_s * inner_n for (inner_s, inner_n), (s, _) in zip(ordered, ordered[1:])):
+    if any(s < inner_s * inner_n for (inner_s, inner_n), (s, _) in itertools.pairwise(ordered)):
         raise Refusal(Status.BAD_PARAM, f"overlapping elements: {dimensions}, strides {strides}")
     alignment = item.value("alignment")
     if alignment < dtype.itemsize or alignment & (alignment - 1):

@@ -1,4 +1,4 @@
-"""The convolutions of the double of cuDNN: what an operation must look like, engines, NumPy's values.
+"""The convolutions of the double of cuDNN: how an operation must be, engines, NumPy's values.
 
 An operation has an image x (N, C, *size), filters w (K, C / groups, *kernel) and a result y (N, K,
 *fit), of which one is computed from the others.

@@ -1,5 +1,5 @@
-"""The names of cuDNN's backend interface that the double knows, with the numbers of cudnn_graph_v9.h
-(9.28): kinds of descriptors, their attributes with types and counts, statuses, notes.
+"""The names of cuDNN's backend interface that the double knows, with the numbers of its header
+cudnn_graph_v9.h (9.28): descriptors, their attributes with types and counts, statuses, notes.
 """
 
 from __future__ import annotations
