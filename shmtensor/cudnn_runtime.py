@@ -16,7 +16,7 @@ import warnings
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
+__all__ = ["EXTRA", "Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
 
 EXTRA = 'pip install "shmtensor[cudnn12]" (or cudnn13)'
 MINIMUM_FRONTEND = (1, 14)
