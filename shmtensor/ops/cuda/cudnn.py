@@ -180,13 +180,13 @@ def two_inner(shape: Shape) -> Shape:
     return (*shape[:2], 1, *shape[2:]) if len(shape) == 3 else shape
 
 
-def make_graph(module: ModuleType, context: Context, key: Key) -> Any:
+def make_graph(module: ModuleType, handle: Any, key: Key) -> Any:
     """The graph of one convolution; its tensors have the numbers 1, 2 and 3."""
     data_type = module.data_type
     dtype = getattr(data_type, key.dtype)
     compute = data_type.DOUBLE if key.dtype == "DOUBLE" else data_type.FLOAT
     graph = module.pygraph(
-        handle=context.handle,
+        handle=handle,
         io_data_type=dtype,
         intermediate_data_type=compute,
         compute_data_type=compute,
@@ -224,17 +224,23 @@ def unwanted_notes(module: ModuleType, key: Key) -> list[Any]:
     return found
 
 
+def planned_graph(module: ModuleType, handle: Any, key: Key) -> Any:
+    """The graph of a key, with cuDNN's plans for it, without those that do what they must not."""
+    graph = make_graph(module, handle, key)
+    graph.validate()
+    graph.build_operation_graph()
+    graph.create_execution_plans([module.heur_mode.A, module.heur_mode.FALLBACK])
+    graph.deselect_numeric_notes(unwanted_notes(module, key))
+    graph.check_support()
+    return graph
+
+
 def make_plan(
     module: ModuleType, context: Context, key: Key, pointers: dict[int, int]
 ) -> Plan | None:
     """The plan of a key; None if no engine can compute it."""
     try:
-        graph = make_graph(module, context, key)
-        graph.validate()
-        graph.build_operation_graph()
-        graph.create_execution_plans([module.heur_mode.A, module.heur_mode.FALLBACK])
-        graph.deselect_numeric_notes(unwanted_notes(module, key))
-        graph.check_support()
+        graph = planned_graph(module, context.handle, key)
         if key.benchmark:
             return fastest_plan(module, context, graph, key.benchmark, pointers)
         graph.build_plans()
