@@ -17,14 +17,14 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# `tests` is found where only the package is installed, too; the sources come last and do not hide it.
+# `tests` is found where only the package is installed, too; the sources hide nothing.
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from tests.cuda.api.fixtures import cuda, two  # noqa: E402, F401
-from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: E402, F401
-from tests.cuda.memory.fixtures import mc  # noqa: E402, F401
-from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: E402, F401
-from tests.cuda.standin.install import missing  # noqa: E402
+from tests.cuda.api.fixtures import cuda, two  # noqa: F401
+from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: F401
+from tests.cuda.memory.fixtures import mc  # noqa: F401
+from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
+from tests.cuda.standin.install import missing
 
 # No deadline: a loaded machine would fail tests of values.
 settings.register_profile("values", deadline=None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FunctionType
 from typing import Any
 
+import shmtensor
 from shmtensor import native
 from shmtensor.autograd.dispatch.op_function import declare
 from shmtensor.ops import COMPOSITES, ROWS, Row
@@ -193,7 +194,7 @@ def defines(path: str, name: str) -> bool:
 def file_of(function: Any) -> str:
     """The source of a function, from the project's root."""
     path = Path(inspect.unwrap(function).__code__.co_filename)
-    return str(path.resolve().relative_to(ROOT))
+    return str(path.resolve().relative_to(Path(shmtensor.__file__).resolve().parents[1]))
 
 
 @cache

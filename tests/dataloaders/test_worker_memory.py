@@ -112,7 +112,7 @@ def test_faults_of_the_main_process_are_those_of_a_program_without_loader() -> N
     """With thresholds raised as in a worker it would have almost none."""
     code = """
 import sys
-sys.path[:0] = [{path!r}]
+sys.path.append({path!r})
 from tests.dataloaders.test_worker_memory import DataLoader, Images, faults
 if {use}:
     list(DataLoader(Images(8, 64), 4, num_workers=2))
@@ -152,7 +152,7 @@ def test_samples_larger_than_the_thresholds() -> None:
 def test_a_limited_address_space_is_no_reason_to_die() -> None:
     code = """
 import resource, sys
-sys.path[:0] = [{path!r}]
+sys.path.append({path!r})
 from tests.dataloaders.test_worker_memory import DataLoader, Images, WorkerMemory
 def limit(_=None):
     size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()

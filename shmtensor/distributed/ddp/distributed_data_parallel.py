@@ -388,6 +388,11 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
 
     # ---------------------------------------------------------------- uneven inputs
     @property
+    def join_device(self) -> Device:
+        """The device of the parameters."""
+        return next(self.module.parameters()).device
+
+    @property
     def join_process_group(self) -> ProcessGroup:
         """The group of the gradients."""
         return self.process_group

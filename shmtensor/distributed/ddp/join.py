@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...device import Device
 from ..collectives.reference import ReduceOp
 from ..group.process_group import ProcessGroup
 
@@ -56,9 +57,9 @@ class Joinable(ABC):
         """The hook of this object; gets the keyword arguments of Join."""
 
     @property
-    def join_device(self) -> str:
+    def join_device(self) -> Device:
         """The device of its tensors."""
-        return "cpu"
+        return Device("cpu")
 
     @property
     @abstractmethod

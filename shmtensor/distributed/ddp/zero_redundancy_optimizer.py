@@ -13,6 +13,7 @@ import copy
 from collections.abc import Callable
 from typing import Any
 
+from ...device import Device
 from ...optim import Optimizer
 from ..collectives.object_collectives import gather_object
 from ..group.process_group import ProcessGroup
@@ -146,6 +147,12 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
         if self.optim is not None:
             groups = self.optim.state_dict()["param_groups"]
             self.optim.load_state_dict({"state": local_state, "param_groups": groups})
+
+    @property
+    def join_device(self) -> Device:
+        """The device of the first parameter."""
+        device: Device = self.param_groups[0]["params"][0].device
+        return device
 
     @property
     def join_process_group(self) -> ProcessGroup:

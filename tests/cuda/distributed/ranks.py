@@ -114,6 +114,7 @@ def trained(rank: int, device: str) -> Any:
     """The parameters after a few steps of DistributedDataParallel."""
     net = dist_model = model().to(device)
     dist_model = st.nn.parallel.DistributedDataParallel(net)
+    assert dist_model.join_device == next(net.parameters()).device
     optimizer = st.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
     for step in range(3):
         x = (st.arange(32.0).reshape(8, 4) * (rank + 1 + step)).sin().to(device)

@@ -457,6 +457,7 @@ def uneven(by_all: bool, kind: str) -> list[Any]:
     else:
         optimizer = optim.SGD(model.parameters(), lr=1.0)
         joinables = [wrapped]
+    assert all(each.join_device == st.device("cpu") for each in joinables)
     with dist.Join(joinables, divide_by_initial_world_size=by_all):
         for _ in range(2 + rank):
             optimizer.zero_grad()
