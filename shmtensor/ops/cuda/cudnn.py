@@ -247,6 +247,8 @@ def make_plan(
         return Plan(graph, -1, graph.get_workspace_size())
     except module.cudnnGraphNotSupportedError:
         return None
+    except MemoryError:  # shmtensor's is a RuntimeError, too
+        raise
     except RuntimeError as error:
         warn_once(f"cuDNN cannot compute a convolution, which runs without it: {error}: {key}")
         return None
@@ -265,8 +267,11 @@ def fastest_plan(
     """The fastest of the plans, each of which runs once to load its kernels, and once to be timed.
 
     Waits for the device.
+
+    Raises:
+        MemoryError: there is no workspace for any of them.
     """
-    best, least = None, float("inf")
+    best, least, shortage = None, float("inf"), None
     count = graph.get_execution_plan_count()
     tried = 0
     for index in range(count):
@@ -283,13 +288,16 @@ def fastest_plan(
             begin.record()
             execute(context, plan, pointers)
             end.record()
-        except cupy.cuda.memory.OutOfMemoryError:
+        except MemoryError as error:
+            shortage = error
             continue
         tried += 1
         end.synchronize()
         time = cupy.cuda.get_elapsed_time(begin, end)
         if time < least:
             best, least = plan, time
+    if best is None and shortage is not None:
+        raise shortage
     return best
 
 
@@ -363,16 +371,15 @@ def convolve(
     out = empty_images(shape, dtype, is_last)
     pointers = {1: first.data.ptr, 2: second.data.ptr, 3: out.data.ptr}
     try:
-        plan = context.plans[key]
+        if key not in context.plans:
+            context.plans[key] = make_plan(module, context, key, pointers)
+            if len(context.plans) > PLANS:
+                context.plans.popitem(last=False)
         context.plans.move_to_end(key)
-    except KeyError:
-        plan = context.plans[key] = make_plan(module, context, key, pointers)
-        if len(context.plans) > PLANS:
-            context.plans.popitem(last=False)
-    if plan is None:
-        return None
-    try:
+        plan = context.plans[key]
+        if plan is None:
+            return None
         execute(context, plan, pointers)
-    except cupy.cuda.memory.OutOfMemoryError:
-        return None  # for the workspace; im2col takes a part of the batch at a time
+    except MemoryError:
+        return None  # for the workspace, this time; im2col takes a part of the batch at a time
     return out

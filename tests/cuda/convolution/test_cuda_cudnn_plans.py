@@ -121,16 +121,27 @@ def test_a_broken_library_is_one_warning(
     assert not plans
 
 
+@pytest.mark.parametrize("benchmark", [False, True])
 def test_no_memory_for_a_workspace(
-    ours: ModuleType, plans: list[Any], cp: Any, monkeypatch: pytest.MonkeyPatch
+    ours: ModuleType, plans: list[Any], monkeypatch: pytest.MonkeyPatch, benchmark: bool
 ) -> None:
-    convolve(39)
-
-    def execute(*arguments: Any) -> None:
-        raise cp.cuda.memory.OutOfMemoryError(1, 2)
-
-    monkeypatch.setattr(ours, "execute", execute)
-    assert (convolve(39) == 18).all()
+    with st.backends.cudnn.flags(enabled=True, benchmark=benchmark):
+        convolve(39)
+        kept = context(ours).plans
+        key = next(reversed(kept))
+        kept[key] = kept[key]._replace(workspace=1 << 50)
+        assert (convolve(39) == 18).all()
+        del kept[key]
+    execute = ours.execute
+    big = lambda c, plan, pointers: execute(c, plan._replace(workspace=1 << 50), pointers)  # noqa: E731
+    monkeypatch.setattr(ours, "execute", big)
+    with st.backends.cudnn.flags(enabled=True, benchmark=benchmark):
+        assert (convolve(39) == 18).all()
+        monkeypatch.undo()
+        if benchmark:
+            assert key not in kept  # it is tried again
+        assert (convolve(39) == 18).all()
+    assert kept[key] is not None
 
 
 # ---------------------------------------------------------------- streams, devices, threads
