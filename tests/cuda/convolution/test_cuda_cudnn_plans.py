@@ -171,7 +171,12 @@ def test_a_plan_runs_on_the_current_stream(ours: ModuleType, plans: list[Any]) -
 
 
 def test_a_stale_stream_would_be_noticed(
-    ours: ModuleType, cudnn: ModuleType, monkeypatch: pytest.MonkeyPatch, misuses: Misuses, cp: Any
+    ours: ModuleType,
+    cudnn: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    misuses: Misuses,
+    cp: Any,
+    no_background: None,
 ) -> None:
     from tests.cuda.standin.install import missing
 

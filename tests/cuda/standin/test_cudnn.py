@@ -224,7 +224,7 @@ def test_a_finalized_descriptor_does_not_change(cp: Any, misuses: Misuses) -> No
 
 @pytest.mark.parametrize("defect", [False, True])
 def test_one_workspace_for_two_streams(
-    cp: Any, cudnn: ModuleType, misuses: Misuses, defect: bool
+    cp: Any, cudnn: ModuleType, misuses: Misuses, no_background: None, defect: bool
 ) -> None:
     first, second = (Program(cp, cudnn, ("DOWN_CONVERT_INPUTS",)) for _ in range(2))
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(2)]
