@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import importlib.util
 import os
 import threading
 import warnings
-from pathlib import Path
 from types import ModuleType
 
 __all__ = ["EXTRA", "Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
@@ -118,13 +116,14 @@ def load_cuda_runtime(major: int) -> None:
     """
     if os.environ.get(RUNTIME_VARIABLE):
         return
-    spec = importlib.util.find_spec("nvidia")
-    folders = spec.submodule_search_locations if spec is not None else None
-    name = f"libcudart.so.{major}"
-    for folder in folders or ():
+    try:
+        folders = list(importlib.import_module("nvidia").__path__)
+    except ModuleNotFoundError:
+        return
+    for folder in folders:
         for part in (f"cu{major}", "cuda_runtime"):
-            path = Path(folder) / part / "lib" / name
-            if path.exists():
-                ctypes.CDLL(str(path))
-                os.environ[RUNTIME_VARIABLE] = str(path)
+            path = os.path.join(folder, part, "lib", f"libcudart.so.{major}")
+            if os.path.exists(path):
+                ctypes.CDLL(path)
+                os.environ[RUNTIME_VARIABLE] = path
                 return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -212,3 +213,19 @@ def test_cudnn_is_imported_by_the_first_convolution(cudnn: Any) -> None:
         print("cudnn" in sys.modules)
         """)
     assert (code, out) == (0, "True\n"), err
+
+
+def test_the_runtime_of_nvidia_s_package_is_found(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor import cudnn_runtime
+
+    major = cp.cuda.runtime.runtimeGetVersion() // 1000
+    name = cudnn_runtime.RUNTIME_VARIABLE
+    monkeypatch.setenv(name, "mine")
+    cudnn_runtime.load_cuda_runtime(major)
+    assert os.environ[name] == "mine"
+    monkeypatch.delenv(name)
+    cudnn_runtime.load_cuda_runtime(99)
+    assert name not in os.environ
+    cudnn_runtime.load_cuda_runtime(major)
+    found = os.environ.get(name, "")
+    assert not found or found.endswith(f"libcudart.so.{major}")
