@@ -5,6 +5,8 @@
 - `cupy.cuda.thrust` and `cupy.random._generator_api` are replaced (doubles/), because
   the wheel's have a CUDA runtime inside;
 - `libcublas`, `libcusolver`, `libcufft`, `libcurand` are shells with NumPy behind them (doubles/);
+- `libcudnn.so.9` is such a shell, too, for NVIDIA's frontend `cudnn`, whose CUDA runtime is the
+  stand-in;
 - `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
 """
@@ -23,7 +25,14 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoade
 from pathlib import Path
 from types import ModuleType
 
-from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, NCCL, runtime_module
+from tests.cuda.standin.build import (
+    CUDNN_SONAME,
+    DEPENDENCIES,
+    DEVICE,
+    LIBRARIES,
+    NCCL,
+    runtime_module,
+)
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
@@ -38,6 +47,8 @@ def missing() -> str | None:
     """Why the stand-in cannot be used in this process; None if it can."""
     if not (DEVICE.exists() and runtime_module().exists()):
         return f"the stand-in CUDA device is not built: {COMMAND}"
+    if not (LIBRARIES / CUDNN_SONAME).exists():
+        return f"the stand-in CUDA device is older than this checkout: {COMMAND}"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed in this environment: {COMMAND}"
     return None
