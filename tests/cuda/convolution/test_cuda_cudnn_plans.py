@@ -4,6 +4,7 @@ place.
 
 from __future__ import annotations
 
+import gc
 import threading
 import warnings
 from collections.abc import Callable
@@ -56,6 +57,24 @@ def test_the_least_recently_used_plan_goes(
     first, second, _, _, again, third = plans[1:]
     assert again is first
     assert third is not second
+
+
+def test_plans_that_go_leave_nothing(
+    ours: ModuleType, plans: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.cuda.standin.doubles import cudnn as double
+
+    monkeypatch.setattr(ours, "PLANS", 3)
+    convolve()
+    context(ours).plans.clear()
+    counts = []
+    for n in range(1, 16):
+        convolve(n)
+        plans.clear()
+        if n % 5 == 0:
+            gc.collect()
+            counts.append(len(double.descriptors))
+    assert counts[0] == counts[1] == counts[2]
 
 
 def test_switches_are_a_part_of_the_key(ours: ModuleType, plans: list[Any]) -> None:

@@ -224,14 +224,15 @@ def make_engine(item: Descriptor) -> tuple[Operation, Engine]:
 
 
 def config(of: Descriptor) -> Descriptor:
-    number = next(numbers)
-    descriptors[number] = of
-    return finalized(Descriptor(Kind.ENGINECFG, {"engine": [number]}))
+    return finalized(Descriptor(Kind.ENGINECFG, {"engine": [of]}))
 
 
 def make_config(item: Descriptor) -> tuple[Operation, Engine]:
     content: tuple[Operation, Engine]
-    content = descriptor_of(item.value("engine"), Kind.ENGINE, True).content
+    engine = item.value("engine")  # the heuristics' own, or an address
+    if not isinstance(engine, Descriptor):
+        engine = descriptor_of(engine, Kind.ENGINE, True)
+    content = engine.content
     item.values["workspace"] = [content[1].workspace]
     item.values["shared_memory"] = [0]
     item.values["intermediates"] = []
