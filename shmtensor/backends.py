@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import Any
 
-from . import native
+from . import cudnn_runtime, native
 
 __all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
@@ -32,12 +35,137 @@ class Cpu(Switches):
         return next((name for key, name in names.items() if key in str(native.isa())), "DEFAULT")
 
 
-class Cudnn(Switches):
-    """NVIDIA's library for neural networks."""
+class Cudnn:
+    """NVIDIA's library for neural networks, which computes convolutions on GPUs.
+
+    Without the package `nvidia-cudnn-frontend` and the library the switches change nothing:
+    convolutions are matrix products of windows.
+    """
+
+    def is_available(self) -> bool:
+        """Whether cuDNN and its Python frontend are there. Never raises; imports the frontend."""
+        return cudnn_runtime.frontend() is not None
 
     def version(self) -> int | None:
-        """Its version: None, since it is not used."""
-        return None
+        """cuDNN's version, 92801 for 9.28.1; None without it. Imports the frontend."""
+        module = cudnn_runtime.frontend()
+        return int(module.backend_version()) if module is not None else None
+
+    def is_acceptable(self, tensor: Any) -> bool:
+        """Whether cuDNN may compute with a tensor: on a GPU, of float16, float32 or float64."""
+        name = str(tensor.dtype).rpartition(".")[2]
+        is_known = name in ("float16", "float32", "float64")
+        return bool(tensor.is_cuda and is_known and self.enabled and self.is_available())
+
+    @property
+    def enabled(self) -> bool:
+        """False: convolutions are computed without cuDNN. True by default."""
+        return cudnn_runtime.settings.enabled
+
+    @enabled.setter
+    def enabled(self, value: bool) -> None:
+        cudnn_runtime.settings.enabled = as_bool("enabled", value)
+
+    @property
+    def benchmark(self) -> bool:
+        """True: the first convolution of each shape tries `benchmark_limit` ways to compute it and
+        keeps the fastest one. False by default: cuDNN's heuristics choose.
+        """
+        return cudnn_runtime.settings.benchmark
+
+    @benchmark.setter
+    def benchmark(self, value: bool) -> None:
+        cudnn_runtime.settings.benchmark = as_bool("benchmark", value)
+
+    @property
+    def benchmark_limit(self) -> int:
+        """The number of ways that `benchmark` tries; 0: all. 10 by default."""
+        return cudnn_runtime.settings.benchmark_limit
+
+    @benchmark_limit.setter
+    def benchmark_limit(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"cudnn.benchmark_limit: an int from 0 is needed: {value!r}")
+        cudnn_runtime.settings.benchmark_limit = value
+
+    @property
+    def deterministic(self) -> bool:
+        """True: only engines that give the same bits each time. False by default;
+        `use_deterministic_algorithms(True)` has the same effect.
+        """
+        return cudnn_runtime.settings.deterministic
+
+    @deterministic.setter
+    def deterministic(self, value: bool) -> None:
+        cudnn_runtime.settings.deterministic = as_bool("deterministic", value)
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether tensor cores may read float32 with a mantissa of 10 bits. True by default, as in
+        PyTorch.
+        """
+        return cudnn_runtime.settings.allow_tf32
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        cudnn_runtime.settings.allow_tf32 = as_bool("allow_tf32", value)
+
+    def set_flags(
+        self,
+        _enabled: bool | None = None,
+        _benchmark: bool | None = None,
+        _benchmark_limit: int | None = None,
+        _deterministic: bool | None = None,
+        _allow_tf32: bool | None = None,
+    ) -> tuple[bool, bool, int, bool, bool]:
+        """Sets the switches that are not None; returns what all of them were."""
+        before = (
+            self.enabled,
+            self.benchmark,
+            self.benchmark_limit,
+            self.deterministic,
+            self.allow_tf32,
+        )
+        if _enabled is not None:
+            self.enabled = _enabled
+        if _benchmark is not None:
+            self.benchmark = _benchmark
+        if _benchmark_limit is not None:
+            self.benchmark_limit = _benchmark_limit
+        if _deterministic is not None:
+            self.deterministic = _deterministic
+        if _allow_tf32 is not None:
+            self.allow_tf32 = _allow_tf32
+        return before
+
+    @contextmanager
+    def flags(
+        self,
+        enabled: bool = False,
+        benchmark: bool = False,
+        benchmark_limit: int = 10,
+        deterministic: bool = False,
+        allow_tf32: bool = True,
+    ) -> Iterator[None]:
+        """Sets all switches within a `with`; the defaults are PyTorch's: cuDNN is off unless
+        `enabled=True`.
+        """
+        before = self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+        try:
+            yield
+        finally:
+            self.set_flags(*before)
+
+
+def as_bool(name: str, value: Any) -> bool:
+    """The value of a switch.
+
+    Raises:
+        TypeError: not a bool.
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"cudnn.{name}: a bool is needed: {value!r}")
+    return value
 
 
 class Mha(Switches):
@@ -54,7 +182,7 @@ class Mha(Switches):
 
 cpu = Cpu(True)
 cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
-cudnn = Cudnn(False, enabled=False, benchmark=False, deterministic=True, allow_tf32=False)
+cudnn = Cudnn()
 mha = Mha(True, fastpath_enabled=True)
 mkl = Switches(False)
 mps = Switches(False)

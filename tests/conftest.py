@@ -21,6 +21,7 @@ from hypothesis import settings
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from tests.cuda.api.fixtures import cuda, two  # noqa: F401
+from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: F401
 from tests.cuda.memory.fixtures import mc  # noqa: F401
 from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
 from tests.cuda.standin.install import missing

@@ -21,6 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.version",
         "shmtensor.errors",
         "shmtensor.cupy_runtime",
+        "shmtensor.cudnn_runtime",
         "shmtensor.multiprocessing.exit_on_exception",
     ),
     ("shmtensor.native",),

@@ -38,6 +38,31 @@ def test_backends_store_settings() -> None:
     st.backends.cuda.matmul.allow_tf32 = False
 
 
+def test_cudnn_has_pytorch_s_switches() -> None:
+    switches = st.backends.cudnn
+    assert switches.enabled
+    assert switches.allow_tf32
+    assert not switches.benchmark
+    assert not switches.deterministic
+    assert switches.benchmark_limit == 10
+    with switches.flags(benchmark=True, benchmark_limit=0, deterministic=True, allow_tf32=False):
+        assert not switches.enabled  # PyTorch's default of flags()
+        assert switches.benchmark
+        assert switches.deterministic
+        assert not switches.allow_tf32
+        assert switches.benchmark_limit == 0
+        assert switches.set_flags(_enabled=True) == (False, True, 0, True, False)
+        assert switches.enabled
+    assert switches.set_flags() == (True, False, 10, False, True)
+    for name in ("enabled", "benchmark", "deterministic", "allow_tf32"):
+        with pytest.raises(TypeError, match=rf"cudnn.{name}: a bool is needed: 1"):
+            setattr(switches, name, 1)
+    for wrong in (-1, True, 1.5):
+        with pytest.raises(ValueError, match="benchmark_limit: an int from 0 is needed"):
+            switches.benchmark_limit = wrong
+    assert not switches.is_acceptable(st.ones(1))
+
+
 def test_overrides_know_tensors() -> None:
     class Marked(st.Tensor):
         @classmethod

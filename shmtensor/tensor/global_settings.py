@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .. import cudnn_runtime
 from ..device import get_default_device, set_default_device
 
 __all__ = [
@@ -31,8 +32,9 @@ class State:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Stores the setting; every op is deterministic anyway."""
+    """True: cuDNN runs deterministic engines only. Every other op is deterministic anyway."""
     State.deterministic, State.warn_only = bool(mode), bool(warn_only)
+    cudnn_runtime.settings.all_deterministic = bool(mode)
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -1,6 +1,8 @@
-"""Convolutions as matrix products of windows, a part of the batch at a time; unfold and fold.
+"""Convolutions by cuDNN, or as matrix products of windows, a part of the batch at a time; unfold
+and fold.
 
-cuDNN is not used. The windows of a part take BYTES at most, or those of one image.
+Without cuDNN, and for what it cannot compute, the windows of a part take BYTES at most, or those of
+one image. float16 is summed in float32 in both.
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import cupy
+import numpy as np
 
 from .. import ROWS
 from ..nn.conv import flat_filters, split_groups
 from ..nn.sliding_window import Shape, output_sizes
+from .cudnn import convolve
 from .windows import add_columns, columns_of
 
 __all__: list[str] = []
@@ -48,30 +52,60 @@ def grouped_columns(
     return x.reshape(x.shape[0], groups, rows, math.prod(fit))
 
 
+def widened(*arrays: Any) -> tuple[Any, ...]:
+    """float16 as float32, for sums of many elements; other arrays unchanged."""
+    return tuple(
+        x.astype(np.float32) if x is not None and x.dtype == np.float16 else x for x in arrays
+    )
+
+
 @ROWS["_convolution"].on("cuda")
 def convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
-    """A product of filters and windows for each image and group."""
-    kernel, batch = weight.shape[2:], x.shape[0]
-    fit = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
+    """By cuDNN, or a product of filters and windows for each image and group."""
+    fit = output_sizes(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    shape = (x.shape[0], weight.shape[0], *fit)
+    out = convolve("conv_fprop", x, weight, shape, stride, padding, dilation)
+    dtype = x.dtype
+    if out is None:
+        x, weight, bias = widened(x, weight, bias)
+        out = convolution_by_columns(x, weight, shape, stride, padding, dilation, groups)
+    if bias is not None:
+        out += bias.reshape(-1, *(1,) * len(fit))
+    return out.astype(dtype, copy=False)
+
+
+def convolution_by_columns(
+    x: Any,
+    weight: Any,
+    shape: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    groups: int,
+) -> Any:
+    """Products of filters and windows."""
+    kernel, batch, fit = weight.shape[2:], x.shape[0], shape[2:]
     filters = flat_filters(weight, groups)
     rows, windows = filters.shape[1:], math.prod(fit)
     out = cupy.empty((batch, groups, rows[0], windows), x.dtype)
     for part in parts_of(batch, x.shape[1] * math.prod(kernel) * windows * x.itemsize):
         columns = grouped_columns(x[part], kernel, stride, padding, dilation, groups, fit)
         cupy.matmul(filters, columns, out=out[part])
-    out = out.reshape(batch, weight.shape[0], *fit)
-    if bias is not None:
-        out += bias.reshape(-1, *(1,) * len(fit))
-    return out
+    return out.reshape(shape)
 
 
 @ROWS["_conv_transpose"].on("cuda")
 def conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
-    """The products of filters and results, each added at its window."""
-    kernel, fit, batch = weight.shape[2:], x.shape[2:], x.shape[0]
+    """By cuDNN, or the products of filters and results, each added at its window."""
+    shape = (x.shape[0], groups * weight.shape[1], *size)
+    out = convolve("conv_dgrad", x, weight, shape, stride, padding, dilation)
+    if out is not None:
+        return out
+    dtype = x.dtype
+    x, weight = widened(x, weight)
+    kernel, fit, (batch, channels) = weight.shape[2:], x.shape[2:], shape[:2]
     filters = flat_filters(weight, groups).swapaxes(1, 2)
-    channels = groups * weight.shape[1]
-    out = cupy.empty((batch, channels, *size), x.dtype)
+    out = cupy.empty(shape, dtype)
     for part in parts_of(batch, channels * math.prod(kernel) * math.prod(fit) * x.itemsize):
         columns = cupy.matmul(filters, split_groups(x[part], groups))
         columns = columns.reshape(len(columns), channels, *kernel, *fit)
@@ -81,7 +115,16 @@ def conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 
 @ROWS["_convolution_backward_weight"].on("cuda")
 def convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation, groups):
-    """One product for each group: the windows of all images are its inner dimension."""
+    """By cuDNN, or one product for each group: the windows of all images are its inner dimension.
+
+    Contiguous, whatever the operands are.
+    """
+    shape = (y.shape[1], x.shape[1] // groups, *kernel)
+    found = convolve("conv_wgrad", x, y, shape, stride, padding, dilation)
+    if found is not None:
+        return cupy.ascontiguousarray(found)
+    dtype = x.dtype
+    x, y = widened(x, y)
     batch, fit = x.shape[0], y.shape[2:]
     rows = x.shape[1] // groups * math.prod(kernel)
     windows, filters = math.prod(fit), y.shape[1] // groups
@@ -92,7 +135,7 @@ def convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation, 
         results = split_groups(y[part], groups).transpose(1, 2, 0, 3).reshape(groups, filters, -1)
         if columns.shape[2]:
             out += cupy.matmul(results, columns.swapaxes(1, 2))
-    return out.reshape(y.shape[1], x.shape[1] // groups, *kernel)
+    return out.reshape(shape).astype(dtype, copy=False)
 
 
 @ROWS["_im2col"].on("cuda")

@@ -1,4 +1,7 @@
-"""Pooling and weighted sums of neighbours: one thread for each element of the result."""
+"""Pooling and weighted sums of neighbours: one thread for each element of the result.
+
+cuDNN's pooling is not used: its Python frontend has none.
+"""
 
 from __future__ import annotations
 

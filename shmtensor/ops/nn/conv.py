@@ -12,7 +12,12 @@ import math
 from typing import Any
 
 from ... import native
-from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.native_or_numpy import (
+    is_host_array,
+    kernel_or_fallback,
+    restore_half,
+    upcast_half,
+)
 from ..table.op_definition import composite, op
 from .sliding_window import (
     Shape,
@@ -272,8 +277,10 @@ def convolution(
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise bias_error(name, weight.shape[0], bias)
-    wide = (upcast_half(ops, v) for v in (x, weight, bias))
-    out = restore_half(ops, ops._convolution(*wide, stride, padding, dilation, groups), x.dtype)
+    operands, dtype = (x, weight, bias), x.dtype
+    if dtype.itemsize == 2 and is_host_array(x):  # a GPU's row sums float16 in float32
+        operands = tuple(upcast_half(ops, v) for v in operands)
+    out = restore_half(ops, ops._convolution(*operands, stride, padding, dilation, groups), dtype)
     return ops.squeeze(out, 0) if is_unbatched else out
 
 
@@ -360,10 +367,11 @@ def conv_transpose(
     )
     if min(size) < 1:
         raise RuntimeError(f"{name}: the result would have no elements: size {size}")
-    out = ops._conv_transpose(
-        upcast_half(ops, x), upcast_half(ops, weight), size, stride, padding, dilation, groups
-    )
-    out = restore_half(ops, add_bias(ops, out, upcast_half(ops, bias), n, name), x.dtype)
+    dtype = x.dtype
+    if dtype.itemsize == 2 and is_host_array(x):
+        x, weight, bias = (upcast_half(ops, v) for v in (x, weight, bias))
+    out = ops._conv_transpose(x, weight, size, stride, padding, dilation, groups)
+    out = restore_half(ops, add_bias(ops, out, bias, n, name), dtype)
     return ops.squeeze(out, 0) if is_unbatched else out
 
 

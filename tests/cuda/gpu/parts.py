@@ -55,6 +55,7 @@ def use_cuda(options: Options) -> Any:
 
     if not st.cuda.is_available():
         raise Skip(cupy_runtime.why_missing())
+    st.backends.cudnn.allow_tf32 = False  # results are compared with the CPU's
     return cupy_runtime.initialize()
 
 
@@ -175,6 +176,49 @@ def table(options: Options) -> str:
         raise Failure(f"{len(wrong)} of {done} rows: {' '.join(wrong[:20])}")
     others = f", refused: {' '.join(refused)}" if refused else ""
     return f"{done} of {len(names)} rows{others}"
+
+
+def convolution(options: Options) -> str:
+    """Convolutions by cuDNN, beside im2col."""
+    use_cuda(options)
+    import shmtensor as st
+    from shmtensor import cudnn_runtime
+    from tests.cuda.gpu.convolution import SHAPES, compare, fastest
+
+    if reason := cudnn_runtime.why_missing():
+        raise Skip(reason)
+    module = cudnn_runtime.frontend()
+    print(f"cuDNN {st.backends.cudnn.version()}, frontend {module.__version__}")
+    exact, wrong, alone = {"allow_tf32": False}, [], []
+    runs: list[tuple[str, Any, float, bool, dict[str, Any]]] = [
+        ("float32", st.float32, 1e-4, False, exact),
+        ("float32, channels last", st.float32, 1e-4, True, exact),
+        ("TF32", st.float32, 1e-2, False, {}),
+        ("float16", st.float16, 1e-2, False, {}),
+        ("float16, channels last", st.float16, 1e-2, True, {}),
+        ("deterministic", st.float32, 1e-4, False, {**exact, "deterministic": True}),
+        ("benchmark", st.float32, 1e-4, False, {**exact, "benchmark": True}),
+        ("float64", st.float64, 1e-12, False, {}),
+    ]
+    names = list(SHAPES)[4:5] if options.short else list(SHAPES)
+    for name in names:
+        for label, dtype, limit, is_last, flags in runs:
+            if is_last and name == "1d":
+                continue
+            seen = compare(name, dtype, is_last, **flags)
+            print(f"{name:<14} {label:<23} differs by {seen.error:.1g}, {seen.plans} plans ran")
+            if not seen.error <= limit:
+                wrong.append(f"{name} in {label}: {seen.error:.1g}")
+            if not seen.plans:
+                alone.append(f"{name} in {label}")
+    n, repeats = (1, 1) if options.short else (32, 10)
+    for dtype in (st.float32, st.float16):
+        by, without = fastest(True, dtype, n, repeats), fastest(False, dtype, n, repeats)
+        print(f"{n} images (64, 56, 56), {dtype}: {by:.0f} us, by im2col {without:.0f} us")
+    if wrong:
+        raise Failure(f"differs from im2col: {'; '.join(wrong)}")
+    others = f", without cuDNN: {'; '.join(alone)}" if alone else ""
+    return f"{len(names)} shapes are im2col's{others}"
 
 
 def message_of(size: int, number: int) -> Any:
@@ -302,7 +346,7 @@ def timings(options: Options) -> str:
 
 
 PARTS: dict[str, Callable[[Options], str]] = {
-    f.__name__: f for f in (device, assumptions, kernels, table, sends, step, timings)
+    f.__name__: f for f in (device, assumptions, kernels, table, convolution, sends, step, timings)
 }
 
 

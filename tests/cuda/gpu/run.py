@@ -26,9 +26,10 @@ SLOWER = 6  # times as long, on the stand-in: it compiles for the host
 # name -> seconds at most, and what it does
 PARTS: dict[str, tuple[float, str]] = {
     "device": (25, "card, driver, CuPy"),
-    "assumptions": (60, "what the design assumes of CUDA: assumed / seen"),
-    "kernels": (70, "our kernels compile, and give the CPU's numbers"),
+    "assumptions": (55, "what the design assumes of CUDA: assumed / seen"),
+    "kernels": (60, "our kernels compile, and give the CPU's numbers"),
     "table": (110, "each row of the op table gives the CPU's values"),
+    "convolution": (20, "convolutions by cuDNN are im2col's"),
     "sends": (120, "10,000 sends and 100 kills, device memory before and after"),
     "step": (30, "a training step gives the CPU's losses"),
     "timings": (60, "bandwidth, matmul, a training step, sends"),

@@ -4,7 +4,8 @@
     source/         CuPy's source distribution: its runtime module, prototypes of the libraries
     libcuda.so.1    the device
     runtime.*.so    CuPy's own module cupy_backends.cuda.api.runtime, linked with the device
-    libraries/      shells of cuBLAS, cuSOLVER, cuFFT, which Python fills (doubles/library.py)
+    libraries/      shells of cuBLAS, cuSOLVER, cuFFT, cuDNN..., which Python fills
+                    (doubles/library.py, doubles/cudnn.py)
     kernels/        compiled kernels, keyed by source and header
 
 Steps are done again only if their inputs have changed. `Unavailable` says what could not be had.
@@ -22,7 +23,7 @@ import subprocess
 import sys
 import sysconfig
 import tarfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -61,6 +62,28 @@ LINKED = {
 LOOKED_UP = {"cusolver": ("cusolverDnXgeev", "cusolverDnXgeev_bufferSize")}
 # Loaded by name ahead of them, for CuPy's loader, which wants each library's own dependencies.
 DEPENDENCIES = (f"libcublasLt.so.{CUDA}", f"libnvJitLink.so.{CUDA}")
+# cuDNN's Python frontend, without what it needs for kernels of its own; no cuDNN: doubles/cudnn.py.
+FRONTEND = "nvidia-cudnn-frontend==1.32.0"
+# What the frontend looks up in cuDNN.
+CUDNN_SONAME = "libcudnn.so.9"
+CUDNN_FUNCTIONS = (
+    "cudnnBackendCreateDescriptor",
+    "cudnnBackendDestroyDescriptor",
+    "cudnnBackendExecute",
+    "cudnnBackendFinalize",
+    "cudnnBackendGetAttribute",
+    "cudnnBackendPopulateCudaGraph",
+    "cudnnBackendSetAttribute",
+    "cudnnBackendUpdateCudaGraph",
+    "cudnnCreate",
+    "cudnnDestroy",
+    "cudnnGetCudartVersion",
+    "cudnnGetErrorString",
+    "cudnnGetLastErrorString",
+    "cudnnGetStream",
+    "cudnnGetVersion",
+    "cudnnSetStream",
+)
 # Its functions are in the device itself (device/nccl.cc).
 NCCL = "libnccl.so.2"
 EMPTY = 'extern "C" int standin_empty() { return 0; }\n'
@@ -137,6 +160,10 @@ def fetch_packages() -> None:
 def install_checkout() -> None:
     pip: list[str | Path] = [VENV / "bin" / "python", "-m", "pip", "--disable-pip-version-check"]
     run([*pip, "install", "--quiet", "--editable", ROOT], "pip install of this checkout")
+
+
+def fetch_frontend() -> None:
+    fetch(["install", "--quiet", "--no-deps", FRONTEND], f"pip install {FRONTEND}")
 
 
 def fetch_source() -> None:
@@ -224,7 +251,14 @@ __attribute__((constructor)) static void begin() {
 }
 $ROWS
 """
-NOT_SUPPORTED = {"cublas": 15, "cusolver": 9, "cufft": 16, "curand": 103, "cusparse": 10}
+NOT_SUPPORTED = {
+    "cublas": 15,
+    "cudnn": 3000,
+    "cusolver": 9,
+    "cufft": 16,
+    "curand": 103,
+    "cusparse": 10,
+}
 
 
 def build_libraries() -> None:
@@ -235,18 +269,24 @@ def build_libraries() -> None:
         path = next(site_packages().glob(f"{module}.*.so"))
         soname, functions = needed(path, prefix)
         functions += [f for f in LOOKED_UP.get(name, ()) if f not in functions]
-        rows = "\n".join(f"SLOT({i}, {function})" for i, function in enumerate(functions))
-        text = SHELL.replace("$SONAME", soname).replace("$STATUS", str(NOT_SUPPORTED[name]))
-        text = text.replace("$N", str(len(functions))).replace("$ROWS", rows)
-        texts = [i for i, f in enumerate(functions) if re.search(r"GetError(Name|String)$", f)]
-        lines = [f"slots[{i}] = reinterpret_cast<void*>(text);" for i in texts]
-        text = text.replace("$TEXTS", " ".join(lines))
-        build_library(soname, text)
+        build_shell(name, soname, functions)
         manifest[name] = {"soname": soname, "functions": functions}
+    build_shell("cudnn", CUDNN_SONAME, CUDNN_FUNCTIONS)
+    manifest["cudnn"] = {"soname": CUDNN_SONAME, "functions": list(CUDNN_FUNCTIONS)}
     for soname in DEPENDENCIES:
         build_library(soname, EMPTY)
     build_library(NCCL, EMPTY, f"-L{FOLDER}", "-Wl,--no-as-needed", "-l:libcuda.so.1")
     (LIBRARIES / "functions.json").write_text(json.dumps(manifest, indent=1))
+
+
+def build_shell(name: str, soname: str, functions: Sequence[str]) -> None:
+    """A library whose functions Python fills."""
+    rows = "\n".join(f"SLOT({i}, {function})" for i, function in enumerate(functions))
+    text = SHELL.replace("$SONAME", soname).replace("$STATUS", str(NOT_SUPPORTED[name]))
+    text = text.replace("$N", str(len(functions))).replace("$ROWS", rows)
+    texts = [i for i, f in enumerate(functions) if re.search(r"GetError(Name|String)$", f)]
+    lines = [f"slots[{i}] = reinterpret_cast<void*>(text);" for i in texts]
+    build_library(soname, text.replace("$TEXTS", " ".join(lines)))
 
 
 def build_library(soname: str, text: str, *more: str) -> None:
@@ -272,6 +312,10 @@ def build() -> None:
     FOLDER.mkdir(parents=True, exist_ok=True)
     python = f"{sys.version_info}"
     once("packages", digest([], python, *PACKAGES), fetch_packages)
+    try:
+        once("frontend", digest([], python, FRONTEND), fetch_frontend)
+    except Unavailable as missing:  # the tests of cuDNN say so
+        print(f"without cuDNN's frontend: {missing}")
     native = [p for p in (ROOT / "shmtensor").rglob("*") if p.suffix in (".cc", ".h")]
     checkout = digest([ROOT / "setup.cfg", ROOT / "setup.py", *native], python)
     once("checkout", checkout, install_checkout)

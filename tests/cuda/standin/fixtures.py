@@ -2,8 +2,9 @@
 
 tests/conftest.py gives the fixtures to all tests.
 
-A test leaves no device memory, no queued work and no misuse of the device behind; `misuses` counts
-those that a test makes on purpose.
+A test leaves no device memory, no queued work and no misuse of the device or of cuDNN behind;
+`misuses` counts those that a test makes on purpose. Convolutions do not round to TF32, since their
+results are compared with the CPU's.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from shmtensor import cupy_runtime
+from shmtensor import cudnn_runtime, cupy_runtime
 from tests.cuda.standin.install import install, missing
 
 __all__ = ["Misuses", "cp", "misuses", "no_background"]
@@ -35,7 +36,14 @@ class Misuses:
 def misuses() -> Misuses:
     if reason := missing():
         pytest.skip(reason)
-    return Misuses(install().standin_misuses())
+    return Misuses(count_misuses())
+
+
+def count_misuses() -> int:
+    """Those of the device, and of the double of cuDNN, so far."""
+    from tests.cuda.standin.doubles import cudnn
+
+    return int(install().standin_misuses()) + len(cudnn.misuses)
 
 
 @pytest.fixture
@@ -48,11 +56,14 @@ def no_background(cp: Any) -> Iterator[None]:
 
 @pytest.fixture
 def cp(misuses: Misuses) -> Iterator[Any]:
-    library = install()
+    install()
     cupy = cupy_runtime.import_cupy()
     runtime = cupy.cuda.runtime
     runtime.setDevice(0)
+    cudnn_runtime.settings = cudnn_runtime.Settings()
+    cudnn_runtime.settings.allow_tf32 = False
     yield cupy
+    cudnn_runtime.settings = cudnn_runtime.Settings()
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
     for device in range(runtime.getDeviceCount()):  # plans hold memory
@@ -73,7 +84,7 @@ def cp(misuses: Misuses) -> Iterator[Any]:
         cupy.get_default_pinned_memory_pool().free_all_blocks()
         free[device] = runtime.memGetInfo()
     runtime.setDevice(0)
-    made = library.standin_misuses() - misuses.before
+    made = count_misuses() - misuses.before
     assert made == misuses.expected, f"{made} misuses of the device, {misuses.expected} expected"
     left = {device: total - rest for device, (rest, total) in free.items() if rest != total}
     assert not left, f"bytes of device memory are left: {left}"

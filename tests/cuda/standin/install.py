@@ -5,6 +5,8 @@
 - `cupy.cuda.thrust` and `cupy.random._generator_api` are replaced (doubles/), because
   the wheel's have a CUDA runtime inside;
 - `libcublas`, `libcusolver`, `libcufft`, `libcurand` are shells with NumPy behind them (doubles/);
+- `libcudnn.so.9` is such a shell, too, for NVIDIA's frontend `cudnn`, whose CUDA runtime is the
+  stand-in;
 - `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
 """
@@ -23,7 +25,14 @@ from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoade
 from pathlib import Path
 from types import ModuleType
 
-from tests.cuda.standin.build import DEPENDENCIES, DEVICE, LIBRARIES, NCCL, runtime_module
+from tests.cuda.standin.build import (
+    CUDNN_SONAME,
+    DEPENDENCIES,
+    DEVICE,
+    LIBRARIES,
+    NCCL,
+    runtime_module,
+)
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
@@ -38,6 +47,8 @@ def missing() -> str | None:
     """Why the stand-in cannot be used in this process; None if it can."""
     if not (DEVICE.exists() and runtime_module().exists()):
         return f"the stand-in CUDA device is not built: {COMMAND}"
+    if not (LIBRARIES / CUDNN_SONAME).exists():
+        return f"the stand-in CUDA device is older than this checkout: {COMMAND}"
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is not installed in this environment: {COMMAND}"
     return None
@@ -50,6 +61,7 @@ def device_library() -> ctypes.CDLL:
     library.standin_alias.restype = ctypes.c_void_p
     library.standin_alias.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
     library.standin_device_of.argtypes = [ctypes.c_void_p]
+    library.standin_stream_device.argtypes = [ctypes.c_void_p]
     library.standin_misuses.restype = ctypes.c_long
     library.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p] * 3
     return library
@@ -86,15 +98,16 @@ def install() -> ctypes.CDLL:
     # No CUB: it has a CUDA runtime of its own inside.
     os.environ["CUPY_ACCELERATORS"] = ""
     os.environ["CUPY_CACHE_IN_MEMORY"] = "1"  # never CuPy's own cache of cubins
+    os.environ["CUDNN_FRONTEND_CUDART_LIB_NAME"] = str(DEVICE)  # the runtime of cuDNN's frontend
     library = device_library()
     sys.meta_path.insert(0, Finder())
     from tests.cuda.standin import compile
-    from tests.cuda.standin.doubles import cublas, cufft, curand, cusolver
+    from tests.cuda.standin.doubles import cublas, cudnn, cufft, curand, cusolver
     from tests.cuda.standin.doubles.library import attach
 
     for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
-    for double in (cublas, cusolver, cufft, curand):
+    for double in (cublas, cusolver, cufft, curand, cudnn):
         double.install()
     # No doubles: each function says that it is not supported.
     attach("cusparse", "cupy_backends/cuda/libs/cusparse", 10)

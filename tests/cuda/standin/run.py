@@ -21,6 +21,7 @@ QUICK = (
     "tests/cuda/standin",
     "tests/cuda/dispatch",
     "tests/cuda/api/test_cuda_streams.py",
+    "tests/cuda/convolution/test_cuda_cudnn_plans.py",
     "tests/cuda/memory/test_cuda_sends.py",
     "tests/cuda/memory/test_cuda_defects.py",
     "tests/cuda/multiprocessing",

@@ -90,6 +90,7 @@ def test_every_double_has_the_parameters_of_its_function(misuses: Misuses) -> No
     )
     assert all(n.startswith("cusolverSp") for n in missing["cusolver"]), missing["cusolver"]
     assert missing["curand"] == []
+    assert all(n.endswith("CudaGraph") for n in missing["cudnn"]), missing["cudnn"]
 
 
 def test_thrusts_functions_take_the_wheels_arguments(cp: Any) -> None:

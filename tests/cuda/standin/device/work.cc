@@ -212,6 +212,14 @@ STANDIN_API void standin_pause(int paused) {
   m.changed.notify_all();
 }
 
+// The device of a stream; -1: not a stream of this process. The null stream is the current device's.
+STANDIN_API int standin_stream_device(cudaStream_t s) {
+  Machine& m = machine();
+  std::lock_guard<std::mutex> hold(m.lock);
+  Stream* stream = find_stream(m, s);
+  return stream ? stream->device : -1;
+}
+
 // Ends the background thread, before the interpreter whose functions it may call. Work that waits for other processes is
 // given up: they may be dead.
 STANDIN_API void standin_stop() {

@@ -293,6 +293,11 @@ def doubled(library: str) -> set[str]:
     return _filled[library]
 
 
+def fill(library: str, functions: Iterable[str]) -> None:
+    """Notes which functions of a library have a double that `attach` does not know."""
+    _filled[library] = set(functions)
+
+
 def guarded(item: Double, names: list[str], failed: int) -> Callable[..., int]:
     def call(*arguments: Any) -> int:
         values = [0 if value is None else value for value in arguments]  # NULL is 0
