@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from shmtensor import cudnn_runtime, cupy_runtime
 from tests.cuda.standin.install import install, missing
 
 __all__ = ["Misuses", "cp", "misuses", "no_background"]
@@ -56,10 +57,7 @@ def no_background(cp: Any) -> Iterator[None]:
 @pytest.fixture
 def cp(misuses: Misuses) -> Iterator[Any]:
     install()
-    import cupy
-
-    from shmtensor import cudnn_runtime
-
+    cupy = cupy_runtime.import_cupy()
     runtime = cupy.cuda.runtime
     runtime.setDevice(0)
     cudnn_runtime.settings = cudnn_runtime.Settings()
