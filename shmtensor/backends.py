@@ -52,9 +52,9 @@ class Cudnn:
         return int(module.backend_version()) if module is not None else None
 
     def is_acceptable(self, tensor: Any) -> bool:
-        """Whether cuDNN may compute with a tensor: on a GPU, of float16, float32 or float64."""
+        """Whether cuDNN may compute with a tensor: on a GPU, of 16, 32 or 64-bit floats."""
         name = str(tensor.dtype).rpartition(".")[2]
-        is_known = name in ("float16", "float32", "float64")
+        is_known = name in ("float16", "bfloat16", "float32", "float64")
         return bool(tensor.is_cuda and is_known and self.enabled and self.is_available())
 
     @property

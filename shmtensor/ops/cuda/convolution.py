@@ -2,7 +2,7 @@
 and fold.
 
 Without cuDNN, and for what it cannot compute, the windows of a part take BYTES at most, or those of
-one image. float16 is summed in float32 in both.
+one image. 16-bit floats are summed in float32 in both.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...dtypes import HALVES
 from .. import ROWS
 from ..nn.conv import flat_filters, split_groups
 from ..nn.sliding_window import Shape, output_sizes
@@ -53,10 +54,8 @@ def grouped_columns(
 
 
 def widened(*arrays: Any) -> tuple[Any, ...]:
-    """float16 as float32, for sums of many elements; other arrays unchanged."""
-    return tuple(
-        x.astype(np.float32) if x is not None and x.dtype == np.float16 else x for x in arrays
-    )
+    """16-bit floats as float32, for sums of many elements; other arrays unchanged."""
+    return tuple(x.astype(np.float32) if x is not None and x.dtype in HALVES else x for x in arrays)
 
 
 @ROWS["_convolution"].on("cuda")

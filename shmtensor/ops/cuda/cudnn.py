@@ -24,6 +24,7 @@ import cupy
 import numpy as np
 
 from ... import cudnn_runtime
+from ...dtypes import bfloat16
 from ..nn.sliding_window import Shape, output_sizes
 
 __all__ = ["convolve", "has_cudnn", "plan_count"]
@@ -34,6 +35,7 @@ DTYPES = {
     np.dtype(np.float16): "HALF",
     np.dtype(np.float32): "FLOAT",
     np.dtype(np.float64): "DOUBLE",
+    bfloat16: "BFLOAT16",
 }
 # The names of the operands and of the result in the frontend; the first two are inputs.
 OPERANDS = {
@@ -212,7 +214,7 @@ def make_graph(module: ModuleType, handle: Any, key: Key) -> Any:
 
 
 def unwanted_notes(module: ModuleType, key: Key) -> list[Any]:
-    """What the engines must not do: PyTorch's rules, and no sums in float16."""
+    """What the engines must not do: PyTorch's rules, and no sums in 16 bits."""
     note = module.numerical_note
     found = [note.REDUCED_PRECISION_REDUCTION]
     if key.deterministic:

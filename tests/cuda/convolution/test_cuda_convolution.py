@@ -108,6 +108,23 @@ def test_values_and_gradients_of_two_orders(cudnn: Any, plans: list[Any], name: 
     assert len(plans) == used
 
 
+@pytest.mark.parametrize("name", ["1d, all", "2d, all", "transposed 2d, all"])
+def test_bfloat16(cudnn: Any, plans: list[Any], name: str) -> None:
+    case = CASES[name]
+    arrays = [st.tensor(a).to(st.bfloat16) for a in arrays_of(case, "float32")]
+    results = {}
+    for device, enabled in (("cpu", True), ("cuda", True), ("cuda", False)):
+        x, weight, bias = (a.to(device).requires_grad_() for a in arrays)
+        with st.backends.cudnn.flags(enabled=enabled, allow_tf32=False):
+            out = case(x, weight, bias)
+            grads = st.autograd.grad(out.float().sum(), (x, weight, bias))
+        assert out.dtype == grads[0].dtype == grads[1].dtype == st.bfloat16
+        results[device, enabled] = [v.detach().cpu().float().numpy() for v in (out, *grads)]
+    assert len(plans) == 3
+    for enabled in (True, False):
+        assert_near(results["cuda", enabled], results["cpu", True], 2e-2)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("name", ["1d, all", "2d, all", "3d, groups", "transposed 2d, all"])
 def test_other_dtypes(cudnn: Any, plans: list[Any], name: str, dtype: str) -> None:

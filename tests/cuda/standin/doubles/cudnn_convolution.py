@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
+from shmtensor.dtypes import bfloat16
 from tests.cuda.standin.doubles.cudnn_names import Kind, Mode, Note
 from tests.cuda.standin.doubles.library import Misuse
 
@@ -24,7 +25,12 @@ Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 
 # cudnnDataType_t.
-DTYPES = {0: np.dtype(np.float32), 1: np.dtype(np.float64), 2: np.dtype(np.float16)}
+DTYPES: dict[int, Any] = {
+    0: np.dtype(np.float32),
+    1: np.dtype(np.float64),
+    2: np.dtype(np.float16),
+    9: bfloat16,
+}
 
 
 @dataclass(frozen=True)
@@ -210,7 +216,7 @@ def engines_for(operation: Operation, mode: Mode) -> list[int]:
             continue
         if engine.has(Note.DOWN_CONVERT_INPUTS) and dtype != np.float32:
             continue
-        if engine.has(Note.REDUCED_PRECISION_REDUCTION) and dtype != np.float16:
+        if engine.has(Note.REDUCED_PRECISION_REDUCTION) and dtype.itemsize > 2:
             continue
         if engine.has(Note.NONDETERMINISTIC) and operation.kind == Kind.FORWARD:
             continue
