@@ -15,6 +15,7 @@ from .errors import explained
 __all__ = [
     "array_module",
     "array_modules",
+    "check_bfloat16",
     "check_writable",
     "copy_array",
     "device_of",
@@ -23,7 +24,6 @@ __all__ = [
     "guard_gradients",
     "move_array",
     "new_array",
-    "no_bfloat16",
     "pointer",
     "watch",
 ]
@@ -66,12 +66,20 @@ def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> 
         return getattr(xp, name)(shape, dtype)
 
 
-def no_bfloat16(where: str, device: Device) -> TypeError:
-    """The error of a bfloat16 tensor on a GPU."""
-    return TypeError(
-        f"{where}: bfloat16 tensors cannot be on {device}: CuPy does not have the dtype, use "
-        "float16 or float32"
-    )
+def check_bfloat16(where: str, device: Device) -> None:
+    """Checks that a bfloat16 tensor can be on a GPU: Note [bfloat16 in CuPy].
+
+    Raises:
+        TypeError: CuPy does not take the dtype.
+    """
+    if not cupy_runtime.has_bfloat16():
+        raise explained(
+            TypeError(
+                f"{where}: bfloat16 tensors cannot be on {device}: CuPy {device.xp.__version__} "
+                "does not take the dtype, it must be version 14 or newer, and shmtensor must "
+                "import it: call shmtensor.cuda.is_available() before `import cupy`"
+            )
+        )
 
 
 def full_on(shape: tuple[int, ...], value: Any, dtype: Any, device: Device) -> Any:
@@ -117,7 +125,7 @@ def move_array(array: Any, device: Device) -> Any:
     is there. The strides stay if they leave no gaps.
 
     Raises:
-        TypeError: CuPy has no such dtype: bfloat16.
+        TypeError: CuPy does not take bfloat16.
     """
     source = device_of(array)
     if source == device:
@@ -128,9 +136,9 @@ def move_array(array: Any, device: Device) -> Any:
     if device.type == "cpu":
         with array.device:
             return array.get()
-    if array.dtype is bfloat16:
-        raise explained(no_bfloat16("to", device))
     cupy = cupy_runtime.initialize()
+    if array.dtype is bfloat16:
+        check_bfloat16("to", device)
     if source is not CPU:
         return copy_between(cupy, array, device.index)
     with cupy.cuda.Device(device.index):
@@ -189,15 +197,17 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """A kernel that runs on the device of its arrays, and does what `watch` says.
 
     Raises:
-        RuntimeError: the arrays are on several devices.
+        RuntimeError: the arrays are on several devices; this process was forked.
         PeerLostError: an array is memory of a process that has died.
     """
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
     current, stream_of = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream
-    cls = cupy.ndarray
+    cls, state = cupy.ndarray, cupy_runtime.state
 
     def run(*operands: Any) -> Any:
+        if state.forked:
+            cupy_runtime.check_fork()
         if stream_of().ptr:
             watch.has_streams = True
         if not (has_several or watch.has_foreign or watch.has_streams):

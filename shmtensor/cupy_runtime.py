@@ -13,15 +13,22 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
+
+from .dtypes import bfloat16
 
 __all__ = [
     "EXTRA",
     "DeviceMissing",
     "check_fork",
     "device_count",
+    "has_bfloat16",
+    "import_cupy",
     "initialize",
     "is_available",
     "is_initialized",
@@ -44,6 +51,7 @@ class State:
         reason: why there are none.
         initialized: `initialize` was called.
         forked: the process was forked from one that had asked the driver.
+        has_bfloat16: CuPy takes our bfloat16; None: not asked yet.
     """
 
     def __init__(self) -> None:
@@ -51,6 +59,7 @@ class State:
         self.reason = ""
         self.initialized = False
         self.forked = False
+        self.has_bfloat16: bool | None = None
 
 
 state = State()
@@ -86,10 +95,49 @@ def check_fork() -> None:
         )
 
 
+# Note [bfloat16 in CuPy]: CuPy 14 has kernels, products and casts for one bfloat16, that of the
+# module ml_dtypes when CuPy is imported. Our dtype is another one (docs/design/bfloat16.md says
+# why), so while we import CuPy, that module is one with ours. CuPy that was imported before does
+# not know ours: then `has_bfloat16` is False.
+@contextmanager
+def our_bfloat16() -> Iterator[None]:
+    """In this block the module ml_dtypes has our bfloat16, and nothing else."""
+    ours = ModuleType("ml_dtypes")
+    ours.bfloat16 = bfloat16.type  # type: ignore[attr-defined]
+    former = sys.modules.get("ml_dtypes")
+    sys.modules["ml_dtypes"] = ours
+    try:
+        yield
+    finally:
+        if former is None:
+            del sys.modules["ml_dtypes"]
+        else:
+            sys.modules["ml_dtypes"] = former
+
+
+def import_cupy() -> Any:
+    """CuPy. If nothing has imported it yet, it gets our bfloat16."""
+    if "cupy" in sys.modules:
+        return importlib.import_module("cupy")
+    with lock, our_bfloat16():
+        return importlib.import_module("cupy")
+
+
+def has_bfloat16() -> bool:
+    """Whether CuPy takes bfloat16 arrays: CuPy 14 or newer, imported by this module."""
+    if state.has_bfloat16 is None:
+        try:
+            import_cupy().empty(0, bfloat16)
+            state.has_bfloat16 = True
+        except (TypeError, ValueError):  # "Unsupported dtype"
+            state.has_bfloat16 = False
+    return state.has_bfloat16
+
+
 def count() -> tuple[int, str]:
     """The number of devices, and why there are none."""
     try:
-        cupy = importlib.import_module("cupy")
+        cupy = import_cupy()
     except ModuleNotFoundError as error:
         return 0, f"CuPy is not installed: {error}; {EXTRA}"
     except Exception as error:

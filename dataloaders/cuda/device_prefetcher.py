@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import wrap
-from shmtensor.cuda_arrays import no_bfloat16
+from shmtensor.cuda_arrays import check_bfloat16
 from shmtensor.device import Device
 from shmtensor.dtypes import bfloat16
 from shmtensor.tensor import Tensor
@@ -46,7 +46,7 @@ class DevicePrefetcher:
     Raises:
         RuntimeError: CuPy or a GPU is missing. (The driver's own errors while iterating.)
         ValueError: the device is not a GPU.
-        TypeError: while iterating: a bfloat16 tensor, which CuPy does not have.
+        TypeError: while iterating: a bfloat16 tensor, if CuPy does not take it.
 
     Copies: one (host to device; one more of an array that does not fill its memory).
 
@@ -121,7 +121,7 @@ class DevicePrefetcher:
             elif library_of(x) is not None:
                 x = as_numpy(x)
             if isinstance(x, np.ndarray) and x.dtype is bfloat16:
-                raise no_bfloat16("DevicePrefetcher", self.device)
+                check_bfloat16("DevicePrefetcher", self.device)
             if isinstance(x, np.ndarray) and x.dtype.kind in "biufc":
                 order = np.argsort([-step for step in x.strides], kind="stable")
                 dense = np.asarray(x.transpose(order), order="C")  # channels last stay so

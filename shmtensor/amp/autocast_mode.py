@@ -43,7 +43,7 @@ class autocast:
 
     Raises:
         ValueError: device_type is not a string.
-        RuntimeError: an unknown device type; bfloat16 on CUDA, which CuPy does not have.
+        RuntimeError: an unknown device type; bfloat16 on CUDA if CuPy does not take it.
 
     Example:
         >>> import shmtensor as st
@@ -78,9 +78,12 @@ class autocast:
             autocast_state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         )
         self._enabled = enabled and self._is_possible()
-        if self._enabled and device_type == "cuda" and self.fast_dtype is dtypes.bfloat16:
+        on_cuda = device_type == "cuda" and self.fast_dtype is dtypes.bfloat16
+        if self._enabled and on_cuda and not cupy_runtime.has_bfloat16():
             raise RuntimeError(
-                "Current CUDA Device does not support bfloat16. Please switch dtype to float16."
+                "Current CUDA Device does not support bfloat16. Please switch dtype to float16. "
+                "CuPy must be version 14 or newer, and shmtensor must import it: call "
+                "shmtensor.cuda.is_available() before `import cupy`"
             )
         self._former: list[tuple[bool, dtypes.Dtype, bool]] = []
 

@@ -49,8 +49,8 @@ def is_initialized() -> bool:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """Whether tensors of bfloat16 can be on a GPU: False, CuPy has no such dtype."""
-    return False
+    """Whether tensors of bfloat16 can be on a GPU: with CuPy 14 or newer that shmtensor imports."""
+    return is_available() and cupy_runtime.has_bfloat16()
 
 
 def is_tf32_supported() -> bool:

@@ -215,7 +215,11 @@ def cuda_capsule_of(tensor: Tensor, stream: Any, kwargs: dict[str, Any]) -> Any:
         if kwargs.get("copy") and kwargs.get("dl_device") in (None, tensor.__dlpack_device__()):
             array = array.copy()
             kwargs = {**kwargs, "copy": None}
-        return array.__dlpack__(stream=stream, **kwargs)
+        if array.dtype is not dtypes.bfloat16:
+            return array.__dlpack__(stream=stream, **kwargs)
+        capsule = array.view(np.uint16).__dlpack__(stream=stream, **kwargs)  # CuPy: by its kind
+        native.retype(capsule, UNSIGNED, BFLOAT)
+        return capsule
 
 
 def check_no_grad(where: str, tensor: Tensor) -> None:
@@ -236,11 +240,14 @@ def cuda_array_interface(tensor: Tensor) -> dict[str, Any]:
     that it names, our current one. Copies: none.
 
     Raises:
-        AttributeError: the tensor is on the CPU.
+        AttributeError: the tensor is on the CPU, or of bfloat16.
         RuntimeError: it requires grad.
     """
-    with cuda_array_of(tensor, "__cuda_array_interface__").device:
-        return tensor.array.__cuda_array_interface__  # type: ignore[no-any-return]
+    array = cuda_array_of(tensor, "__cuda_array_interface__")
+    if array.dtype is dtypes.bfloat16:  # its name would be float16's
+        raise AttributeError("__cuda_array_interface__: it has no name for bfloat16, use DLPack")
+    with array.device:
+        return array.__cuda_array_interface__  # type: ignore[no-any-return]
 
 
 def cuda_array_of(tensor: Tensor, name: str) -> Any:

@@ -15,7 +15,7 @@ import numpy as np
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..cuda_arrays import device_of, move_array, no_bfloat16
+from ..cuda_arrays import check_bfloat16, device_of, move_array
 from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
@@ -208,7 +208,7 @@ def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Te
     copied = move_array(array, device)
     if dtype is not None and dtype is not copied.dtype:
         if device.type != "cpu" and dtype is dtypes.bfloat16:
-            raise no_bfloat16("tensor", device)
+            check_bfloat16("tensor", device)
         with nullcontext() if device.type == "cpu" else copied.device:
             copied = copied.astype(dtype)
     elif copied is array:

@@ -18,6 +18,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import array_modules, check_writable
 from ...device import CPU
+from ...dtypes import bfloat16
 from ...ops.table.op_definition import Row
 from .plan import by_position
 
@@ -109,10 +110,81 @@ def copy(array: Any) -> Any:
     return array.copy()
 
 
+# Rows whose forward on a device takes bfloat16 itself: cuBLAS adds in float32.
+PRODUCTS = ("matmul", "bmm", "linear", "dot")
+
+
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
     forward = by_position(row, row.device_forwards.get(device.name))
+    as_it_is = row.view or row.halves in ("copies", "checks") or row.name in PRODUCTS
+    if not as_it_is:
+        forward = bfloat16_in_float32(forward, device.array_class, len(row.outputs))
     return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
+
+
+def bfloat16_in_float32(
+    kernel: Callable[..., Any], array_class: type, n_outputs: int
+) -> Callable[..., Any]:
+    """A kernel that computes bfloat16 in float32 and rounds its first `n_outputs` results once, as
+    `native.InFloat32` does on the CPU. float16 is computed by the kernel itself.
+    """
+
+    def run(xp: Any, *operands: Any) -> Any:
+        for x in operands:
+            if x is bfloat16 or getattr(x, "dtype", None) is bfloat16:
+                break
+            if type(x) in (list, tuple) and any(getattr(v, "dtype", 0) is bfloat16 for v in x):
+                break
+        else:
+            return kernel(xp, *operands)
+        call = Widened(array_class)
+        result = kernel(xp, *map(call.operand, operands))
+        if not isinstance(result, (list, tuple)):
+            return call.result(result)
+        return tuple(call.result(r) if i < n_outputs else r for i, r in enumerate(result))
+
+    return run
+
+
+class Widened:
+    """One call of `bfloat16_in_float32`: the float32 copies of its operands.
+
+    Attributes:
+        dtype: the dtype of the results that the kernel gives in float32: that of the first
+            floating-point operand, or of an attribute.
+    """
+
+    def __init__(self, array_class: type) -> None:
+        self.array_class = array_class
+        self.dtype: Any = None
+        self.copies: dict[int, tuple[Any, Any]] = {}  # id of an operand: itself, its copy
+
+    def operand(self, x: Any) -> Any:
+        if x.__class__ is self.array_class:
+            return self.array(x)
+        if isinstance(x, np.dtype):
+            self.dtype = x
+            return np.dtype(np.float32) if x is bfloat16 else x
+        return type(x)(map(self.operand, x)) if type(x) in (list, tuple) else x
+
+    def array(self, x: Any) -> Any:
+        if self.dtype is None and x.dtype.kind == "f":
+            self.dtype = x.dtype
+        if x.dtype is not bfloat16:
+            return x
+        if id(x) not in self.copies:
+            self.copies[id(x)] = x, x.astype(np.float32)
+        return self.copies[id(x)][1]
+
+    def result(self, y: Any) -> Any:
+        """Rounds a result. That of an operand's copy, which the kernel wrote to, is the operand."""
+        for x, copy in self.copies.values():
+            if y is copy:
+                assign(x, y)
+                return x
+        rounded = self.dtype is bfloat16 and getattr(y, "dtype", None) == np.float32
+        return y.astype(bfloat16) if rounded else y
 
 
 def tensors_in(values: Any) -> Iterator[Any]:

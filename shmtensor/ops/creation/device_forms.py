@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import device_of, no_bfloat16
+from ...cuda_arrays import check_bfloat16, device_of
 from ...cupy_runtime import on_initialize
 from ...device import Device, device_of_new, unspecified
 from ...dtypes import bfloat16
@@ -62,10 +62,10 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
     """The array of a kernel on a GPU, of CuPy.
 
     Raises:
-        TypeError: CuPy has no such dtype: bfloat16.
+        TypeError: CuPy does not take bfloat16.
     """
     if any(a is bfloat16 for a in arguments):
-        raise no_bfloat16("device", device)
+        check_bfloat16("device", device)
     cupy = device.xp
     with cupy.cuda.Device(device.index):
         form = CUDA_FORMS.get(kernel)

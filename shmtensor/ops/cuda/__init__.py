@@ -17,6 +17,7 @@ FAMILIES: tuple[str, ...] = (
     "neighbours",
     "norm",
     "pooling",
+    "products",
     "random",
     "recurrent",
     "reduce",

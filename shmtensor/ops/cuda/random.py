@@ -14,6 +14,8 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...dtypes import bfloat16
+from ..random.philox import half_below
 from ..table.op_definition import ROWS
 from .launch import as_acc, blocks_for, contiguous, is_floating, launch
 
@@ -59,11 +61,21 @@ def fill(function: str, out: Any, seed: int, offset: int, a: float, b: float) ->
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> Any:
     """Writes the uniform numbers from [low, high) of a stream; the CPU's `native.uniform_`."""
+    if out.dtype is bfloat16:
+        wide = fill("uniform", cupy.empty(out.shape, np.float32), seed, offset, low, high)
+        if low < high:  # none is rounded up to `high`
+            below = half_below(np.array(high).astype(bfloat16))
+            wide = cupy.minimum(wide, below.astype(np.float32))
+        out[...] = wide
+        return out
     return fill("uniform", out, seed, offset, low, high)
 
 
 def fill_normal(out: Any, seed: int, offset: int, mean: float = 0.0, std: float = 1.0) -> Any:
     """Writes the normal numbers of a stream; the CPU's `native.normal_`."""
+    if out.dtype is bfloat16:
+        out[...] = fill("normal", cupy.empty(out.shape, np.float32), seed, offset, mean, std)
+        return out
     return fill("normal", out, seed, offset, mean, std)
 
 

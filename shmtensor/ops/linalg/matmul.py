@@ -174,6 +174,12 @@ def check_ranks(name: str, ranks: tuple[int, ...], *xs: Any) -> None:
         raise RuntimeError(f"{name}: expected {ranks} dimensions: {shapes}")
 
 
+def check_batches(x: Any, y: Any) -> None:
+    check_ranks("bmm", (3, 3), x, y)
+    if x.shape[0] != y.shape[0]:
+        raise RuntimeError(f"bmm: batch sizes differ: {tuple(x.shape)}, {tuple(y.shape)}")
+
+
 @composite(autocast="lower", exact_out=True)
 def mm(ops, input, mat2):
     """Product of two matrices."""
@@ -192,9 +198,7 @@ def mm(ops, input, mat2):
 )
 def bmm(xp, x, mat2, /):
     """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
-    check_ranks("bmm", (3, 3), x, mat2)
-    if x.shape[0] != mat2.shape[0]:
-        raise RuntimeError(f"bmm: batch sizes differ: {tuple(x.shape)}, {tuple(mat2.shape)}")
+    check_batches(x, mat2)
     return xp.matmul(x, mat2)
 
 

@@ -21,16 +21,21 @@ def nextafter_kernel(x: Any, y: Any, out: Any = None) -> Any:
     """NumPy's ufunc; for bfloat16 the bits plus or minus 1: they grow with the magnitude."""
     if x.dtype is not bfloat16:
         return parallel_nextafter(x, y, out)
-    x, y = np.broadcast_arrays(native.recast(x, float32), native.recast(y, float32))
-    bits = native.recast(x, bfloat16).view(np.int16)
-    bits = bits + np.where((x < y) == (x > 0), 1, -1).astype(np.int16)
-    bits = np.where(x == 0, np.where(np.signbit(y), -32767, 1).astype(np.int16), bits)
-    steps = native.recast(np.where(x == y, y, x + y), bfloat16)  # equal, or one is NaN
-    result = np.where((x == y) | np.isnan(x + y), steps.view(np.int16), bits).view(bfloat16)
+    result = nextafter_of_bfloat16(np, x, y)
     if out is None:
         return result
     out[...] = result
     return out
+
+
+def nextafter_of_bfloat16(xp: Any, x: Any, y: Any) -> Any:
+    """The bits plus or minus 1."""
+    x, y = xp.broadcast_arrays(x.astype(float32), y.astype(float32))
+    bits = x.astype(bfloat16).view(np.int16)
+    bits = bits + xp.where((x < y) == (x > 0), 1, -1).astype(np.int16)
+    bits = xp.where(x == 0, xp.where(xp.signbit(y), -32767, 1).astype(np.int16), bits)
+    steps = xp.where(x == y, y, x + y).astype(bfloat16)  # equal, or one is NaN
+    return xp.where((x == y) | xp.isnan(x + y), steps.view(np.int16), bits).view(bfloat16)
 
 
 @op(
@@ -44,7 +49,7 @@ def nextafter_kernel(x: Any, y: Any, out: Any = None) -> Any:
 )
 def nextafter(xp, x, y, /):
     """The next floating-point number from x towards y."""
-    return xp.nextafter(x, y)
+    return nextafter_of_bfloat16(xp, x, y) if x.dtype is bfloat16 else xp.nextafter(x, y)
 
 
 nextafter.pullback(
@@ -108,9 +113,8 @@ def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
     limits = finfo(bfloat16)
     posinf = limits.max if posinf is None else posinf
     neginf = limits.min if neginf is None else neginf
-    return native.recast(
-        xp.asarray(xp.nan_to_num(native.recast(x, float32), True, nan, posinf, neginf)), bfloat16
-    )
+    wide = xp.asarray(xp.nan_to_num(x.astype(float32), True, nan, posinf, neginf))
+    return wide.astype(bfloat16)
 
 
 nan_to_num.pullback(x=lambda ops, g, x: ops._where(ops.isfinite(x), g, 0.0))

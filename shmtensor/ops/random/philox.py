@@ -130,10 +130,15 @@ def fill_half(kernel: Any, out: Any, seed: int, offset: int, low: float, high: f
     out[...] = native.recast(wide, out.dtype)
     if kernel is native.uniform_ and low < high:
         bound = np.array(high).astype(out.dtype)
-        bound_bits = int(bound.view(np.int16))
-        largest_below = -32767 if high == 0 else bound_bits - 1 if high > 0 else bound_bits + 1
-        out[out >= bound] = np.int16(largest_below).view(out.dtype)
+        out[out >= bound] = half_below(bound)
     return out
+
+
+def half_below(bound: Any) -> Any:
+    """The largest 16-bit float below one, as NumPy's scalar."""
+    bits = int(bound.view(np.int16))
+    below = -32767 if not bits & 0x7FFF else bits - 1 if bits > 0 else bits + 1
+    return np.int16(below).view(bound.dtype)
 
 
 DEFAULT_SEED = 67280421310721

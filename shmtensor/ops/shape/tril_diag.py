@@ -28,7 +28,7 @@ def tril(xp, x, /, diagonal=0):
     """The elements on and below a diagonal, 0 above."""
     if x.ndim < 2:
         raise RuntimeError(f"tril: a matrix is needed, at least 2 dimensions: {x.shape}")
-    return xp.tril(x, diagonal)
+    return xp.tril(x, diagonal).astype(x.dtype, copy=False)  # CuPy: float32 of bfloat16
 
 
 @op(
@@ -42,7 +42,7 @@ def triu(xp, x, /, diagonal=0):
     """The elements on and above a diagonal, 0 below."""
     if x.ndim < 2:
         raise RuntimeError(f"triu: a matrix is needed, at least 2 dimensions: {x.shape}")
-    return xp.triu(x, diagonal)
+    return xp.triu(x, diagonal).astype(x.dtype, copy=False)
 
 
 def tril_kernel(x: Any, diagonal: Any, out: Any = None) -> Any:

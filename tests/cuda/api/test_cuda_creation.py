@@ -4,6 +4,7 @@ default device.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from types import ModuleType
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import nn
+from shmtensor import cupy_runtime, nn
 
 F16, C64 = st.float16, st.complex64
 
@@ -170,15 +171,42 @@ def test_data_on_a_gpu(two: ModuleType, cp: Any) -> None:
     assert st.from_numpy(np.ones(2)).device == st.device("cpu")
 
 
-def test_bfloat16_is_refused(cuda: ModuleType) -> None:
+def test_bfloat16_is_refused_where_cupy_does_not_take_it(
+    cuda: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cupy_runtime.state, "has_bfloat16", False)
+    assert not cuda.is_bf16_supported()
     calls: list[Callable[[], Any]] = [
         lambda: st.zeros(2, dtype=st.bfloat16, device="cuda"),
         lambda: st.tensor([1.0], dtype=st.bfloat16, device="cuda"),
         lambda: st.ones(2, device="cuda").new_zeros(2, dtype=st.bfloat16),
+        lambda: st.ones(2, dtype=st.bfloat16).cuda(),
     ]
     for call in calls:
-        with pytest.raises(TypeError, match="bfloat16 tensors cannot be on cuda:0"):
+        with pytest.raises(TypeError, match=r"bfloat16 tensors cannot be on cuda:0.*before"):
             call()
+    with pytest.raises(RuntimeError, match="does not support bfloat16"):
+        st.autocast("cuda", st.bfloat16)
+
+
+def test_only_an_import_of_cupy_has_our_bfloat16_as_ml_dtypes(cuda: ModuleType) -> None:
+    assert cupy_runtime.import_cupy() is sys.modules["cupy"]
+    assert "ml_dtypes" not in sys.modules
+    with cupy_runtime.our_bfloat16():
+        assert sys.modules["ml_dtypes"].bfloat16 is st.bfloat16.type
+    assert "ml_dtypes" not in sys.modules
+
+
+def test_random_numbers_of_bfloat16_are_the_cpus(cuda: ModuleType) -> None:
+    for function in (st.rand, st.randn):
+        st.manual_seed(3)
+        expected = function(1000, dtype=st.bfloat16)
+        st.cuda.manual_seed(3)
+        ours = function(1000, dtype=st.bfloat16, device="cuda")
+        assert ours.dtype is st.bfloat16
+        assert (ours.cpu() - expected).abs().max() <= (0 if function is st.rand else 2**-7)
+    x = st.empty(4096, dtype=st.bfloat16, device="cuda").uniform_(-1, 2)
+    assert -1 <= x.min().item() <= x.max().item() < 2
 
 
 def test_the_default_device(two: ModuleType) -> None:

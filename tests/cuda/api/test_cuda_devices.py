@@ -35,7 +35,7 @@ def test_properties(cuda: ModuleType) -> None:
     assert repr(p).startswith(f"_CudaDeviceProperties(name={p.name!r}, major={p.major}")
     assert f"sm_{p.major}{p.minor}" in cuda.get_arch_list()
     assert f"code=sm_{p.major}{p.minor}" in cuda.get_gencode_flags()
-    assert not cuda.is_bf16_supported()
+    assert cuda.is_bf16_supported()
     assert cuda.is_tf32_supported() == (p.major >= 8)
     assert st.float32 in accelerator.get_device_capability()["supported_dtypes"]
 

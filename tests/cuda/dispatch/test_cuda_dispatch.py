@@ -159,9 +159,17 @@ def test_numpy_names_the_remedy(cp: Any) -> None:
         st.tensor(A).cuda().numpy()
 
 
-def test_bfloat16_is_refused(cp: Any) -> None:
-    with pytest.raises(TypeError, match="bfloat16 tensors cannot be on cuda:0"):
-        st.ones(2, dtype=st.bfloat16).cuda()
+def test_bfloat16_is_computed_in_float32(cp: Any) -> None:
+    x = st.tensor([1.0, 2.0, 3.0], dtype=st.bfloat16).cuda().requires_grad_()
+    ones = st.ones(400, dtype=st.bfloat16).cuda()
+    assert (ones.sum().item(), ones.cumsum(0)[-1].item()) == (400, 400)  # 256 if each were rounded
+    y = (x * 2 + 1).exp()
+    y.sum().backward()
+    assert (y.dtype, x.grad.dtype) == (st.bfloat16, st.bfloat16)
+    assert x.grad.tolist() == (2 * y).tolist()
+    out = st.empty(3, dtype=st.bfloat16, device="cuda")
+    assert st.add(x.detach(), x.detach(), out=out) is out
+    assert out.mul_(x.detach()).tolist() == [2, 8, 18]
 
 
 def test_ops_run_on_the_device_of_their_operands(cp: Any) -> None:

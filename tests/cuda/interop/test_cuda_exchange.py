@@ -234,15 +234,20 @@ def test_tensors_that_require_grad_are_refused(cp: Any) -> None:
     assert cp.asarray(w.detach()).get().tolist() == [1, 1]
 
 
-def test_dtypes_that_no_tensor_has(cp: Any) -> None:
+def test_bfloat16(cp: Any) -> None:
     class Bfloat16(Producer):
         def __dlpack__(self, *, stream: Any = None, **kwargs: Any) -> Any:
             capsule = super().__dlpack__(stream=stream)
             assert st.native.retype(capsule, 1, 4)
             return capsule
 
-    with pytest.raises(BufferError, match="bfloat16"):
-        st.from_dlpack(Bfloat16(cp.zeros(2, np.uint16)))
+    x = st.from_dlpack(Bfloat16(cp.asarray([0x3F80, 0x4000], np.uint16)))
+    assert (x.dtype, x.tolist()) == (st.bfloat16, [1, 2])
+    again = st.from_dlpack(x)
+    assert (again.dtype, again.data_ptr()) == (st.bfloat16, x.data_ptr())
+    with pytest.raises(AttributeError, match="no name for bfloat16"):
+        _ = x.__cuda_array_interface__
+    assert cp.asarray(x).dtype == st.bfloat16
 
 
 # ---------------------------------------------------------------- the CUDA array interface

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shmtensor import cupy_runtime
 from tests.cuda.kernels.host import BASE, HEADER, cache_key, compile_for_host, symbols
 from tests.cuda.standin.build import CUDA, FOLDER, headers
 
@@ -52,7 +53,7 @@ def precompiled(flags: Sequence[str]) -> Path:
 
 def install() -> None:
     """Replaces the function of CuPy that calls NVRTC."""
-    import cupy
+    cupy = cupy_runtime.import_cupy()  # as in any program on this device: with our bfloat16
     from cupy.cuda import compiler
 
     nvrtc = compiler._compile_using_nvrtc_no_warning

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from shmtensor import cupy_runtime
 from tests.cuda.standin.install import install, missing
 
 __all__ = ["Misuses", "cp", "misuses", "no_background"]
@@ -48,8 +49,7 @@ def no_background(cp: Any) -> Iterator[None]:
 @pytest.fixture
 def cp(misuses: Misuses) -> Iterator[Any]:
     library = install()
-    import cupy
-
+    cupy = cupy_runtime.import_cupy()
     runtime = cupy.cuda.runtime
     runtime.setDevice(0)
     yield cupy

@@ -1,0 +1,89 @@
+"""Products of matrices on a GPU: layouts, batches, dtypes, the bias of `linear`."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmtensor as st
+from shmtensor import nn
+
+BATCHES = [(), (3,), (2, 1), (1, 3), (2, 3)]
+SIZES = [(4, 5, 3), (1, 5, 1), (4, 1, 3), (4, 0, 3), (0, 2, 3)]
+LAYOUTS = ["plain", "transposed", "gaps"]
+DTYPES = [
+    (st.float32, 1e-5),
+    (st.float64, 1e-12),
+    (st.complex64, 1e-5),
+    (st.float16, 2e-2),
+    (st.bfloat16, 1e-1),
+]
+
+
+def pair(random: Any, batch: Any, n: int, m: int, layout: str, dtype: Any) -> tuple[Any, Any]:
+    """A batch of matrices on the CPU and the same on the GPU."""
+    shape = (m, n) if layout == "transposed" else (n, 2 * m if layout == "gaps" else m)
+    x = st.tensor(random.standard_normal((*batch, *shape))).to(dtype)
+    if layout == "transposed":
+        return x.mT, x.cuda().mT
+    return (x[..., ::2], x.cuda()[..., ::2]) if layout == "gaps" else (x, x.cuda())
+
+
+@pytest.mark.parametrize(("dtype", "bound"), DTYPES)
+def test_products_are_the_cpus(cp: Any, dtype: Any, bound: float) -> None:
+    random = np.random.default_rng(0)
+    for left, right in product(BATCHES, BATCHES):
+        for (n, k, m), a, b in product(SIZES, LAYOUTS, LAYOUTS):
+            x, x_gpu = pair(random, left, n, k, a, dtype)
+            y, y_gpu = pair(random, right, k, m, b, dtype)
+            expected, ours = x @ y, (x_gpu @ y_gpu).cpu()
+            assert (ours.dtype, ours.shape) == (expected.dtype, expected.shape)
+            if ours.numel():
+                assert (ours - expected).abs().max() <= bound, (left, right, n, k, m, a, b)
+
+
+def test_vectors_and_integers(cp: Any) -> None:
+    x = st.arange(24.0).reshape(2, 3, 4)
+    for shape in ((4,), (2, 3), (3,)):
+        v = st.arange(float(np.prod(shape))).reshape(shape)
+        ours, expected = (
+            (x @ y if shape == (4,) else y[..., None, :] @ x if len(shape) > 1 else y @ x)
+            for x, y in ((x.cuda(), v.cuda()), (x, v))
+        )
+        assert ours.tolist() == expected.tolist()
+    ours = x.long().cuda() @ st.ones(4, 2, dtype=st.int64, device="cuda")
+    assert ours.tolist() == (x.long() @ st.ones(4, 2, dtype=st.int64)).tolist()
+    with pytest.raises(RuntimeError, match="matmul"):
+        x.cuda() @ st.ones(3, device="cuda")
+
+
+@pytest.mark.parametrize("dtype", [st.float32, st.bfloat16])
+def test_linear_adds_the_bias_before_it_rounds(cp: Any, dtype: Any) -> None:
+    st.manual_seed(0)
+    layer = nn.Linear(5, 3).to(dtype)
+    x = st.randn(2, 4, 5).to(dtype).requires_grad_()
+    layer(x).float().square().sum().backward()
+    expected = [layer(x).detach(), x.grad, layer.weight.grad, layer.bias.grad]
+    on_gpu = nn.Linear(5, 3).to(dtype)
+    on_gpu.load_state_dict(layer.state_dict())
+    on_gpu.cuda()
+    y = x.detach().cuda().requires_grad_()
+    on_gpu(y).float().square().sum().backward()
+    ours = [on_gpu(y).detach(), y.grad, on_gpu.weight.grad, on_gpu.bias.grad]
+    for a, b in zip(ours, expected, strict=True):
+        error = (a.cpu().float() - b.float()).abs().max()
+        assert error <= st.finfo(dtype).eps * b.float().abs().max()
+
+
+def test_a_product_makes_no_copies(cp: Any) -> None:
+    """Transposed and broadcast operands: the only new memory is the result's."""
+    x, w = st.ones(64, 32, 16).cuda(), st.ones(48, 16).cuda()
+    a, b = st.ones(1, 64, 64).cuda(), st.ones(8, 64, 64).cuda()
+    for operands in ((x, w.T), (b.mT, b), (a, b.mT), (a.expand(8, 64, 64), b)):
+        before = st.cuda.memory_allocated()
+        st.cuda.reset_peak_memory_stats()
+        result = operands[0] @ operands[1]
+        assert st.cuda.max_memory_allocated() - before <= result.nbytes + 512
