@@ -13,6 +13,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...dtypes import bfloat16
 from ..index.gather_scatter import as_vector, crop_to_index
 from ..index.getitem_index_put_where import is_basic
 from ..index.index_add import flat_indices_along
@@ -159,7 +160,7 @@ def add_flat(out: Any, index: Any, values: Any, in_place: Any = None) -> Any:
         return result
     plain = len(arrays) == len(parts) and all(i.dtype.kind in "iu" for i in arrays)
     if not plain or not is_floating(out):
-        half = out.dtype == np.float16
+        half = out.dtype == np.float16 or out.dtype is bfloat16
         result = add_anywhere(out.astype(np.float32) if half else out.copy(), index, values)
         return rounded(result, out.dtype, in_place)
     n = len(parts)
