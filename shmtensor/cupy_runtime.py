@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from .dtypes import bfloat16
+from . import native
 
 __all__ = [
     "EXTRA",
@@ -105,7 +105,7 @@ def check_fork() -> None:
 def our_bfloat16() -> Iterator[None]:
     """In this block the module ml_dtypes has our bfloat16, and nothing else."""
     ours = ModuleType("ml_dtypes")
-    ours.bfloat16 = bfloat16.type  # type: ignore[attr-defined]
+    ours.bfloat16 = native.bfloat16_dtype.type  # type: ignore[attr-defined]
     former = sys.modules.get("ml_dtypes")
     sys.modules["ml_dtypes"] = ours
     try:
@@ -129,7 +129,7 @@ def has_bfloat16() -> bool:
     """Whether CuPy takes bfloat16 arrays: CuPy 14 or newer, imported by this module."""
     if state.has_bfloat16 is None:
         try:
-            import_cupy().empty(0, bfloat16)
+            import_cupy().empty(0, native.bfloat16_dtype)
             state.has_bfloat16 = True
         except (TypeError, ValueError):  # "Unsupported dtype"
             state.has_bfloat16 = False

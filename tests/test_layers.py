@@ -20,11 +20,10 @@ LAYERS: list[tuple[str, ...]] = [
     (
         "shmtensor.version",
         "shmtensor.errors",
-        "shmtensor.cupy_runtime",
-        "shmtensor.cudnn_runtime",
         "shmtensor.multiprocessing.exit_on_exception",
     ),
     ("shmtensor.native",),
+    ("shmtensor.cupy_runtime", "shmtensor.cudnn_runtime"),
     ("shmtensor.device",),
     ("shmtensor.dtypes",),
     ("shmtensor.cuda_arrays",),
