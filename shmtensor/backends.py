@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
-from . import cudnn_runtime, native
+from . import cudnn_runtime, cupy_runtime, native
 
 __all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
@@ -33,6 +34,92 @@ class Cpu(Switches):
         """The instruction set of the native kernels, by PyTorch's name."""
         names = {"avx512": "AVX512", "avx2": "AVX2", "neon": "NEON"}
         return next((name for key, name in names.items() if key in str(native.isa())), "DEFAULT")
+
+
+class MatrixProducts:
+    """Products of matrices on a GPU."""
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether products of float32 round the factors to TF32, 10 bits of mantissa: as after
+        `set_float32_matmul_precision("high")`. False by default.
+        """
+        return cupy_runtime.state.precision != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        cupy_runtime.state.precision = "high" if as_bool("matmul.allow_tf32", value) else "highest"
+
+
+class Cuda:
+    """CUDA devices. Attention has one implementation, so its switches change nothing.
+
+    Attributes:
+        matmul: the switch of products of matrices.
+    """
+
+    def __init__(self) -> None:
+        self.matmul = MatrixProducts()
+        self.sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+
+    def is_built(self) -> bool:
+        """Whether CuPy is installed."""
+        return find_spec("cupy") is not None
+
+    def enable_flash_sdp(self, enabled: bool) -> None:
+        """Stores a switch of PyTorch's implementations of attention."""
+        self.sdp["flash"] = bool(enabled)
+
+    def enable_mem_efficient_sdp(self, enabled: bool) -> None:
+        """As `enable_flash_sdp`."""
+        self.sdp["mem_efficient"] = bool(enabled)
+
+    def enable_math_sdp(self, enabled: bool) -> None:
+        """As `enable_flash_sdp`."""
+        self.sdp["math"] = bool(enabled)
+
+    def enable_cudnn_sdp(self, enabled: bool) -> None:
+        """As `enable_flash_sdp`."""
+        self.sdp["cudnn"] = bool(enabled)
+
+    def flash_sdp_enabled(self) -> bool:
+        """The last value of `enable_flash_sdp`; True by default."""
+        return self.sdp["flash"]
+
+    def mem_efficient_sdp_enabled(self) -> bool:
+        """The last value of `enable_mem_efficient_sdp`; True by default."""
+        return self.sdp["mem_efficient"]
+
+    def math_sdp_enabled(self) -> bool:
+        """The last value of `enable_math_sdp`; True by default."""
+        return self.sdp["math"]
+
+    def cudnn_sdp_enabled(self) -> bool:
+        """The last value of `enable_cudnn_sdp`; True by default."""
+        return self.sdp["cudnn"]
+
+    @contextmanager
+    def sdp_kernel(
+        self,
+        enable_flash: bool = True,
+        enable_math: bool = True,
+        enable_mem_efficient: bool = True,
+        enable_cudnn: bool = True,
+    ) -> Iterator[None]:
+        """A `with` in which the switches have these values; PyTorch prefers
+        `nn.attention.sdpa_kernel`.
+        """
+        before = self.sdp
+        self.sdp = {
+            "flash": enable_flash,
+            "mem_efficient": enable_mem_efficient,
+            "math": enable_math,
+            "cudnn": enable_cudnn,
+        }
+        try:
+            yield
+        finally:
+            self.sdp = before
 
 
 class Cudnn:
@@ -64,7 +151,7 @@ class Cudnn:
 
     @enabled.setter
     def enabled(self, value: bool) -> None:
-        cudnn_runtime.settings.enabled = as_bool("enabled", value)
+        cudnn_runtime.settings.enabled = as_bool("cudnn.enabled", value)
 
     @property
     def benchmark(self) -> bool:
@@ -75,7 +162,7 @@ class Cudnn:
 
     @benchmark.setter
     def benchmark(self, value: bool) -> None:
-        cudnn_runtime.settings.benchmark = as_bool("benchmark", value)
+        cudnn_runtime.settings.benchmark = as_bool("cudnn.benchmark", value)
 
     @property
     def benchmark_limit(self) -> int:
@@ -97,7 +184,7 @@ class Cudnn:
 
     @deterministic.setter
     def deterministic(self, value: bool) -> None:
-        cudnn_runtime.settings.deterministic = as_bool("deterministic", value)
+        cudnn_runtime.settings.deterministic = as_bool("cudnn.deterministic", value)
 
     @property
     def allow_tf32(self) -> bool:
@@ -108,7 +195,7 @@ class Cudnn:
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        cudnn_runtime.settings.allow_tf32 = as_bool("allow_tf32", value)
+        cudnn_runtime.settings.allow_tf32 = as_bool("cudnn.allow_tf32", value)
 
     def set_flags(
         self,
@@ -164,7 +251,7 @@ def as_bool(name: str, value: Any) -> bool:
         TypeError: not a bool.
     """
     if not isinstance(value, bool):
-        raise TypeError(f"cudnn.{name}: a bool is needed: {value!r}")
+        raise TypeError(f"{name}: a bool is needed: {value!r}")
     return value
 
 
@@ -181,7 +268,7 @@ class Mha(Switches):
 
 
 cpu = Cpu(True)
-cuda = Switches(False, matmul=Switches(False, allow_tf32=False))
+cuda = Cuda()
 cudnn = Cudnn()
 mha = Mha(True, fastpath_enabled=True)
 mkl = Switches(False)

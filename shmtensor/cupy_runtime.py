@@ -53,6 +53,8 @@ class State:
         ready: it has ended: the allocator and the rules are there.
         forked: the process was forked from one that had asked the driver.
         has_bfloat16: CuPy takes our bfloat16; None: not asked yet.
+        precision: of products of float32 on a GPU, "highest", "high" or "medium": all but
+            "highest" round the factors to TF32.
     """
 
     def __init__(self) -> None:
@@ -62,6 +64,8 @@ class State:
         self.ready = False
         self.forked = False
         self.has_bfloat16: bool | None = None
+        is_tf32 = os.environ.get("CUPY_TF32", "0") not in ("", "0")  # as for CuPy's own products
+        self.precision = "high" if is_tf32 else "highest"
 
 
 state = State()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from importlib.util import find_spec
 
 import pytest
 
@@ -27,7 +28,7 @@ def test_no_accelerator_exists() -> None:
 def test_backends_store_settings() -> None:
     assert st.backends.cpu.is_available()
     assert st.backends.cpu.get_cpu_capability() in ("AVX512", "AVX2", "NEON", "DEFAULT")
-    assert not st.backends.cuda.is_built()
+    assert st.backends.cuda.is_built() == (find_spec("cupy") is not None)
     assert not st.backends.mkl.is_available()
     assert not st.backends.mps.is_available()
     assert not st.backends.openmp.is_available()
@@ -35,7 +36,39 @@ def test_backends_store_settings() -> None:
     st.backends.cudnn.benchmark = True
     assert st.backends.cudnn.benchmark
     st.backends.cudnn.benchmark = before
-    st.backends.cuda.matmul.allow_tf32 = False
+
+
+def test_tf32_and_precision_are_one_switch() -> None:
+    products = st.backends.cuda.matmul
+    before = st.get_float32_matmul_precision()
+    try:
+        st.set_float32_matmul_precision("medium")
+        assert products.allow_tf32
+        products.allow_tf32 = False
+        assert st.get_float32_matmul_precision() == "highest"
+        products.allow_tf32 = True
+        assert st.get_float32_matmul_precision() == "high"
+        with pytest.raises(TypeError, match=r"matmul.allow_tf32: a bool is needed: 1"):
+            products.allow_tf32 = 1  # type: ignore[assignment]
+    finally:
+        st.set_float32_matmul_precision(before)
+
+
+def test_switches_of_attention() -> None:
+    cuda = st.backends.cuda
+    names = ("flash", "mem_efficient", "math", "cudnn")
+
+    def values() -> list[bool]:
+        return [getattr(cuda, f"{name}_sdp_enabled")() for name in names]
+
+    assert values() == [True] * 4
+    with cuda.sdp_kernel(enable_flash=False, enable_cudnn=False):
+        assert values() == [False, True, True, False]
+    for name in names:
+        getattr(cuda, f"enable_{name}_sdp")(False)
+    assert values() == [False] * 4
+    for name in names:
+        getattr(cuda, f"enable_{name}_sdp")(True)
 
 
 def test_cudnn_has_pytorch_s_switches() -> None:

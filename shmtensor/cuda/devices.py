@@ -54,7 +54,10 @@ def is_bf16_supported(including_emulation: bool = True) -> bool:
 
 
 def is_tf32_supported() -> bool:
-    """Whether the GPU in use has TF32. Products use it only if the variable CUPY_TF32 is 1."""
+    """Whether the GPU in use has TF32. Products use it after
+    `set_float32_matmul_precision("high")`, cuDNN's convolutions unless
+    `backends.cudnn.allow_tf32` is False.
+    """
     return is_available() and get_device_capability()[0] >= 8
 
 

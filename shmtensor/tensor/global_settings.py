@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .. import cudnn_runtime
+from .. import cudnn_runtime, cupy_runtime
 from ..device import get_default_device, set_default_device
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
 class State:
     deterministic = False
     warn_only = False
-    precision = "highest"
     interop = 1
     warn_always = False
 
@@ -66,7 +65,8 @@ def get_deterministic_debug_mode() -> int:
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Stores the setting; products of float32 are always computed in float32.
+    """Sets how precise products of float32 are on a GPU: "high" and "medium" allow TF32, which has
+    10 bits of mantissa. On the CPU they are always computed in float32.
 
     Raises:
         RuntimeError: not one of highest, high, medium.
@@ -75,12 +75,12 @@ def set_float32_matmul_precision(precision: str) -> None:
         raise RuntimeError(
             f"set_float32_matmul_precision: expected one of highest, high, medium: {precision!r}"
         )
-    State.precision = precision
+    cupy_runtime.state.precision = precision
 
 
 def get_float32_matmul_precision() -> str:
     """The setting of `set_float32_matmul_precision`."""
-    return State.precision
+    return cupy_runtime.state.precision
 
 
 def set_num_interop_threads(n: int) -> None:

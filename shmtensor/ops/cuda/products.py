@@ -8,30 +8,29 @@ float32), a batch times one matrix is one product, and a bias is what the sum be
 from __future__ import annotations
 
 import math
-import os
 from typing import Any
 
 import cupy
 import numpy as np
 
+from ... import cupy_runtime
 from ...dtypes import bfloat16
 from ..linalg import matmul as rows
 
 __all__ = ["product"]
 
 cublas, runtime = cupy.cuda.cublas, cupy.cuda.runtime
-TF32 = int(os.environ.get("CUPY_TF32", "0")) > 0  # as CuPy
-
+TF32 = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
 # dtype -> type of the elements, of the sums, dtype of alpha and beta.
-FLOAT_SUMS = cublas.CUBLAS_COMPUTE_32F_FAST_TF32 if TF32 else cublas.CUBLAS_COMPUTE_32F
 TYPES: dict[Any, tuple[int, int, Any]] = {
     np.dtype(np.float16): (runtime.CUDA_R_16F, cublas.CUBLAS_COMPUTE_32F, np.float32),
     bfloat16: (runtime.CUDA_R_16BF, cublas.CUBLAS_COMPUTE_32F, np.float32),
-    np.dtype(np.float32): (runtime.CUDA_R_32F, FLOAT_SUMS, np.float32),
+    np.dtype(np.float32): (runtime.CUDA_R_32F, cublas.CUBLAS_COMPUTE_32F, np.float32),
     np.dtype(np.float64): (runtime.CUDA_R_64F, cublas.CUBLAS_COMPUTE_64F, np.float64),
-    np.dtype(np.complex64): (runtime.CUDA_C_32F, FLOAT_SUMS, np.complex64),
+    np.dtype(np.complex64): (runtime.CUDA_C_32F, cublas.CUBLAS_COMPUTE_32F, np.complex64),
     np.dtype(np.complex128): (runtime.CUDA_C_64F, cublas.CUBLAS_COMPUTE_64F, np.complex128),
 }
+SINGLE = (runtime.CUDA_R_32F, runtime.CUDA_C_32F)
 NUMBERS = {t: (np.zeros((), t), np.ones((), t)) for _, _, t in TYPES.values()}
 
 
@@ -114,6 +113,8 @@ def multiply(a: Any, b: Any, batch: tuple[int, ...], bias: Any) -> Any:
     if not (out.size and k):
         return out
     kind, sums, number = TYPES[a.dtype]
+    if cupy_runtime.state.precision != "highest" and kind in SINGLE:
+        sums = TF32
     zero, one = NUMBERS[number]
     a, a_transposed, a_ld, a_stride = operand(a, batch)
     b, b_transposed, b_ld, b_stride = operand(b, batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -87,3 +88,24 @@ def test_a_product_makes_no_copies(cp: Any) -> None:
         st.cuda.reset_peak_memory_stats()
         result = operands[0] @ operands[1]
         assert st.cuda.max_memory_allocated() - before <= result.nbytes + 512
+
+
+def test_tf32_is_asked_of_cublas(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.ops.cuda import products
+
+    seen: list[int] = []
+    gemm = products.cublas.gemmEx
+    spy = SimpleNamespace(**vars(products.cublas))
+    spy.gemmEx = lambda *a: (seen.append(a[17]), gemm(*a))
+    monkeypatch.setattr(products, "cublas", spy)
+    x = st.ones(4, 4).cuda()
+    before = st.get_float32_matmul_precision()
+    try:
+        for precision in ("highest", "high"):
+            st.set_float32_matmul_precision(precision)
+            assert (x @ x).sum().item() == 64
+            assert (x.double() @ x.double()).sum().item() == 64
+    finally:
+        st.set_float32_matmul_precision(before)
+    plain, double = cp.cuda.cublas.CUBLAS_COMPUTE_32F, cp.cuda.cublas.CUBLAS_COMPUTE_64F
+    assert seen == [plain, double, cp.cuda.cublas.CUBLAS_COMPUTE_32F_FAST_TF32, double]
