@@ -171,9 +171,7 @@ class Cudnn:
 
     @benchmark_limit.setter
     def benchmark_limit(self, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-            raise ValueError(f"cudnn.benchmark_limit: an int from 0 is needed: {value!r}")
-        cudnn_runtime.settings.benchmark_limit = value
+        cudnn_runtime.settings.benchmark_limit = as_limit(value)
 
     @property
     def deterministic(self) -> bool:
@@ -205,7 +203,9 @@ class Cudnn:
         _deterministic: bool | None = None,
         _allow_tf32: bool | None = None,
     ) -> tuple[bool, bool, int, bool, bool]:
-        """Sets the switches that are not None; returns what all of them were."""
+        """Sets the switches that are not None, or none of them if a value is wrong; returns what
+        all of them were.
+        """
         before = (
             self.enabled,
             self.benchmark,
@@ -213,16 +213,20 @@ class Cudnn:
             self.deterministic,
             self.allow_tf32,
         )
-        if _enabled is not None:
-            self.enabled = _enabled
-        if _benchmark is not None:
-            self.benchmark = _benchmark
-        if _benchmark_limit is not None:
-            self.benchmark_limit = _benchmark_limit
-        if _deterministic is not None:
-            self.deterministic = _deterministic
-        if _allow_tf32 is not None:
-            self.allow_tf32 = _allow_tf32
+        given = {
+            "enabled": _enabled,
+            "benchmark": _benchmark,
+            "benchmark_limit": _benchmark_limit,
+            "deterministic": _deterministic,
+            "allow_tf32": _allow_tf32,
+        }
+        values = {
+            name: as_limit(value) if name == "benchmark_limit" else as_bool(f"cudnn.{name}", value)
+            for name, value in given.items()
+            if value is not None
+        }
+        for name, value in values.items():
+            setattr(cudnn_runtime.settings, name, value)
         return before
 
     @contextmanager
@@ -237,8 +241,9 @@ class Cudnn:
         """Sets all switches within a `with`; the defaults are PyTorch's: cuDNN is off unless
         `enabled=True`.
         """
-        before = self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+        before = self.set_flags()
         try:
+            self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
             yield
         finally:
             self.set_flags(*before)
@@ -252,6 +257,17 @@ def as_bool(name: str, value: Any) -> bool:
     """
     if not isinstance(value, bool):
         raise TypeError(f"{name}: a bool is needed: {value!r}")
+    return value
+
+
+def as_limit(value: Any) -> int:
+    """The value of `benchmark_limit`.
+
+    Raises:
+        ValueError: not an int from 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ValueError(f"cudnn.benchmark_limit: an int from 0 is needed: {value!r}")
     return value
 
 

@@ -8,9 +8,11 @@ from importlib.util import find_spec
 import pytest
 
 import shmtensor as st
+from shmtensor import cupy_runtime
 
 
-def test_no_accelerator_exists() -> None:
+def test_no_accelerator_exists(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cupy_runtime.state, "devices", 0)  # also where there is a GPU
     assert not st.accelerator.is_available()
     assert st.accelerator.device_count() == 0
     assert st.accelerator.current_accelerator() is None
@@ -94,6 +96,18 @@ def test_cudnn_has_pytorch_s_switches() -> None:
         with pytest.raises(ValueError, match="benchmark_limit: an int from 0 is needed"):
             switches.benchmark_limit = wrong
     assert not switches.is_acceptable(st.ones(1))
+
+
+def test_a_wrong_value_changes_no_switch_of_cudnn() -> None:
+    switches = st.backends.cudnn
+    before = switches.set_flags()
+    for wrong in ({"benchmark": 1}, {"benchmark_limit": -1}, {"allow_tf32": "no"}):
+        with pytest.raises((TypeError, ValueError), match="is needed"), switches.flags(**wrong):
+            raise AssertionError("the block runs")
+        assert switches.set_flags() == before
+        with pytest.raises((TypeError, ValueError), match="is needed"):
+            switches.set_flags(_enabled=False, **{f"_{k}": v for k, v in wrong.items()})
+        assert switches.set_flags() == before
 
 
 def test_overrides_know_tensors() -> None:

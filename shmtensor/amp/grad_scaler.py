@@ -166,7 +166,7 @@ class GradScaler:
         stage = self._stages.get(id(optimizer))
         if stage is Stage.STEPPED:
             raise RuntimeError("GradScaler: step() has already been called since the last update()")
-        takes_found_inf = getattr(optimizer, "_step_supports_amp_scaling", False)
+        takes_found_inf = step_takes_found_inf(optimizer)
         is_scaled = stage is None and takes_found_inf and has_scaled_halves(optimizer)
         if is_scaled:
             self._found[id(optimizer)] = check(gradients_of(optimizer, True))
@@ -323,6 +323,16 @@ class GradScaler:
         scale, tracker = self._read() if self._enabled else (1.0, 0)
         numbers = {"_init_scale": scale, "_init_growth_tracker": tracker, "_scale": None}
         return {**self.__dict__, **numbers}
+
+
+def step_takes_found_inf(optimizer: Any) -> bool:
+    """Whether the optimizer itself has a true `_step_supports_amp_scaling`. That of an optimizer
+    which it wraps, and which `__getattr__` gives, says nothing: `found_inf` would be set in the
+    wrapper alone.
+    """
+    name = "_step_supports_amp_scaling"
+    has_one = name in getattr(optimizer, "__dict__", {}) or hasattr(type(optimizer), name)
+    return has_one and bool(getattr(optimizer, name))
 
 
 def has_scaled_halves(optimizer: Any) -> bool:

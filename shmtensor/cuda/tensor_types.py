@@ -46,7 +46,7 @@ class HalfTensor(metaclass=OnCuda):
 
 
 class BFloat16Tensor(metaclass=OnCuda):
-    """Tensors of bfloat16 on a GPU: making one raises TypeError, CuPy does not have the dtype."""
+    """Tensors of bfloat16 on a GPU."""
 
     __module__ = "shmtensor.cuda"
     dtype = legacy_types.BFloat16Tensor.dtype

@@ -31,7 +31,13 @@ class State:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """True: cuDNN runs deterministic engines only. Every other op is deterministic anyway."""
+    """True: cuDNN runs deterministic engines only.
+
+    On the CPU all ops are deterministic anyway. On a GPU the setting has no effect on others, and
+    gives no error: sums at indices (`index_add`, `scatter_add`, `index_put_` with `accumulate`,
+    gradients of embeddings, sparse products) add with atomics, in an order that differs from run
+    to run.
+    """
     State.deterministic, State.warn_only = bool(mode), bool(warn_only)
     cudnn_runtime.settings.all_deterministic = bool(mode)
 

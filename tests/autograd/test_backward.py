@@ -103,6 +103,9 @@ def test_inputs_are_any_iterable() -> None:
     ones = st.ones(3, 1, dtype=st.float64)
     gx, gy = autograd.grad(z, iter((x, y)), ones, retain_graph=True, is_grads_batched=True)
     assert (gx.tolist(), gy.tolist()) == ([[2]] * 3, [[1]] * 3)
+    outputs = (v for v in (z,))
+    (gx,) = autograd.grad(outputs, x, ones, retain_graph=True, is_grads_batched=True)
+    assert gx.tolist() == [[2]] * 3
     z.backward(inputs=(v for v in (x,)))
     assert (x.grad.tolist(), y.grad) == ([2], None)
     with pytest.raises(TypeError, match="inputs must be Tensors: str"):

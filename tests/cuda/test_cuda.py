@@ -127,6 +127,7 @@ def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
         ("devices", 0),
         ("reason", "CuPy is not installed"),
         ("initialized", False),
+        ("ready", False),
     ):
         monkeypatch.setattr(cupy_runtime.state, name, value)
 
@@ -276,7 +277,7 @@ def test_the_first_lines_of_a_script_run() -> None:
     before = st.backends.cudnn.benchmark, st.get_float32_matmul_precision()
     try:
         assert not st.backends.mps.is_available()
-        assert st.backends.cudnn.version() is None
+        assert (st.backends.cudnn.version() is None) == (not st.backends.cudnn.is_available())
         st.backends.cudnn.benchmark = True
         st.cuda.manual_seed_all(0)
         st.set_float32_matmul_precision("high")

@@ -106,12 +106,15 @@ def assign(target: Any, source: Any) -> Any:
 
 
 def copy(array: Any) -> Any:
-    """The same values in new memory. Copies: one."""
-    return array.copy()
+    """The same values in new memory, in the same order. Copies: one."""
+    return array.copy(order="K")
 
 
-# Rows whose forward on a device takes bfloat16 itself: cuBLAS adds in float32.
-PRODUCTS = ("matmul", "bmm", "linear", "dot")
+# Rows whose forward on a device takes bfloat16 itself: cuBLAS and cuDNN add in float32.
+PRODUCTS = (
+    "matmul", "bmm", "linear", "dot",
+    "_convolution", "_conv_transpose", "_convolution_backward_weight",
+)  # fmt: skip
 
 
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:

@@ -272,6 +272,7 @@ def batched(
     unless it is retained.
     """
     retain_graph = create_graph if retain_graph is None else retain_graph
+    outputs = as_list(outputs)  # a generator is read once
     gs = as_list(grad_outputs)
     sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
     if len(sizes) != 1 or None in sizes:

@@ -37,7 +37,7 @@ def sparse_or_dense(g: Any, edge: Any) -> Any:
     """
     numbers = g.numbers
     if not isinstance(numbers, native.TensorBase):
-        numbers = native.wrap(numbers.copy() if numbers.base is not None else numbers)
+        numbers = native.wrap(contiguous_copy(numbers) if numbers.base is not None else numbers)
         if edge.__class__ is not AccumulateGrad or edge.shape != g.shape:
             return sparse_class(native.wrap(g.places), numbers, g.shape).to_dense().array
     if numbers.dtype != edge.dtype:
@@ -47,6 +47,14 @@ def sparse_or_dense(g: Any, edge: Any) -> Any:
     return (
         sparse if edge.__class__ is AccumulateGrad and edge.shape == g.shape else sparse.to_dense()
     )
+
+
+def contiguous_copy(array: Any) -> Any:
+    """A copy in C order, on the array's device. Copies: one."""
+    if isinstance(array, np.ndarray):
+        return array.copy()
+    with array.device:
+        return array.copy()
 
 
 def add_sparse(old: Any, g: Any, create_graph: bool, inplace: bool = False) -> Any:

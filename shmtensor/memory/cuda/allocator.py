@@ -403,15 +403,24 @@ class Allocator:
             if slab.slot >= 0 and not native.slab_retire(slab.slot, slab.inc):
                 continue
             free = device.free[slab.pool]
-            (chunk,) = [c for c in free.chunks() if c.slab is slab]
-            with streams.on_device(device.index):
-                runtime.free(slab.ptr)
-            free.remove(chunk)
+            # Before it is freed, so that an interrupt loses a slab, but leaves none that is freed.
+            chunks = [chunk for chunk in free.chunks() if chunk.slab is slab]
+            for chunk in chunks:
+                free.remove(chunk)
+            del device.slabs[slab.ptr]
+            device.reserved -= slab.size
+            try:
+                with streams.on_device(device.index):
+                    runtime.free(slab.ptr)
+            except runtime.CUDARuntimeError:  # it is still there
+                device.slabs[slab.ptr] = slab
+                device.reserved += slab.size
+                for chunk in chunks:
+                    free.add(chunk)
+                raise
             if slab.slot >= 0:
                 native.slab_end(slab.slot)
                 slabs_by_slot.pop((slab.slot, slab.inc), None)
-            del device.slabs[slab.ptr]
-            device.reserved -= slab.size
             device.slabs_freed += 1
             returned += slab.size
         return returned

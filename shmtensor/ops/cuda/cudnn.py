@@ -240,7 +240,12 @@ def planned_graph(module: ModuleType, handle: Any, key: Key) -> Any:
 def make_plan(
     module: ModuleType, context: Context, key: Key, pointers: dict[int, int]
 ) -> Plan | None:
-    """The plan of a key; None if no engine can compute it."""
+    """A new plan for a key; None if no engine can compute it.
+
+    Raises:
+        MemoryError: there is no workspace.
+        RuntimeError: cuDNN fails.
+    """
     try:
         graph = planned_graph(module, context.handle, key)
         if key.benchmark:
@@ -249,11 +254,29 @@ def make_plan(
         return Plan(graph, -1, graph.get_workspace_size())
     except module.cudnnGraphNotSupportedError:
         return None
-    except MemoryError:  # shmtensor's is a RuntimeError, too
-        raise
-    except RuntimeError as error:
-        warn_once(f"cuDNN cannot compute a convolution, which runs without it: {error}: {key}")
-        return None
+
+
+def plan_of(
+    module: ModuleType, context: Context, key: Key, pointers: dict[int, int]
+) -> Plan | None:
+    """The plan of a key, which is kept; None if no engine can compute it, or if cuDNN fails, in
+    which case it is tried again the next time.
+
+    Raises:
+        MemoryError: there is no workspace.
+    """
+    if key not in context.plans:
+        try:
+            context.plans[key] = make_plan(module, context, key, pointers)
+        except MemoryError:  # shmtensor's is a RuntimeError, too
+            raise
+        except RuntimeError as error:
+            warn_once(f"cuDNN cannot compute a convolution, which runs without it: {error}: {key}")
+            return None
+        if len(context.plans) > PLANS:
+            context.plans.popitem(last=False)
+    context.plans.move_to_end(key)
+    return context.plans[key]
 
 
 def warn_once(text: str) -> None:
@@ -271,9 +294,10 @@ def fastest_plan(
     Waits for the device.
 
     Raises:
-        MemoryError: there is no workspace for any of them.
+        MemoryError, RuntimeError: none of them ran; the last one's error.
     """
-    best, least, shortage = None, float("inf"), None
+    best, least = None, float("inf")
+    failure: Exception | None = None
     count = graph.get_execution_plan_count()
     tried = 0
     for index in range(count):
@@ -290,16 +314,16 @@ def fastest_plan(
             begin.record()
             execute(context, plan, pointers)
             end.record()
-        except MemoryError as error:
-            shortage = error
+            end.synchronize()
+            time = cupy.cuda.get_elapsed_time(begin, end)
+        except (MemoryError, RuntimeError) as error:
+            failure = error
             continue
         tried += 1
-        end.synchronize()
-        time = cupy.cuda.get_elapsed_time(begin, end)
         if time < least:
             best, least = plan, time
-    if best is None and shortage is not None:
-        raise shortage
+    if best is None and failure is not None:
+        raise failure
     return best
 
 
@@ -373,12 +397,7 @@ def convolve(
     out = empty_images(shape, dtype, is_last)
     pointers = {1: first.data.ptr, 2: second.data.ptr, 3: out.data.ptr}
     try:
-        if key not in context.plans:
-            context.plans[key] = make_plan(module, context, key, pointers)
-            if len(context.plans) > PLANS:
-                context.plans.popitem(last=False)
-        context.plans.move_to_end(key)
-        plan = context.plans[key]
+        plan = plan_of(module, context, key, pointers)
         if plan is None:
             return None
         execute(context, plan, pointers)

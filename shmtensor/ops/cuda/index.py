@@ -140,7 +140,7 @@ def add_anywhere(out: Any, index: Any, values: Any) -> Any:
         sums, terms = (
             contiguous(v).reshape(*v.shape, 1).view(part) for v in (out, values.astype(out.dtype))
         )
-        cupy.add.at(sums, index, terms)
+        cupy.add.at(sums, (*(index if isinstance(index, tuple) else (index,)), slice(None)), terms)
         return sums.view(out.dtype).reshape(out.shape)
     wide = out
     if out.dtype.kind in "iu":  # CuPy adds 32 and 64 bits; signed ones as unsigned

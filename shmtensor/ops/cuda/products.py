@@ -151,5 +151,18 @@ def bmm(xp, x, mat2, /):
 
 @rows.linear.on("cuda")
 def linear(xp, x, weight, bias=None, /):
-    """By cuBLAS; the bias is what the sum begins with."""
-    return product(x, weight.swapaxes(0, 1) if weight.ndim == 2 else weight, bias)
+    """By cuBLAS; the bias is what the sum begins with.
+
+    Raises:
+        RuntimeError: the bias does not have the weight's first size.
+        ValueError: the shapes of x and weight do not fit.
+    """
+    if weight.ndim != 2:
+        out = product(x, weight)
+        return out if bias is None else out + bias
+    fits = x.ndim and x.shape[-1] == weight.shape[1]  # else `product` says so
+    if bias is not None and fits and bias.shape != weight.shape[:1]:
+        raise RuntimeError(
+            f"linear: the bias does not match the weight: {bias.shape}, weight {weight.shape}"
+        )
+    return product(x, weight.swapaxes(0, 1), bias)

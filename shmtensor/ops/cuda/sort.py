@@ -7,6 +7,7 @@ from typing import Any
 import cupy
 
 from ..sort.sort_topk_median import take_per_row
+from ..sort.unique import check_real
 from ..table.dims import axis, check_ordered
 from ..table.op_definition import ROWS
 from .reduce import cumulative_max
@@ -30,6 +31,27 @@ def mode(xp: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     best = xp.argmax(places - start, -1)[..., None]
     indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
     return take_per_row(xp, x, indices, dim, keepdim)
+
+
+@ROWS["_unique2"].on("cuda")
+def unique2(xp: Any, x: Any, dim: int | None = None) -> tuple[Any, Any, Any]:
+    """Along a dimension by one sort of the rows; CuPy compares them one after another."""
+    if dim is None or not x.size:
+        values, inverse, counts = ROWS["_unique2"].forward(xp, x, dim)
+        return values, inverse, counts
+    check_real(x)
+    dim = axis(x, dim)
+    slices = xp.moveaxis(x, dim, 0)
+    rows = slices.reshape(x.shape[dim], -1)
+    order = xp.lexsort((rows.astype(xp.uint8) if x.dtype == bool else rows).T[::-1])
+    ordered = rows[order]
+    is_first = xp.ones(len(rows), bool)
+    is_first[1:] = (ordered[1:] != ordered[:-1]).any(1)
+    starts = xp.flatnonzero(is_first)
+    inverse = xp.empty(len(rows), xp.int64)
+    inverse[order] = xp.cumsum(is_first) - 1
+    values = xp.moveaxis(slices[order[starts]], 0, dim)
+    return values, inverse, xp.diff(xp.append(starts, len(rows)))
 
 
 # NaN counts as the largest, as in NumPy's order.

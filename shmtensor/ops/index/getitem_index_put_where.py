@@ -164,9 +164,9 @@ def _index_put(xp, x, values, /, index: index, accumulate):
         out = x.copy(order="C")
         add_at(xp, out, index, values.astype(x.dtype, copy=False))
         return out
-    wide = x.astype(float32, order="C")  # a sum of many is rounded once
-    add_at(xp, wide, index, values.astype(float32))
-    return wide.astype(x.dtype)
+    wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
+    add_at(xp, wide, index, native.recast(values, float32))
+    return native.recast(wide, x.dtype)
 
 
 def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> bool:

@@ -23,6 +23,7 @@ from ..table.sparse_gradient import sparse_embedding_backward
     method=False,
     function=False,
     samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
+    halves="copies",
     vmap="embedding",
 )
 def _embedding(xp, weight, index, /, padding_idx=-1, sparse=False):

@@ -207,9 +207,10 @@ class FlatOptimizer(Optimizer):
     @property
     def _step_supports_amp_scaling(self) -> bool:
         """Whether a step takes `grad_scale` and `found_inf` without reading them, PyTorch's name:
-        all parameters are on GPUs, and no gradient is sparse.
+        all parameters are on GPUs, and no gradient is sparse. A subclass with a `step` of its own
+        may update more than `FlatOptimizer.step` does: it is not called where a step is skipped.
         """
-        if not self.takes_found_inf:
+        if not self.takes_found_inf or type(self).step is not FlatOptimizer.step:
             return False
         for group in self.param_groups:
             if group["differentiable"] or group["fused"] is False:
@@ -240,11 +241,12 @@ class FlatOptimizer(Optimizer):
             self._renew_steps(flat)
         device = device_of(flat.parameter)
         scale, found = scaling.scale_on(device), scaling.found_on(device)
+        state = [flat.state[name] if name in names else None for name in self.states]
         for start, stop, step in flat.runs_on_device(indices, found):
             arguments = self._arguments(as_numbers(group), step, {})
             update_on_device(
                 self.rule,
-                (flat.parameter, flat.gradient, [flat.state.get(name) for name in self.states]),
+                (flat.parameter, flat.gradient, state),
                 (start, stop),
                 arguments,
                 {"grad_scale": scale, "found_inf": found},
@@ -263,6 +265,31 @@ class FlatOptimizer(Optimizer):
                 self.state[flat.tensors[i]]["step"] = wrap(flat.step_of(i))
 
     # ---------------------------------------------------------------- state
+    def state_dict(self) -> dict[str, Any]:
+        self._drop_new_entries()
+        return super().state_dict()
+
+    def __getstate__(self) -> dict[str, Any]:
+        self._drop_new_entries()
+        return super().__getstate__()
+
+    def _drop_new_entries(self) -> None:
+        """Removes the entries of parameters whose steps were all skipped, if they have no "step"
+        that says so. Waits for the GPU.
+        """
+        if self.counts or not self.takes_found_inf or self.state is not self._last_state:
+            return
+        for flat in self._flats:
+            if not flat.names:
+                continue
+            flat.count_on_host()
+            for i in [i for i in flat.has_entry if not flat.steps[i]]:
+                entry = self.state.get(flat.tensors[i])
+                if entry and entry.keys() <= set(flat.names):
+                    del self.state[flat.tensors[i]]
+                    flat.has_entry.discard(i)
+                    self._n_entries -= 1
+
     def _begin(self, flat: Flat, names: tuple[str, ...], indices: Iterable[int]) -> None:
         """Makes missing state, and its entries in `self.state`."""
         if names != flat.names:
@@ -348,6 +375,7 @@ class FlatOptimizer(Optimizer):
 
     def _rebuild_flats(self) -> None:
         """Makes all flats anew, with the state of their parameters."""
+        self._drop_new_entries()
         self._flats = []
         for group in self.param_groups:
             self._flats += self._flats_of(group)
@@ -393,6 +421,7 @@ class FlatOptimizer(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        self._flats, self._last_state = [], self.state
         self._rebuild_flats()
         instances.add(self)
 

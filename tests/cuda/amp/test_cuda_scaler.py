@@ -353,3 +353,102 @@ def test_the_scale_does_not_become_infinite(cp: Any) -> None:
     scaler.step(optimizer)
     scaler.update()
     assert scaler.get_scale() == 2.0**127
+
+
+def test_an_optimizer_with_a_step_of_its_own_is_not_called_with_infinity(cp: Any) -> None:
+    class Counted(optim.SGD):
+        """One whose step does more than SGD's."""
+
+        steps = 0
+
+        def step(self, closure: Any = None) -> Any:
+            self.steps += 1
+            with st.no_grad():
+                for group in self.param_groups:
+                    for p in group["params"]:
+                        p.sub_(p.grad)
+            return "stepped"
+
+    class Wrapper:
+        """One that has the attributes of another, and a step of its own."""
+
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+            self.steps = 0
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.__dict__["inner"], name)
+
+        def step(self) -> str:
+            self.steps += 1
+            self.inner.step()
+            return "stepped"
+
+    for device in ("cuda", "cpu"):
+        for make in (Counted, lambda params, lr: Wrapper(optim.SGD(params, lr=lr))):
+            p = st.ones(2).to(device).requires_grad_()
+            optimizer: Any = make([p], lr=1.0)
+            scaler = st.amp.GradScaler(device, init_scale=4.0)
+            scaler.scale((p * INF).sum()).backward()
+            assert scaler.step(optimizer) is None
+            scaler.update()
+            assert (optimizer.steps, p.tolist()) == (0, [1.0, 1.0])
+            optimizer.zero_grad()
+            scaler.scale(p.sum()).backward()
+            assert scaler.step(optimizer) == "stepped"
+            scaler.update()
+            assert (optimizer.steps, p.tolist()) == (1, [0.0, 0.0])
+            assert scaler.get_scale() == 2.0
+
+
+def test_state_that_a_group_no_longer_uses(cp: Any) -> None:
+    cases: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+        ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}, {"momentum": 0.0}),
+        ("Adam", {"lr": 0.1, "amsgrad": True}, {"amsgrad": False}),
+    ]
+    for name, arguments, later in cases:
+        found = []
+        for device in ("cuda", "cpu"):
+            p = st.tensor([1.0, 2.0]).to(device).requires_grad_()
+            optimizer = getattr(optim, name)([p], **arguments)
+            scaler = st.amp.GradScaler(device, init_scale=4.0)
+            for factor in (3.0, 1.0, -1.0):
+                optimizer.zero_grad()
+                scaler.scale((p * p * factor).sum()).backward()
+                scaler.step(optimizer)
+                scaler.update()
+                optimizer.param_groups[0].update(later)
+            found.append(p.tolist())
+        np.testing.assert_allclose(*found, 1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("way", ["state_dict", "pickle", "moved"])
+def test_a_first_step_that_was_skipped_is_not_in_saved_state(cp: Any, way: str) -> None:
+    found = []
+    for device in ("cuda", "cpu"):
+        params = [st.ones(n).to(device).requires_grad_() for n in (2, 3)]
+        arguments = {"lr": 0.1, "momentum": 0.9, "dampening": 0.5}
+        optimizer = optim.SGD(params, **arguments)
+        scaler = st.amp.GradScaler(device, init_scale=4.0)
+        for step, factor in enumerate((INF, 2.0, 3.0)):
+            optimizer.zero_grad()
+            loss = (params[0] * factor).sum()
+            if step != 1:
+                loss = loss + params[1].sum()
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            if step == 2:
+                break
+            if way == "state_dict":
+                saved = optimizer.state_dict()
+                optimizer = optim.SGD(params, **arguments)
+                optimizer.load_state_dict(saved)
+            elif way == "pickle":
+                optimizer = pickle.loads(pickle.dumps(optimizer))
+                params = optimizer.param_groups[0]["params"]
+            else:
+                params[0].data = params[0].detach().clone()
+        found.append([p.tolist() for p in params])
+    for far, near in zip(*found, strict=True):
+        np.testing.assert_allclose(far, near, 1e-5)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import shmtensor as st
+from shmtensor import cupy_runtime
 
 # torch.cuda.__all__ of PyTorch 2.13
 NAMES = [
@@ -278,8 +279,14 @@ def test_a_name_works(cuda: ModuleType, name: str) -> None:
 
 
 def test_half_of_brain_floats(cuda: ModuleType) -> None:
-    with pytest.raises(TypeError, match="bfloat16"):
-        cuda.BFloat16Tensor([1.0])
+    if not cupy_runtime.has_bfloat16():
+        with pytest.raises(TypeError, match="bfloat16"):
+            cuda.BFloat16Tensor([1.0])
+        return
+    x = cuda.BFloat16Tensor([1.0, 2.5])
+    assert x.is_cuda
+    assert x.dtype == st.bfloat16
+    assert (x * 2).tolist() == [2, 5]
 
 
 class Nvml(ModuleType):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["cudnn", "plans"]
+__all__ = ["cudnn", "dtypes_of", "plans"]
 
 
 @pytest.fixture
@@ -35,3 +35,11 @@ def plans(cudnn: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     monkeypatch.setattr(ours, "execute", noted)
     return queued
+
+
+def dtypes_of(plans: list[Any]) -> set[str]:
+    """The dtypes of plans that this thread keeps, by cuDNN's names."""
+    from shmtensor.ops.cuda import cudnn as ours
+
+    kept = [pair for c in ours.local.holder.contexts.values() for pair in c.plans.items()]
+    return {key.dtype for key, plan in kept if any(plan is p for p in plans)}

@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.nn import functional as F
+from tests.cuda.convolution.fixtures import dtypes_of
 
 
 class Case(NamedTuple):
@@ -121,6 +122,7 @@ def test_bfloat16(cudnn: Any, plans: list[Any], name: str) -> None:
         assert out.dtype == grads[0].dtype == grads[1].dtype == st.bfloat16
         results[device, enabled] = [v.detach().cpu().float().numpy() for v in (out, *grads)]
     assert len(plans) == 3
+    assert dtypes_of(plans) == {"BFLOAT16"}
     for enabled in (True, False):
         assert_near(results["cuda", enabled], results["cpu", True], 2e-2)
 

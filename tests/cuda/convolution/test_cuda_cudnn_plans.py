@@ -138,6 +138,37 @@ def test_a_broken_library_is_one_warning(
             assert (convolve(37) == 18).all()
         assert (convolve(38) == 18).all()
     assert not plans
+    assert (convolve(37) == 18).all()  # tried again
+    assert len(plans) == 1
+
+
+def test_an_engine_that_fails_is_left_out(
+    ours: ModuleType, plans: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ours, "warned", set())
+    execute = ours.execute
+    failing = {0}  # numbers of plans, by the order in which they are tried
+    order: list[int] = []
+
+    def fail(context: Any, plan: Any, pointers: Any) -> None:
+        if plan.number not in order:
+            order.append(plan.number)
+        if not failing or order.index(plan.number) in failing:
+            raise RuntimeError("launch failed")
+        execute(context, plan, pointers)
+
+    with st.backends.cudnn.flags(enabled=True, benchmark=True):
+        monkeypatch.setattr(ours, "execute", fail)
+        assert (convolve(45) == 18).all()
+        assert plans[-1].number in order[1:]
+        plans.clear()
+        failing.clear()
+        with pytest.warns(UserWarning, match="cuDNN cannot compute a convolution.*launch failed"):
+            assert (convolve(46) == 18).all()
+        assert not plans
+        failing.add(-1)
+        assert (convolve(46) == 18).all()  # tried again
+        assert plans
 
 
 @pytest.mark.parametrize("benchmark", [False, True])

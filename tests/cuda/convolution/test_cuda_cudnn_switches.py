@@ -11,6 +11,8 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn
+from tests.cuda.convolution.fixtures import dtypes_of
+from tests.cuda.standin.install import missing
 from tests.cuda.standin.program import run
 
 SWITCHES = st.backends.cudnn
@@ -57,6 +59,8 @@ def test_tf32_is_as_the_switch_says(cudnn: Any, plans: list[Any]) -> None:
     assert errors[False] < 5e-5
     assert errors[True] < 0.1
     assert len(plans) == 2
+    if not missing():  # a GPU may have no tensor cores, and its engines are heuristics' choice
+        assert errors[True] > 10 * errors[False]
 
 
 def test_deterministic_gradients_are_the_same_bits(cudnn: Any, plans: list[Any]) -> None:
@@ -140,8 +144,7 @@ def test_autocast_convolves_float16(cudnn: Any, plans: list[Any]) -> None:
     near = losses("cpu")
     far = losses("cuda", autocast=True)
     np.testing.assert_allclose(far, near, 0.05)
-    kinds = {p.graph for p in plans}
-    assert kinds
+    assert "HALF" in dtypes_of(plans)
     with st.autocast("cuda", dtype=st.float16):
         layer = nn.Conv2d(2, 3, 3).cuda()
         assert layer(st.ones(1, 2, 5, 5, device="cuda")).dtype == st.float16

@@ -98,6 +98,8 @@ import shmtensor.memory.cuda as mc
 from shmtensor.memory.cuda.allocator import allocator
 mc.install()
 
+LARGE = (1 << 20) + 1  # the smallest block of the larger slabs
+
 class Interrupt(BaseException):
     pass
 
@@ -109,14 +111,15 @@ signal.signal(signal.SIGALRM, interrupt)
 rng = random.Random(int(os.environ["SEED"]))
 streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
 interrupts = 0
-warm = cupy.ndarray(100, np.uint8), cupy.ndarray(2 << 20, np.uint8)  # a slab of each size
+warm = cupy.ndarray(100, np.uint8), cupy.ndarray(LARGE, np.uint8)  # a slab of each size
 end = time.monotonic() + 2
-while time.monotonic() < end:
+# Each may lose a block, and a slab is made when those of one are lost: a few of them at most.
+while time.monotonic() < end and interrupts < 400:
     kept = []
     try:
         signal.setitimer(signal.ITIMER_REAL, rng.uniform(2e-5, 6e-4))
         for _ in range(200):  # an interrupt in a finaliser is lost
-            x = cupy.ndarray(rng.choice([100, 10000, 2 << 20]), np.uint8)
+            x = cupy.ndarray(rng.choice([100, 10000, LARGE]), np.uint8)
             if rng.random() < 0.2:
                 mc.note_use(x, streams[0])
             if rng.random() < 0.2:
@@ -181,4 +184,54 @@ def test_a_signal_handler_amid_an_allocation(cp: Any) -> None:
         "of them"
         for name in ("export", "empty_cache")
     ] + ["512"], err
+    assert not code
+
+
+INTERRUPTED_RELEASE = """
+import shmtensor.memory.cuda as mc
+from shmtensor.memory.cuda.allocator import allocator
+mc.install()
+module = sys.modules["shmtensor.memory.cuda.allocator"]
+runtime = module.runtime
+
+class Interrupt(BaseException):
+    pass
+
+class Interrupted:  # the runtime, with an interrupt right after a slab is freed
+    def __getattr__(self, name):
+        return getattr(runtime, name)
+
+    def free(self, ptr):
+        runtime.free(ptr)
+        raise Interrupt
+
+x = cupy.empty(100, np.uint8)
+del x
+module.runtime = Interrupted()
+try:
+    mc.empty_cache()
+except Interrupt:
+    print("interrupted")
+module.runtime = runtime
+print(mc.memory_reserved(0), len(allocator.devices[0].slabs), flush=True)
+mc.empty_cache()
+x = cupy.ones(100, np.uint8)  # of a slab that is there
+print(int(x.sum()))
+# as after an interrupt between `take` and the count of the slab's blocks
+del x
+with allocator.lock:
+    device = allocator.devices[0]
+    device.free[0].idle()
+    allocator.empty_bins(device)
+    lost = [c for free in device.free for c in free.chunks()][0]
+    device.free[0].remove(lost)
+mc.empty_cache()
+print(mc.memory_reserved(0))
+mc.uninstall()
+"""
+
+
+def test_an_interrupt_amid_the_return_of_a_slab(cp: Any) -> None:
+    code, out, err = run(INTERRUPTED_RELEASE)
+    assert out.split() == ["interrupted", "0", "0", "100", "0"], err
     assert not code

@@ -97,3 +97,20 @@ def test_the_scaler_unscales_them(cp: Any) -> None:
     scaler.scale(layer(st.tensor([1], device="cuda")).sum() * float("inf")).backward()
     scaler.step(optimizer)
     assert st.isfinite(layer.weight).all()
+
+
+def test_sparse_gradients_are_on_their_parameter_s_gpu(cp: Any) -> None:
+    if cp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip("there is one GPU")
+    layer = nn.Embedding(6, 3, sparse=True).to("cuda:1")
+    before = layer.weight.detach().cpu()
+    optimizer = optim.SGD(layer.parameters(), 0.5)
+    with cp.cuda.Device(0):
+        # a gradient of more than two dimensions reaches the table as a view
+        layer(st.tensor([[2, 2], [1, 2]], device="cuda:1")).sum().backward()
+        values = layer.weight.grad._values()
+        assert values.device == st.device("cuda:1")
+        assert values.array.device.id == values.array.data.device_id == 1
+        optimizer.step()
+    change = before - layer.weight.detach().cpu()
+    np.testing.assert_allclose(change.numpy()[1:3], [[0.5] * 3, [1.5] * 3], 1e-5)

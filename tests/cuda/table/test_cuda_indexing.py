@@ -87,6 +87,39 @@ def test_an_index_on_the_cpu_is_moved(cp: Any) -> None:
     assert st.equal(x[:, st.tensor(I)].cpu(), st.tensor(X)[:, st.tensor(I)])
 
 
+REPEATED: list[tuple[Any, ...]] = [
+    (..., np.array([1, 1])),
+    (np.array([1, 1]), ...),
+    (np.array([0, 0]), ..., np.array([1, 1])),
+    (None, ..., np.array([0, 0])),
+    (np.array([0, 0]),),
+]
+
+
+@pytest.mark.parametrize("index", REPEATED, ids=str)
+@pytest.mark.parametrize("dtype", [st.complex64, st.float64, st.bfloat16])
+def test_gradients_of_repeated_indices(cp: Any, index: tuple[Any, ...], dtype: Any) -> None:
+    def gradient(device: str) -> Any:
+        x = (st.arange(4.0).reshape(2, 2) + 1).to(dtype).to(device).requires_grad_()
+        place = tuple(st.tensor(i).to(device) if isinstance(i, np.ndarray) else i for i in index)
+        y = x[place]
+        weights = (st.arange(float(y.numel())).reshape(y.shape) + 1).to(dtype).to(device)
+        (y * weights * ((1 + 2j) if dtype is st.complex64 else 1)).abs().sum().backward()
+        return x.grad.cpu()
+
+    assert st.allclose(gradient("cuda"), gradient("cpu"))
+
+
+@pytest.mark.parametrize("dtype", [st.int64, st.float32, st.bool])
+@pytest.mark.parametrize("dim", [0, 1, -1])
+def test_unique_slices(cp: Any, dim: int, dtype: Any) -> None:
+    x = st.tensor(np.random.default_rng(0).integers(0, 2, (2000, 3, 2))).to(dtype)
+    ours = st.unique(x.cuda(), return_inverse=True, return_counts=True, dim=dim)
+    expected = st.unique(x, return_inverse=True, return_counts=True, dim=dim)
+    for a, b in zip(ours, expected, strict=True):
+        assert (a.dtype, a.tolist()) == (b.dtype, b.tolist())
+
+
 ROWS_AT, PLACES = np.array([2, 0]), np.array([[0, 2, 1, 1], [2, 0, 0, 2]])
 M, S = np.arange(12.0).reshape(3, 4), np.arange(8.0).reshape(2, 4) + 20
 

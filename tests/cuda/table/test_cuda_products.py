@@ -79,6 +79,22 @@ def test_linear_adds_the_bias_before_it_rounds(cp: Any, dtype: Any) -> None:
         assert error <= st.finfo(dtype).eps * b.float().abs().max()
 
 
+@pytest.mark.parametrize("shape", [(4,), (1,), (), (3, 5)])
+def test_the_bias_of_linear_is_checked(cp: Any, shape: Any) -> None:
+    for place in ("cpu", "cuda"):
+        x, weight, bias = (st.ones(s, device=place) for s in ((3, 4), (5, 4), shape))
+        with pytest.raises(RuntimeError, match="linear: the bias does not match the weight: "):
+            nn.functional.linear(x, weight, bias)
+
+
+def test_the_weight_of_linear_is_a_vector(cp: Any) -> None:
+    x, weight = st.arange(8.0).reshape(2, 4), st.arange(4.0)
+    for shape in ((), (2,), (1,), (3, 1)):
+        operands = (x, weight, st.ones(shape))
+        expected = nn.functional.linear(*operands)
+        assert nn.functional.linear(*(a.cuda() for a in operands)).tolist() == expected.tolist()
+
+
 def test_a_product_makes_no_copies(cp: Any) -> None:
     """Transposed and broadcast operands: the only new memory is the result's."""
     x, w = st.ones(64, 32, 16).cuda(), st.ones(48, 16).cuda()
