@@ -488,6 +488,11 @@ def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int] | No
         raise
 
 
+def all_passed() -> bool:
+    """Whether nothing here waits for work of another process."""
+    return all(streams.passed(ptr) for ptr, _ in list(opened_events.values()))
+
+
 def release_waiters() -> None:
     """Ends the waits of all processes for work of the dead, which will never end: records their
     events anew. Without the lock: who has it may wait, too.

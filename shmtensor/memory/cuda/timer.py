@@ -101,7 +101,8 @@ def look() -> None:
                 progress = allocator.reclaim() or progress
                 if is_due:
                     lending.close_events()
-                lending.close_idle(lending.IDLE_S)
+                if lending.all_passed():  # a close waits for the device, and so for the dead
+                    lending.close_idle(lending.IDLE_S)
                 waiting = allocator.leaving or allocator.lent
                 if not is_enabled or not (waiting or lending.imports or lending.opened_events):
                     is_running = False
