@@ -90,7 +90,7 @@ def test_the_receiver_waits_for_the_senders_work(cp: Any, mc: ModuleType) -> Non
 
 
 def test_each_stream_has_an_event_of_its_own(cp: Any, mc: ModuleType) -> None:
-    with peers(STANDIN_LATE_US=20_000) as [peer]:
+    with peers(STANDIN_LATE_US=500_000) as [peer]:
         peer.do("s = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]; xs = []")
         messages = []
         for i in range(3):
