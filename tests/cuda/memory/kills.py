@@ -96,6 +96,7 @@ def work(orders: socket.socket) -> None:
                 answer("dropped", number, None)
             elif order == "quiet":
                 kept.clear()
+                x = None  # received, and then its owner had died
                 cupy.cuda.runtime.deviceSynchronize()
                 native.sweep(True)
                 mc.empty_cache()
