@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 root=$PWD
 out=$root/build/sanitized
 mkdir -p "$out"
-"$python" -m pip install --quiet --disable-pip-version-check "setuptools>=70" "numpy>=2" "pytest-xdist>=3.6"
+"$python" -m pip install --quiet --disable-pip-version-check "setuptools>=70" "numpy>=2"
 SHMTENSOR_SANITIZE=address,undefined "$python" setup.py -q build --build-lib "$out"
 # The interpreter itself is not instrumented: the runtimes have to be there first, and what Python keeps until exit is no leak.
 export LD_PRELOAD="$(g++ -print-file-name=libasan.so) $(g++ -print-file-name=libubsan.so)"
@@ -33,8 +33,7 @@ case ${1:-} in
   fuzz) "$@" ;;
   ?*) test_all "$@" ;;
   *)
-    # In two workers; xdist names the test in which one was aborted.
-    test_all -n 2 --dist worksteal "$root/tests/native" "$root"/tests/memory/test_{heap,gradient_buffer,ownership,machine,ledger,handles,reclaim}.py \
+    test_all "$root/tests/native" "$root"/tests/memory/test_{heap,gradient_buffer,ownership,machine,ledger,handles,reclaim}.py \
       "$root"/tests/multiprocessing/test_codec.py "$root"/tests/shared_containers/test_corruption.py
     fuzz --inputs 150000 handles
     fuzz --inputs 10000 pickles file_formats name_requests sockets
