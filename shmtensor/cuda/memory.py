@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from .. import cupy_runtime
@@ -135,9 +137,13 @@ def caching_allocator_enable(value: bool = True) -> None:
         )
 
 
-def caching_allocator_disabled() -> bool:
-    """Whether freed memory goes back to the driver at once: False."""
-    return False
+@contextmanager
+def caching_allocator_disabled() -> Iterator[None]:
+    """A `with` at whose end freed memory goes back to the driver; within, it is kept for reuse."""
+    try:
+        yield
+    finally:
+        empty_cache()
 
 
 def get_allocator_backend() -> str:

@@ -19,7 +19,6 @@ ANSWERS: dict[str, Any] = {
     "get_gencode_flags": "",
     "is_current_stream_capturing": False,
     "get_rng_state_all": [],
-    "caching_allocator_disabled": False,
     "get_allocator_backend": "native",
     "host_memory_stats": {},
     "host_memory_stats_as_nested_dict": {},

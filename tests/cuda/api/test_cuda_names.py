@@ -381,6 +381,10 @@ def test_cuda_s_own_functions(cuda: ModuleType, cp: Any) -> None:
         cuda.set_sync_debug_mode("loud")
     with pytest.raises(NotImplementedError, match="kept for reuse"):
         cuda.caching_allocator_enable(False)
+    with cuda.caching_allocator_disabled():
+        st.ones(1 << 20, device="cuda")
+        assert cuda.memory_reserved() > 0
+    assert cuda.memory_reserved() == 0
     with pytest.raises(ValueError, match="not of caching_allocator_alloc: 0x10"):
         cuda.caching_allocator_delete(16)
 
