@@ -13,8 +13,6 @@ from tests.cuda.table import device_tensors  # noqa: F401  # makes the modules o
 from tests.ops.draws import Call, calls, families
 from tests.ops.test_half_precision import as_half, half_row, largest_of, tracked
 
-LACKING = {"_poisson", "_binomial"}
-
 
 def on_gpu(x: Any) -> Any:
     if isinstance(x, list):
@@ -39,10 +37,9 @@ def check_near(ours: Any, want: Any, units: float, largest: float, what: str) ->
 
 def real_calls(family: list[Row]) -> Any:
     for row in family:
-        if row.name not in LACKING:
-            for call in calls(row):
-                if all(getattr(x, "dtype", np.dtype("f8")).kind != "c" for x in call.inputs):
-                    yield call
+        for call in calls(row):
+            if all(getattr(x, "dtype", np.dtype("f8")).kind != "c" for x in call.inputs):
+                yield call
 
 
 def gradients(call: Call, tensors: list[Any]) -> list[Any]:

@@ -20,8 +20,6 @@ from tests.cuda.table.device_tensors import (
 )
 from tests.ops.draws import calls
 
-# What does not run yet, and why. What begins to run has to leave the list.
-LACKING: dict[str, str] = {}
 # Rows whose attributes are arrays of the host, from which it computes others.
 HOST_ATTRIBUTES = {"_upsample"}
 # Cases of tests/ops/gradient_cases.py that hold tensors of their own, on the CPU or in float64.
@@ -40,14 +38,6 @@ FUNCTIONS = [
 ]
 
 COMPOSITES = cases_of_composites()
-
-
-def check(name: str, run: Any) -> None:
-    if name not in LACKING:
-        run(name)
-        return
-    with pytest.raises((NotImplementedError, TypeError)):  # a wrong value is no reason
-        run(name)
 
 
 def run_row(name: str) -> None:
@@ -87,7 +77,7 @@ def on_device(device: str, value: Any, kind: str) -> Any:
 
 @pytest.mark.parametrize("name", plain_rows())
 def test_row_on_cuda_is_the_cpus(cp: Any, name: str) -> None:
-    check(name, run_row)
+    run_row(name)
 
 
 def run_composite(name: str) -> None:
@@ -104,7 +94,7 @@ def run_composite(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(COMPOSITES))
 def test_composite_on_cuda_is_the_cpus(cp: Any, name: str) -> None:
-    check(name, run_composite)
+    run_composite(name)
 
 
 def run_function(name: str) -> None:
@@ -121,4 +111,4 @@ def run_function(name: str) -> None:
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_gradients_on_cuda_are_the_cpus(cp: Any, name: str) -> None:
-    check(name, run_function)
+    run_function(name)
