@@ -23,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.cuda.api.fixtures import cuda, two  # noqa: F401
 from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: F401
 from tests.cuda.memory.fixtures import mc  # noqa: F401
-from tests.cuda.standin.fixtures import cp, misuses, no_background  # noqa: F401
+from tests.cuda.standin.fixtures import cp, misuses, no_background, warm  # noqa: F401
 from tests.cuda.standin.install import missing
 
 # No deadline: a loaded machine would fail tests of values.
@@ -122,8 +122,9 @@ def descriptors() -> dict[int, str]:
     targets = {}
     for name in os.listdir("/proc/self/fd"):
         try:
-            if int(name) not in servant_fds:
-                targets[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+            target = os.readlink(f"/proc/self/fd/{name}")
+            if int(name) not in servant_fds and not target.startswith("/dev/nvidia"):  # a driver's
+                targets[int(name)] = target
         except OSError:  # the descriptor of this listing
             continue
     return targets

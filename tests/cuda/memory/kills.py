@@ -269,6 +269,7 @@ class Kills:
                 native.acknowledge(message[0])
             self.mail.clear()
             native.sweep(True)
+            native.trim()  # the messages of a channel go with it, and that may be in limbo
             now = native.statistics()
             left = (
                 sum(self.quiet.values()),

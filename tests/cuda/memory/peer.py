@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from shmtensor import memory, native
+from shmtensor import cupy_runtime, memory, native
 from tests.cuda.standin.program import start
 
 PROGRAM = r"""
@@ -118,7 +118,7 @@ def clean(mc: ModuleType) -> None:
 
     def is_empty() -> bool:
         mc.uninstall()
-        return not mc.memory_reserved(0) and not mc.memory_reserved(1)
+        return not any(mc.memory_reserved(i) for i in range(cupy_runtime.device_count()))
 
     assert until(is_empty), mc.memory_summary()
     assert native.check() is None

@@ -9,6 +9,8 @@
   stand-in;
 - `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
+
+With TESTS_ON_GPU=1 in the environment there is no stand-in: the same tests run on the machine's GPU.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from functools import cache
 from importlib.machinery import ExtensionFileLoader, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from tests.cuda.standin.build import (
     CUDNN_SONAME,
@@ -36,6 +39,7 @@ from tests.cuda.standin.build import (
 
 HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
+ON_GPU = os.environ.get("TESTS_ON_GPU", "") not in ("", "0")
 # Modules of the wheel with a CUDA runtime inside, and what is imported in their place.
 REPLACED = {
     "cupy.cuda.thrust": "thrust.py",
@@ -44,7 +48,11 @@ REPLACED = {
 
 
 def missing() -> str | None:
-    """Why the stand-in cannot be used in this process; None if it can."""
+    """Why no device can be used in this process; None if one can."""
+    if ON_GPU:
+        from shmtensor import cupy_runtime
+
+        return cupy_runtime.why_missing() or None
     if not (DEVICE.exists() and runtime_module().exists()):
         return f"the stand-in CUDA device is not built: {COMMAND}"
     if not (LIBRARIES / CUDNN_SONAME).exists():
@@ -84,13 +92,23 @@ class Finder(importlib.abc.MetaPathFinder):
         return importlib.util.spec_from_file_location(fullname, file, loader=loader)
 
 
+class Gpu:
+    """In the place of the stand-in's library, on a GPU."""
+
+    def standin_misuses(self) -> int:
+        """None are counted."""
+        return 0
+
+
 @cache
-def install() -> ctypes.CDLL:
-    """Installs the stand-in; returns its library.
+def install() -> Any:
+    """Installs the stand-in; returns its library. On a GPU it does nothing.
 
     Raises:
         RuntimeError: cupy has been imported already, or the stand-in is not built.
     """
+    if ON_GPU:
+        return Gpu()
     if "cupy" in sys.modules or "cupy_backends" in sys.modules:
         raise RuntimeError("install: cupy has been imported already: call install() before")
     if reason := missing():
