@@ -101,6 +101,60 @@ def slab_live(slot: int, incarnation: int, /) -> bool: ...
 def slab_line(slot: int, /) -> tuple[bytes, int, bytes, int, int]: ...
 def slab_reclaim(places: list[tuple[int, int]], /) -> list[bool]: ...
 def slab_lent(slot: int, incarnation: int, /) -> tuple[list[tuple[int, int, int]], int]: ...
+@final
+class DeviceLock:
+    def acquire(self, blocking: bool = True, /) -> bool: ...
+    def release(self) -> None: ...
+    def is_owned(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+class DeviceFigures:
+    allocated: int
+    peak_allocated: int
+    total_allocated: int
+    allocations: int
+    frees: int
+
+class DeviceSlab:
+    figures: Any
+    used: int
+
+class DeviceStream:
+    stream: Any
+    bins: Any
+
+class DeviceBlock:
+    slab: Any
+    stream: Any
+    users: Any
+    ptr: int
+    size: int
+    count: int
+    state: int
+    is_exported: bool
+    is_owned: bool
+
+class DeviceAllocator:
+    lock: DeviceLock
+    finished: Any
+    leaving: Any
+    devices: Any
+    records: Any
+    get_device: Any
+    get_current_stream: Any
+    memory_type: Any
+    pointer_type: Any
+    pid: int
+    is_closed: bool
+    def malloc(self, nbytes: int, /) -> Any: ...
+
+@final
+class Own:
+    def __new__(cls, allocator: DeviceAllocator, block: DeviceBlock, /) -> Own: ...
+    @property
+    def chunk(self) -> Any: ...
+
 def event_publish(number: int, uuid: bytes, handle: bytes, /) -> None: ...
 def event_tear(row: int, incarnation: int, number: int, /) -> bool: ...
 def event_torn(row: int, incarnation: int, number: int, /) -> bool: ...

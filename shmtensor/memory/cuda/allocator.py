@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from threading import RLock
 from typing import Any
 
 import cupy
@@ -40,46 +39,23 @@ Memory, MemoryPointer, UnownedMemory = (
 )
 get_current_stream = cupy.cuda.get_current_stream
 getpid, call_if_free = os.getpid, native.call_if_free
+Own = native.Own  # owns a block for the arrays over it: CuPy's memory object refers to it
 
 
-class Own:
-    """Owns a block for the arrays over it: CuPy's memory object refers to it."""
-
-    __slots__ = ("chunk", "pid")
-
-    def __init__(self, chunk: Chunk, pid: int) -> None:
-        self.chunk = chunk
-        self.pid = pid
-
-    def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
-        if self.pid == getpid():
-            allocator.ended(self)
-
-    def end(self) -> None:
-        chunk = self.chunk
-        chunk.is_owned = False
-        device = allocator.devices[chunk.slab.device]
-        device.allocated -= chunk.size
-        device.frees += 1
-        if not chunk.count:
-            allocator.leave(chunk)
-
-
-class Device:
+class Device(native.DeviceFigures):
     """One GPU's slabs, free blocks and figures."""
 
     def __init__(self, index: int) -> None:
         self.index = index
         self.slabs: dict[int, Slab] = {}  # by address
         self.free = (FreeLists(), FreeLists(), FreeLists())
-        self.allocated = self.reserved = self.peak_allocated = self.peak_reserved = 0
-        self.allocations = self.frees = self.slabs_made = self.slabs_freed = self.retries = 0
-        self.total_allocated = self.total_reserved = self.out_of_memory_errors = 0
+        self.reserved = self.peak_reserved = self.total_reserved = 0
+        self.slabs_made = self.slabs_freed = self.retries = self.out_of_memory_errors = 0
         self.forgotten: dict[str, int] = {}  # of figures that add up: when they began anew
         self.limit: int | None = None  # bytes that may be reserved
 
     def add_slab(self, pool: int, ptr: int, size: int, shift: int) -> None:
-        slab = self.slabs[ptr] = Slab(self.index, pool, ptr, size, shift)
+        slab = self.slabs[ptr] = Slab(self, pool, ptr, size, shift)
         self.reserved += size
         self.total_reserved += size
         self.peak_reserved = max(self.peak_reserved, self.reserved)
@@ -91,8 +67,12 @@ def no_memory(device: Device, nbytes: int) -> Exception:
     return OutOfMemoryError(f"cuda: no memory for {nbytes} bytes on GPU {device.index}")
 
 
-class Allocator:
+class Allocator(native.DeviceAllocator):
     """All that this process has of GPU memory, under one lock.
+
+    `malloc`, CuPy's allocator, and the end of an Own are in C (native/memory/device). They do the
+    usual case alone, without the lock while nobody has it (Note [Short way] there), and call
+    `allocate` and `ended` for the others.
 
     Note [Finalisers]: a finaliser appends to `finished` and tries to take the lock. If that fails,
     the thread that has it, which may be the same one, works the list off when it is done: every
@@ -104,16 +84,22 @@ class Allocator:
     the allocator does not wait for it.
     """
 
+    finished: deque[Any]  # blocks, and other owners, without arrays
+    devices: dict[int, Device]
+    # Whose events have not passed yet: what to do then, device, events.
+    leaving: list[tuple[Any, int, list[int]]]
+
     def __init__(self) -> None:
         self.pid = 0  # of the process that uses CUDA; 0: none has
-        lock: Any = RLock()
-        self.lock = lock
-        self.is_inside: Callable[[], bool] = lock._is_owned  # whether this thread has it
-        self.finished: deque[Any] = deque()  # owners without arrays
-        self.devices: dict[int, Device] = {}
+        self.lock = native.DeviceLock()
+        self.is_inside: Callable[[], bool] = self.lock.is_owned  # whether this thread has it
+        self.finished = deque()
+        self.devices = {}
+        self.records = records
+        self.get_device, self.get_current_stream = runtime.getDevice, get_current_stream
+        self.memory_type, self.pointer_type = UnownedMemory, MemoryPointer
         self.uuids: dict[bytes, int] = {}
-        # Whose events have not passed yet: what to do then, device, events.
-        self.leaving: list[tuple[Any, int, list[int]]] = []
+        self.leaving = []
         self.lent: dict[tuple[int, int], Chunk] = {}  # by slot and index
         self.lent_bytes = 0
         self.is_closed = False  # the interpreter ends
@@ -154,10 +140,20 @@ class Allocator:
         """Ends what finalisers have noted. The lock is held."""
         finished = self.finished
         while finished:
-            finished.popleft().end()
+            target = finished.popleft()
+            self.end(target) if target.__class__ is Chunk else target.end()
+
+    def end(self, chunk: Chunk) -> None:
+        """The array that a block was allocated for, and its views, are gone. The lock is held."""
+        chunk.is_owned = False
+        device = self.devices[chunk.slab.device]
+        device.allocated -= chunk.size
+        device.frees += 1
+        if not chunk.count:
+            self.leave(chunk)
 
     def ended(self, owner: Any) -> None:
-        """The last array over an owner is gone. Called by finalisers."""
+        """The last array over an owner, or a block, is gone. Called by finalisers."""
         if self.is_closed:
             return
         self.finished.append(owner)
@@ -170,15 +166,14 @@ class Allocator:
                 return
 
     # ---- allocation
-    def malloc(self, nbytes: int) -> Any:
-        """CuPy's allocator: a MemoryPointer to `nbytes` bytes of the current device, uninitialised.
+    def allocate(self, nbytes: int) -> Any:
+        """A MemoryPointer to `nbytes` bytes of the current device, uninitialised.
 
         Raises:
             OutOfMemoryError: the device has no memory left.
             RuntimeError: this process was forked from one that uses CUDA.
         """
-        pid = self.pid
-        if pid != getpid():
+        if self.pid != getpid():
             raise forked()
         index = runtime.getDevice()
         if not nbytes:
@@ -207,7 +202,7 @@ class Allocator:
         finally:
             if self.finished:
                 self.retry()
-        return MemoryPointer(UnownedMemory(chunk.ptr, chunk.size, Own(chunk, pid), index), 0)
+        return MemoryPointer(UnownedMemory(chunk.ptr, chunk.size, Own(self, chunk), index), 0)
 
     def find(self, device: Device, stream: StreamRecord, nbytes: int) -> Chunk:
         """A chunk that was not in a bin: free, of limbo, of another stream, or of a new slab."""

@@ -11,9 +11,13 @@ also its index in the ledger: index = offset >> shift.
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from ... import native
 from .streams import StreamRecord
+
+if TYPE_CHECKING:
+    from .allocator import Device
 
 __all__ = [
     "BINNED",
@@ -48,24 +52,14 @@ def layout_of(size: int) -> tuple[int, int, int, int]:
     return rounded, OWN, rounded, 40
 
 
-class Slab:
+class Slab(native.DeviceSlab):
     """One allocation of the driver."""
 
-    __slots__ = (
-        "device",
-        "exported",
-        "first",
-        "inc",
-        "pool",
-        "ptr",
-        "shift",
-        "size",
-        "slot",
-        "used",
-    )
+    __slots__ = ("device", "exported", "first", "inc", "pool", "ptr", "shift", "size", "slot")
 
-    def __init__(self, device: int, pool: int, ptr: int, size: int, shift: int) -> None:
-        self.device = device
+    def __init__(self, figures: Device, pool: int, ptr: int, size: int, shift: int) -> None:
+        self.figures = figures
+        self.device = figures.index
         self.pool = pool
         self.ptr = ptr
         self.size = size
@@ -88,31 +82,21 @@ class Slab:
         return found
 
 
-class Chunk:
+class Chunk(native.DeviceBlock):
     """A region of a slab: a block, or free memory between blocks."""
 
-    __slots__ = (
-        "after",
-        "before",
-        "count",
-        "is_exported",
-        "is_owned",
-        "offset",
-        "ptr",
-        "size",
-        "slab",
-        "state",
-        "stream",
-        "users",
-    )
+    __slots__ = ("after", "before", "offset")
+    slab: Slab
+    stream: StreamRecord | None  # that allocated it, or freed it last; None: idle
+    users: set[StreamRecord] | None  # other streams that used it
 
     def __init__(self, slab: Slab, offset: int, size: int, state: int) -> None:
         self.slab = slab
         self.offset = offset
         self.ptr = slab.ptr + offset
         self.size = size
-        self.stream: StreamRecord | None = None  # that allocated it, or freed it last; None: idle
-        self.users: set[StreamRecord] | None = None  # other streams that used it
+        self.stream = None
+        self.users = None
         self.before: Chunk | None = None
         self.after: Chunk | None = None
         self.state = state

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import cupy
 
+from ... import native
 from ...cuda_arrays import watch
 
 if TYPE_CHECKING:
@@ -40,16 +41,17 @@ NOT_READY = 600  # cudaErrorNotReady
 MANY = 256  # streams of a device; beyond it those that only this module knows are let go
 
 
-class StreamRecord:
+class StreamRecord(native.DeviceStream):
     """A stream of a device, its recently freed blocks, and, once it has sent, its own event."""
 
-    __slots__ = ("bins", "device", "event", "number", "ptr", "stream", "thread")
+    __slots__ = ("device", "event", "number", "ptr", "thread")
+    bins: dict[int, list[Chunk]]  # by size
 
     def __init__(self, device: int, stream: Any) -> None:
         self.device = device
         self.stream = stream  # None: let go, all its work has ended
         self.ptr: int = stream.ptr
-        self.bins: dict[int, list[Chunk]] = {}  # by size
+        self.bins = {}
         self.thread = threading.get_ident() if self.ptr == PER_THREAD else 0
         self.event = 0  # interprocess
         self.number = -1  # of that event in this process's row

@@ -4,6 +4,7 @@
 
 #include "python.h"
 
+#include "memory/device/device_lock.h"
 #include "memory/ledger/block.h"
 #include "memory/inspect/fault_points.h"
 #include "memory/gradient_buffer.h"
@@ -370,7 +371,9 @@ int add_memory(PyObject* module) {
   arm_fault_from_environment();
   register_cache_exit();
   install_fork_handlers();
-  if (!make_handler() || !add_block(module) || !add_gradient_buffer(module)) return -1;
+  if (!make_handler() || !add_block(module) || !add_gradient_buffer(module) || !add_device_lock(module) ||
+      !add_device_allocator(module))
+    return -1;
   for (PyMethodDef* table : {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions})
     if (PyModule_AddFunctions(module, table) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
