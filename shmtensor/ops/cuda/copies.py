@@ -15,7 +15,7 @@ import numpy as np
 from .kernel_source import kernel_source
 from .launch import OPTIONS, blocks_for
 
-__all__ = ["MOST", "fill_rows", "gather"]
+__all__ = ["Gather", "fill_rows"]
 
 MOST = 64  # arrays that one launch gathers, as in copies.cu
 BLOCK_BYTES = 256 * 4 * 16  # that a block of threads copies
@@ -24,9 +24,10 @@ UNITS = {2: "fill_rows_2", 4: "fill_rows_4", 8: "fill_rows_8", 16: "fill_rows_16
 # struct Parts of copies.cu. CuPy passes a NumPy array of one element by value.
 PARTS = np.dtype(
     {
-        "names": ["address", "start", "size", "first_block", "n"],
+        "names": ["address", "start", "size", "room", "first_block", "n"],
         "formats": [
             (np.uint64, (MOST,)),
+            (np.int64, (MOST,)),
             (np.int64, (MOST,)),
             (np.int64, (MOST,)),
             (np.int32, (MOST + 1,)),
@@ -59,24 +60,45 @@ def fill_rows(out: Any, row: Any) -> None:
     kernel(UNITS[unit])((blocks_for(n), 1, 1), (256, 1, 1), (out, row, row_nbytes // unit, n))
 
 
-def gather(out: Any, arrays: Sequence[Any], starts: Sequence[int]) -> None:
-    """Copies contiguous arrays into one block of memory of the same device.
+class Gather:
+    """Copies arrays to their places in one block of memory, by a launch for each MOST of them.
 
     Args:
-        starts: where each begins in `out`, in bytes.
+        starts, sizes, ends: of each array in bytes: where it begins in the block, its size, and
+            where the zeros after it end.
     """
-    for first in range(0, len(arrays), MOST):
-        part = arrays[first : first + MOST]
-        n = len(part)
-        parts = np.zeros(1, PARTS)
-        sizes = [x.nbytes for x in part]
-        blocks = [0]
-        for size in sizes:
-            blocks.append(blocks[-1] - -size // BLOCK_BYTES)
-        parts["address"][0, :n] = [x.data.ptr for x in part]
-        parts["start"][0, :n] = starts[first : first + n]
-        parts["size"][0, :n] = sizes
-        parts["first_block"][0, : n + 1] = blocks
-        parts["n"] = n
-        if blocks[-1]:
-            kernel("gather")((blocks[-1], 1, 1), (256, 1, 1), (out, parts.view(PARTS_BYTES)))
+
+    def __init__(self, starts: Sequence[int], sizes: Sequence[int], ends: Sequence[int]) -> None:
+        self.launches: list[tuple[Any, tuple[int, int, int], Any]] = []
+        rooms = [end - start for start, end in zip(starts, ends, strict=True)]
+        for first in range(0, len(sizes), MOST):
+            chosen = slice(first, first + MOST)
+            blocks = [0]
+            for room in rooms[chosen]:
+                blocks.append(blocks[-1] + -(-room // BLOCK_BYTES))
+            n = len(blocks) - 1
+            parts = np.zeros(1, PARTS)
+            parts["start"][0, :n] = starts[chosen]
+            parts["size"][0, :n] = sizes[chosen]
+            parts["room"][0, :n] = rooms[chosen]
+            parts["first_block"][0, : n + 1] = blocks
+            parts["n"] = n
+            if blocks[-1]:
+                grid = (blocks[-1], 1, 1)
+                self.launches.append((parts["address"][0, :n], grid, parts.view(PARTS_BYTES)))
+            else:
+                self.launches.append((parts["address"][0, :n], (0, 1, 1), None))
+
+    def __call__(self, out: Any, addresses: list[int]) -> None:
+        """Writes to `out`, on the current device.
+
+        Args:
+            addresses: of contiguous arrays of the right sizes, there; 0: this one is left out.
+        """
+        run = kernel("gather")
+        first = 0
+        for places, grid, parts in self.launches:
+            if parts is not None:
+                places[:] = addresses[first : first + MOST]
+                run(grid, (256, 1, 1), (out, parts))
+            first += MOST

@@ -12,8 +12,8 @@ from tests.cuda.kernels.check import check, host_kernel
 MOST, BLOCK_BYTES = 64, 256 * 4 * 16
 PARTS = np.dtype(
     {
-        "names": ["address", "start", "size", "first_block", "n"],
-        "formats": ["64u8", "64i8", "64i8", "65i4", "i4"],
+        "names": ["address", "start", "size", "room", "first_block", "n"],
+        "formats": ["64u8", "64i8", "64i8", "64i8", "65i4", "i4"],
     },
     align=True,
 )
@@ -34,20 +34,21 @@ def test_fill_rows(unit: int, rows: int, columns: int) -> None:
 
 @pytest.mark.parametrize("shift", [0, 3])
 def test_gather(shift: int) -> None:
-    sizes = [0, 1, 17, 0, 2 * BLOCK_BYTES, BLOCK_BYTES + 48, 5, 0]
+    """Of eight arrays one is left out; what follows each in its room is set to 0."""
+    sizes = [0, 1, 17, 0, 2 * BLOCK_BYTES, BLOCK_BYTES + 48, 5, BLOCK_BYTES - 3]
     arrays = [numbers(n + shift, i)[shift:] for i, n in enumerate(sizes)]
-    starts, end = [], 0
-    for n in sizes:
-        starts.append(end)
-        end += -(-n // 64) * 64 + 64
-    out = np.zeros(end, np.uint8)
+    rooms = [n + 16 for n in sizes]
+    starts = np.cumsum([0, *(-(-room // 64) * 64 for room in rooms)])
+    out = numbers(int(starts[-1]), 9)
     wanted, parts = out.copy(), np.zeros(1, PARTS)
-    blocks = np.cumsum([0, *(-(-n // BLOCK_BYTES) for n in sizes)])
+    blocks = np.cumsum([0, *(-(-room // BLOCK_BYTES) for room in rooms)])
     parts["first_block"][0, : len(blocks)] = blocks
     parts["n"] = len(sizes)
-    for i, (x, start) in enumerate(zip(arrays, starts, strict=True)):
-        parts["address"][0, i], parts["start"][0, i] = x.ctypes.data, start
-        parts["size"][0, i] = x.size
-        wanted[start : start + x.size] = x
+    for i, (x, start, room) in enumerate(zip(arrays, starts, rooms, strict=False)):
+        parts["address"][0, i] = x.ctypes.data if i != 2 else 0
+        parts["start"][0, i], parts["size"][0, i], parts["room"][0, i] = start, x.size, room
+        if i != 2:
+            wanted[start : start + room] = 0
+            wanted[start : start + x.size] = x
     kernel = host_kernel("copies", "float32", "gather")
     check(kernel, int(blocks[-1]), 256, (out, parts[0]), [(out, wanted)])

@@ -35,12 +35,14 @@ extern "C" __global__ void fill_rows_16(pack16* out, const pack16* row, index_t 
   fill(out, row, columns, n);
 }
 
-// Up to kMost arrays of bytes and where each begins in a block of memory. first_block: of those that copy an array, and
-// at its end the number of all.
+// Up to kMost arrays of bytes, and where each begins in a block of memory. An array with address 0 is left out. From its end
+// to `room` bytes after its start the block gets zeros. first_block: of those that copy an array, and at its end the
+// number of all.
 struct Parts {
   uint64 address[kMost];
   index_t start[kMost];
   index_t size[kMost];
+  index_t room[kMost];
   int first_block[kMost + 1];
   int n;
 };
@@ -54,21 +56,28 @@ extern "C" __global__ void gather(unsigned char* __restrict__ out, const Parts p
     else
       high = middle - 1;
   }
-  const index_t begin = (static_cast<int>(blockIdx.x) - parts.first_block[low]) * kBytes, size = parts.size[low];
-  const index_t end = begin + kBytes < size ? begin + kBytes : size;
   const unsigned char* from = reinterpret_cast<const unsigned char*>(parts.address[low]);
+  if (!from) return;
   unsigned char* to = out + parts.start[low];
+  const index_t size = parts.size[low], room = parts.room[low];
+  const index_t begin = (static_cast<int>(blockIdx.x) - parts.first_block[low]) * kBytes, last = begin + kBytes;
+  const index_t end = last < size ? last : size;
   index_t i = begin;
-  if (reinterpret_cast<uint64>(from) % sizeof(pack16) == 0 && reinterpret_cast<uint64>(to) % sizeof(pack16) == 0) {
+  if (i < end && reinterpret_cast<uint64>(from) % sizeof(pack16) == 0 &&
+      reinterpret_cast<uint64>(to) % sizeof(pack16) == 0) {
     const pack16* packs = reinterpret_cast<const pack16*>(from + begin);
     pack16* results = reinterpret_cast<pack16*>(to + begin);
     const int n = static_cast<int>((end - begin) / static_cast<index_t>(sizeof(pack16)));
     pack16 kept[kEach];
+#pragma unroll
     for (int k = 0; k < kEach; ++k)
       if (const int at = k * kThreads + static_cast<int>(threadIdx.x); at < n) kept[k] = packs[at];
+#pragma unroll
     for (int k = 0; k < kEach; ++k)
       if (const int at = k * kThreads + static_cast<int>(threadIdx.x); at < n) results[at] = kept[k];
     i += n * static_cast<index_t>(sizeof(pack16));
   }
   for (i += threadIdx.x; i < end; i += kThreads) to[i] = from[i];
+  const index_t stop = last < room ? last : room;
+  for (i = (begin > size ? begin : size) + threadIdx.x; i < stop; i += kThreads) to[i] = 0;
 }
