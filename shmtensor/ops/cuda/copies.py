@@ -93,7 +93,8 @@ class Gather:
         """Writes to `out`, on the current device.
 
         Args:
-            addresses: of contiguous arrays of the right sizes, there; 0: this one is left out.
+            addresses: of contiguous arrays of the right sizes, there; 0, also that of an empty
+                array: it is left out, and its part of the block stays.
         """
         run = kernel("gather")
         first = 0
