@@ -338,11 +338,69 @@ Ref become_grad(Ref gradient, PyObject* tensor, PyObject* grad_buffer) {
   return by_layout_contract(gradient.array(), like.array());
 }
 
+// The bytes of a device's array if its elements leave no gaps, in any order of the dimensions; 0: they do; -1: an exception
+// is set.
+Py_ssize_t dense_nbytes(PyObject* array) {
+  static PyObject* names[] = {PyUnicode_InternFromString("shape"), PyUnicode_InternFromString("strides")};
+  Ref dtype = array_dtype(array), shape(PyObject_GetAttr(array, names[0])), strides(PyObject_GetAttr(array, names[1]));
+  if (!dtype || !shape || !strides) return -1;
+  const Py_ssize_t n = PyTuple_GET_SIZE(shape.get());
+  Py_ssize_t nbytes = PyDataType_ELSIZE(reinterpret_cast<PyArray_Descr*>(dtype.get()));
+  uint64_t done = 0;  // a bit for each dimension
+  for (Py_ssize_t left = n; left; --left) {
+    Py_ssize_t d = n - 1;
+    for (; d >= 0; --d) {
+      const Py_ssize_t size = PyLong_AsSsize_t(PyTuple_GET_ITEM(shape.get(), d));
+      if (done >> d & 1 || (size != 1 && PyLong_AsSsize_t(PyTuple_GET_ITEM(strides.get(), d)) != nbytes)) continue;
+      nbytes *= size;
+      break;
+    }
+    if (d < 0) return 0;
+    done |= uint64_t{1} << d;
+  }
+  return nbytes;
+}
+
+// Whether nothing but a device's array refers to its memory: the array of which it is a view, too, is its own, and all of
+// it is in the view. The caller has the one reference to the array. CuPy's arrays refer to a MemoryPointer, and that
+// to the memory; one with `base` None may share it with others (cupy.lib.stride_tricks). False with an exception set.
+bool is_sole_owner(PyObject* array, bool* result) {
+#if defined(Py_GIL_DISABLED)
+  *result = false;  // other threads' references are not counted
+  return array;
+#else
+  static PyObject* names[] = {PyUnicode_InternFromString("data"), PyUnicode_InternFromString("mem"),
+                              PyUnicode_InternFromString("nbytes")};
+  *result = false;
+  const Py_ssize_t nbytes = dense_nbytes(array);
+  if (nbytes <= 0) return nbytes == 0;
+  Ref base = array_base(array), pointer(PyObject_GetAttr(array, names[0]));
+  if (!base || !pointer) return false;
+  Ref memory(PyObject_GetAttr(pointer.get(), names[1]));
+  if (!memory) return false;
+  Py_ssize_t pointer_references = 2, memory_references = 2;  // ours is one of each
+  if (base.get() != Py_None) {
+    if (!is_device_array(base.get()) || Py_REFCNT(base.get()) != 2) return true;
+    Ref size(PyObject_GetAttr(base.get(), names[2])), other(PyObject_GetAttr(base.get(), names[0]));
+    if (!size || !other) return false;
+    if (PyLong_AsSsize_t(size.get()) != nbytes) return !PyErr_Occurred();
+    if (other.get() == pointer.get())
+      ++pointer_references;
+    else if (Py_REFCNT(other.get()) == 2)
+      ++memory_references;
+    else
+      return true;
+  }
+  *result = Py_REFCNT(pointer.get()) == pointer_references && Py_REFCNT(memory.get()) == memory_references;
+  return true;
+#endif
+}
+
 // The same for an array of a device, which has no grad_buffer.
 Ref become_device_grad(Ref gradient) {
-  Ref base = array_base(gradient.get());
-  if (!base || (base.get() == Py_None && is_seen_by_caller_alone(gradient.get()))) return base ? std::move(gradient) : Ref();
-  return copy_of(gradient.get());
+  bool is_taken = false;
+  if (is_unique(gradient.get()) && !is_sole_owner(gradient.get(), &is_taken)) return Ref();
+  return is_taken ? std::move(gradient) : copy_of(gradient.get());
 }
 
 // steal_gradient(sums: dict, accumulate_grad, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the

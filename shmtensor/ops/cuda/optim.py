@@ -14,32 +14,48 @@ from typing import Any
 import cupy
 import numpy as np
 
-from .launch import acc_dtype, as_acc, blocks_for, is_floating, launch, pointers
+from .launch import blocks_for, launch
 
 __all__ = ["adam_step", "sgd_step"]
 
 
-def check_flat(name: str, param: Any, grad: Any, **state: Any) -> None:
+# The types that the kernels of a dtype compute in; keys are dtypes, whose names are slow.
+ACC: dict[Any, Any] = {
+    np.dtype(np.float16): np.float32,
+    np.dtype(np.float32): np.float32,
+    np.dtype(np.float64): np.float64,
+}
+FLAGS = (np.int32(0), np.int32(1))
+
+
+def check_flat(name: str, param: Any, grad: Any, *states: tuple[str, Any]) -> Any:
     """Checks that all arrays are flat, of equal length, and of the right dtypes.
+
+    Returns: the type that is computed in.
 
     Raises:
         TypeError: a dtype does not fit. ValueError: a shape does not, or strides.
     """
-    if not is_floating(param, grad):
-        raise TypeError(f"{name}: dtypes do not fit: param {param.dtype}, grad {grad.dtype}")
-    for label, x in (("param", param), ("grad", grad), *state.items()):
-        if x is None:
-            continue
-        if x.ndim != 1 or x.size != param.size or not x.flags.c_contiguous:
+    dtype = param.dtype
+    acc = ACC.get(dtype)
+    if acc is None or grad.dtype != dtype:
+        raise TypeError(f"{name}: dtypes do not fit: param {dtype}, grad {grad.dtype}")
+    shape, state_dtype = param.shape, STATE_DTYPES[acc]
+    for label, x in (("param", param), ("grad", grad), *states):
+        if x is not None and (x.shape != shape or x.ndim != 1 or not x.flags.c_contiguous):
             raise ValueError(
                 f"{name}: {label} must be flat and contiguous, of {param.size} elements: "
                 f"shape {x.shape}, strides {x.strides}"
             )
-        if label in state and x.dtype != acc_dtype(param.dtype):
+    for label, x in states:
+        if x is not None and x.dtype != state_dtype:
             raise TypeError(
-                f"{name}: {label} must be {acc_dtype(param.dtype)} for parameters of "
-                f"{param.dtype}: {x.dtype}"
+                f"{name}: {label} must be {state_dtype} for parameters of {dtype}: {x.dtype}"
             )
+    return acc
+
+
+STATE_DTYPES: dict[Any, Any] = {t: np.dtype(t) for t in ACC.values()}
 
 
 def check_scalars(name: str, **scalars: Any) -> None:
@@ -80,40 +96,30 @@ def adam_step(
     Copies: none.
     """
     name = "adam_step"
-    check_flat(
-        name, param, grad, exp_avg=exp_avg, exp_avg_sq=exp_avg_sq, max_exp_avg_sq=max_exp_avg_sq
+    acc = check_flat(
+        name,
+        param,
+        grad,
+        ("exp_avg", exp_avg),
+        ("exp_avg_sq", exp_avg_sq),
+        ("max_exp_avg_sq", max_exp_avg_sq),
     )
     device_step = step if isinstance(step, cupy.ndarray) else None
     number = 1.0 if device_step is not None else float(step)
     if number < 1:
         raise ValueError(f"{name}: step counts from 1: {number}")
     check_scalars(name, step=device_step, grad_scale=grad_scale, found_inf=found_inf)
-    if not param.size:
+    n = param.size
+    if not n:
         return
-    dtype = param.dtype
-    launch(
-        "optim",
-        "adam",
-        dtype,
-        blocks_for(param.size),
-        256,
-        (
-            param,
-            grad,
-            exp_avg,
-            exp_avg_sq,
-            *pointers(max_exp_avg_sq),
-            np.int64(param.size),
-            *(np.float64(v) for v in (lr, beta1, beta2)),
-            as_acc(dtype, eps),
-            as_acc(dtype, 0.0 if decoupled else weight_decay),
-            as_acc(dtype, 1 - lr * weight_decay if decoupled else 1.0),
-            np.float64(1 - beta1**number),
-            np.float64(1 - beta2**number),
-            np.int32(maximize),
-            *pointers(device_step, grad_scale, found_inf),
-        ),
-    )
+    lr, beta1, beta2 = float(lr), float(beta1), float(beta2)
+    arguments = (
+        param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, n, lr, beta1, beta2, acc(eps),
+        acc(0.0 if decoupled else weight_decay), acc(1 - lr * weight_decay if decoupled else 1.0),
+        1 - beta1**number, 1 - beta2**number, FLAGS[bool(maximize)],
+        device_step, grad_scale, found_inf,
+    )  # fmt: skip
+    launch("optim", "adam", param.dtype, blocks_for(n), 256, arguments)
 
 
 def sgd_step(
@@ -139,13 +145,15 @@ def sgd_step(
 
     Copies: none.
     """
-    check_flat("sgd_step", param, grad, momentum_buffer=momentum_buffer)
+    acc = check_flat("sgd_step", param, grad, ("momentum_buffer", momentum_buffer))
     check_scalars("sgd_step", grad_scale=grad_scale, found_inf=found_inf)
-    if not param.size:
+    n = param.size
+    if not n:
         return
     is_first = first if isinstance(first, cupy.ndarray) else None
-    numbers = (as_acc(param.dtype, v) for v in (lr, momentum, dampening, weight_decay))
-    flags = (np.int32(v) for v in (nesterov, maximize, first if is_first is None else 0))
-    arguments = (param, grad, *pointers(momentum_buffer), np.int64(param.size), *numbers, *flags)
-    arguments = (*arguments, *pointers(is_first, grad_scale, found_inf))
-    launch("optim", "sgd", param.dtype, blocks_for(param.size), 256, arguments)
+    arguments = (
+        param, grad, momentum_buffer, n, acc(lr), acc(momentum), acc(dampening), acc(weight_decay),
+        FLAGS[bool(nesterov)], FLAGS[bool(maximize)], FLAGS[is_first is None and bool(first)],
+        is_first, grad_scale, found_inf,
+    )  # fmt: skip
+    launch("optim", "sgd", param.dtype, blocks_for(n), 256, arguments)

@@ -8,41 +8,78 @@ float32), a batch times one matrix is one product, and a bias is what the sum be
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
 
-from ... import cupy_runtime
+from ...cupy_runtime import state as cupy_state
 from ...dtypes import bfloat16
 from ..linalg import matmul as rows
+from .copies import fill_rows
 
 __all__ = ["product"]
 
 cublas, runtime = cupy.cuda.cublas, cupy.cuda.runtime
-TF32 = cublas.CUBLAS_COMPUTE_32F_FAST_TF32
-# dtype -> type of the elements, of the sums, dtype of alpha and beta.
-TYPES: dict[Any, tuple[int, int, Any]] = {
-    np.dtype(np.float16): (runtime.CUDA_R_16F, cublas.CUBLAS_COMPUTE_32F, np.float32),
-    bfloat16: (runtime.CUDA_R_16BF, cublas.CUBLAS_COMPUTE_32F, np.float32),
-    np.dtype(np.float32): (runtime.CUDA_R_32F, cublas.CUBLAS_COMPUTE_32F, np.float32),
-    np.dtype(np.float64): (runtime.CUDA_R_64F, cublas.CUBLAS_COMPUTE_64F, np.float64),
-    np.dtype(np.complex64): (runtime.CUDA_C_32F, cublas.CUBLAS_COMPUTE_32F, np.complex64),
-    np.dtype(np.complex128): (runtime.CUDA_C_64F, cublas.CUBLAS_COMPUTE_64F, np.complex128),
+ndarray, get_handle = cupy.ndarray, cupy.cuda.device.get_cublas_handle
+TF32, DEFAULT = cublas.CUBLAS_COMPUTE_32F_FAST_TF32, cublas.CUBLAS_GEMM_DEFAULT
+
+
+class Kind(NamedTuple):
+    """How cuBLAS multiplies matrices of a dtype.
+
+    Attributes:
+        elements, sums: types of the elements, and of the sums where all bits are wanted.
+        fast_sums: of the sums where they are not.
+        zero, one: host addresses of alpha and beta.
+    """
+
+    elements: int
+    sums: int
+    fast_sums: int
+    zero: int
+    one: int
+
+
+def constants(dtype: Any) -> tuple[int, int]:
+    """The addresses of 0 and 1 in host memory that is never freed."""
+    numbers = CONSTANTS.setdefault(dtype, np.array([0, 1], dtype))
+    return numbers.ctypes.data, numbers.ctypes.data + numbers.itemsize
+
+
+CONSTANTS: dict[Any, Any] = {}
+SINGLE, DOUBLE = cublas.CUBLAS_COMPUTE_32F, cublas.CUBLAS_COMPUTE_64F
+KINDS: dict[Any, Kind] = {
+    np.dtype(dtype): Kind(elements, sums, fast, *constants(number))
+    for dtype, elements, sums, fast, number in (
+        (np.float16, runtime.CUDA_R_16F, SINGLE, SINGLE, np.float32),
+        (bfloat16, runtime.CUDA_R_16BF, SINGLE, SINGLE, np.float32),
+        (np.float32, runtime.CUDA_R_32F, SINGLE, TF32, np.float32),
+        (np.float64, runtime.CUDA_R_64F, DOUBLE, DOUBLE, np.float64),
+        (np.complex64, runtime.CUDA_C_32F, SINGLE, TF32, np.complex64),
+        (np.complex128, runtime.CUDA_C_64F, DOUBLE, DOUBLE, np.complex128),
+    )
 }
-SINGLE = (runtime.CUDA_R_32F, runtime.CUDA_C_32F)
-NUMBERS = {t: (np.zeros((), t), np.ones((), t)) for _, _, t in TYPES.values()}
 
 
-def leading_dimension(x: Any) -> tuple[int, int] | None:
-    """(transposed, leading dimension) of the matrices of x as BLAS reads them; None: it cannot."""
-    n, m = x.shape[-2:]
-    row, column = (stride // x.itemsize for stride in x.strides[-2:])
+def layout_of(n: int, m: int, row: int, column: int) -> tuple[int, int] | None:
+    """(transposed, leading dimension) of a matrix (n, m) as BLAS reads it; None: it cannot.
+
+    Args:
+        row, column: its strides, in elements.
+    """
     if (column == 1 or m == 1) and (row >= max(m, 1) or n == 1):
         return 0, max(row, m) if n > 1 else m
     if (row == 1 or n == 1) and (column >= max(n, 1) or m == 1):
         return 1, max(column, n) if m > 1 else n
     return None
+
+
+def leading_dimension(x: Any) -> tuple[int, int] | None:
+    """`layout_of` of the matrices of an array (..., n, m)."""
+    itemsize = x.itemsize
+    row, column = x.strides[-2:]
+    return layout_of(*x.shape[-2:], row // itemsize, column // itemsize)
 
 
 def batch_stride(x: Any, batch: tuple[int, ...]) -> int | None:
@@ -80,59 +117,107 @@ def operand(x: Any, batch: tuple[int, ...]) -> tuple[Any, int, int, int]:
 
 
 def product(x: Any, y: Any, bias: Any = None) -> Any:
-    """x @ y + bias, of arrays (..., n, k) and (..., k, m) of one dtype, or of vectors. Copies: an
-    operand that BLAS cannot read.
+    """x @ y, of arrays (..., n, k) and (..., k, m) of one dtype, or of vectors. Copies: an operand
+    that BLAS cannot read.
+
+    Args:
+        bias: (m,), added; only if y has two dimensions.
 
     Raises:
         ValueError: the shapes do not fit.
     """
-    if x.dtype not in TYPES or x.dtype is not y.dtype or not (x.ndim and y.ndim):
+    dtype = x.dtype
+    kind = KINDS.get(dtype)
+    if kind is None or dtype is not y.dtype or not (x.ndim and y.ndim):
         out = cupy.matmul(x, y)
         return out if bias is None else out + bias
+    if y.ndim == 2 and x.ndim > 1:
+        shape, strides = y.shape, y.strides
+        if x.shape[-1] == shape[0]:
+            return rows_by_matrix(kind, x, y, *shape, *strides, bias)
     a = x[None] if x.ndim == 1 else x
     b = y[:, None] if y.ndim == 1 else y
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"matmul: the shapes do not fit: {x.shape}, {y.shape}")
-    batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    shape = (*batch, a.shape[-2], b.shape[-1])
-    if b.ndim == 2 < a.ndim:  # one product
-        a = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
-    out = multiply(a, b, batch if b.ndim > 2 else (), bias).reshape(shape)
+    if b.ndim == 2:
+        out = rows_by_matrix(kind, a, b, *b.shape, *b.strides, bias)
+    else:
+        out = multiply(kind, a, b, np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     out = out[..., 0] if y.ndim == 1 else out
     return out[..., 0, :] if x.ndim == 1 and y.ndim > 1 else out[..., 0] if x.ndim == 1 else out
 
 
-def multiply(a: Any, b: Any, batch: tuple[int, ...], bias: Any) -> Any:
-    """The products of two batches of matrices, and a bias that is broadcast to them."""
-    (n, k), m = a.shape[-2:], b.shape[-1]
-    out = cupy.empty((*batch, n, m), a.dtype)
+def rows_by_matrix(
+    kind: Kind, x: Any, y: Any, k: int, m: int, row: int, column: int, bias: Any
+) -> Any:
+    """x (..., n, k) times y, a matrix (k, m) with strides (row, column) in bytes, as one product:
+    y itself may be its transpose.
+    """
+    shape, dtype = x.shape, x.dtype
+    itemsize = dtype.itemsize
+    out = ndarray((*shape[:-1], m), dtype)
+    size = out.size
     if bias is not None:
-        out[...] = bias
+        if size:
+            fill_rows(out, bias)
     elif not k:
-        out[...] = 0
+        out.fill(0)
+    if not (size and k):
+        return out
+    n = size // m
+    if len(shape) > 2:
+        if not x.flags.c_contiguous:
+            x = x.reshape(n, k)
+            x_row, x_column = x.strides
+        else:
+            x_row, x_column = k * itemsize, itemsize
+    else:
+        x_row, x_column = x.strides
+    if x_column == itemsize and x_row == k * itemsize:
+        transposed, leading = 0, k
+    elif (layout := layout_of(n, k, x_row // itemsize, x_column // itemsize)) is not None:
+        transposed, leading = layout
+    else:
+        x = cupy.ascontiguousarray(x)
+        transposed, leading = 0, k
+    if column == itemsize and row == m * itemsize:
+        y_transposed, y_leading = 0, m
+    elif row == itemsize and column == k * itemsize:
+        y_transposed, y_leading = 1, k
+    elif (layout := layout_of(k, m, row // itemsize, column // itemsize)) is not None:
+        y_transposed, y_leading = layout
+    else:
+        y = cupy.ascontiguousarray(y if y.shape == (k, m) else y.swapaxes(0, 1))
+        y_transposed, y_leading = 0, m
+    elements = kind.elements
+    # BLAS has columns where we have rows: out.T = y.T @ x.T
+    cublas.gemmEx(
+        get_handle(), y_transposed, transposed, m, n, k, kind.one,
+        y.data.ptr, elements, y_leading, x.data.ptr, elements, leading,
+        kind.zero if bias is None else kind.one, out.data.ptr, elements, m,
+        kind.sums if cupy_state.precision == "highest" else kind.fast_sums, DEFAULT,
+    )  # fmt: skip
+    return out
+
+
+def multiply(kind: Kind, a: Any, b: Any, batch: tuple[int, ...]) -> Any:
+    """The products of two batches of matrices."""
+    (n, k), m = a.shape[-2:], b.shape[-1]
+    out = ndarray((*batch, n, m), a.dtype)
+    if not k:
+        out.fill(0)
     if not (out.size and k):
         return out
-    kind, sums, number = TYPES[a.dtype]
-    if cupy_runtime.state.precision != "highest" and kind in SINGLE:
-        sums = TF32
-    zero, one = NUMBERS[number]
-    a, a_transposed, a_ld, a_stride = operand(a, batch)
-    b, b_transposed, b_ld, b_stride = operand(b, batch)
-    start = (zero if bias is None else one).ctypes.data
-    handle = cupy.cuda.device.get_cublas_handle()
-    # BLAS has columns where we have rows: out.T = b.T @ a.T
-    if (count := math.prod(batch)) == 1:
-        cublas.gemmEx(
-            handle, b_transposed, a_transposed, m, n, k, one.ctypes.data,
-            b.data.ptr, kind, b_ld, a.data.ptr, kind, a_ld, start,
-            out.data.ptr, kind, m, sums, cublas.CUBLAS_GEMM_DEFAULT,
-        )  # fmt: skip
-    else:
-        cublas.gemmStridedBatchedEx(
-            handle, b_transposed, a_transposed, m, n, k, one.ctypes.data,
-            b.data.ptr, kind, b_ld, b_stride, a.data.ptr, kind, a_ld, a_stride, start,
-            out.data.ptr, kind, m, n * m, count, sums, cublas.CUBLAS_GEMM_DEFAULT,
-        )  # fmt: skip
+    a, a_transposed, a_leading, a_stride = operand(a, batch)
+    b, b_transposed, b_leading, b_stride = operand(b, batch)
+    elements = kind.elements
+    cublas.gemmStridedBatchedEx(
+        get_handle(), b_transposed, a_transposed, m, n, k, kind.one,
+        b.data.ptr, elements, b_leading, b_stride, a.data.ptr, elements, a_leading, a_stride,
+        kind.zero, out.data.ptr, elements, m, n * m, math.prod(batch),
+        kind.sums if cupy_state.precision == "highest" else kind.fast_sums,
+        DEFAULT,
+    )  # fmt: skip
     return out
 
 
@@ -160,9 +245,17 @@ def linear(xp, x, weight, bias=None, /):
     if weight.ndim != 2:
         out = product(x, weight)
         return out if bias is None else out + bias
-    fits = x.ndim and x.shape[-1] == weight.shape[1]  # else `product` says so
-    if bias is not None and fits and bias.shape != weight.shape[:1]:
+    shape, dtype = weight.shape, weight.dtype
+    fits = x.ndim and x.shape[-1] == shape[1]  # else `product` says so
+    if bias is not None and fits and bias.shape != shape[:1]:
         raise RuntimeError(
-            f"linear: the bias does not match the weight: {bias.shape}, weight {weight.shape}"
+            f"linear: the bias does not match the weight: {bias.shape}, weight {shape}"
         )
-    return product(x, weight.swapaxes(0, 1), bias)
+    kind = KINDS.get(dtype)
+    if not fits or x.ndim == 1 or kind is None or x.dtype is not dtype:
+        return product(x, weight.swapaxes(0, 1), bias)
+    if bias is not None and bias.dtype is not dtype:
+        bias = bias.astype(dtype)
+    m, k = shape
+    column, row = weight.strides
+    return rows_by_matrix(kind, x, weight, k, m, row, column, bias)

@@ -20,6 +20,7 @@ import numpy as np
 from ...cuda_arrays import device_of, full_on, move_array
 from ...device import CPU
 from ...dtypes import float32
+from ...tensor import Tensor
 from .flat_parameters import Array, Flat, zeros_beside
 
 __all__ = ["DeviceFlat"]
@@ -31,15 +32,17 @@ class DeviceFlat(Flat):
     Attributes:
         keeps_gradients: the block of gradients was made by `make_gradients` or given by
             `take_gradients`, and stays after a step.
+        copies: what copies the gradients into the block, made at the first step.
         counts: the step counts in the GPU's memory, float32, while `counts_on_device`.
         histories: numbers, then: parameters of the same number have equal counts.
     """
 
-    __slots__ = ("counts", "counts_on_device", "histories", "keeps_gradients")
+    __slots__ = ("copies", "counts", "counts_on_device", "histories", "keeps_gradients")
 
     def prepare_gradients(self) -> None:
         self.counts_on_device = False
         self.counts: Any = None
+        self.copies: Any = None
         self.keeps_gradients = False
 
     def take_gradients(self, gradient: Array) -> None:
@@ -54,33 +57,68 @@ class DeviceFlat(Flat):
         """Does nothing: a forked child has no GPU."""
 
     def gather(self) -> list[int] | None:
-        gradients = []
-        for p, array, _ in self.slots:
+        arrays: list[Any] = []
+        self.sparse = []
+        n = 0
+        for i, (p, array, _) in enumerate(self.slots):
             if p.array is not array:
                 raise LookupError
-            gradients.append(p.grad)
-        self.sparse = [i for i, g in enumerate(gradients) if g is not None and g.is_sparse]
-        dense = [i for i, g in enumerate(gradients) if g is not None and not g.is_sparse]
-        if dense:
-            with self.device:
-                self._copy_all(dense, gradients)
-        for i in dense:
-            version = self.tensors[i].version
-            if version is not None:
+            g = p.grad
+            if g is None:
+                arrays.append(None)
+            elif g.__class__ is not Tensor and g.is_sparse:
+                self.sparse.append(i)
+                arrays.append(None)
+            else:
+                arrays.append(g.array)
+                n += 1
+        if not n:
+            return []
+        with self.device:
+            self._copy_all(arrays, n)
+        for (p, _, _), x in zip(self.slots, arrays, strict=True):
+            if x is not None and (version := p.version) is not None:
                 version.count += 1
-        return None if len(dense) == len(gradients) else dense
+        return None if n == len(arrays) else [i for i, x in enumerate(arrays) if x is not None]
 
-    def _copy_all(self, dense: list[int], gradients: list[Any]) -> None:
+    def _copy_all(self, arrays: list[Any], n: int) -> None:
+        """Copies the n arrays that are not None into the block."""
+        parameter = self.parameter
+        if not self.keeps_gradients and len(arrays) == 1:
+            g = arrays[0].reshape(parameter.shape)
+            is_flat = g.ndim == 1 and g.flags.c_contiguous
+            self.gradient = g if is_flat or g.ndim > 1 else g.copy()
+            return
+        dtype, device, is_flat = parameter.dtype, parameter.data.device_id, parameter.ndim == 1
+        addresses, others = [], []
+        for i, x in enumerate(arrays):
+            address = 0
+            if x is not None:
+                memory = x.data
+                is_plain = is_flat and x.dtype is dtype and x.flags.c_contiguous
+                if is_plain and memory.device_id == device:
+                    address = memory.ptr
+                else:
+                    others.append(i)
+            addresses.append(address)
         if not self.keeps_gradients:
-            if len(gradients) == 1:
-                g = gradients[0].array.reshape(self.parameter.shape)
-                is_flat = g.ndim == 1 and g.flags.c_contiguous
-                self.gradient = g if is_flat or g.ndim > 1 else g.copy()
-                return
-            self.gradient = zeros_beside(self.parameter, self.parameter.shape)
-        for i in dense:
-            g = gradients[i].array
-            self.part(self.gradient, i).reshape(g.shape)[...] = g
+            if n == len(arrays) and not others:  # the copies fill the gaps with zeros
+                self.gradient = parameter.__class__(parameter.shape, dtype)
+            else:
+                self.gradient = zeros_beside(parameter, parameter.shape)
+        if len(others) < n:
+            if self.copies is None:
+                self.copies = self._prepare_copies()
+            self.copies(self.gradient, addresses)
+        for i in others:
+            self.part(self.gradient, i).reshape(arrays[i].shape)[...] = arrays[i]
+
+    def _prepare_copies(self) -> Any:
+        kernels = importlib.import_module("shmtensor.ops.cuda.copies")
+        itemsize = self.parameter.itemsize
+        starts = [itemsize * start for start in self.starts]
+        sizes = [itemsize * stop - start for stop, start in zip(self.stops, starts, strict=True)]
+        return kernels.Gather(starts, sizes, [*starts[1:], self.parameter.nbytes])
 
     def end_step(self) -> None:
         if not self.keeps_gradients:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import weakref
@@ -432,6 +433,12 @@ def rules_for(p: Any) -> Any:
         return reference_updates
     if isinstance(p, np.ndarray):
         return native
+    return device_rules()
+
+
+@functools.cache
+def device_rules() -> Any:
+    """`rules_for` parameters on GPUs."""
     return importlib.import_module("shmtensor.ops.cuda.update_rules")
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import native
+from ... import cupy_runtime, native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
 from ...cuda_arrays import device_of, move_array, new_array
@@ -36,7 +36,7 @@ __all__ = ["Flat", "on_device", "scalar_dtype", "zeros_beside"]
 
 Array = np.ndarray[Any, Any]
 
-CPU_CONTEXT: AbstractContextManager[None] = nullcontext()
+NO_CONTEXT: AbstractContextManager[None] = nullcontext()
 
 
 class Flat:
@@ -247,13 +247,13 @@ class Flat:
 
         Returns: (indices, first element, end, number of this step) of each.
         """
-        rows = [self.steps, *self.scalars.values()]
         counts = self.steps.tolist()
-        if indices is None and all(bool((row == row[0]).all()) for row in rows):
+        rows = [counts, *(row.tolist() for row in self.scalars.values())]
+        if indices is None and all(row.count(row[0]) == len(row) for row in rows):
             self.steps += 1
             end = self.parameter.shape[0] if self.parameter.ndim else 1
             return [(slice(0, len(counts)), 0, end, int(counts[0]) + 1)]
-        numbers = list(zip(*(row.tolist() for row in rows), strict=True))
+        numbers = list(zip(*rows, strict=True))
         runs: list[tuple[slice, int, int, int]] = []
         for i in range(len(counts)) if indices is None else indices:
             self.steps[i] += 1
@@ -268,7 +268,10 @@ class Flat:
 
 def on_device(array: Array) -> AbstractContextManager[Any]:
     """A context in which array operations run on an array's device. It may be entered again."""
-    return CPU_CONTEXT if isinstance(array, np.ndarray) else array.device
+    if isinstance(array, np.ndarray) or cupy_runtime.device_count() == 1:
+        return NO_CONTEXT
+    context: AbstractContextManager[Any] = array.device
+    return context
 
 
 def zeros_beside(array: Array, shape: tuple[int, ...]) -> Array:
