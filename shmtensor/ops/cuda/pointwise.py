@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import string
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -17,10 +18,11 @@ import cupy_backends.cuda.stream as backend_stream
 import numpy as np
 from cupy._core._scalar import CScalar, format_type_decls, get_typename
 from cupy._core.core import compile_with_cache
+from cupy._sorting.search import _where_ufunc as where_ufunc
 
 from ... import cupy_runtime, native
 
-__all__ = ["Namespace", "cuda_ufunc", "pointwise"]
+__all__ = ["Namespace", "Routine", "cuda_ufunc", "find_ufunc", "pointwise"]
 
 VECTOR = 16  # bytes that a thread loads or stores at once
 
@@ -73,7 +75,6 @@ extern "C" __global__ void ${name}(${parameters}) {
     store<out_type, N>(_out + at, out);
   } else {
     ${declared}
-    out_type out[N];
     #pragma unroll
     for (int k = 0; k < N; ++k) {
       const index_t at = first + k * blockDim.x + threadIdx.x;
@@ -233,8 +234,8 @@ def routine_of(ufunc: Any, kinds: tuple[Any, ...]) -> Routine | None:
     )
 
 
-def cuda_ufunc(ufunc: Any) -> Any:
-    """A CuPy ufunc with kernels of its own for dense arrays of one shape."""
+def find_ufunc(ufunc: Any) -> Callable[[tuple[Any, ...]], Any]:
+    """The `find` of `native.DevicePointwise` for a CuPy ufunc."""
 
     def find(key: tuple[Any, ...]) -> Any:
         *kinds, out, singles = key
@@ -246,7 +247,19 @@ def cuda_ufunc(ufunc: Any) -> Any:
             return None
         return None if routine is None else routine.kernel(classes, out, singles)
 
-    return native.DevicePointwise(ufunc, find, ufunc.nin, 0, cupy.ndarray)
+    return find
+
+
+def cuda_ufunc(ufunc: Any, fallback: Any = None) -> Any:
+    """A CuPy ufunc with kernels of its own for dense arrays of one shape."""
+    return native.DevicePointwise(
+        fallback or ufunc, find_ufunc(ufunc), ufunc.nin, 0, cupy.ndarray
+    )
+
+
+def find_where(key: tuple[Any, ...]) -> Any:
+    """The kernel of `where`; the condition is bool."""
+    return find_ufunc(where_ufunc)(key) if key[0] == np.bool_ else None
 
 
 class Namespace:
@@ -258,6 +271,7 @@ class Namespace:
         for name, value in vars(module).items():
             if isinstance(value, cupy.ufunc) and value.nout == 1:
                 setattr(self, name, ufuncs.setdefault(id(value), cuda_ufunc(value)))
+        self.where = native.DevicePointwise(cupy.where, find_where, 3, 0, cupy.ndarray)
         self.module = module
 
     def __getattr__(self, name: str) -> Any:
