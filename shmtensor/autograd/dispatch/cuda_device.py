@@ -14,7 +14,8 @@ __all__ = ["use_cuda"]
 def use_cuda(cupy: Any) -> None:
     """Makes the op table take CuPy's arrays."""
     cuda.load()
-    from ...ops.cuda import pointwise, pointwise_rows as rows
+    from ...ops.cuda import pointwise
+    from ...ops.cuda import pointwise_rows as rows
 
     devices.register(
         devices.DeviceType(

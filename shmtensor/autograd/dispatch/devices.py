@@ -105,7 +105,9 @@ def register(device: DeviceType) -> None:
     former = registered.device
     if former is not None and former.array_class is not device.array_class:
         raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_arrays(device.array_class, device.guard(device.assign), device.guard(device.copy))
+    native.set_device_arrays(
+        device.array_class, device.guard(device.assign), device.guard(device.copy)
+    )
     array_modules[device.array_class] = device.xp
     registered.device = device
     registered.add_arrays = checks_out(device.guard(add_on(device, registered.add_arrays)))

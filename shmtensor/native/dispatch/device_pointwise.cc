@@ -101,13 +101,27 @@ enum class Step { kDone, kFallback, kError };
 struct Shape {
   Ref shape;
   Py_ssize_t size = -1;
+  bool is_single = false;  // all elements are one in memory, as after `expand`
 };
 
-// Size, shape and order of an array. False: not contiguous, or an exception is set.
+bool are_zeros(PyObject* strides) {
+  if (!PyTuple_CheckExact(strides)) return false;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(strides); ++i)
+    if (PyLong_AsLong(PyTuple_GET_ITEM(strides, i)) != 0) return false;
+  return true;
+}
+
+// Size, shape and order of an array. False: its elements are neither contiguous nor one, or an exception is set.
 bool read_array(PyObject* array, Shape* out) {
-  static PyObject *contiguous = name_of("_c_contiguous"), *size = name_of("size"), *shape = name_of("shape");
+  static PyObject *contiguous = name_of("_c_contiguous"), *size = name_of("size"), *shape = name_of("shape"),
+                  *strides_name = name_of("strides");
   Ref is_contiguous(PyObject_GetAttr(array, contiguous));
-  if (is_contiguous.get() != Py_True) return false;
+  if (!is_contiguous) return false;
+  if (is_contiguous.get() != Py_True) {
+    Ref strides(PyObject_GetAttr(array, strides_name));
+    if (!strides || !are_zeros(strides.get())) return false;
+    out->is_single = true;
+  }
   Ref n(PyObject_GetAttr(array, size));
   if (!n) return false;
   out->size = PyLong_AsSsize_t(n.get());
@@ -189,8 +203,13 @@ Step run_fast(DevicePointwise* self, PyObject* const* args, PyObject* out, PyObj
   const Shape& shape = shapes[like];
   long singles = 0;
   for (int i = 0; i < n_in; ++i) {
-    if (!operands[i].is_array || i == like || operands[i].object == operands[like].object) continue;
+    if (!operands[i].is_array) continue;
+    if (i == like || operands[i].object == operands[like].object) {
+      singles |= static_cast<long>(shape.is_single) << i;
+      continue;
+    }
     if (!shapes[i].shape) return Step::kFallback;  // one object twice, of no dimensions
+    singles |= static_cast<long>(shapes[i].is_single) << i;
     if (PyTuple_GET_SIZE(shapes[i].shape.get()) == 0 && PyTuple_GET_SIZE(shape.shape.get())) {
       singles |= 1L << i;
     } else if (!same_shape(shapes[i], shape)) {
@@ -201,7 +220,7 @@ Step run_fast(DevicePointwise* self, PyObject* const* args, PyObject* out, PyObj
   Ref owned_out_dtype;
   if (out) {
     Shape of_out;
-    if (!is_device_array(out) || !read_array(out, &of_out) || !same_shape(of_out, shape))
+    if (!is_device_array(out) || !read_array(out, &of_out) || of_out.is_single || !same_shape(of_out, shape))
       return PyErr_Occurred() ? Step::kError : Step::kFallback;
     owned_out_dtype = Ref(PyObject_GetAttr(out, dtype_name));
     if (!owned_out_dtype) return Step::kError;

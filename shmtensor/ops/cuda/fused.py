@@ -214,6 +214,9 @@ class Trace:
     def minimum(self, x: Any, y: Any) -> Symbol:
         return self.emit("isnan({0}) || isnan({1}) ? acc_t(NAN) : min({0}, {1})", (x, y), VALUE)
 
+    def power(self, x: Any, y: Any) -> Symbol:
+        return self.emit("{1} == acc_t(2) ? {0} * {0} : pow({0}, {1})", (x, y), VALUE)
+
     def clip(self, x: Any, low: Any, high: Any) -> Symbol:
         return self.minimum(self.maximum(x, low), high)
 
@@ -355,6 +358,4 @@ def fused(
         fallback: computes all other calls; it gets the same arguments.
         skip: the first arguments that are no operands.
     """
-    return native.DevicePointwise(
-        fallback, find_fused(name, function), n, skip, cupy.ndarray
-    )
+    return native.DevicePointwise(fallback, find_fused(name, function), n, skip, cupy.ndarray)

@@ -1,9 +1,9 @@
 """Pointwise functions of dense CUDA arrays, at the bandwidth of a copy.
 
-CuPy's elementwise kernels compute one element in a thread, which leaves half of a large GPU's bandwidth
-unused. `Pointwise(ufunc)` is a CuPy ufunc whose kernels for dense arrays of one shape compute 16
-bytes in a thread, from the ufunc's own routine: dtypes and values are CuPy's. All other calls are
-the ufunc's. `native.DevicePointwise` has the fast path; this module makes the kernels.
+CuPy's elementwise kernels compute one element in a thread, which leaves half of a large GPU's
+bandwidth unused. `cuda_ufunc(ufunc)` is a CuPy ufunc whose kernels for dense arrays of one shape
+compute 16 bytes in a thread, from the ufunc's own routine: dtypes and values are CuPy's. All other
+calls are the ufunc's. `native.DevicePointwise` has the fast path; this module makes the kernels.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ __device__ __forceinline__ bool is_aligned(const void* p) {
 }
 template <class T, int N>
 __device__ __forceinline__ void load(T* to, const T* from) {
-  typename raw_t<sizeof(T) * N>::type raw = *reinterpret_cast<const typename raw_t<sizeof(T) * N>::type*>(from);
+  typedef typename raw_t<sizeof(T) * N>::type type;
+  const type raw = *reinterpret_cast<const type*>(from);
   memcpy(to, &raw, sizeof raw);
 }
 template <class T, int N>
@@ -101,7 +102,7 @@ def cast_expression(source: np.dtype[Any], target: np.dtype[Any], expression: st
 
 
 class Routine:
-    """What a kernel computes: text on in0, in1, ... of `in_dtypes`, that sets out0 of `out_dtype`."""
+    """What a kernel computes: text that sets out0, of `out_dtype`, from in0, ... of `in_dtypes`."""
 
     def __init__(
         self,
@@ -229,9 +230,7 @@ def routine_of(ufunc: Any, kinds: tuple[Any, ...]) -> Routine | None:
     if any(word in text for word in ("_ind", "_raw_", "continue", "return")):
         return None
     out_dtype = op._out_dtypes[0]
-    return Routine(
-        ufunc.name, text, op._in_dtypes, out_dtype, ufunc._preamble, ufunc._loop_prep
-    )
+    return Routine(ufunc.name, text, op._in_dtypes, out_dtype, ufunc._preamble, ufunc._loop_prep)
 
 
 def find_ufunc(ufunc: Any) -> Callable[[tuple[Any, ...]], Any]:
@@ -252,9 +251,7 @@ def find_ufunc(ufunc: Any) -> Callable[[tuple[Any, ...]], Any]:
 
 def cuda_ufunc(ufunc: Any, fallback: Any = None) -> Any:
     """A CuPy ufunc with kernels of its own for dense arrays of one shape."""
-    return native.DevicePointwise(
-        fallback or ufunc, find_ufunc(ufunc), ufunc.nin, 0, cupy.ndarray
-    )
+    return native.DevicePointwise(fallback or ufunc, find_ufunc(ufunc), ufunc.nin, 0, cupy.ndarray)
 
 
 def find_where(key: tuple[Any, ...]) -> Any:

@@ -1,7 +1,8 @@
 """The pointwise rows on CUDA, one kernel each, and in place without a copy.
 
-Most are traced (`fused.py`); those that are one CuPy ufunc keep its values and dtypes for all dtypes
-(`pointwise.py`). A row's own forward computes what neither takes: broadcasting, strides, dtypes.
+Most are traced (`fused.py`); those that are one CuPy ufunc keep its values and dtypes, for all
+dtypes (`pointwise.py`). What neither takes (broadcasting, strides, other dtypes) is computed by the
+row's own forward.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import check_bfloat16, check_writable, device_of
 from ...dtypes import bfloat16
+from ..loss.pointwise_loss import POINTWISE_LOSSES, loss_weight
 from ..nn.activation_backward import ARGUMENT_COUNTS, DERIVATIVES
 from ..table.op_definition import ROWS, Row
-from .fused import OpsTrace, find_fused
+from .fused import OpsTrace, find_fused, fused
 from .pointwise import Routine, cuda_ufunc, find_ufunc
 
 __all__ = ["add_arrays", "assign", "copy_array", "pullback_of", "write_array"]
@@ -76,7 +78,21 @@ OWN: dict[str, Callable[..., Any]] = {
     "erfc": lambda f, x: f.erfc(x),
     "square": lambda f, x: x * x,
     "reciprocal": lambda f, x: 1 / x,
+    "pow": lambda f, x, y: f.power(x, y),
+    "_masked_scale": lambda f, x, mask, scale: f.where(mask, x * scale, 0.0),
 }
+REPLACED = ("erf", "erfc", "pow", "_masked_scale")  # have a forward, which takes other operands
+
+
+def loss_value(f: Any, x: Any, y: Any, name: str, a: float, b: float) -> Any:
+    return POINTWISE_LOSSES[name].value(f, x, y, a, b)
+
+
+def loss_backward(
+    f: Any, x: Any, left: Any, right: Any, name: str, is_right: bool, weight: float, a: Any, b: Any
+) -> Any:
+    derivative = POINTWISE_LOSSES[name].derivatives[is_right](f, left, right, a, b)
+    return x * weight * derivative
 
 
 def traced(row: Row) -> Callable[..., Any]:
@@ -91,6 +107,39 @@ def traced(row: Row) -> Callable[..., Any]:
         return row.forward(f, *operands[:n], **dict(zip(names, operands[n:])))
 
     return function
+
+
+# ---- losses of two tensors of one shape
+
+losses = fused("loss", loss_value, 5, lambda *operands: loss_value(cupy, *operands))
+loss_gradients = fused(
+    "loss_gradient", loss_backward, 8,
+    lambda x, *operands: loss_backward(cupy, x, *operands).astype(operands[0].dtype, copy=False),
+)  # fmt: skip
+
+
+@ROWS["_pointwise_loss"].on("cuda")
+def _pointwise_loss(
+    xp: Any, x: Any, y: Any, name: str, reduction: str = "mean", a: float = 0.0, b: float = 0.0
+) -> Any:
+    if x.shape != y.shape or x.dtype != y.dtype or not x.size:
+        return ROWS["_pointwise_loss"].forward(xp, x, y, name, reduction, a, b)
+    values = losses(x, y, name, a, b)
+    if reduction != "none":
+        values = values.mean() if reduction == "mean" else values.sum()
+    return values.astype(values.dtype if x.dtype.kind == "c" else x.dtype, copy=False)
+
+
+@ROWS["_pointwise_loss_backward"].on("cuda")
+def _pointwise_loss_backward(
+    xp: Any, x: Any, left: Any, right: Any, name: str, side: int, reduction: str = "mean",
+    a: float = 0.0, b: float = 0.0,
+) -> Any:  # fmt: skip
+    if left.shape != right.shape or not x.dtype == left.dtype == right.dtype:
+        row = ROWS["_pointwise_loss_backward"]
+        return row.forward(xp, x, left, right, name, side, reduction, a, b)
+    weight = loss_weight(left.size, reduction)
+    return loss_gradients(x, left, right, name, bool(side), weight, a, b)
 
 
 # ---- copies and casts
@@ -168,9 +217,10 @@ def with_out(row: Row, forward: Callable[..., Any]) -> Callable[..., Any]:
     n = 1 + len(row.inputs) + len(row.attributes)
     split = n - len(names)
 
-    def run(*operands: Any) -> Any:
-        result = forward(*operands[:split], **dict(zip(names, operands[split:n])))
-        return result if len(operands) == n else write_array(result, operands[n])
+    def run(*operands: Any, **keywords: Any) -> Any:
+        by_name = dict(zip(names, operands[split:n])) | keywords
+        result = forward(*operands[:split], **by_name)
+        return write_array(result, operands[n]) if len(operands) > n else result
 
     return run
 
@@ -183,13 +233,14 @@ def find_row(row: Row) -> Callable[[tuple[Any, ...]], Any]:
 def is_pointwise(row: Row) -> bool:
     """Whether each element of the row's one result depends on one element of each input."""
     simple = row.outputs == ("out",) and not (row.listed or row.saves or row.view)
-    return simple and row.layout == "pointwise" or row.name in UFUNCS or row.name in OWN
+    by_layout = row.layout == "pointwise" or (row.broadcast and not row.layout)
+    return (simple and by_layout) or row.name in UFUNCS or row.name in OWN
 
 
 def declare() -> None:
     """Declares the forwards of all pointwise rows."""
     for row in ROWS.values():
-        replaceable = "cuda" not in row.device_forwards or row.name in ("erf", "erfc")
+        replaceable = "cuda" not in row.device_forwards or row.name in REPLACED
         n = len(row.inputs) + len(row.attributes)
         if not (is_pointwise(row) and replaceable and n <= 8):
             continue
@@ -200,7 +251,7 @@ def declare() -> None:
 
 
 def pullback_of(row: Row, name: str) -> Callable[..., Any]:
-    """The gradient of an input on arrays: one kernel, if the row is pointwise and it is traceable."""
+    """The gradient of an input on arrays: one kernel, if it is pointwise and can be traced."""
     pullback = row.pullbacks[name]
     needs = pullback.needs
     names = {x.name for x in row.inputs} | {a.name for a in row.attributes} | {"g", "out"}
