@@ -987,6 +987,42 @@ class KernelOrFallback:
     @property
     def fallback(self) -> Callable[..., Any]: ...
 
+@final
+class DeviceKernel:
+    def __new__(
+        cls,
+        load: Callable[[int], int],
+        dtypes: tuple[Any, ...],
+        dtype: np.dtype[Any],
+        per_thread: int,
+        /,
+    ) -> DeviceKernel: ...
+    @property
+    def dtypes(self) -> tuple[Any, ...]: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def per_thread(self) -> int: ...
+
+@final
+class DevicePointwise:
+    def __new__(
+        cls,
+        fallback: Callable[..., Any],
+        find: Callable[[tuple[Any, ...]], DeviceKernel | None],
+        n_in: int,
+        skip: int,
+        new_array: Callable[..., Any],
+        /,
+    ) -> DevicePointwise: ...
+    def __call__(self, *operands: Any, **keywords: Any) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    @property
+    def fallback(self) -> Callable[..., Any]: ...
+    @property
+    def kernels(self) -> dict[tuple[Any, ...], DeviceKernel | None]: ...
+
+def set_device_launch(stream: Any, number: Callable[[], int] | None, /) -> bool: ...
 def sum_to_size(gradient: Any, edge: Edge, /) -> Any: ...
 def steal_gradient(
     sums: dict[Any, Any],

@@ -14,6 +14,12 @@ __all__ = ["use_cuda"]
 def use_cuda(cupy: Any) -> None:
     """Makes the op table take CuPy's arrays."""
     cuda.load()
+    from ...ops.cuda import pointwise
+    from ...ops.cuda import pointwise_rows as rows
+
     devices.register(
-        devices.DeviceType("cuda", cupy.ndarray, cupy, device_of, guard, guard_gradients)
-    )
+        devices.DeviceType(
+            "cuda", cupy.ndarray, pointwise.pointwise(), device_of, guard, guard_gradients,
+            rows.pullback_of, rows.assign, rows.copy_array, rows.add_arrays,
+        )
+    )  # fmt: skip

@@ -32,6 +32,27 @@ def run_as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
 
 
+def pullback_of_row(row: Row, name: str) -> Callable[..., Any]:
+    """The gradient of an input, as the row declares it."""
+    return row.pullbacks[name].function
+
+
+def assign(target: Any, source: Any) -> Any:
+    """Writes source to all elements of a device's array.
+
+    Raises:
+        ValueError: several elements are one in memory, as after `expand`.
+    """
+    check_writable(target)
+    target[...] = source
+    return target
+
+
+def copy(array: Any) -> Any:
+    """The same values in new memory, in the same order. Copies: one."""
+    return array.copy(order="K")
+
+
 class DeviceType(NamedTuple):
     """A type of device.
 
@@ -43,6 +64,10 @@ class DeviceType(NamedTuple):
         device_of: `device_of(array)`: the Device of an array, for example "cuda:0".
         guard: a kernel `(xp, *operands)` -> one that runs on the operands' device.
         guard_gradients: the same for the gradients of a rule, `(node, g)`.
+        pullback_of: `pullback_of(row, name)`: the gradient of an input on arrays.
+        assign: `assign(target, source)` writes an array, with a cast.
+        copy: `copy(array)` copies an array.
+        add_arrays: `add_arrays(a, b, out=None)`: the sum of two gradients on the device.
     """
 
     name: str
@@ -51,6 +76,10 @@ class DeviceType(NamedTuple):
     device_of: Callable[[Any], Any]
     guard: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
     guard_gradients: Callable[[Callable[..., Any]], Callable[..., Any]] = run_as_is
+    pullback_of: Callable[[Row, str], Callable[..., Any]] = pullback_of_row
+    assign: Callable[[Any, Any], Any] = assign
+    copy: Callable[[Any], Any] = copy
+    add_arrays: Callable[..., Any] | None = None
 
 
 class Registered:
@@ -76,10 +105,25 @@ def register(device: DeviceType) -> None:
     former = registered.device
     if former is not None and former.array_class is not device.array_class:
         raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_arrays(device.array_class, device.guard(assign), device.guard(copy))
+    native.set_device_arrays(
+        device.array_class, device.guard(device.assign), device.guard(device.copy)
+    )
     array_modules[device.array_class] = device.xp
     registered.device = device
-    registered.add_arrays = checks_out(device.guard(registered.add_arrays))
+    registered.add_arrays = checks_out(device.guard(add_on(device, registered.add_arrays)))
+
+
+def add_on(device: DeviceType, add_arrays: Callable[..., Any]) -> Callable[..., Any]:
+    """`add_arrays`, by the device's own function for its arrays."""
+    if device.add_arrays is None:
+        return add_arrays
+
+    def run(a: Any, *operands: Any) -> Any:
+        if a.__class__ is device.array_class:
+            return device.add_arrays(a, *operands)
+        return add_arrays(a, *operands)
+
+    return run
 
 
 def checks_out(add_arrays: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,22 +136,6 @@ def checks_out(add_arrays: Callable[..., Any]) -> Callable[..., Any]:
         return add_arrays(a, b, out)
 
     return run
-
-
-def assign(target: Any, source: Any) -> Any:
-    """Writes source to all elements of a device's array.
-
-    Raises:
-        ValueError: several elements are one in memory, as after `expand`.
-    """
-    check_writable(target)
-    target[...] = source
-    return target
-
-
-def copy(array: Any) -> Any:
-    """The same values in new memory, in the same order. Copies: one."""
-    return array.copy(order="K")
 
 
 # Rows whose forward on a device takes bfloat16 itself: cuBLAS and cuDNN add in float32.

@@ -112,7 +112,7 @@ def by_position(row: Row, forward: Callable[..., Any] | None = None) -> Callable
     """The row's forward, or another one, with all attributes by position."""
     forward = forward or row.forward
     names = [a.name for a in row.attributes if a.keyword_only]
-    if not names:
+    if not names or getattr(forward, "takes_out", False):
         return forward
     n = 1 + len(row.inputs) + len(row.attributes) - len(names)
 
@@ -249,9 +249,11 @@ def fill(op: Any) -> None:
     sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
     n_inputs = len(row.inputs)
     plain = [a for a in row.attributes if not a.keyword_only]
-    writes = row.out and is_on_cpu
+    forward = None if is_on_cpu else row.device_forwards.get(rule.device.name)
+    writes = row.out if is_on_cpu else getattr(forward, "takes_out", False)
     writes_out = (
         writes
+        and is_on_cpu
         and callable(row.numpy)
         and not (row.attributes or row.saves or row.listed or len(row.outputs) > 1)
         and not row.autocast
@@ -362,7 +364,10 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
     pullbacks = []
     for x in saved_values.differentiable:
         pullback = row.pullbacks[x.name]
-        pullbacks.append((pullback.function, tuple(argument(n) for n in pullback.needs)))
+        function = pullback.function
+        if rule.device is not None and not tensors:
+            function = rule.device.pullback_of(row, x.name)
+        pullbacks.append((function, tuple(argument(n) for n in pullback.needs)))
     zeros = [
         (ZEROS, i, saved_values.output(n.removesuffix(" like")))
         for i, n in enumerate(saved_values.names)

@@ -35,4 +35,6 @@ bool copy_into(PyObject* target, PyObject* source);
 PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n);
 PyObject* is_array(PyObject*, PyObject* x);
 
+int add_device_pointwise(PyObject* module);  // DevicePointwise, DeviceKernel
+
 }  // namespace shmtensor

@@ -26,6 +26,7 @@ FAMILIES: tuple[str, ...] = (
     "sort",
     "sparse",
     "special",
+    "pointwise_rows",  # the last one: it leaves rows that have a forward as they are
 )
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...cuda_arrays import check_bfloat16, device_of, move_array
-from ...dtypes import bfloat16
+from ...cuda_arrays import device_of, move_array
 from .native_or_numpy import kernel_or_fallback
 from .op_definition import op
 from .tensor_like import order_of
@@ -59,15 +58,6 @@ def cast_preserving_strides(x: Any, dtype: Any) -> Any:
     if order is None:
         return cast_contiguous(x, dtype)
     return cast_contiguous(x.transpose(order), dtype).transpose(np.argsort(order))
-
-
-@_to_copy.on("cuda")
-def to_copy_on_cuda(xp, x, dtype):
-    if dtype is bfloat16:
-        check_bfloat16("to", device_of(x))
-    if x.dtype.kind == "c" and dtype.kind != "c":
-        x = x != 0 if dtype.kind == "b" else x.real
-    return x.astype(dtype)
 
 
 _to_copy.numpy = cast_preserving_strides
