@@ -42,11 +42,12 @@ __all__ = [
     "is_floating",
     "launch",
     "load_kernel",
-    "pack_size",
     "pointers",
     "prepare",
     "row_threads",
     "split_at",
+    "two_of",
+    "warp_kernel",
 ]
 
 OPTIONS = ("-std=c++17",)
@@ -155,17 +156,28 @@ def cast(x: Any, dtype: Any) -> Any:
     return x if x is None or x.dtype == dtype else x.astype(dtype)
 
 
-def pack_size(dtype: Any) -> int:
-    """The number of elements that a thread loads at once: PACK of common.cuh."""
-    return PACK // int(dtype.itemsize)
+def two_of(n: int, dtype: Any) -> tuple[Any, Any]:
+    """Two arrays of n elements in one block of memory: half the cost of two blocks."""
+    first = cupy.ndarray((2 * n,), dtype)
+    memory = first.data
+    return cupy.ndarray((n,), dtype, memory), cupy.ndarray((n,), dtype, memory + n * dtype.itemsize)
+
+
+def warp_kernel(
+    columns: int, dtype: Any, aligned: bool, sizes: Sequence[int] = (1, 2, 4, 8, 16, 32)
+) -> str:
+    """The suffix of the kernel for rows of up to 1,024 elements: the packs that each lane has, or
+    the elements, of which there are kernels for `sizes`.
+    """
+    pack = PACK // int(dtype.itemsize)
+    if aligned and columns % pack == 0:
+        return f"packs_{next(k for k in (1, 2, 4, 8, 16) if columns <= 32 * pack * k)}"
+    return str(next(k for k in sizes if columns <= 32 * k))
 
 
 def is_aligned(*arrays: Any) -> bool:
     """Whether the arrays' memory can be read by packs."""
-    for x in arrays:
-        if x is not None and x.data.ptr % PACK:
-            return False
-    return True
+    return all(x is None or not x.data.ptr % PACK for x in arrays)
 
 
 def row_threads(columns: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -54,6 +54,7 @@ def prepare_stage(
         sizes: (outer, n, inner).
     """
     outer, n, inner = sizes
+    numbers: tuple[Any, ...]
     scale = as_acc(dtype, factor)
     if inner > 1:
         x = power_of_two(inner, 32)
@@ -79,7 +80,7 @@ def prepare_stage(
     return prepare("reduce", f"sum_block{types}", dtype, grid, (threads, 1, 1), numbers), chunks
 
 
-def runs_of(shape: tuple[int, ...], dims: Sequence[int]) -> list[tuple[int, int, int]]:
+def runs_of(shape: tuple[int, ...], dims: set[int]) -> list[tuple[int, int, int]]:
     """(outer, n, inner) of each run of neighbouring dimensions, the last one first, each for what
     the sums over the runs after it have left. Dimensions of size 1 are in any run.
     """

@@ -20,21 +20,13 @@ from .launch import (
     contiguous,
     is_aligned,
     is_floating,
-    pack_size,
     prepare,
     row_threads,
     split_at,
+    warp_kernel,
 )
 
 __all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
-
-
-def warp_kernel(columns: int, dtype: Any, aligned: bool) -> str:
-    """The suffix of the kernel for rows of up to 1,024 elements: the registers that a lane has."""
-    pack = pack_size(dtype)
-    if aligned and columns % pack == 0:
-        return f"packs_{next(k for k in (1, 2, 4, 8, 16) if columns <= 32 * pack * k)}"
-    return str(next(k for k in (1, 2, 4, 8, 16, 32) if columns <= 32 * k))
 
 
 @functools.lru_cache(PLANS)

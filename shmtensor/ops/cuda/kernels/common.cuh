@@ -56,7 +56,7 @@ __device__ __forceinline__ bool is_aligned(const void* p) {
   return reinterpret_cast<uint64>(p) % (sizeof(scalar_t) * N) == 0;
 }
 // The elements of 16 bytes, which a thread loads at once where rows and pointers are aligned.
-constexpr int PACK = 16 / sizeof(scalar_t);
+enum { PACK = 16 / sizeof(scalar_t) };
 
 // ---- sums and maxima over the lanes of a warp, and over a block of whole warps: the same number in every thread
 
