@@ -5,7 +5,9 @@ A class that is not there makes its loss NaN: an error would have to wait for th
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -13,19 +15,25 @@ import numpy as np
 
 from ..table.op_definition import ROWS
 from .launch import (
-    NULL,
+    ACC,
+    PLANS,
     WARP,
-    acc_dtype,
     as_acc,
     blocks_for,
+    cast,
     contiguous,
     is_floating,
     launch,
-    pointers,
+    prepare,
     row_threads,
 )
 
 __all__ = ["cross_entropy", "cross_entropy_backward", "nll_loss", "nll_loss_backward"]
+
+
+ALONE = 32 * 1024  # logits that one block computes, so that no second launch is needed
+INT64 = np.dtype(np.int64)
+Launch = Callable[..., None]
 
 
 def class_numbers(name: str, target: Any, expected: tuple[int, ...]) -> Any:
@@ -40,7 +48,7 @@ def class_numbers(name: str, target: Any, expected: tuple[int, ...]) -> Any:
         )
     if target.dtype.kind not in "iu":
         raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
-    return contiguous(target.astype(np.int64, copy=False))
+    return contiguous(cast(target, INT64))
 
 
 def finish(sums: Any, dtype: Any, reduction: str, total: Any) -> Any:
@@ -50,9 +58,8 @@ def finish(sums: Any, dtype: Any, reduction: str, total: Any) -> Any:
         sums: (2, blocks).
         total: one number, or None.
     """
-    out = cupy.empty((), dtype)
-    blocks = np.int64(sums.shape[1])
-    arguments = (sums, out, *pointers(total), blocks, np.int32(reduction == "mean"))
+    out = cupy.ndarray((), dtype)
+    arguments = (sums, out, total, sums.shape[1], np.int32(reduction == "mean"))
     launch("cross_entropy", "finish", dtype, 1, 256, arguments)
     return out
 
@@ -60,6 +67,41 @@ def finish(sums: Any, dtype: Any, reduction: str, total: Any) -> Any:
 def per_row(columns: int) -> tuple[str, int, int]:
     """The kernel's suffix, the rows of a block, and its threads."""
     return ("warp", 8, 256) if columns <= WARP else ("block", 1, row_threads(columns))
+
+
+@functools.lru_cache(PLANS)
+def prepare_forward(
+    shape: tuple[int, int], dtype: Any, ignore_index: int, reduction: str, label_smoothing: float
+) -> tuple[int, Launch, Launch | None]:
+    """The number of blocks, the launch (x, target, weight, saved, losses, sums, out), and that
+    which adds up the sums of the blocks (sums, out, total), if there are several.
+    """
+    rows, columns = shape
+    suffix, in_block, threads = per_row(columns)
+    blocks = blocks_for(rows, in_block)
+    if rows * columns <= ALONE:
+        blocks = 1
+        if suffix == "warp":
+            threads = min(1024, 32 * rows)
+    mean = np.int32(reduction == "mean")
+    numbers = rows, columns, ignore_index, as_acc(dtype, label_smoothing), mean
+    run = prepare("cross_entropy", f"cross_entropy_{suffix}", dtype, blocks, threads, numbers)
+    if blocks == 1:
+        return blocks, run, None
+    return blocks, run, prepare("cross_entropy", "finish", dtype, 1, 256, (blocks, mean))
+
+
+@functools.lru_cache(PLANS)
+def prepare_backward(
+    shape: tuple[int, int], dtype: Any, ignore_index: int, reduction: str, label_smoothing: float
+) -> Launch:
+    """The launch (g, x, saved, target, weight, out)."""
+    rows, columns = shape
+    suffix, in_block, threads = per_row(columns)
+    flags = np.int32(reduction == "none"), np.int32(reduction == "mean")
+    numbers = rows, columns, ignore_index, as_acc(dtype, label_smoothing), *flags
+    name, blocks = f"cross_entropy_backward_{suffix}", blocks_for(rows, in_block)
+    return prepare("cross_entropy", name, dtype, blocks, threads, numbers)
 
 
 def cross_entropy(
@@ -78,19 +120,18 @@ def cross_entropy(
     Returns: the loss, and N + 1 numbers for `cross_entropy_backward`: the logarithm of each row's
         sum of exponentials, and the sum of the targets' weights.
     """
-    rows, columns = x.shape
-    target = class_numbers("cross_entropy", target, (rows,))
+    shape, dtype = x.shape, x.dtype
+    rows, acc = shape[0], ACC[dtype]
+    target = class_numbers("cross_entropy", target, shape[:1])
     x, weight = contiguous(x), contiguous(weight)
-    suffix, in_block, threads = per_row(columns)
-    blocks = blocks_for(rows, in_block)
-    saved = cupy.empty(rows + 1, acc_dtype(x.dtype))
-    sums = cupy.empty((2, blocks), saved.dtype)
-    losses = cupy.empty(rows, x.dtype) if reduction == "none" else None
-    numbers = np.int64(rows), np.int64(columns), np.int64(ignore_index)
-    arguments = (x, target, *pointers(weight), saved, *pointers(losses), sums, *numbers)
-    arguments = (*arguments, as_acc(x.dtype, label_smoothing))
-    launch("cross_entropy", f"cross_entropy_{suffix}", x.dtype, blocks, threads, arguments)
-    out = finish(sums, x.dtype, reduction, saved[rows:])
+    options = ignore_index, reduction, label_smoothing
+    blocks, run, add = prepare_forward(shape, dtype, *options)
+    saved, out = cupy.ndarray((rows + 1,), acc), cupy.ndarray((), dtype)
+    losses = cupy.ndarray((rows,), dtype) if reduction == "none" else None
+    sums = None if add is None else cupy.ndarray((2 * blocks,), acc)
+    run(x, target, weight, saved, losses, sums, out)
+    if add is not None:
+        add(sums, out, cupy.ndarray((1,), acc, saved.data + rows * acc.itemsize))
     return (out if losses is None else losses), saved
 
 
@@ -110,17 +151,12 @@ def cross_entropy_backward(
         g: of the loss: one number, or N for the reduction "none".
         saved: the second result of `cross_entropy`.
     """
-    rows, columns = x.shape
-    target = class_numbers("cross_entropy", target, (rows,))
-    g, x, weight = contiguous(g.astype(x.dtype, copy=False)), contiguous(x), contiguous(weight)
-    out = cupy.empty(x.shape, x.dtype)
-    suffix, in_block, threads = per_row(columns)
-    total = saved[rows:] if reduction == "mean" else NULL
-    numbers = np.int64(rows), np.int64(columns), np.int64(ignore_index)
-    more = as_acc(x.dtype, label_smoothing), np.int32(reduction == "none")
-    arguments = (g, x, saved, target, *pointers(weight), total, out, *numbers, *more)
-    function = f"cross_entropy_backward_{suffix}"
-    launch("cross_entropy", function, x.dtype, blocks_for(rows, in_block), threads, arguments)
+    shape, dtype = x.shape, x.dtype
+    target = class_numbers("cross_entropy", target, shape[:1])
+    g, x, weight = contiguous(cast(g, dtype)), contiguous(x), contiguous(weight)
+    out = cupy.ndarray(shape, dtype)
+    options = ignore_index, reduction, label_smoothing
+    prepare_backward(shape, dtype, *options)(g, x, saved, target, weight, out)
     return out
 
 
@@ -184,15 +220,9 @@ def sum_targets(
     """Launches `nll_loss`: the sums of losses and weights of the blocks, (2, blocks)."""
     outer, classes, inner = sizes_of(shape)[0]
     blocks = blocks_for(outer * inner)
-    sums = cupy.empty((2, blocks), acc_dtype(dtype))
+    sums = cupy.ndarray((2, blocks), ACC[dtype])
     numbers = (outer, classes, inner, ignore_index)
-    arguments = (
-        *pointers(x),
-        target,
-        *pointers(weight, losses),
-        sums,
-        *(np.int64(n) for n in numbers),
-    )
+    arguments = (x, target, weight, losses, sums, *numbers)
     launch("cross_entropy", "nll_loss", dtype, blocks, 256, arguments)
     return sums
 
@@ -201,7 +231,7 @@ def nll_loss(x: Any, target: Any, weight: Any, ignore_index: int, reduction: str
     """-weight[c] * x[c] for each class c of target; the row `_nll_loss`."""
     x, weight = contiguous(x), contiguous(weight)
     target = class_numbers("nll_loss", target, sizes_of(x.shape)[1])
-    losses = cupy.empty(target.shape, x.dtype) if reduction == "none" else None
+    losses = cupy.ndarray(target.shape, x.dtype) if reduction == "none" else None
     if losses is not None and not losses.size:
         return losses
     sums = sum_targets(x, target, weight, losses, x.shape, ignore_index, x.dtype)
@@ -220,11 +250,10 @@ def nll_loss_backward(
         return out
     total = None
     if reduction == "mean":
-        total = cupy.empty(1, acc_dtype(g.dtype))
+        total = cupy.ndarray((1,), ACC[g.dtype])
         sums = sum_targets(None, target, weight, None, shape, ignore_index, g.dtype)
         finish(sums, g.dtype, "sum", total)
-    numbers = [np.int64(n) for n in (*sizes, ignore_index)]
-    arguments = (g, target, *pointers(weight, total), out, *numbers, np.int32(reduction == "none"))
+    arguments = (g, target, weight, total, out, *sizes, ignore_index, np.int32(reduction == "none"))
     launch("cross_entropy", "nll_loss_backward", g.dtype, blocks_for(target.size), 256, arguments)
     return out
 
@@ -245,15 +274,15 @@ def _nll_loss_backward(
     ignore_index: int = -100, reduction: str = "none",
 ) -> Any:  # fmt: skip
     if weight is not None:
-        weight = weight.astype(x.dtype, copy=False)
+        weight = cast(weight, x.dtype)
     return nll_loss_backward(x, target, weight, tuple(shape), ignore_index, reduction)
 
 
 @ROWS["_nll_loss_total_weight"].on("cuda")
 def _nll_loss_total_weight(xp: Any, target: Any, weight: Any, ignore_index: int) -> Any:
-    target = contiguous(target.astype(np.int64, copy=False)).reshape(-1)
+    target = contiguous(cast(target, INT64)).reshape(-1)
     shape = (target.size, weight.shape[0])
-    total = cupy.empty(1, acc_dtype(weight.dtype))
+    total = cupy.ndarray((1,), ACC[weight.dtype])
     sums = sum_targets(None, target, contiguous(weight), None, shape, ignore_index, weight.dtype)
     finish(sums, weight.dtype, "sum", total)
-    return total[0].astype(weight.dtype, copy=False)
+    return cast(total[0], weight.dtype)

@@ -22,6 +22,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "norm": FLOATING,
     "optim": FLOATING,
     "random": FLOATING,
+    "reduce": FLOATING,
     "softmax": FLOATING,
     "sparse": FLOATING,
 }

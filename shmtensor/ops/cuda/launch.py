@@ -1,36 +1,53 @@
 """Loading and launching our kernels on CuPy arrays.
 
-Launches are queued on the thread's current stream and device. Each argument is an array, or a NumPy
-scalar of exactly the parameter's type.
+Launches are queued on the thread's current stream and device. Each argument is an array, None (a
+null pointer), an int for a parameter `index_t`, or a NumPy scalar of exactly the parameter's type.
+
+Note [Prepared launches] A small op takes less time on the GPU than its launch takes on the host.
+What depends on shapes, dtypes and attributes only is therefore made once: a family caches, by
+these, the launch that `prepare` makes, with its numbers as C values. A call then allocates its
+results, and passes its arrays.
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy._core._scalar import CScalar
 
+from ... import cupy_runtime
 from .kernel_source import FLOATING, kernel_source
 
 __all__ = [
+    "ACC",
     "CACHED",
+    "FLOAT32",
+    "FLOAT64",
     "NULL",
+    "PACK",
+    "PLANS",
     "THREADS",
     "WARP",
     "acc_dtype",
     "as_acc",
     "blocks_for",
+    "cast",
     "contiguous",
+    "is_aligned",
     "is_floating",
     "launch",
     "load_kernel",
     "pointers",
+    "prepare",
     "row_threads",
     "split_at",
+    "two_of",
+    "warp_kernel",
 ]
 
 OPTIONS = ("-std=c++17",)
@@ -38,14 +55,24 @@ THREADS = 256  # of a block, where nothing else decides
 MAX_BLOCKS = 4096  # threads go on with further elements
 WARP = 1024  # a warp computes rows up to this length, a block longer ones
 CACHED = 40 * 1024  # bytes of a row that a block keeps in shared memory
+PACK = 16  # bytes that a thread loads at once
+PLANS = 1024  # prepared launches that a family keeps
 NULL = np.uint64(0)  # the pointer to no array
+
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+# Keys are dtypes: their names are slow properties.
+ACC = {np.dtype(name): FLOAT64 if name == "float64" else FLOAT32 for name in FLOATING}
+
+current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
 
 
 @functools.cache
-def load_kernel(name: str, dtype: str, function: str) -> Any:
-    """A kernel of `kernels/<name>.cu` for a dtype; compiled at the first launch on each device."""
-    module = cupy.RawModule(code=kernel_source(name, dtype), options=OPTIONS)
-    return module.get_function(function)
+def load_kernel(source: str, dtype: Any, function: str, device: int) -> Any:
+    """A kernel of `kernels/<source>.cu` for a dtype on the current device, whose number is given;
+    compiled at the first launch there.
+    """
+    module = cupy.RawModule(code=kernel_source(source, dtype.name), options=OPTIONS)
+    return module.get_function(function).kernel
 
 
 def launch(
@@ -65,10 +92,41 @@ def launch(
         blocks, threads: a number, or (x, y, z).
         shared: bytes of dynamic shared memory.
     """
-    kernel = load_kernel(source, dtype.name, function)
     grid = blocks if isinstance(blocks, tuple) else (blocks, 1, 1)
     block = threads if isinstance(threads, tuple) else (threads, 1, 1)
-    kernel(grid, block, tuple(arguments), shared_mem=shared)
+    load_kernel(source, dtype, function, current_device())(grid, block, arguments, shared)
+
+
+def prepare(
+    source: str,
+    function: str,
+    dtype: Any,
+    blocks: int | tuple[int, ...],
+    threads: int | tuple[int, ...],
+    numbers: Sequence[Any],
+    shared: int = 0,
+) -> Callable[..., None]:
+    """A launch, to be called with its arrays: Note [Prepared launches]. `numbers` follow these
+    among the kernel's parameters; the other arguments are those of `launch`.
+    """
+    values = tuple(CScalar(n) for n in numbers)
+    if cupy_runtime.device_count() == 1:
+        kernel = load_kernel(source, dtype, function, current_device())
+        if isinstance(blocks, int) and isinstance(threads, int):
+            start, n = kernel.linear_launch, blocks * threads
+
+            def queue(*arrays: Any) -> None:
+                start(n, arrays + values, shared, threads)
+
+            return queue
+    grid = blocks if isinstance(blocks, tuple) else (blocks, 1, 1)
+    block = threads if isinstance(threads, tuple) else (threads, 1, 1)
+
+    def queue_on_current(*arrays: Any) -> None:
+        kernel = load_kernel(source, dtype, function, current_device())
+        kernel(grid, block, arrays + values, shared)
+
+    return queue_on_current
 
 
 def blocks_for(n: int, per_block: int = THREADS) -> int:
@@ -78,13 +136,48 @@ def blocks_for(n: int, per_block: int = THREADS) -> int:
 
 def is_floating(*arrays: Any) -> bool:
     """Whether all arrays (None is left out) are of one dtype that the kernels are compiled for."""
-    dtypes = {x.dtype for x in arrays if x is not None}
-    return len(dtypes) == 1 and dtypes.pop().name in FLOATING
+    dtype = None
+    for x in arrays:
+        if x is not None:
+            if dtype is None:
+                dtype = x.dtype
+            elif x.dtype != dtype:
+                return False
+    return dtype in ACC
 
 
 def contiguous(x: Any) -> Any:
     """The array, or a copy in row-major order."""
-    return x if x is None or x.flags.c_contiguous else cupy.ascontiguousarray(x)
+    return x if x is None or x._c_contiguous else cupy.ascontiguousarray(x)
+
+
+def cast(x: Any, dtype: Any) -> Any:
+    """The array in a dtype. Copies: none if it has it."""
+    return x if x is None or x.dtype == dtype else x.astype(dtype)
+
+
+def two_of(n: int, dtype: Any) -> tuple[Any, Any]:
+    """Two arrays of n elements in one block of memory: half the cost of two blocks."""
+    first = cupy.ndarray((2 * n,), dtype)
+    memory = first.data
+    return cupy.ndarray((n,), dtype, memory), cupy.ndarray((n,), dtype, memory + n * dtype.itemsize)
+
+
+def warp_kernel(
+    columns: int, dtype: Any, aligned: bool, sizes: Sequence[int] = (1, 2, 4, 8, 16, 32)
+) -> str:
+    """The suffix of the kernel for rows of up to 1,024 elements: the packs that each lane has, or
+    the elements, of which there are kernels for `sizes`.
+    """
+    pack = PACK // int(dtype.itemsize)
+    if aligned and columns % pack == 0:
+        return f"packs_{next(k for k in (1, 2, 4, 8, 16) if columns <= 32 * pack * k)}"
+    return str(next(k for k in sizes if columns <= 32 * k))
+
+
+def is_aligned(*arrays: Any) -> bool:
+    """Whether the arrays' memory can be read by packs."""
+    return all(x is None or not x.data.ptr % PACK for x in arrays)
 
 
 def row_threads(columns: int) -> int:
@@ -94,7 +187,7 @@ def row_threads(columns: int) -> int:
 
 def acc_dtype(dtype: Any) -> Any:
     """The dtype that the kernels of a dtype compute in."""
-    return np.dtype(np.float64 if dtype == np.float64 else np.float32)
+    return ACC.get(dtype, FLOAT32)
 
 
 def as_acc(dtype: Any, value: float) -> Any:

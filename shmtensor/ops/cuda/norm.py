@@ -6,7 +6,9 @@ deviations, are of the type that is computed in.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -15,17 +17,24 @@ import numpy as np
 from ..nn.layer_norm import rows_and_length
 from ..table.op_definition import ROWS
 from .launch import (
+    ACC,
     CACHED,
+    FLOAT32,
+    PLANS,
     WARP,
-    acc_dtype,
     as_acc,
     blocks_for,
+    cast,
     contiguous,
+    is_aligned,
     is_floating,
     launch,
-    pointers,
+    prepare,
     row_threads,
+    two_of,
+    warp_kernel,
 )
+from .reduce import prepare_stage, sum_of_dims
 
 __all__ = [
     "batch_norm",
@@ -36,56 +45,80 @@ __all__ = [
 ]
 
 BLOCKS = 512  # that sums over samples are shared by
+FLOAT16 = np.dtype(np.float16)
+Launch = Callable[..., None]
 
 
 def in_one_dtype(*arrays: Any) -> tuple[Any, ...]:
     """Contiguous arrays; all of them in float32 if float16 and float32 are mixed."""
-    names = {x.dtype.name for x in arrays if x is not None}
-    if names == {"float16", "float32"}:
-        arrays = tuple(None if x is None else x.astype(np.float32, copy=False) for x in arrays)
+    dtype = arrays[0].dtype
+    if any(x is not None and x.dtype != dtype for x in arrays):
+        dtypes = {x.dtype for x in arrays if x is not None}
+        if dtypes == {FLOAT16, FLOAT32}:
+            arrays = tuple(cast(x, FLOAT32) for x in arrays)
     return tuple(contiguous(x) for x in arrays)
 
 
 # ---- rows
 
 
-def affine(shape: tuple[int, ...], groups: int) -> tuple[Any, ...]:
+def affine(shape: tuple[int, ...], groups: int) -> tuple[int, ...]:
     """groups, per_group and spatial of norm.cu."""
     if not groups:
-        return np.int64(1), np.int64(1), np.int64(1)
-    return np.int64(groups), np.int64(shape[1] // groups), np.int64(math.prod(shape[2:]))
+        return 1, 1, 1
+    return groups, shape[1] // groups, math.prod(shape[2:])
 
 
-def launch_rows(
-    function: str, arrays: tuple[Any, ...], rows: int, length: int, more: tuple[Any, ...]
-) -> None:
-    """Launches `layer_norm` or `layer_norm_backward` for arrays (rows, length)."""
-    arguments = (*pointers(*arrays), np.int64(rows), np.int64(length), *more)
-    dtype = arrays[0].dtype
+def prepare_rows(
+    function: str, dtype: Any, rows: int, length: int, more: tuple[Any, ...]
+) -> Launch:
+    """The launch of `layer_norm` or `layer_norm_backward` for arrays (rows, length)."""
+    numbers = rows, length, *more
     if length <= WARP:
-        launch("norm", f"{function}_warp", dtype, blocks_for(rows, 8), 256, arguments)
-        return
+        return prepare("norm", f"{function}_warp", dtype, blocks_for(rows, 8), 256, numbers)
     shared = 0
     if function == "layer_norm":
-        nbytes = length * acc_dtype(dtype).itemsize
+        nbytes = length * ACC[dtype].itemsize
         shared = nbytes if nbytes <= CACHED else 0
-        arguments = (*arguments, np.int32(shared > 0))
+        numbers = (*numbers, np.int32(shared > 0))
     threads = row_threads(length)
-    launch("norm", f"{function}_block", dtype, blocks_for(rows, 1), threads, arguments, shared)
+    blocks = blocks_for(rows, 1)
+    return prepare("norm", f"{function}_block", dtype, blocks, threads, numbers, shared)
+
+
+@functools.lru_cache(PLANS)
+def prepare_layer_norm(
+    shape: tuple[int, ...], dtype: Any, n: int, groups: int, eps: float, centred: bool
+) -> tuple[int, Launch]:
+    """The rows, and the launch (x, weight, bias, out, means, rstds)."""
+    rows, length = rows_and_length(shape, n, groups)
+    more = (*affine(shape, groups), as_acc(dtype, eps), np.int32(centred))
+    return rows, prepare_rows("layer_norm", dtype, rows, length, more)
 
 
 def layer_norm(
     x: Any, weight: Any, bias: Any, n: int, groups: int, eps: float, centred: bool
 ) -> tuple[Any, Any, Any]:
-    """The row `_native_layer_norm`: (x - mean) * rstd * weight + bias; each row's mean and rstd."""
-    dtype = x.dtype
+    """The row `_native_layer_norm`: (x - mean) * rstd * weight + bias; each row's mean and rstd.
+
+    Raises:
+        KeyError: the kernels are not compiled for the dtype.
+    """
+    wanted = x.dtype
     x, weight, bias = in_one_dtype(x, weight, bias)
-    rows, length = rows_and_length(x.shape, n, groups)
-    out = cupy.empty(x.shape, x.dtype)
-    means, rstds = (cupy.empty(rows, acc_dtype(x.dtype)) for _ in range(2))
-    more = (*affine(x.shape, groups), as_acc(x.dtype, eps), np.int32(centred))
-    launch_rows("layer_norm", (x, weight, bias, out, means, rstds), rows, length, more)
-    return out.astype(dtype, copy=False), means, rstds
+    shape, dtype = x.shape, x.dtype
+    rows, run = prepare_layer_norm(shape, dtype, n, groups, eps, centred)
+    out = cupy.ndarray(shape, dtype)
+    means, rstds = two_of(rows, ACC[dtype])
+    run(x, weight, bias, out, means, rstds)
+    return cast(out, wanted), means, rstds
+
+
+def takes(*arrays: Any) -> bool:
+    """Whether the kernels take these arrays: of one dtype, or of float16 and float32."""
+    if is_floating(*arrays):
+        return True
+    return all(x is None or x.dtype == FLOAT16 or x.dtype == FLOAT32 for x in arrays)
 
 
 @ROWS["_native_layer_norm"].on("cuda")
@@ -93,9 +126,33 @@ def _native_layer_norm(
     xp: Any, x: Any, weight: Any = None, bias: Any = None, n: int = 1, groups: int = 0,
     eps: float = 1e-5, centred: bool = True,
 ) -> Any:  # fmt: skip
-    if not x.size or not is_floating(*in_one_dtype(x, weight, bias)):
+    if not x.size or not takes(x, weight, bias):
         return ROWS["_native_layer_norm"].forward(xp, x, weight, bias, n, groups, eps, centred)
     return (*layer_norm(x, weight, bias, n, groups, eps, centred), {})
+
+
+@functools.lru_cache(PLANS)
+def prepare_fused(
+    rows: int, length: int, dtype: Any, centred: bool, aligned: bool
+) -> tuple[int, Launch, Launch]:
+    """The number of blocks, the launch of layer norm's gradients, and that which adds up the
+    blocks' parts of those by weight and bias.
+    """
+    blocks = min(-(-rows // 8), BLOCKS)
+    name = f"layer_norm_backward_rows_{warp_kernel(length, dtype, aligned, (2, 8, 32))}"
+    run = prepare("norm", name, dtype, blocks, 256, (rows, np.int32(length), np.int32(centred)))
+    add, _ = prepare_stage(dtype, "_of_acc", (1, blocks, 2 * length), 1.0, True)
+    return blocks, run, add
+
+
+@functools.lru_cache(PLANS)
+def prepare_backward(
+    shape: tuple[int, ...], dtype: Any, n: int, groups: int, centred: bool
+) -> Launch:
+    """The launch (g, x, weight, mean, rstd, out) of the gradient by x."""
+    rows, length = rows_and_length(shape, n, groups)
+    more = (*affine(shape, groups), np.int32(centred))
+    return prepare_rows("layer_norm_backward", dtype, rows, length, more)
 
 
 def layer_norm_backward(
@@ -104,21 +161,26 @@ def layer_norm_backward(
     """The gradients by x, by the weight and by the bias; the last two in one dimension."""
     dtypes = g.dtype, (g if weight is None else weight).dtype
     g, x, weight = in_one_dtype(g, x, weight)
-    mean, rstd = (contiguous(v.astype(acc_dtype(x.dtype), copy=False)) for v in (mean, rstd))
-    rows, length = rows_and_length(x.shape, n, groups)
-    out = cupy.empty(x.shape, x.dtype)
-    more = (*affine(x.shape, groups), np.int32(centred))
-    launch_rows("layer_norm_backward", (g, x, weight, mean, rstd, out), rows, length, more)
-    if groups:
-        shape = x.shape[0], x.shape[1], math.prod(x.shape[2:])
-        sums, products = plane_sums(g, x, mean, rstd, shape, groups)
+    shape, dtype = x.shape, x.dtype
+    acc = ACC[dtype]
+    mean, rstd = contiguous(cast(mean, acc)), contiguous(cast(rstd, acc))
+    rows, length = rows_and_length(shape, n, groups)
+    out = cupy.ndarray(shape, dtype)
+    if not groups and length <= WARP:
+        aligned = is_aligned(g, x, weight, out)
+        blocks, run, add = prepare_fused(rows, length, dtype, centred, aligned)
+        parts = cupy.ndarray((blocks * 2 * length,), acc)
+        run(g, x, weight, mean, rstd, out, parts)
+        products, sums = two_of(length, dtype)
+        add(parts, products)  # and sums, which follow
     else:
-        sums, products = column_sums(g, x, mean, rstd, (rows, length), True)
-    return (
-        out.astype(dtypes[0], copy=False),
-        products.astype(dtypes[1], copy=False),
-        sums.astype(dtypes[1], copy=False),
-    )
+        prepare_backward(shape, dtype, n, groups, centred)(g, x, weight, mean, rstd, out)
+        if groups:
+            sizes = shape[0], shape[1], math.prod(shape[2:])
+            sums, products = plane_sums(g, x, mean, rstd, sizes, groups)
+        else:
+            sums, products = column_sums(g, x, mean, rstd, (rows, length), True)
+    return cast(out, dtypes[0]), cast(products, dtypes[1]), cast(sums, dtypes[1])
 
 
 @ROWS["_native_layer_norm_backward"].on("cuda")
@@ -126,7 +188,7 @@ def _native_layer_norm_backward(
     xp: Any, x: Any, y: Any, mean: Any, rstd: Any, weight: Any = None, n: int = 1,
     groups: int = 0, centred: bool = True,
 ) -> Any:  # fmt: skip
-    if not x.size or not is_floating(*in_one_dtype(x, y, weight)):
+    if not x.size or not takes(x, y, weight):
         row = ROWS["_native_layer_norm_backward"]
         return row.forward(xp, x, y, mean, rstd, weight, n, groups, centred)
     return layer_norm_backward(x, y, mean, rstd, weight, n, groups, centred)
@@ -143,34 +205,57 @@ def chunks_of(samples: int, blocks: int, size: int) -> int:
     return -(-samples // -(-samples // chunks))
 
 
+def rows_of(both: Any) -> tuple[Any, Any]:
+    """The two rows of a contiguous array (2, n), as arrays without a base."""
+    n, dtype, memory = both.shape[1], both.dtype, both.data
+    return cupy.ndarray((n,), dtype, memory), cupy.ndarray((n,), dtype, memory + n * dtype.itemsize)
+
+
+@functools.lru_cache(PLANS)
+def prepare_channel_sums(
+    dtype: Any, samples: int, channels: int, spatial: int, groups: int, by_sample: bool
+) -> tuple[int, Launch]:
+    """The number of chunks, and the launch (g, x, mean, rstd, sums, products) for arrays (samples,
+    channels, spatial), or (samples, channels) if spatial is 0.
+    """
+    numbers: tuple[Any, ...]
+    if not spatial:
+        blocks = -(-channels // 32)
+        chunks = chunks_of(samples, blocks, 32)
+        name, numbers = "columns", (samples, channels, np.int32(by_sample))
+    else:
+        blocks = blocks_for(channels, 1)
+        chunks = chunks_of(samples, channels, 8)
+        name, numbers = "planes", (samples, channels, spatial, groups)
+    grid = (blocks, chunks, 1)
+    return chunks, prepare("norm", f"gradient_sums_{name}", dtype, grid, (32, 8, 1), numbers)
+
+
+def channel_sums(
+    g: Any, x: Any, mean: Any, rstd: Any, sizes: tuple[int, int, int], groups: int, by_sample: bool
+) -> tuple[Any, Any]:
+    """The sums of g and of g times the normalized x over samples and positions."""
+    chunks, run = prepare_channel_sums(x.dtype, *sizes, groups, by_sample)
+    n = chunks * sizes[1]
+    parts = cupy.ndarray((2, n), mean.dtype)
+    run(g, x, mean, rstd, *rows_of(parts))
+    if chunks > 1:
+        parts = sum_of_dims(cupy.ndarray((2, chunks, sizes[1]), mean.dtype, parts.data), 1)
+    return rows_of(parts)
+
+
 def column_sums(
     g: Any, x: Any, mean: Any, rstd: Any, shape: tuple[int, int], by_sample: bool
 ) -> tuple[Any, Any]:
-    """The sums of g and of g times the normalized x over the rows of (samples, channels)."""
-    samples, channels = shape
-    blocks = -(-channels // 32)
-    chunks = chunks_of(samples, blocks, 32)
-    parts = cupy.empty((2, chunks, channels), mean.dtype)
-    sizes = np.int64(samples), np.int64(channels), np.int32(by_sample)
-    arguments = (g, x, mean, rstd, parts[0], parts[1], *sizes)
-    launch("norm", "gradient_sums_columns", x.dtype, (blocks, chunks, 1), (32, 8, 1), arguments)
-    sums, products = parts[:, 0] if chunks == 1 else parts.sum(1)
-    return sums, products
+    """`channel_sums` of (samples, channels)."""
+    return channel_sums(g, x, mean, rstd, (*shape, 0), 0, by_sample)
 
 
 def plane_sums(
     g: Any, x: Any, mean: Any, rstd: Any, shape: tuple[int, int, int], groups: int
 ) -> tuple[Any, Any]:
-    """The same for (samples, channels, spatial), over the first and last dimension."""
-    samples, channels, spatial = shape
-    chunks = chunks_of(samples, channels, 8)
-    parts = cupy.empty((2, chunks, channels), mean.dtype)
-    sizes = np.int64(samples), np.int64(channels), np.int64(spatial), np.int64(groups)
-    arguments = (g, x, mean, rstd, parts[0], parts[1], *sizes)
-    grid = (blocks_for(channels, 1), chunks, 1)
-    launch("norm", "gradient_sums_planes", x.dtype, grid, (32, 8, 1), arguments)
-    sums, products = parts[:, 0] if chunks == 1 else parts.sum(1)
-    return sums, products
+    """`channel_sums` of (samples, channels, spatial)."""
+    return channel_sums(g, x, mean, rstd, shape, groups, False)
 
 
 # ---- batch norm
@@ -181,43 +266,53 @@ def sizes_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-def moments(x: Any) -> tuple[Any, Any]:
-    """The means and variances of the channels of (N, C, ...)."""
-    samples, channels, spatial = sizes_of(x.shape)
-    blocks = -(-channels // 32) if spatial == 1 else channels
-    chunks = chunks_of(samples, blocks, 32 if spatial == 1 else 8)
-    dtype = acc_dtype(x.dtype)
-    parts, results = cupy.empty((2, chunks, channels), dtype), cupy.empty((2, channels), dtype)
-    arguments: tuple[Any, ...] = (x, parts[0], parts[1], np.int64(samples), np.int64(channels))
-    if spatial == 1:
-        grid = (blocks, chunks, 1)
-        launch("norm", "moments_columns", x.dtype, grid, (32, 8, 1), arguments)
-    else:
-        grid = (blocks_for(channels, 1), chunks, 1)
-        arguments = (*arguments, np.int64(spatial))
-        launch("norm", "moments_planes", x.dtype, grid, (32, 8, 1), arguments)
-    numbers = (samples, channels, spatial, chunks)
-    arguments = (parts[0], parts[1], results[0], results[1], *(np.int64(n) for n in numbers))
-    launch("norm", "moments_combine", x.dtype, blocks_for(channels), 256, arguments)
-    return results[0], results[1]
+@functools.lru_cache(PLANS)
+def prepare_moments(shape: tuple[int, ...], dtype: Any, eps: float) -> tuple[int, Launch, Launch]:
+    """The number of chunks, and the launches (x, means, squares) and (means, squares, mean, var,
+    rstd).
+    """
+    samples, channels, spatial = sizes_of(shape)
+    blocks = -(-channels // 32) if spatial == 1 else blocks_for(channels, 1)
+    chunks = chunks_of(samples, blocks, 32) if spatial == 1 else chunks_of(samples, channels, 8)
+    name = "columns" if spatial == 1 else "planes"
+    numbers = (samples, channels) if spatial == 1 else (samples, channels, spatial)
+    run = prepare("norm", f"moments_{name}", dtype, (blocks, chunks, 1), (32, 8, 1), numbers)
+    more = samples, channels, spatial, chunks, as_acc(dtype, eps)
+    combine = prepare("norm", "moments_combine", dtype, blocks_for(channels), 256, more)
+    return chunks, run, combine
 
 
-def launch_elements(function: str, arrays: tuple[Any, ...], x: Any, more: tuple[Any, ...]) -> None:
-    """Launches a function of each element of (N, C, ...) and of its channel's numbers."""
-    samples, channels, spatial = sizes_of(x.shape)
+def moments(x: Any, eps: float) -> tuple[Any, Any, Any]:
+    """The means and variances of the channels of (N, C, ...), and 1 / sqrt(var + eps)."""
+    dtype, channels = ACC[x.dtype], x.shape[1]
+    chunks, run, combine = prepare_moments(x.shape, x.dtype, eps)
+    means, squares = two_of(chunks * channels, dtype)
+    run(x, means, squares)
+    (mean, var), rstd = two_of(channels, dtype), cupy.ndarray((channels,), dtype)
+    combine(means, squares, mean, var, rstd)
+    return mean, var, rstd
+
+
+@functools.lru_cache(PLANS)
+def prepare_elements(
+    function: str, shape: tuple[int, ...], dtype: Any, more: tuple[Any, ...]
+) -> Launch:
+    """The launch of a function of each element of (N, C, ...) and of its channel's numbers."""
+    samples, channels, spatial = sizes_of(shape)
     rows, columns = (samples, channels) if spatial == 1 else (samples * channels, spatial)
-    sizes = np.int64(rows), np.int64(columns), np.int64(channels), np.int32(spatial != 1)
     grid = (min(-(-columns // 32), 64), min(-(-rows // 8), 65535), 1)
-    launch("norm", function, x.dtype, grid, (32, 8, 1), (*pointers(*arrays), *sizes, *more))
+    numbers = rows, columns, channels, np.int32(spatial != 1), *more
+    return prepare("norm", function, dtype, grid, (32, 8, 1), numbers)
 
 
 def batch_norm_apply(x: Any, mean: Any, rstd: Any, weight: Any, bias: Any) -> Any:
     """(x - mean) * rstd * weight + bias of each channel; mean and rstd are of the type that is
     computed in.
     """
-    out = cupy.empty(x.shape, x.dtype)
+    shape, dtype = x.shape, x.dtype
+    out = cupy.ndarray(shape, dtype)
     if x.size:
-        launch_elements("batch_norm_apply", (x, mean, rstd, weight, bias, out), x, ())
+        prepare_elements("batch_norm_apply", shape, dtype, ())(x, mean, rstd, weight, bias, out)
     return out
 
 
@@ -227,23 +322,20 @@ def _normalize_channels(
 ) -> Any:
     if not takes_channels(x, mean, var, weight, bias):
         return ROWS["_normalize_channels"].forward(xp, x, mean, var, weight, bias, eps)
-    dtype = x.dtype
+    wanted = x.dtype
     x, mean, var, weight, bias = in_one_dtype(x, mean, var, weight, bias)
     mean, rstd = in_acc(x.dtype, mean, var, eps)
-    out = batch_norm_apply(x, mean, rstd, weight, bias)
-    return out.astype(dtype, copy=False), {}
+    return cast(batch_norm_apply(x, mean, rstd, weight, bias), wanted), {}
 
 
 def in_acc(dtype: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
     """Means and reciprocal standard deviations in the type that is computed in."""
-    acc = acc_dtype(dtype)
-    mean, var = (contiguous(v.astype(acc, copy=False)) for v in (mean, var))
-    return mean, reciprocal_deviation(var, acc.type(eps))
-
-
-reciprocal_deviation = cupy.ElementwiseKernel(
-    "T var, T eps", "T out", "out = T(1) / sqrt(var + eps)", "shmtensor_reciprocal_deviation"
-)
+    mean, var = contiguous(cast(mean, dtype)), contiguous(cast(var, dtype))
+    n = mean.size
+    wide_mean, rstd = two_of(n, ACC[dtype])
+    arguments = (mean, var, wide_mean, rstd, n, as_acc(dtype, eps))
+    launch("norm", "reciprocal_deviations", dtype, blocks_for(n), 256, arguments)
+    return wide_mean, rstd
 
 
 @ROWS["_channel_gradients"].on("cuda")
@@ -253,29 +345,33 @@ def _channel_gradients(
     if not takes_channels(x, y, mean, var):
         result: tuple[Any, Any] = ROWS["_channel_gradients"].forward(xp, x, y, mean, var, eps)
         return result
-    dtype = x.dtype
+    wanted = x.dtype
     x, y, mean, var = in_one_dtype(x, y, mean, var)
     mean, rstd = in_acc(x.dtype, mean, var, eps)
+    sums, products = sums_of_channels(x, y, mean, rstd)
+    return cast(products, wanted), cast(sums, wanted)
+
+
+def sums_of_channels(g: Any, x: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
+    """The sums of g and of g times the normalized x for each channel of (N, C, ...)."""
     samples, channels, spatial = sizes_of(x.shape)
     if spatial == 1:
-        sums, products = column_sums(x, y, mean, rstd, (samples, channels), False)
-    else:
-        sums, products = plane_sums(x, y, mean, rstd, (samples, channels, spatial), 0)
-    return products.astype(dtype, copy=False), sums.astype(dtype, copy=False)
+        return column_sums(g, x, mean, rstd, (samples, channels), False)
+    return plane_sums(g, x, mean, rstd, (samples, channels, spatial), 0)
 
 
 def batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
     """The row `_native_batch_norm`: the result, and means and variances of the channels."""
-    dtype = x.dtype
+    wanted = x.dtype
     x, weight, bias = in_one_dtype(x, weight, bias)
-    mean, var = moments(x)
-    out = batch_norm_apply(x, mean, 1 / cupy.sqrt(var + as_acc(x.dtype, eps)), weight, bias)
-    return tuple(v.astype(dtype, copy=False) for v in (out, mean, var))
+    mean, var, rstd = moments(x, eps)
+    out = batch_norm_apply(x, mean, rstd, weight, bias)
+    return cast(out, wanted), cast(mean, wanted), cast(var, wanted)
 
 
 def takes_channels(x: Any, *others: Any) -> bool:
     """Whether the kernels take these arrays: (N, C, ...) and parameters."""
-    return x.ndim > 1 and bool(x.size) and is_floating(*in_one_dtype(x, *others))
+    return x.ndim > 1 and bool(x.size) and takes(x, *others)
 
 
 @ROWS["_native_batch_norm"].on("cuda")
@@ -295,27 +391,15 @@ def batch_norm_backward(
     """
     dtypes = g.dtype, (g if weight is None else weight).dtype
     g, x, weight = in_one_dtype(g, x, weight)
-    dtype = acc_dtype(x.dtype)
-    mean = contiguous(mean.astype(dtype, copy=False))
-    rstd = 1 / cupy.sqrt(var.astype(dtype, copy=False) + dtype.type(eps))
-    samples, channels, spatial = sizes_of(x.shape)
-    if spatial == 1:
-        sums, products = column_sums(g, x, mean, rstd, (samples, channels), False)
-    else:
-        sums, products = plane_sums(g, x, mean, rstd, (samples, channels, spatial), 0)
-    sums, products = contiguous(sums), contiguous(products)
-    out = cupy.empty(x.shape, x.dtype)
-    inverse = as_acc(x.dtype, 1 / (samples * spatial))
-    g_mean, g_var = (
-        None if v is None else contiguous(v.astype(dtype, copy=False)) for v in (g_mean, g_var)
-    )
-    arrays = (g, x, mean, rstd, weight, sums, products, g_mean, g_var, out)
-    launch_elements("batch_norm_backward_apply", arrays, x, (inverse,))
-    return (
-        out.astype(dtypes[0], copy=False),
-        products.astype(dtypes[1], copy=False),
-        sums.astype(dtypes[1], copy=False),
-    )
+    shape, dtype = x.shape, x.dtype
+    mean, rstd = in_acc(dtype, mean, var, eps)
+    sums, products = sums_of_channels(g, x, mean, rstd)
+    out = cupy.ndarray(shape, dtype)
+    inverse = as_acc(dtype, shape[1] / x.size)
+    g_mean, g_var = (contiguous(cast(v, ACC[dtype])) for v in (g_mean, g_var))
+    run = prepare_elements("batch_norm_backward_apply", shape, dtype, (inverse,))
+    run(g, x, mean, rstd, weight, sums, products, g_mean, g_var, out)
+    return cast(out, dtypes[0]), cast(products, dtypes[1]), cast(sums, dtypes[1])
 
 
 @ROWS["_native_batch_norm_backward"].on("cuda")

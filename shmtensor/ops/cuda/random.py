@@ -8,6 +8,7 @@ which would wait for the device: Poisson and binomial numbers of wrong ones are 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -17,12 +18,12 @@ import numpy as np
 from ...dtypes import bfloat16
 from ..random.philox import half_below
 from ..table.op_definition import ROWS
-from .launch import as_acc, blocks_for, contiguous, is_floating, launch
+from .launch import PLANS, as_acc, blocks_for, contiguous, is_floating, launch
 
 __all__ = ["dropout", "fill_normal", "fill_uniform", "random_integers"]
 
 DISTRIBUTIONS = ("bernoulli", "exponential", "cauchy", "geometric", "log_normal")
-FLOAT64 = np.dtype(np.float64)
+FLOAT64, BOOL = np.dtype(np.float64), np.dtype(np.bool_)
 
 
 def per_counter(dtype: Any) -> int:
@@ -200,15 +201,21 @@ def dropout(x: Any, p: float, seed: int, offset: int) -> tuple[Any, Any]:
     if not is_floating(x):
         raise NotImplementedError(f"dropout: not implemented for {x.dtype} on CUDA")
     x = contiguous(x)
-    out, mask = cupy.empty(x.shape, x.dtype), cupy.empty(x.shape, np.bool_)
+    shape, dtype = x.shape, x.dtype
+    out, mask = cupy.ndarray(shape, dtype), cupy.ndarray(shape, BOOL)
     if p == 1:  # 1 / (1 - p) is undefined
         out.fill(0)
         mask.fill(False)
-    elif x.size:
-        numbers = as_acc(x.dtype, 1 / (1 - p)), np.uint32(min(int(p * 2**32), 2**32 - 1))
-        arguments = (x, out, mask, np.int64(x.size), *numbers, *stream(seed, offset))
-        launch("random", "dropout", x.dtype, blocks_for(-(-x.size // 4)), 256, arguments)
+    elif n := x.size:
+        numbers = (n, *dropout_numbers(dtype, p), *stream(seed, offset))
+        launch("random", "dropout", dtype, blocks_for(-(-n // 4)), 256, (x, out, mask, *numbers))
     return out, mask
+
+
+@functools.lru_cache(PLANS)
+def dropout_numbers(dtype: Any, p: float) -> tuple[Any, Any]:
+    """The factor of the elements that stay, and the words below which they do not."""
+    return as_acc(dtype, 1 / (1 - p)), np.uint32(min(int(p * 2**32), 2**32 - 1))
 
 
 @ROWS["_dropout"].on("cuda")
@@ -221,8 +228,9 @@ def _masked_scale(xp: Any, x: Any, mask: Any, scale: float) -> Any:
     if not is_floating(x) or x.shape != mask.shape:
         return ROWS["_masked_scale"].forward(xp, x, mask, scale)
     x, mask = contiguous(x), contiguous(mask)
-    out = cupy.empty(x.shape, x.dtype)
-    if x.size:
-        arguments = (x, mask, out, np.int64(x.size), as_acc(x.dtype, scale))
-        launch("random", "masked_scale", x.dtype, blocks_for(x.size), 256, arguments)
+    dtype, n = x.dtype, x.size
+    out = cupy.ndarray(x.shape, dtype)
+    if n:
+        arguments = (x, mask, out, n, as_acc(dtype, scale))
+        launch("random", "masked_scale", dtype, blocks_for(n), 256, arguments)
     return out

@@ -1,4 +1,5 @@
-"""Reductions and cumulative ops for CUDA, where CuPy's ufuncs have no `reduce` or `accumulate`.
+"""Reductions and cumulative ops for CUDA: sums and means by our kernels, others where CuPy's ufuncs
+have no `reduce` or `accumulate`.
 
 A cumulative op of n elements is log2(n) passes (Hillis and Steele 1986): in the pass of `shift`
 each element is combined with the one `shift` places before it, which covers as many elements.
@@ -6,18 +7,193 @@ each element is combined with the one `shift` places before it, which covers as 
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 
 from ..pointwise.exp_log_erf import complex_logaddexp
-from ..reduce.sum_mean_var import nonempty_axes
+from ..reduce.sum_mean_var import check_mean_dtype, nonempty_axes
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
 from ..table.op_definition import ROWS
+from .launch import ACC, PACK, PLANS, WARP, as_acc, blocks_for, prepare
 
-__all__ = ["cumulative_max"]
+__all__ = ["cumulative_max", "sum_of_dims"]
+
+
+# ---- sums: (outer, n, inner) along n, for each run of neighbouring dimensions that are summed
+
+BLOCKS = 1024  # that a sum is shared by, where there are fewer rows or columns
+CHUNK = 16 * 1024  # elements of a row that a block adds up at least, if others share the row
+Launch = Callable[..., None]
+
+
+def power_of_two(n: int, largest: int) -> int:
+    """The smallest one that is n or more, but at most `largest`."""
+    return min(1 << (n - 1).bit_length(), largest)
+
+
+def chunks_of(n: int, size: int, blocks: int) -> tuple[int, int]:
+    """How many chunks n elements have, and of which size: at least `size`, if there are several."""
+    chunks = max(1, min(n // size, BLOCKS // blocks))
+    size = -(-n // chunks)
+    return -(-n // size), size
+
+
+def prepare_stage(
+    dtype: Any, types: str, sizes: tuple[int, int, int], factor: float, aligned: bool
+) -> tuple[Launch, int]:
+    """A launch (x, out), and the number of chunks that it leaves.
+
+    Args:
+        types: the suffix of the kernel, which says what it reads and writes.
+        sizes: (outer, n, inner).
+    """
+    outer, n, inner = sizes
+    numbers: tuple[Any, ...]
+    scale = as_acc(dtype, factor)
+    if inner > 1:
+        x = power_of_two(inner, 32)
+        y = max(power_of_two(-(-n // 8), 1024 // x), 32 // x)
+        x = max(x, power_of_two(inner, 256 // y))
+        groups = -(-inner // x)
+        chunks, size = chunks_of(n, 32 * y, groups * outer)
+        grid, numbers = (groups, chunks, min(outer, 65535)), (outer, n, inner, size, scale)
+        return prepare("reduce", f"sum_columns{types}", dtype, grid, (x, y, 1), numbers), chunks
+    itemsize = (ACC[dtype] if types in ("_acc", "_of_acc") else dtype).itemsize
+    packed = np.int32(aligned and n * itemsize % PACK == 0)
+    if n <= WARP and (outer > 64 or n <= 128):
+        numbers = outer, n, scale, packed
+        return prepare("reduce", f"sum_warp{types}", dtype, blocks_for(outer, 8), 256, numbers), 1
+    chunks, size = chunks_of(n, CHUNK, outer)
+    if chunks > 1:
+        size = -(-size // PACK) * PACK  # so that all begin at multiples of 16 bytes
+        chunks = -(-n // size)
+    if outer == 1:
+        packed = np.int32(aligned)
+    threads = max(32, power_of_two(-(-size // 8), 1024 if chunks == 1 else 512))
+    grid, numbers = (blocks_for(outer, 1), chunks, 1), (outer, n, size, scale, packed)
+    return prepare("reduce", f"sum_block{types}", dtype, grid, (threads, 1, 1), numbers), chunks
+
+
+def runs_of(shape: tuple[int, ...], dims: set[int]) -> list[tuple[int, int, int]]:
+    """(outer, n, inner) of each run of neighbouring dimensions, the last one first, each for what
+    the sums over the runs after it have left. Dimensions of size 1 are in any run.
+    """
+    runs, sizes, inner, dim = [], list(shape), 1, len(shape) - 1
+    while dim >= 0:
+        n = 1
+        while dim >= 0 and (dim in dims or sizes[dim] == 1):
+            n, dim = n * sizes[dim], dim - 1
+        if n > 1:
+            runs.append((math.prod(sizes[: dim + 1]), n, inner))
+        while dim >= 0 and dim not in dims:
+            inner, dim = inner * sizes[dim], dim - 1
+    return runs
+
+
+@functools.lru_cache(PLANS)
+def prepare_sum(
+    shape: tuple[int, ...], dtype: Any, dim: Any, keepdim: bool, is_mean: bool, aligned: bool
+) -> tuple[tuple[int, ...], Launch, list[tuple[int, Launch]]] | None:
+    """The shape of the result, the first launch, and for each further launch the size of what it
+    reads. None if nothing is to be added up, or a dim is wrong.
+    """
+    dims = (
+        range(len(shape)) if dim is None or dim == () else (dim,) if dim.__class__ is int else dim
+    )
+    if not all(-len(shape) <= d < len(shape) for d in dims):
+        return None
+    wanted = {d % len(shape) for d in dims}
+    runs = runs_of(shape, wanted)
+    if not runs or len(wanted) < len(dims):
+        return None
+    factor = 1 / math.prod(n for _, n, _ in runs) if is_mean else 1.0
+    launches: list[tuple[int, Launch]] = []
+    read, pending = "", runs
+    while pending:
+        (outer, n, inner), *pending = pending
+        size = outer * n * inner
+        # whether it is the last launch is known once its chunks are
+        last = not pending
+        types = {"": "" if last else "_to_acc", "acc": "_of_acc" if last else "_acc"}[read]
+        run, chunks = prepare_stage(
+            dtype, types, (outer, n, inner), factor if last else 1.0, aligned
+        )
+        if chunks > 1:
+            types = "_acc" if read else "_to_acc"
+            run, chunks = prepare_stage(dtype, types, (outer, n, inner), 1.0, aligned)
+            pending = [(outer, chunks, inner), *pending]
+        launches.append((size, run))
+        read, aligned = "acc", True
+    result = tuple(
+        1 if d in wanted else n for d, n in enumerate(shape) if keepdim or d not in wanted
+    )
+    return result, launches[0][1], launches[1:]
+
+
+def sum_of_dims(x: Any, dim: Any, keepdim: bool = False, is_mean: bool = False) -> Any:
+    """The sum or mean along dimensions (None, an int, a tuple), in float32 for float16. None if the
+    kernels do not take x: of another dtype, not in C order, or empty.
+    """
+    dtype = x.dtype
+    if dtype not in ACC or not x._c_contiguous or not x.size:
+        return None
+    plan = prepare_sum(x.shape, dtype, dim, keepdim, is_mean, not x.data.ptr % PACK)
+    if plan is None:
+        return None
+    shape, launch, further = plan
+    for size, following in further:
+        parts = cupy.ndarray((size,), ACC[dtype])
+        launch(x, parts)
+        x, launch = parts, following
+    out = cupy.ndarray(shape, dtype)
+    launch(x, out)
+    return out
+
+
+@ROWS["sum"].on("cuda")
+def sum_on_cuda(xp: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    if dim.__class__ is list:
+        dim = tuple(dim)
+    out = sum_of_dims(x, dim, keepdim)
+    return ROWS["sum"].forward(xp, x, dim, keepdim) if out is None else out
+
+
+@ROWS["mean"].on("cuda")
+def mean_on_cuda(
+    xp: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
+) -> Any:
+    if dim.__class__ is list:
+        dim = tuple(dim)
+    if dtype is not None:
+        x = check_mean_dtype("mean", x, dtype)
+    out = sum_of_dims(x, dim, keepdim, True)
+    return ROWS["mean"].forward(xp, x, dim, keepdim) if out is None else out
+
+
+@functools.lru_cache(PLANS)
+def broadcast_dims(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions along which `target` would be broadcast to a shape."""
+    extra = len(shape) - len(target)
+    return tuple(d for d, n in enumerate(shape) if d < extra or (target[d - extra] == 1 and n != 1))
+
+
+@ROWS["_sum_to_size"].on("cuda")
+def sum_to_size_on_cuda(xp: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    shape = tuple(shape)
+    dims = broadcast_dims(x.shape, shape)
+    out = sum_of_dims(x, dims) if dims else None
+    if out is None:
+        return ROWS["_sum_to_size"].forward(xp, x, shape)
+    return out if out.shape == shape else out.reshape(shape)
+
+
+# ---- all, any, hash_tensor
 
 
 @ROWS["all"].on("cuda")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import cupy
@@ -9,71 +11,73 @@ import numpy as np
 
 from ..table.dims import axis
 from ..table.op_definition import ROWS
-from .launch import CACHED, WARP, blocks_for, contiguous, is_floating, launch, row_threads, split_at
+from .launch import (
+    CACHED,
+    FLOAT64,
+    PLANS,
+    WARP,
+    blocks_for,
+    contiguous,
+    is_aligned,
+    is_floating,
+    prepare,
+    row_threads,
+    split_at,
+    warp_kernel,
+)
 
 __all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
 
 
+@functools.lru_cache(PLANS)
 def launch_along(
-    function: str, arrays: tuple[Any, ...], shape: tuple[int, ...], dim: int, is_log: bool
-) -> None:
-    """Launches `softmax` or `softmax_backward` along a dimension, for contiguous arrays."""
+    function: str, dtype: Any, shape: tuple[int, ...], dim: int, is_log: bool, aligned: bool
+) -> Callable[..., None]:
+    """The launch of `softmax` (x, out) or `softmax_backward` (g, y, out) along a dimension of
+    contiguous arrays.
+    """
     outer, n, inner = split_at(shape, dim)
-    dtype, flag = arrays[0].dtype, np.int32(is_log)
+    flag = np.int32(is_log)
     if inner > 1:
-        sizes: tuple[Any, ...] = np.int64(outer), np.int64(n), np.int64(inner)
         grid = (-(-inner // 32), min(outer, 65535), 1)
         rows = next((k for k in (1, 2, 4, 8, 16) if n <= 4 * k), 32)
-        launch(
-            "softmax", f"{function}_columns", dtype, grid, (32, rows, 1), (*arrays, *sizes, flag)
-        )
-        return
-    sizes = np.int64(outer), np.int64(n)
+        numbers: tuple[Any, ...] = outer, n, inner, flag
+        return prepare("softmax", f"{function}_columns", dtype, grid, (32, rows, 1), numbers)
     if n <= WARP:
-        size = (
-            ""
-            if function == "softmax_backward"
-            else next(f"_{limit}" for limit in (32, 128, 1024) if n <= limit)
+        name = f"{function}_warp_{warp_kernel(n, dtype, aligned)}"
+        return prepare(
+            "softmax", name, dtype, blocks_for(outer, 8), 256, (outer, np.int32(n), flag)
         )
-        arguments = (*arrays, *sizes, flag)
-        launch("softmax", f"{function}_warp{size}", dtype, blocks_for(outer, 8), 256, arguments)
-        return
-    threads = row_threads(n)
+    threads, blocks = row_threads(n), blocks_for(outer, 1)
     if function == "softmax_backward":
-        launch(
-            "softmax",
-            f"{function}_block",
-            dtype,
-            blocks_for(outer, 1),
-            threads,
-            (*arrays, *sizes, flag),
-        )
-        return
-    nbytes = n * (8 if dtype == np.float64 else 4)
+        return prepare("softmax", f"{function}_block", dtype, blocks, threads, (outer, n, flag))
+    nbytes = n * (8 if dtype == FLOAT64 else 4)
     shared = nbytes if nbytes <= CACHED else 0
-    arguments = (*arrays, *sizes, flag, np.int32(shared > 0))
-    launch("softmax", "softmax_block", dtype, blocks_for(outer, 1), threads, arguments, shared)
+    numbers = outer, n, flag, np.int32(shared > 0)
+    return prepare("softmax", "softmax_block", dtype, blocks, threads, numbers, shared)
 
 
 def forward(row: str, x: Any, dim: int, is_log: bool) -> Any:
     """A row's result by the kernels, or by its own forward for other dtypes and 0-d arrays."""
     if not is_floating(x) or not x.ndim:
         return ROWS[row].forward(cupy, x, dim)
-    x, dim = contiguous(x), axis(x, dim)
-    out = cupy.empty(x.shape, x.dtype)
+    x, dim, shape, dtype = contiguous(x), axis(x, dim), x.shape, x.dtype
+    out = cupy.ndarray(shape, dtype)
     if x.size:
-        launch_along("softmax", (x, out), x.shape, dim, is_log)
+        launch_along("softmax", dtype, shape, dim, is_log, is_aligned(x, out))(x, out)
     return out
 
 
 def backward(row: str, g: Any, y: Any, dim: int, is_log: bool) -> Any:
     """The gradient for g, of a result y."""
-    if not is_floating(g, y) or not y.ndim or g.shape != y.shape:
+    shape, dtype = y.shape, y.dtype
+    if not is_floating(g, y) or not shape or g.shape != shape:
         return ROWS[row].forward(cupy, g, y, dim)
     g, y, dim = contiguous(g), contiguous(y), axis(y, dim)
-    out = cupy.empty(y.shape, y.dtype)
+    out = cupy.ndarray(shape, dtype)
     if y.size:
-        launch_along("softmax_backward", (g, y, out), y.shape, dim, is_log)
+        aligned = is_aligned(g, y, out)
+        launch_along("softmax_backward", dtype, shape, dim, is_log, aligned)(g, y, out)
     return out
 
 

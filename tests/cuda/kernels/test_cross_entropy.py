@@ -51,28 +51,32 @@ def test_cross_entropy(
     x, target, weight = problem(dtype, weighted)
     wanted, weights, lse, gradient = expected(x, target, weight, smoothing)
     pointer = NULL if weight is None else weight
-    out_lse, losses = np.empty(ROWS, acc_dtype(dtype)), np.empty(ROWS, dtype)
-    sums = np.empty((2, 2), acc_dtype(dtype))
+    saved, losses = np.full(ROWS + 1, np.nan, acc_dtype(dtype)), np.empty(ROWS, dtype)
+    out_lse, total = saved[:ROWS], saved[ROWS:]
+    sums, out = np.empty((2, 2), acc_dtype(dtype)), np.empty(1, dtype)
     sizes = (I64(ROWS), I64(COLUMNS), I64(IGNORE), acc(dtype, smoothing))
     kernel = host_kernel("cross_entropy", dtype, f"cross_entropy_{suffix}")
-    arguments = (x, target, pointer, out_lse, losses, sums, *sizes)
+    arguments = (x, target, pointer, saved, losses, sums, out, *sizes, np.int32(1))
     tolerance = 3 * TOLERANCE[dtype]
     check(kernel, 2, threads, arguments, [(losses, wanted), (out_lse, lse)], tolerance)
     check(kernel, 2, threads, (*arguments[:4], NULL, *arguments[5:]), [(out_lse, lse)], tolerance)
 
-    out, total = np.empty(1, dtype), np.empty(1, acc_dtype(dtype))
     for mean in (0, 1):
         loss = wanted.sum() / (weights.sum() if mean else 1)
         kernel = host_kernel("cross_entropy", dtype, "finish")
         pairs = [(out, [loss]), (total, [weights.sum()])]
         check(kernel, 1, 64, (sums, out, total, I64(2), np.int32(mean)), pairs, tolerance)
+        alone = host_kernel("cross_entropy", dtype, f"cross_entropy_{suffix}")
+        more = (NULL, NULL, out, *sizes, np.int32(mean))
+        pairs = [(out_lse, lse), *pairs]
+        check(alone, 1, threads, (x, target, pointer, saved, *more), pairs, tolerance)
 
     g, result = values((ROWS,), dtype, 4), np.full_like(x, np.nan)
     kernel = host_kernel("cross_entropy", dtype, f"cross_entropy_backward_{suffix}")
-    for per_row, divisor in ((1, NULL), (0, total)):
+    for per_row, mean in ((1, 0), (0, 1)):
         factor = g.astype(np.float64)[:, None] if per_row else float(g[0]) / weights.sum()
-        more = (*sizes, np.int32(per_row))
-        arguments = (g, x, out_lse, target, pointer, divisor, result, *more)
+        more = (*sizes, np.int32(per_row), np.int32(mean))
+        arguments = (g, x, saved, target, pointer, result, *more)
         check(kernel, 2, threads, arguments, [(result, gradient * factor)], tolerance)
 
 
@@ -110,13 +114,15 @@ def test_a_class_that_is_not_there_gives_nan() -> None:
     x, out = values((3, 4), "float32"), np.empty((3, 4), np.float32)
     target = np.array([1, 4, -1])
     lse, losses, sums = (
-        np.empty(3, np.float32),
+        np.empty(4, np.float32),
         np.empty(3, np.float32),
         np.empty((2, 1), np.float32),
     )
     sizes = (I64(3), I64(4), I64(-100), np.float32(0))
     kernel = host_kernel("cross_entropy", "float32", "cross_entropy_warp")
-    kernel((1, 1, 1), (32, 1, 1), (x, target, NULL, lse, losses, sums, *sizes))
+    out = np.empty(1, np.float32)
+    arguments = (x, target, NULL, lse, losses, sums, out, *sizes, np.int32(0))
+    kernel((1, 1, 1), (32, 1, 1), arguments)
     assert np.isnan(losses).tolist() == [False, True, True]
     kernel = host_kernel("cross_entropy", "float32", "cross_entropy_backward_warp")
     g = np.ones(1, np.float32)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.cuda.kernels.check import TOLERANCE, acc, check, host_kernel, values
+from shmtensor.ops.cuda.kernel_source import kernel_source
+from tests.cuda.kernels.check import ORDERS, TOLERANCE, acc, check, host_kernel, values
+from tests.cuda.kernels.host import HostKernel
 
 DTYPES = ["float32", "float64", "float16"]
 I64, EPS = np.int64, 1e-3
@@ -133,11 +137,90 @@ def test_moments(spatial: int, dtype: str) -> None:
     pairs = [(means, wanted_means), (squares, wanted_squares)]
     tolerance = 1e-4 if dtype != "float64" else 1e-11
     check(kernel, (blocks, chunks, 1), (32, 8, 1), arguments, pairs, tolerance)
-    mean, var = (np.empty(channels, acc_dtype(dtype)) for _ in range(2))
-    numbers = [I64(n) for n in (samples, channels, spatial, chunks)]
+    mean, var, rstd = (np.empty(channels, acc_dtype(dtype)) for _ in range(3))
+    numbers = [*(I64(n) for n in (samples, channels, spatial, chunks)), acc(dtype, EPS)]
     kernel = host_kernel("norm", dtype, "moments_combine")
-    pairs = [(mean, wide.mean((0, 2))), (var, wide.var((0, 2)))]
-    check(kernel, 1, 32, (means, squares, mean, var, *numbers), pairs, tolerance)
+    wanted_var = wide.var((0, 2))
+    wanted_rstd = 1 / np.sqrt(wanted_var + EPS)
+    pairs = [(mean, wide.mean((0, 2))), (var, wanted_var), (rstd, wanted_rstd)]
+    check(kernel, 1, 32, (means, squares, mean, var, rstd, *numbers), pairs, tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_reciprocal_deviations(dtype: str) -> None:
+    mean, var = values((70,), dtype), np.abs(values((70,), dtype, 1))
+    wide_mean, rstd = (np.empty(70, acc_dtype(dtype)) for _ in range(2))
+    kernel = host_kernel("norm", dtype, "reciprocal_deviations")
+    pairs = [(wide_mean, mean), (rstd, 1 / np.sqrt(var.astype(np.float64) + EPS))]
+    arguments = (mean, var, wide_mean, rstd, I64(70), acc(dtype, EPS))
+    check(
+        kernel, 2, 32, arguments, pairs, 2 * TOLERANCE["float32" if dtype == "float16" else dtype]
+    )
+
+
+BACKWARD = [
+    *((f"{k}", 7, 32 * k - 3) for k in (2, 8, 32)),
+    *((f"packs_{k}", 7, 32 * k + 16) for k in (1, 2, 4)),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("centred", [True, False])
+@pytest.mark.parametrize(("function", "rows", "length"), BACKWARD)
+def test_layer_norm_backward_and_the_sums_of_blocks(
+    function: str, rows: int, length: int, centred: bool, dtype: str
+) -> None:
+    """2 blocks of 2 warps: the first has rows 0, 1, 4 and 5, the second 2, 3 and 6."""
+    x, g = values((rows, length), dtype), values((rows, length), dtype, 1)
+    weight = values((length,), dtype, 2)
+    mean, rstd = statistics(x, centred, 1)
+    means, rstds = mean[:, 0].astype(acc_dtype(dtype)), rstd[:, 0].astype(acc_dtype(dtype))
+    xhat, wide = (x.astype(np.float64) - mean) * rstd, g.astype(np.float64)
+    of_blocks = np.arange(rows) // 2 % 2
+    sums = [[(v[of_blocks == b]).sum(0) for v in (wide * xhat, wide)] for b in range(2)]
+    out, parts = np.full_like(x, np.nan), np.full((2, 2, length), np.nan, acc_dtype(dtype))
+    kernel = host_kernel("norm", dtype, f"layer_norm_backward_rows_{function}")
+    for w in (weight, NULL):
+        h = wide if w is NULL else wide * weight
+        inner = h.mean(1, keepdims=True) if centred else 0
+        gradient = rstd * (h - inner - xhat * (h * xhat).mean(1, keepdims=True))
+        arguments = (g, x, w, means, rstds, out, parts, I64(rows), np.int32(length))
+        pairs = [(out, gradient), (parts, sums)]
+        check(kernel, 2, 64, (*arguments, np.int32(centred)), pairs, 8 * TOLERANCE[dtype])
+
+
+def largest_errors(library: str, cache: Path) -> list[float]:
+    """Of the parts that a changed source writes, one for each order: the largest difference."""
+    kernel = HostKernel(library, "layer_norm_backward_rows_2", cache)
+    x, g = values((16, 60), "float32", scale=9), values((16, 60), "float32", 1, scale=9)
+    means, rstds = np.zeros(16, np.float32), np.ones(16, np.float32)
+    wanted, errors = np.stack([(g * x).sum(0), g.sum(0)]), []
+    for order in ORDERS:
+        kernel.seed(order)
+        out, parts = np.empty_like(x), np.full((2, 60), np.nan, np.float32)
+        numbers = (I64(16), np.int32(60), np.int32(1))
+        kernel((1, 1, 1), (256, 1, 1), (g, x, NULL, means, rstds, out, parts, *numbers))
+        errors.append(float(np.nan_to_num(np.abs(parts - wanted), nan=np.inf).max()))
+    return errors
+
+
+SOURCE = kernel_source("norm", "float32")
+START = SOURCE.index("void backward_rows")
+BARRIERS = [
+    m for m in re.finditer(r"__syncthreads\(\);", SOURCE)
+    if START < m.start() < SOURCE.index("void backward_packs")
+]  # fmt: skip
+
+
+def test_all_barriers_are_enough(tmp_path: Path) -> None:
+    assert max(largest_errors(SOURCE, tmp_path)) < 1e-2
+
+
+@pytest.mark.parametrize("barrier", range(len(BARRIERS)))
+def test_a_missing_barrier_is_noticed_in_every_order(barrier: int, tmp_path: Path) -> None:
+    place = BARRIERS[barrier]
+    errors = largest_errors(SOURCE[: place.start()] + SOURCE[place.end() :], tmp_path)
+    assert min(errors) > 1e-2, errors
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

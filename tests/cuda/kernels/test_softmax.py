@@ -40,9 +40,8 @@ def backward(g: Any, y: Any, axis: int, is_log: bool) -> Any:
 @pytest.mark.parametrize(
     ("function", "rows", "columns", "threads", "blocks"),
     [
-        ("warp_32", 7, 5, 64, 2),
-        ("warp_128", 3, 100, 32, 1),
-        ("warp_1024", 5, 700, 64, 2),
+        *((f"warp_{k}", 5, 32 * k - 3, 64, 2) for k in (1, 2, 4, 8, 16, 32)),
+        *((f"warp_packs_{k}", 3, 32 * k + 16, 64, 1) for k in (1, 2, 4)),
         ("block", 3, 1000, 128, 2),
         ("block", 2, 33, 64, 2),
     ],
@@ -53,15 +52,16 @@ def test_rows(
     x = values((rows, columns), dtype, scale=3)
     out = np.full_like(x, np.nan)
     wanted = np.log(softmax(x)) if is_log else softmax(x)
-    arguments: tuple[Any, ...] = (x, out, I64(rows), I64(columns), np.int32(is_log))
+    size = I64(columns) if function == "block" else np.int32(columns)
+    arguments: tuple[Any, ...] = (x, out, I64(rows), size, np.int32(is_log))
     kernel = host_kernel("softmax", dtype, f"softmax_{function}")
     for cached in (1, 0) if function == "block" else (0,):
         flag = (np.int32(cached),) if function == "block" else ()
         shared = 8 * columns if cached else 0
         check(kernel, blocks, threads, arguments + flag, [(out, wanted)], TOLERANCE[dtype], shared)
-    kernel = host_kernel("softmax", dtype, f"softmax_backward_{function.partition('_')[0]}")
+    kernel = host_kernel("softmax", dtype, f"softmax_backward_{function}")
     g, y = values((rows, columns), dtype, 1), wanted.astype(dtype)
-    arguments = (g, y, out, I64(rows), I64(columns), np.int32(is_log))
+    arguments = (g, y, out, I64(rows), size, np.int32(is_log))
     check(
         kernel, blocks, threads, arguments, [(out, backward(g, y, 1, is_log))], 3 * TOLERANCE[dtype]
     )
@@ -109,10 +109,11 @@ def test_infinities_and_nan(row: list[float]) -> None:
     x = np.array([row], np.float32)
     with np.errstate(all="ignore"):
         wanted = softmax(x)
-    for function, threads in (("warp_32", 32), ("block", 32), ("block", 64)):
+    for function, threads in (("warp_1", 32), ("block", 32), ("block", 64)):
         out = np.zeros_like(x)
-        flag = (np.int32(0),) if function == "block" else ()
-        arguments = (x, out, I64(1), I64(3), np.int32(0), *flag)
+        is_block = function == "block"
+        flag = (np.int32(0),) if is_block else ()
+        arguments = (x, out, I64(1), I64(3) if is_block else np.int32(3), np.int32(0), *flag)
         kernel = host_kernel("softmax", "float32", f"softmax_{function}")
         check(kernel, 1, threads, arguments, [(out, wanted)], 1e-6)
     out = np.zeros_like(x).reshape(3, 1)

@@ -55,6 +55,8 @@ template <int N>
 __device__ __forceinline__ bool is_aligned(const void* p) {
   return reinterpret_cast<uint64>(p) % (sizeof(scalar_t) * N) == 0;
 }
+// The elements of 16 bytes, which a thread loads at once where rows and pointers are aligned.
+enum { PACK = 16 / sizeof(scalar_t) };
 
 // ---- sums and maxima over the lanes of a warp, and over a block of whole warps: the same number in every thread
 
@@ -106,5 +108,35 @@ struct Block {
   template <class Op>
   static __device__ __forceinline__ acc_t reduce(acc_t v, acc_t* part) {
     return block_reduce<Op>(v, part);
+  }
+};
+
+// A row in the registers of a warp. Each lane has K packs of P neighbouring elements, 32 packs apart; `columns` is a multiple
+// of P. P is 1, or PACK if the rows are aligned.
+template <int P, int K>
+struct RowOfWarp {
+  acc_t at[P * K];
+  static __device__ __forceinline__ int column(int k) { return (static_cast<int>(threadIdx.x) % 32 + 32 * k) * P; }
+  // Elements that do not exist are `beyond`.
+  __device__ __forceinline__ void load(const scalar_t* from, int columns, acc_t beyond) {
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+      pack_t<P> pack;
+      const bool exists = column(k) < columns;
+      if (exists) pack = *reinterpret_cast<const pack_t<P>*>(from + column(k));
+#pragma unroll
+      for (int i = 0; i < P; i++) at[k * P + i] = exists ? to_acc(pack.at[i]) : beyond;
+    }
+  }
+  // f(element): its number among the lane's.
+  template <class F>
+  __device__ __forceinline__ void store(scalar_t* to, int columns, F f) const {
+#pragma unroll
+    for (int k = 0; k < K; k++) {
+      pack_t<P> pack;
+#pragma unroll
+      for (int i = 0; i < P; i++) pack.at[i] = to_scalar(f(k * P + i));
+      if (column(k) < columns) *reinterpret_cast<pack_t<P>*>(to + column(k)) = pack;
+    }
   }
 };

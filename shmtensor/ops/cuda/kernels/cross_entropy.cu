@@ -2,7 +2,8 @@
 // the classes (null: 1), an index that does not count, and label smoothing. A class that is not there makes its loss, and
 // its row of the gradient, NaN: an error would have to wait for the device.
 //
-// Losses are added up in two stages: each block writes its sums of losses and of weights, then one block adds those up.
+// Losses are added up in two stages: each block writes its sums of losses and of weights, then one block adds those up. A block
+// that is alone finishes at once.
 
 // The class of a target, and what it counts.
 struct Target {
@@ -27,12 +28,18 @@ __device__ void write_sums(acc_t loss, acc_t weight, acc_t* sums, acc_t* part) {
   }
 }
 
-// lse: the logarithms of the sums of exponentials, for the gradient. losses may be null. smoothing is the share of all
+// The sum of the losses, or their mean: over the sum of the weights, which is written in any case.
+__device__ __forceinline__ void write_result(acc_t loss, acc_t weight, scalar_t* out, acc_t* total, int mean) {
+  if (out) out[0] = to_scalar(mean ? loss / weight : loss);
+  if (total) total[0] = weight;
+}
+
+// lse: the logarithms of the sums of exponentials, for the gradient, and then the sum of the weights. losses may be null. smoothing is the share of all
 // classes.
 template <class Threads>
 __device__ __forceinline__ void forward(const scalar_t* x, const index_t* targets, const scalar_t* weight, acc_t* lse,
                                         scalar_t* losses, acc_t* sums, index_t rows, index_t columns, index_t ignore,
-                                        acc_t smoothing, acc_t* part) {
+                                        acc_t smoothing, scalar_t* out, int mean, acc_t* part) {
   acc_t loss_sum = 0, weight_sum = 0;
   for (index_t r = Threads::row(); r < rows; r += Threads::rows()) {
     const scalar_t* row = x + r * columns;
@@ -65,25 +72,31 @@ __device__ __forceinline__ void forward(const scalar_t* x, const index_t* target
       weight_sum += target.weight;
     }
   }
-  write_sums(loss_sum, weight_sum, sums, part);
+  if (gridDim.x > 1) {
+    write_sums(loss_sum, weight_sum, sums, part);
+    return;
+  }
+  loss_sum = block_reduce<Sum>(loss_sum, part);
+  weight_sum = block_reduce<Sum>(weight_sum, part);
+  if (threadIdx.x == 0) write_result(loss_sum, weight_sum, out, lse + rows, mean);
 }
 
-extern "C" __global__ __launch_bounds__(256) void cross_entropy_warp(
+extern "C" __global__ __launch_bounds__(1024) void cross_entropy_warp(
     const scalar_t* __restrict__ x, const index_t* __restrict__ targets, const scalar_t* __restrict__ weight,
-    acc_t* __restrict__ lse, scalar_t* __restrict__ losses, acc_t* __restrict__ sums, index_t rows, index_t columns,
-    index_t ignore, acc_t smoothing) {
+    acc_t* __restrict__ lse, scalar_t* __restrict__ losses, acc_t* __restrict__ sums, scalar_t* __restrict__ out,
+    index_t rows, index_t columns, index_t ignore, acc_t smoothing, int mean) {
   __shared__ acc_t part[32];
-  forward<Warp>(x, targets, weight, lse, losses, sums, rows, columns, ignore, smoothing, part);
+  forward<Warp>(x, targets, weight, lse, losses, sums, rows, columns, ignore, smoothing, out, mean, part);
 }
 extern "C" __global__ __launch_bounds__(1024) void cross_entropy_block(
     const scalar_t* __restrict__ x, const index_t* __restrict__ targets, const scalar_t* __restrict__ weight,
-    acc_t* __restrict__ lse, scalar_t* __restrict__ losses, acc_t* __restrict__ sums, index_t rows, index_t columns,
-    index_t ignore, acc_t smoothing) {
+    acc_t* __restrict__ lse, scalar_t* __restrict__ losses, acc_t* __restrict__ sums, scalar_t* __restrict__ out,
+    index_t rows, index_t columns, index_t ignore, acc_t smoothing, int mean) {
   __shared__ acc_t part[32];
-  forward<Block>(x, targets, weight, lse, losses, sums, rows, columns, ignore, smoothing, part);
+  forward<Block>(x, targets, weight, lse, losses, sums, rows, columns, ignore, smoothing, out, mean, part);
 }
 
-// The sum of the losses, or their mean: over the sum of the weights, which is written in any case. One block.
+// The second stage. One block.
 extern "C" __global__ void finish(const acc_t* __restrict__ sums, scalar_t* __restrict__ out, acc_t* __restrict__ total,
                                   index_t blocks, int mean) {
   __shared__ acc_t part[32];
@@ -94,17 +107,14 @@ extern "C" __global__ void finish(const acc_t* __restrict__ sums, scalar_t* __re
   }
   loss = block_reduce<Sum>(loss, part);
   weight = block_reduce<Sum>(weight, part);
-  if (threadIdx.x == 0) {
-    if (out) out[0] = to_scalar(mean ? loss / weight : loss);
-    if (total) total[0] = weight;
-  }
+  if (threadIdx.x == 0) write_result(loss, weight, out, total, mean);
 }
 
-// The gradient by the logits. g: one number, or one of each row (per_row); total: what it is divided by, or null.
+// The gradient by the logits. g: one number, or one of each row (per_row); mean: it is divided by the sum of the weights.
 template <class Threads>
 __device__ __forceinline__ void backward(const scalar_t* g, const scalar_t* x, const acc_t* lse, const index_t* targets,
-                                         const scalar_t* weight, const acc_t* total, scalar_t* out, index_t rows,
-                                         index_t columns, index_t ignore, acc_t smoothing, int per_row, acc_t* part) {
+                                         const scalar_t* weight, scalar_t* out, index_t rows, index_t columns,
+                                         index_t ignore, acc_t smoothing, int per_row, int mean, acc_t* part) {
   acc_t all_weights = static_cast<acc_t>(columns);
   if (smoothing > 0 && weight) {  // the same for each row
     acc_t sum = 0;
@@ -114,7 +124,7 @@ __device__ __forceinline__ void backward(const scalar_t* g, const scalar_t* x, c
   for (index_t r = Threads::row(); r < rows; r += Threads::rows()) {
     const Target target = target_of(targets, weight, r, columns, ignore);
     acc_t scale = to_acc(g[per_row ? r : 0]);
-    if (total) scale /= total[0];
+    if (mean) scale /= lse[rows];
     const acc_t one = (1 - smoothing) * target.weight * scale, even = smoothing / columns * scale, log_sum = lse[r];
     for (index_t c = Threads::first(); c < columns; c += Threads::step()) {
       acc_t v = 0;
@@ -130,16 +140,16 @@ __device__ __forceinline__ void backward(const scalar_t* g, const scalar_t* x, c
 
 extern "C" __global__ __launch_bounds__(256) void cross_entropy_backward_warp(
     const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ lse,
-    const index_t* __restrict__ targets, const scalar_t* __restrict__ weight, const acc_t* __restrict__ total,
-    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t ignore, acc_t smoothing, int per_row) {
-  backward<Warp>(g, x, lse, targets, weight, total, out, rows, columns, ignore, smoothing, per_row, nullptr);
+    const index_t* __restrict__ targets, const scalar_t* __restrict__ weight, scalar_t* __restrict__ out, index_t rows,
+    index_t columns, index_t ignore, acc_t smoothing, int per_row, int mean) {
+  backward<Warp>(g, x, lse, targets, weight, out, rows, columns, ignore, smoothing, per_row, mean, nullptr);
 }
 extern "C" __global__ __launch_bounds__(1024) void cross_entropy_backward_block(
     const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ lse,
-    const index_t* __restrict__ targets, const scalar_t* __restrict__ weight, const acc_t* __restrict__ total,
-    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t ignore, acc_t smoothing, int per_row) {
+    const index_t* __restrict__ targets, const scalar_t* __restrict__ weight, scalar_t* __restrict__ out, index_t rows,
+    index_t columns, index_t ignore, acc_t smoothing, int per_row, int mean) {
   __shared__ acc_t part[32];
-  backward<Block>(g, x, lse, targets, weight, total, out, rows, columns, ignore, smoothing, per_row, part);
+  backward<Block>(g, x, lse, targets, weight, out, rows, columns, ignore, smoothing, per_row, mean, part);
 }
 
 // -weight[c] x[n, c, i] for each target (outer, inner). x null: only the sums of the weights are of use. losses may be null.

@@ -104,6 +104,106 @@ extern "C" __global__ __launch_bounds__(1024) void layer_norm_backward_block(
   backward<Block>(g, x, affine, means, rstds, out, rows, length, centred, part);
 }
 
+// Layer norm's rows of up to 1,024 elements, a warp each: P and K as in RowOfWarp. Each g and x is read once: a block also adds
+// up its rows' g xhat and g, the gradients by weight and bias; parts: (blocks, 2, length).
+template <int P, int K>
+__device__ __forceinline__ void backward_rows(const scalar_t* g, const scalar_t* x, const scalar_t* weight,
+                                              const acc_t* means, const acc_t* rstds, scalar_t* out, acc_t* parts,
+                                              index_t rows, int length, int centred, acc_t* part) {
+  acc_t by_weight[P * K] = {}, by_bias[P * K] = {};
+  for (index_t r = Warp::row(); r < rows; r += Warp::rows()) {
+    RowOfWarp<P, K> h, xhat;  // h: g, then g times the weight
+    h.load(g + r * length, length, 0);
+    xhat.load(x + r * length, length, 0);
+    const acc_t mean = means[r], rstd = rstds[r];
+    acc_t sum = 0, product = 0;
+#pragma unroll
+    for (int i = 0; i < P * K; i++) {
+      xhat.at[i] = (xhat.at[i] - mean) * rstd;
+      by_weight[i] += h.at[i] * xhat.at[i];
+      by_bias[i] += h.at[i];
+    }
+    if (weight) {
+      RowOfWarp<P, K> w;
+      w.load(weight, length, 0);
+#pragma unroll
+      for (int i = 0; i < P * K; i++) h.at[i] *= w.at[i];
+    }
+#pragma unroll
+    for (int i = 0; i < P * K; i++) {
+      sum += h.at[i];
+      product += h.at[i] * xhat.at[i];
+    }
+    const acc_t inner = centred ? warp_reduce<Sum>(sum) / length : acc_t(0), along = warp_reduce<Sum>(product) / length;
+    h.store(out + r * length, length, [&](int i) { return rstd * (h.at[i] - inner - xhat.at[i] * along); });
+  }
+  const int warps = blockDim.x / 32;
+#pragma unroll
+  for (int i = 0; i < P * K; i++) {
+    const int column = RowOfWarp<P, K>::column(i / P) + i % P;
+    part[threadIdx.x] = by_weight[i];
+    part[256 + threadIdx.x] = by_bias[i];
+    __syncthreads();
+    if (threadIdx.x < 32 && column < length) {
+      acc_t all_weight = 0, all_bias = 0;
+#pragma unroll 1
+      for (int w = 0; w < warps; w++) {
+        all_weight += part[w * 32 + threadIdx.x];
+        all_bias += part[256 + w * 32 + threadIdx.x];
+      }
+      acc_t* to = parts + static_cast<index_t>(blockIdx.x) * 2 * length + column;
+      to[0] = all_weight;
+      to[length] = all_bias;
+    }
+    __syncthreads();  // part may be written again
+  }
+}
+template <int K>
+__device__ __forceinline__ void backward_packs(const scalar_t* g, const scalar_t* x, const scalar_t* weight,
+                                               const acc_t* means, const acc_t* rstds, scalar_t* out, acc_t* parts,
+                                               index_t rows, int length, int centred, acc_t* part) {
+  if constexpr (K * PACK <= 32)
+    backward_rows<PACK, K>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+
+#define BACKWARD_ROWS                                                                                                 \
+  const scalar_t *__restrict__ g, const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight,                \
+      const acc_t *__restrict__ means, const acc_t *__restrict__ rstds, scalar_t *__restrict__ out,                   \
+      acc_t *__restrict__ parts, index_t rows, int length, int centred
+
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_2(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_rows<1, 2>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_8(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_rows<1, 8>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_32(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_rows<1, 32>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_1(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_packs<1>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_2(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_packs<2>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_4(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_packs<4>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_8(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_packs<8>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_16(BACKWARD_ROWS) {
+  __shared__ acc_t part[512];
+  backward_packs<16>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
+}
+
 // ---- sums over samples, in two stages: blockIdx.y is a chunk of samples, whose sums are added up afterwards
 //
 // columns: the array is (samples, channels). Blocks are (32, y) threads: threadIdx.x is a channel, so loads are coalesced.
@@ -185,8 +285,9 @@ extern "C" __global__ __launch_bounds__(256) void moments_planes(
 
 // The means and variances of all chunks (Chan, Golub, LeVeque 1983); a thread a channel.
 extern "C" __global__ void moments_combine(const acc_t* __restrict__ means, const acc_t* __restrict__ squares,
-                                           acc_t* __restrict__ mean, acc_t* __restrict__ var, index_t samples,
-                                           index_t channels, index_t spatial, index_t chunks) {
+                                           acc_t* __restrict__ mean, acc_t* __restrict__ var,
+                                           acc_t* __restrict__ rstd, index_t samples, index_t channels, index_t spatial,
+                                           index_t chunks, acc_t eps) {
   const index_t size = (samples + chunks - 1) / chunks;
   for (index_t c = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < channels;
        c += static_cast<index_t>(gridDim.x) * blockDim.x) {
@@ -201,6 +302,18 @@ extern "C" __global__ void moments_combine(const acc_t* __restrict__ means, cons
     }
     mean[c] = center;
     var[c] = square / all;
+    rstd[c] = 1 / sqrt(square / all + eps);
+  }
+}
+
+// Means in the type that is computed in, and 1 / sqrt(var + eps).
+extern "C" __global__ void reciprocal_deviations(const scalar_t* __restrict__ mean, const scalar_t* __restrict__ var,
+                                                 acc_t* __restrict__ wide_mean, acc_t* __restrict__ rstd, index_t channels,
+                                                 acc_t eps) {
+  for (index_t c = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < channels;
+       c += static_cast<index_t>(gridDim.x) * blockDim.x) {
+    wide_mean[c] = to_acc(mean[c]);
+    rstd[c] = 1 / sqrt(to_acc(var[c]) + eps);
   }
 }
 

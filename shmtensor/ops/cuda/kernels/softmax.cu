@@ -1,6 +1,6 @@
 // Softmax and its logarithm along a dimension of an array (outer, n, inner), and their gradients.
 //
-// inner = 1, n up to 1,024   one warp a row: the row is read once, into registers
+// inner = 1, n up to 1,024   one warp a row: the row is read once, into registers, of which no more are used than it needs
 // inner = 1, more            one block a row: the row is read twice, or once if it fits into shared memory
 // inner > 1                  32 neighbouring columns a block, whose threads share the rows: loads are coalesced
 
@@ -37,65 +37,135 @@ __device__ __forceinline__ Normalizer normalizer(acc_t largest, acc_t sum, int i
   return Normalizer{largest, largest == -INFINITY ? acc_t(NAN) : 1 / sum, false};
 }
 
-// ---- one warp a row
+// ---- one warp a row: P and K as in RowOfWarp
 
-template <int N>
-__device__ __forceinline__ void forward_warp(const scalar_t* x, scalar_t* y, index_t rows, index_t columns, int is_log) {
-  const index_t warps = static_cast<index_t>(gridDim.x) * (blockDim.x / 32);
-  const unsigned lane = threadIdx.x % 32;
-  for (index_t r = static_cast<index_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32; r < rows; r += warps) {
-    const scalar_t* from = x + r * columns;
-    scalar_t* to = y + r * columns;
-    acc_t v[N], largest = -INFINITY, sum = 0;
+template <int P, int K>
+__device__ __forceinline__ void forward_warp(const scalar_t* x, scalar_t* y, index_t rows, int columns, int is_log) {
+  for (index_t r = Warp::row(); r < rows; r += Warp::rows()) {
+    RowOfWarp<P, K> row;
+    row.load(x + r * columns, columns, -INFINITY);
+    acc_t largest = -INFINITY, sum = 0;
 #pragma unroll
-    for (int i = 0; i < N; i++) {
-      const index_t c = lane + 32 * i;
-      v[i] = c < columns ? to_acc(from[c]) : -INFINITY;
-      largest = Max::of(largest, v[i]);
-    }
+    for (int i = 0; i < P * K; i++) largest = Max::of(largest, row.at[i]);
     largest = warp_reduce<Max>(largest);
+    // What does not exist adds exp(-inf) = 0, but in a row of -inf NaN, which is its result.
 #pragma unroll
-    for (int i = 0; i < N; i++)
-      if (lane + 32 * i < columns) sum += exp(v[i] - largest);
-    const Normalizer normalize = normalizer(largest, warp_reduce<Sum>(sum), is_log);
-#pragma unroll
-    for (int i = 0; i < N; i++)
-      if (lane + 32 * i < columns) to[lane + 32 * i] = normalize(v[i]);
+    for (int i = 0; i < P * K; i++) {
+      const acc_t e = exp(row.at[i] - largest);
+      sum += e;
+      if (!is_log) row.at[i] = e;
+    }
+    sum = warp_reduce<Sum>(sum);
+    const acc_t of_all = is_log ? log(sum) : 1 / sum;
+    row.store(y + r * columns, columns,
+              [&](int i) { return is_log ? row.at[i] - largest - of_all : row.at[i] * of_all; });
   }
-}
-
-extern "C" __global__ __launch_bounds__(256) void softmax_warp_32(
-    const scalar_t* __restrict__ x, scalar_t* __restrict__ y, index_t rows, index_t columns, int is_log) {
-  forward_warp<1>(x, y, rows, columns, is_log);
-}
-extern "C" __global__ __launch_bounds__(256) void softmax_warp_128(
-    const scalar_t* __restrict__ x, scalar_t* __restrict__ y, index_t rows, index_t columns, int is_log) {
-  forward_warp<4>(x, y, rows, columns, is_log);
-}
-extern "C" __global__ __launch_bounds__(256) void softmax_warp_1024(
-    const scalar_t* __restrict__ x, scalar_t* __restrict__ y, index_t rows, index_t columns, int is_log) {
-  forward_warp<32>(x, y, rows, columns, is_log);
 }
 
 // The gradient for g of a softmax with the result y: y (g - sum(g y)); of its logarithm: g - exp(y) sum(g).
 __device__ __forceinline__ acc_t term(acc_t g, acc_t y, int is_log) { return is_log ? g : g * y; }
+__device__ __forceinline__ acc_t gradient_acc(acc_t g, acc_t y, acc_t sum, int is_log) {
+  return is_log ? g - exp(y) * sum : y * (g - sum);
+}
 __device__ __forceinline__ scalar_t gradient(acc_t g, acc_t y, acc_t sum, int is_log) {
-  return to_scalar(is_log ? g - exp(y) * sum : y * (g - sum));
+  return to_scalar(gradient_acc(g, y, sum, is_log));
 }
 
-extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp(
-    const scalar_t* __restrict__ g, const scalar_t* __restrict__ y, scalar_t* __restrict__ out, index_t rows,
-    index_t columns, int is_log) {
-  const index_t warps = static_cast<index_t>(gridDim.x) * (blockDim.x / 32);
-  for (index_t r = static_cast<index_t>(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32; r < rows; r += warps) {
-    const index_t start = r * columns;
+template <int P, int K>
+__device__ __forceinline__ void backward_warp(const scalar_t* g, const scalar_t* y, scalar_t* out, index_t rows,
+                                              int columns, int is_log) {
+  for (index_t r = Warp::row(); r < rows; r += Warp::rows()) {
+    RowOfWarp<P, K> row_g, row_y;
+    row_g.load(g + r * columns, columns, 0);
+    row_y.load(y + r * columns, columns, 0);
     acc_t sum = 0;
-    for (index_t c = threadIdx.x % 32; c < columns; c += 32)
-      sum += term(to_acc(g[start + c]), to_acc(y[start + c]), is_log);
+#pragma unroll
+    for (int i = 0; i < P * K; i++) sum += term(row_g.at[i], row_y.at[i], is_log);
     sum = warp_reduce<Sum>(sum);
-    for (index_t c = threadIdx.x % 32; c < columns; c += 32)
-      out[start + c] = gradient(to_acc(g[start + c]), to_acc(y[start + c]), sum, is_log);
+    row_g.store(out + r * columns, columns, [&](int i) { return gradient_acc(row_g.at[i], row_y.at[i], sum, is_log); });
   }
+}
+
+template <int K>
+__device__ __forceinline__ void forward_packs(const scalar_t* x, scalar_t* y, index_t rows, int columns, int is_log) {
+  if constexpr (K * PACK <= 32) forward_warp<PACK, K>(x, y, rows, columns, is_log);
+}
+template <int K>
+__device__ __forceinline__ void backward_packs(const scalar_t* g, const scalar_t* y, scalar_t* out, index_t rows,
+                                               int columns, int is_log) {
+  if constexpr (K * PACK <= 32) backward_warp<PACK, K>(g, y, out, rows, columns, is_log);
+}
+
+#define FORWARD const scalar_t *__restrict__ x, scalar_t *__restrict__ y, index_t rows, int columns, int is_log
+#define BACKWARD \
+  const scalar_t *__restrict__ g, const scalar_t *__restrict__ y, scalar_t *__restrict__ out, index_t rows, int columns, int is_log
+
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_1(FORWARD) {
+  forward_warp<1, 1>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_2(FORWARD) {
+  forward_warp<1, 2>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_4(FORWARD) {
+  forward_warp<1, 4>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_8(FORWARD) {
+  forward_warp<1, 8>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_16(FORWARD) {
+  forward_warp<1, 16>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_32(FORWARD) {
+  forward_warp<1, 32>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_packs_1(FORWARD) {
+  forward_packs<1>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_packs_2(FORWARD) {
+  forward_packs<2>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_packs_4(FORWARD) {
+  forward_packs<4>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_packs_8(FORWARD) {
+  forward_packs<8>(x, y, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_warp_packs_16(FORWARD) {
+  forward_packs<16>(x, y, rows, columns, is_log);
+}
+
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_1(BACKWARD) {
+  backward_warp<1, 1>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_2(BACKWARD) {
+  backward_warp<1, 2>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_4(BACKWARD) {
+  backward_warp<1, 4>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_8(BACKWARD) {
+  backward_warp<1, 8>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_16(BACKWARD) {
+  backward_warp<1, 16>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_32(BACKWARD) {
+  backward_warp<1, 32>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_packs_1(BACKWARD) {
+  backward_packs<1>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_packs_2(BACKWARD) {
+  backward_packs<2>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_packs_4(BACKWARD) {
+  backward_packs<4>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_packs_8(BACKWARD) {
+  backward_packs<8>(g, y, out, rows, columns, is_log);
+}
+extern "C" __global__ __launch_bounds__(256) void softmax_backward_warp_packs_16(BACKWARD) {
+  backward_packs<16>(g, y, out, rows, columns, is_log);
 }
 
 // ---- one block a row
