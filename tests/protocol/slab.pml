@@ -1,8 +1,8 @@
 /* A slab of GPU memory in the ledger of shmtensor: hold rows with an open count, pins, events, a slot of kind D.
  *
  * One slab with one block; owner 0; processes 1 and 2, of which 1 also sends on. Work on a GPU is queued and ends later, by
- * a step of Device. MAXCRASH processes are killed between any two accesses to shared memory. The context of a dead process
- * ends by a step of its own: its work and its mapping go, and only then is its row's lock obtainable.
+ * a step of Device. MAXCRASH processes are killed between any two accesses to shared memory. Then, each by a step of its
+ * own: its row's lock is free (alive is false); its context ends, work and mapping go; its exit is visible.
  * Every statement outside d_step is one access or one call of CUDA.
  *
  *   S1  the block is used again only when no living process has an accepted hold and no queued work of others touches it
@@ -43,13 +43,19 @@ bool H[3], O[3];                     /* a row's bit; its count for "open". nheld
 bool pend[2]; byte pgen[2];          /* pins, by sender */
 byte nh = 0, hgen[2], hsnd[2], huse[2]; bool hok[2], hneed[2];   /* messages; hneed: work ahead of it has not ended */
 bool alive[3], rowused[3];
+bool exited[3];                      /* visible to all; not before the context has ended */
 bool queued = false;                 /* the owner's stream writes the block */
 bool work[3]; byte wmsg[3];          /* queued on the block, and by which message it came */
 bool map[3], acc[3];                 /* ghosts: mapped by CUDA; arrays exist */
 byte use = 0, ost = 1, crashes = 0; bool freed = false, done[3];
 
 #define AL(p) (alive[p])
-#define obtainable(r) (!AL(r) && !work[r] && !map[r] && (r != 0 || !queued))
+#define has_context(r) (work[r] || map[r] || (r == 0 && queued))
+#ifdef BUG_SWEPT_AT_LOCK
+#define may_sweep(r) (!AL(r))
+#else
+#define may_sweep(r) (!AL(r) && exited[r])       /* row.device is set: it had to be before the first hold or slab */
+#endif
 #define nobody (!(acc[1] && AL(1)) && !(acc[2] && AL(2)) && !work[1] && !work[2])
 #define nheld(r) (H[r] || O[r])
 
@@ -92,7 +98,7 @@ inline receive(p, k, ok) {
         :: else ->
            O[p] = true;                                            /* counted, then opened */
            if
-           :: d_step { (AL(0) && !freed) -> map[p] = true }
+           :: d_step { (!exited[0] && !freed) -> map[p] = true }     /* of a dead owner, too, while its context is there */
            :: d_step { !(AL(0) && !freed) -> assert(!AL(0)); ok = 0 };
               O[p] = false; d_step { acc[p] = false }; H[p] = false  /* the open fails: PeerLostError */
            fi
@@ -120,7 +126,7 @@ inline close(p) {
 
 inline sweep(r) {
   if
-  :: d_step { (rowused[r] && obtainable(r)) -> skip };
+  :: d_step { (rowused[r] && may_sweep(r)) -> skip };
      H[r] = false; O[r] = false;
      if
      :: d_step { (sown == r && sst == S_LIVE) ->
@@ -225,7 +231,7 @@ proctype Owner() {
     :: break
     od;
     atomic { if :: ost == 1 -> ost = 0 :: ost == 2 -> ost = 3 :: else fi };
-    (done[1] && done[2] && obtainable(1) && obtainable(2));
+    (done[1] && done[2] && exited[1] && exited[2]);
     sweep(1); sweep(2);
     d_step { pend[0] = false; pend[1] = false };                   /* grace over */
     if :: ost == 3 -> reclaim(mask, held) :: else fi;
@@ -269,6 +275,9 @@ active proctype Device() {
   :: d_step { work[2] && !(hneed[wmsg[2]] && queued) -> work[2] = false }
 #endif
   :: d_step { !AL(0) && queued -> queued = false }                             /* contexts of the dead end */
+  :: d_step { !AL(0) && !has_context(0) && !exited[0] -> exited[0] = true }    /* then they exit */
+  :: d_step { !AL(1) && !has_context(1) && !exited[1] -> exited[1] = true }
+  :: d_step { !AL(2) && !has_context(2) && !exited[2] -> exited[2] = true }
   :: d_step { !AL(1) && (work[1] || map[1]) -> work[1] = false; map[1] = false; acc[1] = false }
   :: d_step { !AL(2) && (work[2] || map[2]) -> work[2] = false; map[2] = false; acc[2] = false }
   od
@@ -277,11 +286,12 @@ active proctype Device() {
 active proctype Main() {
   byte r = 0;
   atomic {
+    exited[0] = false; exited[1] = false; exited[2] = false;
     alive[0] = true; alive[1] = true; alive[2] = true; rowused[0] = true; rowused[1] = true; rowused[2] = true;
     run Owner(); run Member(1, OPS1); run Member(2, OPS2)
   };
   /* everybody is gone: a newcomer sweeps */
-  (done[0] && done[1] && done[2] && obtainable(0) && obtainable(1) && obtainable(2));
+  (done[0] && done[1] && done[2] && exited[0] && exited[1] && exited[2]);
   do
   :: r < 3 -> sweep(r); r++
   :: else -> break

@@ -16,6 +16,7 @@ ended, and whoever has the lock does the rest (Note [Finalisers]).
 from __future__ import annotations
 
 import os
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -32,6 +33,7 @@ __all__ = ["Allocator", "Device", "Own", "allocator", "require_own_process"]
 
 runtime = cupy.cuda.runtime
 MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
+EXIT_S = 0.2  # an allocation waits so long for the exit of the dead
 Memory, MemoryPointer, UnownedMemory = (
     cupy.cuda.Memory,
     cupy.cuda.MemoryPointer,
@@ -256,7 +258,8 @@ class Allocator(native.DeviceAllocator):
         return True
 
     def make_room(self, device: Device) -> None:
-        """Waits for the work of limbo and returns slabs that are free to the driver.
+        """Waits for the work of limbo and returns slabs that are free to the driver. Waits up to
+        0.2 s for the exit of dead processes, whose contexts still have memory.
 
         Note [Lost messages]: a message keeps its block until the channel that carries it (`via`) is
         reclaimed. A channel that nobody holds any more waits for that in the heap's limbo, while
@@ -266,6 +269,10 @@ class Allocator(native.DeviceAllocator):
             runtime.deviceSynchronize()
         self.poll()
         native.sweep(True)
+        end = time.monotonic() + EXIT_S
+        while native.rows_exiting() and time.monotonic() < end:
+            time.sleep(0.005)
+            native.sweep(True)
         if self.lent:  # Note [Lost messages]
             native.trim()
         if self.close_imports is not None:

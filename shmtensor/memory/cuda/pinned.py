@@ -96,6 +96,7 @@ def pin_heap(array: np.ndarray[Any, Any]) -> bool:
         if end <= first:
             return False
         release_down_to(LIMIT - (end - first))
+        native.use_device()  # a GPU may write to it until this process has exited
         holder = native.receive(native.export(array))
         try:
             runtime.hostRegister(first, end - first, PORTABLE)

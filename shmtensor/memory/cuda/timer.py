@@ -20,6 +20,7 @@ __all__ = ["start", "stop"]
 
 SHORTEST_S, LONGEST_S = 0.002, 0.25  # between two looks at what waits; doubles without progress
 LIVENESS_S = 0.5  # between two sweeps for dead owners of open slabs
+EXITING_S = 0.05  # the same while a dead process's context may still be there
 
 is_running = False
 is_enabled = False
@@ -84,7 +85,7 @@ def run() -> None:
 
 def look() -> None:
     global is_running
-    pause, next_sweep = SHORTEST_S, time.monotonic() + LIVENESS_S
+    pause, next_sweep, is_exiting = SHORTEST_S, time.monotonic() + LIVENESS_S, False
     while True:
         wake_up.acquire(timeout=pause)
         now = time.monotonic()
@@ -92,8 +93,9 @@ def look() -> None:
             allocator.lent or lending.imports or lending.opened_events
         )
         if is_due:
-            next_sweep = now + LIVENESS_S
             native.sweep(True)
+            is_exiting = bool(native.rows_exiting())
+            next_sweep = now + (EXITING_S if is_exiting else LIVENESS_S)
             lending.release_waiters()
         try:
             with allocator.lock:
@@ -107,8 +109,7 @@ def look() -> None:
                 if not is_enabled or not (waiting or lending.imports or lending.opened_events):
                     is_running = False
                     return
-                pause = (
-                    SHORTEST_S if progress else min(2 * pause, LONGEST_S) if waiting else LONGEST_S
-                )
+                longest = EXITING_S if is_exiting else LONGEST_S
+                pause = SHORTEST_S if progress else min(2 * pause, longest) if waiting else longest
         finally:
             allocator.retry()

@@ -274,6 +274,7 @@ static PyObject* py_event_publish(PyObject*, Arguments a, Py_ssize_t n) {
     return nullptr;
   if (domain.rowless) return explain(Outcome::Lost, "export", nullptr, nullptr);
   DeviceEvent& event = domain.events[size_t(domain.row) * kEvents + number % kEvents];
+  use_device(domain);
   event.word.store(0, relaxed);  // a reader with the incarnation of the row's former process reads it again afterwards
   std::atomic_thread_fence(std::memory_order_release);
   for (int i = 0; i < 8; ++i) event.handle[i].store(handle[i], relaxed);
@@ -319,6 +320,30 @@ static PyObject* py_event_torn(PyObject*, Arguments a, Py_ssize_t n) {
   if (row >= kRows || !domain_ready()) Py_RETURN_FALSE;
   const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
   return PyBool_FromLong(event.torn.load(acquire) == (uint64_t(number) << 32 | inc));
+}
+
+static PyObject* py_use_device(PyObject*, PyObject*) {
+  if (!domain_ensure()) return nullptr;
+  if (!domain.rowless) use_device(domain);
+  Py_RETURN_NONE;
+}
+
+static PyObject* py_rows_exiting(PyObject*, PyObject*) {
+  int found = 0;
+  if (domain_ready()) {
+    Locked lock;
+    found = rows_exiting(domain);
+    each_guest([&](Domain& d) { found += rows_exiting(d); });
+  }
+  return PyLong_FromLong(found);
+}
+
+static PyObject* py_set_exit_wait(PyObject*, PyObject* o) {
+  const double seconds = PyFloat_AsDouble(o);
+  if (PyErr_Occurred()) return nullptr;
+  if (!(seconds >= 0)) return raise("ValueError", "set_exit_wait: seconds are negative: %g", seconds);
+  exit_wait_ms = uint64_t(seconds * 1000);
+  Py_RETURN_NONE;
 }
 
 // Calls a function with a lock, if it is free. In Python a signal handler may run, and raise, between `acquire` and the
@@ -381,6 +406,12 @@ PyMethodDef device_functions[] = {
     fast("event_tear", py_event_tear,
          "event_tear(row, incarnation, number): the work ahead of an event of a dead process will never end. False: that\n"
          "process has not been swept yet, so its slabs are not lost yet."),
+    {"use_device", py_use_device, METH_NOARGS,
+     "From now on a GPU may use blocks of this process: when it has died, they are kept until it has exited."},
+    {"rows_exiting", py_rows_exiting, METH_NOARGS,
+     "How many dead processes that used a GPU the last sweep left alone, because they have not exited yet."},
+    {"set_exit_wait", py_set_exit_wait, METH_O,
+     "set_exit_wait(seconds): how long a sweep waits for the exit of such a process where it cannot see one (2)."},
     fast("event_torn", py_event_torn, "event_torn(row, incarnation, number): whether some process has said so."),
     {nullptr, nullptr, 0, nullptr}};
 

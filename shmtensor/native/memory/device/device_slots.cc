@@ -7,6 +7,7 @@ namespace shmtensor {
 
 // Volume 1 first: volume 0 has the memory that is committed first.
 int claim_slab(Domain& d, const uint64_t uuid[2], uint64_t size, uint32_t shift, const uint64_t handle[8], uint32_t* inc) {
+  use_device(d);
   for (int volume : {1, 0}) {
     int s = claim_slots(d, 1, volume, kDevice);
     if (s < 0) continue;
@@ -87,6 +88,7 @@ SlabHold hold_in_slab(Domain& d, const Handle& h, bool is_held, const char** rea
     if (!is_live(d, h.slot, h.inc) || gen_of(d.word(h.slot, h.index).load(acquire)) != h.gen) return refused();
     return fits(d, h) ? SlabHold::Held : SlabHold::Foreign;
   }
+  use_device(d);
   publish_hold(d, h.slot, h.index);
   ++d.device_holds;
   fence();

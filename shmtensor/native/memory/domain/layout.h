@@ -1,4 +1,4 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 4,
+// The bytes that every process of a domain shares: areas, words and their states (layout version 5,
 // little endian).
 //
 //   control (memfd, sparse)
@@ -43,7 +43,7 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
-constexpr uint32_t kLayoutVersion = 4;
+constexpr uint32_t kLayoutVersion = 5;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
@@ -95,7 +95,8 @@ struct Row {
   Half frozen;  // inc: never swept, Note [Freeze]; only for liveness "process"
   Word holder;  // 0, or the name of the process that holds the row; Note [Liveness]
   Word timens;  // time namespace in which `start`, the messages' times and death_ms were read; Note [Time namespace]
-  char reserved[8];
+  Half device;  // inc: uses blocks of GPUs, or lets GPUs use blocks of the heap; Note [Context]
+  char reserved[4];
   // line 1
   alignas(64) Half in_flight_high;  // entries ever used; only grows within an incarnation
   // line 2

@@ -57,6 +57,13 @@ static void wait_for_memory() {
   pthread_mutex_unlock(&ledger_mutex);
   usleep(60'000);
   pthread_mutex_lock(&ledger_mutex);
+  // Blocks that the dead had let a GPU use; Note [Context]
+  for (int waited = 0; rows_exiting(domain) && waited < 140; waited += 10) {
+    pthread_mutex_unlock(&ledger_mutex);
+    usleep(10'000);
+    pthread_mutex_lock(&ledger_mutex);
+    sweep_all(true), reclaim(domain), heap_relieve();
+  }
   forget_headroom();
 }
 

@@ -111,6 +111,10 @@ struct LocalLedger {  // untouched pages of these cost nothing
   Arena* batch[kMaxSlots];             // the slots of a reclaim pass
   uint32_t lost_locks[kRows];          // incarnations seen that live without their lock
   int fork_pipe[kRows], n_fork_pipes;  // Note [Fork pipe]: descriptor + 1 by row, and how many
+  struct {
+    uint32_t inc;
+    uint64_t since_ms;
+  } exiting[kRows];  // dead incarnations whose exit has not been seen, and since when; Note [Context]
 };
 LocalLedger* new_local_ledger();  // nullptr: no memory
 void drop_local_ledger(LocalLedger* local);
@@ -121,6 +125,11 @@ void maybe_reclaim(Domain& d, size_t nbytes);  // by the thresholds
 size_t reclaim_orphans(Domain& d);            // slots freed
 size_t expire_messages(Domain& d, bool under_pressure, size_t nbytes);
 extern std::atomic<uint64_t> unread_grace_ms, dead_grace_ms;
+
+// Note [Context] in release_holds_of_dead.cc
+void use_device(Domain& d);    // this process is swept only after its exit
+int rows_exiting(Domain& d);   // dead rows that the last sweep here had to leave alone
+extern std::atomic<uint64_t> exit_wait_ms;
 
 // slots (claim_commit_slot.cc)
 // Head slot in state CLAIMED, line 1 written; -1: none free.

@@ -1,4 +1,9 @@
 // Sweeping: releases the holds of dead processes and orphans their slots.
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "memory/inspect/fault_points.h"
 #include "memory/heap/heap.h"
 #include "memory/ledger/ledger.h"
@@ -18,6 +23,63 @@ static bool closed_by_mistake(const Domain& d, const Row& row) {
   if (!read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X') return false;
   if (start != row.start.load(relaxed) && can_compare_starts(row.timens.load(relaxed))) return false;
   return maps_control(d, pid) == 1;
+}
+
+// Note [Context]: a process that uses a GPU is killed. Its lock is free as soon as its descriptors are closed, but the driver
+// ends its context later (seen: 31 ms), and until then its kernels and copies may use each block that it held, received or
+// owned. The driver does so before the process exits: from then on /proc shows a zombie, or nothing. So the row of such a
+// process, which says so before the first of these blocks (`device`), is left alone until its exit is seen. Where nothing
+// can be seen (another pid namespace, no /proc of its own), or where a living process is seen, which has executed another
+// program, the row waits for exit_wait_ms since this process first found the lock free.
+std::atomic<uint64_t> exit_wait_ms{2'000};
+
+void use_device(Domain& d) {
+  Half& device = d.rows[d.row].device;
+  if (device.load(relaxed) == d.inc) return;
+  device.store(d.inc, release);
+  fault("row.device");
+}
+
+enum class Exit { Seen, Coming, Unseen };
+
+static bool sees_own_namespace(const Domain& d) {
+  if (!d.pidns || (d.pidns == kUntoldNamespace && !by_process(d))) return false;
+  char self[32] = "";
+  return readlink("/proc/self", self, sizeof self - 1) > 0 && atoi(self) == int(getpid());
+}
+
+static Exit exit_of(const Domain& d, const Row& row) {
+  int pid = int(row.pid.load(acquire));
+  if (!pid || row.pidns.load(relaxed) != d.pidns || !sees_own_namespace(d)) return Exit::Unseen;
+  char state;
+  unsigned long flags = 0;
+  uint64_t start = 0;
+  long threads = 0;
+  if (!read_process(pid, &state, &flags, &start, &threads))
+    return kill(pid, 0) != 0 && errno == ESRCH ? Exit::Seen : Exit::Unseen;
+  if (start != row.start.load(relaxed) && can_compare_starts(row.timens.load(relaxed))) return Exit::Seen;
+  if (state == 'X' || (state == 'Z' && threads <= 1)) return Exit::Seen;  // else other threads have its descriptors
+  return state == 'Z' || flags & 0x4 ? Exit::Coming : Exit::Unseen;       // PF_EXITING
+}
+
+// Whether the context of the dead process may still be there.
+static bool is_exiting(Domain& d, int r, uint32_t inc) {
+  const Row& row = d.rows[r];
+  if (row.device.load(relaxed) != inc) return false;
+  const Exit exit = exit_of(d, row);
+  auto& seen = d.local->exiting[r];
+  const uint64_t now = now_ms();
+  if (seen.inc != inc || now < seen.since_ms) seen = {inc, now};
+  return exit == Exit::Coming || (exit == Exit::Unseen && now - seen.since_ms < exit_wait_ms.load(relaxed));
+}
+
+int rows_exiting(Domain& d) {
+  int found = 0;
+  for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
+    const uint64_t state = d.rows[r].state.load(acquire);
+    found += state_of_row(state) == kRowLive && d.local->exiting[r].inc == inc_of_row(state);
+  }
+  return found;
 }
 
 static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
@@ -83,6 +145,7 @@ void sweep_row(Domain& d, int r) {
     }
     return;
   }
+  if (is_exiting(d, r, inc_of_row(state))) return;
   fault("sweep.locked");
   for (uint32_t s = 0; s < d.slots; ++s) {
     Half& n = d.nheld(uint32_t(r), s);
