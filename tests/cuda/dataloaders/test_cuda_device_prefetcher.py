@@ -71,7 +71,7 @@ def test_on_the_callers_stream_and_on_another_device(cp: Any) -> None:
     gc.collect()
 
 
-def test_one_batch_is_ahead_and_its_copy_is_not_waited_for(cp: Any, no_background: Any) -> None:
+def test_one_batch_is_ahead_and_its_copy_is_not_waited_for(cp: Any, late_work: Any) -> None:
     consumed = []
 
     def batches() -> Iterator[Any]:

@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
-from pathlib import Path
+
+from tests.environment import ROOT, environment
 
 __all__ = ["PARTS", "Outcome", "main"]
 
-ROOT = Path(__file__).resolve().parents[3]
 TOTAL = 480.0  # seconds
 SLOWER = 6  # times as long, on the stand-in: it compiles for the host
 # name -> seconds at most, and what it does
@@ -54,7 +54,7 @@ def run_part(name: str, limit: float, options: list[str]) -> Outcome:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.cuda.gpu.parts", name, *options],
         cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        env=environment(PYTHONUNBUFFERED=1),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
