@@ -93,9 +93,7 @@ def test_complex_gradients(cp: Any) -> None:
     np.testing.assert_allclose(p.grad.cpu().numpy(), [2 + 4j, 6 - 2j])
 
 
-def test_gradients_on_two_gpus(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("there is one GPU")
+def test_gradients_on_two_gpus(two_devices: Any, cp: Any) -> None:
     params = [st.ones(2).to(f"cuda:{i}").requires_grad_() for i in range(2)]
     optimizer = optim.SGD(params, lr=1.0)
     scaler = st.amp.GradScaler("cuda", init_scale=2.0)
