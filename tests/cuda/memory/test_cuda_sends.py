@@ -262,9 +262,7 @@ def test_two_processes_send_many(cp: Any, mc: ModuleType, pair: list[Peer]) -> N
     assert until(lambda: stats(mc, "lent_blocks") == 0)
 
 
-def test_memory_of_the_second_device(
-    two_devices: Any, cp: Any, mc: ModuleType, peer: Peer
-) -> None:
+def test_memory_of_the_second_device(two_devices: Any, cp: Any, mc: ModuleType, peer: Peer) -> None:
     with cp.cuda.Device(1):
         x = cp.arange(10)
         message = mc.export(x)

@@ -22,7 +22,16 @@ from shmtensor import cudnn_runtime, cupy_runtime
 from tests.cuda.standin.busy import busy
 from tests.cuda.standin.install import ON_GPU, install, missing
 
-__all__ = ["Misuses", "cp", "late_work", "misuses", "no_background", "two_devices", "warm"]
+__all__ = [
+    "Misuses",
+    "cp",
+    "last_device",
+    "late_work",
+    "misuses",
+    "no_background",
+    "two_devices",
+    "warm",
+]
 
 
 ONE_DEVICE = "one CUDA device is here: two are needed"
@@ -132,3 +141,9 @@ def two_devices(cp: Any) -> Any:
     if cp.cuda.runtime.getDeviceCount() < 2:
         pytest.skip(ONE_DEVICE)
     return cp
+
+
+@pytest.fixture
+def last_device(cp: Any) -> str:
+    """The second of two devices; where there is one, the first."""
+    return f"cuda:{cp.cuda.runtime.getDeviceCount() - 1}"
