@@ -57,7 +57,7 @@ against-torch: $(VENV)/.test $(VENV)/.bench
 cuda-standin:
 	$(if $(CUDA),STANDIN_CUDA=$(CUDA)) $(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
 
-# On a GPU; needs CuPy in PYTHON's environment and no other package of ours. STANDIN=1: a small form on the stand-in device.
+# On a GPU; needs CuPy and scipy-openblas32 in PYTHON's environment. STANDIN=1: a small form on the stand-in device.
 gpu-test: build
 	$(PYTHON) -m tests.cuda.gpu.run $(if $(STANDIN),--standin --short)
 

@@ -42,6 +42,7 @@ def stats(mc: ModuleType, name: str) -> int:
 
 
 def pending() -> int:
+    native.trim()  # the messages of a channel go with it, and that may be in limbo
     count: int = native.statistics()["unread_messages"]
     return count
 
