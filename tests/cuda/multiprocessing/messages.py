@@ -303,5 +303,11 @@ def use_after_fork(x: Any, outbox: Any) -> None:
     outbox.put(texts)
 
 
+def case_failure() -> None:
+    """Fails while a child waits for it."""
+    start(take_and_wait, CONTEXT.Queue(), CONTEXT.Queue())
+    raise AssertionError("on purpose")
+
+
 if __name__ == "__main__":
     run_case(globals()[f"case_{sys.argv[1]}"])
