@@ -9,16 +9,18 @@
 #   make surface      which of PyTorch's names exist
 #   make cuda-standin    the CUDA tests on a stand-in device under the real CuPy, without a GPU; QUICK=1 a sample
 #   make gpu-test     what needs a GPU, with CuPy installed, in 8 minutes: assumptions, values, sends, kills, timings; gpu-bench: beside PyTorch
+#   make gpu-suite    tests/cuda on the machine's GPU in place of the stand-in device; JOBS=14 pytest's workers, TESTS="..." a part
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
 VENV ?= .venv
+JOBS ?= 4
 BIN := $(VENV)/bin
 STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-test levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -55,9 +57,15 @@ against-torch: $(VENV)/.test $(VENV)/.bench
 cuda-standin:
 	$(if $(CUDA),STANDIN_CUDA=$(CUDA)) $(PYTHON) -m tests.cuda.standin.run $(if $(QUICK),--quick) $(TESTS)
 
-# On a GPU; needs CuPy in PYTHON's environment and no other package of ours. STANDIN=1: a small form on the stand-in device.
+# On a GPU; needs CuPy and scipy-openblas32 in PYTHON's environment. STANDIN=1: a small form on the stand-in device.
 gpu-test: build
 	$(PYTHON) -m tests.cuda.gpu.run $(if $(STANDIN),--standin --short)
+
+# The tests of the stand-in, and those of what it does not need, are left out. Needs CuPy, pytest, pytest-xdist and hypothesis in PYTHON's environment.
+# pytest-benchmark, where it is installed, warns under xdist, and warnings are errors.
+gpu-suite: build
+	TESTS_ON_GPU=1 PYTHONPATH=$(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(PYTHON) -m pytest --import-mode=importlib -q -p no:cacheprovider -p no:benchmark \
+		-n $(JOBS) --dist worksteal $(addprefix --ignore=tests/cuda/,standin kernels gpu) $(or $(TESTS),tests/cuda)
 
 gpu-bench: build
 	$(PYTHON) -m benchmarks.cuda

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
+import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -155,6 +158,10 @@ def calls_in(call: Callable[[], Any], wait: Callable[[], Any], short: bool) -> i
     return max(1, min(1000, int(TURN / turn(call, wait, 1))))
 
 
+def text_of_error(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:60]}"
+
+
 def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) -> Row:
     """Times a case in turns."""
     parties: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {}
@@ -165,9 +172,10 @@ def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) ->
             call = case.build(library, nn, short)
             parties[name] = call, wait, calls_in(call, wait, short)
         except Exception as problem:
-            if name != "ours":
-                raise
-            error = f"{type(problem).__name__}: {' '.join(str(problem).split())[:60]}"
+            if name == "ours":
+                error = text_of_error(problem)
+            else:
+                print(f"PyTorch: {text_of_error(problem)}")
     seconds: dict[str, list[float]] = {name: [] for name in parties}
     for _ in range(1 if short else REPEATS):
         for name, (call, wait, n) in parties.items():
@@ -179,34 +187,19 @@ def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) ->
 # ---- a send to another process
 
 
-def time_send(short: bool, words: list[str]) -> float:
-    """Seconds of a send of 4 MiB to another process, with its answer; ours."""
-    st = importlib.import_module("shmtensor")
-    allocator = importlib.import_module("shmtensor.memory.cuda")
-    worker = importlib.import_module("tests.cuda.gpu.worker").Worker(words)
-    try:
-        worker.answer()
-        seconds = []
-        for i in range(3 if short else 200):
-            x = st.full((1 << 20,), i, device="cuda")
-            begin = time.perf_counter()
-            worker.tell("receive", allocator.export(x.array))
-            worker.answer()
-            seconds.append(time.perf_counter() - begin)
-        worker.end()
-    finally:
-        worker.process.kill()
-        worker.process.communicate()
-    return statistics.median(seconds)
-
-
-TORCH_SEND = """
-import statistics, time, torch, torch.multiprocessing as mp
+# One program for both libraries, as their users write it. The child takes the tensor, queues its
+# first use and answers with the shape: nobody waits for the GPU, so the time is that of the send.
+SEND = """
+import statistics, time
+import LIBRARY as library, LIBRARY.multiprocessing as mp
 def child(requests, answers):
     answers.put("ready")
     while (x := requests.get()) is not None:
-        answers.put((int(x[0]), int(x[-1])))
+        x.add_(1)
+        answers.put(tuple(x.shape))
         del x
+    library.cuda.synchronize()
+    answers.put("end")
 if __name__ == "__main__":
     context = mp.get_context("spawn")
     requests, answers = context.SimpleQueue(), context.SimpleQueue()
@@ -214,29 +207,48 @@ if __name__ == "__main__":
     process.start()
     answers.get()
     seconds = []
-    for i in range(200):
-        x = torch.full((1 << 20,), float(i), device="cuda")
+    for i in range(REPEATS):
+        x = library.full((1 << 20,), float(i), device="cuda")
         begin = time.perf_counter()
         requests.put(x)
         answers.get()
         seconds.append(time.perf_counter() - begin)
     requests.put(None)
+    answers.get()
+    assert x[-1].item() == REPEATS
     process.join()
     print(statistics.median(seconds))
 """
+ON_STANDIN = "from tests.cuda.standin.install import install\ninstall()\n"
 
 
-def time_torch_send() -> float:
-    """The same by `torch.multiprocessing`."""
-    import tempfile
+def time_send(library: str, short: bool, words: list[str]) -> float:
+    """Seconds of a send of 4 MiB to another process, with its answer, by a library's queues.
 
+    Raises:
+        RuntimeError: the program failed.
+    """
+    text = SEND.replace("LIBRARY", library).replace("REPEATS", "3" if short else "200")
     with tempfile.NamedTemporaryFile("w", suffix=".py") as file:  # spawn needs a file
-        file.write(TORCH_SEND)
+        file.write((ON_STANDIN if words else "") + text)
         file.flush()
-        out = subprocess.run(
-            [sys.executable, file.name], capture_output=True, text=True, timeout=60, check=True
+        process = subprocess.Popen(
+            [sys.executable, file.name],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
-    return float(out.stdout)
+        try:
+            out, errors = process.communicate(timeout=60)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # its child, too
+            process.communicate()
+            raise
+    if process.returncode:
+        raise RuntimeError(errors.splitlines()[-1] if errors else f"exit {process.returncode}")
+    return float(out)
 
 
 # ---- the table
@@ -263,9 +275,23 @@ def rows(short: bool, seconds: float, words: list[str]) -> Iterator[Row]:
             yield time_case(case, libraries, short)
             st.cuda.empty_cache()
     if time.monotonic() < end:
-        theirs = time_torch_send() if torch is not None else None
-        case = Case("send of 4 MiB, with an answer", lambda lib, nn, short: lambda: None)
-        yield Row(case, time_send(short, words), theirs)
+        yield send_row(short, words, torch is not None)
+
+
+def send_row(short: bool, words: list[str], has_torch: bool) -> Row:
+    """The send by each library that is there."""
+    seconds: dict[str, float] = {}
+    error = ""
+    for library in ("shmtensor", "torch") if has_torch else ("shmtensor",):
+        try:
+            seconds[library] = time_send(library, short, words)
+        except (RuntimeError, subprocess.TimeoutExpired) as problem:
+            if library == "shmtensor":
+                error = text_of_error(problem)
+            else:
+                print(f"PyTorch: {text_of_error(problem)}")
+    case = Case("send of 4 MiB, with an answer", lambda lib, nn, short: lambda: None)
+    return Row(case, seconds.get("shmtensor"), seconds.get("torch"), error)
 
 
 def text_of(row: Row, seconds: float | None, short: bool) -> str:

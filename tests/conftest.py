@@ -23,8 +23,16 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from tests.cuda.api.fixtures import cuda, two  # noqa: F401
 from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: F401
 from tests.cuda.memory.fixtures import mc  # noqa: F401
-from tests.cuda.standin.fixtures import cp, misuses, no_background, warm  # noqa: F401
-from tests.cuda.standin.install import missing
+from tests.cuda.standin.fixtures import (  # noqa: F401
+    cp,
+    last_device,
+    late_work,
+    misuses,
+    no_background,
+    two_devices,
+    warm,
+)
+from tests.cuda.standin.install import ON_GPU, missing
 
 # No deadline: a loaded machine would fail tests of values.
 settings.register_profile("values", deadline=None)
@@ -113,6 +121,14 @@ def children() -> set[int]:
     return {pid for pid in pids if pid not in servant_pids}
 
 
+def is_of_the_driver(target: str) -> bool:
+    """Whether NVIDIA's driver may have opened a descriptor, which it does in some calls and keeps
+    as long as the process."""
+    if target.startswith("/dev/nvidia"):
+        return True
+    return ON_GPU and target.startswith(("/dev/shm/cuda.shm.", "anon_inode:[eventfd]"))
+
+
 def descriptors() -> dict[int, str]:
     servant_fds = {
         getattr(servant, name, None)
@@ -123,7 +139,7 @@ def descriptors() -> dict[int, str]:
     for name in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink(f"/proc/self/fd/{name}")
-            if int(name) not in servant_fds and not target.startswith("/dev/nvidia"):  # a driver's
+            if int(name) not in servant_fds and not is_of_the_driver(target):
                 targets[int(name)] = target
         except OSError:  # the descriptor of this listing
             continue

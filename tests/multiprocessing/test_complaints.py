@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 
 import shmtensor as st
+from tests.environment import environment
 
 ROOT = Path(__file__).resolve().parents[2]
 ROWS = 22
@@ -27,7 +27,7 @@ def run(code: str | Path, *limits: str) -> str:
         text=True,
         timeout=200,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
+        env=environment(Path(st.__file__).parents[1]),
     )
     assert process.stderr == ""
     assert process.returncode == 0
@@ -39,6 +39,7 @@ def test_hundred_thousand_tensors_need_no_descriptor_and_no_mapping() -> None:
     code = """
         import os
         import shmtensor as st
+from tests.environment import environment
         from shmtensor import memory, multiprocessing as mp
 
         def maps():
@@ -74,6 +75,7 @@ def test_no_resource_tracker_and_no_name_in_dev_shm(method: str) -> None:
         import os
         from multiprocessing import resource_tracker
         import shmtensor as st
+from tests.environment import environment
         from shmtensor import multiprocessing as mp
 
         def named():  # by us or the standard library; other programs have names there, too

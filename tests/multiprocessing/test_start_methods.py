@@ -22,6 +22,7 @@ from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.errors import PeerLostError
 from shmtensor.multiprocessing import child_pipe, forkserver, popen
+from tests.environment import environment
 from tests.interrupts import Alarm, interrupt_after
 
 LONG = 30.0
@@ -348,13 +349,13 @@ if __name__ == "__main__":
 def test_ctrl_c_while_a_process_starts_is_told_once(method: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(STARTING)
-    root = str(Path(st.__file__).parents[1])
+    root = Path(st.__file__).parents[1]
     with subprocess.Popen(
         [sys.executable, str(program), method],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": root},
+        env=environment(root),
         start_new_session=True,
     ) as family:
         assert family.stdout is not None
@@ -388,12 +389,12 @@ if __name__ == "__main__":
 def test_a_start_that_was_interrupted_holds_nobody_up(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(ABANDONED)
-    root = str(Path(st.__file__).parents[1])
+    root = Path(st.__file__).parents[1]
     process = subprocess.run(  # the server waits for its children, and the program for the server
         [sys.executable, str(program)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": root},
+        env=environment(root),
         timeout=60,
     )
     assert process.returncode == -signal.SIGINT, process.stderr
@@ -425,7 +426,7 @@ def test_an_interrupted_start_leaves_no_traceback_of_the_child(tmp_path: Path) -
         [sys.executable, str(program)],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(st.__file__).parents[1])},
+        env=environment(Path(st.__file__).parents[1]),
         timeout=60,
     )
     assert process.returncode == -signal.SIGINT, process.stderr

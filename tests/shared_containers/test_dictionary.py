@@ -19,6 +19,7 @@ from hypothesis import strategies as some
 
 import shmtensor as st
 from shmtensor.shared_containers import SharedDict
+from tests.environment import environment
 
 from .test_list import elements, keys
 
@@ -159,7 +160,7 @@ def test_hashes_are_those_of_every_process() -> None:
         process = subprocess.run(
             [sys.executable, "-c", code],
             input=pickle.dumps((st.SharedDict(table), list(table))),
-            env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)},
+            env=environment(ROOT, PYTHONHASHSEED=seed),
             capture_output=True,
             timeout=120,
             check=False,

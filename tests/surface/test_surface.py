@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import shmtensor as st
+from tests.environment import environment
 
 from . import kept, surface
 
@@ -57,7 +58,7 @@ def test_the_report_runs() -> None:
     root = Path(st.__file__).resolve().parent.parent
     process = subprocess.run(
         [sys.executable, str(script)],
-        capture_output=True, text=True, timeout=120, check=False, env={"PYTHONPATH": str(root)},
+        capture_output=True, text=True, timeout=120, check=False, env=environment(root),
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
     assert "NO REASON GIVEN" not in process.stdout

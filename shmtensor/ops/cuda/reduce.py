@@ -16,6 +16,7 @@ import cupy
 import numpy as np
 
 from ..pointwise.exp_log_erf import complex_logaddexp
+from ..reduce.quantile_bincount_cov import histc_range
 from ..reduce.sum_mean_var import check_mean_dtype, nonempty_axes
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
@@ -225,6 +226,40 @@ def hash_tensor(xp: Any, x: Any, dim: Any = None, keepdim: bool = False, *, mode
         raise RuntimeError(f"hash_tensor: a dim is needed for an empty tensor: shape {x.shape}")
     wide = x.astype(xp.int64 if x.dtype.kind in "iub" else xp.float64)
     return xor(wide.view(xp.uint64), axis=axes(x, dim), keepdims=keepdim)
+
+
+# ---- counts
+
+count_in_bins = cupy.ElementwiseKernel(
+    "S x, raw T edges, int64 n",
+    "raw U counts",
+    """
+    if (x >= edges[0] && x <= edges[n]) {  // not a NaN
+      long long low = 0, high = n;
+      while (high - low > 1) {
+        const long long middle = (low + high) / 2;
+        if (edges[middle] <= x) low = middle;
+        else high = middle;
+      }
+      atomicAdd(&counts[low], U(1));
+    }
+    """,
+    "histc",
+)
+
+
+@ROWS["_histc"].on("cuda")
+def histc(xp: Any, x: Any, n: int, low: float, high: float) -> Any:
+    """By the CPU's edges. `xp.histogram` is CUB's on a GPU, which takes an upper edge that does not
+    belong to the bin: CuPy adds 1 to the last edge of whole numbers, so that 1 is in [0, 0.5], and
+    takes the next float after it, which it finds on the way to edge + 1: from 2**24 on (float32)
+    there is none, and the elements at the edge are not counted.
+    """
+    dtype = x.dtype if x.dtype.kind == "f" else np.dtype(np.float64)
+    edges = np.linspace(*histc_range(x, n, low, high), n + 1).astype(dtype)
+    counts = xp.zeros(n, np.int64)
+    count_in_bins(x, xp.asarray(edges), n, counts)
+    return counts.astype(x.dtype)
 
 
 # ---- cumulative ops

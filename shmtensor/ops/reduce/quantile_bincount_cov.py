@@ -41,9 +41,8 @@ def bincount(ops, input, weights=None, minlength=0):
     return ops._bincount(input, weights, minlength)
 
 
-@op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
-def _histc(xp, x, /, n, low, high):
-    """The number of elements in each of n equal parts of [low, high]; others do not count."""
+def histc_range(x: Any, n: int, low: float, high: float) -> tuple[float, float]:
+    """The range of `_histc`: if low is high, that of the data, which CUDA waits for."""
     if low > high:
         raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
     if n <= 0:
@@ -54,7 +53,13 @@ def _histc(xp, x, /, n, low, high):
         low, high = low - 1, high + 1
     if not (math.isfinite(low) and math.isfinite(high)):
         raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
-    return xp.histogram(x, n, (low, high))[0].astype(x.dtype)
+    return low, high
+
+
+@op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+def _histc(xp, x, /, n, low, high):
+    """The number of elements in each of n equal parts of [low, high]; others do not count."""
+    return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
 
 
 def histc_kernel(x: Any, n: int, low: float, high: float) -> Any:

@@ -54,8 +54,10 @@ def test_a_stream_of_another_device_sets_the_device(two: ModuleType) -> None:
     assert x.device.index == 1
 
 
-def test_work_waits_for_another_stream(cuda: ModuleType, no_background: None) -> None:
+def test_work_waits_for_another_stream(cuda: ModuleType, late_work: Any) -> None:
     side, main = cuda.Stream(), cuda.current_stream()
+    st.arange(N, device="cuda") * 2  # compiled
+    late_work(side.stream, 0.5)
     with cuda.stream(side):
         x = st.arange(N, device="cuda") * 2
     assert not side.query()
@@ -65,12 +67,14 @@ def test_work_waits_for_another_stream(cuda: ModuleType, no_background: None) ->
     assert side.query()
 
 
-def test_events_order_streams(cuda: ModuleType, no_background: None) -> None:
+def test_events_order_streams(cuda: ModuleType, late_work: Any) -> None:
     side = cuda.Stream()
     event = cuda.Event()
     assert event.query()  # nothing is recorded
     event.wait()
     event.synchronize()
+    st.arange(N, device="cuda") * 3  # compiled
+    late_work(side.stream, 0.5)
     with cuda.stream(side):
         x = st.arange(N, device="cuda") * 3
         event.record()

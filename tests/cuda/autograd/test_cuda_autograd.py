@@ -510,9 +510,7 @@ def test_leaves_on_two_devices(cp: Any) -> None:
     assert v.grad.is_cuda
 
 
-def test_leaves_on_two_gpus(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("one GPU")
+def test_leaves_on_two_gpus(two_devices: Any, cp: Any) -> None:
     a = x_on("cuda:0").requires_grad_()
     b = x_on("cuda:1").requires_grad_()
     for _ in range(2):

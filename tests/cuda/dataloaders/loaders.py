@@ -5,7 +5,6 @@ A program of its own, because the children of `spawn` import it anew. It prints 
 
 from __future__ import annotations
 
-import gc
 import sys
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy as np  # noqa: E402
 import shmtensor as st  # noqa: E402
 from dataloaders import DataLoader, Dataset, DevicePrefetcher, TensorDataset  # noqa: E402
 from shmtensor import cupy_runtime  # noqa: E402
+from tests.cuda.standin.program import run_case  # noqa: E402
 
 ROWS = np.arange(24.0, dtype=np.float32).reshape(12, 2)
 
@@ -71,6 +71,4 @@ def case_workers_leave_cuda_alone() -> None:
 
 
 if __name__ == "__main__":
-    globals()[f"case_{sys.argv[1]}"]()
-    gc.collect()
-    print("ok", flush=True)
+    run_case(globals()[f"case_{sys.argv[1]}"])

@@ -34,6 +34,7 @@ from shmtensor.distributed.optim import (  # noqa: E402
     ZeroRedundancyOptimizer,
 )
 from shmtensor.nn.parallel import DistributedDataParallel  # noqa: E402
+from tests.cuda.standin.program import need_devices, run_case  # noqa: E402
 
 WORLD = 2
 
@@ -273,7 +274,10 @@ def case_side_stream(rank: int, device: str) -> None:
     np.testing.assert_allclose(got, values(train(rank, "cpu")), rtol=2e-2, atol=1e-4)
 
 
-if __name__ == "__main__":
-    case, backend = sys.argv[1:3]
+def start(case: str, backend: str) -> None:
+    need_devices(WORLD if backend == "nccl" else 1)  # NCCL wants one for each rank
     mp.spawn(run, (case, backend, f"ddp_ranks/{os.getpid()}"), nprocs=WORLD)
-    print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    run_case(start, *sys.argv[1:3])

@@ -19,12 +19,13 @@ import numpy as np  # noqa: E402
 import shmtensor as st  # noqa: E402
 from shmtensor import distributed as dist  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
+from tests.cuda.standin.program import need_devices, run_case  # noqa: E402
 
 WORLD = 2
 
 
 def run(rank: int, case: str, backend: str, name: str) -> None:
-    st.cuda.set_device(rank)
+    st.cuda.set_device(rank % st.cuda.device_count())
     dist.init_process_group(backend, name, timeout=100, world_size=WORLD, rank=rank)
     globals()[f"case_{case}"](rank, f"cuda:{rank}" if backend == "nccl" else "cuda:0")
     dist.destroy_process_group()
@@ -130,7 +131,10 @@ def case_ddp(rank: int, device: str) -> None:
     np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), rtol=2e-4, atol=1e-6)
 
 
-if __name__ == "__main__":
-    case, backend = sys.argv[1:3]
+def start(case: str, backend: str) -> None:
+    need_devices(WORLD if backend == "nccl" else 1)  # NCCL wants one for each rank
     mp.spawn(run, (case, backend, f"ranks/{os.getpid()}"), nprocs=WORLD)
-    print("ok", flush=True)
+
+
+if __name__ == "__main__":
+    run_case(start, *sys.argv[1:3])

@@ -17,7 +17,7 @@ def test_ranks(cp: Any, case: str, backend: str) -> None:
     run_module("tests.cuda.distributed.ranks", case, backend)
 
 
-def test_data_parallel_is_the_module_on_the_whole_batch(cp: Any) -> None:
+def test_data_parallel_is_the_module_on_the_whole_batch(two_devices: Any) -> None:
     st.manual_seed(0)
     net = st.nn.Sequential(st.nn.Linear(4, 8), st.nn.Tanh(), st.nn.Linear(8, 2))
     x = st.randn(10, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from typing import Any
 
@@ -44,6 +45,21 @@ def test_a_part_without_a_gpu_is_skipped(
 def test_a_part_has_a_time_limit(capfd: pytest.CaptureFixture[str]) -> None:
     outcome = run.run_part("device", 0.01, [])
     assert (outcome.status, outcome.text) == ("out of time", "stopped after 0 s")
+
+
+def test_a_part_that_only_informs_does_not_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    for status in ("FAILED", "out of time"):
+        monkeypatch.setattr(
+            run, "run_part", lambda name, *_, s=status: run.Outcome(name, s, "why", 1.0)
+        )
+        assert run.main(["--only", "timings"]) == 0
+        assert run.main(["--only", "timings", "sends"]) == 1
+
+
+def test_without_the_cpus_products_a_part_skips(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(parts.Skip, match="pip install scipy-openblas32"):
+        parts.need_products()
 
 
 def test_parts_and_limits_fit() -> None:

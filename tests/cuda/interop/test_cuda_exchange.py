@@ -156,9 +156,10 @@ def test_streams_that_no_consumer_may_name(cp: Any, stream: Any) -> None:
         st.ones(2).cuda().__dlpack__(stream=stream)
 
 
-def test_the_consumers_stream_waits_for_queued_work(cp: Any, no_background: Any) -> None:
+def test_the_consumers_stream_waits_for_queued_work(cp: Any, late_work: Any) -> None:
     consumer = cp.cuda.Stream(non_blocking=True)
     x = st.zeros(1000).cuda()
+    late_work(cp.cuda.get_current_stream(), 0.2)
     x += 1  # queued on our current stream
     array = cp.from_dlpack(x.__dlpack__(stream=consumer.ptr))
     with consumer:
@@ -168,10 +169,11 @@ def test_the_consumers_stream_waits_for_queued_work(cp: Any, no_background: Any)
         assert total.get() == 1000
 
 
-def test_our_stream_waits_for_the_producers_work(cp: Any, no_background: Any) -> None:
+def test_our_stream_waits_for_the_producers_work(cp: Any, late_work: Any) -> None:
     stream = cp.cuda.Stream(non_blocking=True)
     with stream:
         array = cp.zeros(1000, np.float32)
+        late_work(stream, 0.2)
         array += 1
 
         class Late(Producer):

@@ -28,7 +28,7 @@ import traceback
 from typing import Any
 
 from shmtensor import memory, native
-from tests.cuda.standin.build import ROOT
+from tests.environment import environment
 
 PATIENCE = 100.0  # seconds until a wait counts as a hang
 SIZES = (100, 5000, 300_000, 2_000_000)
@@ -162,14 +162,10 @@ class Kills:
         self.dice = random.Random(seed)
         ours, theirs = socket.socketpair()
         code = f"from tests.cuda.memory.kills import nursery; nursery({theirs.fileno()})"
-        environment = {
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "SHMTENSOR_DOMAIN": memory.domain_environment(),
-            "STANDIN_LATE_US": "500",
-        }
         self.nursery = subprocess.Popen(
-            [sys.executable, "-c", code], pass_fds=[theirs.fileno()], env=environment
+            [sys.executable, "-c", code],
+            pass_fds=[theirs.fileno()],
+            env=environment(SHMTENSOR_DOMAIN=memory.domain_environment(), STANDIN_LATE_US=500),
         )
         theirs.close()
         self.starter = ours

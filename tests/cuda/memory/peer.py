@@ -17,9 +17,10 @@ PROGRAM = r"""
 import gc, time, traceback
 import shmtensor.memory.cuda as mc
 from shmtensor import errors, native
+from tests.cuda.standin.busy import busy
 mc.install()
 world = dict(cupy=cupy, np=np, rt=rt, mc=mc, gc=gc, time=time, os=os, native=native, pickle=pickle,
-             library=library, errors=errors)
+             library=library, errors=errors, busy=busy)
 world["world"] = world
 known = world["known"] = {*world, "known", "__builtins__"}
 print("ready", flush=True)

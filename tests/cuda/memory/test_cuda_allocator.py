@@ -102,11 +102,13 @@ def test_another_stream_gets_a_freed_block_after_the_work_on_it(cp: Any, mc: Mod
         mc.set_limit(None, 0)
 
 
-@pytest.mark.usefixtures("no_background")
-def test_limbo_lasts_until_the_other_streams_have_passed(cp: Any, mc: ModuleType) -> None:
+def test_limbo_lasts_until_the_other_streams_have_passed(
+    cp: Any, mc: ModuleType, late_work: Any
+) -> None:
     rt, other = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
     x = cp.empty(1000, np.uint8)
     address = x.data.ptr
+    late_work(other, 2)
     rt.memsetAsync(address, 1, 1000, other.ptr)
     mc.note_use(x, other)
     with other:
@@ -170,12 +172,14 @@ def test_no_memory_is_said_with_the_figures(cp: Any, mc: ModuleType) -> None:
     del x, caught
 
 
-@pytest.mark.usefixtures("no_background")
-def test_no_memory_waits_for_limbo_and_frees_empty_slabs(cp: Any, mc: ModuleType) -> None:
+def test_no_memory_waits_for_limbo_and_frees_empty_slabs(
+    cp: Any, mc: ModuleType, late_work: Any
+) -> None:
     rt, other = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
     mc.set_limit(128 * MIB, 0)
     try:
         x, y = cp.empty(100 * MIB, np.uint8), cp.empty(10 * MIB, np.uint8)
+        late_work(other, 1)
         rt.memsetAsync(x.data.ptr, 1, 100, other.ptr)
         mc.note_use(x, other)
         del x, y
@@ -184,9 +188,7 @@ def test_no_memory_waits_for_limbo_and_frees_empty_slabs(cp: Any, mc: ModuleType
         mc.set_limit(None, 0)
 
 
-def test_each_device_has_its_slabs(cp: Any, mc: ModuleType) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("one device")
+def test_each_device_has_its_slabs(two_devices: Any, cp: Any, mc: ModuleType) -> None:
     x = cp.empty(MIB, np.uint8)
     with cp.cuda.Device(1):
         y = cp.empty(2 * MIB, np.uint8)

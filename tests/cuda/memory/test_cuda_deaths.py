@@ -63,14 +63,16 @@ def test_an_owner_that_dies_while_its_block_is_held(cp: Any, mc: ModuleType) -> 
         assert until(lambda: stats(mc, "open_slabs") == 0)
 
 
-@pytest.mark.usefixtures("no_background")
-def test_an_owner_that_dies_while_its_block_is_used(cp: Any, mc: ModuleType) -> None:
+def test_an_owner_that_dies_while_its_block_is_used(
+    cp: Any, mc: ModuleType, late_work: Any
+) -> None:
     """Queued work ends on the old bytes; nothing is unmapped under it."""
     with peers() as [owner]:
         x = mc.receive(sent(owner))
         stream = cp.cuda.Stream(non_blocking=True)
         copy = cp.zeros(1000, np.uint8)
         cp.cuda.runtime.deviceSynchronize()
+        late_work(stream, 5)
         cp.cuda.runtime.memcpyAsync(
             copy.data.ptr, x.data.ptr, 1000, cp.cuda.runtime.memcpyDeviceToDevice, stream.ptr
         )
@@ -88,7 +90,8 @@ def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType) -> N
     """The current stream waits for an event of a process that dies ahead of it."""
     with peers(STANDIN_LATE_US=30_000_000) as [owner]:
         owner.do("native.set_role('the owner')")
-        owner.do("x = cupy.empty(1000, np.uint8); rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
+        owner.do("x = cupy.empty(1000, np.uint8); busy(cupy.cuda.Stream.null, 30)")
+        owner.do("rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
         message = owner.do("out = mc.export(x)")
         assert message[2][2] >= 0, "its work has not ended"
         x = mc.receive(message)
@@ -119,7 +122,9 @@ def test_a_sender_that_is_not_the_owner_dies_with_work_left(cp: Any, mc: ModuleT
     with peers(STANDIN_LATE_US=5_000_000) as [sender]:
         sender.do("native.set_role('the sender')")
         sender.receive(mc.export(x))
-        message = sender.do("rt.memsetAsync(a.data.ptr, 1, 1000, 0); out = mc.export(a)")
+        sender.do("busy(cupy.cuda.Stream.null, 30); rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
+        message = sender.do("out = mc.export(a)")
+        assert message[2][2] >= 0, "its work has not ended"
         finished = mc.export(x)
         sender.kill()
         with pytest.raises(PeerLostError, match="receive: the sender"):
@@ -150,7 +155,7 @@ def test_a_receiver_that_dies_gives_everything_back(cp: Any, mc: ModuleType, sta
     with peers(STANDIN_LATE_US=late) as [receiver]:
         receiver.receive(mc.export(x))
         if state != "held":
-            receiver.do("rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
+            receiver.do("busy(cupy.cuda.Stream.null, 30); rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
         if state == "leaving":
             receiver.do("del a")
         del x

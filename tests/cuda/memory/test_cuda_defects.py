@@ -15,6 +15,9 @@ import pytest
 from shmtensor import native
 from tests.cuda.memory.peer import Peer, peers, until
 from tests.cuda.standin.fixtures import Misuses
+from tests.cuda.standin.install import ON_GPU
+
+UNDEFINED = "what the defect does is undefined on a GPU; the stand-in says it"
 
 
 @pytest.fixture(scope="module")
@@ -29,10 +32,14 @@ def peer(mc: ModuleType, lasting: Peer) -> Iterator[Peer]:
     lasting.forget()
 
 
-@pytest.mark.usefixtures("no_background")
 @pytest.mark.parametrize("defect", [False, True])
 def test_a_bit_cleared_before_the_event(
-    cp: Any, mc: ModuleType, peer: Peer, defect: bool, monkeypatch: pytest.MonkeyPatch
+    cp: Any,
+    mc: ModuleType,
+    peer: Peer,
+    late_work: Any,
+    defect: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The receiver's copy is queued when it drops the block: the owner's next use comes first."""
     rt, stream = cp.cuda.runtime, cp.cuda.Stream(non_blocking=True)
@@ -42,6 +49,7 @@ def test_a_bit_cleared_before_the_event(
         "x = cupy.full(1000, 7, np.uint8); rt.deviceSynchronize(); out = mc.export(x)"
     )
     x = mc.receive(message)
+    late_work(stream, 2)
     rt.memcpyAsync(copy.data.ptr, x.data.ptr, 1000, rt.memcpyDeviceToDevice, stream.ptr)
     mc.note_use(x, stream)
     if defect:
@@ -59,6 +67,8 @@ def test_a_bit_cleared_before_the_event(
 def test_a_slab_freed_while_a_message_pins_it(
     cp: Any, mc: ModuleType, peer: Peer, defect: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if defect and ON_GPU:
+        pytest.skip(UNDEFINED)
     message = mc.export(cp.full(1000, 7, np.uint8))
     cp.cuda.runtime.deviceSynchronize()
     with monkeypatch.context() as patch:
@@ -85,6 +95,8 @@ def test_a_slab_freed_while_it_is_open(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its blocks are free, and a receiver has not closed it yet."""
+    if defect and ON_GPU:
+        pytest.skip(UNDEFINED)
     x = cp.zeros(1000, np.uint8)
     peer.do("from shmtensor.memory.cuda import lending; lending.IDLE_S = 1e9")
     peer.receive(mc.export(x))
@@ -103,10 +115,14 @@ def test_a_slab_freed_while_it_is_open(
     peer.do("lending.IDLE_S = 0.25")
 
 
-@pytest.mark.usefixtures("no_background")
 @pytest.mark.parametrize("defect", [False, True])
 def test_no_timer(
-    cp: Any, mc: ModuleType, peer: Peer, defect: bool, monkeypatch: pytest.MonkeyPatch
+    cp: Any,
+    mc: ModuleType,
+    peer: Peer,
+    late_work: Any,
+    defect: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A receiver that does nothing more keeps its hold, though its work has ended."""
     from shmtensor.memory.cuda import timer
@@ -118,6 +134,7 @@ def test_no_timer(
             timer.pause()
             patch.setattr(allocator, "on_work", None)
         x = mc.receive(peer.do("x = cupy.zeros(1000, np.uint8); out = mc.export(x)"))
+        late_work(stream, 1)
         cp.cuda.runtime.memsetAsync(x.data.ptr, 1, 1000, stream.ptr)
         mc.note_use(x, stream)
         del x

@@ -16,8 +16,7 @@ def shared(n: int) -> np.ndarray[Any, Any]:
         return np.zeros(n, np.uint8)
 
 
-@pytest.mark.usefixtures("no_background")
-def test_a_copy_into_a_pinned_block_does_not_wait(cp: Any, mc: ModuleType) -> None:
+def test_a_copy_into_a_pinned_block_does_not_wait(cp: Any, mc: ModuleType, late_work: Any) -> None:
     rt = cp.cuda.runtime
     x = cp.full(1 << 20, 7, np.uint8)
     pageable, pinned = shared(1 << 20), shared(1 << 20)
@@ -27,8 +26,9 @@ def test_a_copy_into_a_pinned_block_does_not_wait(cp: Any, mc: ModuleType) -> No
     assert mc.is_pinned(pinned[5:9])
     assert not mc.is_pinned(pageable)
     rt.memcpyAsync(pageable.ctypes.data, x.data.ptr, 1 << 20, rt.memcpyDeviceToHost, 0)
-    rt.memcpyAsync(pinned.ctypes.data, x.data.ptr, 1 << 20, rt.memcpyDeviceToHost, 0)
     assert (pageable == 7).all()
+    late_work(cp.cuda.Stream.null, 1)
+    rt.memcpyAsync(pinned.ctypes.data, x.data.ptr, 1 << 20, rt.memcpyDeviceToHost, 0)
     assert (pinned == 0).all()
     rt.deviceSynchronize()
     assert (pinned == 7).all()

@@ -21,6 +21,7 @@ install()
 
 import shmtensor as st  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
+from tests.cuda.standin.program import last_device, run_case  # noqa: E402
 
 WAIT = 100.0  # seconds; a bound for a loaded machine
 CONTEXT = mp.get_context("spawn")
@@ -36,7 +37,7 @@ def settled(condition: Callable[[], bool]) -> bool:
 
 
 def is_all_free() -> bool:
-    return st.cuda.memory_allocated(0) == st.cuda.memory_allocated(1) == 0
+    return not any(st.cuda.memory_allocated(i) for i in range(st.cuda.device_count()))
 
 
 # ---------------------------------------------------------------- what children run
@@ -77,7 +78,7 @@ def total(x: Any) -> float:
 
 
 def make(n: int) -> Any:
-    return st.full((n,), float(n), device="cuda:1")
+    return st.full((n,), float(n), device=last_device())
 
 
 def produce_and_die(outbox: Any) -> None:
@@ -101,9 +102,9 @@ def case_round_trip() -> None:
     assert y.data_ptr() == x.T[1:].data_ptr()
     assert y.stride() == x.T[1:].stride()
     assert x.tolist() == [[0, 2, 3], [3, 5, 6]]
-    other = st.ones(3, device="cuda:1")
+    other = st.ones(3, device=last_device())
     inbox.put(other)
-    assert outbox.get(timeout=WAIT).device == st.device("cuda:1")
+    assert outbox.get(timeout=WAIT).device == st.device(last_device())
     assert other.tolist() == [2.0] * 3
     inbox.put(None)
     child.join()
@@ -115,7 +116,7 @@ def case_sparse() -> None:
     """Sparse tensors, and a leaf with a sparse gradient: indices and values are the same memory."""
     inbox, outbox = CONTEXT.Queue(), CONTEXT.Queue()
     child = start(double_sparse, inbox, outbox)
-    for device in ("cuda:0", "cuda:1"):
+    for device in ("cuda:0", last_device()):
         x = st.sparse_coo_tensor([[0, 1, 0], [2, 0, 2]], [1.0, 2.0, 3.0], (2, 3), device=device)
         for y in (x, x.coalesce()):
             inbox.put(y)
@@ -194,7 +195,7 @@ def case_arguments_and_pools() -> None:
     with CONTEXT.Pool(1) as pool:
         assert pool.map(total, [x, x * 2]) == [15.0, 30.0]
         made = pool.apply(make, (7,))
-        assert made.device == st.device("cuda:1")
+        assert made.device == st.device(last_device())
         assert made.tolist() == [7.0] * 7
     del x
     assert settled(lambda: st.cuda.memory_allocated(0) == 0)
@@ -302,6 +303,11 @@ def use_after_fork(x: Any, outbox: Any) -> None:
     outbox.put(texts)
 
 
+def case_failure() -> None:
+    """Fails while a child waits for it."""
+    start(take_and_wait, CONTEXT.Queue(), CONTEXT.Queue())
+    raise AssertionError("on purpose")
+
+
 if __name__ == "__main__":
-    globals()[f"case_{sys.argv[1]}"]()
-    print("ok", flush=True)
+    run_case(globals()[f"case_{sys.argv[1]}"])

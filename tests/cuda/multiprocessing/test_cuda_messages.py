@@ -22,6 +22,11 @@ CASES = [
 ]
 
 
+def test_a_case_that_fails_does_not_wait_for_its_children(cp: Any) -> None:
+    with pytest.raises(AssertionError, match="on purpose"):
+        run_module("tests.cuda.multiprocessing.messages", "failure")
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_messages(cp: Any, case: str) -> None:
     run_module("tests.cuda.multiprocessing.messages", case)

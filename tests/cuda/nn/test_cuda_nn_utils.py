@@ -50,9 +50,7 @@ def test_a_norm_that_is_not_finite_is_refused(cp: Any) -> None:
         utils.clip_grad_norm_(far.parameters(), 1.0, error_if_nonfinite=True)
 
 
-def test_gradients_on_two_gpus_are_clipped(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("there is one GPU")
+def test_gradients_on_two_gpus_are_clipped(two_devices: Any, cp: Any) -> None:
     params = [st.ones(2).to(f"cuda:{i}").requires_grad_() for i in range(2)]
     for p in params:
         p.grad = st.full((2,), 3.0).to(p.device)

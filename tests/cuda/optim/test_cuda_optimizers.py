@@ -313,9 +313,7 @@ def test_parameters_of_a_model_move_into_one_block(cp: Any) -> None:
     assert again.flats[0].parameter.data.ptr == optimizer.flats[0].parameter.data.ptr
 
 
-def test_parameters_on_two_gpus_in_one_group(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("there is one GPU")
+def test_parameters_on_two_gpus_in_one_group(two_devices: Any, cp: Any) -> None:
     params, expected = parameters("cpu"), parameters("cpu")
     params = [p.detach().to(f"cuda:{i % 2}").requires_grad_() for i, p in enumerate(params)]
     optimizer, reference = optim.AdamW(params, lr=0.1), optim.AdamW(expected, lr=0.1)

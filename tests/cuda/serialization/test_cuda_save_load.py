@@ -33,11 +33,6 @@ def locations(file: io.BytesIO) -> set[str]:
     return {place for place in ("cpu", "cuda:0", "cuda:1") if place.encode() in data}
 
 
-def two_devices(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("one GPU")
-
-
 def test_a_tensor_comes_back_to_its_device(cp: Any) -> None:
     x = st.arange(6.0).reshape(2, 3).cuda()
     file = saved(x)
@@ -48,8 +43,7 @@ def test_a_tensor_comes_back_to_its_device(cp: Any) -> None:
     assert y.data_ptr() != x.data_ptr()
 
 
-def test_the_second_device_is_named(cp: Any) -> None:
-    two_devices(cp)
+def test_the_second_device_is_named(two_devices: Any, cp: Any) -> None:
     file = saved({"a": st.ones(2).cuda(1), "b": st.ones(2), "c": st.ones(2).cuda(0)})
     assert locations(file) == {"cpu", "cuda:0", "cuda:1"}
     loaded = st.load(file)
@@ -88,8 +82,7 @@ def test_a_function_is_told_the_location(cp: Any) -> None:
     assert y.is_cuda  # None: the saved device
 
 
-def test_map_location_to_another_gpu(cp: Any) -> None:
-    two_devices(cp)
+def test_map_location_to_another_gpu(two_devices: Any, cp: Any) -> None:
     y = st.load(saved(st.arange(3).cuda(0)), map_location={"cuda:0": "cuda:1"})
     assert str(y.device) == "cuda:1"
     assert y.tolist() == [0, 1, 2]
@@ -199,8 +192,9 @@ def test_copies_are_on_the_same_device(cp: Any, copied: Callable[[Any], Any]) ->
 
 
 @pytest.mark.parametrize("copied", round_trips(), ids=["pickle", "deepcopy"])
-def test_copies_of_the_second_device(cp: Any, copied: Callable[[Any], Any]) -> None:
-    two_devices(cp)
+def test_copies_of_the_second_device(
+    two_devices: Any, cp: Any, copied: Callable[[Any], Any]
+) -> None:
     x = st.arange(3).cuda(1)
     y, z = copied([x, x[1:]])
     assert (y.device, y.tolist(), z.tolist()) == (x.device, [0, 1, 2], [1, 2])
@@ -225,7 +219,7 @@ def test_storages_are_pickled(cp: Any) -> None:
 # ---------------------------------------------------------------- safetensors
 
 
-def test_safetensors_from_and_to_a_gpu(cp: Any, tmp_path: Path) -> None:
+def test_safetensors_from_and_to_a_gpu(cp: Any, last_device: str, tmp_path: Path) -> None:
     tensors = {
         "a": st.arange(6.0).reshape(2, 3).cuda(),
         "b": st.tensor([True, False, True]).cuda(),
@@ -238,8 +232,7 @@ def test_safetensors_from_and_to_a_gpu(cp: Any, tmp_path: Path) -> None:
         loaded = safetensors.load_file(path, device=device)
         assert {t.is_cuda for t in loaded.values()} == {device != "cpu"}
         assert all(loaded[name].tolist() == tensors[name].tolist() for name in tensors)
-    two_devices(cp)
-    assert str(safetensors.load_file(path, device="cuda:1")["a"].device) == "cuda:1"
+    assert str(safetensors.load_file(path, device=last_device)["a"].device) == last_device
 
 
 def test_safetensors_to_a_missing_gpu(cp: Any, tmp_path: Path) -> None:

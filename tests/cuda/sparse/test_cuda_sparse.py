@@ -396,9 +396,7 @@ def test_attributes(cp: Any) -> None:
     assert st.equal(y.to_dense(), at_places("cpu").to_dense())
 
 
-def test_another_device(cp: Any) -> None:
-    if st.cuda.device_count() < 2:
-        pytest.skip("one GPU")
+def test_another_device(two_devices: Any, cp: Any) -> None:
     x = at_places("cuda:1")
     assert x.coalesce().device == x._indices().device == st.device("cuda:1")
     y = dense_on("cuda:1").requires_grad_()

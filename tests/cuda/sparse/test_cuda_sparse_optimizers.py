@@ -99,9 +99,7 @@ def test_the_scaler_unscales_them(cp: Any) -> None:
     assert st.isfinite(layer.weight).all()
 
 
-def test_sparse_gradients_are_on_their_parameter_s_gpu(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("there is one GPU")
+def test_sparse_gradients_are_on_their_parameter_s_gpu(two_devices: Any, cp: Any) -> None:
     layer = nn.Embedding(6, 3, sparse=True).to("cuda:1")
     before = layer.weight.detach().cpu()
     optimizer = optim.SGD(layer.parameters(), 0.5)

@@ -12,16 +12,29 @@ from __future__ import annotations
 import gc
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from shmtensor import cudnn_runtime, cupy_runtime
+from tests.cuda.standin.busy import busy
 from tests.cuda.standin.install import ON_GPU, install, missing
 
-__all__ = ["Misuses", "cp", "misuses", "no_background", "warm"]
+__all__ = [
+    "Misuses",
+    "cp",
+    "last_device",
+    "late_work",
+    "misuses",
+    "no_background",
+    "two_devices",
+    "warm",
+]
+
+
+ONE_DEVICE = "one CUDA device is here: two are needed"
 
 
 @dataclass
@@ -61,12 +74,27 @@ def count_misuses() -> int:
 
 @pytest.fixture
 def no_background(cp: Any) -> Iterator[None]:
-    """Work is done only when something waits for it: what is queued is not there, however long."""
+    """Work is done only when something waits for it: what is queued is not there, however long.
+    A GPU cannot do so: tests that queue `busy` work take `late_work`, and run there, too.
+    """
     if ON_GPU:
-        pytest.skip("only the stand-in device can be told to wait")
+        pytest.skip("a GPU cannot be told to leave its work undone")
     install().standin_pause(1)
     yield
     install().standin_pause(0)
+
+
+@pytest.fixture
+def late_work(cp: Any) -> Iterator[Callable[[Any, float], None]]:
+    """`busy(stream, seconds)`: work behind it is not done when the host looks. On the stand-in no
+    work is done before something waits for it, as with `no_background`.
+    """
+    if not ON_GPU:
+        install().standin_pause(1)
+    busy(cp.cuda.Stream.null, 0)  # compiles it
+    yield busy
+    if not ON_GPU:
+        install().standin_pause(0)
 
 
 @pytest.fixture
@@ -105,3 +133,17 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     assert made == misuses.expected, f"{made} misuses of the device, {misuses.expected} expected"
     left = {device: total - rest for device, (rest, total) in free.items() if rest != total}
     assert not left, f"bytes of device memory are left: {left}"
+
+
+@pytest.fixture
+def two_devices(cp: Any) -> Any:
+    """CuPy where there are two devices."""
+    if cp.cuda.runtime.getDeviceCount() < 2:
+        pytest.skip(ONE_DEVICE)
+    return cp
+
+
+@pytest.fixture
+def last_device(cp: Any) -> str:
+    """The second of two devices; where there is one, the first."""
+    return f"cuda:{cp.cuda.runtime.getDeviceCount() - 1}"

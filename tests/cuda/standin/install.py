@@ -10,7 +10,8 @@
 - `libnccl` leads to the stand-in (device/nccl.cc);
 - kernels are compiled for the host (compile.py).
 
-With TESTS_ON_GPU=1 in the environment there is no stand-in: the same tests run on the machine's GPU.
+With TESTS_ON_GPU=1 in the environment there is no stand-in: the same tests run on the machine's
+GPU.
 """
 
 from __future__ import annotations

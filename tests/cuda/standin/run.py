@@ -8,12 +8,12 @@ Where the packages cannot be had, it says what is missing and exits with 0.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 
 from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
+from tests.environment import environment
 
 # Every test on the stand-in: whoever takes the fixture `cp`, or finds two GPUs by itself.
 PATHS = ("tests/cuda", "tests/distributed/backends/test_nccl_gpu.py")
@@ -28,11 +28,6 @@ QUICK = (
     "tests/cuda/distributed/test_cuda_ranks.py",
     "tests/cuda/nn/test_cuda_training.py",
 )
-
-
-def environment() -> dict[str, str]:
-    """For programs on the stand-in: this checkout's sources, and its tests for spawned children."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")])}
 
 
 def main(arguments: list[str]) -> int:
@@ -53,7 +48,8 @@ def main(arguments: list[str]) -> int:
     command += ["-p", "no:cacheprovider", *(rest or [*paths, "-n", "2", "--dist", "worksteal"])]
     if quick:
         command += ["-m", "not slow"]
-    status = subprocess.run(command, cwd=ROOT, env=environment()).returncode
+    # The sources of this checkout, and its tests for spawned children.
+    status = subprocess.run(command, cwd=ROOT, env=environment(ROOT, ROOT / "tests")).returncode
     print(f"the tests took {time.monotonic() - built:.0f} s")
     return status
 

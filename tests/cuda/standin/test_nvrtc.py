@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from shmtensor.ops.cuda.kernel_source import FOLDER, KERNELS, kernel_source
+from tests.cuda.standin.busy import SOURCE as BUSY
 from tests.cuda.standin.fixtures import Misuses
 
 ARCHITECTURES = (75, 80, 90, 100, 120)
@@ -48,6 +49,13 @@ def test_a_kernel_compiles_without_a_warning(
     cubin, log = compile_kernel(nvrtc, kernel_source(name, dtype), architecture)
     assert cubin.startswith(b"\x7fELF")
     assert log == ""
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_busy_kernel_compiles_without_a_warning(nvrtc: Any, architecture: int) -> None:
+    if architecture not in nvrtc.getSupportedArchs():
+        pytest.skip(f"NVRTC {nvrtc.getVersion()} has no sm_{architecture}")
+    assert compile_kernel(nvrtc, BUSY, architecture)[1] == ""
 
 
 def test_every_source_has_dtypes() -> None:

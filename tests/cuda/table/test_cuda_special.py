@@ -10,6 +10,7 @@ import pytest
 from shmtensor import cupy_runtime
 from shmtensor.autograd.dispatch.op_function import declare, table
 from shmtensor.ops import ROWS
+from tests.cuda.standin.install import ON_GPU
 
 UNARY = """erf erfc erfinv lgamma digamma i0 i1 special_i0e special_i1e special_ndtr
     special_log_ndtr special_ndtri special_erfcx special_bessel_j0 special_bessel_j1
@@ -20,6 +21,7 @@ SIZES = [0.0, 1e-20, 1e-5, 0.3, 0.5, 0.97, 1.0, 1.7, 2.0, 4.5, 7.9, 8.1, 12.3, 2
 SIZES += [300.5, 699.0, np.inf, np.nan]
 EDGES = np.array([*SIZES, *(-x for x in SIZES)])
 
+OSCILLATING = ("special_bessel_j0", "special_bessel_j1", "special_bessel_y0", "special_bessel_y1")
 POLES = ("lgamma", "digamma")  # at whole numbers below 0
 
 
@@ -36,6 +38,10 @@ def test_ends_of_the_domain(cp: Any, name: str) -> None:
         ours = ROWS[name].device_forwards["cuda"](cp, cp.asarray(x))
         assert ours.dtype == expected.dtype
         tiny = 100 * float(np.finfo(dtype).tiny)
+        if ON_GPU and name in OSCILLATING:
+            # CUDA's are right to an error of their amplitude, which is at most 1 from 1 on, not of
+            # the value: that is small near a zero.
+            tiny = close / 20
         np.testing.assert_allclose(ours.get(), expected, close, tiny, err_msg=f"{name} {dtype}")
 
 

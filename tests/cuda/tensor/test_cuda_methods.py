@@ -348,9 +348,7 @@ def test_dense_strides_stay(cp: Any) -> None:
     assert y.cpu().tolist() == x.tolist()
 
 
-def test_two_devices(cp: Any) -> None:
-    if cp.cuda.runtime.getDeviceCount() < 2:
-        pytest.skip("one GPU")
+def test_two_devices(two_devices: Any, cp: Any) -> None:
     x = st.arange(6.0).reshape(2, 3)
     a, b = x.cuda(0), x.T.cuda(1)
     assert b.stride() == (1, 3)

@@ -6,7 +6,6 @@ on the CPU gives. It prints "ok" at the end.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from shmtensor import multiprocessing as mp  # noqa: E402
 from shmtensor import nn, optim  # noqa: E402
 from shmtensor.errors import PeerLostError  # noqa: E402
 from shmtensor.trainer import Trainer  # noqa: E402
+from tests.cuda.standin.program import last_device, need_devices, run_case  # noqa: E402
 
 
 def model() -> Any:
@@ -71,11 +71,11 @@ def fit(trainer: Trainer, epochs: int = 2, **options: Any) -> Trainer:
 
 def case_one_rank() -> None:
     reference = fit(make(1, None))
-    for device, where in (("cuda", "cpu"), (None, "cuda:1"), ("cuda:1", "cuda:0")):
+    for device, where in (("cuda", "cpu"), (None, last_device()), (last_device(), "cuda:0")):
         trainer = fit(make(1, device, where))
         check(trainer, reference)
         found = {p.device for p in trainer.model.parameters()}
-        assert found == {st.device("cuda:0" if device == "cuda" else "cuda:1")}
+        assert found == {st.device("cuda:0" if device == "cuda" else last_device())}
         assert abs(trainer.evaluate(data())["loss"] - reference.evaluate(data())["loss"]) < 1e-2
     on_gpu = [(x.to("cuda:0"), y.to("cuda:0")) for x, y in data()]
     trainer = make(1, "cuda")
@@ -116,6 +116,7 @@ def check_ranks(device: str | None, where: str, nprocs: int = 2, **options: Any)
 
 
 def case_ranks_with_a_gpu_each() -> None:
+    need_devices(2)
     check_ranks("cuda", "cpu")
 
 
@@ -140,7 +141,8 @@ def case_checkpoints() -> None:
     reference = fit(make(1, None), 4)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.ckpt"
-        for n, (nprocs, device) in enumerate([(1, "cuda:1"), (2, "cuda"), (1, "cpu"), (2, "cpu")]):
+        runs = [(1, last_device()), (2, "cuda"), (1, "cpu"), (2, "cpu")]
+        for n, (nprocs, device) in enumerate(runs):
             trainer = make(nprocs, device)
             if n:
                 trainer.load(path)
@@ -194,6 +196,7 @@ def case_a_death() -> None:
 
 
 def case_a_death_with_nccl() -> None:
+    need_devices(2)
     check_death("cuda")
 
 
@@ -208,7 +211,7 @@ def case_errors() -> None:
 
 
 def in_group(rank: int, name: str, backend: str, folder: str) -> None:
-    st.cuda.set_device(rank)
+    st.cuda.set_device(rank % st.cuda.device_count())
     dist.init_process_group(backend, name, timeout=200, world_size=2, rank=rank)
     without_statistics()
     trainer = make(1, "cuda" if backend == "nccl" else "cuda:0")
@@ -223,7 +226,7 @@ def in_group(rank: int, name: str, backend: str, folder: str) -> None:
 def case_in_a_group() -> None:
     without_statistics()
     reference = fit(make(1, None))
-    for backend in ("shm", "nccl"):
+    for backend in ("shm", "nccl") if st.cuda.device_count() > 1 else ("shm",):
         with tempfile.TemporaryDirectory() as folder:
             name = f"trainings/{backend}/{os.getpid()}"
             mp.spawn(in_group, (name, backend, folder), nprocs=2)
@@ -233,6 +236,4 @@ def case_in_a_group() -> None:
 
 
 if __name__ == "__main__":
-    globals()[f"case_{sys.argv[1]}"]()
-    gc.collect()
-    print("ok", flush=True)
+    run_case(globals()[f"case_{sys.argv[1]}"])

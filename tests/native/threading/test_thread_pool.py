@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
+from tests.environment import environment
 
 ADD = native.parallel(np.add)
 X = np.arange(400_000.0)
@@ -204,15 +205,15 @@ def test_workers_stay_on_a_single_cpu() -> None:
         os.sched_setaffinity(0, allowed)
 
 
-def share_of(n: int, **environment: str) -> int:
+def share_of(n: int, **settings: str) -> int:
     """The number of threads of a new process that is one of n."""
     code = f"from shmtensor import native; native.share_threads({n}); "
     code += "print(native.get_num_threads())"
-    env = {k: v for k, v in os.environ.items() if not k.endswith("_NUM_THREADS")}
-    package = str(Path(native.__file__ or "").parents[2])
+    env = environment(Path(native.__file__ or "").parents[2])
+    env = {k: v for k, v in env.items() if not k.endswith("_NUM_THREADS")}
     run = subprocess.run(
         [sys.executable, "-c", code],
-        env={**env, **environment, "PYTHONPATH": package},
+        env={**env, **settings},
         capture_output=True,
         check=True,
     )
