@@ -17,6 +17,7 @@ import pytest
 
 from tests.cuda.memory.peer import until
 from tests.cuda.memory.test_cuda_fork import in_child
+from tests.cuda.standin.program import run
 
 SIZE = 1000
 BLOCK = 1024  # of SIZE bytes
@@ -141,6 +142,40 @@ def test_each_stream_has_its_blocks(cp: Any, ready: Any, calls: list[str]) -> No
     assert calls == ["allocate", "ended"]  # the first of its bin
 
 
+def test_each_device_has_its_blocks(cp: Any, mc: ModuleType, ready: Any, calls: list[str]) -> None:
+    if len(ready.devices) < 2:
+        pytest.skip("one device")
+    with cp.cuda.Device(1):
+        cp.empty(SIZE, np.uint8)
+    calls.clear()
+    for device in (0, 1, 1, 0):
+        with cp.cuda.Device(device):
+            x = cp.empty(SIZE, np.uint8)
+        assert x.data.device_id == device
+        assert [mc.memory_allocated(i) for i in (0, 1)] == [BLOCK * (i == device) for i in (0, 1)]
+        del x
+    assert not calls
+
+
+ONE_DEVICE = """
+import shmtensor.memory.cuda as mc
+from shmtensor.memory.cuda.allocator import allocator
+mc.install()
+cupy.empty(100, np.uint8)
+allocator.get_device = allocator.allocate = None  # neither is called
+x = cupy.ndarray(100, np.uint8)
+print(len(allocator.devices), x.data.device_id, mc.memory_allocated(0))
+del x, allocator.get_device, allocator.allocate
+mc.uninstall()
+"""
+
+
+def test_the_only_device_is_the_current_one(cp: Any) -> None:
+    code, out, err = run(ONE_DEVICE, STANDIN_DEVICES=1, CUDA_VISIBLE_DEVICES=0)
+    assert out.split() == ["1", "0", "512"], err
+    assert not code
+
+
 def test_nothing_is_left_of_objects(cp: Any, ready: Any, calls: list[str]) -> None:
     def work(n: int) -> None:
         for _ in range(n):
@@ -226,7 +261,10 @@ def test_an_error_gives_the_block_back(
     def fails(*_: object) -> None:
         raise KeyError("no memory object")
 
-    for name in ("memory_type", "pointer_type", "get_device", "get_current_stream"):
+    names = ["memory_type", "pointer_type", "get_current_stream"]
+    if len(ready.devices) > 1:
+        names.append("get_device")
+    for name in names:
         former = getattr(ready, name)
         setattr(ready, name, fails)
         try:
