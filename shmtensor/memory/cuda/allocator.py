@@ -122,8 +122,9 @@ class Allocator(native.DeviceAllocator):
         if self.pid:
             raise forked()
         self.pid = getpid()
-        for index in range(runtime.getDeviceCount()):
-            self.devices[index] = Device(index)
+        count = runtime.getDeviceCount()
+        self.devices.update({index: Device(index) for index in range(count)})
+        for index in range(count):
             uuid = runtime.getDeviceProperties(index)["uuid"]
             self.uuids[uuid.ljust(16, b"\0")[:16]] = index
 

@@ -229,6 +229,16 @@ PyObject* pointer_to(const DeviceAllocator& allocator, PyObject* own, PyObject* 
   return PyObject_Vectorcall(allocator.pointer_type, of_pointer, 2, nullptr);
 }
 
+// The index of the current device; CUDA is asked where there are several.
+PyObject* current_device(const DeviceAllocator& allocator) {
+  PyObject *index, *device;
+  Py_ssize_t at = 0;
+  const bool is_only_one = allocator.devices && PyDict_CheckExact(allocator.devices) &&
+                           PyDict_GET_SIZE(allocator.devices) == 1 &&
+                           PyDict_Next(allocator.devices, &at, &index, &device);
+  return is_only_one ? Py_NewRef(index) : PyObject_CallNoArgs(allocator.get_device);
+}
+
 PyObject* allocate(PyObject* self, PyObject* nbytes) { return PyObject_CallMethodOneArg(self, allocate_name, nbytes); }
 
 PyObject* malloc_block(PyObject* self, PyObject* nbytes) {
@@ -240,7 +250,7 @@ PyObject* malloc_block(PyObject* self, PyObject* nbytes) {
     PyErr_Clear();
     return allocate(self, nbytes);
   }
-  Owned index(PyObject_CallNoArgs(allocator.get_device));
+  Owned index(current_device(allocator));
   if (!index) return nullptr;
   // It keeps the stream, and so its number and record, until the block is taken.
   Owned stream(PyObject_CallOneArg(allocator.get_current_stream, index.get()));
