@@ -78,7 +78,9 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_call(PyObject* module) {
-  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0) return -1;
+  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0 ||
+      add_cublas(module) < 0)
+    return -1;
   if (add_composite(module) < 0 || add_graph_types(module) < 0) return -1;
   if (add_kernel_or_fallback(module) < 0 || add_size(module) < 0 || add_device_pointwise(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);

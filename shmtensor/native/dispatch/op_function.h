@@ -201,6 +201,7 @@ bool plan(Op* op);  // at the first call; false with an exception set
 
 int add_op(PyObject* module);
 int add_gradients(PyObject* module);
+int add_cublas(PyObject* module);
 int add_composite(PyObject* module);
 
 // op_function.cc

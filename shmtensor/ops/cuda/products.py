@@ -7,12 +7,15 @@ float32), a batch times one matrix is one product, and a bias is what the sum be
 
 from __future__ import annotations
 
+import ctypes
 import math
 from typing import Any, NamedTuple
 
 import cupy
+import cupy_backends.cuda.stream as backend_stream
 import numpy as np
 
+from ... import native
 from ...cupy_runtime import state as cupy_state
 from ...dtypes import bfloat16
 from ..linalg import matmul as rows
@@ -62,6 +65,32 @@ KINDS: dict[Any, Kind] = {
 }
 
 
+def find_gemm() -> Any:
+    """cublas.gemmEx of CuPy, or a faster function with the same arguments: that of cublas.cc, with
+    cuBLAS's functions as CuPy's module is linked with them.
+    """
+    names = ("cublasGemmEx", "cublasGetStream_v2", "cublasSetStream_v2")
+    stream = getattr(backend_stream, "__pyx_capi__", {}).get("get_current_stream_ptr")
+    try:
+        library = ctypes.CDLL(cublas.__file__)  # which is loaded, with its dependencies
+        functions = [ctypes.cast(getattr(library, name), ctypes.c_void_p) for name in names]
+    except (AttributeError, OSError):
+        return cublas.gemmEx
+    gemm_at, get_at, set_at = (function.value or 0 for function in functions)
+    if not native.set_cublas(stream, gemm_at, get_at, set_at):
+        return cublas.gemmEx
+    gemm_ex, check = native.gemm_ex, cublas.check_status
+
+    def gemm(*arguments: int) -> None:
+        if status := gemm_ex(*arguments):
+            check(status)
+
+    return gemm
+
+
+gemm = find_gemm()
+
+
 def layout_of(n: int, m: int, row: int, column: int) -> tuple[int, int] | None:
     """(transposed, leading dimension) of a matrix (n, m) as BLAS reads it; None: it cannot.
 
@@ -78,8 +107,8 @@ def layout_of(n: int, m: int, row: int, column: int) -> tuple[int, int] | None:
 def leading_dimension(x: Any) -> tuple[int, int] | None:
     """`layout_of` of the matrices of an array (..., n, m)."""
     itemsize = x.itemsize
-    row, column = x.strides[-2:]
-    return layout_of(*x.shape[-2:], row // itemsize, column // itemsize)
+    (n, m), (row, column) = x.shape[-2:], x.strides[-2:]
+    return layout_of(n, m, row // itemsize, column // itemsize)
 
 
 def batch_stride(x: Any, batch: tuple[int, ...]) -> int | None:
@@ -132,15 +161,16 @@ def product(x: Any, y: Any, bias: Any = None) -> Any:
         out = cupy.matmul(x, y)
         return out if bias is None else out + bias
     if y.ndim == 2 and x.ndim > 1:
-        shape, strides = y.shape, y.strides
-        if x.shape[-1] == shape[0]:
-            return rows_by_matrix(kind, x, y, *shape, *strides, bias)
+        (k, m), (row, column) = y.shape, y.strides
+        if x.shape[-1] == k:
+            return rows_by_matrix(kind, x, y, k, m, row, column, bias)
     a = x[None] if x.ndim == 1 else x
     b = y[:, None] if y.ndim == 1 else y
     if a.shape[-1] != b.shape[-2]:
         raise ValueError(f"matmul: the shapes do not fit: {x.shape}, {y.shape}")
     if b.ndim == 2:
-        out = rows_by_matrix(kind, a, b, *b.shape, *b.strides, bias)
+        (k, m), (row, column) = b.shape, b.strides
+        out = rows_by_matrix(kind, a, b, k, m, row, column, bias)
     else:
         out = multiply(kind, a, b, np.broadcast_shapes(a.shape[:-2], b.shape[:-2]))
     out = out[..., 0] if y.ndim == 1 else out
@@ -191,7 +221,7 @@ def rows_by_matrix(
         y_transposed, y_leading = 0, m
     elements = kind.elements
     # BLAS has columns where we have rows: out.T = y.T @ x.T
-    cublas.gemmEx(
+    gemm(
         get_handle(), y_transposed, transposed, m, n, k, kind.one,
         y.data.ptr, elements, y_leading, x.data.ptr, elements, leading,
         kind.zero if bias is None else kind.one, out.data.ptr, elements, m,

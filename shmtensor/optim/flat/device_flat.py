@@ -83,7 +83,7 @@ class DeviceFlat(Flat):
 
     def _copy_all(self, arrays: list[Any], n: int) -> None:
         """Copies the n arrays that are not None into the block."""
-        parameter = self.parameter
+        parameter: Any = self.parameter
         if not self.keeps_gradients and len(arrays) == 1:
             g = arrays[0].reshape(parameter.shape)
             is_flat = g.ndim == 1 and g.flags.c_contiguous

@@ -266,7 +266,7 @@ class Flat:
         return runs
 
 
-def on_device(array: Array) -> AbstractContextManager[Any]:
+def on_device(array: Any) -> AbstractContextManager[Any]:
     """A context in which array operations run on an array's device. It may be entered again."""
     if isinstance(array, np.ndarray) or cupy_runtime.device_count() == 1:
         return NO_CONTEXT

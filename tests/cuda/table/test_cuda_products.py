@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import product
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -110,10 +109,8 @@ def test_tf32_is_asked_of_cublas(cp: Any, monkeypatch: pytest.MonkeyPatch) -> No
     from shmtensor.ops.cuda import products
 
     seen: list[int] = []
-    gemm = products.cublas.gemmEx
-    spy = SimpleNamespace(**vars(products.cublas))
-    spy.gemmEx = lambda *a: (seen.append(a[17]), gemm(*a))
-    monkeypatch.setattr(products, "cublas", spy)
+    gemm = products.gemm
+    monkeypatch.setattr(products, "gemm", lambda *a: (seen.append(a[17]), gemm(*a)))
     x = st.ones(4, 4).cuda()
     before = st.get_float32_matmul_precision()
     try:
@@ -125,3 +122,60 @@ def test_tf32_is_asked_of_cublas(cp: Any, monkeypatch: pytest.MonkeyPatch) -> No
         st.set_float32_matmul_precision(before)
     plain, double = cp.cuda.cublas.CUBLAS_COMPUTE_32F, cp.cuda.cublas.CUBLAS_COMPUTE_64F
     assert seen == [plain, double, cp.cuda.cublas.CUBLAS_COMPUTE_32F_FAST_TF32, double]
+
+
+def test_products_run_on_the_current_stream(cp: Any) -> None:
+    """The handle's stream is set if it is another one, whoever has set it."""
+    x = st.ones(8, 8).cuda()
+    assert (x @ x).sum().item() == 512
+    handle = cp.cuda.device.get_cublas_handle()
+    main, other = cp.cuda.get_current_stream(), st.cuda.Stream()
+    with st.cuda.stream(other):
+        y = x @ x
+        assert cp.cuda.cublas.getStream(handle) == other.cuda_stream
+        z = y @ x
+    other.synchronize()
+    assert z.sum().item() == 4096
+    assert (x @ x).sum().item() == 512
+    assert cp.cuda.cublas.getStream(handle) == main.ptr
+    cp.cuda.cublas.setStream(handle, other.cuda_stream)
+    assert (x @ x).sum().item() == 512
+    assert cp.cuda.cublas.getStream(handle) == main.ptr
+
+
+def test_cupys_binding_gives_the_same(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shmtensor.ops.cuda import products
+
+    assert products.gemm is not products.cublas.gemmEx
+    x, w, b = st.randn(5, 3, 8).cuda(), st.randn(4, 8).cuda(), st.randn(4).cuda()
+    ours = nn.functional.linear(x, w, b).tolist()
+    monkeypatch.setattr(products, "gemm", products.cublas.gemmEx)
+    assert nn.functional.linear(x, w, b).tolist() == ours
+    monkeypatch.setattr(products.backend_stream, "__pyx_capi__", {})
+    monkeypatch.setattr(products.native, "set_cublas", lambda *_: False)
+    assert products.find_gemm() is products.cublas.gemmEx
+
+
+def test_an_error_of_cublas_is_raised(cp: Any) -> None:
+    from shmtensor.ops.cuda import products
+
+    x = cp.ones((4, 4), "f4")
+    kind = products.KINDS[x.dtype]
+    elements, address = kind.elements, x.data.ptr
+    with pytest.raises(cp.cuda.cublas.CUBLASError):
+        products.gemm(
+            products.get_handle(), 0, 0, 4, 4, 4, kind.one, address, elements, 1,
+            address, elements, 1, kind.zero, address, elements, 1, kind.sums, products.DEFAULT,
+        )  # fmt: skip
+    with pytest.raises(TypeError, match="19 arguments"):
+        products.native.gemm_ex(1)
+
+
+@pytest.mark.parametrize("n", [1, 3, 64])
+@pytest.mark.parametrize("dtype", [st.float32, st.float16, st.float64])
+def test_a_bias_with_gaps(cp: Any, dtype: Any, n: int) -> None:
+    x, w, b = (st.randn(*shape).to(dtype) for shape in ((6, 4), (n, 4), (2 * n + 1,)))
+    for cut in (slice(1, None, 2), slice(1, n + 1), slice(None, n)):
+        wanted = nn.functional.linear(x, w, b[cut])
+        ours = nn.functional.linear(x.cuda(), w.cuda(), b.cuda()[cut])
+        assert st.allclose(ours.cpu().float(), wanted.float(), 2e-3, 2e-2)
