@@ -154,13 +154,29 @@ PyObject* key_of_number(PyObject* x) {
   return nullptr;
 }
 
-int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters) {
+struct Grid {
+  unsigned blocks, threads;
+};
+
+// Blocks of whole warps for n elements, n > 0.
+Grid grid_for(const DeviceKernel* kernel, Py_ssize_t n) {
   const Py_ssize_t threads = (n + kernel->per_thread - 1) / kernel->per_thread;
-  const unsigned block = static_cast<unsigned>(std::min<Py_ssize_t>(kThreads, (threads + 31) / 32 * 32));
-  const unsigned grid = static_cast<unsigned>((threads + block - 1) / block);
+  const Py_ssize_t block = std::min<Py_ssize_t>(kThreads, (threads + 31) / 32 * 32);
+  return {static_cast<unsigned>((threads + block - 1) / block), static_cast<unsigned>(block)};
+}
+
+int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters) {
+  const Grid grid = grid_for(kernel, n);
   void* stream = reinterpret_cast<void*>(device.stream());
   Unlocked unlocked;
-  return device.launch(function, grid, 1, 1, block, 1, 1, 0, stream, parameters, nullptr);
+  return device.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream, parameters, nullptr);
+}
+
+PyObject* kernel_grid(PyObject* self, PyObject* size) {
+  const Py_ssize_t n = PyLong_AsSsize_t(size);
+  if (n <= 0) return PyErr_Occurred() ? nullptr : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
+  const Grid grid = grid_for(reinterpret_cast<DeviceKernel*>(self), n);
+  return Py_BuildValue("(II)", grid.blocks, grid.threads);
 }
 
 // Overlap other than that of the same elements.
@@ -367,7 +383,12 @@ PyMemberDef kernel_members[] = {
     {"per_thread", T_INT, offsetof(DeviceKernel, per_thread), READONLY, "elements that a thread computes"},
     {nullptr, 0, 0, 0, nullptr},
 };
+PyMethodDef kernel_methods[] = {
+    {"grid", kernel_grid, METH_O, "grid(n): the blocks, and the threads of a block, for n elements."},
+    {nullptr, nullptr, 0, nullptr},
+};
 PyType_Slot kernel_slots[] = {
+    {Py_tp_methods, kernel_methods},
     {Py_tp_doc, const_cast<char*>("DeviceKernel(load, dtypes, dtype, per_thread): a kernel for one kind of operands.")},
     {Py_tp_new, reinterpret_cast<void*>(kernel_new)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<DeviceKernel>)},
