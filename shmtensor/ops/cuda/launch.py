@@ -110,23 +110,28 @@ def prepare(
     among the kernel's parameters; the other arguments are those of `launch`.
     """
     values = tuple(CScalar(n) for n in numbers)
-    if cupy_runtime.device_count() == 1:
-        kernel = load_kernel(source, dtype, function, current_device())
-        if isinstance(blocks, int) and isinstance(threads, int):
-            start, n = kernel.linear_launch, blocks * threads
-
-            def queue(*arrays: Any) -> None:
-                start(n, arrays + values, shared, threads)
-
-            return queue
     grid = blocks if isinstance(blocks, tuple) else (blocks, 1, 1)
     block = threads if isinstance(threads, tuple) else (threads, 1, 1)
+    if cupy_runtime.device_count() > 1:
 
-    def queue_on_current(*arrays: Any) -> None:
-        kernel = load_kernel(source, dtype, function, current_device())
-        kernel(grid, block, arrays + values, shared)
+        def queue_on_current(*arrays: Any) -> None:
+            kernel = load_kernel(source, dtype, function, current_device())
+            kernel(grid, block, arrays + values, shared)
 
-    return queue_on_current
+        return queue_on_current
+    kernel = load_kernel(source, dtype, function, current_device())
+    if not (isinstance(blocks, int) and isinstance(threads, int)):
+
+        def queue_grid(*arrays: Any) -> None:
+            kernel(grid, block, arrays + values, shared)
+
+        return queue_grid
+    start, n = kernel.linear_launch, blocks * threads
+
+    def queue(*arrays: Any) -> None:
+        start(n, arrays + values, shared, threads)
+
+    return queue
 
 
 def blocks_for(n: int, per_block: int = THREADS) -> int:

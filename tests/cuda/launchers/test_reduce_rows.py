@@ -1,4 +1,4 @@
-"""sum, mean and the gradient of broadcasting on a device: by our kernels, and where they do not fit."""
+"""sum, mean and the gradient of broadcasting on a device: by our kernels and, else, by CuPy."""
 
 from __future__ import annotations
 

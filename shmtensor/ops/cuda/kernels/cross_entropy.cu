@@ -34,8 +34,8 @@ __device__ __forceinline__ void write_result(acc_t loss, acc_t weight, scalar_t*
   if (total) total[0] = weight;
 }
 
-// lse: the logarithms of the sums of exponentials, for the gradient, and then the sum of the weights. losses may be null. smoothing is the share of all
-// classes.
+// lse: the logarithms of the sums of exponentials, for the gradient, and then the sum of the weights. losses may be null.
+// smoothing is the share of all classes.
 template <class Threads>
 __device__ __forceinline__ void forward(const scalar_t* x, const index_t* targets, const scalar_t* weight, acc_t* lse,
                                         scalar_t* losses, acc_t* sums, index_t rows, index_t columns, index_t ignore,
