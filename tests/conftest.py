@@ -49,6 +49,11 @@ if missing():
     collect_ignore_glob += ["cuda/[!ks]*/test_*", "cuda/serialization/test_*"]
 
 
+def pytest_configure() -> None:
+    if ON_GPU and (reason := missing()):
+        raise pytest.UsageError(f"TESTS_ON_GPU=1: {reason}")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not HAS_TORCH:
         left_out = [item for item in items if item.get_closest_marker("torch")]

@@ -39,7 +39,6 @@ def test_hundred_thousand_tensors_need_no_descriptor_and_no_mapping() -> None:
     code = """
         import os
         import shmtensor as st
-from tests.environment import environment
         from shmtensor import memory, multiprocessing as mp
 
         def maps():
@@ -75,7 +74,6 @@ def test_no_resource_tracker_and_no_name_in_dev_shm(method: str) -> None:
         import os
         from multiprocessing import resource_tracker
         import shmtensor as st
-from tests.environment import environment
         from shmtensor import multiprocessing as mp
 
         def named():  # by us or the standard library; other programs have names there, too

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import select
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -64,6 +65,11 @@ class Peer:
     def do(self, code: str) -> Any:
         self.tell(code)
         return self.answer()
+
+    def answers_within(self, seconds: float) -> bool:
+        """Whether the answer to what it was told comes in time."""
+        assert self.process.stdout is not None
+        return bool(select.select([self.process.stdout], [], [], seconds)[0])
 
     def receive(self, message: Any, name: str = "a") -> None:
         """The peer receives a message into a variable."""

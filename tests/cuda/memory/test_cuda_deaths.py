@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -87,21 +86,22 @@ def test_an_owner_that_dies_while_its_block_is_used(
 
 
 def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType) -> None:
-    """The current stream waits for an event of a process that dies ahead of it."""
-    with peers(STANDIN_LATE_US=30_000_000) as [owner]:
+    """The current stream waits for an event of a process that dies ahead of it. The one that waits
+    is a process of its own: if it does not go on, it is killed."""
+    with peers() as [receiver], peers(STANDIN_LATE_US=30_000_000) as [owner]:
         owner.do("native.set_role('the owner')")
         owner.do("x = cupy.empty(1000, np.uint8); busy(cupy.cuda.Stream.null, 30)")
         owner.do("rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
         message = owner.do("out = mc.export(x)")
         assert message[2][2] >= 0, "its work has not ended"
-        x = mc.receive(message)
+        receiver.receive(message, "x")
         owner.kill()
-        begin = time.monotonic()
-        x.get()
-        assert time.monotonic() - begin < 20
-        with pytest.raises(PeerLostError, match="the owner"):
-            mc.check_alive(x)
-        del x
+        receiver.tell("x.get()")
+        assert receiver.answers_within(20)
+        receiver.answer()
+        with pytest.raises(RuntimeError, match=r"PeerLostError: .*the owner"):
+            receiver.do("mc.check_alive(x)")
+        receiver.forget()
 
 
 def test_a_third_process_has_the_block_of_a_dead_owner(cp: Any, mc: ModuleType) -> None:
