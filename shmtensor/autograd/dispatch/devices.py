@@ -115,12 +115,13 @@ def register(device: DeviceType) -> None:
 
 def add_on(device: DeviceType, add_arrays: Callable[..., Any]) -> Callable[..., Any]:
     """`add_arrays`, by the device's own function for its arrays."""
-    if device.add_arrays is None:
+    add_on_device = device.add_arrays
+    if add_on_device is None:
         return add_arrays
 
     def run(a: Any, *operands: Any) -> Any:
         if a.__class__ is device.array_class:
-            return device.add_arrays(a, *operands)
+            return add_on_device(a, *operands)
         return add_arrays(a, *operands)
 
     return run

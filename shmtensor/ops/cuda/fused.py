@@ -172,10 +172,10 @@ class Trace:
         raise NotTraceable(f"an operand of {type(x)}")
 
     def value(self, x: Any) -> Symbol:
-        x = self.symbol(x)
-        if x.kind is VALUE:
-            return x
-        return self.emit_text(f"{x.text} ? acc_t(1) : acc_t(0)", VALUE)
+        symbol = self.symbol(x)
+        if symbol.kind is VALUE:
+            return symbol
+        return self.emit_text(f"{symbol.text} ? acc_t(1) : acc_t(0)", VALUE)
 
     def emit_text(self, text: str, kind: str) -> Symbol:
         name = f"_t{len(self.statements)}"

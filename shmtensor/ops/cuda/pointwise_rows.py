@@ -246,7 +246,7 @@ def declare() -> None:
             continue
         forward = row.device_forwards.get("cuda", row.forward)
         twin = native.DevicePointwise(with_out(row, forward), find_row(row), n, 1, cupy.ndarray)
-        twin.takes_out = True
+        twin.takes_out = True  # type: ignore[attr-defined]
         row.on("cuda")(twin)
 
 
@@ -262,7 +262,7 @@ def pullback_of(row: Row, name: str) -> Callable[..., Any]:
     def function(f: Any, *operands: Any) -> Any:
         return pullback.function(*([f] if skip else []), *operands)
 
-    return native.DevicePointwise(  # type: ignore[return-value]
+    return native.DevicePointwise(
         pullback.function, find_fused(f"{row.name}_gradient", function, OpsTrace),
         len(needs) - skip, skip, cupy.ndarray,
     )  # fmt: skip
