@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 BLOCKS = 512  # that sums over samples are shared by
+FUSED = 4 * WARP  # bytes of a row, in the type that is computed in, that a warp has registers for
 FLOAT16 = np.dtype(np.float16)
 Launch = Callable[..., None]
 
@@ -52,10 +53,13 @@ Launch = Callable[..., None]
 def in_one_dtype(*arrays: Any) -> tuple[Any, ...]:
     """Contiguous arrays; all of them in float32 if float16 and float32 are mixed."""
     dtype = arrays[0].dtype
-    if any(x is not None and x.dtype != dtype for x in arrays):
-        dtypes = {x.dtype for x in arrays if x is not None}
-        if dtypes == {FLOAT16, FLOAT32}:
-            arrays = tuple(cast(x, FLOAT32) for x in arrays)
+    for x in arrays:
+        if x is not None and (x.dtype != dtype or not x._c_contiguous):
+            break
+    else:
+        return arrays
+    if {x.dtype for x in arrays if x is not None} == {FLOAT16, FLOAT32}:
+        arrays = tuple(cast(x, FLOAT32) for x in arrays)
     return tuple(contiguous(x) for x in arrays)
 
 
@@ -166,8 +170,8 @@ def layer_norm_backward(
     mean, rstd = contiguous(cast(mean, acc)), contiguous(cast(rstd, acc))
     rows, length = rows_and_length(shape, n, groups)
     out = cupy.ndarray(shape, dtype)
-    if not groups and length <= WARP:
-        aligned = is_aligned(g, x, weight, out)
+    if not groups and length * acc.itemsize <= FUSED:
+        aligned = is_aligned(g, x, weight)
         blocks, run, add = prepare_fused(rows, length, dtype, centred, aligned)
         parts = cupy.ndarray((blocks * 2 * length,), acc)
         run(g, x, weight, mean, rstd, out, parts)

@@ -64,7 +64,7 @@ def forward(row: str, x: Any, dim: int, is_log: bool) -> Any:
     x, dim, shape, dtype = contiguous(x), axis(x, dim), x.shape, x.dtype
     out = cupy.ndarray(shape, dtype)
     if x.size:
-        launch_along("softmax", dtype, shape, dim, is_log, is_aligned(x, out))(x, out)
+        launch_along("softmax", dtype, shape, dim, is_log, is_aligned(x))(x, out)
     return out
 
 
@@ -76,7 +76,7 @@ def backward(row: str, g: Any, y: Any, dim: int, is_log: bool) -> Any:
     g, y, dim = contiguous(g), contiguous(y), axis(y, dim)
     out = cupy.ndarray(shape, dtype)
     if y.size:
-        aligned = is_aligned(g, y, out)
+        aligned = is_aligned(g, y)
         launch_along("softmax_backward", dtype, shape, dim, is_log, aligned)(g, y, out)
     return out
 

@@ -21,7 +21,7 @@ def classes(shape: tuple[int, ...], n: int) -> Any:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
-@pytest.mark.parametrize("shape", [(5, 4), (70, 10), (3, 1500)], ids=str)
+@pytest.mark.parametrize("shape", [(5, 4), (70, 10), (400, 100), (3, 1500)], ids=str)
 def test_cross_entropy(cp: Any, shape: tuple[int, int], reduction: str, dtype: str) -> None:
     x, target = values(shape, dtype, 0, 2.0), classes(shape[:1], shape[1])
     ignore = int(target[0])

@@ -16,6 +16,8 @@ LAYERS: list[tuple[tuple[int, ...], int, int, bool]] = [
     ((5, 7), 1, 0, True),
     ((5, 7), 1, 0, False),
     ((70, 3, 4), 2, 0, True),
+    ((30, 600), 1, 0, True),
+    ((9, 1024), 1, 0, False),
     ((3, 1100), 1, 0, True),
     ((2, 11000), 1, 0, False),
     ((4, 6, 5), 1, 2, True),
@@ -108,6 +110,22 @@ def test_empty_arrays(cp: Any) -> None:
     gradients = row(cp, g, g, none, none, cp.asarray(weight), 1, 0, True)
     assert [v.shape for v in gradients] == [(0, 4), (4,), (4,)]
     assert not gradients[1].any()
+
+
+def test_memory_that_is_not_aligned(cp: Any) -> None:
+    from shmtensor.ops.cuda.norm import layer_norm_backward
+
+    g, x = values((6, 64), "float32"), values((6, 64), "float32", 1)
+    mean, rstd = cp.asarray(x.mean(1)), cp.asarray(1 / x.std(1))
+    results = []
+    for skipped in (0, 1):
+        place = cp.zeros(2 * 384 + skipped, np.float32)[skipped:]
+        arrays = place[:384].reshape(6, 64), place[384:].reshape(6, 64)
+        arrays[0][...], arrays[1][...] = cp.asarray(g), cp.asarray(x)
+        gradients = layer_norm_backward(*arrays, mean, rstd, None, 1, 0, True)
+        results.append([v.get() for v in gradients])
+    for aligned, other in zip(*results, strict=True):
+        np.testing.assert_allclose(aligned, other, 1e-5, 1e-5)
 
 
 def test_a_mean_that_is_large(cp: Any) -> None:

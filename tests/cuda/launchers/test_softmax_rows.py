@@ -46,3 +46,19 @@ def test_a_dimension_that_is_not_there(cp: Any) -> None:
 
     with pytest.raises(IndexError, match="3"):
         softmax(cp.ones((2, 3), np.float32), 3)
+
+
+def test_memory_that_is_not_aligned(cp: Any) -> None:
+    from shmtensor.ops.cuda.reduce import sum_of_dims
+    from shmtensor.ops.cuda.softmax import log_softmax, softmax
+
+    x = values((4, 64), "float32")
+    place = cp.zeros(257, np.float32)
+    shifted = place[1:].reshape(4, 64)
+    shifted[...] = cp.asarray(x)
+    assert shifted.data.ptr % 16
+    for function in (softmax, log_softmax):
+        wanted = function(cp.asarray(x), 1).get()
+        np.testing.assert_allclose(function(shifted, 1).get(), wanted, 1e-6)
+    for dim in (None, 0, 1):
+        np.testing.assert_allclose(sum_of_dims(shifted, dim).get(), x.sum(dim), 1e-5, 1e-5)
