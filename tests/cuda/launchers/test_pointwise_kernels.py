@@ -45,7 +45,11 @@ def numbers(n: int, dtype: str, seed: int = 0) -> Any:
 
 
 def bits(array: Any) -> Any:
-    return array.get().view(np.uint8)
+    """The bytes of an array; every NaN has the same ones."""
+    values = array.get()
+    if values.dtype.kind in "fc":
+        values[np.isnan(values)] = np.nan
+    return values.view(np.uint8)
 
 
 def launched(function: Any) -> bool:
