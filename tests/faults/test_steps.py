@@ -93,7 +93,7 @@ NO_STEPS = {
 # Steps after which there is no point: reason -> file -> parts of the lines.
 NO_POINT = {
     "the last step of its operation: who dies after it dies after the operation": {
-        "memory/device/bind_device.cc": ["event.word.store(uint64_t(number)", "torn.store("],
+        "memory/device/bind_device.cc": [".word.store(uint64_t(number)"],
         "ipc/channel/statistics_and_close.cc": [
             "announce(&root_->room, &root_->writers, INT_MAX);"
         ],

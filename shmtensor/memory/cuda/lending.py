@@ -2,7 +2,7 @@
 
     sender     record event, pin, FENCE, validate ------ message ------+
                                                                        v
-    receiver   bit, FENCE, validate; open the slab; streamWaitEvent; acknowledge ... use ...
+    receiver   bit, FENCE, validate; open the slab; event passed; acknowledge ... use ...
                last array gone: record events; passed: clear the bit; no bit left: close the slab
 
 What CUDA does is called from here; the shared words are in native/memory/device.
@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import struct
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ import cupy
 
 from ... import native
 from ...cuda_arrays import watch
-from ...errors import PeerLostError, StaleHandle
+from ...errors import StaleHandle
 from . import streams
 from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
 from .blocks import LENT, USED, Chunk
@@ -31,11 +32,14 @@ __all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
 runtime = cupy.cuda.runtime
 EVENTS = 64  # interprocess events per process
 IDLE_S = 0.25  # an import without holds is closed after it
+YIELDS = 30  # looks at a sender's event without a pause; then they grow
+LONGEST_PAUSE_S = 0.0005
 UUID_BYTES = 16
 PLACE = struct.Struct("<16x3I")  # of a handle: slot, incarnation, index
 
 # handle (of an array without elements: the GPU's UUID, 16 bytes), (owner's row, incarnation),
-# (event's row, incarnation, number or -1), bytes from the start of the block, shape, strides, dtype
+# (row, incarnation, number of an event's record, or -1), bytes from the start of the block, shape,
+# strides, dtype
 Message = tuple[
     bytes, tuple[int, int], tuple[int, int, int], int, tuple[int, ...], tuple[int, ...], str
 ]
@@ -70,13 +74,10 @@ class Hold:
 class Received:
     """Owns the hold of one received array and its views."""
 
-    __slots__ = ("event", "hold", "pid", "ptr", "size", "stream", "users")
+    __slots__ = ("hold", "pid", "ptr", "size", "stream", "users")
 
-    def __init__(
-        self, hold: Hold, ptr: int, size: int, stream: StreamRecord, event: tuple[int, int, int]
-    ) -> None:
+    def __init__(self, hold: Hold, ptr: int, size: int, stream: StreamRecord) -> None:
         self.hold = hold
-        self.event = event
         self.pid = allocator.pid
         self.ptr = ptr
         self.size = size
@@ -104,11 +105,10 @@ class Received:
 class Home:
     """Owns one array of this process that came back by message."""
 
-    __slots__ = ("chunk", "event", "pid")
+    __slots__ = ("chunk", "pid")
 
-    def __init__(self, chunk: Chunk, event: tuple[int, int, int]) -> None:
+    def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
-        self.event = event
         self.pid = allocator.pid
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
@@ -121,13 +121,41 @@ class Home:
             allocator.leave(self.chunk)
 
 
+class OwnEvent:
+    """An interprocess event of this process, in a place of its row.
+
+    Attributes:
+        number: of its last record; the next one's is EVENTS more.
+    """
+
+    __slots__ = ("device", "number", "ptr")
+
+    def __init__(self, device: int, ptr: int, number: int) -> None:
+        self.device = device
+        self.ptr = ptr
+        self.number = number
+
+
+class OpenedEvent:
+    """Another process's event, open in this process.
+
+    Attributes:
+        first: the number of its first record: a later event in its place has another one.
+    """
+
+    __slots__ = ("first", "ptr")
+
+    def __init__(self, first: int, ptr: int) -> None:
+        self.first = first
+        self.ptr = ptr
+
+
 imports: dict[int, Import] = {}  # by slot
 holds: dict[tuple[int, int], Hold] = {}  # by slot and index
-opened_events: dict[tuple[int, int, int], tuple[int, int]] = {}  # event and device
-own_events: dict[int, StreamRecord] = {}  # by number
-first_event = 0  # its number; a multiple of EVENTS
-# Opened events whose processes died ahead of the work that was waited for.
-torn: set[tuple[int, int, int]] = set()
+opened_events: dict[tuple[int, int, int], OpenedEvent] = {}  # by row, incarnation and place
+own_events: list[OwnEvent] = []  # by place
+recorded: defaultdict[int, deque[OwnEvent]] = defaultdict(deque)  # by device, the oldest first
+numbers = list(range(EVENTS))  # of the next record of each place
 
 
 # ---- streams
@@ -173,11 +201,6 @@ def check_alive(array: Any) -> None:
         slab = owner.hold.slab
         if not native.slab_live(slab.slot, slab.inc):
             native.raise_peer_lost("cuda", *slab.owner)
-    elif owner.__class__ is not Home:
-        return
-    event = owner.event
-    if event[2] >= 0 and (event in torn or native.event_torn(*event)):
-        native.raise_peer_lost("cuda", *event[:2])
 
 
 # ---- sending
@@ -248,11 +271,7 @@ def share(slab: Any) -> None:
 
 
 def record_event(device: int, of: Any) -> tuple[int, int, int]:
-    """An event after all work of this process on the block; number -1: there is none left.
-
-    One event per stream that ever sent, recorded on that stream only: who waits late waits for
-    more, never for less.
-    """
+    """An event after all work of this process on the block; number -1: there is none left."""
     stream = streams.current(device)
     others = set() if of.stream is None else {of.stream}
     if of.users:
@@ -264,23 +283,53 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
     if stream.is_idle():
         return row, inc, -1
     with streams.on_device(device):
-        if not stream.event and streams.spare_own[device]:
-            stream.event, stream.number = streams.spare_own[device].pop()
-            own_events[stream.number] = stream
-        elif not stream.event:
-            if len(own_events) == EVENTS:  # so many streams have sent: this one waits
-                stream.stream.synchronize()
-                return row, inc, -1
-            flags = runtime.eventInterprocess | runtime.eventDisableTiming
-            event = runtime.eventCreateWithFlags(flags)
-            number = first_event + len(own_events)
-            native.event_publish(
-                number, allocator.uuid_of(device), runtime.ipcGetEventHandle(event)
-            )
-            stream.event, stream.number = event, number
-            own_events[number] = stream
-        runtime.eventRecord(stream.event, stream.ptr)
-    return row, inc, stream.number
+        event = event_to_record(device)
+        if event is None:
+            stream.stream.synchronize()
+            return row, inc, -1
+        runtime.eventRecord(event.ptr, stream.ptr)
+    recorded[device].append(event)
+    return row, inc, event.number
+
+
+def event_to_record(device: int) -> OwnEvent | None:
+    """An event of the current device with a number that the ledger knows. None: all places are
+    other devices'.
+
+    Note [Records]: an event is recorded anew only after its last record has passed. So who waits
+    for a record and finds another number in its place knows that its work has ended.
+    """
+    before = recorded[device]
+    if before and streams.passed(before[0].ptr):
+        return renew(before.popleft())
+    if (place := len(own_events)) < EVENTS:
+        flags = runtime.eventInterprocess | runtime.eventDisableTiming
+        ptr = runtime.eventCreateWithFlags(flags)
+        event = OwnEvent(device, ptr, next_number(place))
+        handle = runtime.ipcGetEventHandle(ptr)
+        native.event_publish(event.number, allocator.uuid_of(device), handle)
+        own_events.append(event)
+        return event
+    for event in before:
+        if streams.passed(event.ptr):
+            before.remove(event)
+            return renew(event)
+    if not before:
+        return None
+    runtime.eventSynchronize(before[0].ptr)
+    return renew(before.popleft())
+
+
+def renew(event: OwnEvent) -> OwnEvent:
+    event.number = next_number(event.number % EVENTS)
+    native.event_renew(event.number)
+    return event
+
+
+def next_number(place: int) -> int:
+    number = numbers[place]
+    numbers[place] = (number + EVENTS) & 0xFFFFFFFF
+    return number
 
 
 def discard(message: Message) -> None:
@@ -295,9 +344,7 @@ def discard(message: Message) -> None:
 # ---- receiving
 def receive(message: Message) -> Any:
     """The array of a message: the sender's memory, held by this process until the last view of the
-    array is gone and its work has ended.
-
-    The current stream waits for the sender's work on it.
+    array is gone and its work has ended. Waits until the sender's work on it has ended.
 
     Returns:
         A cupy.ndarray on the device where the memory is. In the process that allocated it: the
@@ -322,13 +369,13 @@ def receive(message: Message) -> Any:
     allocator.check_outside("receive")
     try:
         with allocator.lock:
-            owner, device, ptr, size = take(handle, origin, event)
-            try:
-                wait_for(event, device)
-            except PeerLostError:
-                owner = None  # drops the hold
-                native.acknowledge(handle)  # it has arrived, and cannot be used
-                raise
+            owner, device, ptr, size = take(handle, origin)
+        try:
+            wait_for(event, device)
+        except BaseException:
+            owner = None  # drops the hold
+            native.acknowledge(handle)  # it has arrived, and cannot be used
+            raise
     finally:
         allocator.retry()
     native.acknowledge(handle)
@@ -339,9 +386,7 @@ def receive(message: Message) -> Any:
     )
 
 
-def take(
-    handle: bytes, origin: tuple[int, int], event: tuple[int, int, int]
-) -> tuple[Any, int, int, int]:
+def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
     """Holds the block of a handle; its owner object, device, address and size."""
     slot, inc, index = PLACE.unpack_from(handle)
     allocator.poll()
@@ -368,7 +413,7 @@ def take(
         stream = streams.current(slab.device)
         if stream is not chunk.stream:
             chunk.users = {stream, *(chunk.users or ())}
-        return Home(chunk, event), slab.device, chunk.ptr, chunk.size
+        return Home(chunk), slab.device, chunk.ptr, chunk.size
     if hold is None:
         try:
             hold = Hold(open_slab(slot, inc), index)
@@ -380,7 +425,7 @@ def take(
     hold.count += 1
     slab_ptr, device = hold.slab.ptr, hold.slab.device
     ptr = slab_ptr + int.from_bytes(handle[40:48], "little")
-    return Received(hold, ptr, nbytes, streams.current(device), event), device, ptr, nbytes
+    return Received(hold, ptr, nbytes, streams.current(device)), device, ptr, nbytes
 
 
 def drop(hold: Hold) -> None:
@@ -449,94 +494,90 @@ def close_idle(seconds: float = 0.0) -> None:
 
 
 def wait_for(event: tuple[int, int, int], device: int) -> None:
-    """The current stream of the device waits for the sender's event."""
+    """Waits for the record of a sender's event, without the lock.
+
+    Note [Waits for a sender]: a stream that waits for another process's event waits for ever if
+    that process is killed ahead of the work: on a GPU nothing ends such a wait, and recording the
+    event anew does not return. So the host waits, and looks whether the sender lives.
+
+    Raises:
+        PeerLostError: the sender has died, and its work had not ended.
+    """
     row, inc, number = event
     if number < 0:
         return
     if (row, inc) == native.row():
-        if number in own_events:
-            streams.wait(streams.current(device), own_events[number])
+        with allocator.lock, streams.on_device(device):
+            place = number % EVENTS
+            if place < len(own_events) and own_events[place].number == number:
+                stream = cupy.cuda.get_current_stream(device)
+                runtime.streamWaitEvent(stream.ptr, own_events[place].ptr)
         return
-    found = opened_events.get(event)
-    if found is None:
-        found = open_event(event, device)
-        if found is None:
-            return
-        opened_events[event] = found
-        allocator.wake()
-    with streams.on_device(device):
-        runtime.streamWaitEvent(cupy.cuda.get_current_stream(device).ptr, found[0])
+    looks, pause = 0, 0.0
+    while True:
+        is_dead = native.liveness(row, inc) == "dead"
+        with allocator.lock:
+            if has_passed(event, device):
+                return
+        if is_dead:  # it was dead before the look
+            native.raise_peer_lost("receive", row, inc)
+        looks += 1
+        if looks > YIELDS:
+            pause = min(pause + 20e-6, LONGEST_PAUSE_S)
+        time.sleep(pause)
 
 
-def open_event(event: tuple[int, int, int], device: int) -> tuple[int, int] | None:
-    """The event and its device; None: the sender has destroyed it, after all its work."""
-    row, inc, _ = event
-    line = native.event_of(*event)
+def has_passed(event: tuple[int, int, int], device: int) -> bool:
+    """Whether a record of another process's event has passed. The lock is held.
+
+    Raises:
+        PeerLostError: the process has left, and nothing tells.
+    """
+    row, inc, number = event
+    line = native.event_of(row, inc, number)
     if line is None:
         native.raise_peer_lost("receive", row, inc)
         raise AssertionError
-    if not line:
-        return None
-    uuid, handle = line
-    device = allocator.uuids.get(uuid, device)
-    try:
-        with streams.on_device(device):
-            return runtime.ipcOpenEventHandle(handle), device
-    except runtime.CUDARuntimeError:
-        if native.liveness(row, inc) != "alive":
-            native.raise_peer_lost("receive", row, inc)
-        raise
+    if not line:  # Note [Records]
+        return True
+    uuid, handle, first = line
+    place = row, inc, number % EVENTS
+    opened = opened_events.get(place)
+    if opened is not None and opened.first != first:
+        runtime.eventDestroy(opened.ptr)
+        opened = None
+    if opened is None:
+        try:
+            with streams.on_device(allocator.uuids.get(uuid, device)):
+                opened = OpenedEvent(first, runtime.ipcOpenEventHandle(handle))
+        except runtime.CUDARuntimeError:
+            if native.liveness(row, inc) != "alive":
+                native.raise_peer_lost("receive", row, inc)
+            raise
+        opened_events[place] = opened
+        allocator.wake()
+    return streams.passed(opened.ptr)
 
 
-def all_passed() -> bool:
-    """Whether nothing here waits for work of another process."""
-    return all(streams.passed(ptr) for ptr, _ in list(opened_events.values()))
-
-
-def release_waiters() -> None:
-    """Ends the waits of all processes for work of the dead, which will never end: records their
-    events anew. Without the lock: who has it may wait, too.
-
-    Note [Torn]: whoever waits goes on, and must then see that what it waited for has not happened.
-    So first the dead process's slabs are lost and the event is marked as torn, for all to see, then
-    it is recorded.
+def close_events() -> None:
+    """Destroys the opened events of processes that have left, but for those that have not passed,
+    which may never do so.
     """
-    for event, (ptr, device) in list(opened_events.items()):
-        if event in torn or native.liveness(*event[:2]) != "dead" or streams.passed(ptr):
-            continue
-        if native.event_tear(*event):
-            torn.add(event)
-            with streams.on_device(device):
-                runtime.eventRecord(ptr, rescue_stream(device).ptr)
-
-
-def rescue_stream(device: int) -> Any:
-    """A stream of a device that never has other work."""
-    found = rescue_streams.get(device)
-    if found is None:
-        found = rescue_streams[device] = cupy.cuda.Stream(non_blocking=True)
-    return found
-
-
-rescue_streams: dict[int, Any] = {}
-
-
-def close_events(all_events: bool = False) -> None:
-    """Destroys the opened events of processes that have left."""
-    for event, (ptr, _) in list(opened_events.items()):
-        if all_events or (native.liveness(*event[:2]) == "dead" and streams.passed(ptr)):
-            if native.event_torn(*event):  # by another process: the mark goes with the next row's
-                torn.add(event)
-            runtime.eventDestroy(ptr)
-            del opened_events[event]
+    for place, opened in list(opened_events.items()):
+        if native.liveness(*place[:2]) == "dead":
+            if streams.passed(opened.ptr):
+                runtime.eventDestroy(opened.ptr)
+            del opened_events[place]
 
 
 def forget_events() -> None:
     """Destroys all events. There is no work left."""
-    global first_event
-    close_events(all_events=True)
-    first_event += EVENTS
+    close_events()
+    for opened in opened_events.values():
+        runtime.eventDestroy(opened.ptr)
+    for event in own_events:
+        runtime.eventDestroy(event.ptr)
+    opened_events.clear()
     own_events.clear()
-    torn.clear()
-    rescue_streams.clear()
+    recorded.clear()
     streams.forget()

@@ -42,9 +42,9 @@ MANY = 256  # streams of a device; beyond it those that only this module knows a
 
 
 class StreamRecord(native.DeviceStream):
-    """A stream of a device, its recently freed blocks, and, once it has sent, its own event."""
+    """A stream of a device, and its recently freed blocks."""
 
-    __slots__ = ("device", "event", "number", "ptr", "thread")
+    __slots__ = ("device", "ptr", "thread")
     bins: dict[int, list[Chunk]]  # by size
 
     def __init__(self, device: int, stream: Any) -> None:
@@ -53,8 +53,6 @@ class StreamRecord(native.DeviceStream):
         self.ptr: int = stream.ptr
         self.bins = {}
         self.thread = threading.get_ident() if self.ptr == PER_THREAD else 0
-        self.event = 0  # interprocess
-        self.number = -1  # of that event in this process's row
 
     def is_idle(self) -> bool:
         """Whether all work of the stream has ended."""
@@ -72,8 +70,6 @@ class StreamRecord(native.DeviceStream):
 records: defaultdict[int, dict[int, StreamRecord]] = defaultdict(dict)
 # Events without timing by device, recorded by nobody any more.
 spare: defaultdict[int, list[int]] = defaultdict(list)
-# Interprocess events, with their numbers, of streams of a device that were let go.
-spare_own: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
 
 
 class on_device:
@@ -113,8 +109,8 @@ def of(device: int, stream: Any) -> StreamRecord:
 
 
 def let_go(known: dict[int, StreamRecord]) -> None:
-    """Forgets streams that nobody else refers to, after their work. Their events serve new ones.
-    Their bins are empty, and the allocator's lock is held.
+    """Forgets streams that nobody else refers to, after their work. Their bins are empty, and the
+    allocator's lock is held.
     """
     for key, found in list(known.items()):
         if found.thread:  # another thread's stream, which this one cannot wait for
@@ -122,9 +118,6 @@ def let_go(known: dict[int, StreamRecord]) -> None:
         if sys.getrefcount(found.stream) == 2 and key:  # this record's, and the call's
             found.stream.synchronize()
             found.stream = None
-            if found.event:
-                spare_own[found.device].append((found.event, found.number))
-                found.event = 0
             del known[key]
 
 
@@ -171,14 +164,6 @@ def wait(waiter: StreamRecord, other: StreamRecord) -> None:
 
 def forget() -> None:
     """Destroys all events and lets the streams go. There is no work left."""
-    for known in records.values():
-        for stream in known.values():
-            if stream.event:
-                runtime.eventDestroy(stream.event)
-    for device in spare_own:
-        for event, _ in spare_own[device]:
-            runtime.eventDestroy(event)
-    spare_own.clear()
     records.clear()
     for events in spare.values():
         for event in events:

@@ -96,15 +96,13 @@ def look() -> None:
             native.sweep(True)
             is_exiting = bool(native.rows_exiting())
             next_sweep = now + (EXITING_S if is_exiting else LIVENESS_S)
-            lending.release_waiters()
         try:
             with allocator.lock:
                 progress = allocator.poll()
                 progress = allocator.reclaim() or progress
                 if is_due:
                     lending.close_events()
-                if lending.all_passed():  # a close waits for the device, and so for the dead
-                    lending.close_idle(lending.IDLE_S)
+                lending.close_idle(lending.IDLE_S)
                 waiting = allocator.leaving or allocator.lent
                 if not is_enabled or not (waiting or lending.imports or lending.opened_events):
                     is_running = False

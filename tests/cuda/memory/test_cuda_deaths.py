@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -86,22 +87,22 @@ def test_an_owner_that_dies_while_its_block_is_used(
 
 
 def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType) -> None:
-    """The current stream waits for an event of a process that dies ahead of it. The one that waits
-    is a process of its own: if it does not go on, it is killed."""
+    """A receiver waits for the work of a process that dies ahead of it. The receiver is a process
+    of its own: if it does not go on, it is killed."""
     with peers() as [receiver], peers(STANDIN_LATE_US=30_000_000) as [owner]:
         owner.do("native.set_role('the owner')")
         owner.do("x = cupy.empty(1000, np.uint8); busy(cupy.cuda.Stream.null, 30)")
         owner.do("rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
         message = owner.do("out = mc.export(x)")
         assert message[2][2] >= 0, "its work has not ended"
-        receiver.receive(message, "x")
+        receiver.tell(f"x = mc.receive(pickle.loads({pickle.dumps(message)!r}))")
+        assert not receiver.answers_within(0.5)
         owner.kill()
-        receiver.tell("x.get()")
         assert receiver.answers_within(20)
-        receiver.answer()
-        with pytest.raises(RuntimeError, match=r"PeerLostError: .*the owner"):
-            receiver.do("mc.check_alive(x)")
+        with pytest.raises(RuntimeError, match=r"PeerLostError: .*receive: the owner"):
+            receiver.answer()
         receiver.forget()
+        assert receiver.do("out = mc.memory_stats()['open_slabs']") == 0
 
 
 def test_a_third_process_has_the_block_of_a_dead_owner(cp: Any, mc: ModuleType) -> None:

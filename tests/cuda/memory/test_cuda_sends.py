@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
@@ -91,7 +92,7 @@ def test_the_receiver_waits_for_the_senders_work(cp: Any, mc: ModuleType) -> Non
         del y
 
 
-def test_each_stream_has_an_event_of_its_own(cp: Any, mc: ModuleType) -> None:
+def test_work_that_has_not_ended_keeps_its_event(cp: Any, mc: ModuleType) -> None:
     with peers(STANDIN_LATE_US=500_000) as [peer]:
         peer.do("s = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]; xs = []")
         peer.do("busy(s[0], 0); rt.deviceSynchronize()")  # compiled
@@ -108,6 +109,41 @@ def test_each_stream_has_an_event_of_its_own(cp: Any, mc: ModuleType) -> None:
         for i in (2, 0, 1):
             x = mc.receive(messages[i])
             assert (x.get() == i + 1).all()
+        del x
+
+
+def test_a_sender_that_never_rests_does_not_delay_its_receiver(cp: Any, mc: ModuleType) -> None:
+    """The first message can be used when its own work has ended, whatever was sent after it."""
+    with peers(STANDIN_LATE_US=300_000) as [peer]:
+        peer.do("busy(cupy.cuda.Stream.null, 0); rt.deviceSynchronize()")  # compiled
+        peer.do(
+            "xs = [cupy.empty(1000, np.uint8) for _ in range(30)]; ms = []\n"
+            "for x in xs:\n busy(cupy.cuda.Stream.null, 0.3)\n"
+            " rt.memsetAsync(x.data.ptr, 7, 1000, 0); ms.append(mc.export(x))"
+        )
+        begin = time.monotonic()
+        x = mc.receive(peer.do("out = ms[0]"))
+        assert time.monotonic() - begin < 6  # 30 times 0.3 s in all
+        assert (x.get() == 7).all()
+        peer.do("for m in ms[1:]: mc.discard(m)")
+        del x
+
+
+def test_more_messages_than_events(cp: Any, mc: ModuleType) -> None:
+    """An event is recorded anew only after its work, so each message waits for its own."""
+    with peers(STANDIN_LATE_US=5_000) as [peer]:
+        peer.do("busy(cupy.cuda.Stream.null, 0); rt.deviceSynchronize(); xs, ms = [], []")
+        peer.do(
+            "for i in range(100):\n x = cupy.empty(1000, np.uint8)\n"
+            " busy(cupy.cuda.Stream.null, 0.005)\n"
+            " rt.memsetAsync(x.data.ptr, i, 1000, 0); xs.append(x); ms.append(mc.export(x))"
+        )
+        messages = peer.do("out = ms")
+        numbers = [m[2][2] for m in messages if m[2][2] >= 0]
+        assert len(set(numbers)) == len(numbers)
+        for i in reversed(range(100)):
+            x = mc.receive(messages[i])
+            assert (x.get() == i).all()
         del x
 
 

@@ -279,7 +279,23 @@ static PyObject* py_event_publish(PyObject*, Arguments a, Py_ssize_t n) {
   std::atomic_thread_fence(std::memory_order_release);
   for (int i = 0; i < 8; ++i) event.handle[i].store(handle[i], relaxed);
   for (int i = 0; i < 2; ++i) event.uuid[i].store(uuid[i], relaxed);
+  event.published.store(number, relaxed);
   event.word.store(uint64_t(number) << 32 | domain.inc, release);
+  Py_RETURN_NONE;
+}
+
+// Note [Records] in memory/cuda/lending.py.
+static PyObject* py_event_renew(PyObject*, PyObject* o) {
+  uint32_t number;
+  if (!number_of(o, &number) || !domain_ensure()) return nullptr;
+  if (domain.rowless) return explain(Outcome::Lost, "export", nullptr, nullptr);
+  domain.events[size_t(domain.row) * kEvents + number % kEvents].word.store(uint64_t(number) << 32 | domain.inc, release);
+  Py_RETURN_NONE;
+}
+
+// What is there in place of a record whose number is not there any more: () of a process that is still there.
+static PyObject* no_event(uint32_t row, uint32_t inc) {
+  if (inc_of_row(domain.rows[row].state.load(acquire)) == inc) return PyTuple_New(0);
   Py_RETURN_NONE;
 }
 
@@ -291,35 +307,13 @@ static PyObject* py_event_of(PyObject*, Arguments a, Py_ssize_t n) {
   if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_of: no such row: %u", row);
   const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
   const uint64_t word = event.word.load(acquire);
-  if (uint32_t(word) != inc) Py_RETURN_NONE;
-  if (word >> 32 != number) return PyTuple_New(0);
-  PyObject* result = Py_BuildValue("NN", bytes_of(event.uuid, 2), bytes_of(event.handle, 8));
+  if (word != (uint64_t(number) << 32 | inc)) return no_event(row, inc);
+  PyObject* result = Py_BuildValue("NNI", bytes_of(event.uuid, 2), bytes_of(event.handle, 8),
+                                   uint32_t(event.published.load(relaxed)));
   std::atomic_thread_fence(std::memory_order_acquire);
-  if (event.word.load(relaxed) == word) return result;  // else the row has another process by now
+  if (event.word.load(relaxed) == word) return result;
   Py_XDECREF(result);
-  Py_RETURN_NONE;
-}
-
-static PyObject* py_event_tear(PyObject*, Arguments a, Py_ssize_t n) {
-  uint32_t row, inc, number;
-  if (!count_is("event_tear", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number) ||
-      !domain_ensure())
-    return nullptr;
-  if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_tear: no such row: %u", row);
-  uint64_t state = domain.rows[row].state.load(acquire);
-  bool is_swept = inc_of_row(state) != inc || state_of_row(state) == kRowZombie || state_of_row(state) == kRowFree;
-  if (is_swept)
-    domain.events[size_t(row) * kEvents + number % kEvents].torn.store(uint64_t(number) << 32 | inc, release);
-  return PyBool_FromLong(is_swept);
-}
-
-static PyObject* py_event_torn(PyObject*, Arguments a, Py_ssize_t n) {
-  uint32_t row, inc, number;
-  if (!count_is("event_torn", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number))
-    return nullptr;
-  if (row >= kRows || !domain_ready()) Py_RETURN_FALSE;
-  const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
-  return PyBool_FromLong(event.torn.load(acquire) == (uint64_t(number) << 32 | inc));
+  return no_event(row, inc);
 }
 
 static PyObject* py_use_device(PyObject*, PyObject*) {
@@ -402,17 +396,16 @@ PyMethodDef device_functions[] = {
     fast("event_publish", py_event_publish,
          "event_publish(number, uuid, handle): an interprocess event of this process, in place `number` modulo 64."),
     fast("event_of", py_event_of,
-         "event_of(row, incarnation, number) -> (uuid, handle); (): the process has destroyed it; None: it has left."),
-    fast("event_tear", py_event_tear,
-         "event_tear(row, incarnation, number): the work ahead of an event of a dead process will never end. False: that\n"
-         "process has not been swept yet, so its slabs are not lost yet."),
+         "event_of(row, incarnation, number) -> (uuid, handle, number of the event's first record); (): that record has\n"
+         "passed; None: the process has left."),
+    {"event_renew", py_event_renew, METH_O,
+     "event_renew(number): the event in place `number` modulo 64 is recorded anew: who waits for its last record may go on."},
     {"use_device", py_use_device, METH_NOARGS,
      "From now on a GPU may use blocks of this process: when it has died, they are kept until it has exited."},
     {"rows_exiting", py_rows_exiting, METH_NOARGS,
      "How many dead processes that used a GPU the last sweep left alone, because they have not exited yet."},
     {"set_exit_wait", py_set_exit_wait, METH_O,
      "set_exit_wait(seconds): how long a sweep waits for the exit of such a process where it cannot see one (2)."},
-    fast("event_torn", py_event_torn, "event_torn(row, incarnation, number): whether some process has said so."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

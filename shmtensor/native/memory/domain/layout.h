@@ -138,12 +138,12 @@ struct DeviceSlab {
 };
 static_assert(sizeof(DeviceSlab) == 128, "two lines");
 
-// An interprocess event of a row, for one of its streams: event `number` is in place number % kEvents.
+// An interprocess event of a row: record `number` is of the event in place number % kEvents.
 struct DeviceEvent {
   Word handle[8];  // cudaIpcEventHandle_t
   Word uuid[2];
-  Word word;  // number << 32 | inc: the handle is that incarnation's
-  Word torn;  // such a word: that process died ahead of the work, and others record the event to end their waits
+  Word word;       // number << 32 | inc: of the last record; the handle is that incarnation's
+  Word published;  // the first record's number: a later event may have an equal handle
   char reserved[32];
 };
 static_assert(sizeof(DeviceEvent) == 128, "two lines");
