@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks import cuda_host
 from shmtensor import cudnn_runtime
 from tests.cuda.gpu import parts, run
 
@@ -27,6 +28,14 @@ def test_parts_in_short_form(cp: Any, capfd: pytest.CaptureFixture[str]) -> None
     assert "60 sends, 2 kills, nothing is left" in out
     assert "matmul float32" in out
     assert "send of 4 MiB, with an answer" in out
+
+
+@pytest.mark.slow
+def test_host_times_of_small_operations(cp: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert cuda_host.main(["--standin"]) == 0
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(cuda_host.CASES)
+    assert "SGD, width 64: step" in lines[-1]
 
 
 def test_a_part_without_a_gpu_is_skipped(
