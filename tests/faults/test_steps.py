@@ -66,6 +66,7 @@ NO_STEPS = {
         ],
         "memory/device/bind_device.cc": [
             "event.word.store(0", "event.handle[i].store", "event.uuid[i].store",
+            "event.published.store",
         ],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
         "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
