@@ -242,6 +242,8 @@ def export(array: Any, via: Any = None) -> Message:
             "send array.copy()"
         )
     allocator.check_outside("export")
+    if len(own_events) == EVENTS:
+        wait_for_an_event(slab.device)
     try:
         with allocator.lock:
             event = record_event(slab.device, of)
@@ -287,9 +289,41 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
         if event is None:
             stream.stream.synchronize()
             return row, inc, -1
-        runtime.eventRecord(event.ptr, stream.ptr)
-    recorded[device].append(event)
+        try:
+            runtime.eventRecord(event.ptr, stream.ptr)
+        finally:  # without a new record it has passed
+            recorded[device].append(event)
     return row, inc, event.number
+
+
+def wait_for_an_event(device: int) -> None:
+    """Waits until an event of the device can be recorded. Without the lock: other threads may have
+    to do what it waits for.
+    """
+    while True:
+        with allocator.lock:
+            before = recorded[device]
+            if not before or any(streams.passed(event.ptr) for event in before):
+                return
+            oldest = before[0].ptr
+        runtime.eventSynchronize(oldest)
+
+
+def end_records() -> None:
+    """This process ends: who reads its messages later finds that their work has ended. Work that
+    takes more than 5 s is left: it ends with the process.
+    """
+    if allocator.pid != getpid():
+        return
+    end = time.monotonic() + 5
+    for events in recorded.values():
+        while events:
+            if not streams.passed(events[0].ptr):
+                if time.monotonic() > end:
+                    return
+                time.sleep(0.001)
+                continue
+            renew(events.popleft())
 
 
 def event_to_record(device: int) -> OwnEvent | None:
@@ -517,8 +551,10 @@ def wait_for(event: tuple[int, int, int], device: int) -> None:
     while True:
         is_dead = native.liveness(row, inc) == "dead"
         with allocator.lock:
-            if has_passed(event, device):
-                return
+            passed = has_passed(event, device)
+        allocator.retry()
+        if passed:
+            return
         if is_dead:  # it was dead before the look
             native.raise_peer_lost("receive", row, inc)
         looks += 1
@@ -544,6 +580,7 @@ def has_passed(event: tuple[int, int, int], device: int) -> bool:
     place = row, inc, number % EVENTS
     opened = opened_events.get(place)
     if opened is not None and opened.first != first:
+        del opened_events[place]
         runtime.eventDestroy(opened.ptr)
         opened = None
     if opened is None:

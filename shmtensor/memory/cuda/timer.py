@@ -11,6 +11,7 @@ import _thread
 import atexit
 import os
 import time
+from multiprocessing import util
 
 from ... import native
 from . import lending
@@ -36,6 +37,7 @@ def start() -> None:
         allocator.on_work = wake
         allocator.close_imports = lending.close_idle
         atexit.register(stop)
+        util.Finalize(None, lending.end_records, exitpriority=0)  # of children, without atexit
 
 
 def wake() -> None:
@@ -50,6 +52,7 @@ def stop() -> None:
     """Ends the thread; finalisers do nothing from now on, because the process ends."""
     global is_enabled
     is_enabled = False
+    lending.end_records()
     allocator.is_closed = True
     atexit.unregister(stop)
     end_thread()

@@ -32,8 +32,12 @@ PyObject* gemm_ex(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != kGemmArguments || !cublas.gemm)
     return raise("TypeError", "gemm_ex: %d arguments are needed, after set_cublas: %zd given", kGemmArguments, n);
   long long v[kGemmArguments];
-  for (int i = 0; i < kGemmArguments; ++i)
+  const auto is_address = [](int i) { return i == 0 || i == 6 || i == 7 || i == 10 || i == 13 || i == 14; };
+  for (int i = 0; i < kGemmArguments; ++i) {
     if ((v[i] = PyLong_AsLongLong(args[i])) == -1 && PyErr_Occurred()) return nullptr;
+    if (!is_address(i) && v[i] != static_cast<int>(v[i]))
+      return raise("OverflowError", "gemm_ex: a size is above 2,147,483,647: %lld", v[i]);
+  }
   const auto number = [&](int i) { return static_cast<int>(v[i]); };
   const auto address = [&](int i) { return reinterpret_cast<void*>(v[i]); };
   const intptr_t wanted = cublas.current_stream();

@@ -165,11 +165,14 @@ Grid grid_for(const DeviceKernel* kernel, Py_ssize_t n) {
   return {static_cast<unsigned>((threads + block - 1) / block), static_cast<unsigned>(block)};
 }
 
+// The driver's status; -1 with an exception set.
 int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters) {
   const Grid grid = grid_for(kernel, n);
-  void* stream = reinterpret_cast<void*>(device.stream());
+  const intptr_t stream = device.stream();
+  if (stream == -1 && PyErr_Occurred()) return -1;
   Unlocked unlocked;
-  return device.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, stream, parameters, nullptr);
+  return device.launch(function, grid.blocks, 1, 1, grid.threads, 1, 1, 0, reinterpret_cast<void*>(stream), parameters,
+                       nullptr);
 }
 
 PyObject* kernel_grid(PyObject* self, PyObject* size) {
@@ -308,7 +311,7 @@ Step run_fast(DevicePointwise* self, PyObject* const* args, PyObject* out, PyObj
     void* function = function_on(kernel, std::max(number, 0));
     if (!function) return PyErr_Occurred() ? Step::kError : Step::kFallback;
     // A failure is CuPy's to explain; and a thread without a context has one after CuPy's call.
-    if (launch(kernel, function, n, parameters)) return Step::kFallback;
+    if (launch(kernel, function, n, parameters)) return PyErr_Occurred() ? Step::kError : Step::kFallback;
   }
   *result = target.release();
   return Step::kDone;

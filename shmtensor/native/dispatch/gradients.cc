@@ -5,11 +5,13 @@
 #include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
+#include "memory/device/device_lock.h"
 #include "memory/gradient_buffer.h"
 
 #include <structmember.h>
 
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 namespace shmtensor {
@@ -362,7 +364,7 @@ Py_ssize_t dense_nbytes(PyObject* array) {
 }
 
 // Whether nothing but a device's array refers to its memory: the array of which it is a view, too, is its own, and all of
-// it is in the view. The caller has the one reference to the array. CuPy's arrays refer to a MemoryPointer, and that
+// it is in the view; the memory is a block of this process that no message and no other process has. The caller has the one reference to the array. CuPy's arrays refer to a MemoryPointer, and that
 // to the memory; one with `base` None may share it with others (cupy.lib.stride_tricks). False with an exception set.
 bool is_sole_owner(PyObject* array, bool* result) {
 #if defined(Py_GIL_DISABLED)
@@ -371,6 +373,7 @@ bool is_sole_owner(PyObject* array, bool* result) {
 #else
   static PyObject* names[] = {PyUnicode_InternFromString("data"), PyUnicode_InternFromString("mem"),
                               PyUnicode_InternFromString("nbytes")};
+  static PyObject* owner_name = PyUnicode_InternFromString("_owner");
   *result = false;
   const Py_ssize_t nbytes = dense_nbytes(array);
   if (nbytes <= 0) return nbytes == 0;
@@ -378,6 +381,11 @@ bool is_sole_owner(PyObject* array, bool* result) {
   if (!base || !pointer) return false;
   Ref memory(PyObject_GetAttr(pointer.get(), names[1]));
   if (!memory) return false;
+  if (std::strcmp(Py_TYPE(memory.get())->tp_name, "cupy.cuda.memory.PooledMemory") != 0) {
+    Ref owner(PyObject_GetAttr(memory.get(), owner_name));
+    if (!owner) PyErr_Clear();  // memory of DLPack
+    if (!owner || !is_sole_owner_of_block(owner.get())) return true;
+  }
   Py_ssize_t pointer_references = 2, memory_references = 2;  // ours is one of each
   if (base.get() != Py_None) {
     if (!is_device_array(base.get()) || Py_REFCNT(base.get()) != 2) return true;

@@ -242,7 +242,7 @@ def find_ufunc(ufunc: Any) -> Callable[[tuple[Any, ...]], Any]:
         classes = tuple(bool if kind is True or kind is False else kind for kind in kinds)
         try:
             routine = routine_of(ufunc, classes)
-        except TypeError:  # the ufunc raises the same
+        except (TypeError, ValueError):  # the ufunc raises its own
             return None
         return None if routine is None else routine.kernel(classes, out, singles)
 

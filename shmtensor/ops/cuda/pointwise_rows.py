@@ -38,6 +38,9 @@ UFUNCS = {
     "logical_xor": cupy.logical_xor, "logical_not": cupy.logical_not,
     "_clamp_min": cupy.maximum, "_clamp_max": cupy.minimum,
 }  # fmt: skip
+# Of float16 and a number, these are computed in float32: the number may be beyond float16.
+ARITHMETIC = ("add", "sub", "mul", "div")
+FLOAT16 = np.dtype(np.float16)
 ROOT_HALF, ROOT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
@@ -135,7 +138,8 @@ def _pointwise_loss_backward(
     xp: Any, x: Any, left: Any, right: Any, name: str, side: int, reduction: str = "mean",
     a: float = 0.0, b: float = 0.0,
 ) -> Any:  # fmt: skip
-    if left.shape != right.shape or not x.dtype == left.dtype == right.dtype:
+    is_one_dtype = x.dtype == left.dtype == right.dtype
+    if left.shape != right.shape or not is_one_dtype or x.dtype.kind != "f":
         row = ROWS["_pointwise_loss_backward"]
         return row.forward(xp, x, left, right, name, side, reduction, a, b)
     weight = loss_weight(left.size, reduction)
@@ -227,7 +231,18 @@ def with_out(row: Row, forward: Callable[..., Any]) -> Callable[..., Any]:
 
 def find_row(row: Row) -> Callable[[tuple[Any, ...]], Any]:
     ufunc = UFUNCS.get(row.name)
-    return find_fused(row.name, traced(row)) if ufunc is None else find_ufunc(ufunc)
+    fused = find_fused(row.name, traced(row))
+    if ufunc is None:
+        return fused
+    by_ufunc = find_ufunc(ufunc)
+    if row.name not in ARITHMETIC:
+        return by_ufunc
+
+    def find(key: tuple[Any, ...]) -> Any:
+        has_number = int in key or float in key
+        return fused(key) if has_number and FLOAT16 in key else by_ufunc(key)
+
+    return find
 
 
 def is_pointwise(row: Row) -> bool:

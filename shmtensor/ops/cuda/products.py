@@ -217,7 +217,8 @@ def rows_by_matrix(
     elif (layout := layout_of(k, m, row // itemsize, column // itemsize)) is not None:
         y_transposed, y_leading = layout
     else:
-        y = cupy.ascontiguousarray(y if y.shape == (k, m) else y.swapaxes(0, 1))
+        is_in_order = y.shape == (k, m) and y.strides == (row, column)
+        y = cupy.ascontiguousarray(y if is_in_order else y.swapaxes(0, 1))
         y_transposed, y_leading = 0, m
     elements = kind.elements
     # BLAS has columns where we have rows: out.T = y.T @ x.T

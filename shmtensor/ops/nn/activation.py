@@ -66,8 +66,8 @@ relu.pullback(x=lambda ops, g, out: ops._relu_backward(g, out))
 
 @op(numpy=native.relu_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
 def _relu_backward(xp, x, y, /):
-    """x where y is positive, else 0."""
-    return xp.where(y > 0, x, xp.zeros((), x.dtype))
+    """x where y is positive or NaN, else 0."""
+    return xp.where(y <= 0, xp.zeros((), x.dtype), x)
 
 
 _relu_backward.pullback(x=lambda ops, g, y: ops._relu_backward(g, y))

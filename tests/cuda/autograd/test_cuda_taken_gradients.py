@@ -166,3 +166,16 @@ def test_a_saved_output_is_the_gradient(cp: Any) -> None:
     x.grad.zero_()
     y.backward(st.ones(3).cuda())
     assert x.grad.allclose(y.detach())
+
+
+def test_memory_of_others_is_copied(cp: Any) -> None:
+    """That of another process, or of another library, is not `.grad`'s."""
+    others = cp.full(4, 7, "f")
+    memory = cp.cuda.UnownedMemory(others.data.ptr, others.nbytes, others)
+    foreign = cp.ndarray((4,), "f", cp.cuda.MemoryPointer(memory, 0))
+    for gradient in (lambda g: st.from_dlpack(foreign), lambda g: wrap(foreign)):
+        x = leaf(4)
+        x.register_hook(gradient)
+        (x * 2).sum().backward()
+        x.grad.zero_()
+        assert others.tolist() == [7.0] * 4

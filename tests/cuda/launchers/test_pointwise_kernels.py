@@ -287,3 +287,29 @@ def test_what_is_no_expression_is_computed_by_the_row(cp: Any) -> None:
     assert st.relu(x - 5).cpu().tolist() == (np.arange(12).reshape(3, 4) - 5).clip(0).tolist()
     y = st.ones(3, 4, device="cuda")
     assert (y.T * st.ones(3, device="cuda")).shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda h: h * 65536.0,
+        lambda h: 65536 * h,
+        lambda h: h.clone().mul_(65536.0),
+        lambda h: h / 1e6,
+        lambda h: st.add(h, h, alpha=1e5),
+        lambda h: 1e5 - h,
+    ],
+)
+def test_numbers_beyond_float16(cp: Any, call: Any) -> None:
+    """They are not rounded to float16: results that it has are not infinite."""
+    h = st.tensor([1e-4, -3e-3, 0.0, 3e4], dtype=st.float16)
+    plain, ours = call(h), call(h.cuda()).cpu()
+    assert ours.dtype is plain.dtype
+    np.testing.assert_allclose(ours.float().numpy(), plain.float().numpy(), 1e-3, 1e-7)
+
+
+def test_the_gradient_of_relu_keeps_nan(cp: Any) -> None:
+    for device in ("cpu", "cuda"):
+        x = st.tensor([float("nan"), 1.0, -1.0, 0.0], device=device, requires_grad=True)
+        st.relu(x).backward(st.tensor([1.0, 2.0, 3.0, 4.0], device=device))
+        assert x.grad.tolist() == [1.0, 2.0, 0.0, 0.0]

@@ -128,6 +128,8 @@ def clean(mc: ModuleType) -> None:
         return not any(mc.memory_reserved(i) for i in range(cupy_runtime.device_count()))
 
     assert until(is_empty), mc.memory_summary()
+    unread = [size for row, size, _, has_channel in native.unread() if not has_channel]
+    assert not unread, f"messages of so many bytes are neither received nor discarded: {unread}"
     assert native.check() is None
 
 

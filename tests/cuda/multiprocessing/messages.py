@@ -47,6 +47,12 @@ def add_one(inbox: Any, outbox: Any) -> None:
         outbox.put(x)
 
 
+def add_one_and_end(inbox: Any, outbox: Any) -> None:
+    x = inbox.get()
+    x.add_(1)
+    outbox.put(x)
+
+
 def send_on(inbox: Any, outbox: Any) -> None:
     outbox.put(inbox.get())
     inbox.get()  # it holds nothing, and lives until it is told
@@ -110,6 +116,19 @@ def case_round_trip() -> None:
     child.join()
     del x, y, other
     assert settled(is_all_free)
+
+
+def case_a_worker_ends_before_its_result_is_read() -> None:
+    """Its work has ended, though nobody had waited for it while the worker lived."""
+    inbox, outbox = CONTEXT.Queue(), CONTEXT.Queue()
+    child = start(add_one_and_end, inbox, outbox)
+    x = st.ones(1 << 16, device="cuda")
+    inbox.put(x)
+    child.join()
+    assert child.exitcode == 0
+    y = outbox.get(timeout=WAIT)
+    assert y.data_ptr() == x.data_ptr()
+    assert y[:3].tolist() == [2.0] * 3
 
 
 def case_sparse() -> None:

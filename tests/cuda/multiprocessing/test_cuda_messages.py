@@ -10,6 +10,7 @@ from tests.cuda.standin.program import run_module
 
 CASES = [
     "round_trip",
+    "a_worker_ends_before_its_result_is_read",
     "sparse",
     "what_a_tensor_is",
     "the_producer_drops_it",

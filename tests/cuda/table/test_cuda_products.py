@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import nn
+from shmtensor import native, nn
 
 BATCHES = [(), (3,), (2, 1), (1, 3), (2, 3)]
 SIZES = [(4, 5, 3), (1, 5, 1), (4, 1, 3), (4, 0, 3), (0, 2, 3)]
@@ -179,3 +179,33 @@ def test_a_bias_with_gaps(cp: Any, dtype: Any, n: int) -> None:
         wanted = nn.functional.linear(x, w, b[cut])
         ours = nn.functional.linear(x.cuda(), w.cuda(), b.cuda()[cut])
         assert st.allclose(ours.cpu().float(), wanted.float(), 2e-3, 2e-2)
+
+
+@pytest.mark.parametrize(
+    "weight", ["w[:, ::2]", "w[0, :4].expand(4, 4)", "w[::2, :4]", "w[:, :4].T"]
+)
+def test_a_square_weight_in_any_layout_is_transposed(cp: Any, weight: str) -> None:
+    """BLAS cannot read some of these: their copy has the weight's order."""
+    st.manual_seed(0)
+    x, w = st.randn(3, 4), st.randn(4, 8)
+    if weight == "w[::2, :4]":
+        w = st.randn(8, 8)
+    results = []
+    for device in ("cpu", "cuda"):
+        leaves = [v.detach().to(device).requires_grad_() for v in (x, w)]
+        used = eval(weight, {"w": leaves[1]})
+        out = st.nn.functional.linear(leaves[0], used)
+        (out * st.arange(float(out.numel()), device=device).reshape(out.shape)).sum().backward()
+        results.append([v.detach().cpu().numpy() for v in (out, leaves[0].grad, leaves[1].grad)])
+    for plain, ours in zip(*results, strict=True):
+        np.testing.assert_allclose(ours, plain, 1e-5, 1e-5)
+
+
+def test_sizes_beyond_32_bits_are_refused(cp: Any) -> None:
+    st.ones(1, device="cuda")
+    from shmtensor.ops.cuda import products
+
+    if products.gemm is products.cublas.gemmEx:
+        pytest.skip("cuBLAS is called by CuPy's binding")
+    with pytest.raises(OverflowError, match="4294967298"):
+        native.gemm_ex(*([0] * 3), 2**32 + 2, *([0] * 15))

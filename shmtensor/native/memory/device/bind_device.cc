@@ -293,7 +293,7 @@ static PyObject* py_event_renew(PyObject*, PyObject* o) {
   Py_RETURN_NONE;
 }
 
-// What is there in place of a record whose number is not there any more: () of a process that is still there.
+// What there is of a record in whose place there is no event of its process: () if that is publishing another one.
 static PyObject* no_event(uint32_t row, uint32_t inc) {
   if (inc_of_row(domain.rows[row].state.load(acquire)) == inc) return PyTuple_New(0);
   Py_RETURN_NONE;
@@ -307,7 +307,8 @@ static PyObject* py_event_of(PyObject*, Arguments a, Py_ssize_t n) {
   if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_of: no such row: %u", row);
   const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
   const uint64_t word = event.word.load(acquire);
-  if (word != (uint64_t(number) << 32 | inc)) return no_event(row, inc);
+  if (uint32_t(word) == inc && word >> 32 != number) return PyTuple_New(0);
+  if (uint32_t(word) != inc) return no_event(row, inc);
   PyObject* result = Py_BuildValue("NNI", bytes_of(event.uuid, 2), bytes_of(event.handle, 8),
                                    uint32_t(event.published.load(relaxed)));
   std::atomic_thread_fence(std::memory_order_acquire);

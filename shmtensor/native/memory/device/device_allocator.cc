@@ -343,6 +343,12 @@ bool add_own(PyObject* module) {
 
 }  // namespace
 
+bool is_sole_owner_of_block(PyObject* owner) {
+  if (!type_of<Own> || Py_TYPE(owner) != type_of<Own>) return false;
+  const DeviceBlock* block = as<DeviceBlock>(reinterpret_cast<Own*>(owner)->chunk);
+  return block && !block->is_exported && !block->count;
+}
+
 bool add_device_allocator(PyObject* module) {
   process_id = getpid();
   pthread_atfork(nullptr, nullptr, [] { process_id = getpid(); });

@@ -13,6 +13,8 @@ struct DeviceLock {
 extern PyTypeObject* device_lock_type;
 
 bool add_device_lock(PyObject* module);
-bool add_device_allocator(PyObject* module);  // device_allocator.cc
+// device_allocator.cc
+bool add_device_allocator(PyObject* module);
+bool is_sole_owner_of_block(PyObject* owner);  // an Own whose block is in no message, and in no other array
 
 }  // namespace shmtensor
