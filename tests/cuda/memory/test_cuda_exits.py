@@ -7,6 +7,8 @@ state. Here a living process stands for one: it has closed its lock and left the
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -190,3 +192,16 @@ def test_a_process_whose_exit_cannot_be_seen_is_waited_for_in_vain(
 def test_the_wait_is_not_negative() -> None:
     with pytest.raises(ValueError, match="set_exit_wait: seconds are negative: -1"):
         native.set_exit_wait(-1.0)
+
+
+def test_joiners_take_the_rows_of_those_that_have_exited(cp: Any, mc: ModuleType) -> None:
+    """Nobody sweeps meanwhile: a joiner sees the exit itself, before it has a row."""
+    code = "from shmtensor import native; native.use_device(); print(native.row()[0])"
+    environment = {**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()}
+    rows = {
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment, capture_output=True, check=True
+        ).stdout
+        for _ in range(4)
+    }
+    assert len(rows) == 1

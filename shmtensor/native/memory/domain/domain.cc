@@ -197,8 +197,6 @@ const char* enter(Domain& d) {
     return with_errno(
         "this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");
   if (probe == 0) unlock_row(d.lock, int(kRows));
-  d.pidns = own_pid_namespace();  // by which a dead process's exit is seen
-  d.timens = own_time_namespace();
   int row = claim_row(d, d.lock, kRowLive);
   if (row < 0) {
     snprintf(error_text, sizeof error_text, "all %u rows are taken by living processes", kRows);

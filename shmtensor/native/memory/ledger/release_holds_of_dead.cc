@@ -42,15 +42,16 @@ void use_device(Domain& d) {
 
 enum class Exit { Seen, Coming, Unseen };
 
-static bool sees_own_namespace(const Domain& d) {
-  if (!d.pidns || (d.pidns == kUntoldNamespace && !by_process(d))) return false;
+static bool sees_own_namespace(const Domain& d, uint64_t pidns) {
+  if (!pidns || (pidns == kUntoldNamespace && !by_process(d))) return false;
   char self[32] = "";
   return readlink("/proc/self", self, sizeof self - 1) > 0 && atoi(self) == int(getpid());
 }
 
 static Exit exit_of(const Domain& d, const Row& row) {
   int pid = int(row.pid.load(acquire));
-  if (!pid || row.pidns.load(relaxed) != d.pidns || !sees_own_namespace(d)) return Exit::Unseen;
+  const uint64_t pidns = d.pidns ? d.pidns : own_pid_namespace();  // a joiner that has no row yet
+  if (!pid || row.pidns.load(relaxed) != pidns || !sees_own_namespace(d, pidns)) return Exit::Unseen;
   char state;
   unsigned long flags = 0;
   uint64_t start = 0;
