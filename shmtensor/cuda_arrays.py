@@ -138,7 +138,10 @@ def move_array(array: Any, device: Device) -> Any:
         return moved.transpose(np.argsort(order))
     if device.type == "cpu":
         with array.device:
-            return array.get()
+            copied = array.get()
+        if watch.waits:
+            watch.check_waits()
+        return copied
     cupy = cupy_runtime.initialize()
     if array.dtype is bfloat16:
         check_bfloat16("to", device)
@@ -183,6 +186,9 @@ class Watch:
         has_foreign: this process has received memory of another process.
         has_streams: this process has used several streams of a device.
         check_alive: `check_alive(array)` raises if the memory's owner has died.
+        waits: the works of other processes that this one's streams wait for.
+        check_waits: `check_waits()` raises if one of these was lost. Whoever has waited for a GPU
+            calls it.
         note_use: `note_use(array)`: the current stream uses the memory.
     """
 
@@ -190,6 +196,8 @@ class Watch:
         self.has_foreign = False
         self.has_streams = False
         self.check_alive: Callable[[Any], None]
+        self.waits: dict[Any, None] = {}
+        self.check_waits: Callable[[], None]
         self.note_use: Callable[[Any], None]
 
 

@@ -18,7 +18,8 @@ from . import cupy_runtime
 from .errors import ShutDown
 from .multiprocessing.queue import Empty, Full, parent_rows, receive_watching
 from .multiprocessing.queue import Queue as _Queue
-from .multiprocessing.reduction import Sending, pickle_dumps, pickle_loads
+from .multiprocessing.reduce_cuda import Handles
+from .multiprocessing.reduction import pickle_dumps, pickle_loads
 
 __all__ = ["Empty", "Full", "Queue", "ShutDown", "Statistics"]
 
@@ -116,10 +117,12 @@ class Queue(_Queue):
             ShutDown: the queue was shut down; `statistics().sent` counts those sent before.
         """
         messages = list(messages)
-        pickler = Sending(self._block) if cupy_runtime.state.initialized else pickle_dumps
-        n = self._channel.send_many(messages, pickler, timeout)
-        if isinstance(pickler, Sending):
-            pickler.discard(n)
+        if cupy_runtime.state.initialized:
+            gpu = Handles(self._block)
+            n = self._channel.send_many(messages, pickle_dumps, timeout, gpu)
+            gpu.discard_messages(n)
+        else:
+            n = self._channel.send_many(messages, pickle_dumps, timeout)
         if messages and not n:
             raise Full
         return n

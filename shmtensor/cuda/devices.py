@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import cupy_runtime
+from ..cuda_arrays import watch
 from .absent import absent, cupy_for, current_or, index_of
 
 __all__ = [
@@ -214,11 +215,15 @@ def synchronize(device: Any = None) -> None:
 
     Raises:
         DeviceMissing: it is not there; guard the call with `is_available()`.
+        PeerLostError: a process has died before its work on a tensor that it sent had ended:
+            results of this process may be wrong.
     """
     index = current_or("synchronize", device)
     cuda = cupy_for("synchronize").cuda
     with cuda.Device(index):
         cuda.runtime.deviceSynchronize()
+    if watch.waits:
+        watch.check_waits()
 
 
 class device:

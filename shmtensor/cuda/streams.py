@@ -118,6 +118,8 @@ class Stream:
         cuda = cupy_for("Stream").cuda
         with cuda.Device(self.device_index):
             cuda.runtime.streamSynchronize(self.cuda_stream)
+        if watch.waits:
+            watch.check_waits()
 
     def wait_event(self, event: Event) -> None:
         """Later work on this stream waits for an event; the call does not."""
@@ -311,6 +313,8 @@ class Event:
         """Waits for the recorded work."""
         if self.recorded:
             cupy_for("Event").cuda.runtime.eventSynchronize(self.cuda_event)
+            if watch.waits:
+                watch.check_waits()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds between this event and a later one.

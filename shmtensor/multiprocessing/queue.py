@@ -17,7 +17,8 @@ from shmtensor import cupy_runtime, native
 from shmtensor.errors import PeerLostError, ShutDown
 
 from .queue_fd import QueueFd
-from .reduction import Sending, loads, pickle_dumps, pickle_loads
+from .reduce_cuda import Handles
+from .reduction import loads, pickle_dumps, pickle_loads
 from .shared_object import Shared
 
 __all__ = ["Empty", "Full", "JoinableQueue", "Queue", "SimpleQueue"]
@@ -116,14 +117,14 @@ def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> 
     """Sends a message through a channel over the block `via`; whether there was room in time."""
     if not cupy_runtime.state.initialized:
         return bool(channel.send(obj, pickle_dumps, timeout))
-    pickler = Sending(via)
+    gpu = Handles(via)
     try:
-        is_sent = channel.send(obj, pickler, timeout)
+        is_sent = channel.send(obj, pickle_dumps, timeout, gpu)
     except ShutDown:
-        pickler.discard()
+        gpu.discard()
         raise
     if not is_sent:
-        pickler.discard()
+        gpu.discard()
     return bool(is_sent)
 
 

@@ -46,6 +46,7 @@ class Handles:
     def __init__(self, via: Any = None) -> None:
         self.via = via
         self.messages: list[Any] = []
+        self.starts: list[int] = []  # the first handle of each message, if there are several
 
     def add(self, array: Any) -> Any:
         """Exports an array of CuPy. Copies: none; one if the memory is of another allocator."""
@@ -63,6 +64,19 @@ class Handles:
         for message in self.messages[start:]:
             memory().discard(message)
         del self.messages[start:]
+
+    def discard_last(self, n: int) -> None:
+        """The last `n` handles will not be read."""
+        self.discard(len(self.messages) - n)
+
+    def begin_message(self) -> None:
+        """The next handles are those of another message."""
+        self.starts.append(len(self.messages))
+
+    def discard_messages(self, n_sent: int) -> None:
+        """Only the first messages were sent."""
+        if n_sent < len(self.starts):
+            self.discard(self.starts[n_sent])
 
 
 def rebuild_cupy(message: Any) -> Any:

@@ -32,7 +32,6 @@ from .picklable import extra_reductions, is_main_importable
 from .shared_object import Shared
 
 __all__ = [
-    "Sending",
     "dumps",
     "loads",
     "pickle_dumps",
@@ -196,7 +195,7 @@ def dumps(obj: Any, gpu: reduce_cuda.Handles | None = None) -> tuple[bytes, list
     JAX that is not strided memory of the CPU.
     Copies: none, or one for a tensor over memory that is not shared.
     """
-    return native.encode(obj) or pickle_dumps(obj, gpu)
+    return native.encode(obj, gpu) or pickle_dumps(obj, gpu)
 
 
 def pickle_dumps(obj: Any, gpu: reduce_cuda.Handles | None = None) -> tuple[bytes, list[Any]]:
@@ -222,25 +221,6 @@ def _dump(cls: Any, obj: Any, gpu: reduce_cuda.Handles | None) -> tuple[bytes, l
             gpu.discard(start)
         raise
     return buffer.getvalue(), blocks.owners
-
-
-class Sending:
-    """The pickler of messages that go through a channel, over the block `via`: it knows their
-    handles of GPU memory, so that those for which there was no room give them up.
-    """
-
-    def __init__(self, via: Any) -> None:
-        self.gpu = reduce_cuda.Handles(via)
-        self.starts: list[int] = []  # the first handle of each message
-
-    def __call__(self, obj: Any) -> tuple[bytes, list[Any]]:
-        self.starts.append(len(self.gpu.messages))
-        return pickle_dumps(obj, self.gpu)
-
-    def discard(self, n_sent: int = 0) -> None:
-        """Only the first messages were sent."""
-        if n_sent < len(self.starts):
-            self.gpu.discard(self.starts[n_sent])
 
 
 def loads(data: Any, blocks: Any) -> Any:

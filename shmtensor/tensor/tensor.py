@@ -24,7 +24,7 @@ from ..autograd.engine.backward import backward
 from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
-from ..cuda_arrays import device_of, move_array, pointer
+from ..cuda_arrays import device_of, move_array, pointer, watch
 from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
@@ -707,7 +707,10 @@ class Tensor(Methods):
                 f"item: a Tensor with {self.array.size} elements cannot be converted to Scalar: "
                 f"shape {tuple(self.shape)}"
             )
-        return self.array.item()
+        value = self.array.item()
+        if watch.waits:
+            watch.check_waits()
+        return value
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""

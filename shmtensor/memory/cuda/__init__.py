@@ -9,7 +9,7 @@ from __future__ import annotations
 import cupy
 
 from ...cuda_arrays import watch
-from . import lending, streams, timer
+from . import lending, streams, timer, waits
 from .allocator import allocator, require_own_process
 from .lending import Message, check_alive, discard, export, note_use, receive
 from .pinned import host_figures, is_pinned, pin_heap, pinned_empty, reset_host, unpin_heap
@@ -66,7 +66,7 @@ def install() -> None:
     require_own_process()
     timer.start()
     cupy.cuda.set_allocator(allocator.malloc)
-    watch.check_alive, watch.note_use = check_alive, note_use
+    watch.check_alive, watch.note_use, watch.check_waits = check_alive, note_use, waits.check
 
 
 def uninstall() -> None:
@@ -79,7 +79,8 @@ def uninstall() -> None:
     empty_cache()
     if not (lending.holds or lending.imports or any(d.slabs for d in allocator.devices.values())):
         timer.pause()
-        lending.forget_events()
+        waits.forget()
+        streams.forget()
 
 
 def poll() -> None:

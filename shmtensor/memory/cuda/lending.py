@@ -1,8 +1,8 @@
 """Blocks that other processes use: messages, imports and holds (docs/design/cuda-memory.md).
 
-    sender     record event, pin, FENCE, validate ------ message ------+
+    sender     number the work, pin, FENCE, validate --- message ------+
                                                                        v
-    receiver   bit, FENCE, validate; open the slab; event passed; acknowledge ... use ...
+    receiver   bit, FENCE, validate; open the slab; the stream waits; acknowledge ... use ...
                last array gone: record events; passed: clear the bit; no bit left: close the slab
 
 What CUDA does is called from here; the shared words are in native/memory/device.
@@ -13,35 +13,32 @@ from __future__ import annotations
 import os
 import struct
 import time
-from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 import cupy
+import numpy as np
 
 from ... import native
 from ...cuda_arrays import watch
-from ...errors import StaleHandle
-from . import streams
+from ...errors import PeerLostError, StaleHandle
+from . import streams, waits
 from .allocator import Own, allocator, getpid, require_own_process, slabs_by_slot
 from .blocks import LENT, USED, Chunk
 from .streams import StreamRecord
+from .waits import Work
 
 __all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
 
 runtime = cupy.cuda.runtime
-EVENTS = 64  # interprocess events per process
 IDLE_S = 0.25  # an import without holds is closed after it
-YIELDS = 30  # looks at a sender's event without a pause; then they grow
-LONGEST_PAUSE_S = 0.0005
 UUID_BYTES = 16
 PLACE = struct.Struct("<16x3I")  # of a handle: slot, incarnation, index
 
-# handle (of an array without elements: the GPU's UUID, 16 bytes), (owner's row, incarnation),
-# (row, incarnation, number of an event's record, or -1), bytes from the start of the block, shape,
-# strides, dtype
+# handle (of an array without elements: the GPU's UUID, 16 bytes), (owner's row, incarnation), work,
+# bytes from the start of the block, shape, strides, dtype
 Message = tuple[
-    bytes, tuple[int, int], tuple[int, int, int], int, tuple[int, ...], tuple[int, ...], str
+    bytes, tuple[int, int], Work, int, tuple[int, ...], tuple[int, ...], str | np.dtype[Any]
 ]
 
 
@@ -74,7 +71,7 @@ class Hold:
 class Received:
     """Owns the hold of one received array and its views."""
 
-    __slots__ = ("hold", "pid", "ptr", "size", "stream", "users")
+    __slots__ = ("hold", "pid", "ptr", "size", "stream", "users", "work")
 
     def __init__(self, hold: Hold, ptr: int, size: int, stream: StreamRecord) -> None:
         self.hold = hold
@@ -83,6 +80,7 @@ class Received:
         self.size = size
         self.stream = stream
         self.users: set[StreamRecord] | None = None
+        self.work: Work | None = None  # of the sender, that was not seen done
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self.pid == getpid():
@@ -105,11 +103,12 @@ class Received:
 class Home:
     """Owns one array of this process that came back by message."""
 
-    __slots__ = ("chunk", "pid")
+    __slots__ = ("chunk", "pid", "work")
 
     def __init__(self, chunk: Chunk) -> None:
         self.chunk = chunk
         self.pid = allocator.pid
+        self.work: Work | None = None  # as of Received
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
         if self.pid == getpid():
@@ -121,43 +120,8 @@ class Home:
             allocator.leave(self.chunk)
 
 
-class OwnEvent:
-    """An interprocess event of this process, in a place of its row.
-
-    Attributes:
-        number: of its last record; the next one's is EVENTS more.
-    """
-
-    __slots__ = ("device", "number", "ptr")
-
-    def __init__(self, device: int, ptr: int, number: int) -> None:
-        self.device = device
-        self.ptr = ptr
-        self.number = number
-
-
-class OpenedEvent:
-    """Another process's event, open in this process.
-
-    Attributes:
-        first: the number of its first record: a later event in its place has another one.
-    """
-
-    __slots__ = ("first", "ptr")
-
-    def __init__(self, first: int, ptr: int) -> None:
-        self.first = first
-        self.ptr = ptr
-
-
 imports: dict[int, Import] = {}  # by slot
 holds: dict[tuple[int, int], Hold] = {}  # by slot and index
-opened_events: dict[tuple[int, int, int], OpenedEvent] = {}  # by row, incarnation and place
-own_events: list[OwnEvent] = []  # by place
-recorded: defaultdict[int, deque[OwnEvent]] = defaultdict(deque)  # by device, the oldest first
-numbers = list(range(EVENTS))  # of the next record of each place
-
-
 # ---- streams
 def note_use(array: Any, stream: Any = None) -> None:
     """Says that work on `array` was queued on another stream than the one that allocated it: the
@@ -189,8 +153,9 @@ def note_use(array: Any, stream: Any = None) -> None:
 
 
 def check_alive(array: Any) -> None:
-    """Raises PeerLostError, which names the owner, if the memory of `array` belongs to a process
-    that has died: its bytes may be torn. Costs an owned array two attribute reads.
+    """Raises PeerLostError, which names the process, if the memory of `array` belongs to a process
+    that has died, or was sent by one that died before its work on it had ended: its bytes may be
+    torn. Costs an owned array two attribute reads.
 
     Copies: none
     """
@@ -201,6 +166,10 @@ def check_alive(array: Any) -> None:
         slab = owner.hold.slab
         if not native.slab_live(slab.slot, slab.inc):
             native.raise_peer_lost("cuda", *slab.owner)
+    elif owner.__class__ is not Home:
+        return
+    if owner.work is not None and waits.require(owner.work):
+        owner.work = None
 
 
 # ---- sending
@@ -226,7 +195,7 @@ def export(array: Any, via: Any = None) -> Message:
     require_own_process()
     layout = array.shape, array.strides, array.dtype.str
     if not array.size:
-        return (allocator.uuid_of(array.data.device_id), (0, 0), (0, 0, -1), 0, *layout)
+        return (allocator.uuid_of(array.data.device_id), (0, 0), (0, 0, -1, 0), 0, *layout)
     memory = array.data.mem
     owner: Any = getattr(memory, "_owner", None)
     kind = owner.__class__
@@ -242,11 +211,11 @@ def export(array: Any, via: Any = None) -> Message:
             "send array.copy()"
         )
     allocator.check_outside("export")
-    if len(own_events) == EVENTS:
-        wait_for_an_event(slab.device)
+    if waits.pending:
+        waits.check()
     try:
         with allocator.lock:
-            event = record_event(slab.device, of)
+            work = number_work(slab.device, of)
             if kind is not Received:
                 if slab.slot < 0:
                     share(slab)
@@ -259,7 +228,7 @@ def export(array: Any, via: Any = None) -> Message:
         raise
     finally:
         allocator.retry()
-    return (handle, origin, event, array.data.ptr - of.ptr, *layout)
+    return (handle, origin, work, array.data.ptr - of.ptr, *layout)
 
 
 def share(slab: Any) -> None:
@@ -272,8 +241,8 @@ def share(slab: Any) -> None:
     slabs_by_slot[slab.slot, slab.inc] = slab
 
 
-def record_event(device: int, of: Any) -> tuple[int, int, int]:
-    """An event after all work of this process on the block; number -1: there is none left."""
+def number_work(device: int, of: Any) -> Work:
+    """All work of this process on the block, for others to wait for."""
     stream = streams.current(device)
     others = set() if of.stream is None else {of.stream}
     if of.users:
@@ -281,89 +250,7 @@ def record_event(device: int, of: Any) -> tuple[int, int, int]:
     others.discard(stream)
     for other in others:
         streams.wait(stream, other)
-    row, inc = native.row()
-    if stream.is_idle():
-        return row, inc, -1
-    with streams.on_device(device):
-        event = event_to_record(device)
-        if event is None:
-            stream.stream.synchronize()
-            return row, inc, -1
-        try:
-            runtime.eventRecord(event.ptr, stream.ptr)
-        finally:  # without a new record it has passed
-            recorded[device].append(event)
-    return row, inc, event.number
-
-
-def wait_for_an_event(device: int) -> None:
-    """Waits until an event of the device can be recorded. Without the lock: other threads may have
-    to do what it waits for.
-    """
-    while True:
-        with allocator.lock:
-            before = recorded[device]
-            if not before or any(streams.passed(event.ptr) for event in before):
-                return
-            oldest = before[0].ptr
-        runtime.eventSynchronize(oldest)
-
-
-def end_records() -> None:
-    """This process ends: who reads its messages later finds that their work has ended. Work that
-    takes more than 5 s is left: it ends with the process.
-    """
-    if allocator.pid != getpid():
-        return
-    end = time.monotonic() + 5
-    for events in recorded.values():
-        while events:
-            if not streams.passed(events[0].ptr):
-                if time.monotonic() > end:
-                    return
-                time.sleep(0.001)
-                continue
-            renew(events.popleft())
-
-
-def event_to_record(device: int) -> OwnEvent | None:
-    """An event of the current device with a number that the ledger knows. None: all places are
-    other devices'.
-
-    Note [Records]: an event is recorded anew only after its last record has passed. So who waits
-    for a record and finds another number in its place knows that its work has ended.
-    """
-    before = recorded[device]
-    if before and streams.passed(before[0].ptr):
-        return renew(before.popleft())
-    if (place := len(own_events)) < EVENTS:
-        flags = runtime.eventInterprocess | runtime.eventDisableTiming
-        ptr = runtime.eventCreateWithFlags(flags)
-        event = OwnEvent(device, ptr, next_number(place))
-        handle = runtime.ipcGetEventHandle(ptr)
-        native.event_publish(event.number, allocator.uuid_of(device), handle)
-        own_events.append(event)
-        return event
-    for event in before:
-        if streams.passed(event.ptr):
-            before.remove(event)
-            return renew(event)
-    if not before:
-        return None
-    runtime.eventSynchronize(before[0].ptr)
-    return renew(before.popleft())
-
-
-def renew(event: OwnEvent) -> OwnEvent:
-    event.number = next_number(event.number % EVENTS)
-    native.event_renew(event.number)
-    return event
-
-
-def next_number(place: int) -> int:
-    number = numbers[place]
-    numbers[place] = (number + EVENTS) & 0xFFFFFFFF
-    return number
+    return (*native.row(), *waits.number(stream))
 
 
 def discard(message: Message) -> None:
@@ -378,7 +265,8 @@ def discard(message: Message) -> None:
 # ---- receiving
 def receive(message: Message) -> Any:
     """The array of a message: the sender's memory, held by this process until the last view of the
-    array is gone and its work has ended. Waits until the sender's work on it has ended.
+    array is gone and its work has ended. The current stream waits until the sender's work on it has
+    ended; the host does not.
 
     Returns:
         A cupy.ndarray on the device where the memory is. In the process that allocated it: the
@@ -389,13 +277,14 @@ def receive(message: Message) -> Any:
     Raises:
         StaleHandle: the message was received before, or expired, and the block is gone.
         PeerLostError: the process that the memory belongs to has died; or the sender has, and its
-            work on the memory had not ended.
+            work on the memory had not ended. If it dies later: the next use of the array, and the
+            next wait for the GPU or copy from it (waits.py).
         ForeignHandle: the message is of another domain.
         RuntimeError: the GPU is not visible in this process; or this process was forked from one
             that uses CUDA.
     """
     require_own_process()
-    handle, origin, event, offset, shape, strides, dtype = message
+    handle, origin, work, offset, shape, strides, dtype = message
     if len(handle) == UUID_BYTES:
         device = device_with(handle)
         nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, device), 0)
@@ -404,12 +293,14 @@ def receive(message: Message) -> Any:
     try:
         with allocator.lock:
             owner, device, ptr, size = take(handle, origin)
-        try:
-            wait_for(event, device)
-        except BaseException:
-            owner = None  # drops the hold
-            native.acknowledge(handle)  # it has arrived, and cannot be used
-            raise
+        if work[2] >= 0 and not waits.wait(streams.current(device), work):
+            owner.work = work
+            with allocator.lock:
+                allocator.wake()
+    except PeerLostError:
+        owner = None  # drops the hold
+        native.acknowledge(handle)  # it has arrived, and cannot be used
+        raise
     finally:
         allocator.retry()
     native.acknowledge(handle)
@@ -434,7 +325,6 @@ def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
             raise
         state = "lost"
     if state == "lost":
-        native.acknowledge(handle)  # it has arrived, and cannot be used
         native.raise_peer_lost("receive", *origin)
     nbytes = int.from_bytes(handle[48:56], "little")
     if state == "home":
@@ -525,96 +415,3 @@ def close_idle(seconds: float = 0.0) -> None:
         is_lost = not native.slab_live(slab.slot, slab.inc)
         if not slab.holds and (is_lost or slab.idle_since <= latest):
             close_slab(slab)
-
-
-def wait_for(event: tuple[int, int, int], device: int) -> None:
-    """Waits for the record of a sender's event, without the lock.
-
-    Note [Waits for a sender]: a stream that waits for another process's event waits for ever if
-    that process is killed ahead of the work: on a GPU nothing ends such a wait, and recording the
-    event anew does not return. So the host waits, and looks whether the sender lives.
-
-    Raises:
-        PeerLostError: the sender has died, and its work had not ended.
-    """
-    row, inc, number = event
-    if number < 0:
-        return
-    if (row, inc) == native.row():
-        with allocator.lock, streams.on_device(device):
-            place = number % EVENTS
-            if place < len(own_events) and own_events[place].number == number:
-                stream = cupy.cuda.get_current_stream(device)
-                runtime.streamWaitEvent(stream.ptr, own_events[place].ptr)
-        return
-    looks, pause = 0, 0.0
-    while True:
-        is_dead = native.liveness(row, inc) == "dead"
-        with allocator.lock:
-            passed = has_passed(event, device)
-        allocator.retry()
-        if passed:
-            return
-        if is_dead:  # it was dead before the look
-            native.raise_peer_lost("receive", row, inc)
-        looks += 1
-        if looks > YIELDS:
-            pause = min(pause + 20e-6, LONGEST_PAUSE_S)
-        time.sleep(pause)
-
-
-def has_passed(event: tuple[int, int, int], device: int) -> bool:
-    """Whether a record of another process's event has passed. The lock is held.
-
-    Raises:
-        PeerLostError: the process has left, and nothing tells.
-    """
-    row, inc, number = event
-    line = native.event_of(row, inc, number)
-    if line is None:
-        native.raise_peer_lost("receive", row, inc)
-        raise AssertionError
-    if not line:  # Note [Records]
-        return True
-    uuid, handle, first = line
-    place = row, inc, number % EVENTS
-    opened = opened_events.get(place)
-    if opened is not None and opened.first != first:
-        del opened_events[place]
-        runtime.eventDestroy(opened.ptr)
-        opened = None
-    if opened is None:
-        try:
-            with streams.on_device(allocator.uuids.get(uuid, device)):
-                opened = OpenedEvent(first, runtime.ipcOpenEventHandle(handle))
-        except runtime.CUDARuntimeError:
-            if native.liveness(row, inc) != "alive":
-                native.raise_peer_lost("receive", row, inc)
-            raise
-        opened_events[place] = opened
-        allocator.wake()
-    return streams.passed(opened.ptr)
-
-
-def close_events() -> None:
-    """Destroys the opened events of processes that have left, but for those that have not passed,
-    which may never do so.
-    """
-    for place, opened in list(opened_events.items()):
-        if native.liveness(*place[:2]) == "dead":
-            if streams.passed(opened.ptr):
-                runtime.eventDestroy(opened.ptr)
-            del opened_events[place]
-
-
-def forget_events() -> None:
-    """Destroys all events. There is no work left."""
-    close_events()
-    for opened in opened_events.values():
-        runtime.eventDestroy(opened.ptr)
-    for event in own_events:
-        runtime.eventDestroy(event.ptr)
-    opened_events.clear()
-    own_events.clear()
-    recorded.clear()
-    streams.forget()

@@ -14,17 +14,19 @@ import time
 from multiprocessing import util
 
 from ... import native
-from . import lending
+from . import lending, waits
 from .allocator import allocator
 
 __all__ = ["start", "stop"]
 
 SHORTEST_S, LONGEST_S = 0.002, 0.25  # between two looks at what waits; doubles without progress
 LIVENESS_S = 0.5  # between two sweeps for dead owners of open slabs
+WAITING_S = 0.1  # the same while streams wait for other processes
 EXITING_S = 0.05  # the same while a dead process's context may still be there
 
-is_running = False
+thread = 0  # its identity; 0: it does not run
 is_enabled = False
+has_progressed = False
 wake_up = _thread.allocate_lock()  # released to end a pause
 wake_up.acquire()
 
@@ -37,25 +39,30 @@ def start() -> None:
         allocator.on_work = wake
         allocator.close_imports = lending.close_idle
         atexit.register(stop)
-        util.Finalize(None, lending.end_records, exitpriority=0)  # of children, without atexit
+        util.Finalize(None, finish, exitpriority=0)  # of children, without atexit
 
 
 def wake() -> None:
     """There is something new to wait for. The allocator's lock is held."""
-    global is_running
-    if not is_running and is_enabled:
-        is_running = True
-        _thread.start_new_thread(run, ())
+    global thread
+    if not thread and is_enabled:
+        thread = _thread.start_new_thread(run, ())
 
 
 def stop() -> None:
     """Ends the thread; finalisers do nothing from now on, because the process ends."""
     global is_enabled
     is_enabled = False
-    lending.end_records()
+    finish()
     allocator.is_closed = True
     atexit.unregister(stop)
     end_thread()
+
+
+def finish() -> None:
+    """Waits for this process's own work that others wait for."""
+    if allocator.pid == os.getpid():
+        waits.finish()
 
 
 def pause() -> None:
@@ -70,7 +77,7 @@ def end_thread() -> None:
     end = time.monotonic() + 5
     if allocator.pid != os.getpid():  # forked: the thread is the parent's
         return
-    while is_running and time.monotonic() < end:
+    while thread and time.monotonic() < end:
         if wake_up.locked():
             wake_up.release()
         time.sleep(0.001)
@@ -78,39 +85,53 @@ def end_thread() -> None:
 
 def run() -> None:
     """The thread. An error ends it, and the next work starts another."""
-    global is_running
+    global thread
     try:
         look()
     except BaseException:
-        is_running = False
+        thread = 0
         raise
 
 
 def look() -> None:
-    global is_running
+    """Note [The timer's lock]: who has the allocator's lock may wait for a stream that waits for a
+    process that has died, until this thread sweeps that. So it never waits for the lock.
+    """
     pause, next_sweep, is_exiting = SHORTEST_S, time.monotonic() + LIVENESS_S, False
     while True:
         wake_up.acquire(timeout=pause)
         now = time.monotonic()
-        is_due = now >= next_sweep and bool(
-            allocator.lent or lending.imports or lending.opened_events
-        )
+        is_due = now >= next_sweep and bool(allocator.lent or lending.imports or waits.pending)
         if is_due:
             native.sweep(True)
             is_exiting = bool(native.rows_exiting())
-            next_sweep = now + (EXITING_S if is_exiting else LIVENESS_S)
+            waits.settle()
+        between = EXITING_S if is_exiting else WAITING_S if waits.pending else LIVENESS_S
+        if is_due:
+            next_sweep = now + between
         try:
-            with allocator.lock:
-                progress = allocator.poll()
-                progress = allocator.reclaim() or progress
-                if is_due:
-                    lending.close_events()
-                lending.close_idle(lending.IDLE_S)
-                waiting = allocator.leaving or allocator.lent
-                if not is_enabled or not (waiting or lending.imports or lending.opened_events):
-                    is_running = False
-                    return
-                longest = EXITING_S if is_exiting else LONGEST_S
-                pause = SHORTEST_S if progress else min(2 * pause, longest) if waiting else longest
+            is_free = native.call_if_free(allocator.lock, act)
         finally:
             allocator.retry()
+        if thread != _thread.get_ident():
+            return
+        longest = min(LONGEST_S, between)
+        if has_progressed or not is_free:
+            pause = SHORTEST_S
+        else:
+            pause = min(2 * pause, longest) if has_work() else longest
+
+
+def act() -> None:
+    """Ends what can be ended; and the thread, if nothing is left. The lock is held."""
+    global thread, has_progressed
+    has_progressed = allocator.poll()
+    has_progressed = allocator.reclaim() or has_progressed
+    lending.close_idle(lending.IDLE_S)
+    if not is_enabled or not (has_work() or lending.imports or waits.pending):
+        thread = 0
+
+
+def has_work() -> bool:
+    """Whether something waits, beyond open slabs."""
+    return bool(allocator.leaving or allocator.lent)

@@ -374,7 +374,8 @@ int add_memory(PyObject* module) {
   if (!make_handler() || !add_block(module) || !add_gradient_buffer(module) || !add_device_lock(module) ||
       !add_device_allocator(module))
     return -1;
-  for (PyMethodDef* table : {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions})
+  for (PyMethodDef* table : {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions,
+                             timeline_functions})
     if (PyModule_AddFunctions(module, table) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }

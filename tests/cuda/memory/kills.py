@@ -44,6 +44,7 @@ def work(orders: socket.socket) -> None:
 
     import shmtensor.memory.cuda as mc
     from shmtensor.errors import PeerLostError
+    from shmtensor.memory.cuda import waits
 
     mc.install()
     faulthandler.register(signal.SIGUSR1)  # a hang becomes a stack dump
@@ -71,6 +72,7 @@ def work(orders: socket.socket) -> None:
                     mc.check_alive(x)
                     values = x.get() if number % 4 else x[:: max(1, n // 7)].get()
                     mc.check_alive(x)
+                    waits.check()
                     is_right = x.size == n and bool((values == tag).all())
                     answer(
                         "taken" if is_right else f"WRONG BYTES {set(values.tolist())}", number, None

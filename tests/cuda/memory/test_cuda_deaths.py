@@ -86,23 +86,78 @@ def test_an_owner_that_dies_while_its_block_is_used(
         assert until(lambda: stats(mc, "open_slabs") == 0)
 
 
-def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType) -> None:
-    """A receiver waits for the work of a process that dies ahead of it. The receiver is a process
-    of its own: if it does not go on, it is killed."""
+# What waits for a stream that waits for the owner; the second has the allocator's lock meanwhile.
+WAITS = {
+    "synchronize": "y = native.wrap(x) + 1; st.cuda.synchronize()",
+    "cpu": "y = (native.wrap(x) + 1).cpu()",
+    "empty_cache": "y = x + 1; mc.empty_cache(); waits.check()",
+}
+
+
+@pytest.mark.parametrize("wait", WAITS)
+def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType, wait: str) -> None:
+    """A receiver's stream waits for the work of a process that dies ahead of it. The receiver is a
+    process of its own: if it does not go on, it is killed."""
     with peers() as [receiver], peers(STANDIN_LATE_US=30_000_000) as [owner]:
+        receiver.do("import shmtensor as st; from shmtensor.memory.cuda import waits")
+        receiver.do("st.zeros(3, device='cuda') + 1; st.cuda.synchronize()")  # compiled
         owner.do("native.set_role('the owner')")
         owner.do("x = cupy.empty(1000, np.uint8); busy(cupy.cuda.Stream.null, 30)")
         owner.do("rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
         message = owner.do("out = mc.export(x)")
         assert message[2][2] >= 0, "its work has not ended"
-        receiver.tell(f"x = mc.receive(pickle.loads({pickle.dumps(message)!r}))")
+        receiver.receive(message, "x")  # the host does not wait
+        receiver.tell(WAITS[wait])
         assert not receiver.answers_within(0.5)
         owner.kill()
         assert receiver.answers_within(20)
-        with pytest.raises(RuntimeError, match=r"PeerLostError: .*receive: the owner"):
+        with pytest.raises(RuntimeError, match=r"PeerLostError: .*cuda: the owner"):
             receiver.answer()
+        receiver.do("waits.check()")  # once
+        with pytest.raises(RuntimeError, match=r"PeerLostError: .*cuda: the owner"):
+            receiver.do("mc.check_alive(x)")
         receiver.forget()
         assert receiver.do("out = mc.memory_stats()['open_slabs']") == 0
+
+
+def test_work_of_a_sender_that_dies_later_is_lost(cp: Any, mc: ModuleType) -> None:
+    """The memory is the receiver's own, or a third process's, and stays: its bytes may be torn."""
+    x = cp.zeros(1000, np.uint8)
+    cp.cuda.runtime.deviceSynchronize()
+    with peers() as [peer], peers(STANDIN_LATE_US=30_000_000) as [sender]:
+        sender.do("native.set_role('the sender')")
+        sender.receive(mc.export(x))
+        sender.do("busy(cupy.cuda.Stream.null, 30); rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
+        messages = [sender.do("out = mc.export(a)") for _ in range(2)]
+        home = mc.receive(messages[0])
+        peer.receive(messages[1])
+        mc.check_alive(home)
+        peer.do("mc.check_alive(a)")
+        sender.kill()
+        assert until(partial(is_lost, mc, home))
+        with pytest.raises(PeerLostError, match="cuda: the sender"):
+            mc.check_alive(home)
+        peer.do("native.sweep(True)")
+        with pytest.raises(RuntimeError, match="PeerLostError: .*cuda: the sender"):
+            peer.do("mc.check_alive(a)")
+        peer.do("del a; rt.deviceSynchronize()")
+    cp.cuda.runtime.deviceSynchronize()
+    mc.check_alive(x)
+    del x, home
+
+
+def test_a_sender_that_ends_normally_ends_its_work(cp: Any, mc: ModuleType) -> None:
+    x = cp.zeros(1000, np.uint8)
+    cp.cuda.runtime.deviceSynchronize()
+    with peers(STANDIN_LATE_US=300_000) as [sender]:
+        sender.receive(mc.export(x))
+        sender.do("busy(cupy.cuda.Stream.null, 0.5); rt.memsetAsync(a.data.ptr, 1, 1000, 0)")
+        home = mc.receive(sender.do("out = mc.export(a)"))
+        sender.end()
+        native.sweep(True)
+        mc.check_alive(home)
+        assert (home.get() == 1).all()
+    del x, home
 
 
 def test_a_third_process_has_the_block_of_a_dead_owner(cp: Any, mc: ModuleType) -> None:

@@ -92,7 +92,7 @@ def test_the_receiver_waits_for_the_senders_work(cp: Any, mc: ModuleType) -> Non
         del y
 
 
-def test_work_that_has_not_ended_keeps_its_event(cp: Any, mc: ModuleType) -> None:
+def test_each_stream_numbers_its_own_work(cp: Any, mc: ModuleType) -> None:
     with peers(STANDIN_LATE_US=500_000) as [peer]:
         peer.do("s = [cupy.cuda.Stream(non_blocking=True) for _ in range(3)]; xs = []")
         peer.do("busy(s[0], 0); rt.deviceSynchronize()")  # compiled
@@ -129,8 +129,7 @@ def test_a_sender_that_never_rests_does_not_delay_its_receiver(cp: Any, mc: Modu
         del x
 
 
-def test_more_messages_than_events(cp: Any, mc: ModuleType) -> None:
-    """An event is recorded anew only after its work, so each message waits for its own."""
+def test_each_message_waits_for_its_own_work(cp: Any, mc: ModuleType) -> None:
     with peers(STANDIN_LATE_US=5_000) as [peer]:
         peer.do("busy(cupy.cuda.Stream.null, 0); rt.deviceSynchronize(); xs, ms = [], []")
         peer.do(
@@ -139,7 +138,7 @@ def test_more_messages_than_events(cp: Any, mc: ModuleType) -> None:
             " rt.memsetAsync(x.data.ptr, i, 1000, 0); xs.append(x); ms.append(mc.export(x))"
         )
         messages = peer.do("out = ms")
-        numbers = [m[2][2] for m in messages if m[2][2] >= 0]
+        numbers = [m[2] for m in messages if m[2][2] >= 0]
         assert len(set(numbers)) == len(numbers)
         for i in reversed(range(100)):
             x = mc.receive(messages[i])
@@ -313,7 +312,7 @@ def test_memory_of_the_second_device(two_devices: Any, cp: Any, mc: ModuleType, 
     del x, home
 
 
-def test_more_streams_than_events(cp: Any, mc: ModuleType, peer: Peer) -> None:
+def test_more_streams_than_timelines(cp: Any, mc: ModuleType, peer: Peer) -> None:
     streams = [cp.cuda.Stream(non_blocking=True) for _ in range(70)]
     messages = []
     for i, stream in enumerate(streams):

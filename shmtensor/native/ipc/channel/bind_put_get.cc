@@ -11,11 +11,11 @@ namespace shmtensor {
 
 namespace {
 
-// The object as a message. False: an exception is set.
-bool encode_message(PyObject* object, PyObject* dumps, MessageEncoder* encoder) {
-  MessageEncoder::Outcome outcome = encoder->write(object);
+// The object as a message; gpu: see MessageEncoder::write. False: an exception is set.
+bool encode_message(PyObject* object, PyObject* dumps, PyObject* gpu, MessageEncoder* encoder) {
+  MessageEncoder::Outcome outcome = encoder->write(object, gpu);
   if (outcome != MessageEncoder::Outcome::Unfit) return outcome == MessageEncoder::Outcome::Good;
-  PyObject* pair = PyObject_CallOneArg(dumps, object);
+  PyObject* pair = PyObject_CallFunctionObjArgs(dumps, object, gpu, nullptr);
   bool good = pair && encoder->adopt(pair);
   Py_XDECREF(pair);
   return good;
@@ -59,17 +59,21 @@ void store_error(ChannelObject* self) {
 }  // namespace
 
 PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "Channel.send: takes object, dumps, timeout: got %zd arguments", n);
+  if (n < 3 || n > 4) return raise("TypeError", "Channel.send: takes object, dumps, timeout, gpu: got %zd arguments", n);
   double timeout;
   MessageEncoder encoder;
   bool done;
-  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") || !encode_message(a[0], a[1], &encoder)) return nullptr;
+  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") ||
+      !encode_message(a[0], a[1], n == 4 ? a[3] : nullptr, &encoder))
+    return nullptr;
   Deadline deadline(timeout);
   return put_encoded(self, encoder, deadline, timeout, "Queue.put", &done) ? PyBool_FromLong(done) : nullptr;
 }
 
 PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "Channel.send_many: takes objects, dumps, timeout: got %zd arguments", n);
+  if (n < 3 || n > 4)
+    return raise("TypeError", "Channel.send_many: takes objects, dumps, timeout, gpu: got %zd arguments", n);
+  PyObject* gpu = n == 4 ? a[3] : nullptr;
   double timeout;
   if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put_many")) return nullptr;
   PyObject* objects = PySequence_List(a[0]);  // a copy: dumps may run any code
@@ -78,8 +82,11 @@ PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t 
   std::unique_ptr<MessageEncoder[]> encoders(new (std::nothrow) MessageEncoder[count]);
   bool good = encoders != nullptr;
   if (!good) PyErr_NoMemory();
-  for (size_t i = 0; good && i < count; i++)
-    good = encode_message(PyList_GET_ITEM(objects, static_cast<Py_ssize_t>(i)), a[1], &encoders[i]);
+  for (size_t i = 0; good && i < count; i++) {
+    PyObject* begun = gpu ? PyObject_CallMethod(gpu, "begin_message", nullptr) : Py_NewRef(Py_None);
+    good = begun && encode_message(PyList_GET_ITEM(objects, static_cast<Py_ssize_t>(i)), a[1], gpu, &encoders[i]);
+    Py_XDECREF(begun);
+  }
   Deadline deadline(timeout);
   for (bool done = true; good && n_sent < count; n_sent++) {
     good = put_encoded(self, encoders[n_sent], deadline, timeout, "Queue.put_many", &done);
@@ -156,9 +163,10 @@ PyObject* channel_check(ChannelObject* self, PyObject*) {
 
 namespace {
 
-PyObject* encode_object(PyObject*, PyObject* object) {
+PyObject* encode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  if (n < 1 || n > 2) return raise("TypeError", "encode: takes object and gpu: got %zd arguments", n);
   MessageEncoder encoder;
-  switch (encoder.write(object)) {
+  switch (encoder.write(a[0], n == 2 && a[1] != Py_None ? a[1] : nullptr)) {
     case MessageEncoder::Outcome::Failed: return nullptr;
     case MessageEncoder::Outcome::Unfit: Py_RETURN_NONE;
     case MessageEncoder::Outcome::Good: break;
@@ -190,8 +198,8 @@ PyObject* decode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"encode", encode_object, METH_O,
-     "encode(object) -> (bytes, [array, ...]) with an array in each block named, or None: for the pickler."},
+    {"encode", reinterpret_cast<PyCFunction>(encode_object), METH_FASTCALL,
+     "encode(object, gpu=None) -> (bytes, [array, ...]) with an array in each block named, or None: for the pickler."},
     {"decode", reinterpret_cast<PyCFunction>(decode_object), METH_FASTCALL,
      "decode(data, blocks) -> object. Copies: none of blocks. Raises: ValueError: malformed."},
     {nullptr, nullptr, 0, nullptr},

@@ -15,6 +15,11 @@ inline bool is_plain(PyArray_Descr* descr) {
          !PyDataType_HASSUBARRAY(descr);
 }
 
+// Whether an array of elements of `element` bytes at `offset` is inside nbytes; its first and last byte. strides nullptr:
+// contiguous. Checks for overflow.
+bool is_inside(size_t nbytes, npy_intp element, int ndim, const npy_intp* shape, const npy_intp* strides, npy_intp offset,
+               npy_intp* low, npy_intp* high);
+
 // An array over nbytes at base, which `owner` keeps alive: new reference. strides nullptr: contiguous. Steals descr, even
 // if it fails. Checks sizes and strides. Copies: none.
 PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,

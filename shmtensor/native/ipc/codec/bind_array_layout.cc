@@ -95,6 +95,24 @@ PyObject* readonly_view(PyObject* buffer) {
 // Whether it is one of NumPy's own number types, which have neither references nor fields.
 static bool is_number(PyArray_Descr* descr) { return descr->type_num >= 0 && descr->type_num < NPY_OBJECT; }
 
+bool is_inside(size_t nbytes, npy_intp element, int ndim, const npy_intp* shape, const npy_intp* strides, npy_intp offset,
+               npy_intp* low, npy_intp* high) {
+  npy_intp step = element;
+  bool empty = false, good = !__builtin_add_overflow(offset, step, high);
+  *low = offset;
+  for (int i = ndim - 1; i >= 0 && good; i--) {
+    npy_intp reach;
+    const npy_intp stride = strides ? strides[i] : step;
+    if (!strides) good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
+    empty |= shape[i] == 0;
+    npy_intp* end = stride < 0 ? low : high;
+    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, stride, &reach) &&
+           !__builtin_add_overflow(*end, reach, end);
+  }
+  return good && offset >= 0 && static_cast<size_t>(offset) <= nbytes &&
+         (empty || (*low >= 0 && *high >= 0 && static_cast<size_t>(*high) <= nbytes));
+}
+
 PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* descr, int ndim, const npy_intp* shape,
                      const npy_intp* strides, Py_ssize_t offset, bool writeable) {
   const npy_intp element = PyDataType_ELSIZE(descr);
@@ -104,19 +122,8 @@ PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* 
     Py_DECREF(descr);
     return nullptr;
   }
-  npy_intp low = offset, high, step = element;
-  bool empty = false, good = !__builtin_add_overflow(offset, step, &high);
-  for (int i = ndim - 1; i >= 0 && good; i--) {
-    npy_intp reach;
-    const npy_intp stride = strides ? strides[i] : step;
-    if (!strides) good = !__builtin_mul_overflow(step, shape[i] ? shape[i] : 1, &step);
-    empty |= shape[i] == 0;
-    npy_intp& end = stride < 0 ? low : high;
-    good = good && shape[i] >= 0 && !__builtin_mul_overflow(shape[i] ? shape[i] - 1 : 0, stride, &reach) &&
-           !__builtin_add_overflow(end, reach, &end);
-  }
-  if (!good || offset < 0 || static_cast<size_t>(offset) > nbytes ||
-      (!empty && (low < 0 || high < 0 || static_cast<size_t>(high) > nbytes))) {
+  npy_intp low, high;
+  if (!is_inside(nbytes, element, ndim, shape, strides, offset, &low, &high)) {
     Py_DECREF(descr);
     return raise("ValueError", "array_at: the array is not inside the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
                  offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);

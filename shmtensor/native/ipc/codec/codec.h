@@ -6,9 +6,11 @@
 //             's' u32 n, n bytes of UTF-8        'b' u32 n, n bytes
 //             '(' u32 n, n values  tuple         '[' u32 n, n values  list         '{' u32 n, n times key, value
 //             'a' view  numpy.ndarray            't' view  Tensor
+//             'g' device view  Tensor on a GPU
 //   view      u32 block (2^32 - 1: none, for it has no elements), u8 dtype number, u8 ndim, u8 flags (1 writeable,
 //             2 strided), u8 0, i64 offset,
 //             i64 sizes[ndim], i64 strides[ndim] when strided
+//   device view  DeviceHead, u8 handle[n_handle], i64 sizes[ndim], i64 strides[ndim]
 //
 // All little endian and unaligned. A message with anything else (other classes, an object that occurs twice and would be
 // received as two, nesting beyond kMaxDepth, numbers beyond 64 bits) is left to the pickler entirely, so that results do
@@ -42,6 +44,15 @@ struct ViewHead {  // of an array
 };
 static_assert(sizeof(ViewHead) == 16, "as codec.h says");
 
+struct DeviceHead {  // of an array on a GPU: the Message of memory/cuda/lending.py
+  uint32_t owner_row, owner_inc, sender_row, sender_inc;
+  int32_t place;  // of the sender's timeline; -1: all work had ended
+  uint32_t number;
+  int64_t offset;
+  uint8_t dtype, ndim, n_handle, zero[5];
+};
+static_assert(sizeof(DeviceHead) == 40, "as codec.h says");
+
 // Numbers addresses in the order of their first occurrence: by linear search for the first few, then in a table with open
 // addressing.
 class Numbering {
@@ -71,7 +82,9 @@ class MessageEncoder {
   MessageEncoder(const MessageEncoder&) = delete;
   MessageEncoder& operator=(const MessageEncoder&) = delete;
 
-  Outcome write(PyObject* object);
+  // gpu: takes the handles of GPU memory (multiprocessing/reduce_cuda.py: Handles); null: a tensor on a GPU is Unfit. If
+  // the outcome is not Good, it has none of this message.
+  Outcome write(PyObject* object, PyObject* gpu = nullptr);
   // (bytes-like, sequence of arrays or Blocks) from the pickler. False: a Python exception is set.
   bool adopt(PyObject* pair);
   void clear();
@@ -85,6 +98,8 @@ class MessageEncoder {
  private:
   Outcome value(PyObject* object, int depth);
   Outcome view(PyObject* array, char tag);
+  Outcome device_view(PyObject* array);
+  void discard_handles();
   bool is_new(PyObject* object);
   bool reserve(size_t more);
   bool put(const void* data, size_t n);
@@ -98,6 +113,8 @@ class MessageEncoder {
   Numbering bases_;                   // of blocks_
   Numbering seen_;                    // objects that may occur again
   Py_buffer view_{};                  // adopted bytes
+  PyObject* gpu_ = nullptr;           // borrowed
+  Py_ssize_t n_handles_ = 0;          // that it took
 };
 
 // The object of a message: new reference. blocks: received, in the order of the encoder. nullptr: an exception. Each field

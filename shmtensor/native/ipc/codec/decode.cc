@@ -103,6 +103,53 @@ class Reader {
     return tensor;
   }
 
+  // A Tensor over memory of a GPU, which Python receives.
+  PyObject* device_view() {
+    DeviceHead head;
+    char handle[sizeof(Handle)];
+    npy_intp sizes[NPY_MAXDIMS], strides[NPY_MAXDIMS];
+    if (!take(&head, sizeof head)) return nullptr;
+    bool is_empty = head.n_handle == sizeof(Handle::domain);  // without memory: the GPU's UUID
+    uint8_t zeros = 0;
+    for (uint8_t byte : head.zero) zeros |= byte;
+    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || zeros || (head.n_handle != sizeof handle && !is_empty))
+      return malformed("no such array");
+    size_t n = head.ndim * sizeof(npy_intp);
+    if (!take(handle, head.n_handle) || !take(sizes, n) || !take(strides, n)) return nullptr;
+    PyArray_Descr* descr = PyArray_DescrFromType(type_of(head.dtype));
+    if (!descr) return nullptr;
+    size_t nbytes = 0;
+    bool has_elements = true;
+    for (int k = 0; k < head.ndim; k++) has_elements &= sizes[k] != 0;
+    if (!is_empty) memcpy(&nbytes, handle + offsetof(Handle, nbytes), sizeof(Handle::nbytes));
+    npy_intp low, high;
+    if (PyDataType_ELSIZE(descr) == 0 || has_elements == is_empty ||
+        !is_inside(nbytes, PyDataType_ELSIZE(descr), head.ndim, sizes, strides, head.offset, &low, &high)) {
+      Py_DECREF(descr);
+      return malformed("no such array");
+    }
+    PyObject* message = Py_BuildValue(
+        "y#(II)(IIiI)LNNN", handle, static_cast<Py_ssize_t>(head.n_handle), head.owner_row, head.owner_inc, head.sender_row,
+        head.sender_inc, head.place, head.number, static_cast<long long>(head.offset), PyArray_IntTupleFromIntp(head.ndim, sizes), PyArray_IntTupleFromIntp(head.ndim, strides), descr);
+    PyObject* receive = message ? device_receiver() : nullptr;
+    PyObject* array = receive ? PyObject_CallOneArg(receive, message) : nullptr;
+    Py_XDECREF(message);
+    PyObject* tensor = array ? tensor_access.make(array) : nullptr;
+    Py_XDECREF(array);
+    return tensor;
+  }
+
+  // Borrowed.
+  static PyObject* device_receiver() {
+    static PyObject* function = nullptr;
+    if (!function) {
+      PyObject* module = PyImport_ImportModule("shmtensor.multiprocessing.reduce_cuda");
+      function = module ? PyObject_GetAttrString(module, "rebuild_cupy") : nullptr;
+      Py_XDECREF(module);
+    }
+    return function;
+  }
+
   PyObject* value(int depth) {
     char tag;
     if (!take(&tag, 1)) return nullptr;
@@ -135,6 +182,7 @@ class Reader {
       case '{': return pairs(depth);
       case 'a':
       case 't': return view(tag);
+      case 'g': return device_view();
       default: at_--; return malformed("no such tag");
     }
   }

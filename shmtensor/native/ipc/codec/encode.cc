@@ -147,14 +147,61 @@ MessageEncoder::Outcome MessageEncoder::view(PyObject* object, char tag) {
   return Outcome::Good;
 }
 
+// The handle is exported by Python, and the rest of its message is written as numbers.
+MessageEncoder::Outcome MessageEncoder::device_view(PyObject* array) {
+  static PyObject* const add = PyUnicode_InternFromString("add");
+  PyObject* descr = PyObject_GetAttrString(array, "dtype");
+  if (!descr) return Outcome::Failed;
+  bool fit = PyArray_DescrCheck(descr) && is_plain(reinterpret_cast<PyArray_Descr*>(descr));
+  int dtype = fit ? wire_of(reinterpret_cast<PyArray_Descr*>(descr)->type_num) : 0;
+  Py_DECREF(descr);
+  if (!fit) return Outcome::Unfit;
+  PyObject* message = PyObject_CallMethodOneArg(gpu_, add, array);
+  if (!message) return Outcome::Failed;
+  n_handles_++;
+  const char* handle;
+  Py_ssize_t n_handle;
+  PyObject *sizes, *strides, *name;
+  DeviceHead head{};
+  long long offset;
+  bool good = PyArg_ParseTuple(message, "y#(II)(IIiI)LO!O!O", &handle, &n_handle, &head.owner_row, &head.owner_inc,
+                               &head.sender_row, &head.sender_inc, &head.place, &head.number, &offset, &PyTuple_Type,
+                               &sizes, &PyTuple_Type, &strides, &name);
+  if (good) {
+    head.offset = offset;
+    head.dtype = static_cast<uint8_t>(dtype);
+    head.ndim = static_cast<uint8_t>(PyTuple_GET_SIZE(sizes));
+    head.n_handle = static_cast<uint8_t>(n_handle);
+    good = put("g", 1) && put(&head, sizeof head) && put(handle, head.n_handle);
+    for (PyObject* from : {sizes, strides})
+      for (Py_ssize_t k = 0; good && k < head.ndim; k++) {
+        int64_t size = PyLong_AsLongLong(PyTuple_GET_ITEM(from, k));
+        good = !(size == -1 && PyErr_Occurred()) && put(&size, sizeof size);
+      }
+  }
+  Py_DECREF(message);
+  return good ? Outcome::Good : Outcome::Failed;
+}
+
+// The message will not be sent in this form. Keeps the exception that is set, if one is.
+void MessageEncoder::discard_handles() {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* result = PyObject_CallMethod(gpu_, "discard_last", "n", n_handles_);
+  n_handles_ = 0;
+  if (!result) PyErr_WriteUnraisable(gpu_);
+  Py_XDECREF(result);
+  PyErr_Restore(type, value, trace);
+}
+
 MessageEncoder::Outcome MessageEncoder::value(PyObject* object, int depth) {
   auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
   PyTypeObject* type = Py_TYPE(object);
   if (type == *tensor_access.type) {
     PyObject* array = tensor_access.plain_array(object);
-    if (!array || !PyArray_CheckExact(array)) return Outcome::Unfit;
-    if (depth && !is_new(object)) return Outcome::Unfit;
-    return view(array, 't');
+    if (!array || (depth && !is_new(object))) return Outcome::Unfit;
+    if (PyArray_CheckExact(array)) return view(array, 't');
+    return gpu_ && !PyArray_Check(array) ? device_view(array) : Outcome::Unfit;
   }
   if (type == &PyLong_Type) {
     int overflow;
@@ -217,9 +264,12 @@ MessageEncoder::Outcome MessageEncoder::value(PyObject* object, int depth) {
   return Outcome::Unfit;
 }
 
-MessageEncoder::Outcome MessageEncoder::write(PyObject* object) {
+MessageEncoder::Outcome MessageEncoder::write(PyObject* object, PyObject* gpu) {
   if (!put(&kCodecMark, 1)) return Outcome::Failed;
-  return value(object, 0);
+  gpu_ = gpu;
+  Outcome outcome = value(object, 0);
+  if (outcome != Outcome::Good && n_handles_) discard_handles();
+  return outcome;
 }
 
 bool MessageEncoder::adopt(PyObject* pair) {

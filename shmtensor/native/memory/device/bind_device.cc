@@ -266,57 +266,6 @@ static PyObject* py_slab_lent(PyObject*, Arguments a, Py_ssize_t n) {
   return list ? Py_BuildValue("Nn", list, messages) : nullptr;
 }
 
-static PyObject* py_event_publish(PyObject*, Arguments a, Py_ssize_t n) {
-  uint32_t number;
-  uint64_t uuid[2], handle[8];
-  if (!count_is("event_publish", n, 3, 3) || !number_of(a[0], &number) || !words_of("event_publish", a[1], uuid, 16) ||
-      !words_of("event_publish", a[2], handle, 64) || !domain_ensure())
-    return nullptr;
-  if (domain.rowless) return explain(Outcome::Lost, "export", nullptr, nullptr);
-  DeviceEvent& event = domain.events[size_t(domain.row) * kEvents + number % kEvents];
-  use_device(domain);
-  event.word.store(0, relaxed);  // a reader with the incarnation of the row's former process reads it again afterwards
-  std::atomic_thread_fence(std::memory_order_release);
-  for (int i = 0; i < 8; ++i) event.handle[i].store(handle[i], relaxed);
-  for (int i = 0; i < 2; ++i) event.uuid[i].store(uuid[i], relaxed);
-  event.published.store(number, relaxed);
-  event.word.store(uint64_t(number) << 32 | domain.inc, release);
-  Py_RETURN_NONE;
-}
-
-// Note [Records] in memory/cuda/lending.py.
-static PyObject* py_event_renew(PyObject*, PyObject* o) {
-  uint32_t number;
-  if (!number_of(o, &number) || !domain_ensure()) return nullptr;
-  if (domain.rowless) return explain(Outcome::Lost, "export", nullptr, nullptr);
-  domain.events[size_t(domain.row) * kEvents + number % kEvents].word.store(uint64_t(number) << 32 | domain.inc, release);
-  Py_RETURN_NONE;
-}
-
-// What there is of a record in whose place there is no event of its process: () if that is publishing another one.
-static PyObject* no_event(uint32_t row, uint32_t inc) {
-  if (inc_of_row(domain.rows[row].state.load(acquire)) == inc) return PyTuple_New(0);
-  Py_RETURN_NONE;
-}
-
-static PyObject* py_event_of(PyObject*, Arguments a, Py_ssize_t n) {
-  uint32_t row, inc, number;
-  if (!count_is("event_of", n, 3, 3) || !number_of(a[0], &row) || !number_of(a[1], &inc) || !number_of(a[2], &number) ||
-      !domain_ensure())
-    return nullptr;
-  if (row >= kRows) return PyErr_Format(PyExc_ValueError, "event_of: no such row: %u", row);
-  const DeviceEvent& event = domain.events[size_t(row) * kEvents + number % kEvents];
-  const uint64_t word = event.word.load(acquire);
-  if (uint32_t(word) == inc && word >> 32 != number) return PyTuple_New(0);
-  if (uint32_t(word) != inc) return no_event(row, inc);
-  PyObject* result = Py_BuildValue("NNI", bytes_of(event.uuid, 2), bytes_of(event.handle, 8),
-                                   uint32_t(event.published.load(relaxed)));
-  std::atomic_thread_fence(std::memory_order_acquire);
-  if (event.word.load(relaxed) == word) return result;
-  Py_XDECREF(result);
-  return no_event(row, inc);
-}
-
 static PyObject* py_use_device(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
   if (!domain.rowless) use_device(domain);
@@ -394,13 +343,6 @@ PyMethodDef device_functions[] = {
      "slab_reclaim([(slot, index), ...]) -> [bool]: which own blocks in limbo nobody holds; those are free."},
     fast("slab_lent", py_slab_lent,
          "slab_lent(slot, incarnation) -> ([(row, incarnation, holds)], messages): who uses an own slab."),
-    fast("event_publish", py_event_publish,
-         "event_publish(number, uuid, handle): an interprocess event of this process, in place `number` modulo 64."),
-    fast("event_of", py_event_of,
-         "event_of(row, incarnation, number) -> (uuid, handle, number of the event's first record); (): that record has\n"
-         "passed; None: the process has left."),
-    {"event_renew", py_event_renew, METH_O,
-     "event_renew(number): the event in place `number` modulo 64 is recorded anew: who waits for its last record may go on."},
     {"use_device", py_use_device, METH_NOARGS,
      "From now on a GPU may use blocks of this process: when it has died, they are kept until it has exited."},
     {"rows_exiting", py_rows_exiting, METH_NOARGS,

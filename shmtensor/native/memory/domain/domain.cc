@@ -170,7 +170,7 @@ const char* map_domain(Domain& d, uint32_t S) {
   d.bits_base = d.control_base + areas.bits;
   d.in_flight = reinterpret_cast<InFlight*>(d.control_base + areas.in_flight);
   d.slabs = reinterpret_cast<DeviceSlab*>(d.control_base + areas.slabs);
-  d.events = reinterpret_cast<DeviceEvent*>(d.control_base + areas.events);
+  d.timelines = reinterpret_cast<Timeline*>(d.control_base + areas.timelines);
   d.mapped = total;
   return nullptr;
 }

@@ -65,7 +65,7 @@ struct Domain {
   char* bits_base = nullptr;
   InFlight* in_flight = nullptr;
   DeviceSlab* slabs = nullptr;
-  DeviceEvent* events = nullptr;
+  Timeline* timelines = nullptr;
   char* base = nullptr;  // slot s is at base + s * 64 MiB
   size_t mapped = 0;     // bytes mapped at base
   size_t shared = 0;     // bytes at base that count as shared (0 in a rowless process)

@@ -1,11 +1,11 @@
-// The bytes that every process of a domain shares: areas, words and their states (layout version 5,
+// The bytes that every process of a domain shares: areas, words and their states (layout version 6,
 // little endian).
 //
 //   control (memfd, sparse)
-//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+--------------+
-//   | header | rows    | slots   | nheld     | words      | bits         | in flight     | slabs   | events       |
-//   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 | S x 128 | R x 64 x 128 |
-//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+--------------+
+//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+-------------+
+//   | header | rows    | slots   | nheld     | words      | bits         | in flight     | slabs   | timelines   |
+//   | 4 KiB  | R x 256 | S x 128 | R x S x 4 | S x NB x 8 | S x R x 8 Ki | R x 2^20 x 64 | S x 128 | R x 64 x 16 |
+//   +--------+---------+---------+-----------+------------+--------------+---------------+---------+-------------+
 //   volume 0 (POSIX shared memory, unlinked at once), volume 1 (memfd): S/2 slots of 64 MiB each
 //
 //   row    FREE -> BORN (forked, not yet run) -> LIVE -> ZOMBIE (dead, messages pending) -> FREE
@@ -43,12 +43,12 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
-constexpr uint32_t kLayoutVersion = 5;
+constexpr uint32_t kLayoutVersion = 6;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
 constexpr uint32_t kBitWords = kBlocks / 64;  // words of one row's bitmap of one slot
 constexpr uint32_t kInFlight = 1u << 20;          // per row
-constexpr uint32_t kEvents = 64;              // of CUDA, per row
+constexpr uint32_t kTimelines = 64;           // of CUDA's streams, per row
 constexpr uint32_t kNobody = 0xFFF;           // owner of an orphan
 constexpr uint32_t kNoSlot = 0xFFFFFFFF;
 constexpr int kSlotShift = 26;
@@ -138,15 +138,14 @@ struct DeviceSlab {
 };
 static_assert(sizeof(DeviceSlab) == 128, "two lines");
 
-// An interprocess event of a row: record `number` is of the event in place number % kEvents.
-struct DeviceEvent {
-  Word handle[8];  // cudaIpcEventHandle_t
-  Word uuid[2];
-  Word word;       // number << 32 | inc: of the last record; the handle is that incarnation's
-  Word published;  // the first record's number: a later event may have an equal handle
-  char reserved[32];
+// Of a stream: the work that its process has numbered (memory/device/timelines.cc). The numbers go on, cyclically, from one
+// process of the row to the next.
+struct Timeline {
+  Half done;                // written by the GPU after the work; = issued once the process is swept
+  Half issued;              // the last number
+  Half lost_from, lost_to;  // the numbers from lost_from + 1 to lost_to were not done when their process ended
 };
-static_assert(sizeof(DeviceEvent) == 128, "two lines");
+static_assert(sizeof(Timeline) == 16, "CUDA writes the first four bytes");
 
 // ---- packed words
 struct SlotWord {
@@ -186,7 +185,7 @@ inline bool swap_word(Word& word, uint64_t from, uint64_t to) {
 
 // ---- offsets of the areas
 struct Areas {
-  size_t rows, slots, nheld, words, bits, in_flight, slabs, events, size;
+  size_t rows, slots, nheld, words, bits, in_flight, slabs, timelines, size;
   explicit Areas(size_t S) {
     auto page = [](size_t n) { return (n + 4095) & ~size_t(4095); };
     rows = 4096;
@@ -196,8 +195,8 @@ struct Areas {
     bits = page(words + S * kBlocks * 8);
     in_flight = bits + S * kRows * (kBlocks / 8);
     slabs = in_flight + size_t(kRows) * kInFlight * sizeof(InFlight);
-    events = page(slabs + S * sizeof(DeviceSlab));
-    size = events + size_t(kRows) * kEvents * sizeof(DeviceEvent);
+    timelines = page(slabs + S * sizeof(DeviceSlab));
+    size = timelines + size_t(kRows) * kTimelines * sizeof(Timeline);
   }
 };
 

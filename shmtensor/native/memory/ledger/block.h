@@ -15,7 +15,8 @@ size_t block_nbytes(PyObject* block);
 // ---- Python bindings: bind.cc, bind_statistics.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;
 bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most);
-extern PyMethodDef device_functions[], figure_functions[], guest_functions[], malloc_functions[], survey_functions[];
+extern PyMethodDef device_functions[], figure_functions[], guest_functions[], malloc_functions[], survey_functions[],
+    timeline_functions[];
 struct Handle;
 bool handle_of(const char* where, PyObject* o, Handle* h);  // of its 72 bytes
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "memory/device/timelines.h"
 #include "memory/inspect/fault_points.h"
 #include "memory/heap/heap.h"
 #include "memory/ledger/ledger.h"
@@ -164,6 +165,7 @@ void sweep_row(Domain& d, int r) {
     for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;)
       release_slot_of_dead(d, s, uint32_t(r));
   }
+  if (row.device.load(relaxed) == inc_of_row(state)) end_timelines(d, uint32_t(r));
   row.timens.store(d.timens, relaxed);  // of this clock; Note [Time namespace]
   row.death_ms.store(now_ms(), relaxed);
   fault("sweep.zombie");

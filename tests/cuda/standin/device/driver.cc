@@ -142,6 +142,50 @@ STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned
   return CUDA_SUCCESS;
 }
 
+// ---- words in page-locked memory that streams write and wait for
+
+namespace {
+
+// The word at an address for GPUs; null: it is not in page-locked memory.
+std::atomic<uint32_t>* find_word(Machine& m, CUdeviceptr address) {
+  static_assert(sizeof(std::atomic<uint32_t>) == 4 && std::atomic<uint32_t>::is_always_lock_free);
+  auto* at = reinterpret_cast<char*>(address);
+  auto i = find_block(m, at);
+  if (i == m.blocks.end() || on_device(i->second) || address % 4 || at + 4 > i->first + i->second.size) return nullptr;
+  return reinterpret_cast<std::atomic<uint32_t>*>(at);
+}
+
+}  // namespace
+
+STANDIN_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* out, void* p, unsigned flags) {
+  STANDIN_ENTER_DRIVER;
+  auto i = find_block(m, p);
+  if (flags || i == m.blocks.end() || on_device(i->second)) return CUDA_ERROR_INVALID_VALUE;
+  *out = reinterpret_cast<CUdeviceptr>(p);
+  return CUDA_SUCCESS;
+}
+STANDIN_API CUresult cuStreamWriteValue32_v2(CUstream s, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  STANDIN_ENTER_DRIVER;
+  Stream* stream = find_stream(m, reinterpret_cast<cudaStream_t>(s));
+  auto* word = find_word(m, address);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (!word || flags) return CUDA_ERROR_INVALID_VALUE;
+  submit(m, stream, [word, value] { word->store(value); });
+  return CUDA_SUCCESS;
+}
+STANDIN_API CUresult cuStreamWaitValue32_v2(CUstream s, CUdeviceptr address, cuuint32_t value, unsigned flags) {
+  STANDIN_ENTER_DRIVER;
+  Stream* stream = find_stream(m, reinterpret_cast<cudaStream_t>(s));
+  auto* word = find_word(m, address);
+  if (!stream) return CUDA_ERROR_INVALID_HANDLE;
+  if (!word || flags != CU_STREAM_WAIT_VALUE_GEQ) return CUDA_ERROR_INVALID_VALUE;
+  auto completion = std::make_shared<Completion>();
+  completion->shared = word;
+  completion->target = value;
+  stream->after.push_back(completion);
+  return CUDA_SUCCESS;
+}
+
 // NVRTC looks for private tables of the driver when a libcuda.so.1 is there; there are none, and it goes on without.
 STANDIN_API CUresult cuGetExportTable(const void** table, const CUuuid*) {
   *table = nullptr;

@@ -1,0 +1,187 @@
+// Timelines: how a stream of one process waits for the work of another (docs/design/cuda-memory.md, "Waits for a sender").
+//
+// A process numbers what it sends of a stream, and the GPU writes the number after the work. Who waits for a number looks at
+// the word, or lets its stream wait until the GPU finds the number, or a later one, in it. The sweep of a dead process writes
+// the last number in the GPU's place, so that no stream waits for ever, and notes which numbers were lost.
+#include "memory/device/timelines.h"
+
+#include <dlfcn.h>
+#include <sys/mman.h>
+
+#include "memory/inspect/fault_points.h"
+#include "memory/ledger/ledger.h"
+#include "python.h"
+
+namespace shmtensor {
+
+namespace {
+
+bool is_before(uint32_t a, uint32_t b) { return static_cast<int32_t>(a - b) < 0; }
+
+Timeline* timelines_of(Domain& d, uint32_t row) { return d.timelines + size_t(row) * kTimelines; }
+
+bool is_idle(const Timeline& t) { return t.done.load(acquire) == t.issued.load(relaxed); }
+
+// The dead process's GPU may have written a smaller number after the sweep, where no exit could be seen.
+void write_lost(Timeline& t, uint32_t to) {
+  uint32_t done = t.done.load(acquire);
+  while (is_before(done, to) && !t.done.compare_exchange_weak(done, to, release, acquire)) {
+  }
+}
+
+}  // namespace
+
+void end_timelines(Domain& d, uint32_t row) {
+  Timeline* const first = timelines_of(d, row);
+  for (Timeline* t = first; t < first + kTimelines; ++t) {
+    if (is_idle(*t)) continue;
+    const uint32_t to = t->issued.load(relaxed);
+    t->lost_from.store(t->done.load(acquire), relaxed);
+    t->lost_to.store(to, release);
+    fault("sweep.lost.work");
+    t->done.store(to, release);
+    fault("sweep.waits");
+  }
+}
+
+namespace {
+
+bool read_number(PyObject* o, uint32_t limit, const char* what, uint32_t* out) {
+  *out = 0;
+  const unsigned long n = PyLong_AsUnsignedLong(o);
+  if (PyErr_Occurred()) return false;
+  if (n > limit) return raise("ValueError", "timeline: no such %s: %lu", what, n) != nullptr;
+  *out = static_cast<uint32_t>(n);
+  return true;
+}
+
+// A second mapping: CUDA withholds the pages that it registers from forked children.
+PyObject* timeline_area(PyObject*, PyObject*) {
+  static void* mapping = nullptr;
+  if (!domain_ensure()) return nullptr;
+  const Areas areas(domain.slots);
+  const size_t nbytes = areas.size - areas.timelines;
+  if (!mapping) {
+    void* p = mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, domain.control, off_t(areas.timelines));
+    if (p == MAP_FAILED) return PyErr_SetFromErrno(PyExc_OSError);
+    mapping = p;
+  }
+  return Py_BuildValue("Nn", PyLong_FromVoidPtr(mapping), static_cast<Py_ssize_t>(nbytes));
+}
+
+PyObject* timeline_issue(PyObject*, PyObject* o) {
+  uint32_t place;
+  if (!read_number(o, kTimelines - 1, "place", &place) || !domain_ensure()) return nullptr;
+  if (domain.rowless) return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
+  use_device(domain);
+  Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
+  const uint32_t number = t.issued.load(relaxed) + 1;
+  t.issued.store(number, release);
+  fault("timeline.issued");
+  return Py_BuildValue("In", number, reinterpret_cast<char*>(&t.done) - reinterpret_cast<char*>(domain.timelines));
+}
+
+PyObject* timeline_idle(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  uint32_t place = 0;
+  if (n > 1) return raise("TypeError", "timeline_idle: takes a place or nothing: got %zd arguments", n);
+  if ((n && !read_number(a[0], kTimelines - 1, "place", &place)) || !domain_ensure()) return nullptr;
+  if (domain.rowless) Py_RETURN_TRUE;
+  const Timeline* own = timelines_of(domain, uint32_t(domain.row));
+  bool idle = true;
+  for (uint32_t k = n ? place : 0; k < (n ? place + 1 : kTimelines); ++k) idle &= is_idle(own[k]);
+  return PyBool_FromLong(idle);
+}
+
+PyObject* timeline_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  uint32_t row, place, number;
+  if (n != 3) return raise("TypeError", "timeline_state: takes row, place, number: got %zd arguments", n);
+  if (!read_number(a[0], kRows - 1, "row", &row) || !read_number(a[1], kTimelines - 1, "place", &place) ||
+      !read_number(a[2], UINT32_MAX, "number", &number) || !domain_ensure())
+    return nullptr;
+  Timeline& t = timelines_of(domain, row)[place];
+  const bool is_done = !is_before(t.done.load(acquire), number);
+  const uint32_t lost_to = t.lost_to.load(acquire);
+  const bool is_lost = is_before(t.lost_from.load(relaxed), number) && !is_before(lost_to, number);
+  if (is_lost) write_lost(t, lost_to);
+  const bool is_forged = is_before(t.issued.load(relaxed), number);
+  return PyUnicode_InternFromString(is_lost || is_forged ? "lost" : is_done ? "done" : "pending");
+}
+
+// ---- the driver's functions, which CuPy does not bind
+
+using StreamValue = int (*)(void* stream, unsigned long long address, uint32_t value, unsigned flags);
+using DevicePointer = int (*)(unsigned long long* device, void* host, unsigned flags);
+struct Driver {
+  StreamValue write = nullptr, wait = nullptr;
+  unsigned long long base = 0;  // the address of the timelines for GPUs
+};
+Driver driver;
+
+PyObject* timeline_registered(PyObject*, PyObject* o) {
+  void* host = PyLong_AsVoidPtr(o);
+  if (PyErr_Occurred()) return nullptr;
+  void* library = dlopen("libcuda.so.1", RTLD_NOW);
+  const auto find = [library](const char* name) { return library ? dlsym(library, name) : nullptr; };
+  const auto pointer_of = reinterpret_cast<DevicePointer>(find("cuMemHostGetDevicePointer_v2"));
+  driver.write = reinterpret_cast<StreamValue>(find("cuStreamWriteValue32_v2"));
+  driver.wait = reinterpret_cast<StreamValue>(find("cuStreamWaitValue32_v2"));
+  unsigned long long base = 0;
+  const bool good = pointer_of && driver.write && driver.wait && pointer_of(&base, host, 0) == 0;
+  driver.base = good ? base : 0;
+  return PyBool_FromLong(good);
+}
+
+PyObject* stream_value(const char* name, StreamValue function, PyObject* stream, size_t offset, uint32_t number) {
+  void* s = PyLong_AsVoidPtr(stream);
+  if (PyErr_Occurred()) return nullptr;
+  if (!function || !driver.base) return raise("RuntimeError", "%s: the timelines are not registered", name);
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = function(s, driver.base + offset, number, 0);  // waits for number or later, cyclically
+  Py_END_ALLOW_THREADS;
+  if (status) return raise("RuntimeError", "%s: CUDA's error %d", name, status);
+  Py_RETURN_NONE;
+}
+
+PyObject* timeline_write(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  uint32_t offset, number;
+  if (n != 3) return raise("TypeError", "timeline_write: takes stream, offset, number: got %zd arguments", n);
+  if (!read_number(a[1], kRows * kTimelines * sizeof(Timeline) - 1, "offset", &offset) ||
+      !read_number(a[2], UINT32_MAX, "number", &number))
+    return nullptr;
+  return stream_value("cuStreamWriteValue32", driver.write, a[0], offset, number);
+}
+
+PyObject* timeline_wait(PyObject*, PyObject* const* a, Py_ssize_t n) {
+  uint32_t row, place, number;
+  if (n != 4) return raise("TypeError", "timeline_wait: takes stream, row, place, number: got %zd arguments", n);
+  if (!read_number(a[1], kRows - 1, "row", &row) || !read_number(a[2], kTimelines - 1, "place", &place) ||
+      !read_number(a[3], UINT32_MAX, "number", &number))
+    return nullptr;
+  const size_t offset = (size_t(row) * kTimelines + place) * sizeof(Timeline) + offsetof(Timeline, done);
+  return stream_value("cuStreamWaitValue32", driver.wait, a[0], offset, number);
+}
+
+template <class F>
+PyMethodDef fast(const char* name, F* function, const char* doc) {
+  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, doc};
+}
+
+}  // namespace
+
+PyMethodDef timeline_functions[] = {
+    {"timeline_area", timeline_area, METH_NOARGS,
+     "timeline_area() -> (address, bytes): a mapping of all timelines, to be registered with CUDA. Raises: OSError."},
+    {"timeline_registered", timeline_registered, METH_O,
+     "timeline_registered(address): it is registered; whether the driver can write to it and wait for it."},
+    {"timeline_issue", timeline_issue, METH_O,
+     "timeline_issue(place) -> (number, offset): the next number of an own timeline, to be written after the stream's work."},
+    fast("timeline_write", timeline_write, "timeline_write(stream, offset, number): after the stream's work. Raises: RuntimeError."),
+    fast("timeline_wait", timeline_wait,
+         "timeline_wait(stream, row, place, number): later work of the stream waits. Raises: RuntimeError."),
+    fast("timeline_state", timeline_state,
+         "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
+    fast("timeline_idle", timeline_idle, "timeline_idle(place=all): whether the last number of an own timeline is written."),
+    {nullptr, nullptr, 0, nullptr}};
+
+}  // namespace shmtensor
