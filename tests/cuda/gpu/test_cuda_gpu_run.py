@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks import cuda_host
+from benchmarks.cuda import host, throughput
 from shmtensor import cudnn_runtime
 from tests.cuda.gpu import parts, run
 
@@ -33,10 +33,24 @@ def test_parts_in_short_form(cp: Any, capfd: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.slow
 def test_host_times_of_small_operations(cp: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cuda_host.main(["--standin"]) == 0
+    assert host.main(["--standin"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert len(lines) == 1 + len(cuda_host.CASES)
+    assert len(lines) == 1 + len(host.CASES)
     assert "SGD, width 64: step" in lines[-1]
+
+
+def test_a_failed_case_is_said_by_the_exit_code(
+    cp: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def build(library: Any, nn: Any, short: bool) -> Any:
+        raise ValueError("no such thing")
+
+    cases = [throughput.Case("fails", build), throughput.Case("add", throughput.small)]
+    monkeypatch.setattr(throughput, "CASES", cases)
+    monkeypatch.setattr(throughput, "send_row", lambda *_: throughput.Row(cases[1], 1.0, None))
+    assert throughput.main(["--standin", "--short"]) == 1
+    assert re.search(r"^fails +ValueError: no such thing", out := capfd.readouterr().out, re.M), out
+    assert re.search(r"^add +[\d.,]+ us", out, re.M), out
 
 
 def test_a_part_without_a_gpu_is_skipped(
