@@ -190,10 +190,6 @@ def test_in_place_forms_write_the_tensor(cp: Any, name: str) -> None:
 
 WRITES: dict[str, Callable[..., Any]] = {
     "index_add": lambda x, at, s: x.index_add(0, at, s),
-    "index_add_": lambda x, at, s: x.index_add_(0, at, s, alpha=2),
-    "index_reduce": lambda x, at, s: x.index_reduce(0, at, s, "amax"),
-    "scatter": lambda x, at, s: x.scatter(0, at, s),
-    "scatter_": lambda x, at, s: x.scatter_(0, at, s, reduce="multiply"),
     "scatter_add": lambda x, at, s: x.scatter_add(0, at, s),
     "scatter_reduce": lambda x, at, s: x.scatter_reduce(0, at, s, "prod"),
 }
