@@ -69,7 +69,7 @@ gpu-suite: build
 
 gpu-bench: build
 	$(PYTHON) -m benchmarks.cuda
-	$(PYTHON) -m benchmarks.cuda_host
+	$(PYTHON) -m benchmarks.cuda.host
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save

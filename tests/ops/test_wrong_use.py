@@ -71,7 +71,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "scatter of another dtype": (
         lambda: x.scatter(1, st.tensor([[0]]), st.ones(1, 1, dtype=st.float64)),
         RuntimeError,
-        "dtypes differ: float32, src has float64",
+        "scatter: expected the operands to have the same dtype: float32, float64",
     ),
     "mask": (lambda: x.masked_fill(x, 0), RuntimeError, "the mask must be bool: float32"),
     "condition": (lambda: st.where(x, x, x), RuntimeError, "must be bool: float32"),

@@ -206,8 +206,6 @@ def _index_select_backward(xp: Any, x: Any, index: Any, shape: tuple[int, ...], 
 @ROWS["_index_add"].on("cuda")
 def _index_add(xp: Any, x: Any, source: Any, index: Any, dim: int, out: Any = None) -> Any:
     index = as_vector("index_add", index)
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"index_add: dtypes differ: {x.dtype}, source has {source.dtype}")
     if not x.ndim:
         return rounded(x + source.sum().astype(x.dtype), x.dtype, out)
     dim = axis(x, dim)
@@ -267,8 +265,6 @@ def _gather_backward(xp: Any, x: Any, index: Any, shape: tuple[int, ...], dim: i
 
 @ROWS["_scatter_add"].on("cuda")
 def _scatter_add(xp: Any, x: Any, source: Any, index: Any, dim: int, out: Any = None) -> Any:
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not index.size:
         return x.copy() if out is None else out
     sums = sums_like(x, out) if is_floating(x) else x.copy()

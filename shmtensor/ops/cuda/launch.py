@@ -38,6 +38,7 @@ __all__ = [
     "blocks_for",
     "cast",
     "contiguous",
+    "even_chunks",
     "is_aligned",
     "is_floating",
     "launch",
@@ -137,6 +138,15 @@ def prepare(
 def blocks_for(n: int, per_block: int = THREADS) -> int:
     """Blocks for n elements, rows or counters: at least one."""
     return max(1, min(-(-n // per_block), MAX_BLOCKS))
+
+
+def even_chunks(n: int, size: int, most: int) -> tuple[int, int]:
+    """How many chunks n elements are split into, none of them empty, and the size of all but the
+    last: at least `size`, if there are several. There are at most `most` chunks, but at least one.
+    """
+    chunks = max(1, min(n // size, most))
+    size = -(-n // chunks)
+    return -(-n // size), size
 
 
 def is_floating(*arrays: Any) -> bool:

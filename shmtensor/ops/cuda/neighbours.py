@@ -4,13 +4,12 @@ each element of the result.
 
 from __future__ import annotations
 
-from typing import Any
-
 import cupy
 import numpy as np
 
 from .. import ROWS
 from ..linalg.cdist import KERNEL_ORDERS
+from .launch import cast, contiguous
 from .windows import kernel_of
 
 __all__: list[str] = []
@@ -48,10 +47,6 @@ out = sum;
 """
 
 
-def contiguous(*arrays: Any) -> tuple[Any, ...]:
-    return tuple(cupy.ascontiguousarray(a) for a in arrays)
-
-
 @ROWS["_weighted_gather"].on("cuda")
 def weighted_gather(xp, x, weights, places, /):
     """By one kernel."""
@@ -60,7 +55,7 @@ def weighted_gather(xp, x, weights, places, /):
     if out.size:
         inputs = f"raw T x, raw T w, raw int64 places, {SIZES}"
         run = kernel_of("weighted_gather", inputs, "T out", GATHER)
-        arrays = contiguous(x, weights.astype(x.dtype, copy=False), places)
+        arrays = map(contiguous, (x, cast(weights, x.dtype), places))
         run(*arrays, channels, elements, width, points, out)
     return out
 
@@ -75,7 +70,7 @@ def weighted_scatter(xp, x, weights, places, /, size):
     if x.size:
         inputs = f"raw T x, raw T w, raw int64 places, {SIZES}"
         run = kernel_of("weighted_scatter", inputs, "raw T out", SCATTER)
-        arrays = contiguous(x, weights.astype(x.dtype, copy=False), places)
+        arrays = map(contiguous, (x, cast(weights, x.dtype), places))
         run(*arrays, channels, size, width, points, out, size=x.size)
     return out
 
@@ -88,7 +83,7 @@ def weighted_gather_backward_weights(xp, x, y, places, /):
     if out.size:
         inputs = f"raw T x, raw T y, raw int64 places, {SIZES}"
         run = kernel_of("weighted_gather_backward", inputs, "T out", GATHER_BACKWARD)
-        arrays = contiguous(x, y.astype(x.dtype, copy=False), places)
+        arrays = map(contiguous, (x, cast(y, x.dtype), places))
         run(*arrays, channels, elements, width, points, out)
     return out
 
@@ -166,5 +161,5 @@ def cdist(xp, x, y, /, p=2.0):
         code = DISTANCE.format(add=ADDED[p], result="sqrt(sum)" if p == 2 else "sum")
         inputs = "raw T x, raw T y, int64 rows_x, int64 rows_y, int64 width"
         run = kernel_of("cdist", inputs, "T out", code)
-        run(*contiguous(x, y), rows_x, rows_y, width, out)
+        run(contiguous(x), contiguous(y), rows_x, rows_y, width, out)
     return out

@@ -26,6 +26,7 @@ from .launch import (
     blocks_for,
     cast,
     contiguous,
+    even_chunks,
     is_aligned,
     is_floating,
     launch,
@@ -201,14 +202,6 @@ def _native_layer_norm_backward(
 # ---- sums over samples
 
 
-def chunks_of(samples: int, blocks: int, size: int) -> int:
-    """The number of chunks of samples that blocks are launched for, none of them empty: with at
-    least `size` samples each, if there are several.
-    """
-    chunks = max(1, min(samples // size, BLOCKS // blocks))
-    return -(-samples // -(-samples // chunks))
-
-
 def rows_of(both: Any) -> tuple[Any, Any]:
     """The two rows of a contiguous array (2, n), as arrays without a base."""
     n, dtype, memory = both.shape[1], both.dtype, both.data
@@ -225,11 +218,11 @@ def prepare_channel_sums(
     numbers: tuple[Any, ...]
     if not spatial:
         blocks = -(-channels // 32)
-        chunks = chunks_of(samples, blocks, 32)
+        chunks, _ = even_chunks(samples, 32, BLOCKS // blocks)
         name, numbers = "columns", (samples, channels, np.int32(by_sample))
     else:
         blocks = blocks_for(channels, 1)
-        chunks = chunks_of(samples, channels, 8)
+        chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
         name, numbers = "planes", (samples, channels, spatial, groups)
     grid = (blocks, chunks, 1)
     return chunks, prepare("norm", f"gradient_sums_{name}", dtype, grid, (32, 8, 1), numbers)
@@ -276,10 +269,15 @@ def prepare_moments(shape: tuple[int, ...], dtype: Any, eps: float) -> tuple[int
     rstd).
     """
     samples, channels, spatial = sizes_of(shape)
-    blocks = -(-channels // 32) if spatial == 1 else blocks_for(channels, 1)
-    chunks = chunks_of(samples, blocks, 32) if spatial == 1 else chunks_of(samples, channels, 8)
-    name = "columns" if spatial == 1 else "planes"
-    numbers = (samples, channels) if spatial == 1 else (samples, channels, spatial)
+    numbers: tuple[int, ...]
+    if spatial == 1:
+        blocks = -(-channels // 32)
+        chunks, _ = even_chunks(samples, 32, BLOCKS // blocks)
+        name, numbers = "columns", (samples, channels)
+    else:
+        blocks = blocks_for(channels, 1)
+        chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
+        name, numbers = "planes", (samples, channels, spatial)
     run = prepare("norm", f"moments_{name}", dtype, (blocks, chunks, 1), (32, 8, 1), numbers)
     more = samples, channels, spatial, chunks, as_acc(dtype, eps)
     combine = prepare("norm", "moments_combine", dtype, blocks_for(channels), 256, more)

@@ -14,17 +14,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from .launch import blocks_for, launch
+from .launch import ACC, blocks_for, launch
 
 __all__ = ["adam_step", "sgd_step"]
 
-
-# The types that the kernels of a dtype compute in; keys are dtypes, whose names are slow.
-ACC: dict[Any, Any] = {
-    np.dtype(np.float16): np.float32,
-    np.dtype(np.float32): np.float32,
-    np.dtype(np.float64): np.float64,
-}
 FLAGS = (np.int32(0), np.int32(1))
 
 
@@ -40,7 +33,7 @@ def check_flat(name: str, param: Any, grad: Any, *states: tuple[str, Any]) -> An
     acc = ACC.get(dtype)
     if acc is None or grad.dtype != dtype:
         raise TypeError(f"{name}: dtypes do not fit: param {dtype}, grad {grad.dtype}")
-    shape, state_dtype = param.shape, STATE_DTYPES[acc]
+    shape = param.shape
     for label, x in (("param", param), ("grad", grad), *states):
         if x is not None and (x.shape != shape or x.ndim != 1 or not x.flags.c_contiguous):
             raise ValueError(
@@ -48,14 +41,9 @@ def check_flat(name: str, param: Any, grad: Any, *states: tuple[str, Any]) -> An
                 f"shape {x.shape}, strides {x.strides}"
             )
     for label, x in states:
-        if x is not None and x.dtype != state_dtype:
-            raise TypeError(
-                f"{name}: {label} must be {state_dtype} for parameters of {dtype}: {x.dtype}"
-            )
-    return acc
-
-
-STATE_DTYPES: dict[Any, Any] = {t: np.dtype(t) for t in ACC.values()}
+        if x is not None and x.dtype != acc:
+            raise TypeError(f"{name}: {label} must be {acc} for parameters of {dtype}: {x.dtype}")
+    return acc.type
 
 
 def check_scalars(name: str, **scalars: Any) -> None:

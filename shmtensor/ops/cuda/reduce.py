@@ -21,7 +21,7 @@ from ..reduce.sum_mean_var import check_mean_dtype, nonempty_axes
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
 from ..table.op_definition import ROWS
-from .launch import ACC, PACK, PLANS, WARP, as_acc, blocks_for, prepare
+from .launch import ACC, PACK, PLANS, WARP, as_acc, blocks_for, even_chunks, prepare
 
 __all__ = ["cumulative_max", "sum_of_dims"]
 
@@ -36,13 +36,6 @@ Launch = Callable[..., None]
 def power_of_two(n: int, largest: int) -> int:
     """The smallest one that is n or more, but at most `largest`."""
     return min(1 << (n - 1).bit_length(), largest)
-
-
-def chunks_of(n: int, size: int, blocks: int) -> tuple[int, int]:
-    """How many chunks n elements have, and of which size: at least `size`, if there are several."""
-    chunks = max(1, min(n // size, BLOCKS // blocks))
-    size = -(-n // chunks)
-    return -(-n // size), size
 
 
 def prepare_stage(
@@ -62,7 +55,7 @@ def prepare_stage(
         y = max(power_of_two(-(-n // 8), 1024 // x), 32 // x)
         x = max(x, power_of_two(inner, 256 // y))
         groups = -(-inner // x)
-        chunks, size = chunks_of(n, 32 * y, groups * outer)
+        chunks, size = even_chunks(n, 32 * y, BLOCKS // (groups * outer))
         grid, numbers = (groups, chunks, min(outer, 65535)), (outer, n, inner, size, scale)
         return prepare("reduce", f"sum_columns{types}", dtype, grid, (x, y, 1), numbers), chunks
     itemsize = (ACC[dtype] if types in ("_acc", "_of_acc") else dtype).itemsize
@@ -70,7 +63,7 @@ def prepare_stage(
     if n <= WARP and (outer > 64 or n <= 128):
         numbers = outer, n, scale, packed
         return prepare("reduce", f"sum_warp{types}", dtype, blocks_for(outer, 8), 256, numbers), 1
-    chunks, size = chunks_of(n, CHUNK, outer)
+    chunks, size = even_chunks(n, CHUNK, BLOCKS // outer)
     if chunks > 1:
         size = -(-size // PACK) * PACK  # so that all begin at multiples of 16 bytes
         chunks = -(-n // size)

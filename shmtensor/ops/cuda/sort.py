@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import cupy
 
-from ..sort.sort_topk_median import take_per_row
+from ..sort.sort_topk_median import most_frequent
 from ..sort.unique import check_real
 from ..table.dims import axis, check_ordered
 from ..table.op_definition import ROWS
@@ -15,22 +16,7 @@ from .reduce import cumulative_max
 
 @ROWS["mode"].on("cuda")
 def mode(xp: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
-    if not x.ndim:
-        axis(x, dim)
-        return x.copy(), xp.zeros((), xp.int64)
-    dim = axis(x, dim)
-    if not x.shape[dim]:
-        raise IndexError(f"mode: no elements to reduce: shape {x.shape}, dim={dim}")
-    rows = xp.moveaxis(x, dim, -1)
-    order = xp.argsort(rows, -1, kind="stable")
-    values = xp.take_along_axis(rows, order, -1)
-    places = xp.arange(values.shape[-1])
-    is_first = xp.ones(values.shape, bool)
-    is_first[..., 1:] = values[..., 1:] != values[..., :-1]
-    start = cumulative_max(xp, xp.where(is_first, places, 0), -1)
-    best = xp.argmax(places - start, -1)[..., None]
-    indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
-    return take_per_row(xp, x, indices, dim, keepdim)
+    return most_frequent(xp, x, dim, keepdim, partial(cumulative_max, xp))
 
 
 @ROWS["_unique2"].on("cuda")

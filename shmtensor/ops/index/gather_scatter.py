@@ -116,8 +116,6 @@ def _index_add(xp, x, source, index, /, dim):
     )
     if not x.ndim:
         return x + source.sum().astype(x.dtype)
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"index_add: dtypes differ: {x.dtype}, source has {source.dtype}")
     dim = axis(x, dim)
     expected = (*x.shape[:dim], index.size, *x.shape[dim + 1 :])
     if source.shape != expected:
@@ -142,7 +140,10 @@ _index_add.pullback(
 def index_add(ops, input, dim, index, source, *, alpha=1):
     """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
     check_index_dtype("index_add", index)
-    return ops._index_add(input, source if alpha == 1 else ops.mul(source, alpha), index, dim)
+    source = source if alpha == 1 else ops.mul(source, alpha)
+    if getattr(source, "dtype", None) is not input.dtype:
+        check_same_dtype("index_add", input, source)
+    return ops._index_add(input, source, index, dim)
 
 
 @composite(inplace="_index_put", autocast="widest")
@@ -305,8 +306,6 @@ def _scatter(xp, x, source, index, /, dim):
         return out
     out[...] = x
     dim = check_index_shape("scatter", x, index, dim)
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"scatter: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
         out.reshape(-1)[native.private_index(index)] = source
     else:
@@ -397,8 +396,6 @@ def _scatter_add(xp, x, source, index, /, dim):
         return out
     out[...] = x
     dim = check_index_shape("scatter_add", x, index, dim)
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"scatter_add: dtypes differ: {x.dtype}, src has {source.dtype}")
     if not x.ndim or not index.ndim:
         add_at_flat_indices(xp, out, index.reshape(-1), source.reshape(-1)[: index.size])
     else:
@@ -425,6 +422,8 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     src = value if src is None else src
     if isinstance(src, (int, float, complex)):
         src = as_operand_of("scatter", src, input)
+    elif getattr(src, "dtype", None) is not input.dtype:
+        check_same_dtype("scatter", input, src)
     if reduce is None:
         return ops._scatter(input, src, index, dim)
     if reduce == "add":
@@ -440,4 +439,6 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
     check_index_dtype("scatter_add", index)
+    if getattr(src, "dtype", None) is not input.dtype:
+        check_same_dtype("scatter_add", input, src)
     return ops._scatter_add(input, src, index, dim)

@@ -11,7 +11,7 @@ import numpy as np
 from ... import native
 from ...dtypes import as_dtype
 from ...native import parallel
-from ..table.check_dtypes import check_index_dtype
+from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled
 from ..table.dims import axis
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel
@@ -43,8 +43,6 @@ def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
     if not index.size:
         return x.copy()
     dim, out = check_index_shape("scatter_reduce", x, index, dim), x.copy(order="C")
-    if source.dtype != x.dtype:
-        raise RuntimeError(f"scatter_reduce: dtypes differ: {x.dtype}, src has {source.dtype}")
     flat = not x.ndim or not index.ndim
     indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
     indices = native.private_index(indices.reshape(-1))
@@ -273,6 +271,8 @@ def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
     Copies: one.
     """
     check_index_dtype("scatter_reduce", index)
+    if getattr(src, "dtype", None) is not input.dtype:
+        check_same_dtype("scatter_reduce", input, src)
     return ops._scatter_reduce(input, src, index, dim, reduce, include_self)
 
 
@@ -284,6 +284,8 @@ def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")
     check_index_dtype("index_reduce", index)
+    if getattr(source, "dtype", None) is not input.dtype:
+        check_same_dtype("index_reduce", input, source)
     if not input.ndim:
         return ops._scatter_reduce(
             input, ops.reshape(source, ()), ops.reshape(index, ()), 0, reduce, include_self

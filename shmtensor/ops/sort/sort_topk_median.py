@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -198,6 +199,13 @@ def mode(xp, x, /, dim=-1, keepdim=False):
     """The most frequent elements along a dimension (of equally frequent ones the smallest), and an
     index of each.
     """
+    return most_frequent(xp, x, dim, keepdim, xp.maximum.accumulate)
+
+
+def most_frequent(
+    xp: Any, x: Any, dim: int, keepdim: bool, cumulative_max: Callable[[Any, int], Any]
+) -> tuple[Any, Any]:
+    """The forward of `mode`: the longest runs of sorted rows."""
     if not x.ndim:
         axis(x, dim)
         return x.copy(), xp.zeros((), xp.int64)
@@ -207,12 +215,11 @@ def mode(xp, x, /, dim=-1, keepdim=False):
     rows = xp.moveaxis(x, dim, -1)
     order = xp.argsort(rows, -1, kind="stable")
     values = xp.take_along_axis(rows, order, -1)
-    n = values.shape[-1]
-    first = xp.concatenate(
-        [xp.ones((*values.shape[:-1], 1), bool), values[..., 1:] != values[..., :-1]], -1
-    )
-    start = xp.maximum.accumulate(xp.where(first, xp.arange(n), 0), -1)
-    best = xp.argmax(xp.arange(n) - start, -1)[..., None]
+    positions = xp.arange(values.shape[-1])
+    is_first = xp.ones(values.shape, bool)
+    is_first[..., 1:] = values[..., 1:] != values[..., :-1]
+    start = cumulative_max(xp.where(is_first, positions, 0), -1)
+    best = xp.argmax(positions - start, -1)[..., None]
     indices = xp.moveaxis(xp.take_along_axis(order, best, -1), -1, dim)
     return take_per_row(xp, x, indices, dim, keepdim)
 

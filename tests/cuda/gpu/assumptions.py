@@ -1,7 +1,7 @@
 """What the design assumes of CUDA where its documents are silent: each a small experiment.
 
-An experiment returns what was seen. The numbers are those of the table of facts in
-docs/design/cuda.md.
+An experiment returns what was seen. The names (I2, lock) are those of the lines that
+`make gpu-test` prints; docs/design/cuda-memory.md, "Tried on a GPU", has what an H100 showed.
 """
 
 from __future__ import annotations

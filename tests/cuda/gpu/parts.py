@@ -350,11 +350,12 @@ def step(options: Options) -> str:
 
 
 def timings(options: Options) -> str:
-    """benchmarks/cuda.py."""
+    """`python -m benchmarks.cuda`."""
     use_cuda(options)
-    benchmark = importlib.import_module("benchmarks.cuda")
+    benchmark = importlib.import_module("benchmarks.cuda.throughput")
     words = [f"--{name}" for name in ("standin", "short") if getattr(options, name)]
-    benchmark.main([*words, "--seconds", "35"])
+    if benchmark.main([*words, "--seconds", "35"]):
+        raise Failure("a case failed: see the table above")
     return "the stand-in's are not a GPU's" if options.standin else ""
 
 

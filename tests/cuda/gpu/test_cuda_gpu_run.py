@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
 from typing import Any
 
 import pytest
 
-from benchmarks import cuda_host
+from benchmarks.cuda import host, throughput
 from shmtensor import cudnn_runtime
 from tests.cuda.gpu import parts, run
 
@@ -32,10 +33,24 @@ def test_parts_in_short_form(cp: Any, capfd: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.slow
 def test_host_times_of_small_operations(cp: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    assert cuda_host.main(["--standin"]) == 0
+    assert host.main(["--standin"]) == 0
     lines = capfd.readouterr().out.splitlines()
-    assert len(lines) == 1 + len(cuda_host.CASES)
+    assert len(lines) == 1 + len(host.CASES)
     assert "SGD, width 64: step" in lines[-1]
+
+
+def test_a_failed_case_is_said_by_the_exit_code(
+    cp: Any, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def build(library: Any, nn: Any, short: bool) -> Any:
+        raise ValueError("no such thing")
+
+    cases = [throughput.Case("fails", build), throughput.Case("add", throughput.small)]
+    monkeypatch.setattr(throughput, "CASES", cases)
+    monkeypatch.setattr(throughput, "send_row", lambda *_: throughput.Row(cases[1], 1.0, None))
+    assert throughput.main(["--standin", "--short"]) == 1
+    assert re.search(r"^fails +ValueError: no such thing", out := capfd.readouterr().out, re.M), out
+    assert re.search(r"^add +[\d.,]+ us", out, re.M), out
 
 
 def test_a_part_without_a_gpu_is_skipped(
@@ -56,13 +71,48 @@ def test_a_part_has_a_time_limit(capfd: pytest.CaptureFixture[str]) -> None:
     assert (outcome.status, outcome.text) == ("out of time", "stopped after 0 s")
 
 
-def test_a_part_that_only_informs_does_not_fail_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    for status in ("FAILED", "out of time"):
-        monkeypatch.setattr(
-            run, "run_part", lambda name, *_, s=status: run.Outcome(name, s, "why", 1.0)
-        )
-        assert run.main(["--only", "timings"]) == 0
-        assert run.main(["--only", "timings", "sends"]) == 1
+@pytest.mark.parametrize(
+    ("name", "status", "code"),
+    [
+        ("timings", "ok", 0),
+        ("timings", "skipped", 0),
+        ("timings", "out of time", 0),
+        ("timings", "FAILED", 1),
+        ("sends", "out of time", 1),
+        ("sends", "FAILED", 1),
+    ],
+)
+def test_the_timings_may_only_run_out_of_time(
+    monkeypatch: pytest.MonkeyPatch, name: str, status: str, code: int
+) -> None:
+    def run_part(part: str, limit: float, options: list[str]) -> run.Outcome:
+        return run.Outcome(part, status if part == name else "ok", "why", 1.0)
+
+    monkeypatch.setattr(run, "run_part", run_part)
+    assert run.main(["--only", "timings", "sends"]) == code
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "text"),
+    [
+        ("import os; os.abort()", "FAILED", "exit code -6"),
+        ("print('RESULT ok: ', flush=True); import os; os.abort()", "FAILED", "exit code -6"),
+        ("raise SystemExit(0)", "FAILED", "it said no result"),
+        ("print('RESULT ok: 3 GB/s')", "ok", "3 GB/s"),
+        ("print('RESULT FAILED: values differ')", "FAILED", "values differ"),
+    ],
+)
+def test_a_part_that_crashes_has_failed(
+    monkeypatch: pytest.MonkeyPatch, code: str, status: str, text: str
+) -> None:
+    start = subprocess.Popen
+
+    def start_code(command: list[str], **options: Any) -> Any:
+        return start([command[0], "-c", code], **options)
+
+    monkeypatch.setattr(subprocess, "Popen", start_code)
+    outcome = run.run_part("timings", 60.0, [])
+    assert (outcome.status, outcome.text) == (status, text)
 
 
 def test_without_the_cpus_products_a_part_skips(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,8 +152,6 @@ def test_what_does_not_fit_is_named(cp: Any) -> None:
     x, index = cp.zeros((3, 4), np.float32), cp.zeros(2, np.int64)
     with pytest.raises(RuntimeError, match=r"source must have shape \(2, 4\): \(3, 4\)"):
         device_forward("_index_add")(cp, x, x, index, 0)
-    with pytest.raises(RuntimeError, match="dtypes differ: float32, source has float64"):
-        device_forward("_index_add")(cp, x, x.astype(np.float64), index, 0)
     with pytest.raises(
         RuntimeError, match=r"the index must fit in the tensor: \(5, 5\) in \(3, 4\)"
     ):

@@ -83,38 +83,29 @@ def main() -> None:
             while sent:
                 mc.discard(sent.pop())
 
-        def receive() -> None:
-            for message in messages:
-                arrays.append(mc.receive(message))
+        def receive_and_drop(order: str) -> tuple[float, float]:
+            """Medians, in us, for the peer's messages after its order."""
+            times = []
+            for _ in range(REPEATS):
+                messages = peer.do(f"{order}out = [mc.export(x) for x in xs]")
+                begin = time.perf_counter()
+                for message in messages:
+                    arrays.append(mc.receive(message))
+                middle = time.perf_counter()
+                arrays.clear()
+                end = time.perf_counter()
+                times.append(((middle - begin) / N * 1e6, (end - middle) / N * 1e6))
+            receives, drops = zip(*times, strict=True)
+            return statistics.median(receives), statistics.median(drops)
 
         none.is_idle = True
         results["export and discard"] = median_us(export_and_discard)
         arrays: list[object] = []
-        counts = []
-        for _ in range(REPEATS):
-            messages = peer.do(f"out = [mc.export(x) for _ in range({N})]")
-            begin = time.perf_counter()
-            receive()
-            middle = time.perf_counter()
-            arrays.clear()
-            end = time.perf_counter()
-            counts.append(((middle - begin) / N * 1e6, (end - middle) / N * 1e6))
-        results["receive, block held already"] = statistics.median(c[0] for c in counts)
-        results["drop, another one left"] = statistics.median(c[1] for c in counts)
-        counts = []
-        for _ in range(REPEATS):
-            messages = peer.do(
-                f"xs = [cupy.zeros(1000, np.uint8) for _ in range({N})]; rt.deviceSynchronize(); "
-                "out = [mc.export(x) for x in xs]"
-            )
-            begin = time.perf_counter()
-            receive()
-            middle = time.perf_counter()
-            arrays.clear()
-            end = time.perf_counter()
-            counts.append(((middle - begin) / N * 1e6, (end - middle) / N * 1e6))
-        results["receive, a new block"] = statistics.median(c[0] for c in counts)
-        results["drop, the last one"] = statistics.median(c[1] for c in counts)
+        receive, drop = receive_and_drop(f"xs = [x] * {N}; ")
+        results["receive, block held already"], results["drop, another one left"] = receive, drop
+        new = f"xs = [cupy.zeros(1000, np.uint8) for _ in range({N})]; rt.deviceSynchronize(); "
+        receive, drop = receive_and_drop(new)
+        results["receive, a new block"], results["drop, the last one"] = receive, drop
         streams.runtime = lending.runtime = none.rest
         results["of these: cupy.ndarray(...)"] = median_us(
             lambda: arrays.extend(

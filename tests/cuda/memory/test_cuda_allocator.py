@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
 import random
-import threading
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -14,6 +12,7 @@ import pytest
 
 from shmtensor.errors import OutOfMemoryError
 from tests.cuda.memory.peer import until
+from tests.cuda.memory.threads import in_threads
 
 MIB = 1 << 20
 ROUNDS = 40
@@ -213,35 +212,20 @@ def test_many_streams_are_let_go(cp: Any, mc: ModuleType) -> None:
 
 def test_threads_and_finalisers_of_cycles(cp: Any, mc: ModuleType) -> None:
     """Cyclic garbage is collected inside the allocator, too."""
-    errors: list[BaseException] = []
 
     def work(seed: int) -> None:
         dice = random.Random(seed)
         kept: list[Any] = []
-        try:
-            with cp.cuda.Stream(non_blocking=True):
-                for _ in range(300):
-                    x = cp.empty(dice.choice((100, 5000, MIB, 3 * MIB)), np.uint8)
-                    cycle: list[Any] = [x]
-                    cycle.append(cycle)
-                    kept.append(x)
-                    if len(kept) > 5:
-                        kept.pop(dice.randrange(len(kept)))
-        except BaseException as error:
-            errors.append(error)
+        with cp.cuda.Stream(non_blocking=True):
+            for _ in range(300):
+                x = cp.empty(dice.choice((100, 5000, MIB, 3 * MIB)), np.uint8)
+                cycle: list[Any] = [x]
+                cycle.append(cycle)
+                kept.append(x)
+                if len(kept) > 5:
+                    kept.pop(dice.randrange(len(kept)))
 
-    before = gc.get_threshold()
-    gc.set_threshold(50)
-    try:
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        gc.set_threshold(*before)
-    assert not errors
-    gc.collect()
+    in_threads(work)
     assert mc.memory_allocated() == 0
 
 

@@ -17,6 +17,7 @@ import pytest
 
 from tests.cuda.memory.peer import until
 from tests.cuda.memory.test_cuda_fork import in_child
+from tests.cuda.memory.threads import in_threads
 from tests.cuda.standin.program import run
 
 SIZE = 1000
@@ -431,7 +432,6 @@ SECONDS = 3.0
 
 def test_threads(cp: Any, mc: ModuleType) -> None:
     """No block is given out twice, and in the end the figures are those of no array."""
-    errors: list[BaseException] = []
     live: set[int] = set()
     end = time.monotonic() + SECONDS
     shared = cp.cuda.Stream(non_blocking=True)
@@ -453,43 +453,27 @@ def test_threads(cp: Any, mc: ModuleType) -> None:
                 cycle: list[Any] = [x]
                 cycle.append(cycle)
 
-        try:
-            while time.monotonic() < end:
-                with own if dice.random() < 0.5 else shared:
-                    for _ in range(20):
-                        x = cp.ndarray(dice.choice((100, 5000, MIB, 2 * MIB)), np.uint8)
-                        assert x.data.ptr not in live
-                        live.add(x.data.ptr)
-                        kept.append(x)
-                        counts[number] += 1
-                        del x
-                        while len(kept) > dice.randrange(4):
-                            drop()
-                if dice.random() < 0.02:
-                    mc.empty_cache()
-                if dice.random() < 0.05:
-                    stats = mc.memory_stats(0)
-                    assert stats["allocation.all.current"] >= 0
-            while kept:
-                drop()
-        except BaseException as error:
-            errors.append(error)
+        while time.monotonic() < end:
+            with own if dice.random() < 0.5 else shared:
+                for _ in range(20):
+                    x = cp.ndarray(dice.choice((100, 5000, MIB, 2 * MIB)), np.uint8)
+                    assert x.data.ptr not in live
+                    live.add(x.data.ptr)
+                    kept.append(x)
+                    counts[number] += 1
+                    del x
+                    while len(kept) > dice.randrange(4):
+                        drop()
+            if dice.random() < 0.02:
+                mc.empty_cache()
+            if dice.random() < 0.05:
+                stats = mc.memory_stats(0)
+                assert stats["allocation.all.current"] >= 0
+        while kept:
+            drop()
 
     before = mc.memory_stats(0)
-    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
-    gc.set_threshold(50)
-    sys.setswitchinterval(1e-5)
-    try:
-        threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        gc.set_threshold(*threshold)
-        sys.setswitchinterval(interval)
-    assert not errors
-    gc.collect()
+    in_threads(work)
     cp.cuda.runtime.deviceSynchronize()
     assert until(lambda: not mc.poll() and not mc.memory_stats(0)["active.all.current"])
     after = mc.memory_stats(0)

@@ -188,6 +188,24 @@ def test_in_place_forms_write_the_tensor(cp: Any, name: str) -> None:
     compare(run)
 
 
+WRITES: dict[str, Callable[..., Any]] = {
+    "index_add": lambda x, at, s: x.index_add(0, at, s),
+    "scatter_add": lambda x, at, s: x.scatter_add(0, at, s),
+    "scatter_reduce": lambda x, at, s: x.scatter_reduce(0, at, s, "prod"),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float64"])
+def test_another_dtype_is_named_as_it_is(cp: Any, name: str, dtype: str) -> None:
+    x = st.zeros(4, dtype=getattr(st, dtype), device="cuda")
+    at, source = st.tensor([0, 1]).cuda(), st.zeros(2, device="cuda")
+    match = f"^{name.rstrip('_')}: expected .* the same dtype: {dtype}, float32, "
+    with pytest.raises(RuntimeError, match=match):
+        WRITES[name](x, at, source)
+    WRITES[name](x, at, source.to(x.dtype))
+
+
 def test_nonzero(cp: Any) -> None:
     compare(lambda device: (st.tensor(MASK34).to(device).nonzero(),))
     compare(lambda device: st.tensor(MASK34).to(device).nonzero(as_tuple=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,28 @@ def test_sums_of_16_bits_are_rounded_once(dtype: Any) -> None:
     np.testing.assert_array_equal(
         out.float().numpy(), native.recast(want, dtype).astype(np.float32)
     )
+
+
+WRITES: dict[str, Callable[..., Any]] = {
+    "index_add": lambda x, at, s: x.index_add(0, at, s),
+    "index_add_": lambda x, at, s: x.index_add_(0, at, s, alpha=2),
+    "index_reduce": lambda x, at, s: x.index_reduce(0, at, s, "amax"),
+    "scatter": lambda x, at, s: x.scatter(0, at, s),
+    "scatter_": lambda x, at, s: x.scatter_(0, at, s, reduce="multiply"),
+    "scatter_add": lambda x, at, s: x.scatter_add(0, at, s),
+    "scatter_reduce": lambda x, at, s: x.scatter_reduce(0, at, s, "prod"),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32", "int64"])
+def test_another_dtype_is_named_as_it_is(name: str, dtype: str) -> None:
+    x, at = st.zeros(4, dtype=getattr(st, dtype)), st.tensor([0, 1])
+    for other in {"bfloat16", "float32", "float64"} - {dtype}:
+        match = f"^{name.rstrip('_')}: expected .* the same dtype: {dtype}, {other}, "
+        with pytest.raises(RuntimeError, match=match):
+            WRITES[name](x, at, st.zeros(2, dtype=getattr(st, other)))
+    WRITES[name](x, at, st.zeros(2, dtype=x.dtype))
 
 
 @pytest.mark.parametrize("index", INDEXES, ids=str)

@@ -24,21 +24,25 @@ static uint64_t name_of(int pid, uint64_t start) {
   return start << kPidBits | (uint64_t(pid) & ((1u << kPidBits) - 1));
 }
 static int pid_of(uint64_t name) { return int(name & ((1u << kPidBits) - 1)); }
+static uint64_t start_of(uint64_t name) { return name >> kPidBits; }
 
-// Dead only if none of its threads can run: it does not exist, the pid belongs to another process, or it is a zombie
-// without further threads (which has no address space any more). A process that is exiting is Doomed.
-Liveness liveness_of_name(const Domain& d, uint64_t name) {
+// Where the start time of the pid's process is another one, and cannot be compared, that process may be another one, too.
+// The answer holds nevertheless: then the process in question does not exist any more.
+Liveness liveness_of_process(int pid, uint64_t start, uint64_t timens) {
   char state;
   unsigned long flags = 0;
-  uint64_t start = 0;
+  uint64_t start_of_pid = 0;
   long threads = 0;
-  int pid = pid_of(name);
-  if (!read_process(pid, &state, &flags, &start, &threads))  // no descriptor free, or hidepid?
+  if (!read_process(pid, &state, &flags, &start_of_pid, &threads))  // no descriptor free, or hidepid?
     return kill(pid, 0) != 0 && errno == ESRCH ? Liveness::Dead : Liveness::Alive;
-  if (name_of(pid, start) != name) return can_compare_starts(d.header->timens) ? Liveness::Dead : Liveness::Alive;
+  if (start_of_pid != start && can_compare_starts(timens)) return Liveness::Dead;
   if (state == 'X') return Liveness::Dead;
   if (state == 'Z') return threads <= 1 ? Liveness::Dead : Liveness::Doomed;
   return flags & 0x4 ? Liveness::Doomed : Liveness::Alive;  // PF_EXITING
+}
+
+Liveness liveness_of_name(const Domain& d, uint64_t name) {
+  return liveness_of_process(pid_of(name), start_of(name), d.header->timens);
 }
 
 int maps_control(const Domain& d, int pid) {
@@ -250,7 +254,7 @@ static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
     unsigned long flags;
     uint64_t start;
     if (pid <= 0 || !read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X' ||
-        start < parent >> kPidBits)
+        start < start_of(parent))
       continue;
     // The mapping is read before the names: a process that enters its name in between is still detected.
     exists = maps_control(d, pid) != 0 && !is_named(d, name_of(pid, start)) &&

@@ -26,6 +26,10 @@ const char* set_process_name(Domain& d);
 // that has executed another program.
 int obtain_row(Domain& d, int fd, int row, bool thorough = false);
 void yield_row(Domain& d, int fd, int row);
+// By /proc, which must be that of the pid's namespace; `timens`: of the start time. Dead: none of its threads can run, so it
+// has no address space any more: it does not exist, another process has its pid, or it is a zombie without further threads.
+// Doomed: it is exiting. Alive: also where nothing can be read of a process that exists.
+Liveness liveness_of_process(int pid, uint64_t start, uint64_t timens);
 Liveness liveness_of_name(const Domain& d, uint64_t name);
 Liveness liveness_by_name(const Domain& d, const Row& row, RowState state);
 // Whether that process has the control file mapped. 1: yes, 0: no, -1: unknown.

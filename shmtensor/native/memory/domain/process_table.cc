@@ -151,14 +151,9 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
   int pid = int(r.pid.load(acquire));
   if (pid == 0) return Liveness::Alive;  // forked, but its fork handler has not run yet
   if (d.pidns == 0 || r.pidns.load(relaxed) != d.pidns) return Liveness::Alive;
-  char state;
-  unsigned long flags = 0;
-  uint64_t start = 0, recorded = r.start.load(relaxed), time_namespace = r.timens.load(relaxed);
-  bool exists = read_process(pid, &state, &flags, &start);
+  Liveness liveness = liveness_of_process(pid, r.start.load(relaxed), r.timens.load(relaxed));
   if (r.state.load(acquire) != word) return liveness_of(d, row, inc);  // it has changed meanwhile
-  if (!exists || (start != recorded && can_compare_starts(time_namespace))) return Liveness::Doomed;
-  return (flags & 0x4) || state == 'X' || state == 'Z' ? Liveness::Doomed
-                                                       : Liveness::Alive;  // 0x4: PF_EXITING
+  return liveness == Liveness::Alive ? Liveness::Alive : Liveness::Doomed;  // its lock is not free yet
 }
 
 // ---- exit codes

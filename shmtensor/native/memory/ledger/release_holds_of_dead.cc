@@ -1,6 +1,4 @@
 // Sweeping: releases the holds of dead processes and orphans their slots.
-#include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -18,12 +16,8 @@ namespace shmtensor {
 static bool closed_by_mistake(const Domain& d, const Row& row) {
   int pid = int(row.pid.load(acquire));
   if (!pid || !d.pidns || row.pidns.load(relaxed) != d.pidns) return false;
-  char state;
-  unsigned long flags;
-  uint64_t start;
-  if (!read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X') return false;
-  if (start != row.start.load(relaxed) && can_compare_starts(row.timens.load(relaxed))) return false;
-  return maps_control(d, pid) == 1;
+  return liveness_of_process(pid, row.start.load(relaxed), row.timens.load(relaxed)) != Liveness::Dead &&
+         maps_control(d, pid) == 1;
 }
 
 // Note [Context]: a process that uses a GPU is killed. Its lock is free as soon as its descriptors are closed, but the driver
@@ -41,38 +35,27 @@ void use_device(Domain& d) {
   fault("row.device");
 }
 
-enum class Exit { Seen, Coming, Unseen };
-
-static bool sees_own_namespace(const Domain& d, uint64_t pidns) {
-  if (!pidns || (pidns == kUntoldNamespace && !by_process(d))) return false;
+// Whether /proc here is of the pid namespace of the row's process.
+static bool can_see(const Domain& d, const Row& row) {
+  const uint64_t pidns = d.pidns ? d.pidns : own_pid_namespace();  // a joiner has no row yet
+  if (!pidns || row.pidns.load(relaxed) != pidns || (pidns == kUntoldNamespace && !by_process(d))) return false;
   char self[32] = "";
   return readlink("/proc/self", self, sizeof self - 1) > 0 && atoi(self) == int(getpid());
-}
-
-static Exit exit_of(const Domain& d, const Row& row) {
-  int pid = int(row.pid.load(acquire));
-  const uint64_t pidns = d.pidns ? d.pidns : own_pid_namespace();  // a joiner that has no row yet
-  if (!pid || row.pidns.load(relaxed) != pidns || !sees_own_namespace(d, pidns)) return Exit::Unseen;
-  char state;
-  unsigned long flags = 0;
-  uint64_t start = 0;
-  long threads = 0;
-  if (!read_process(pid, &state, &flags, &start, &threads))
-    return kill(pid, 0) != 0 && errno == ESRCH ? Exit::Seen : Exit::Unseen;
-  if (start != row.start.load(relaxed) && can_compare_starts(row.timens.load(relaxed))) return Exit::Seen;
-  if (state == 'X' || (state == 'Z' && threads <= 1)) return Exit::Seen;  // else other threads have its descriptors
-  return state == 'Z' || flags & 0x4 ? Exit::Coming : Exit::Unseen;       // PF_EXITING
 }
 
 // Whether the context of the dead process may still be there.
 static bool is_exiting(Domain& d, int r, uint32_t inc) {
   const Row& row = d.rows[r];
   if (row.device.load(relaxed) != inc) return false;
-  const Exit exit = exit_of(d, row);
+  const int pid = int(row.pid.load(acquire));
+  const Liveness liveness = pid && can_see(d, row)
+                                ? liveness_of_process(pid, row.start.load(relaxed), row.timens.load(relaxed))
+                                : Liveness::Alive;
   auto& seen = d.local->exiting[r];
   const uint64_t now = now_ms();
   if (seen.inc != inc || now < seen.since_ms) seen = {inc, now};
-  return exit == Exit::Coming || (exit == Exit::Unseen && now - seen.since_ms < exit_wait_ms.load(relaxed));
+  return liveness == Liveness::Doomed ||
+         (liveness == Liveness::Alive && now - seen.since_ms < exit_wait_ms.load(relaxed));
 }
 
 int rows_exiting(Domain& d) {

@@ -3,7 +3,8 @@
 Libraries take turns; each turn is as many calls as take 20 ms, and the wait for the GPU; the median
 of five. Pointwise ops, reductions and normalizations are given in GB/s of the memory that they have
 to read and write, beside the copy, which is the most that the card does. Without PyTorch for CUDA
-its column is empty. The table is for people: results depend on the card.
+its column is empty. The table is for people: results depend on the card. A failed case is printed,
+and the exit code is 1; the others still run.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+from .libraries import libraries, use_cuda
 
 __all__ = ["CASES", "Case", "Row", "main", "rows"]
 
@@ -162,17 +165,17 @@ def text_of_error(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:60]}"
 
 
-def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) -> Row:
+def time_case(case: Case, pairs: dict[str, tuple[Any, Any]], short: bool) -> Row:
     """Times a case in turns."""
     parties: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {}
     error = ""
-    for name, (library, nn) in libraries.items():
+    for name, (library, nn) in pairs.items():
         wait = library.cuda.synchronize
         try:
             call = case.build(library, nn, short)
             parties[name] = call, wait, calls_in(call, wait, short)
         except Exception as problem:
-            if name == "ours":
+            if name == "shmtensor":
                 error = text_of_error(problem)
             else:
                 print(f"PyTorch: {text_of_error(problem)}")
@@ -181,7 +184,7 @@ def time_case(case: Case, libraries: dict[str, tuple[Any, Any]], short: bool) ->
         for name, (call, wait, n) in parties.items():
             seconds[name].append(turn(call, wait, n))
     medians = {name: statistics.median(values) for name, values in seconds.items()}
-    return Row(case, medians.get("ours"), medians.get("torch"), error)
+    return Row(case, medians.get("shmtensor"), medians.get("torch"), error)
 
 
 # ---- a send to another process
@@ -254,35 +257,23 @@ def time_send(library: str, short: bool, words: list[str]) -> float:
 # ---- the table
 
 
-def torch_with_cuda() -> Any:
-    """PyTorch, or None without it or its GPU."""
-    try:
-        torch = importlib.import_module("torch")
-    except ImportError:
-        return None
-    return torch if torch.cuda.is_available() else None
-
-
 def rows(short: bool, seconds: float, words: list[str]) -> Iterator[Row]:
     """The cases, as long as there is time."""
-    st = importlib.import_module("shmtensor")
-    libraries = {"ours": (st, importlib.import_module("shmtensor.nn"))}
-    if (torch := torch_with_cuda()) is not None:
-        libraries["torch"] = torch, torch.nn
+    pairs = libraries()
     end = time.monotonic() + seconds
     for case in CASES:
         if time.monotonic() < end:
-            yield time_case(case, libraries, short)
-            st.cuda.empty_cache()
+            yield time_case(case, pairs, short)
+            pairs["shmtensor"][0].cuda.empty_cache()
     if time.monotonic() < end:
-        yield send_row(short, words, torch is not None)
+        yield send_row(short, words, list(pairs))
 
 
-def send_row(short: bool, words: list[str], has_torch: bool) -> Row:
+def send_row(short: bool, words: list[str], names: list[str]) -> Row:
     """The send by each library that is there."""
     seconds: dict[str, float] = {}
     error = ""
-    for library in ("shmtensor", "torch") if has_torch else ("shmtensor",):
+    for library in names:
         try:
             seconds[library] = time_send(library, short, words)
         except (RuntimeError, subprocess.TimeoutExpired) as problem:
@@ -306,28 +297,22 @@ def text_of(row: Row, seconds: float | None, short: bool) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Prints the table."""
+    """Prints the table; returns 1 if a case of ours failed."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda")
     parser.add_argument("--short", action="store_true", help="small sizes, one call each")
     parser.add_argument("--standin", action="store_true", help="on the stand-in device")
     parser.add_argument("--seconds", type=float, default=240.0, help="no case begins later")
     options = parser.parse_args(arguments)
-    words = ["--standin"] if options.standin else []
-    cuda = importlib.import_module("shmtensor.cuda")
-    if options.standin and not cuda.is_initialized():
-        importlib.import_module("tests.cuda.standin.install").install()
-    if not cuda.is_available():
-        runtime = importlib.import_module("shmtensor.cupy_runtime")
-        print(f"SKIPPED: there is no GPU: {runtime.why_missing()}")
+    if not use_cuda(options.standin):
         return 0
-    print(f"{cuda.get_device_name(0)}; a call: shmtensor, PyTorch, and the ratio of the times")
+    words = ["--standin"] if options.standin else []
+    device = importlib.import_module("shmtensor.cuda").get_device_name(0)
+    code = 0
+    print(f"{device}; a call: shmtensor, PyTorch, and the ratio of the times")
     for row in rows(options.short, options.seconds, words):
         ratio = f"{row.ours / row.torch:.2f}" if row.ours and row.torch else "-"
         ours = row.error or text_of(row, row.ours, options.short)
         theirs = text_of(row, row.torch, options.short)
         print(f"{row.case.name:<30} {ours:<34} {theirs:<34} {ratio}", flush=True)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+        code |= bool(row.error)
+    return code

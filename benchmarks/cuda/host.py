@@ -1,4 +1,4 @@
-"""`python -m benchmarks.cuda_host [--standin]`: the host's time of small GPU operations, in us.
+"""`python -m benchmarks.cuda.host [--standin]`: the host's time of small GPU operations, in us.
 
 Five turns of each call without a wait for the GPU; the median, beside PyTorch's where it has CUDA.
 """
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from benchmarks.cuda import torch_with_cuda
+from .libraries import libraries, use_cuda
 
 __all__ = ["CASES", "main"]
 
@@ -103,23 +103,18 @@ def time_of(call: Callable[[], Any], wait: Callable[[], Any], calls: int) -> flo
 
 def main(arguments: list[str] | None = None) -> int:
     """Prints the table."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda_host")
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.cuda.host")
     parser.add_argument("--standin", action="store_true", help="on the stand-in device")
     options = parser.parse_args(arguments)
-    st = importlib.import_module("shmtensor")
-    if options.standin and not st.cuda.is_initialized():
-        importlib.import_module("tests.cuda.standin.install").install()
-    if not st.cuda.is_available():
-        print("SKIPPED: there is no GPU")
+    if not use_cuda(options.standin):
         return 0
-    libraries = [(st, st.nn)]
-    if (torch := torch_with_cuda()) is not None:
-        libraries.append((torch, torch.nn))
-    print(f"{st.cuda.get_device_name(0)}; us of the host: shmtensor, PyTorch")
+    pairs = libraries().values()
+    device = importlib.import_module("shmtensor.cuda").get_device_name(0)
+    print(f"{device}; us of the host: shmtensor, PyTorch")
     for name, build, calls in CASES:
         times = [
             time_of(build(lib, nn), lib.cuda.synchronize, calls if not options.standin else 1)
-            for lib, nn in libraries
+            for lib, nn in pairs
         ]
         print(f"{name:<28}" + "".join(f"{t:10.2f}" for t in times), flush=True)
     return 0

@@ -1,0 +1,5 @@
+"""`python -m benchmarks.cuda`: throughput.py."""
+
+from .throughput import main
+
+raise SystemExit(main())
