@@ -12,6 +12,7 @@ pickled: exported --> sent --> unpickled: received          memory is held by th
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -29,8 +30,9 @@ def is_on_gpu(obj: Any) -> bool:
     return native.is_array(array) and not isinstance(array, np.ndarray)
 
 
+@cache
 def memory() -> Any:
-    """`shmtensor.memory.cuda`, which imports CuPy."""
+    """`shmtensor.memory.cuda`, which imports CuPy; CUDA is in use from then on."""
     cupy_runtime.initialize()
     return import_module("shmtensor.memory.cuda")
 

@@ -482,6 +482,7 @@ def slabs(harness: Harness) -> None:
         assert native.slab_hold(handle, False) == "held"
         native.slab_opened(slot)
         assert native.slab_line(slot)[:3] == (UUID, 32 * MIB, IPC_HANDLE)
+        native.timeline_issue(5)
         passed = native.slab_export(slot, inc, 3, 1000)
         native.acknowledge(passed)
         native.slab_drop(slot, 3)
@@ -513,12 +514,15 @@ def slabs(harness: Harness) -> None:
 
 
 def lost_slab(harness: Harness) -> None:
-    """The owner of a slab dies: its slot is lost, and free once its last holder has gone."""
+    """The owner of a slab dies: its slot is lost, and free once its last holder has gone; and so is
+    the work that it had numbered."""
     reader, writer = os.pipe()
 
     def own() -> None:
         slot, inc = native.slab_claim(UUID, 32 * MIB, 9, IPC_HANDLE)
-        os.write(writer, native.slab_export(slot, inc, 0, 512))
+        number, _ = native.timeline_issue(7)
+        place = struct.pack("<2I", native.row()[0], number)
+        os.write(writer, native.slab_export(slot, inc, 0, 512) + place)
         signal.pause()
 
     def act() -> None:
@@ -531,7 +535,10 @@ def lost_slab(harness: Harness) -> None:
         os.write(writer, b"x")
 
     owner = fork(own)  # type: ignore[arg-type]
-    handle = os.read(reader, 72)
+    handle = os.read(reader, 80)
+    row, number = struct.unpack_from("<2I", handle, 72)
+    handle = handle[:72]
+    assert native.timeline_state(row, 7, number) == "pending"
     slot, inc = struct.unpack_from("<16x2I", handle)
     harness.victim(act, kill_owner)
     os.close(reader)
@@ -539,6 +546,7 @@ def lost_slab(harness: Harness) -> None:
     reap(owner)
     native.sweep(True)
     assert not native.slab_live(slot, inc)
+    assert native.timeline_state(row, 7, number) == "lost"
     with contextlib.suppress(StaleHandle):
         assert native.slab_hold(handle, False) == "lost"
     native.acknowledge(handle)

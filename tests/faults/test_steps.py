@@ -60,14 +60,11 @@ NO_STEPS = {
         "ipc/channel/segment.cc": [
             "root->head.store", "root->tail.store", "previous_released.store(previous",
         ],
-        # Of a slab whose slot is CLAIMED; of an event, whose word is its number.
+        # Of a slab whose slot is CLAIMED; of lost numbers that no lost_to names yet.
         "memory/device/device_slots.cc": [
             "slot[s].shift.store", "slab.handle[i].store", "slab.uuid[i].store", "slab.size.store",
         ],
-        "memory/device/bind_device.cc": [
-            "event.word.store(0", "event.handle[i].store", "event.uuid[i].store",
-            "event.published.store",
-        ],
+        "memory/device/timelines.cc": ["lost_from.store"],
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
         "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
     },
@@ -94,7 +91,7 @@ NO_STEPS = {
 # Steps after which there is no point: reason -> file -> parts of the lines.
 NO_POINT = {
     "the last step of its operation: who dies after it dies after the operation": {
-        "memory/device/bind_device.cc": [".word.store(uint64_t(number)"],
+        "memory/device/timelines.cc": ["t.done.compare_exchange_weak"],
         "ipc/channel/statistics_and_close.cc": [
             "announce(&root_->room, &root_->writers, INT_MAX);"
         ],

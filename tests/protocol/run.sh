@@ -35,6 +35,7 @@ quick() {
   done
   caught slab LOST_AT_ONCE -DOPS0=3 -DOPS1=3 -DOPS2=0
   caught slab SWEPT_AT_LOCK -DOPS0=4 -DOPS1=4 -DOPS2=0
+  caught slab WAITS_LEFT -DOPS0=4 -DOPS1=4 -DOPS2=0
   names "taken back or not, two kills"
   for bug in NOT_VALIDATED NO_FAREWELL; do caught names $bug; done
   caught names NOT_FOLLOWED_ON -DUNPUBLISH=0

@@ -8,7 +8,8 @@
  *   S1  the block is used again only when no living process has an accepted hold and no queued work of others touches it
  *   S2  a hold is accepted only on the very use of the block that was sent
  *   S3  a message that was neither acknowledged nor expired is refused only if the owner has died
- *   E1  a receiver's work begins when the sender's work ahead of the message has ended
+ *   E1  a receiver's work begins when the sender's work ahead of the message has ended, or was lost and the sender swept
+ *   E2  it begins: a sender that dies ahead of its work leaves the word unwritten, and the sweep of its row writes it
  *   M1  cudaFree when no other process has the slab open
  *   M2  a slot is free only when no row counts anything in it: nobody's later step can touch its next use
  *   L1  when everybody has dropped or is gone: the block comes back, the slab is freed, or its slot is
@@ -45,6 +46,7 @@ byte nh = 0, hgen[2], hsnd[2], huse[2]; bool hok[2], hneed[2];   /* messages; hn
 bool alive[3], rowused[3];
 bool exited[3];                      /* visible to all; not before the context has ended */
 bool queued = false;                 /* the owner's stream writes the block */
+bool unwritten = false;              /* it died ahead of that: its timeline's word is not what receivers wait for */
 bool work[3]; byte wmsg[3];          /* queued on the block, and by which message it came */
 bool map[3], acc[3];                 /* ghosts: mapped by CUDA; arrays exist */
 byte use = 0, ost = 1, crashes = 0; bool freed = false, done[3];
@@ -58,6 +60,7 @@ byte use = 0, ost = 1, crashes = 0; bool freed = false, done[3];
 #endif
 #define nobody (!(acc[1] && AL(1)) && !(acc[2] && AL(2)) && !work[1] && !work[2])
 #define nheld(r) (H[r] || O[r])
+#define waits(p) (hneed[wmsg[p]] && (queued || unwritten))
 
 inline validate(g, ok) {
   do
@@ -109,25 +112,13 @@ inline receive(p, k, ok) {
   fi
 }
 
-inline drop(p) {
-  d_step { acc[p] = false };
-#ifndef BUG_BIT_BEFORE_EVENT
-  (!work[p]);                                                      /* its event has passed */
-#endif
-  H[p] = false
-}
-inline close(p) {
-#ifdef BUG_COUNT_FIRST
-  O[p] = false; map[p] = false
-#else
-  map[p] = false; O[p] = false
-#endif
-}
-
 inline sweep(r) {
   if
   :: d_step { (rowused[r] && may_sweep(r)) -> skip };
      H[r] = false; O[r] = false;
+#ifndef BUG_WAITS_LEFT
+     if :: r == 0 -> unwritten = false :: else fi;
+#endif
      if
      :: d_step { (sown == r && sst == S_LIVE) ->
 #ifdef BUG_LOST_AT_ONCE
@@ -143,6 +134,24 @@ inline sweep(r) {
   :: else
   fi
 }
+inline drop(p) {
+  d_step { acc[p] = false };
+#ifndef BUG_BIT_BEFORE_EVENT
+  do                                                               /* until its event has passed; the timer sweeps */
+  :: d_step { !work[p] -> skip } -> break
+  :: work[p] && rowused[0] && may_sweep(0) -> sweep(0)
+  od;
+#endif
+  H[p] = false
+}
+inline close(p) {
+#ifdef BUG_COUNT_FIRST
+  O[p] = false; map[p] = false
+#else
+  map[p] = false; O[p] = false
+#endif
+}
+
 /* any process: a LOST slot that no row counts in */
 inline free_lost(p) {
   if
@@ -268,13 +277,13 @@ active proctype Device() {
   end: do
   :: d_step { queued -> queued = false; hneed[0] = hneed[0] && (work[1] || work[2]); hneed[1] = hneed[1] && (work[1] || work[2]) }
 #ifdef BUG_NO_EVENT_WAIT
-  :: d_step { work[1] -> assert(!(hneed[wmsg[1]] && queued)); work[1] = false }
-  :: d_step { work[2] -> assert(!(hneed[wmsg[2]] && queued)); work[2] = false }
+  :: d_step { work[1] -> assert(!waits(1)); work[1] = false }
+  :: d_step { work[2] -> assert(!waits(2)); work[2] = false }
 #else
-  :: d_step { work[1] && !(hneed[wmsg[1]] && queued) -> work[1] = false }      /* E1 by its guard: the event */
-  :: d_step { work[2] && !(hneed[wmsg[2]] && queued) -> work[2] = false }
+  :: d_step { work[1] && !waits(1) -> work[1] = false }                        /* E1 by its guard: the word */
+  :: d_step { work[2] && !waits(2) -> work[2] = false }
 #endif
-  :: d_step { !AL(0) && queued -> queued = false }                             /* contexts of the dead end */
+  :: d_step { !AL(0) && queued -> queued = false; unwritten = true }           /* contexts of the dead end */
   :: d_step { !AL(0) && !has_context(0) && !exited[0] -> exited[0] = true }    /* then they exit */
   :: d_step { !AL(1) && !has_context(1) && !exited[1] -> exited[1] = true }
   :: d_step { !AL(2) && !has_context(2) && !exited[2] -> exited[2] = true }

@@ -124,6 +124,7 @@ class Allocator(native.DeviceAllocator):
         self.pid = getpid()
         count = runtime.getDeviceCount()
         self.devices.update({index: Device(index) for index in range(count)})
+        streams.Devices.are_several = count > 1
         for index in range(count):
             uuid = runtime.getDeviceProperties(index)["uuid"]
             self.uuids[uuid.ljust(16, b"\0")[:16]] = index

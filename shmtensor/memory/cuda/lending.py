@@ -103,11 +103,12 @@ class Received:
 class Home:
     """Owns one array of this process that came back by message."""
 
-    __slots__ = ("chunk", "pid", "work")
+    __slots__ = ("chunk", "pid", "stream", "work")
 
-    def __init__(self, chunk: Chunk) -> None:
+    def __init__(self, chunk: Chunk, stream: StreamRecord) -> None:
         self.chunk = chunk
         self.pid = allocator.pid
+        self.stream = stream  # that received it
         self.work: Work | None = None  # as of Received
 
     def __del__(self, getpid: Callable[[], int] = os.getpid) -> None:
@@ -293,10 +294,11 @@ def receive(message: Message) -> Any:
     try:
         with allocator.lock:
             owner, device, ptr, size = take(handle, origin)
-        if work[2] >= 0 and not waits.wait(streams.current(device), work):
+        if work[2] >= 0 and not waits.wait(owner.stream, work):
             owner.work = work
-            with allocator.lock:
-                allocator.wake()
+            if owner.__class__ is Home:  # an import has woken it already
+                with allocator.lock:
+                    allocator.wake()
     except PeerLostError:
         owner = None  # drops the hold
         native.acknowledge(handle)  # it has arrived, and cannot be used
@@ -314,7 +316,8 @@ def receive(message: Message) -> Any:
 def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
     """Holds the block of a handle; its owner object, device, address and size."""
     slot, inc, index = PLACE.unpack_from(handle)
-    allocator.poll()
+    if allocator.leaving:
+        allocator.poll()
     hold = holds.get((slot, index))
     if hold is not None and hold.slab.inc != inc:
         hold = None
@@ -337,7 +340,7 @@ def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
         stream = streams.current(slab.device)
         if stream is not chunk.stream:
             chunk.users = {stream, *(chunk.users or ())}
-        return Home(chunk), slab.device, chunk.ptr, chunk.size
+        return Home(chunk, stream), slab.device, chunk.ptr, chunk.size
     if hold is None:
         try:
             hold = Hold(open_slab(slot, inc), index)

@@ -60,16 +60,26 @@ class StreamRecord(native.DeviceStream):
             return True
         if self.thread and self.thread != threading.get_ident():
             return False
-        if self.ptr <= PER_THREAD and runtime.getDevice() != self.device:  # of the current device
-            with on_device(self.device):
-                return bool(runtime.streamQuery(self.ptr) == 0)
-        return bool(runtime.streamQuery(self.ptr) == 0)
+        if self.ptr > PER_THREAD:
+            return bool(runtime.streamQuery(self.ptr) == 0)
+        with on_device(self.device):  # the stream of that number is the current device's
+            return bool(runtime.streamQuery(self.ptr) == 0)
 
 
 # By device and number. The streams of threads have numbers of their own: thread << 8 | PER_THREAD.
 records: defaultdict[int, dict[int, StreamRecord]] = defaultdict(dict)
 # Events without timing by device, recorded by nobody any more.
 spare: defaultdict[int, list[int]] = defaultdict(list)
+
+
+class Devices:
+    """What this process sees.
+
+    Attributes:
+        are_several: whether another device than the current one may be meant.
+    """
+
+    are_several = True
 
 
 class on_device:
@@ -81,7 +91,7 @@ class on_device:
         self.device = device
 
     def __enter__(self) -> None:
-        self.before = runtime.getDevice()
+        self.before = runtime.getDevice() if Devices.are_several else self.device
         if self.before != self.device:
             runtime.setDevice(self.device)
 

@@ -92,16 +92,17 @@ def place_of(stream: StreamRecord) -> int:
 
 # ---- receiving
 def wait(stream: StreamRecord, work: Work) -> bool:
-    """Lets later work of the stream wait for a sender's; whether that is done already.
+    """Lets later work of the stream wait for a sender's; whether that is done already. Whether the
+    sender lives is not asked, which would cost more than all the rest: the sweep tells.
 
     Raises:
-        PeerLostError: the sender has died, and it was not done.
+        PeerLostError: the sender's row was swept, and it was not done.
     """
     row, inc, place, issued = work
     state = native.timeline_state(row, place, issued)
     if state == "done":
         return True
-    if state == "lost" or native.liveness(row, inc) == "dead":
+    if state == "lost":
         native.raise_peer_lost("receive", row, inc)
     if not can_wait():
         return wait_on_host(work)
@@ -167,6 +168,6 @@ def finish() -> None:
 
 def forget() -> None:
     """There is no work left."""
-    settle()
+    pending.clear()
     streams.clear()
     places.clear()
