@@ -15,6 +15,7 @@ FOLDER = Path(__file__).resolve().parent / "kernels"
 FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
+    "convolution": FLOATING,
     "copies": ("float32",),  # the same for all dtypes
     "cross_entropy": FLOATING,
     "index": FLOATING,
