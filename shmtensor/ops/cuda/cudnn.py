@@ -81,7 +81,7 @@ class Plan(NamedTuple):
     workspace: int  # bytes
     shape: Shape  # of the result
     start: Callable[..., None] | None  # direct_launch's; None: the graph's own
-    index: int  # of the execution plan, for `start`
+    entry: int  # the number of the execution plan for `start`
 
 
 class PlanFailed(Exception):
@@ -405,7 +405,7 @@ def execute(context: Context, plan: Plan, pointers: Pointers) -> None:
     place = workspace.ptr if workspace is not None else 0
     if plan.start is not None:
         addresses = array("Q", pointers)
-        plan.start(addresses.buffer_info()[0], 3, place, context.number, plan.index)
+        plan.start(addresses.buffer_info()[0], 3, place, context.number, plan.entry)
         return
     tensors = dict(enumerate(pointers, 1))
     if plan.number < 0:
@@ -447,7 +447,7 @@ def convolve(
     is_dense = first._c_contiguous and second._c_contiguous
     is_last = not is_dense and (is_channels_last(first) or is_channels_last(second))
     shapes = first.shape, second.shape, shape
-    key = (kind, dtype, is_last, *shapes, stride, padding, dilation, *settings.choice)
+    key: Any = (kind, dtype, is_last, *shapes, stride, padding, dilation, *settings.choice)
     plan: Any = context.plans.get(key, MISSING)  # a tuple is equal to the Key of its parts
     if plan is None:
         return None

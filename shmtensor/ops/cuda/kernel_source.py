@@ -22,6 +22,7 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "ldl": ("float32", "float64"),
     "norm": FLOATING,
     "optim": FLOATING,
+    "pooling": FLOATING,
     "random": FLOATING,
     "reduce": FLOATING,
     "softmax": FLOATING,
