@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import types
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
@@ -100,7 +101,14 @@ def test_a_frontend_without_the_direct_launch(
 ) -> None:
     from shmtensor.ops.cuda import cudnn as ours
 
-    graph = type("Graph", (), {})()
+    lowered = types.SimpleNamespace(
+        _prepare_variant_pack_template=lambda: None,
+        _get_variant_pack_uids_sorted=lambda: [1, 2, 3],
+        _execute_with_raw_ptrs=lambda addresses, count, workspace, handle: None,
+    )
+    graph = types.SimpleNamespace(selected_engine=None, _plan_index=0, _plans=[])
+    assert ours.direct_launch(graph, -1) == (None, -1)
+    graph._lowered_graph = lowered
     assert ours.direct_launch(graph, -1) == (None, -1)
     monkeypatch.setattr(ours, "direct_launch", lambda graph, number: (None, -1))
     x, weight = st.tensor(random(3, 2, 6, 5)), st.tensor(random(4, 2, 3, 3))
