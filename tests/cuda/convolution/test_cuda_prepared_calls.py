@@ -292,3 +292,28 @@ def test_threads_at_once(cuda: ModuleType) -> None:
     for thread in threads:
         thread.join()
     assert not errors, errors
+
+
+@pytest.mark.parametrize("used", ["out", "mean", "var", "out and var", "all"])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 5, 2)])
+def test_gradients_of_batch_norm_s_outputs(cuda: ModuleType, used: str, shape: Any) -> None:
+    """Those that are not used have no gradient, for which the GPU's kernel takes no zeros."""
+    from shmtensor.autograd import table
+
+    arrays = random(*shape), random(3), random(3)
+
+    def gradients(device: str, create_graph: bool) -> list[Any]:
+        x, weight, bias = (st.tensor(a, device=device).requires_grad_() for a in arrays)
+        out, mean, var = table._native_batch_norm(x, weight, bias, 1e-5)
+        named = {"out": out**3, "mean": mean**2, "var": var**2}
+        names = list(named) if used == "all" else used.split(" and ")
+        loss = sum(named[n].sum() for n in names)
+        leaves = x, weight, bias
+        return list(st.autograd.grad(loss, leaves, create_graph=create_graph, allow_unused=True))
+
+    for create_graph in (False, True):
+        ours, expected = (gradients(d, create_graph) for d in ("cuda", "cpu"))
+        for a, b in zip(ours, expected, strict=True):
+            assert (a is None) == (b is None)
+            if a is not None:
+                near(a, b)
