@@ -29,7 +29,12 @@ class Settings:
 
     Attributes:
         all_deterministic: the setting of `use_deterministic_algorithms`.
+        choice: what a plan depends on: the number of plans to try (0: the heuristics' choice, -1:
+            all), whether it is deterministic, and whether it may use TF32.
     """
+
+    __slots__ = ("__dict__", "choice")
+    choice: tuple[int, bool, bool]
 
     def __init__(self) -> None:
         self.enabled = True
@@ -38,6 +43,13 @@ class Settings:
         self.deterministic = False
         self.allow_tf32 = True
         self.all_deterministic = False
+
+    def __setattr__(self, name: str, value: object) -> None:
+        super().__setattr__(name, value)
+        if "all_deterministic" in self.__dict__:  # the last one that __init__ sets
+            number = (self.benchmark_limit or -1) if self.benchmark else 0
+            is_deterministic = self.deterministic or self.all_deterministic
+            super().__setattr__("choice", (number, is_deterministic, self.allow_tf32))
 
 
 class State:

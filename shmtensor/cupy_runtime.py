@@ -201,19 +201,20 @@ def initialize() -> Any:
         DeviceMissing: CuPy, the driver or a device is missing.
         RuntimeError: the process was forked from one that had used CUDA.
     """
-    if not state.ready:
-        check_fork()
-        if not device_count():
-            raise DeviceMissing(f"device: no CUDA device can be used: {state.reason}")
-        with lock:
-            if not state.initialized:
-                state.initialized = True  # a hook may make arrays
-                cupy = importlib.import_module("cupy")
-                try:
-                    for hook in hooks:
-                        hook(cupy)
-                    state.ready = True
-                except BaseException:
-                    state.initialized = False
-                    raise
+    if state.ready:
+        return sys.modules["cupy"]
+    check_fork()
+    if not device_count():
+        raise DeviceMissing(f"device: no CUDA device can be used: {state.reason}")
+    with lock:
+        if not state.initialized:
+            state.initialized = True  # a hook may make arrays
+            cupy = importlib.import_module("cupy")
+            try:
+                for hook in hooks:
+                    hook(cupy)
+                state.ready = True
+            except BaseException:
+                state.initialized = False
+                raise
     return importlib.import_module("cupy")

@@ -5,6 +5,7 @@ Higher layers never check for CUDA: they use the device's array module and `sync
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import threading
@@ -111,6 +112,12 @@ class Device:
 CPU = Device("cpu")
 
 
+@functools.lru_cache(256, typed=True)
+def named(spelling: str | int) -> Device:
+    """The device of a name or a number."""
+    return Device(spelling)
+
+
 def as_device(spelling: Device | str | int | None) -> Device:
     """The device of a name, number or Device, with its index if it is a GPU; None is the CPU.
 
@@ -120,7 +127,7 @@ def as_device(spelling: Device | str | int | None) -> Device:
     """
     if spelling is None:
         return CPU
-    device = spelling if isinstance(spelling, Device) else Device(spelling)
+    device = spelling if isinstance(spelling, Device) else named(spelling)
     if device.type == "cpu":
         return device
     if not cupy_runtime.state.initialized:
@@ -132,7 +139,7 @@ def as_device(spelling: Device | str | int | None) -> Device:
             )
     cupy = cupy_runtime.initialize()
     if device.index is None:
-        return Device("cuda", cupy.cuda.runtime.getDevice())
+        return named(cupy.cuda.runtime.getDevice())
     if not 0 <= device.index < cupy_runtime.device_count():
         count = cupy_runtime.device_count()
         raise DeviceMissing(

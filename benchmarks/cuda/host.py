@@ -21,7 +21,9 @@ Case = tuple[str, Callable[[Any, Any], Callable[[], Any]], int]
 
 
 def case(name: str, text: str, calls: int = CALLS) -> Case:
-    """A call by an expression of x (4 elements), m (64, 64), b (64), y (labels), image, filters."""
+    """A call by an expression of x (4 elements), m (64, 64), b (64), y (labels), image, filters,
+    c (a number for each of their 16 channels); X, W and C are the last three with gradients.
+    """
 
     def build(library: Any, nn: Any) -> Callable[[], Any]:
         values = {
@@ -33,7 +35,11 @@ def case(name: str, text: str, calls: int = CALLS) -> Case:
             "y": library.zeros(64, dtype=library.int64, device="cuda"),
             "image": library.ones(8, 16, 16, 16, device="cuda"),
             "filters": library.ones(16, 16, 3, 3, device="cuda"),
+            "c": library.ones(16, device="cuda"),
+            "half": library.ones(8, 16, 8, 8, device="cuda"),
         }
+        for name, source in (("X", "image"), ("W", "filters"), ("C", "c")):
+            values[name] = values[source].clone().requires_grad_()
         call: Callable[[], Any] = eval(f"lambda: {text}", values)
         return call
 
@@ -64,6 +70,33 @@ def training(width: int, optimizer: str, part: str) -> Case:
     return f"{optimizer}, width {width}: {part}", build, 50
 
 
+def convolutional(part: str) -> Case:
+    """A step, or its forward, of two convolutions with batch norm, ReLU and pooling, and Linear."""
+
+    def build(library: Any, nn: Any) -> Callable[[], Any]:
+        layers: list[Any] = []
+        for channels in (3, 16):
+            layers += [nn.Conv2d(channels, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU()]
+            layers += [nn.MaxPool2d(2)]
+        model = nn.Sequential(*layers, nn.Flatten(), nn.Linear(16 * 16, 10)).to("cuda")
+        x = library.randn(8, 3, 16, 16, device="cuda")
+        y = library.randint(10, (8,), device="cuda")
+        optimizer = library.optim.Adam(model.parameters(), lr=1e-3)
+
+        def forward() -> Any:
+            return nn.functional.cross_entropy(model(x), y)
+
+        def step() -> None:
+            optimizer.zero_grad()
+            forward().backward()
+            optimizer.step()
+
+        step()
+        return {"forward": forward, "step": step}[part]
+
+    return f"convolutions, Adam: {part}", build, 50
+
+
 CASES: list[Case] = [
     case("x + x", "x + x"),
     case("x.add_(x)", "x.add_(0)"),
@@ -80,9 +113,17 @@ CASES: list[Case] = [
     case("zeros", "lib.zeros(64, 64, device='cuda')"),
     case("randn", "lib.randn(64, 64, device='cuda')"),
     case("conv2d", "F.conv2d(image, filters, None, 1, 1)"),
+    case("conv2d, bias, backward", "F.conv2d(X, W, C, 1, 1).backward(image)", 50),
     case("max_pool2d", "F.max_pool2d(image, 2)"),
+    case("max_pool2d, backward", "F.max_pool2d(X, 2).backward(half)", 50),
+    case("avg_pool2d", "F.avg_pool2d(image, 2)"),
+    case("adaptive_avg_pool2d", "F.adaptive_avg_pool2d(image, 1)"),
+    case("batch_norm, training", "F.batch_norm(image, b[:16], b[16:32], c, c, True)"),
+    case("batch_norm, backward", "F.batch_norm(X, None, None, C, C, True).backward(image)", 50),
+    case("flatten", "image.flatten(1)"),
     *(training(n, "Adam", part) for n in (64, 1024) for part in ("forward", "optimizer", "step")),
     training(64, "SGD", "step"),
+    *(convolutional(part) for part in ("forward", "step")),
 ]
 
 

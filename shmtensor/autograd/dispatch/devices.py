@@ -164,9 +164,12 @@ def bfloat16_in_float32(
 
     def run(xp: Any, *operands: Any) -> Any:
         for x in operands:
-            if x is bfloat16 or getattr(x, "dtype", None) is bfloat16:
-                break
-            if type(x) in (list, tuple) and any(getattr(v, "dtype", 0) is bfloat16 for v in x):
+            if x.__class__ is tuple or x.__class__ is list:
+                if not x or x[0].__class__ is int:  # sizes
+                    continue
+                if any(getattr(v, "dtype", 0) is bfloat16 for v in x):
+                    break
+            elif x is bfloat16 or getattr(x, "dtype", None) is bfloat16:
                 break
         else:
             return kernel(xp, *operands)

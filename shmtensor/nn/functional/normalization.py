@@ -28,10 +28,11 @@ local_response_norm: Callable[..., Any] = ops.local_response_norm
 
 
 def _update_running(running: Tensor | None, new: Tensor, momentum: float) -> None:
-    """running = (1 - momentum) * running + momentum * new, in place and without history."""
+    """running = (1 - momentum) * running + momentum * new, in place; called under no_grad."""
     if running is not None:
-        with no_grad():
-            running.lerp_(new.detach().to(running.dtype), momentum)
+        if new.dtype is not running.dtype:
+            new = new.to(running.dtype)
+        running.lerp_(new, momentum)
 
 
 def batch_norm(
@@ -97,9 +98,11 @@ def batch_norm(
         input, weight, bias = (_to_float32(x) for x in (input, weight, bias))
     out, mean, var = ops._native_batch_norm(input, weight, bias, eps)
     if running_mean is not None or running_var is not None:
-        _update_running(running_mean, mean, momentum)
-        _update_running(running_var, var.detach() * (n / (n - 1)), momentum)
-    scaled: Tensor = out.to(dtype)
+        with no_grad():  # once for both, and for the factor
+            _update_running(running_mean, mean, momentum)
+            if running_var is not None:
+                _update_running(running_var, var * (n / (n - 1)), momentum)
+    scaled: Tensor = out if out.dtype is dtype else out.to(dtype)
     return scaled
 
 

@@ -50,7 +50,7 @@ def zeros_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
 
 @on_cuda(np.empty)
 def empty_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
-    return cupy.empty(shape, dtype)
+    return cupy.ndarray(shape, dtype)
 
 
 @on_cuda(np.eye)
@@ -67,8 +67,10 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
     if any(a is bfloat16 for a in arguments):
         check_bfloat16("device", device)
     cupy = device.xp
+    form = CUDA_FORMS.get(kernel)
+    if form is not None and device.index == cupy.cuda.runtime.getDevice():
+        return form(cupy, *arguments)
     with cupy.cuda.Device(device.index):
-        form = CUDA_FORMS.get(kernel)
         return cupy.asarray(kernel(*arguments)) if form is None else form(cupy, *arguments)
 
 

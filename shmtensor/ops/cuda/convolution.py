@@ -7,8 +7,9 @@ one image. 16-bit floats are summed in float32 in both.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import cupy
@@ -19,6 +20,7 @@ from .. import ROWS
 from ..nn.conv import flat_filters, split_groups
 from ..nn.sliding_window import Shape, output_sizes
 from .cudnn import convolve
+from .launch import PACK, PLANS, THREADS, contiguous, is_floating, prepare
 from .windows import add_columns, columns_of
 
 __all__: list[str] = []
@@ -61,16 +63,36 @@ def widened(*arrays: Any) -> tuple[Any, ...]:
 @ROWS["_convolution"].on("cuda")
 def convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """By cuDNN, or a product of filters and windows for each image and group."""
-    fit = output_sizes(x.shape[2:], weight.shape[2:], stride, padding, dilation)
-    shape = (x.shape[0], weight.shape[0], *fit)
-    out = convolve("conv_fprop", x, weight, shape, stride, padding, dilation)
+    out = convolve("conv_fprop", x, weight, None, stride, padding, dilation)
+    if out is not None:
+        return out if bias is None else add_to_channels(out, bias)
     dtype = x.dtype
-    if out is None:
-        x, weight, bias = widened(x, weight, bias)
-        out = convolution_by_columns(x, weight, shape, stride, padding, dilation, groups)
+    fit = output_sizes(x.shape[2:], weight.shape[2:], stride, padding, dilation)
+    x, weight, bias = widened(x, weight, bias)
+    shape = (x.shape[0], weight.shape[0], *fit)
+    out = convolution_by_columns(x, weight, shape, stride, padding, dilation, groups)
     if bias is not None:
         out += bias.reshape(-1, *(1,) * len(fit))
     return out.astype(dtype, copy=False)
+
+
+def add_to_channels(x: Any, bias: Any) -> Any:
+    """Adds a number to each channel of images, which are dense, in place; returns them."""
+    if not is_floating(x, bias) or not x.size:
+        x += bias.reshape(-1, *(1,) * (x.ndim - 2))
+        return x
+    prepare_bias(x.shape, x.dtype, x._c_contiguous)(x, contiguous(bias))
+    return x
+
+
+@functools.lru_cache(PLANS)
+def prepare_bias(shape: Shape, dtype: Any, in_order: bool) -> Callable[..., None]:
+    """The launch (images, bias). Unless they lie in order, images are channels_last."""
+    n = math.prod(shape)
+    inner = math.prod(shape[2:]) if in_order else 1
+    blocks = -(-n // (PACK // dtype.itemsize) // THREADS)
+    numbers = n, inner, shape[1]
+    return prepare("convolution", "add_to_channels", dtype, blocks, THREADS, numbers)
 
 
 def convolution_by_columns(
@@ -121,7 +143,7 @@ def convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation, 
     shape = (y.shape[1], x.shape[1] // groups, *kernel)
     found = convolve("conv_wgrad", x, y, shape, stride, padding, dilation)
     if found is not None:
-        return cupy.ascontiguousarray(found)
+        return contiguous(found)
     dtype = x.dtype
     x, y = widened(x, y)
     batch, fit = x.shape[0], y.shape[2:]

@@ -15,12 +15,14 @@ FOLDER = Path(__file__).resolve().parent / "kernels"
 FLOATING = ("float32", "float64", "float16")
 
 KERNELS: dict[str, tuple[str, ...]] = {
+    "convolution": FLOATING,
     "copies": ("float32",),  # the same for all dtypes
     "cross_entropy": FLOATING,
     "index": FLOATING,
     "ldl": ("float32", "float64"),
     "norm": FLOATING,
     "optim": FLOATING,
+    "pooling": FLOATING,
     "random": FLOATING,
     "reduce": FLOATING,
     "softmax": FLOATING,

@@ -1,22 +1,107 @@
 """Pooling and weighted sums of neighbours: one thread for each element of the result.
 
+Floating-point numbers are pooled by kernels of pooling.cu, other dtypes by CuPy's elementwise ones.
 cuDNN's pooling is not used: its Python frontend has none.
 """
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import cupy
 import numpy as np
 
 from .. import ROWS
 from ..nn.pooling import lowest
-from ..nn.sliding_window import output_sizes
+from ..nn.sliding_window import Shape, output_sizes
 from ..table.dims import axis
+from .launch import ACC, PLANS, THREADS, blocks_for, contiguous, prepare
 from .windows import kernel_of, place, three, window_arguments
 
 __all__: list[str] = []
+
+INT64 = np.dtype(np.int64)
+SMALL = 2**31 - 2**21  # positions and steps below it are computed in 32 bits
+Launch = Callable[..., None]
+
+
+def prepare_windows(
+    function: str,
+    dtype: Any,
+    lead: int,
+    size: Shape,
+    fit: Shape,
+    kernel: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+) -> Launch:
+    """The launch of a kernel of pooling.cu for `lead` images; the sizes are those of windows.py."""
+    numbers = window_arguments(size, fit, kernel, stride, padding, dilation)
+    images, windows = lead * math.prod(size), lead * math.prod(fit)
+    total = images if function.endswith("backward") else windows
+    is_small = max(images, windows) < SMALL and max(numbers) < 2**29
+    name = f"{function}_{32 if is_small else 64}"
+    return prepare("pooling", name, dtype, blocks_for(total), THREADS, (total, *numbers))
+
+
+@functools.lru_cache(PLANS)
+def prepare_pool(
+    function: str,
+    dtype: Any,
+    shape: Shape,
+    kernel: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+    ceil: bool,
+) -> tuple[Shape, Launch | None]:
+    """The shape of the result, and the launch of `max_pool`, (x, values, indices), or `sum_pool`,
+    (x, sums); None if there is nothing to compute.
+    """
+    n = len(kernel)
+    lead, size = shape[: len(shape) - n], shape[len(shape) - n :]
+    fit = output_sizes(size, kernel, stride, padding, dilation, ceil)
+    out = (*lead, *fit)
+    if not math.prod(out):
+        return out, None
+    if dtype in ACC:
+        sizes = size, fit, kernel, stride, padding, dilation
+        return out, prepare_windows(function, dtype, math.prod(lead), *sizes)
+    arguments = window_arguments(size, fit, kernel, stride, padding, dilation)
+    if function == "sum_pool":
+        run = kernel_of("sum_pool", "raw T x, windows", "T out", SUM)
+        return out, lambda x, sums: run(x, *arguments, sums)
+    low = lowest(dtype)
+    run = kernel_of("max_pool", "raw T x, T low, windows", "T best, int64 place", MAX)
+    return out, lambda x, best, indices: run(x, low, *arguments, best, indices)
+
+
+@functools.lru_cache(PLANS)
+def prepare_backward(
+    function: str,
+    dtype: Any,
+    shape: Shape,
+    size: Shape,
+    kernel: Shape,
+    stride: Shape,
+    padding: Shape,
+    dilation: Shape,
+) -> tuple[Shape, Launch | None]:
+    """The shape of images of a size, and the launch of `max_pool_backward`, (g, indices, out), or
+    `sum_pool_backward`, (g, out), for gradients g of a shape; None: the kernels do not take them.
+    """
+    n = len(kernel)
+    lead, fit = shape[: len(shape) - n], shape[len(shape) - n :]
+    out = (*lead, *size)
+    if dtype not in ACC or not math.prod(shape) or not math.prod(out):
+        return out, None
+    sizes = size, fit, kernel, stride, padding, dilation
+    return out, prepare_windows(function, dtype, math.prod(lead), *sizes)
+
 
 # Takes a larger element, or NaN, and the first one in any case.
 TAKE = """
@@ -49,15 +134,25 @@ for (long long o0 = 0; o0 < k0; ++o0) {{
 @ROWS["_max_pool"].on("cuda")
 def max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
     """By one kernel, in which the padding is no element of any window."""
-    n = len(kernel)
-    lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
-    fit = output_sizes(size, kernel, stride, padding, dilation, ceil)
-    best, indices = cupy.empty((*lead, *fit), x.dtype), cupy.empty((*lead, *fit), np.int64)
-    if best.size:
-        run = kernel_of("max_pool", "raw T x, T low, windows", "T best, int64 place", MAX)
-        arguments = window_arguments(size, fit, kernel, stride, padding, dilation)
-        run(cupy.ascontiguousarray(x), lowest(x.dtype), *arguments, best, indices)
+    dtype = x.dtype
+    arguments = kernel, stride, padding, dilation, ceil
+    shape, run = prepare_pool("max_pool", dtype, x.shape, *arguments)
+    best, indices = cupy.ndarray(shape, dtype), cupy.ndarray(shape, INT64)
+    if run is not None:
+        run(contiguous(x), best, indices)
     return best, indices
+
+
+@ROWS["_max_pool_backward"].on("cuda")
+def max_pool_backward(xp, x, indices, /, size, kernel, stride, padding, dilation):
+    """By one kernel, in which each element reads the windows that may have chosen it."""
+    arguments = size, kernel, stride, padding, dilation
+    shape, run = prepare_backward("max_pool_backward", x.dtype, x.shape, *arguments)
+    if run is None:
+        return ROWS["_max_pool_backward"].forward(xp, x, indices, *arguments)
+    out = cupy.ndarray(shape, x.dtype)
+    run(contiguous(x), contiguous(indices), out)
+    return out
 
 
 ADAPTIVE_MAX = f"""
@@ -112,14 +207,11 @@ out = sum;
 @ROWS["_sum_pool"].on("cuda")
 def sum_pool(xp, x, /, kernel, stride, padding, ceil):
     """By one kernel."""
-    n, ones = len(kernel), (1,) * len(kernel)
-    lead, size = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
-    fit = output_sizes(size, kernel, stride, padding, ones, ceil)
-    out = cupy.empty((*lead, *fit), x.dtype)
-    if out.size:
-        run = kernel_of("sum_pool", "raw T x, windows", "T out", SUM)
-        arguments = window_arguments(size, fit, kernel, stride, padding, ones)
-        run(cupy.ascontiguousarray(x), *arguments, out)
+    arguments = kernel, stride, padding, (1,) * len(kernel), ceil
+    shape, run = prepare_pool("sum_pool", x.dtype, x.shape, *arguments)
+    out = cupy.ndarray(shape, x.dtype)
+    if run is not None:
+        run(contiguous(x), out)
     return out
 
 
@@ -142,14 +234,20 @@ out = sum;
 def sum_pool_backward(xp, x, /, size, kernel, stride, padding, ceil):
     """By one kernel, which reads the windows of each element."""
     n, ones = len(kernel), (1,) * len(kernel)
+    arguments = size, kernel, stride, padding, ones
+    shape, launch = prepare_backward("sum_pool_backward", x.dtype, x.shape, *arguments)
+    if launch is not None:
+        out = cupy.ndarray(shape, x.dtype)
+        launch(contiguous(x), out)
+        return out
     lead, fit = x.shape[: x.ndim - n], x.shape[x.ndim - n :]
     if not x.size:
         return cupy.zeros((*lead, *size), x.dtype)
     out = cupy.empty((*lead, *size), x.dtype)
     if out.size:
         run = kernel_of("sum_pool_backward", "raw T x, windows", "T out", SUM_BACKWARD)
-        arguments = window_arguments(size, fit, kernel, stride, padding, ones)
-        run(cupy.ascontiguousarray(x), *arguments, out)
+        numbers = window_arguments(size, fit, kernel, stride, padding, ones)
+        run(contiguous(x), *numbers, out)
     return out
 
 

@@ -10,15 +10,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import cupy
 import numpy as np
+from cupy._core._scalar import CScalar
 
 from ...dtypes import bfloat16
 from ..random.philox import half_below
 from ..table.op_definition import ROWS
-from .launch import PLANS, as_acc, blocks_for, contiguous, is_floating, launch
+from .launch import PLANS, as_acc, blocks_for, contiguous, is_floating, launch, prepare
 
 __all__ = ["dropout", "fill_normal", "fill_uniform", "random_integers"]
 
@@ -47,17 +49,21 @@ def fill(function: str, out: Any, seed: int, offset: int, a: float, b: float) ->
         raise NotImplementedError(f"{function}: not implemented for {out.dtype} on CUDA")
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
     if out.size:
-        more: tuple[Any, ...] = ()
-        if function == "uniform":
-            bound = np.float16(b) if out.dtype == np.float16 and a < b else np.float16(np.inf)
-            more = as_acc(out.dtype, float(bound)), as_acc(out.dtype, largest_below(bound))
-        arguments = (target, np.int64(out.size), *stream(seed, offset))
-        numbers = as_acc(out.dtype, a), as_acc(out.dtype, b)
-        blocks = blocks_for(-(-out.size // per_counter(out.dtype)))
-        launch("random", function, out.dtype, blocks, 256, (*arguments, *numbers, *more))
+        n = out.size
+        prepare_fill(function, out.dtype, n, a, b)(target, n, *stream(seed, offset))
     if target is not out:
         out[...] = target
     return out
+
+
+@functools.lru_cache(PLANS, typed=True)
+def prepare_fill(function: str, dtype: Any, n: int, a: float, b: float) -> Callable[..., None]:
+    """The launch (out, n, seed, offset) that writes n numbers."""
+    numbers = [as_acc(dtype, a), as_acc(dtype, b)]
+    if function == "uniform":
+        bound = np.float16(b) if dtype == np.float16 and a < b else np.float16(np.inf)
+        numbers += [as_acc(dtype, float(bound)), as_acc(dtype, largest_below(bound))]
+    return prepare("random", function, dtype, blocks_for(-(-n // per_counter(dtype))), 256, numbers)
 
 
 def fill_uniform(out: Any, seed: int, offset: int, low: float = 0.0, high: float = 1.0) -> Any:
@@ -207,15 +213,19 @@ def dropout(x: Any, p: float, seed: int, offset: int) -> tuple[Any, Any]:
         out.fill(0)
         mask.fill(False)
     elif n := x.size:
-        numbers = (n, *dropout_numbers(dtype, p), *stream(seed, offset))
-        launch("random", "dropout", dtype, blocks_for(-(-n // 4)), 256, (x, out, mask, *numbers))
+        run, numbers = prepare_dropout(dtype, n, p)
+        run(x, out, mask, *numbers, *stream(seed, offset))
     return out, mask
 
 
 @functools.lru_cache(PLANS)
-def dropout_numbers(dtype: Any, p: float) -> tuple[Any, Any]:
-    """The factor of the elements that stay, and the words below which they do not."""
-    return as_acc(dtype, 1 / (1 - p)), np.uint32(min(int(p * 2**32), 2**32 - 1))
+def prepare_dropout(dtype: Any, n: int, p: float) -> tuple[Callable[..., None], tuple[Any, ...]]:
+    """The launch of dropout of n elements, (x, out, mask, numbers, seed, offset), and its numbers:
+    n, the factor of the elements that stay, and the words below which they do not.
+    """
+    threshold = np.uint32(min(int(p * 2**32), 2**32 - 1))
+    numbers = CScalar(n), CScalar(as_acc(dtype, 1 / (1 - p))), CScalar(threshold)
+    return prepare("random", "dropout", dtype, blocks_for(-(-n // 4)), 256, ()), numbers
 
 
 @ROWS["_dropout"].on("cuda")

@@ -8,8 +8,9 @@ groups, *kernel), results (N, K, *fit).
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 from ... import native
 from ..table.native_or_numpy import (
@@ -22,6 +23,7 @@ from ..table.op_definition import composite, op
 from .sliding_window import (
     Shape,
     add_windows,
+    are_plain,
     expand_to_tuple,
     output_sizes,
     pad_with,
@@ -257,13 +259,48 @@ def convolution(
 ) -> Any:
     """`conv<n>d`."""
     name = f"conv{n}d"
-    check_arguments(name, n, x, weight, bias, groups)
-    if isinstance(padding, str):
-        stride, _, dilation = check_strides(name, n, stride, 0, dilation)
-        x, padding = resolve_padding(ops, name, n, x, weight, stride, padding, dilation)
-    stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
+    given = stride, padding, dilation, groups
     is_unbatched = x.ndim == n + 1
-    x = ops.unsqueeze(x, 0) if is_unbatched else x
+    if not is_unbatched and are_plain(given):
+        seen = x.shape, x.dtype, weight.shape, weight.dtype
+        of_bias = (None, None) if bias is None else (bias.shape, bias.dtype)
+        stride, padding, dilation = checked_before(name, n, *seen, *of_bias, given)
+    else:
+        check_arguments(name, n, x, weight, bias, groups)
+        if isinstance(padding, str):
+            stride, _, dilation = check_strides(name, n, stride, 0, dilation)
+            x, padding = resolve_padding(ops, name, n, x, weight, stride, padding, dilation)
+        x = ops.unsqueeze(x, 0) if is_unbatched else x
+        given = stride, padding, dilation, groups
+        stride, padding, dilation = checked_strides(name, n, x, weight, bias, *given)
+    operands, dtype = (x, weight, bias), x.dtype
+    if dtype.itemsize == 2 and is_host_array(x):  # a GPU's row sums float16 in float32
+        operands = tuple(upcast_half(ops, v) for v in operands)
+    out = restore_half(ops, ops._convolution(*operands, stride, padding, dilation, groups), dtype)
+    return ops.squeeze(out, 0) if is_unbatched else out
+
+
+class Operand(NamedTuple):
+    """What is checked of an image, of filters or of a bias."""
+
+    shape: Shape
+    dtype: Any
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+def checked_strides(
+    name: str, n: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
+    groups: int,
+) -> tuple[Shape, ...]:  # fmt: skip
+    """stride, padding and dilation as tuples that fit images (N, C, *size) and filters.
+
+    Raises:
+        RuntimeError: they do not, or the operands do not fit each other.
+    """
+    stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(
             f"{name}: weight {tuple(weight.shape)} with groups={groups} expects "
@@ -277,11 +314,19 @@ def convolution(
         )
     if bias is not None and tuple(bias.shape) != (weight.shape[0],):
         raise bias_error(name, weight.shape[0], bias)
-    operands, dtype = (x, weight, bias), x.dtype
-    if dtype.itemsize == 2 and is_host_array(x):  # a GPU's row sums float16 in float32
-        operands = tuple(upcast_half(ops, v) for v in operands)
-    out = restore_half(ops, ops._convolution(*operands, stride, padding, dilation, groups), dtype)
-    return ops.squeeze(out, 0) if is_unbatched else out
+    return stride, padding, dilation
+
+
+@functools.lru_cache(1024)  # the layers of a network have few shapes
+def checked_before(
+    name: str, n: int, x_shape: Shape, x_dtype: Any, weight_shape: Shape, weight_dtype: Any,
+    bias_shape: Shape | None, bias_dtype: Any, given: tuple[Any, ...],
+) -> tuple[Shape, ...]:  # fmt: skip
+    """`check_arguments` and `checked_strides` of operands with these shapes and dtypes."""
+    x, weight = Operand(x_shape, x_dtype), Operand(weight_shape, weight_dtype)
+    bias = None if bias_shape is None else Operand(bias_shape, bias_dtype)
+    check_arguments(name, n, x, weight, bias, given[-1])
+    return checked_strides(name, n, x, weight, bias, *given)
 
 
 def resolve_padding(

@@ -13,14 +13,16 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.constants import constant
+from ..table.constants import constant, on_device
 from ..table.memory_format import like_image
 from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
-from ..table.op_definition import op
+from ..table.op_definition import ROWS, op
+from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
 from .sliding_window import (
     Shape,
     add_windows,
+    are_plain,
     as_ints,
     expand_to_tuple,
     output_sizes,
@@ -118,9 +120,50 @@ def max_pool_backward(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> A
     return ops.reshape(out, shape)
 
 
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 3, 2), ints((2, 3, 2), 5), (5,), (5,), (1,), (2,), (1,)),
+        ((1, 2, 1, 1), ints((1, 2, 1, 1), 6), (2, 3), (2, 3), (1, 1), (0, 0), (1, 1)),
+        ((1, 1, 2), np.array([[[1, 1]]]), (3,), (2,), (1,), (0,), (1,)),
+    ],
+    layout="images x",
+    vmap="alone",
+)
+def _max_pool_backward(xp, x, indices, /, size, kernel, stride, padding, dilation):
+    """Zeros in images of a size, with each number added at the index that its window chose."""
+    lead = x.shape[: x.ndim - len(size)]
+    shape = *lead, math.prod(size)
+    places = indices.reshape(*lead, math.prod(indices.shape[len(lead) :]))
+    out = ROWS["_gather_backward"].forward(xp, x.reshape(places.shape), places, shape, -1)
+    return out.reshape(*lead, *size)
+
+
+def chosen_elements(ops: Any, x: Any, indices: Any, n: int) -> Any:
+    """The elements at indices in images, whose last n dimensions are pooled."""
+    lead = tuple(x.shape[: x.ndim - n])
+    flat = ops.reshape(x, (*lead, math.prod(x.shape[x.ndim - n :])))
+    places = ops.reshape(indices, (*lead, math.prod(indices.shape[indices.ndim - n :])))
+    return ops.reshape(ops._gather(flat, places, -1), tuple(indices.shape))
+
+
+_max_pool_backward.pullback(
+    x=lambda ops, g, indices, kernel: chosen_elements(ops, g, indices, len(kernel))
+)
+
+
+def gradient_of_max_pool(ops: Any, g: Any, indices: Any, shape: Shape, *windows: Shape) -> Any:
+    """The gradient by images of a shape; the windows have a kernel, stride, padding, dilation."""
+    n = len(windows[0])
+    if on_device(g):
+        return ops._max_pool_backward(g, indices, tuple(shape[len(shape) - n :]), *windows)
+    return max_pool_backward(ops, g, indices, shape, n)
+
+
 _max_pool.pullback(
-    x=lambda ops, g, indices, x_shape, kernel: max_pool_backward(
-        ops, g, indices, x_shape, len(kernel)
+    x=lambda ops, g, indices, x_shape, kernel, stride, padding, dilation: gradient_of_max_pool(
+        ops, g, indices, x_shape, kernel, stride, padding, dilation
     )
 )
 
@@ -212,6 +255,23 @@ def pooling_arguments(
         RuntimeError: they do not.
         NotImplementedError: an image of bool.
     """
+    given = kernel_size, stride, padding, dilation, ceil_mode
+    check = checked_before if are_plain(given) else checked_arguments
+    return check(name, n, tuple(x.shape), x.dtype, *given)
+
+
+def checked_arguments(
+    name: str,
+    n: int,
+    shape: Shape,
+    dtype: Any,
+    kernel_size: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+) -> tuple[Shape, Shape, Shape, Shape]:
+    """`pooling_arguments` of an image of a shape and dtype."""
     kernel = expand_to_tuple(name, "kernel_size", kernel_size, n)
     empty = stride is None or (not isinstance(stride, int) and not len(stride))
     stride = kernel if empty else expand_to_tuple(name, "stride", stride, n)
@@ -229,18 +289,20 @@ def pooling_arguments(
             f"{name}: pad must be at most half of effective kernel size: pad={padding}, "
             f"kernel_size={kernel}, dilation={dilation}"
         )
-    shape = tuple(x.shape)
-    if x.ndim not in (n + 1, n + 2) or not all(shape[x.ndim - n - 1 :]):
+    if len(shape) not in (n + 1, n + 2) or not all(shape[len(shape) - n - 1 :]):
         raise RuntimeError(
             f"{name}: expected {n + 1} or {n + 2} dimensions, of which only the batch's may be 0: "
             f"{shape}"
         )
-    if x.dtype == bool:
-        raise NotImplementedError(f"{name}: not implemented for {x.dtype}")
-    fit = output_sizes(shape[x.ndim - n :], kernel, stride, padding, dilation, ceil_mode)
+    if dtype == np.bool_:
+        raise NotImplementedError(f"{name}: not implemented for {dtype}")
+    fit = output_sizes(shape[len(shape) - n :], kernel, stride, padding, dilation, ceil_mode)
     if min(fit) < 1:
         raise RuntimeError(f"{name}: no window fits: {kernel} in {shape}, output size {fit}")
     return kernel, stride, padding, dilation
+
+
+checked_before = lru_cache(maxsize=1024)(checked_arguments)  # a network's images have few shapes
 
 
 def max_pool(ops, name, n, input, kernel_size, stride, padding, dilation, ceil_mode, indices):

@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "add_windows",
+    "are_plain",
     "as_ints",
     "expand_to_tuple",
     "output_sizes",
@@ -43,6 +44,21 @@ def expand_to_tuple(name: str, parameter: str, value: Any, n: int) -> Shape:
     if len(values) not in (1, n):
         raise RuntimeError(f"{name}: {parameter} must be one number or {n}: {value}")
     return values * n if len(values) == 1 else values
+
+
+def are_plain(values: tuple[Any, ...]) -> bool:
+    """Whether all are an int, a bool, None or a tuple of ints: what is equal to such a value means
+    the same, so that a check of it may be remembered. (1.0, which is no size, is equal to 1.)
+    """
+    for value in values:
+        kind = value.__class__
+        if kind is tuple:
+            for v in value:
+                if v.__class__ is not int:
+                    return False
+        elif kind is not int and kind is not bool and value is not None:
+            return False
+    return True
 
 
 def as_ints(name: str, parameter: str, value: Any) -> Shape:

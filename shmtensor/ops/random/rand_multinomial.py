@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of
-from ...device import CPU, Device, unspecified
+from ...device import CPU, as_device, unspecified
 from ...dtypes import as_dtype, get_default_dtype
 from ..creation.device_forms import on_cuda
 from ..creation.zeros_full_arange import (
@@ -49,7 +49,7 @@ def claim(generator: Any, n: int, wide: bool = False, like: Any = None) -> tuple
 
 def claim_on_cuda(cupy: Any, generator: Any, n: int, wide: bool = False) -> tuple[int, int]:
     """`claim` for numbers on the current GPU."""
-    device = Device("cuda", cupy.cuda.runtime.getDevice())
+    device = as_device(cupy.cuda.runtime.getDevice())
     return generator_of(generator, device).claim(-(-n // 2) if wide else -(-n // 4))
 
 
@@ -87,7 +87,7 @@ def new_random_on_cuda(
     check_random_dtype("random", dtype)
     stream = claim_on_cuda(cupy, generator, math.prod(shape), dtype == np.float64)
     name = "_uniform" if fill is native.uniform_ else "_normal"
-    return run_row_on_cuda(cupy, name, cupy.empty(shape, dtype), *stream, low, high)
+    return run_row_on_cuda(cupy, name, cupy.ndarray(shape, dtype), *stream, low, high)
 
 
 def new_random_default(fill: Any, size: Any) -> Any:

@@ -42,4 +42,4 @@ def dtypes_of(plans: list[Any]) -> set[str]:
     from shmtensor.ops.cuda import cudnn as ours
 
     kept = [pair for c in ours.local.holder.contexts.values() for pair in c.plans.items()]
-    return {key.dtype for key, plan in kept if any(plan is p for p in plans)}
+    return {ours.DTYPES[key.dtype] for key, plan in kept if any(plan is p for p in plans)}
