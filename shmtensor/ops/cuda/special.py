@@ -114,7 +114,13 @@ def declare(name: str, code: str, preamble: str = "") -> None:
         f"op_{name}",
         preamble=preamble,
     )
-    ROWS[name].on("cuda")(lambda xp, x: kernel(x))
+
+    def forward(xp: Any, x: Any) -> Any:
+        if x.dtype.kind == "c":
+            raise TypeError(f"not supported for {x.dtype}")
+        return kernel(x)
+
+    ROWS[name].on("cuda")(forward)
 
 
 FUNCTIONS = (Path(__file__).parent / "kernels" / "special.cuh").read_text()
