@@ -106,7 +106,9 @@ def check_writable(array: Any) -> None:
         ValueError: several elements are one in memory, as after `expand`.
     """
     strides = array.strides
-    if 0 in strides and any(not step and n > 1 for n, step in zip(array.shape, strides)):
+    if 0 not in strides or not array.size:
+        return
+    if any(not step and n > 1 for n, step in zip(array.shape, strides)):
         raise ValueError("assignment destination is read-only: it is expanded")
 
 

@@ -181,3 +181,15 @@ def test_signs_of_halves_change_in_place_of_their_bits(half: Any) -> None:
     y = x.clone()
     assert y.neg_() is y
     assert np.array_equal(y.float().numpy(), -wide.numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("half", HALVES, ids=str)
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_number_is_rounded_before_it_is_compared(half: Any, step: int) -> None:
+    x = st.tensor([0.3, 0.1, 1 / 3, 65504.0, math.inf, -1.0, 2049.0, math.nan]).to(half)[::step]
+    for number in (0.3, 0.1, 1 / 3, 65519, 1e39, -1, 2049):
+        rounded = st.tensor(number if abs(number) < 1e9 else math.inf).to(half)
+        for op in (st.eq, st.ne, st.lt, st.le, st.gt, st.ge):
+            assert op(x, number).tolist() == op(x, rounded).tolist(), (op, number)
+    reflected = [bool(y[0]) for y in (0.3 == x, 0.3 <= x, 0.3 < x)]  # noqa: SIM300
+    assert reflected == [True, True, False]

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "simd/kernel_table.h"
+#include "ufunc/parallel_ufunc.h"
 
 namespace shmtensor {
 namespace {
@@ -101,6 +103,31 @@ struct Call {
   }
 };
 
+// The 16-bit dtype to which a ufunc of bool results (a comparison) rounds its numbers, as PyTorch does; 0: to none.
+int dtype_of_compared_numbers(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  int result;
+  if (n != 2 || PyArray_CheckExact(args[0]) == PyArray_CheckExact(args[1])) return 0;
+  if (!PyObject_TypeCheck(kernel, &PyUFunc_Type) || !float32_loop(kernel, &result) || result != NPY_BOOL) return 0;
+  PyObject* array = args[PyArray_CheckExact(args[0]) ? 0 : 1];
+  return is_half_array(array) ? PyArray_TYPE(as_array(array)) : 0;
+}
+
+// A number rounded to a 16-bit dtype, as a float; other objects, and numbers beyond a double, as they are.
+PyObject* rounded_number(PyObject* number, int type) {
+  if (!PyFloat_CheckExact(number) && !PyLong_CheckExact(number)) return Py_NewRef(number);
+  const double value = PyFloat_AsDouble(number);
+  if (value == -1 && PyErr_Occurred()) {
+    PyErr_Clear();
+    return Py_NewRef(number);
+  }
+  const float wide = static_cast<float>(value);
+  uint16_t bits;
+  float rounded;
+  half_kernels().narrow[type != NPY_HALF](&wide, &bits, 1);
+  half_kernels().widen[type != NPY_HALF](&bits, &rounded, 1);
+  return PyFloat_FromDouble(static_cast<double>(rounded));
+}
+
 }  // namespace
 
 bool holds_halves(PyObject* const* args, Py_ssize_t n) {
@@ -110,6 +137,16 @@ bool holds_halves(PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  PyObject* compared[2];
+  Ref number;
+  if (const int type = dtype_of_compared_numbers(kernel, args, n)) {
+    const int at = PyArray_CheckExact(args[0]);
+    number = Ref(rounded_number(args[at], type));
+    if (!number) return nullptr;
+    compared[at] = number.get();
+    compared[!at] = args[!at];
+    args = compared;
+  }
   PyObject* first = widening.first;
   if (first && PyFunction_Check(first)) {
     PyObject* out = PyObject_Vectorcall(first, args, static_cast<size_t>(n), nullptr);

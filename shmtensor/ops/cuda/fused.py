@@ -35,6 +35,7 @@ class Symbol:
     """A number or a truth value in a kernel. Its operators add statements to the trace."""
 
     __array_ufunc__ = None
+    is_number = False  # whether it depends on Python numbers only
 
     def __init__(self, trace: Trace, text: str, kind: str) -> None:
         self.trace, self.text, self.kind = trace, text, kind
@@ -93,7 +94,7 @@ class Symbol:
     def __pow__(self, y: Any) -> Symbol:
         if y.__class__ in (int, float) and y == 2:
             return self * self
-        return self.number("pow({}, {})", self, y)
+        return self.trace.power(self, y)
 
     def __rpow__(self, y: Any) -> Symbol:
         return self.number("pow({}, {})", y, self)
@@ -141,6 +142,8 @@ class Symbol:
 class Number(Symbol):
     """A Python number that is an argument of the kernel. As a number it has no dtype."""
 
+    is_number = True
+
     @property
     def dtype(self) -> Any:
         raise AttributeError("dtype")
@@ -168,7 +171,9 @@ class Trace:
             x = float(x)
             text = repr(x) if math.isfinite(x) else "NAN" if x != x else "INFINITY"
             sign = "-" if x == -math.inf else ""
-            return Symbol(self, f"static_cast<acc_t>({sign}{text})", VALUE)
+            symbol = Symbol(self, f"static_cast<acc_t>({sign}{text})", VALUE)
+            symbol.is_number = True
+            return symbol
         raise NotTraceable(f"an operand of {type(x)}")
 
     def value(self, x: Any) -> Symbol:
@@ -183,7 +188,10 @@ class Trace:
         return Symbol(self, name, kind)
 
     def emit(self, text: str, operands: tuple[Any, ...], kind: str) -> Symbol:
-        return self.emit_text(text.format(*(self.value(x).text for x in operands)), kind)
+        symbols = [self.value(x) for x in operands]
+        out = self.emit_text(text.format(*(x.text for x in symbols)), kind)
+        out.is_number = all(x.is_number for x in symbols)
+        return out
 
     def logical(self, text: str, *operands: Any) -> Symbol:
         symbols = [self.symbol(x) for x in operands]
@@ -200,7 +208,9 @@ class Trace:
         if all(s.kind is TRUTH for s in symbols):
             texts = [s.text for s in symbols]
             return self.emit_text(f"{condition.text} ? {texts[0]} : {texts[1]}", TRUTH)
-        return self.emit(condition.text + " ? {} : {}", symbols, VALUE)
+        out = self.emit(condition.text + " ? {} : {}", symbols, VALUE)
+        out.is_number = out.is_number and condition.is_number
+        return out
 
     def _where(self, condition: Any, x: Any, y: Any) -> Symbol:
         return self.where(condition, x, y)
@@ -215,7 +225,11 @@ class Trace:
         return self.emit("isnan({0}) || isnan({1}) ? acc_t(NAN) : min({0}, {1})", (x, y), VALUE)
 
     def power(self, x: Any, y: Any) -> Symbol:
-        return self.emit("{1} == acc_t(2) ? {0} * {0} : pow({0}, {1})", (x, y), VALUE)
+        power = "{1} == acc_t(2) ? {0} * {0} : pow({0}, {1})"
+        if self.symbol(y).is_number:  # a root of -inf is NaN, but its power by an array is not
+            roots = "{1} == acc_t(0.5) ? sqrt({0}) : {1} == acc_t(-0.5) ? acc_t(1) / sqrt({0}) : "
+            power = roots + power
+        return self.emit(power, (x, y), VALUE)
 
     def clip(self, x: Any, low: Any, high: Any) -> Symbol:
         return self.minimum(self.maximum(x, low), high)

@@ -7,6 +7,7 @@ row's own forward.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -38,9 +39,17 @@ UFUNCS = {
     "logical_xor": cupy.logical_xor, "logical_not": cupy.logical_not,
     "_clamp_min": cupy.maximum, "_clamp_max": cupy.minimum,
 }  # fmt: skip
+# CuPy orders complex numbers, and compiles the others for them; the CPU and PyTorch refuse them.
+REAL = (
+    "lt", "le", "gt", "ge", "maximum", "minimum", "fmax", "fmin", "_clamp", "_clamp_min",
+    "_clamp_max", "_clamp_tensor", "relu", "_gelu", "atan2", "copysign", "hypot", "nextafter",
+)  # fmt: skip
+COMPLEX = {np.dtype("F"), np.dtype("D"), complex}
 # Of float16 and a number, these are computed in float32: the number may be beyond float16.
 ARITHMETIC = ("add", "sub", "mul", "div")
-FLOAT16 = np.dtype(np.float16)
+SELECTING = ("_where", "_where_other", "_clamp", "threshold")  # round a number to float16 anyway
+FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
+NUMBERS = (int, float)
 ROOT_HALF, ROOT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
@@ -79,12 +88,13 @@ OWN: dict[str, Callable[..., Any]] = {
     "_clamp": lambda f, x, low, high: f._clamp(x, low, high),
     "erf": lambda f, x: f.erf(x),
     "erfc": lambda f, x: f.erfc(x),
+    "sinc": lambda f, x: f.where(x == 0, 1.0, f.sin(math.pi * x) / (math.pi * x)),
     "square": lambda f, x: x * x,
     "reciprocal": lambda f, x: 1 / x,
     "pow": lambda f, x, y: f.power(x, y),
     "_masked_scale": lambda f, x, mask, scale: f.where(mask, x * scale, 0.0),
 }
-REPLACED = ("erf", "erfc", "pow", "_masked_scale")  # have a forward, which takes other operands
+REPLACED = ("erf", "erfc", "pow")  # have a forward, which takes other operands
 
 
 def loss_value(f: Any, x: Any, y: Any, name: str, a: float, b: float) -> Any:
@@ -212,6 +222,67 @@ def _to_copy(xp: Any, x: Any, dtype: Any) -> Any:
     return cast_array(x, dtype)
 
 
+# ---- forwards for the operands that kernels do not take
+
+
+def refusing_complex(forward: Callable[..., Any]) -> Callable[..., Any]:
+    """A forward that raises TypeError, as the CPU's kernels do, if an operand is complex."""
+
+    def run(xp: Any, *operands: Any, **keywords: Any) -> Any:
+        for x in operands:
+            if getattr(x, "dtype", x.__class__) in COMPLEX:
+                raise TypeError("not supported for complex numbers")
+        return forward(xp, *operands, **keywords)
+
+    return run
+
+
+def has_half_and_number(operands: tuple[Any, ...]) -> bool:
+    """Whether numbers are among the operands, and their floating-point arrays are float16."""
+    dtypes = [x.dtype for x in operands if hasattr(x, "dtype")]
+    return (
+        FLOAT16 in dtypes
+        and all(dtype.kind == "b" or dtype == FLOAT16 for dtype in dtypes)
+        and any(x.__class__ in NUMBERS for x in operands)
+    )
+
+
+def arithmetic_in_float32(ufunc: Any, forward: Callable[..., Any], xp: Any, x: Any, y: Any) -> Any:
+    """The forward of a row in ARITHMETIC: of float16 and a number in one pass, rounded once."""
+    if not has_half_and_number((x, y)):
+        return forward(xp, x, y)
+    out = cupy.empty_like(x if hasattr(x, "dtype") else y)
+    return ufunc(x, y, out=out, dtype=FLOAT32, casting="unsafe")
+
+
+def in_float32(function: Callable[..., Any], skip: int = 1) -> Callable[..., Any]:
+    """A function that computes float16 with numbers in float32, and rounds the result once.
+
+    Args:
+        skip: the first arguments that are no operands.
+    """
+
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        operands = arguments[skip:]
+        if not has_half_and_number((*operands, *keywords.values())):
+            return function(*arguments, **keywords)
+        wide = (x.astype(FLOAT32) if getattr(x, "dtype", 0) == FLOAT16 else x for x in operands)
+        out = function(*arguments[:skip], *wide, **keywords)
+        return out.astype(FLOAT16) if out.dtype == FLOAT32 else out
+
+    return run
+
+
+def fallback_of(row: Row) -> Callable[..., Any]:
+    """The forward of a row for operands that its kernels do not take."""
+    forward = row.device_forwards.get("cuda", row.forward)
+    if row.name in REAL:
+        forward = refusing_complex(forward)
+    if row.name in ARITHMETIC:
+        return functools.partial(arithmetic_in_float32, UFUNCS[row.name], forward)
+    return forward if row.name in UFUNCS or row.name in SELECTING else in_float32(forward)
+
+
 # ---- declaration
 
 
@@ -235,6 +306,8 @@ def find_row(row: Row) -> Callable[[tuple[Any, ...]], Any]:
     if ufunc is None:
         return fused
     by_ufunc = find_ufunc(ufunc)
+    if row.name in REAL:
+        return lambda key: by_ufunc(key) if COMPLEX.isdisjoint(key) else None
     if row.name not in ARITHMETIC:
         return by_ufunc
 
@@ -259,8 +332,8 @@ def declare() -> None:
         n = len(row.inputs) + len(row.attributes)
         if not (is_pointwise(row) and replaceable and n <= 8):
             continue
-        forward = row.device_forwards.get("cuda", row.forward)
-        twin = native.DevicePointwise(with_out(row, forward), find_row(row), n, 1, cupy.ndarray)
+        forward = with_out(row, fallback_of(row))
+        twin = native.DevicePointwise(forward, find_row(row), n, 1, cupy.ndarray)
         twin.takes_out = True  # type: ignore[attr-defined]
         row.on("cuda")(twin)
 
@@ -278,7 +351,7 @@ def pullback_of(row: Row, name: str) -> Callable[..., Any]:
         return pullback.function(*([f] if skip else []), *operands)
 
     return native.DevicePointwise(
-        pullback.function, find_fused(f"{row.name}_gradient", function, OpsTrace),
+        in_float32(pullback.function, skip), find_fused(f"{row.name}_gradient", function, OpsTrace),
         len(needs) - skip, skip, cupy.ndarray,
     )  # fmt: skip
 

@@ -231,16 +231,3 @@ def prepare_dropout(dtype: Any, n: int, p: float) -> tuple[Callable[..., None], 
 @ROWS["_dropout"].on("cuda")
 def _dropout(xp: Any, x: Any, p: float, seed: int, offset: int) -> Any:
     return dropout(x, p, seed, offset)
-
-
-@ROWS["_masked_scale"].on("cuda")
-def _masked_scale(xp: Any, x: Any, mask: Any, scale: float) -> Any:
-    if not is_floating(x) or x.shape != mask.shape:
-        return ROWS["_masked_scale"].forward(xp, x, mask, scale)
-    x, mask = contiguous(x), contiguous(mask)
-    dtype, n = x.dtype, x.size
-    out = cupy.ndarray(x.shape, dtype)
-    if n:
-        arguments = (x, mask, out, n, as_acc(dtype, scale))
-        launch("random", "masked_scale", dtype, blocks_for(n), 256, arguments)
-    return out

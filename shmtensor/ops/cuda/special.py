@@ -48,6 +48,12 @@ def dtype_of(*operands: Any) -> Any:
     return next(x.dtype for x in operands if hasattr(x, "dtype"))
 
 
+def check_real(x: Any) -> None:
+    """Raises TypeError, as the CPU's kernels do, for complex numbers."""
+    if x.dtype.kind == "c":
+        raise TypeError(f"not supported for {x.dtype}")
+
+
 def in_dtype_of_operands(kernel: Any) -> Any:
     """A forward that calls a kernel and casts its result to the operands' dtype, if necessary: of
     16-bit floats some kernels give float64.
@@ -85,6 +91,7 @@ ROWS["special_gammaincc"].on("cuda")(of_two(special.gammaincc))
 @ROWS["digamma"].on("cuda")
 def digamma(xp: Any, x: Any) -> Any:
     """CuPy's, and PyTorch's limits at 0."""
+    check_real(x)
     out = special.digamma(x)
     return xp.where(x == 0, xp.copysign(xp.inf, -x), out).astype(x.dtype, copy=False)
 
@@ -114,7 +121,12 @@ def declare(name: str, code: str, preamble: str = "") -> None:
         f"op_{name}",
         preamble=preamble,
     )
-    ROWS[name].on("cuda")(lambda xp, x: kernel(x))
+
+    def forward(xp: Any, x: Any) -> Any:
+        check_real(x)
+        return kernel(x)
+
+    ROWS[name].on("cuda")(forward)
 
 
 FUNCTIONS = (Path(__file__).parent / "kernels" / "special.cuh").read_text()

@@ -12,7 +12,12 @@ import numpy as np
 
 from ... import native
 from ...errors import explained
-from ..table.native_or_numpy import is_host_array, kernel_or_fallback
+from ..table.native_or_numpy import (
+    is_host_array,
+    kernel_or_fallback,
+    restore_half,
+    upcast_half,
+)
 from ..table.op_definition import composite, op
 from ..table.samples import ints, reals
 
@@ -419,10 +424,12 @@ def cross_entropy(
     if not label_smoothing:
         return out
     dim, n = (0 if input.ndim == 1 else 1), input.shape[0 if input.ndim == 1 else 1]
+    logp, weight = upcast_half(ops, logp), upcast_half(ops, weight)  # the sum may be beyond float16
     weighted = logp if weight is None else ops.mul(logp, broadcast_weight(ops, weight, input.ndim))
     even = ops._where_other(target == ignore_index, ops.neg(ops.sum(weighted, dim)), 0.0)
     smoothing = reduce_weighted(ops, even, target, weight, ignore_index, reduction)
-    return ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(smoothing, label_smoothing / n))
+    total = ops.add(ops.mul(out, 1 - label_smoothing), ops.mul(smoothing, label_smoothing / n))
+    return restore_half(ops, total, input.dtype)
 
 
 def broadcast_weight(ops: Any, weight: Any, ndim: int) -> Any:

@@ -231,8 +231,10 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
             f"layer_norm: input's shape must end with normalized_shape: {tuple(input.shape)}, {end}"
         )
     check_parameter_dtypes("layer_norm", input, weight, bias)
-    if input.dtype.itemsize == 2 and is_host_array(input):
-        wide = [upcast_half(ops, v) for v in (input, weight, bias)]
+    if input.dtype.itemsize == 2:
+        wide = [input, weight, bias]
+        if is_host_array(input):
+            wide = [upcast_half(ops, v) for v in wide]
         return restore_half(ops, ops._native_layer_norm(*wide, len(end), 0, eps, True), input.dtype)
     return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
 

@@ -11,7 +11,7 @@ from ... import native
 from ...native import parallel
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from .arithmetic import parallel_multiply, parallel_sqrt, parallel_square
+from .arithmetic import parallel_multiply, parallel_sqrt, parallel_square, rsqrt
 
 POSITIVE = [(reals((3, 4), 0.3, 2.0), (3, 4)), (reals((2, 1), 0.3, 2.0), (3,))]
 
@@ -20,8 +20,8 @@ def pow_backward_base(ops: Any, g: Any, x: Any, y: Any) -> Any:
     """Gradient of x ** y by x; 0 where y is 0, even at x = 0, where x ** (y - 1) is infinite."""
     if isinstance(y, (int, float, complex)):
         if y == 0:
-            return g * 0
-        return g * (2 * x if y == 2 else y * x ** (y - 1)).conjugate()
+            return ops.zeros_like(g)
+        return g * (2 * x if y == 2 else y * ops.pow(x, y - 1)).conjugate()
     return ops._where_other(
         y == 0, g * (y * x ** ops._where_other(y == 0, y - 1, 1.0)).conjugate(), 0.0
     )
@@ -68,6 +68,8 @@ def pow_on_cuda(xp: Any, x: Any, exponent: Any) -> Any:
     operands = [v for v in (x, exponent) if hasattr(v, "dtype")]
     if exponent.__class__ is bool or any(v.dtype.kind == "b" for v in operands):
         return bool_pow(x, exponent, xp)
+    if exponent.__class__ is float and abs(exponent) == 0.5 and x.dtype.kind == "f":
+        return xp.sqrt(x) if exponent > 0 else 1 / xp.sqrt(x)
     return pow.forward(xp, x, exponent)
 
 
@@ -130,6 +132,8 @@ def pow_kernel(x: Any, exponent: Any) -> Any:
             return pow.forward(np, x, exponent)
     if exponent.__class__ is float and exponent == 0.5:
         return parallel_sqrt(x)
+    if exponent.__class__ is float and exponent == -0.5:
+        return rsqrt.numpy(x)
     if exponent.__class__ in (int, float) and exponent == -1:
         return parallel_reciprocal(x)
     return parallel_power(x, exponent)
@@ -147,7 +151,12 @@ def is_number(x: Any) -> bool:
 
 HALF_KERNELS = {
     exponent: native.InFloat32(kernel)
-    for exponent, kernel in ((2, parallel_square), (0.5, parallel_sqrt), (-1, parallel_reciprocal))
+    for exponent, kernel in (
+        (2, parallel_square),
+        (0.5, parallel_sqrt),
+        (-0.5, rsqrt.numpy),
+        (-1, parallel_reciprocal),
+    )
 }
 pow_kernel.half = half_pow_kernel  # type: ignore[attr-defined]
 pow.numpy = pow_kernel

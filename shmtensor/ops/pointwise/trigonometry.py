@@ -158,7 +158,7 @@ atanh.alias("arctanh")
 @op(promote="float", samples=unary(0.1, 2.0), layout="pointwise")
 def sinc(xp, x, /):
     """sin(pi x) / (pi x), and 1 at 0."""
-    return xp.sinc(x).astype(x.dtype)
+    return xp.where(x == x, xp.sinc(x), x).astype(x.dtype)  # CuPy's sinc of NaN is 1
 
 
 sinc.numpy = floating_kernel(elementwise("sinc"), sinc.forward)

@@ -74,9 +74,9 @@ def test_a_warning_is_noticed(nvrtc: Any) -> None:
 def test_a_kernel_runs_through_cupys_rawmodule(cp: Any) -> None:
     import numpy as np
 
-    source = kernel_source("random", "float32")
-    kernel = cp.RawModule(code=source, options=("-std=c++17",)).get_function("masked_scale")
-    x, mask = cp.arange(5, dtype=np.float32), cp.asarray([True, False, True, True, False])
-    out = cp.empty_like(x)
-    kernel((2,), (64,), (x, mask, out, np.int64(5), np.float32(2)))
-    assert out.get().tolist() == [0.0, 0.0, 4.0, 6.0, 0.0]
+    source = kernel_source("random", "float64")
+    kernel = cp.RawModule(code=source, options=("-std=c++17",)).get_function("integers")
+    out = cp.empty(5, np.int64)
+    stream = np.uint64(7), np.uint64(0)
+    kernel((2,), (64,), (out, np.int64(5), *stream, np.uint64(3), np.uint64(1)))
+    assert out.get().tolist() == [3, 3, 3, 3, 3]

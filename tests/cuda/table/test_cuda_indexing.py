@@ -209,3 +209,18 @@ def test_another_dtype_is_named_as_it_is(cp: Any, name: str, dtype: str) -> None
 def test_nonzero(cp: Any) -> None:
     compare(lambda device: (st.tensor(MASK34).to(device).nonzero(),))
     compare(lambda device: st.tensor(MASK34).to(device).nonzero(as_tuple=True))
+
+
+@pytest.mark.parametrize("shape", [(0, 4), (3, 0), (0,), (2, 0, 6)], ids=str)
+def test_writes_to_nothing(cp: Any, shape: tuple[int, ...]) -> None:
+    x = st.zeros(shape, device="cuda")
+    for value in (1.0, st.zeros_like(x[..., ::2]), st.tensor(2.0), st.tensor(2.0, device="cuda")):
+        x[..., ::2] = value
+    x[..., ::2].copy_(x[..., 1::2])
+    assert tuple(x.shape) == shape
+
+
+def test_writes_to_expanded_memory_are_refused(cp: Any) -> None:
+    x = st.zeros(1, 4, device="cuda").expand(3, 4)
+    with pytest.raises(RuntimeError, match="expanded or read-only"):
+        x[..., ::2] = 1.0

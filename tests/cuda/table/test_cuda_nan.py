@@ -61,6 +61,11 @@ ONE: dict[str, Callable[[Any], Any]] = {
     "hash_tensor": lambda x: st.hash_tensor(x, 1),
     "var": lambda x: st.var(x[2], 0),
     "angle": lambda x: st.angle(x),
+    "sqrt": lambda x: x**0.5,
+    "rsqrt": lambda x: x**-0.5,
+    "roots of strided": lambda x: (x[:, ::2] ** 0.5, x.T**-0.5),
+    "x ** 0": lambda x: x**0,
+    "half": lambda x: (x.half() ** 0.5, x.half() ** -0.5),
 }
 TWO: dict[str, Callable[[Any, Any], Any]] = {
     "maximum": st.maximum,
@@ -100,6 +105,14 @@ def test_two_operands(cp: Any, name: str) -> None:
     if name in WITHOUT_INFINITIES:
         x, y = x[:, :2], np.array([2.0, -1.5], "f")
     compare_calls(TWO[name], (x, y), name, 0)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_sinc(cp: Any, dtype: str) -> None:
+    x = np.array([NAN, INF, -INF, 0.0, -0.0, 0.5, 1.0, -1.25], dtype)
+    close = 1e-3 if dtype == "float16" else 1e-6
+    compare_calls(lambda x: (st.sinc(x), st.sinc(x[::2])), (x,), "sinc", 0, close)
+    compare_calls(st.sinc, (x.astype("complex64")[3:],), "complex", close=1e-6)
 
 
 @pytest.mark.parametrize("right", [False, True])

@@ -129,3 +129,20 @@ def test_there_is_one_weight_for_each_class() -> None:
         ):
             with pytest.raises(RuntimeError, match="one weight for each of 3 classes"):
                 call(weight)
+
+
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+@pytest.mark.parametrize("weight", [None, np.full(20_000, 0.5)])
+def test_smoothing_over_many_classes_in_half_precision(weight: Any, reduction: str) -> None:
+    x, c = np.random.default_rng(0).normal(size=(3, 20_000)) * 10, np.array([5, 1, 19_999])
+    x = x.astype("float16")
+    ours = functional.cross_entropy(
+        st.tensor(x),
+        st.tensor(c),
+        weight=None if weight is None else st.tensor(weight.astype("float16")),
+        label_smoothing=0.2,
+        reduction=reduction,
+    )
+    assert ours.dtype is st.float16
+    want = entropy(x.astype(float), c, reduction, weight, -100, 0.2)
+    np.testing.assert_allclose(ours.float().numpy(), want, 5e-3)

@@ -122,11 +122,6 @@ extern "C" __global__ void dropout(const scalar_t* __restrict__ x, scalar_t* __r
   }
 }
 
-extern "C" __global__ void masked_scale(const scalar_t* __restrict__ x, const bool* __restrict__ mask,
-                                        scalar_t* __restrict__ out, index_t n, acc_t scale) {
-  FOR_EACH_COUNTER(i, n) out[i] = to_scalar(mask[i] ? to_acc(x[i]) * scale : acc_t(0));
-}
-
 // 1 where a uniform number, always float64, is less than the probability x, else 0.
 extern "C" __global__ void bernoulli(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t n, uint64 seed,
                                      uint64 offset) {
