@@ -1,5 +1,5 @@
-"""Timelines: the numbers of work that streams of other processes wait for. No GPU is needed: the test
-writes what one would write.
+"""Timelines: the numbers of work that streams of other processes wait for. No GPU is needed: the
+test writes what one would write.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def test_own_timelines_are_idle_when_their_last_number_is_written() -> None:
 
 @pytest.mark.parametrize("arguments", [(256, 0, 1), (0, PLACES, 1), (0, 0, 2**32)])
 def test_what_is_not_there_is_named(arguments: tuple[int, int, int]) -> None:
-    with pytest.raises(ValueError, match="timeline: no such (row|place|number): "):
+    with pytest.raises(ValueError, match=r"timeline: no such (row|place|number): "):
         native.timeline_state(*arguments)
     with pytest.raises(ValueError, match="timeline: no such place: 64"):
         native.timeline_issue(PLACES)

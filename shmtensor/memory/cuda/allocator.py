@@ -132,13 +132,12 @@ class Allocator(native.DeviceAllocator):
     def uuid_of(self, device: int) -> bytes:
         return next(uuid for uuid, index in self.uuids.items() if index == device)
 
-    def check_outside(self, where: str) -> None:
-        """Raises: RuntimeError, a finaliser or signal handler calls amid this thread's own work."""
-        if self.is_inside():
-            raise RuntimeError(
-                f"cuda.{where}: called by a finaliser or signal handler amid an allocation: do it "
-                "outside of them"
-            )
+    def inside(self, where: str) -> RuntimeError:
+        """The error of a call by a finaliser or signal handler amid this thread's own work."""
+        return RuntimeError(
+            f"cuda.{where}: called by a finaliser or signal handler amid an allocation: do it "
+            "outside of them"
+        )
 
     def end_finished(self) -> None:
         """Ends what finalisers have noted. The lock is held."""

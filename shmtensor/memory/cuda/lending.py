@@ -30,10 +30,13 @@ from .waits import Work
 
 __all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
 
-runtime = cupy.cuda.runtime
+runtime, ndarray = cupy.cuda.runtime, cupy.ndarray
+MemoryPointer, UnownedMemory = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory
 IDLE_S = 0.25  # an import without holds is closed after it
 UUID_BYTES = 16
-PLACE = struct.Struct("<16x3I")  # of a handle: slot, incarnation, index
+LEAVING = 16  # holds and blocks whose work has not ended, before a message makes room
+# Of a handle: slot, incarnation, index, start in the slab, bytes.
+PLACE = struct.Struct("<16x3I12x2Q")
 
 # handle (of an array without elements: the GPU's UUID, 16 bytes), (owner's row, incarnation), work,
 # bytes from the start of the block, shape, strides, dtype
@@ -123,6 +126,8 @@ class Home:
 
 imports: dict[int, Import] = {}  # by slot
 holds: dict[tuple[int, int], Hold] = {}  # by slot and index
+
+
 # ---- streams
 def note_use(array: Any, stream: Any = None) -> None:
     """Says that work on `array` was queued on another stream than the one that allocated it: the
@@ -193,12 +198,13 @@ def export(array: Any, via: Any = None) -> Message:
         PeerLostError: the process that the memory belongs to has died.
         RuntimeError: this process was forked from one that uses CUDA.
     """
-    require_own_process()
+    if allocator.pid != getpid():
+        require_own_process()
     layout = array.shape, array.strides, array.dtype.str
+    pointer = array.data
     if not array.size:
-        return (allocator.uuid_of(array.data.device_id), (0, 0), (0, 0, -1, 0), 0, *layout)
-    memory = array.data.mem
-    owner: Any = getattr(memory, "_owner", None)
+        return (allocator.uuid_of(pointer.device_id), (0, 0), (0, 0, -1, 0), 0, *layout)
+    owner: Any = getattr(pointer.mem, "_owner", None)
     kind = owner.__class__
     if kind is Received:
         slab: Any = owner.hold.slab
@@ -208,10 +214,11 @@ def export(array: Any, via: Any = None) -> Message:
         index, origin = of.offset >> slab.shift, native.row()
     else:
         raise ValueError(
-            f"export: memory that was not allocated by shmtensor's allocator: {array.data.ptr:#x}, "
+            f"export: memory that was not allocated by shmtensor's allocator: {pointer.ptr:#x}, "
             "send array.copy()"
         )
-    allocator.check_outside("export")
+    if allocator.is_inside():
+        raise allocator.inside("export")
     if waits.pending:
         waits.check()
     try:
@@ -228,8 +235,9 @@ def export(array: Any, via: Any = None) -> Message:
             native.raise_peer_lost("export", *origin)
         raise
     finally:
-        allocator.retry()
-    return (handle, origin, work, array.data.ptr - of.ptr, *layout)
+        if allocator.finished:
+            allocator.retry()
+    return (handle, origin, work, pointer.ptr - of.ptr, *layout)
 
 
 def share(slab: Any) -> None:
@@ -245,12 +253,9 @@ def share(slab: Any) -> None:
 def number_work(device: int, of: Any) -> Work:
     """All work of this process on the block, for others to wait for."""
     stream = streams.current(device)
-    others = set() if of.stream is None else {of.stream}
-    if of.users:
-        others |= of.users
-    others.discard(stream)
-    for other in others:
-        streams.wait(stream, other)
+    if of.stream is not stream or of.users:
+        for other in {of.stream, *(of.users or ())} - {stream, None}:
+            streams.wait(stream, other)
     return (*native.row(), *waits.number(stream))
 
 
@@ -284,13 +289,14 @@ def receive(message: Message) -> Any:
         RuntimeError: the GPU is not visible in this process; or this process was forked from one
             that uses CUDA.
     """
-    require_own_process()
+    if allocator.pid != getpid():
+        require_own_process()
     handle, origin, work, offset, shape, strides, dtype = message
     if len(handle) == UUID_BYTES:
         device = device_with(handle)
-        nothing = cupy.cuda.MemoryPointer(cupy.cuda.UnownedMemory(0, 0, None, device), 0)
-        return cupy.ndarray(shape, dtype, memptr=nothing, strides=strides)
-    allocator.check_outside("receive")
+        return ndarray(shape, dtype, MemoryPointer(UnownedMemory(0, 0, None, device), 0), strides)
+    if allocator.is_inside():
+        raise allocator.inside("receive")
     try:
         with allocator.lock:
             owner, device, ptr, size = take(handle, origin)
@@ -304,19 +310,19 @@ def receive(message: Message) -> Any:
         native.acknowledge(handle)  # it has arrived, and cannot be used
         raise
     finally:
-        allocator.retry()
+        if allocator.finished:
+            allocator.retry()
     native.acknowledge(handle)
     watch.has_foreign = True
-    memory = cupy.cuda.UnownedMemory(ptr, size, owner, device)
-    return cupy.ndarray(
-        shape, dtype, memptr=cupy.cuda.MemoryPointer(memory, offset), strides=strides
+    return ndarray(
+        shape, dtype, MemoryPointer(UnownedMemory(ptr, size, owner, device), offset), strides
     )
 
 
 def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
     """Holds the block of a handle; its owner object, device, address and size."""
-    slot, inc, index = PLACE.unpack_from(handle)
-    if allocator.leaving:
+    slot, inc, index, start, nbytes = PLACE.unpack_from(handle)
+    if len(allocator.leaving) > LEAVING:  # else the timer does, or an allocation
         allocator.poll()
     hold = holds.get((slot, index))
     if hold is not None and hold.slab.inc != inc:
@@ -329,29 +335,31 @@ def take(handle: bytes, origin: tuple[int, int]) -> tuple[Any, int, int, int]:
         state = "lost"
     if state == "lost":
         native.raise_peer_lost("receive", *origin)
-    nbytes = int.from_bytes(handle[48:56], "little")
     if state == "home":
-        slab = slabs_by_slot[slot, inc]
-        chunk = slab.exported[index]
+        own = slabs_by_slot[slot, inc]
+        chunk = own.exported[index]
         if chunk.state == LENT:
             allocator.come_home((slot, index))
             chunk.state = USED
         chunk.count += 1
-        stream = streams.current(slab.device)
+        stream = streams.current(own.device)
         if stream is not chunk.stream:
             chunk.users = {stream, *(chunk.users or ())}
-        return Home(chunk, stream), slab.device, chunk.ptr, chunk.size
+        return Home(chunk, stream), own.device, chunk.ptr, chunk.size
     if hold is None:
         try:
-            hold = Hold(open_slab(slot, inc), index)
+            slab = imports.get(slot)
+            if slab is None or slab.inc != inc:
+                slab = open_slab(slot, inc)
+            hold = Hold(slab, index)
         except BaseException:
             native.slab_drop(slot, index)
             raise
         holds[slot, index] = hold
-        hold.slab.holds += 1
+        slab.holds += 1
     hold.count += 1
-    slab_ptr, device = hold.slab.ptr, hold.slab.device
-    ptr = slab_ptr + int.from_bytes(handle[40:48], "little")
+    device = hold.slab.device
+    ptr = hold.slab.ptr + start
     return Received(hold, ptr, nbytes, streams.current(device)), device, ptr, nbytes
 
 
@@ -382,11 +390,9 @@ def device_with(uuid: bytes) -> int:
 
 def open_slab(slot: int, inc: int) -> Import:
     """The slab of a block that this process holds; opened once."""
-    slab = imports.get(slot)
-    if slab is not None:
-        if slab.inc == inc:
-            return slab
-        close_slab(slab)  # it was kept open in case that more came
+    former = imports.get(slot)
+    if former is not None:
+        close_slab(former)  # it was kept open in case that more came
     uuid, _, handle, row, row_inc = native.slab_line(slot)
     device = device_with(uuid)
     slab = Import(slot, inc, device, (row, row_inc))

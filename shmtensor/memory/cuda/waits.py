@@ -1,4 +1,4 @@
-"""Waits of streams for the work of other processes, by timelines: words in shared, page-locked memory.
+"""Waits of streams for the work of other processes, by words in shared, page-locked memory.
 
     sender's stream     ... work, write 7 to the word
     receiver's stream   wait until the word is 7 or a later number ... its own work
@@ -60,21 +60,18 @@ def number(stream: StreamRecord) -> tuple[int, int]:
     """
     if stream.is_idle():
         return -1, 0
-    place = place_of(stream) if can_wait() else -1
-    if place < 0:
+    place = places.get(stream, -1)
+    if place < 0 and (not can_wait() or (place := place_of(stream)) < 0):
         stream.stream.synchronize()
         return -1, 0
+    issued, offset = native.timeline_issue(place)
     with on_device(stream.device):
-        issued, offset = native.timeline_issue(place)
         native.timeline_write(stream.ptr, offset, issued)
     return place, issued
 
 
 def place_of(stream: StreamRecord) -> int:
-    """The stream's timeline; -1: all are of streams that have work."""
-    place = places.get(stream)
-    if place is not None:
-        return place
+    """A timeline for a stream that has none; -1: all are of streams that have work."""
     if len(streams) < TIMELINES:
         place = len(streams)
         streams.append(stream)
@@ -104,7 +101,7 @@ def wait(stream: StreamRecord, work: Work) -> bool:
         return True
     if state == "lost":
         native.raise_peer_lost("receive", row, inc)
-    if not can_wait():
+    if not (is_registered or can_wait()):
         return wait_on_host(work)
     with on_device(stream.device):
         native.timeline_wait(stream.ptr, row, place, issued)

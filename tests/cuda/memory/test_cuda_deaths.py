@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -138,7 +137,7 @@ def test_work_of_a_sender_that_dies_later_is_lost(cp: Any, mc: ModuleType) -> No
         with pytest.raises(PeerLostError, match="cuda: the sender"):
             mc.check_alive(home)
         peer.do("native.sweep(True)")
-        with pytest.raises(RuntimeError, match="PeerLostError: .*cuda: the sender"):
+        with pytest.raises(RuntimeError, match=r"PeerLostError: .*cuda: the sender"):
             peer.do("mc.check_alive(a)")
         peer.do("del a; rt.deviceSynchronize()")
     cp.cuda.runtime.deviceSynchronize()
