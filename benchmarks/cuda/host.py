@@ -16,7 +16,7 @@ from .libraries import libraries, use_cuda
 
 __all__ = ["CASES", "main"]
 
-TURNS, CALLS = 5, 300
+WARM, TURNS, CALLS = 20, 5, 300
 Case = tuple[str, Callable[[Any, Any], Callable[[], Any]], int]
 
 
@@ -129,7 +129,7 @@ CASES: list[Case] = [
 
 def time_of(call: Callable[[], Any], wait: Callable[[], Any], calls: int) -> float:
     """The median of the turns, in us a call; the wait between them is not counted."""
-    for _ in range(20):
+    for _ in range(min(WARM, calls)):
         call()
     wait()
     turns = []

@@ -113,7 +113,7 @@ def look() -> None:
             is_free = native.call_if_free(allocator.lock, act)
         finally:
             allocator.retry()
-        if thread != _thread.get_ident():
+        if is_free and thread != _thread.get_ident():  # the one that starts it has the lock
             return
         longest = min(LONGEST_S, between)
         if has_progressed or not is_free:

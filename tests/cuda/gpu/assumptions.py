@@ -211,6 +211,62 @@ def dead_by_exit(cupy: Any, standin: bool) -> str:
     return dead_receiver(cupy, standin, "", lambda child: child.process.wait())
 
 
+# A word in a file that both map and register: `value(name, stream, n)` calls the driver.
+WORD = """
+import ctypes, mmap
+with open(PATH, "r+b") as file:
+    shared = mmap.mmap(file.fileno(), 4096)
+word = ctypes.c_uint32.from_buffer(shared)
+cupy.cuda.runtime.hostRegister(ctypes.addressof(word), 4096, 3)  # portable, mapped
+driver, address = ctypes.CDLL("libcuda.so.1"), ctypes.c_uint64()
+pointer = ctypes.byref(address), ctypes.c_void_p(ctypes.addressof(word)), 0
+assert driver.cuMemHostGetDevicePointer_v2(*pointer) == 0
+def value(name, stream, n):
+    function = getattr(driver, f"cuStream{name}Value32_v2")
+    assert function(ctypes.c_void_p(stream), address, ctypes.c_uint32(n), ctypes.c_uint(0)) == 0
+"""
+WRITER = """
+stream = cupy.cuda.Stream(non_blocking=True)
+for n in (1, 2):
+    take()
+    if n == 1:
+        value("Write", stream.ptr, n)
+        stream.synchronize()
+    else:
+        word.value = n
+    send(True)
+"""
+
+
+def waits_for_words(cupy: Any, standin: bool) -> str:
+    """A stream waits for a word that another process's GPU writes, then its host."""
+    import tempfile
+
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        file.truncate(4096)
+        code = f"PATH = {file.name!r}\n{WORD}"
+        names: dict[str, Any] = {"cupy": cupy}
+        exec(code, names)
+        stream = cupy.cuda.Stream(non_blocking=True)
+        seen = []
+        with Child(f"cupy.zeros(1)\n{code}{WRITER}", standin) as child:
+            for n in (1, 2):
+                names["value"]("Wait", stream.ptr, n)
+                time.sleep(0.1)
+                seen.append(stream.done)
+                child.send(True)
+                child.take()
+                end = time.monotonic() + 5
+                while not stream.done and time.monotonic() < end:
+                    time.sleep(0.001)
+                seen.append(stream.done)
+                names["word"].value = n  # should it hang
+        stream.synchronize()
+        cupy.cuda.runtime.hostUnregister(names["ctypes"].addressof(names["word"]))
+        del names
+    return "waits, and goes on" if seen == [False, True] * 2 else f"done: {seen}"
+
+
 # number, what is assumed, the experiment, what is to be seen
 EXPERIMENTS: list[tuple[str, str, Callable[[Any, bool], str], str]] = [
     ("I2", "an interior pointer gives", interior, "the identical handle"),
@@ -223,6 +279,7 @@ EXPERIMENTS: list[tuple[str, str, Callable[[Any, bool], str], str]] = [
         killed_exporter,
         "its bytes stay, and are freed when the importer closes",
     ),
+    ("wait", "a stream, for a word that others write,", waits_for_words, "waits, and goes on"),
     ("lock", "a dead process's context, when its lock is free:", dead_by_lock, NOT_ASSUMED),
     ("sweep", "a dead process's context is, when it has exited,", dead_by_exit, "gone"),
 ]

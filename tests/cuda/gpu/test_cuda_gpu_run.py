@@ -36,7 +36,7 @@ def test_host_times_of_small_operations(cp: Any, capfd: pytest.CaptureFixture[st
     assert host.main(["--standin"]) == 0
     lines = capfd.readouterr().out.splitlines()
     assert len(lines) == 1 + len(host.CASES)
-    assert "SGD, width 64: step" in lines[-1]
+    assert "convolutions, Adam: step" in lines[-1]
 
 
 def test_a_failed_case_is_said_by_the_exit_code(

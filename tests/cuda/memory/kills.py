@@ -62,7 +62,10 @@ def work(orders: socket.socket) -> None:
             if order == "make":
                 x = cupy.empty(n, np.uint8)
                 cupy.cuda.runtime.memsetAsync(x.data.ptr, tag, n, streams[number % 2].ptr)
-                answer("made", number, mc.export(x))
+                try:
+                    answer("made", number, mc.export(x))
+                except PeerLostError:  # another tensor's sender has died
+                    answer("lost", number, None)
                 if number % 3:
                     kept.append((tag, x))
                 del x
@@ -278,8 +281,14 @@ class Kills:
             if not any(left):
                 break
             if time.monotonic() > end:
+                holders = [
+                    (slot, *(native.describe(*row) + (count,) for *row, count in rows))
+                    for slot in range(now["slots"])
+                    if (rows := native.slab_lent(slot, 0)[0])
+                ]
                 self.errors.append(
-                    f"left: bytes, slots, messages, zombies {left}, {native.unread()}"
+                    f"left: bytes, slots, messages, zombies {left}, {native.unread()}, {holders}, "
+                    f"{native.rows_exiting()} of {native.members()}"
                 )
                 for worker in self.workers:
                     os.kill(worker.pid, signal.SIGUSR1)
