@@ -302,9 +302,6 @@ def receive(message: Message) -> Any:
             owner, device, ptr, size = take(handle, origin)
         if work[2] >= 0 and not waits.wait(owner.stream, work):
             owner.work = work
-            if owner.__class__ is Home:  # an import has woken it already
-                with allocator.lock:
-                    allocator.wake()
     except PeerLostError:
         owner = None  # drops the hold
         native.acknowledge(handle)  # it has arrived, and cannot be used

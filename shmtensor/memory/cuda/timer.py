@@ -21,12 +21,10 @@ __all__ = ["start", "stop"]
 
 SHORTEST_S, LONGEST_S = 0.002, 0.25  # between two looks at what waits; doubles without progress
 LIVENESS_S = 0.5  # between two sweeps for dead owners of open slabs
-WAITING_S = 0.1  # the same while streams wait for other processes
 EXITING_S = 0.05  # the same while a dead process's context may still be there
 
-thread = 0  # its identity; 0: it does not run
+is_running = False
 is_enabled = False
-has_progressed = False
 wake_up = _thread.allocate_lock()  # released to end a pause
 wake_up.acquire()
 
@@ -44,9 +42,10 @@ def start() -> None:
 
 def wake() -> None:
     """There is something new to wait for. The allocator's lock is held."""
-    global thread
-    if not thread and is_enabled:
-        thread = _thread.start_new_thread(run, ())
+    global is_running
+    if not is_running and is_enabled:
+        is_running = True
+        _thread.start_new_thread(run, ())
 
 
 def stop() -> None:
@@ -77,7 +76,7 @@ def end_thread() -> None:
     end = time.monotonic() + 5
     if allocator.pid != os.getpid():  # forked: the thread is the parent's
         return
-    while thread and time.monotonic() < end:
+    while is_running and time.monotonic() < end:
         if wake_up.locked():
             wake_up.release()
         time.sleep(0.001)
@@ -85,53 +84,36 @@ def end_thread() -> None:
 
 def run() -> None:
     """The thread. An error ends it, and the next work starts another."""
-    global thread
+    global is_running
     try:
         look()
     except BaseException:
-        thread = 0
+        is_running = False
         raise
 
 
 def look() -> None:
-    """Note [The timer's lock]: who has the allocator's lock may wait for a stream that waits for a
-    process that has died, until this thread sweeps that. So it never waits for the lock.
-    """
+    global is_running
     pause, next_sweep, is_exiting = SHORTEST_S, time.monotonic() + LIVENESS_S, False
     while True:
         wake_up.acquire(timeout=pause)
+        waits.settle()
         now = time.monotonic()
-        is_due = now >= next_sweep and bool(allocator.lent or lending.imports or waits.pending)
+        is_due = now >= next_sweep and bool(allocator.lent or lending.imports)
         if is_due:
             native.sweep(True)
             is_exiting = bool(native.rows_exiting())
-            waits.settle()
-        between = EXITING_S if is_exiting else WAITING_S if waits.pending else LIVENESS_S
-        if is_due:
-            next_sweep = now + between
+            next_sweep = now + (EXITING_S if is_exiting else LIVENESS_S)
         try:
-            is_free = native.call_if_free(allocator.lock, act)
+            with allocator.lock:
+                progress = allocator.poll()
+                progress = allocator.reclaim() or progress
+                lending.close_idle(lending.IDLE_S)
+                waiting = allocator.leaving or allocator.lent
+                if not is_enabled or not (waiting or lending.imports):
+                    is_running = False
+                    return
+                longest = EXITING_S if is_exiting else LONGEST_S
+                pause = SHORTEST_S if progress else min(2 * pause, longest) if waiting else longest
         finally:
             allocator.retry()
-        if is_free and thread != _thread.get_ident():  # the one that starts it has the lock
-            return
-        longest = min(LONGEST_S, between)
-        if has_progressed or not is_free:
-            pause = SHORTEST_S
-        else:
-            pause = min(2 * pause, longest) if has_work() else longest
-
-
-def act() -> None:
-    """Ends what can be ended; and the thread, if nothing is left. The lock is held."""
-    global thread, has_progressed
-    has_progressed = allocator.poll()
-    has_progressed = allocator.reclaim() or has_progressed
-    lending.close_idle(lending.IDLE_S)
-    if not is_enabled or not (has_work() or lending.imports or waits.pending):
-        thread = 0
-
-
-def has_work() -> bool:
-    """Whether something waits, beyond open slabs."""
-    return bool(allocator.leaving or allocator.lent)

@@ -3,6 +3,7 @@
     sender's stream     ... work, write 7 to the word
     receiver's stream   wait until the word is 7 or a later number ... its own work
     sender is killed    the sweep of its row writes the word; what was not done is lost
+                        (a thread of native/memory/device/timelines.cc sweeps during long waits)
 
 A stream that waited for CUDA's event of a killed process would wait for ever
 (docs/design/cuda-memory.md, "Waits for a sender").
@@ -159,7 +160,6 @@ def finish() -> None:
     """This process ends: waits until the work that others wait for is done, up to 5 s."""
     end = time.monotonic() + EXIT_S
     while not native.timeline_idle() and time.monotonic() < end:
-        native.sweep(True)  # it may wait for the work of the dead
         time.sleep(0.001)
 
 

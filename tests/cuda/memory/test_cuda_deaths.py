@@ -85,11 +85,13 @@ def test_an_owner_that_dies_while_its_block_is_used(
         assert until(lambda: stats(mc, "open_slabs") == 0)
 
 
-# What waits for a stream that waits for the owner; the second has the allocator's lock meanwhile.
+# What waits for a stream that waits for the owner; the last two have the allocator's lock, or the
+# GIL, meanwhile.
 WAITS = {
     "synchronize": "y = native.wrap(x) + 1; st.cuda.synchronize()",
     "cpu": "y = (native.wrap(x) + 1).cpu()",
     "empty_cache": "y = x + 1; mc.empty_cache(); waits.check()",
+    "close": "y = x + 1; rt.ipcCloseMemHandle(rt.ipcOpenMemHandle(handle)); waits.check()",
 }
 
 
@@ -97,7 +99,10 @@ WAITS = {
 def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType, wait: str) -> None:
     """A receiver's stream waits for the work of a process that dies ahead of it. The receiver is a
     process of its own: if it does not go on, it is killed."""
+    other = cp.cuda.runtime.malloc(1 << 21)
+    handle = cp.cuda.runtime.ipcGetMemHandle(other)
     with peers() as [receiver], peers(STANDIN_LATE_US=30_000_000) as [owner]:
+        receiver.do(f"handle = {handle!r}")
         receiver.do("import shmtensor as st; from shmtensor.memory.cuda import waits")
         receiver.do("st.zeros(3, device='cuda') + 1; st.cuda.synchronize()")  # compiled
         owner.do("native.set_role('the owner')")
@@ -117,6 +122,7 @@ def test_nobody_waits_for_work_that_will_never_end(cp: Any, mc: ModuleType, wait
             receiver.do("mc.check_alive(x)")
         receiver.forget()
         assert receiver.do("out = mc.memory_stats()['open_slabs']") == 0
+    cp.cuda.runtime.free(other)
 
 
 def test_work_of_a_sender_that_dies_later_is_lost(cp: Any, mc: ModuleType) -> None:

@@ -6,7 +6,14 @@
 #include "memory/device/timelines.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <new>
+#include <vector>
 
 #include "memory/inspect/fault_points.h"
 #include "memory/ledger/ledger.h"
@@ -107,6 +114,75 @@ PyObject* timeline_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   return PyUnicode_InternFromString(is_lost || is_forged ? "lost" : is_done ? "done" : "pending");
 }
 
+// ---- the thread that sweeps
+//
+// Note [The watch]: a stream that waits for a dead process goes on when somebody sweeps. Until then each call of CUDA that
+// waits for the stream's device blocks, with the allocator's lock or with the GIL, which CuPy keeps in some of them. So a
+// thread that needs neither sweeps, while a wait takes long. It ends a second after the last one.
+struct Wait {
+  uint32_t row, place, number;
+  bool is_old;  // was there at the last look
+};
+struct Watch {
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  std::vector<Wait> waits;
+  bool runs = false;
+};
+Watch& watch = *new Watch;  // never destroyed: its thread may outlive main
+constexpr useconds_t kLookUs = 50'000;
+constexpr int kIdleLooks = 20;
+
+void* run_watch(void*) {
+  for (int idle = 0;;) {
+    usleep(kLookUs);
+    bool is_long = false;
+    pthread_mutex_lock(&watch.mutex);
+    auto is_over = [](const Wait& w) {
+      return !is_before(timelines_of(domain, w.row)[w.place].done.load(acquire), w.number);
+    };
+    watch.waits.erase(std::remove_if(watch.waits.begin(), watch.waits.end(), is_over), watch.waits.end());
+    for (Wait& w : watch.waits) is_long |= w.is_old, w.is_old = true;
+    idle = watch.waits.empty() ? idle + 1 : 0;
+    watch.runs = idle < kIdleLooks;
+    const bool ends = !watch.runs;
+    pthread_mutex_unlock(&watch.mutex);
+    if (ends) return nullptr;
+    if (!is_long) continue;
+    Locked lock;
+    sweep_all(true);
+  }
+}
+
+// False: an exception is set.
+bool watch_for(const Wait& wait) {
+  int error = 0;
+  pthread_mutex_lock(&watch.mutex);
+  try {
+    watch.waits.push_back(wait);
+  } catch (const std::bad_alloc&) {
+    error = ENOMEM;
+  }
+  if (!error && !watch.runs) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are other threads'
+    pthread_t thread;
+    error = pthread_create(&thread, &attributes, run_watch, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    pthread_attr_destroy(&attributes);
+    watch.runs = !error;
+    if (error) watch.waits.pop_back();
+  }
+  pthread_mutex_unlock(&watch.mutex);
+  if (!error) return true;
+  errno = error;
+  PyErr_SetFromErrno(PyExc_OSError);
+  return false;
+}
+
 // ---- the driver's functions, which CuPy does not bind
 
 using StreamValue = int (*)(void* stream, unsigned long long address, uint32_t value, unsigned flags);
@@ -159,6 +235,7 @@ PyObject* timeline_wait(PyObject*, PyObject* const* a, Py_ssize_t n) {
       !read_number(a[3], UINT32_MAX, "number", &number))
     return nullptr;
   const size_t offset = (size_t(row) * kTimelines + place) * sizeof(Timeline) + offsetof(Timeline, done);
+  if (!watch_for({row, place, number, false})) return nullptr;
   return stream_value("cuStreamWaitValue32", driver.wait, a[0], offset, number);
 }
 
@@ -178,7 +255,8 @@ PyMethodDef timeline_functions[] = {
      "timeline_issue(place) -> (number, offset): the next number of an own timeline, to be written after the stream's work."},
     fast("timeline_write", timeline_write, "timeline_write(stream, offset, number): after the stream's work. Raises: RuntimeError."),
     fast("timeline_wait", timeline_wait,
-         "timeline_wait(stream, row, place, number): later work of the stream waits. Raises: RuntimeError."),
+         "timeline_wait(stream, row, place, number): later work of the stream waits; dead processes are swept meanwhile.\n"
+         "Raises: RuntimeError, OSError."),
     fast("timeline_state", timeline_state,
          "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
     fast("timeline_idle", timeline_idle, "timeline_idle(place=all): whether the last number of an own timeline is written."),
