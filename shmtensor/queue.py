@@ -118,9 +118,7 @@ class Queue(_Queue):
         """
         messages = list(messages)
         if cupy_runtime.state.initialized:
-            gpu = Handles(self._block)
-            n = self._channel.send_many(messages, pickle_dumps, timeout, gpu)
-            gpu.discard_messages(n)
+            n = self._channel.send_many(messages, pickle_dumps, timeout, Handles(self._block))
         else:
             n = self._channel.send_many(messages, pickle_dumps, timeout)
         if messages and not n:

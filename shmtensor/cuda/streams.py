@@ -114,7 +114,11 @@ class Stream:
         return bool(cupy_for("Stream").cuda.runtime.streamQuery(self.cuda_stream) == 0)
 
     def synchronize(self) -> None:
-        """Waits for all work queued on it."""
+        """Waits for all work queued on it.
+
+        Raises:
+            PeerLostError: as of `st.cuda.synchronize`.
+        """
         cuda = cupy_for("Stream").cuda
         with cuda.Device(self.device_index):
             cuda.runtime.streamSynchronize(self.cuda_stream)
@@ -310,7 +314,11 @@ class Event:
         return not self.recorded or bool(runtime.eventQuery(self.cuda_event) == 0)
 
     def synchronize(self) -> None:
-        """Waits for the recorded work."""
+        """Waits for the recorded work.
+
+        Raises:
+            PeerLostError: as of `st.cuda.synchronize`.
+        """
         if self.recorded:
             cupy_for("Event").cuda.runtime.eventSynchronize(self.cuda_event)
             if watch.waits:

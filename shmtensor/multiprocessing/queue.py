@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from shmtensor import cupy_runtime, native
-from shmtensor.errors import PeerLostError, ShutDown
+from shmtensor.errors import PeerLostError
 
 from .queue_fd import QueueFd
 from .reduce_cuda import Handles
@@ -117,15 +117,7 @@ def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> 
     """Sends a message through a channel over the block `via`; whether there was room in time."""
     if not cupy_runtime.state.initialized:
         return bool(channel.send(obj, pickle_dumps, timeout))
-    gpu = Handles(via)
-    try:
-        is_sent = channel.send(obj, pickle_dumps, timeout, gpu)
-    except ShutDown:
-        gpu.discard()
-        raise
-    if not is_sent:
-        gpu.discard()
-    return bool(is_sent)
+    return bool(channel.send(obj, pickle_dumps, timeout, Handles(via)))
 
 
 class SimpleQueue(Shared):

@@ -77,7 +77,9 @@ class Handles:
 
     def discard_messages(self, n_sent: int) -> None:
         """Only the first messages were sent."""
-        if n_sent < len(self.starts):
+        if not n_sent:
+            self.discard()
+        elif n_sent < len(self.starts):
             self.discard(self.starts[n_sent])
 
 

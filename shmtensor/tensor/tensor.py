@@ -708,7 +708,7 @@ class Tensor(Methods):
                 f"shape {tuple(self.shape)}"
             )
         value = self.array.item()
-        if watch.waits:
+        if watch.waits and not isinstance(self.array, np.ndarray):
             watch.check_waits()
         return value
 
@@ -807,7 +807,7 @@ class Tensor(Methods):
     def __bool__(self) -> Any:
         if self.array.size != 1:
             raise python_operators.ambiguous(self)
-        return bool(self.array.item())
+        return bool(self.item() if watch.waits else self.array.item())
 
     def __int__(self) -> Any:
         return int(python_operators.real_number(self, "int"))

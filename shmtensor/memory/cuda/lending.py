@@ -195,7 +195,8 @@ def export(array: Any, via: Any = None) -> Message:
 
     Raises:
         ValueError: CuPy allocated the memory elsewhere: `array.copy()` can be sent.
-        PeerLostError: the process that the memory belongs to has died.
+        PeerLostError: the process that the memory belongs to has died, or the one that sent it
+            died before its work on it had ended.
         RuntimeError: this process was forked from one that uses CUDA.
     """
     if allocator.pid != getpid():
@@ -219,8 +220,8 @@ def export(array: Any, via: Any = None) -> Message:
         )
     if allocator.is_inside():
         raise allocator.inside("export")
-    if waits.pending:
-        waits.check()
+    if kind is not Own and owner.work is not None and waits.require(owner.work):
+        owner.work = None
     try:
         with allocator.lock:
             work = number_work(slab.device, of)
@@ -297,14 +298,17 @@ def receive(message: Message) -> Any:
         return ndarray(shape, dtype, MemoryPointer(UnownedMemory(0, 0, None, device), 0), strides)
     if allocator.is_inside():
         raise allocator.inside("receive")
+    is_held = False
     try:
         with allocator.lock:
             owner, device, ptr, size = take(handle, origin)
+        is_held = True
         if work[2] >= 0 and not waits.wait(owner.stream, work):
             owner.work = work
-    except PeerLostError:
+    except BaseException as error:
         owner = None  # drops the hold
-        native.acknowledge(handle)  # it has arrived, and cannot be used
+        if is_held or isinstance(error, PeerLostError):
+            native.acknowledge(handle)  # it has arrived, and cannot be used
         raise
     finally:
         if allocator.finished:

@@ -45,7 +45,11 @@ def wake() -> None:
     global is_running
     if not is_running and is_enabled:
         is_running = True
-        _thread.start_new_thread(run, ())
+        try:
+            _thread.start_new_thread(run, ())
+        except BaseException:  # no thread can be had now
+            is_running = False
+            raise
 
 
 def stop() -> None:

@@ -9,12 +9,13 @@ A stream that waited for CUDA's event of a killed process would wait for ever
 (docs/design/cuda-memory.md, "Waits for a sender").
 
 Note [Lost work]: the receiver's stream goes on after a death, over bytes that may be torn. So the
-next use of the array raises, and so does the next wait for the GPU, or copy from it, whatever it is
-of: results of before the death may depend on those bytes. It raises once.
+next use of the array raises, and so does the next wait for the GPU, or copy of a tensor from it,
+whatever it is of: results of before the death may depend on those bytes. That raises once.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 
 import cupy
@@ -37,20 +38,25 @@ Work = tuple[int, int, int, int]
 streams: list[StreamRecord | None] = []  # whose numbers a timeline counts, by place
 places: dict[StreamRecord, int] = {}
 pending = watch.waits  # works that streams of this process wait for
+lost: set[Work] = set()  # of them, those whose process has died
 is_registered: bool | None = None  # None: not tried
+registration = threading.Lock()
+thread = threading.local()
 
 
 def can_wait() -> bool:
     """Whether GPUs write to the timelines and wait for them; tries it at the first call."""
     global is_registered
     if is_registered is None:
-        address, nbytes = native.timeline_area()
-        try:
-            runtime.hostRegister(address, nbytes, PORTABLE | MAPPED)
-        except runtime.CUDARuntimeError:
-            is_registered = False
-        else:
-            is_registered = native.timeline_registered(address)
+        with registration:
+            if is_registered is None:
+                address, nbytes = native.timeline_area()
+                try:
+                    runtime.hostRegister(address, nbytes, PORTABLE | MAPPED)
+                except runtime.CUDARuntimeError:
+                    is_registered = False
+                else:
+                    is_registered = native.timeline_registered(address)
     return is_registered
 
 
@@ -65,10 +71,8 @@ def number(stream: StreamRecord) -> tuple[int, int]:
     if place < 0 and (not can_wait() or (place := place_of(stream)) < 0):
         stream.stream.synchronize()
         return -1, 0
-    issued, offset = native.timeline_issue(place)
     with on_device(stream.device):
-        native.timeline_write(stream.ptr, offset, issued)
-    return place, issued
+        return place, native.timeline_write(stream.ptr, place)
 
 
 def place_of(stream: StreamRecord) -> int:
@@ -104,11 +108,18 @@ def wait(stream: StreamRecord, work: Work) -> bool:
         native.raise_peer_lost("receive", row, inc)
     if not (is_registered or can_wait()):
         return wait_on_host(work)
-    with on_device(stream.device):
-        native.timeline_wait(stream.ptr, row, place, issued)
     if len(pending) >= TIMELINES:
         settle()
     pending[work] = None
+    try:
+        with on_device(stream.device):
+            if not hasattr(thread, "has_context"):  # the driver, other than the runtime, needs one
+                runtime.streamQuery(stream.ptr)
+                thread.has_context = True
+            native.timeline_wait(stream.ptr, row, place, issued)
+    except BaseException:
+        pending.pop(work, None)
+        raise
     return False
 
 
@@ -129,7 +140,7 @@ def require(work: Work) -> bool:
     Raises:
         PeerLostError: the sender has died, and it was not done.
     """
-    state = native.timeline_state(work[0], *work[2:])
+    state = state_of(work)
     if state == "pending":
         return False
     pending.pop(work, None)
@@ -138,20 +149,39 @@ def require(work: Work) -> bool:
     return True
 
 
+def state_of(work: Work) -> str:
+    """ "done", "pending" or "lost". Who has lost it once says so for ever: the timeline forgets it
+    when another process of that row has died.
+    """
+    if work in lost:
+        return "lost"
+    state = native.timeline_state(work[0], *work[2:])
+    if state == "lost":
+        lost.add(work)
+    return state
+
+
 def check() -> None:
     """Note [Lost work].
 
     Raises:
         PeerLostError: this process's streams have waited for work that was lost.
     """
+    first = None
     for work in list(pending):
-        require(work)
+        state = state_of(work)
+        if state != "pending":
+            pending.pop(work, None)
+        if state == "lost":
+            first = first or work
+    if first is not None:
+        native.raise_peer_lost("cuda", *first[:2])
 
 
 def settle() -> None:
     """Forgets the works that are done; those that were lost stay for `check`."""
     for work in list(pending):
-        if native.timeline_state(work[0], *work[2:]) == "done":
+        if state_of(work) == "done":
             pending.pop(work, None)
 
 

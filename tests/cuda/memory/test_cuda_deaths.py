@@ -142,6 +142,8 @@ def test_work_of_a_sender_that_dies_later_is_lost(cp: Any, mc: ModuleType) -> No
         assert until(partial(is_lost, mc, home))
         with pytest.raises(PeerLostError, match="cuda: the sender"):
             mc.check_alive(home)
+        with pytest.raises(PeerLostError, match="cuda: the sender"):
+            mc.export(home)
         peer.do("native.sweep(True)")
         with pytest.raises(RuntimeError, match=r"PeerLostError: .*cuda: the sender"):
             peer.do("mc.check_alive(a)")

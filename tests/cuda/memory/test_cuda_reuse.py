@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+import pytest
+
 import shmtensor as st
+from shmtensor import native
+from shmtensor.multiprocessing.reduce_cuda import Handles
 from tests.cuda.memory.peer import until
 from tests.cuda.standin.program import run
 
@@ -91,6 +97,56 @@ def test_messages_that_are_not_sent_hold_nothing(mc: ModuleType) -> None:
     del x
     assert until(lambda: st.cuda.memory_allocated(0) == 0)
     queue.close()
+
+
+def test_messages_that_are_refused_or_interrupted_hold_nothing(mc: ModuleType) -> None:
+    class Late(Exception):
+        pass
+
+    def ring(number: int, frame: Any) -> None:
+        raise Late
+
+    queue = st.Queue(1)
+    x, y = st.ones(3, device="cuda"), st.ones(3, device="cuda", requires_grad=True)
+    with pytest.raises(RuntimeError, match="non-leaf"):
+        queue.put_many([x + 1, [x + 2], y * 2])
+    queue.put(0)
+    former = signal.signal(signal.SIGALRM, ring)
+    try:
+        for call in (lambda: queue.put(x + 3), lambda: queue.put_many([x + 4, [x + 5]])):
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(Late):
+                call()
+    finally:
+        signal.signal(signal.SIGALRM, former)
+    mc.poll()
+    assert until(lambda: mc.memory_stats()["lent_blocks"] == 0)
+    queue.close()
+
+
+def test_a_container_that_changes_while_it_is_encoded(mc: ModuleType) -> None:
+    """The export of a tensor runs Python's code, and other threads."""
+
+    class Changing(Handles):
+        def __init__(self, change: Callable[[], Any]) -> None:
+            super().__init__()
+            self.change = change
+
+        def add(self, array: Any) -> Any:
+            self.change()
+            return super().add(array)
+
+    x = st.ones(3, device="cuda")
+    for found, change in (
+        (items := [x, x + 1, "text"], lambda: items.clear()),
+        (grown := [x, x + 1, "text"], lambda: grown.append(1)),
+        (pairs := {"x": x, "y": x + 1}, lambda: pairs.pop("x", None)),
+        (more := {"x": x, "y": x + 1}, lambda: more.update(z=1)),
+    ):
+        handles = Changing(change)
+        with pytest.raises(RuntimeError, match=r"put: a (list|dict) changed its size"):
+            native.encode(found, handles)
+        assert not handles.messages
 
 
 INTERRUPTED = r"""

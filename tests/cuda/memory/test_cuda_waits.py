@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 
+import shmtensor as st
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 from tests.cuda.memory.peer import peers, until
@@ -100,3 +103,78 @@ def test_a_killed_sender_does_not_end_other_waits(cp: Any, mc: ModuleType) -> No
         assert (x.get() == np.uint8(5)).all()
         mc.discard(messages[0])
         del x
+
+
+def test_a_thread_that_has_not_used_the_gpu_receives(cp: Any, mc: ModuleType) -> None:
+    """The driver's own functions need a context that is current in the thread."""
+    with peers(STANDIN_LATE_US=100_000) as [sender]:
+        sender.do("x = cupy.empty(1000, np.uint8); y = cupy.empty(1000, np.uint8)")
+        first = mc.receive(sender.do("rt.deviceSynchronize(); out = mc.export(x)"))
+        sender.do(BUSY.replace("x.", "y.").format(0.5))
+        message = sender.do("out = mc.export(y)")
+        assert message[2][2] >= 0
+        with ThreadPoolExecutor(1) as pool:
+            x = pool.submit(mc.receive, message).result()
+        assert (x.get() == 5).all()
+        del x, first
+
+
+def test_threads_try_the_timelines_once(cp: Any, mc: ModuleType) -> None:
+    from shmtensor.memory.cuda import waits
+
+    before = waits.is_registered
+    if before:
+        cp.cuda.runtime.hostUnregister(native.timeline_area()[0])
+    waits.is_registered = None
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(pool.map(lambda _: waits.can_wait(), range(16)))
+    finally:
+        sys.setswitchinterval(interval)
+    assert waits.is_registered
+
+
+def test_what_is_lost_stays_lost(cp: Any, mc: ModuleType) -> None:
+    """Also if another process of the row dies later; and it is said once for all messages."""
+    from shmtensor.memory.cuda import waits
+
+    def receive() -> tuple[Any, int]:
+        with peers(STANDIN_LATE_US=30_000_000) as [sender]:
+            sender.do("xs = [cupy.empty(1000, np.uint8) for _ in range(3)]")
+            sender.do("busy(cupy.cuda.Stream.null, 30)")
+            sender.do("for x in xs: rt.memsetAsync(x.data.ptr, 5, 1000, 0)")
+            messages = sender.do("out = [mc.export(x) for x in xs]")
+            received = [mc.receive(message) for message in messages]
+            sender.kill()
+        native.sweep(True)
+        return received, messages[0][2]
+
+    arrays, work = receive()
+    assert until(lambda: waits.state_of(work) == "lost")
+    while receive()[1][0] != work[0]:  # the next process of the row
+        pass
+    assert waits.state_of(work) == "lost"
+    with pytest.raises(PeerLostError, match="cuda: "):
+        waits.check()
+    waits.check()
+    for x in arrays:
+        with pytest.raises(PeerLostError, match="cuda: "):
+            mc.check_alive(x)
+    cp.cuda.runtime.deviceSynchronize()
+
+
+def test_a_number_on_the_cpu_is_not_a_wait(cp: Any, mc: ModuleType) -> None:
+    from shmtensor.memory.cuda import waits
+
+    on_cpu, on_gpu = st.ones(1), st.ones(1, device="cuda")
+    waits.pending[(255, 1, 0, 5)] = None  # of a row that has never issued it: lost
+    try:
+        assert on_cpu.item() == 1.0
+        assert bool(on_cpu)
+        with pytest.raises(PeerLostError):
+            bool(on_gpu)
+        assert on_gpu.item() == 1.0
+    finally:
+        waits.pending.clear()

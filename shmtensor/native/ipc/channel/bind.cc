@@ -263,7 +263,7 @@ PyMethodDef methods[] = {
      "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."},
     {"send", METHOD(channel_send), METH_FASTCALL,
      "send(object, dumps, timeout, gpu) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot.\n"
-     "gpu takes the handles of GPU memory, and is dumps's second argument; without it there are none."},
+     "gpu takes the handles of GPU memory, and is dumps's second argument; it is told which were not sent."},
     {"receive", METHOD(channel_receive), METH_FASTCALL,
      "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."},
     {"send_many", METHOD(channel_send_many), METH_FASTCALL,

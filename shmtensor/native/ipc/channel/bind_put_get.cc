@@ -21,6 +21,17 @@ bool encode_message(PyObject* object, PyObject* dumps, PyObject* gpu, MessageEnc
   return good;
 }
 
+// The handles of GPU memory in messages that were not sent are discarded here, not by the caller: an interrupt could come
+// between, and he would not know what was sent. Keeps the exception that is set, if one is.
+void discard_unsent(PyObject* gpu, size_t n_sent) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyObject* result = PyObject_CallMethod(gpu, "discard_messages", "n", static_cast<Py_ssize_t>(n_sent));
+  if (!result) PyErr_WriteUnraisable(gpu);
+  Py_XDECREF(result);
+  PyErr_Restore(type, value, trace);
+}
+
 bool put_encoded(ChannelObject* self, const MessageEncoder& encoder, const Deadline& deadline, double timeout, const char* where,
                bool* done) {
   return put_message(self, {encoder.bytes(), encoder.nbytes(), encoder.blocks(), encoder.n_blocks()}, deadline, timeout, where, done);
@@ -62,12 +73,14 @@ PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n < 3 || n > 4) return raise("TypeError", "Channel.send: takes object, dumps, timeout, gpu: got %zd arguments", n);
   double timeout;
   MessageEncoder encoder;
-  bool done;
-  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") ||
-      !encode_message(a[0], a[1], n == 4 ? a[3] : nullptr, &encoder))
+  bool done = false;
+  PyObject* gpu = n == 4 ? a[3] : nullptr;
+  if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put") || !encode_message(a[0], a[1], gpu, &encoder))
     return nullptr;
   Deadline deadline(timeout);
-  return put_encoded(self, encoder, deadline, timeout, "Queue.put", &done) ? PyBool_FromLong(done) : nullptr;
+  bool good = put_encoded(self, encoder, deadline, timeout, "Queue.put", &done);
+  if (gpu && !done) discard_unsent(gpu, 0);
+  return good ? PyBool_FromLong(done) : nullptr;
 }
 
 PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
@@ -93,6 +106,7 @@ PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t 
     if (!done) break;
   }
   Py_DECREF(objects);
+  if (gpu && n_sent < count) discard_unsent(gpu, n_sent);
   return good ? PyLong_FromSize_t(n_sent) : nullptr;
 }
 

@@ -97,6 +97,8 @@ class MessageEncoder {
 
  private:
   Outcome value(PyObject* object, int depth);
+  Outcome item(PyObject* object, int depth);
+  Outcome changed(PyObject* object);
   Outcome view(PyObject* array, char tag);
   Outcome device_view(PyObject* array);
   void discard_handles();

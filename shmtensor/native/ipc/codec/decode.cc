@@ -119,12 +119,17 @@ class Reader {
     PyArray_Descr* descr = PyArray_DescrFromType(type_of(head.dtype));
     if (!descr) return nullptr;
     size_t nbytes = 0;
-    bool has_elements = true;
-    for (int k = 0; k < head.ndim; k++) has_elements &= sizes[k] != 0;
+    bool has_elements = true, good = true;
+    const npy_intp element = PyDataType_ELSIZE(descr), alignment = PyDataType_ALIGNMENT(descr);
+    npy_intp total = element;
+    for (int k = 0; k < head.ndim; k++) {
+      has_elements &= sizes[k] != 0;
+      good = good && !__builtin_mul_overflow(total, sizes[k] ? sizes[k] : 1, &total) && strides[k] % alignment == 0;
+    }
     if (!is_empty) memcpy(&nbytes, handle + offsetof(Handle, nbytes), sizeof(Handle::nbytes));
     npy_intp low, high;
-    if (PyDataType_ELSIZE(descr) == 0 || has_elements == is_empty ||
-        !is_inside(nbytes, PyDataType_ELSIZE(descr), head.ndim, sizes, strides, head.offset, &low, &high)) {
+    if (!good || element == 0 || has_elements == is_empty || head.offset % alignment ||
+        !is_inside(nbytes, element, head.ndim, sizes, strides, head.offset, &low, &high)) {
       Py_DECREF(descr);
       return malformed("no such array");
     }

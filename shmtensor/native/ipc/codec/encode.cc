@@ -194,6 +194,19 @@ void MessageEncoder::discard_handles() {
   PyErr_Restore(type, value, trace);
 }
 
+// The export of a handle runs Python's code, and other threads: a container may change meanwhile.
+MessageEncoder::Outcome MessageEncoder::item(PyObject* object, int depth) {
+  Py_INCREF(object);
+  Outcome outcome = value(object, depth);
+  Py_DECREF(object);
+  return outcome;
+}
+
+MessageEncoder::Outcome MessageEncoder::changed(PyObject* object) {
+  raise("RuntimeError", "put: a %s changed its size while it was encoded", Py_TYPE(object)->tp_name);
+  return Outcome::Failed;
+}
+
 MessageEncoder::Outcome MessageEncoder::value(PyObject* object, int depth) {
   auto as = [](bool good) { return good ? Outcome::Good : Outcome::Failed; };
   PyTypeObject* type = Py_TYPE(object);
@@ -239,23 +252,26 @@ MessageEncoder::Outcome MessageEncoder::value(PyObject* object, int depth) {
     if (depth == kMaxDepth || n > UINT32_MAX || (!(is_tuple && n == 0) && !is_new(object))) return Outcome::Unfit;
     if (!put_tag(is_tuple ? '(' : '[', static_cast<uint64_t>(n))) return Outcome::Failed;
     for (Py_ssize_t i = 0; i < n; i++) {
-      PyObject* item = is_tuple ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i);
-      Outcome outcome = value(item, depth + 1);
+      if (!is_tuple && PyList_GET_SIZE(object) != n) return changed(object);
+      Outcome outcome = item(is_tuple ? PyTuple_GET_ITEM(object, i) : PyList_GET_ITEM(object, i), depth + 1);
       if (outcome != Outcome::Good) return outcome;
     }
     return Outcome::Good;
   }
   if (type == &PyDict_Type) {
-    Py_ssize_t n = PyDict_GET_SIZE(object), at = 0;
-    PyObject *key, *item;
+    Py_ssize_t n = PyDict_GET_SIZE(object), at = 0, n_pairs = 0;
+    PyObject *key, *found;
     if (depth == kMaxDepth || n > UINT32_MAX || !is_new(object)) return Outcome::Unfit;
     if (!put_tag('{', static_cast<uint64_t>(n))) return Outcome::Failed;
-    while (PyDict_Next(object, &at, &key, &item)) {
-      Outcome outcome = value(key, depth + 1);
-      if (outcome == Outcome::Good) outcome = value(item, depth + 1);
+    for (; n_pairs < n && PyDict_Next(object, &at, &key, &found); n_pairs++) {
+      Py_INCREF(found);
+      Outcome outcome = item(key, depth + 1);
+      if (outcome == Outcome::Good) outcome = value(found, depth + 1);
+      Py_DECREF(found);
       if (outcome != Outcome::Good) return outcome;
+      if (PyDict_GET_SIZE(object) != n) return changed(object);
     }
-    return Outcome::Good;
+    return n_pairs == n ? Outcome::Good : changed(object);
   }
   if (type == &PyArray_Type) {
     if (depth && !is_new(object)) return Outcome::Unfit;

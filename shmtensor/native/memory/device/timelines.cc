@@ -76,16 +76,28 @@ PyObject* timeline_area(PyObject*, PyObject*) {
   return Py_BuildValue("Nn", PyLong_FromVoidPtr(mapping), static_cast<Py_ssize_t>(nbytes));
 }
 
+size_t offset_of(const Timeline& t) {
+  return static_cast<size_t>(reinterpret_cast<const char*>(&t.done) - reinterpret_cast<const char*>(domain.timelines));
+}
+
+// An own timeline, with its next number issued. nullptr: an exception is set.
+Timeline* issue(uint32_t place) {
+  if (domain.rowless) {
+    raise("DomainError", "export: this process was forked when no row was free and shares nothing");
+    return nullptr;
+  }
+  use_device(domain);
+  Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
+  t.issued.store(t.issued.load(relaxed) + 1, release);
+  fault("timeline.issued");
+  return &t;
+}
+
 PyObject* timeline_issue(PyObject*, PyObject* o) {
   uint32_t place;
   if (!read_number(o, kTimelines - 1, "place", &place) || !domain_ensure()) return nullptr;
-  if (domain.rowless) return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
-  use_device(domain);
-  Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
-  const uint32_t number = t.issued.load(relaxed) + 1;
-  t.issued.store(number, release);
-  fault("timeline.issued");
-  return Py_BuildValue("In", number, reinterpret_cast<char*>(&t.done) - reinterpret_cast<char*>(domain.timelines));
+  const Timeline* t = issue(place);
+  return t ? Py_BuildValue("In", t->issued.load(relaxed), static_cast<Py_ssize_t>(offset_of(*t))) : nullptr;
 }
 
 PyObject* timeline_idle(PyObject*, PyObject* const* a, Py_ssize_t n) {
@@ -183,6 +195,14 @@ bool watch_for(const Wait& wait) {
   return false;
 }
 
+void forget_wait(uint32_t row, uint32_t place, uint32_t number) {
+  pthread_mutex_lock(&watch.mutex);
+  auto is_it = [&](const Wait& w) { return w.row == row && w.place == place && w.number == number; };
+  auto found = std::find_if(watch.waits.begin(), watch.waits.end(), is_it);
+  if (found != watch.waits.end()) watch.waits.erase(found);
+  pthread_mutex_unlock(&watch.mutex);
+}
+
 // ---- the driver's functions, which CuPy does not bind
 
 using StreamValue = int (*)(void* stream, unsigned long long address, uint32_t value, unsigned flags);
@@ -207,36 +227,49 @@ PyObject* timeline_registered(PyObject*, PyObject* o) {
   return PyBool_FromLong(good);
 }
 
-PyObject* stream_value(const char* name, StreamValue function, PyObject* stream, size_t offset, uint32_t number) {
-  void* s = PyLong_AsVoidPtr(stream);
-  if (PyErr_Occurred()) return nullptr;
-  if (!function || !driver.base) return raise("RuntimeError", "%s: the timelines are not registered", name);
-  int status;
-  Py_BEGIN_ALLOW_THREADS;
-  status = function(s, driver.base + offset, number, 0);  // waits for number or later, cyclically
-  Py_END_ALLOW_THREADS;
-  if (status) return raise("RuntimeError", "%s: CUDA's error %d", name, status);
-  Py_RETURN_NONE;
+bool read_stream(PyObject* o, const char* name, void** stream) {
+  *stream = PyLong_AsVoidPtr(o);
+  if (PyErr_Occurred()) return false;
+  return driver.base || raise("RuntimeError", "%s: the timelines are not registered", name) != nullptr;
 }
 
+// Whether the driver took it; else an exception is set.
+bool queue_value(const char* name, StreamValue function, void* stream, size_t offset, uint32_t number) {
+  int status;
+  Py_BEGIN_ALLOW_THREADS;
+  status = function(stream, driver.base + offset, number, 0);  // waits for number or later, cyclically
+  Py_END_ALLOW_THREADS;
+  return !status || raise("RuntimeError", "%s: CUDA's error %d", name, status) != nullptr;
+}
+
+// The next number, and the GPU writes it: in one call, so that no interrupt comes between.
 PyObject* timeline_write(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  uint32_t offset, number;
-  if (n != 3) return raise("TypeError", "timeline_write: takes stream, offset, number: got %zd arguments", n);
-  if (!read_number(a[1], kRows * kTimelines * sizeof(Timeline) - 1, "offset", &offset) ||
-      !read_number(a[2], UINT32_MAX, "number", &number))
+  uint32_t place;
+  void* stream;
+  if (n != 2) return raise("TypeError", "timeline_write: takes stream and place: got %zd arguments", n);
+  if (!read_stream(a[0], "cuStreamWriteValue32", &stream) || !read_number(a[1], kTimelines - 1, "place", &place) ||
+      !domain_ensure())
     return nullptr;
-  return stream_value("cuStreamWriteValue32", driver.write, a[0], offset, number);
+  Timeline* t = issue(place);
+  if (!t) return nullptr;
+  const uint32_t number = t->issued.load(relaxed);
+  if (queue_value("cuStreamWriteValue32", driver.write, stream, offset_of(*t), number)) return PyLong_FromUnsignedLong(number);
+  t->issued.store(number - 1, release);  // nobody has seen it
+  return nullptr;
 }
 
 PyObject* timeline_wait(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint32_t row, place, number;
+  void* stream;
   if (n != 4) return raise("TypeError", "timeline_wait: takes stream, row, place, number: got %zd arguments", n);
-  if (!read_number(a[1], kRows - 1, "row", &row) || !read_number(a[2], kTimelines - 1, "place", &place) ||
-      !read_number(a[3], UINT32_MAX, "number", &number))
+  if (!read_stream(a[0], "cuStreamWaitValue32", &stream) || !read_number(a[1], kRows - 1, "row", &row) ||
+      !read_number(a[2], kTimelines - 1, "place", &place) || !read_number(a[3], UINT32_MAX, "number", &number) ||
+      !domain_ensure() || !watch_for({row, place, number, false}))
     return nullptr;
-  const size_t offset = (size_t(row) * kTimelines + place) * sizeof(Timeline) + offsetof(Timeline, done);
-  if (!watch_for({row, place, number, false})) return nullptr;
-  return stream_value("cuStreamWaitValue32", driver.wait, a[0], offset, number);
+  const size_t offset = offset_of(timelines_of(domain, row)[place]);
+  if (queue_value("cuStreamWaitValue32", driver.wait, stream, offset, number)) Py_RETURN_NONE;
+  forget_wait(row, place, number);
+  return nullptr;
 }
 
 template <class F>
@@ -252,8 +285,10 @@ PyMethodDef timeline_functions[] = {
     {"timeline_registered", timeline_registered, METH_O,
      "timeline_registered(address): it is registered; whether the driver can write to it and wait for it."},
     {"timeline_issue", timeline_issue, METH_O,
-     "timeline_issue(place) -> (number, offset): the next number of an own timeline, to be written after the stream's work."},
-    fast("timeline_write", timeline_write, "timeline_write(stream, offset, number): after the stream's work. Raises: RuntimeError."),
+     "timeline_issue(place) -> (number, offset in the area): the next number of an own timeline, for tests without a GPU."},
+    fast("timeline_write", timeline_write,
+         "timeline_write(stream, place) -> the next number of an own timeline: written after the stream's work.\n"
+         "Raises: RuntimeError."),
     fast("timeline_wait", timeline_wait,
          "timeline_wait(stream, row, place, number): later work of the stream waits; dead processes are swept meanwhile.\n"
          "Raises: RuntimeError, OSError."),
