@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 BLOCKS = 512  # that sums over samples are shared by
+LAST_BLOCKS = 16384  # that write batch norm's elements: each adds up the chunks of its channels
 FUSED = 4 * WARP  # bytes of a row, in the type that is computed in, that a warp has registers for
 FLOAT16 = np.dtype(np.float16)
 Launch = Callable[..., None]
@@ -264,7 +265,21 @@ def sizes_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-LAST_BLOCKS = 16384  # that write the elements: each combines the chunks' moments of its channels
+def grids_of(shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The suffix of the kernels for (N, C, ...), and two grids: of those that reduce chunks, whose
+    number is the second one's; of those that combine them and write the elements.
+    """
+    samples, channels, spatial = sizes_of(shape)
+    if spatial == 1:
+        blocks = -(-channels // 32)
+        chunks, _ = even_chunks(samples, 32, BLOCKS // blocks)
+        rows = max(1, min(-(-samples // 32), LAST_BLOCKS // blocks))
+        return "columns", (blocks, chunks, 1), (blocks, rows, 1)
+    chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
+    rows = max(1, min(-(-samples // 8), LAST_BLOCKS // channels))
+    most = max(1, min(LAST_BLOCKS // (channels * rows), 64))
+    last = channels, rows, min(-(-spatial // 128), most)
+    return "planes", (blocks_for(channels, 1), chunks, 1), last
 
 
 @functools.lru_cache(PLANS)
@@ -274,24 +289,27 @@ def prepare_batch_norm(
     """The elements of `stats`, and the launches (x, stats) and (x, weight, bias, out, stats,
     running_mean, running_var, momentum).
     """
-    samples, channels, spatial = sizes_of(shape)
-    numbers: tuple[int, ...]
-    if spatial == 1:
-        blocks = -(-channels // 32)
-        chunks, _ = even_chunks(samples, 32, BLOCKS // blocks)
-        name, numbers = "columns", (samples, channels)
-        grid = blocks, max(1, min(-(-samples // 32), LAST_BLOCKS // blocks)), 1
-    else:
-        blocks = blocks_for(channels, 1)
-        chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
-        name, numbers = "planes", (samples, channels, spatial)
-        rows = max(1, min(-(-samples // 8), LAST_BLOCKS // channels))
-        most = max(1, min(LAST_BLOCKS // (channels * rows), 64))
-        grid = channels, rows, min(-(-spatial // 128), most)
-    run = prepare("norm", f"moments_{name}", dtype, (blocks, chunks, 1), (32, 8, 1), numbers)
-    numbers = samples, channels, spatial, chunks, as_acc(dtype, eps)
-    last = prepare("norm", f"batch_norm_{name}", dtype, grid, (32, 8, 1), numbers)
-    return (3 + 2 * chunks) * channels, run, last
+    sizes, (suffix, grid, last) = sizes_of(shape), grids_of(shape)
+    numbers = sizes[:2] if suffix == "columns" else sizes
+    reduce = prepare("norm", f"moments_{suffix}", dtype, grid, (32, 8, 1), numbers)
+    more = *sizes, grid[1], as_acc(dtype, eps)
+    combine = prepare("norm", f"batch_norm_{suffix}", dtype, last, (32, 8, 1), more)
+    return (3 + 2 * grid[1]) * sizes[1], reduce, combine
+
+
+@functools.lru_cache(PLANS)
+def prepare_batch_norm_backward(shape: tuple[int, ...], dtype: Any) -> tuple[int, Launch, Launch]:
+    """The number of chunks, and the launches (g, x, mean, rstd, sums, products) and (g, x, mean,
+    rstd, weight, sums, products, g_mean, g_var, out, by_bias, by_weight).
+    """
+    samples, channels, spatial = sizes = sizes_of(shape)
+    suffix, grid, last = grids_of(shape)
+    more: Any = (np.int32(False),) if suffix == "columns" else (spatial, 0)
+    name = f"gradient_sums_{suffix}"
+    reduce = prepare("norm", name, dtype, grid, (32, 8, 1), (samples, channels, *more))
+    name = f"batch_norm_backward_{suffix}"
+    combine = prepare("norm", name, dtype, last, (32, 8, 1), (*sizes, grid[1]))
+    return grid[1], reduce, combine
 
 
 @functools.lru_cache(PLANS)
@@ -425,12 +443,16 @@ def batch_norm_backward(
     acc = ACC[dtype]
     if rstd is None or mean.dtype != acc or rstd.dtype != acc or not mean._c_contiguous:
         mean, rstd = in_acc(dtype, mean, var, eps)
-    sums, products = sums_of_channels(g, x, mean, rstd)
-    out = cupy.ndarray(shape, dtype)
-    inverse = as_acc(dtype, shape[1] / x.size)
+    chunks, reduce, combine = prepare_batch_norm_backward(shape, dtype)
+    out, channels = cupy.ndarray(shape, dtype), shape[1]
+    memory, nbytes = cupy.ndarray((2 + 2 * chunks, channels), acc).data, channels * acc.itemsize
+    sums = cupy.ndarray((channels,), acc, memory)
+    products = cupy.ndarray((channels,), acc, memory + nbytes)
+    parts = cupy.ndarray((chunks, channels), acc, memory + 2 * nbytes)
+    more_parts = cupy.ndarray((chunks, channels), acc, memory + (2 + chunks) * nbytes)
+    reduce(g, x, mean, rstd, parts, more_parts)
     g_mean, g_var = contiguous(cast(g_mean, acc)), contiguous(cast(g_var, acc))
-    run = prepare_elements("batch_norm_backward_apply", shape, dtype, (inverse,))
-    run(g, x, mean, rstd, weight, sums, products, g_mean, g_var, out)
+    combine(g, x, mean, rstd, weight, parts, more_parts, g_mean, g_var, out, sums, products)
     return cast(out, dtypes[0]), cast(products, dtypes[1]), cast(sums, dtypes[1])
 
 

@@ -445,20 +445,69 @@ extern "C" __global__ void batch_norm_apply(const scalar_t* __restrict__ x, cons
   }
 }
 
+// ---- the gradient of batch norm by x; `sums` and `products` are those of g and of g xhat over chunks: (chunks, channels). Each
+// block adds them up for its channels, and one writes the gradients by bias and weight: by_bias and by_weight.
+
+#define BATCH_NORM_BACKWARD                                                                                              \
+  const scalar_t *__restrict__ g, const scalar_t *__restrict__ x, const acc_t *__restrict__ mean,                        \
+      const acc_t *__restrict__ rstd, const scalar_t *__restrict__ weight, const acc_t *__restrict__ sums,               \
+      const acc_t *__restrict__ products, const acc_t *__restrict__ g_mean, const acc_t *__restrict__ g_var,             \
+      scalar_t *__restrict__ out, acc_t *__restrict__ by_bias, acc_t *__restrict__ by_weight, index_t samples,           \
+      index_t channels, index_t spatial, index_t chunks
+
 // weight rstd (g - sum / count - xhat product / count), and what comes by the means and variances: (g_mean + 2 g_var
 // (x - mean)) / count, where those have gradients; g_mean and g_var may be null.
-extern "C" __global__ void batch_norm_backward_apply(
-    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
-    const acc_t* __restrict__ rstd, const scalar_t* __restrict__ weight, const acc_t* __restrict__ sums,
-    const acc_t* __restrict__ products, const acc_t* __restrict__ g_mean, const acc_t* __restrict__ g_var,
-    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t channels, int by_row, acc_t inverse_count) {
-  FOR_EACH_ELEMENT(r, c, rows, columns) {
-    const index_t k = by_row ? r % channels : c, i = r * columns + c;
-    const acc_t d = to_acc(x[i]) - mean[k], xhat = d * rstd[k];
-    acc_t v = rstd[k] * (to_acc(g[i]) - sums[k] * inverse_count - xhat * (products[k] * inverse_count));
-    if (weight) v *= to_acc(weight[k]);
-    if (g_mean) v += g_mean[k] * inverse_count;
-    if (g_var) v += 2 * g_var[k] * d * inverse_count;
-    out[i] = to_scalar(v);
+struct ChannelBackward {
+  acc_t mean, rstd, scale, by_sum, by_product, by_mean, by_var;
+  __device__ __forceinline__ ChannelBackward(acc_t sum, acc_t product, const acc_t* mean, const acc_t* rstd,
+                                             const scalar_t* weight, const acc_t* g_mean, const acc_t* g_var, acc_t count,
+                                             index_t c)
+      : mean(mean[c]), rstd(rstd[c]), scale(weight ? to_acc(weight[c]) * rstd[c] : rstd[c]), by_sum(sum / count),
+        by_product(product / count), by_mean(g_mean ? g_mean[c] / count : acc_t(0)),
+        by_var(g_var ? 2 * g_var[c] / count : acc_t(0)) {}
+  __device__ __forceinline__ scalar_t of(scalar_t g, scalar_t x) const {
+    const acc_t d = to_acc(x) - mean;
+    return to_scalar(scale * (to_acc(g) - by_sum - d * rstd * by_product) + (by_mean + by_var * d));
   }
+};
+__device__ __forceinline__ acc_t chunks_sum(const acc_t* v, index_t channels, index_t chunks, index_t c, index_t first,
+                                            index_t step) {
+  acc_t sum = 0;
+  for (index_t k = first; k < chunks; k += step) sum += v[k * channels + c];
+  return sum;
+}
+
+extern "C" __global__ __launch_bounds__(256) void batch_norm_backward_columns(BATCH_NORM_BACKWARD) {
+  __shared__ acc_t part[256];
+  const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x, n_chunks = c < channels ? chunks : 0;
+  const acc_t sum = column_sum(chunks_sum(sums, channels, n_chunks, c, threadIdx.y, blockDim.y), part);
+  const acc_t product = column_sum(chunks_sum(products, channels, n_chunks, c, threadIdx.y, blockDim.y), part);
+  if (c < channels) {
+    if (blockIdx.y == 0 && threadIdx.y == 0) {
+      by_bias[c] = sum;
+      by_weight[c] = product;
+    }
+    const ChannelBackward channel(sum, product, mean, rstd, weight, g_mean, g_var, static_cast<acc_t>(samples), c);
+    for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y) {
+      const index_t i = n * channels + c;
+      out[i] = channel.of(g[i], x[i]);
+    }
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void batch_norm_backward_planes(BATCH_NORM_BACKWARD) {
+  const index_t c = blockIdx.x;
+  const acc_t sum = warp_reduce<Sum>(chunks_sum(sums, channels, chunks, c, threadIdx.x, 32));
+  const acc_t product = warp_reduce<Sum>(chunks_sum(products, channels, chunks, c, threadIdx.x, 32));
+  if (blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
+    by_bias[c] = sum;
+    by_weight[c] = product;
+  }
+  const acc_t count = static_cast<acc_t>(samples) * spatial;
+  const ChannelBackward channel(sum, product, mean, rstd, weight, g_mean, g_var, count, c);
+  for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y)
+    for (index_t s = static_cast<index_t>(blockIdx.z) * 32 + threadIdx.x; s < spatial; s += gridDim.z * 32) {
+      const index_t i = (n * channels + c) * spatial + s;
+      out[i] = channel.of(g[i], x[i]);
+    }
 }
