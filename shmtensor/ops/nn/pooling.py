@@ -439,7 +439,12 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     Raises:
         ValueError, RuntimeError: it, or the image, does not have so many dimensions.
     """
-    shape = tuple(x.shape)
+    check = size_before if are_plain((output_size,)) else checked_size
+    return check(name, n, tuple(x.shape), output_size)
+
+
+def checked_size(name: str, n: int, shape: Shape, output_size: Any) -> Shape:
+    """`adaptive_size` of an image of a shape."""
     is_number = isinstance(output_size, int | None)
     values = [output_size] * n if is_number else list(output_size)
     if len(values) != n:
@@ -462,6 +467,9 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
         check_size(name, (max(size),), 16)  # the indices and weights of a dimension
         check_size(name, (*shape[: len(shape) - n], *size), 1)  # of any dtype
     return size
+
+
+size_before = lru_cache(maxsize=1024)(checked_size)
 
 
 @op(
@@ -505,11 +513,11 @@ def adaptive_max_pool(ops, n, input, output_size, return_indices):
 def adaptive_avg_pool(ops, n, input, output_size):
     """`adaptive_avg_pool<n>d`: one mean if all windows have the same size, else by dimension."""
     size = adaptive_size(f"adaptive_avg_pool{n}d", n, input, output_size)
+    if size == (1,) * n:
+        return like_image(ops, ops.mean(input, (-3, -2, -1)[3 - n :], True), input)
     batch = tuple(input.shape[: input.ndim - n])
     inner = tuple(input.shape[input.ndim - n :])
     if all(size) and not any(m % out for m, out in zip(inner, size, strict=True)):
-        if size == (1,) * n:
-            return like_image(ops, ops.mean(input, tuple(range(-n, 0)), True), input)
         split = [v for m, out in zip(inner, size, strict=True) for v in (out, m // out)]
         parts = ops.reshape(input, (*batch, *split))
         means = ops.mean(parts, tuple(range(len(batch) + 1, len(batch) + 2 * n, 2)))
