@@ -47,14 +47,17 @@ def _is_updated_by_kernel(
     cls = x.array.__class__
     if cls not in array_modules or mean is None or var is None or momentum.__class__ is not float:
         return False
-    if any(p is not None and p.array.__class__ is not cls for p in (weight, bias)):
-        return False  # in vmap
-    return mean is not var and all(
-        r.array.__class__ is cls
-        and r.dtype is x.dtype
-        and r.version is not FROZEN
-        and r.is_contiguous()
-        for r in (mean, var)
+    dtype = x.dtype
+    return (
+        mean is not var
+        and mean.array.__class__ is cls
+        and var.array.__class__ is cls
+        and mean.dtype is dtype
+        and var.dtype is dtype
+        and mean.version is not FROZEN
+        and var.version is not FROZEN
+        and (weight is None or weight.array.__class__ is cls)  # not in vmap
+        and (bias is None or bias.array.__class__ is cls)
     )
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...cuda_arrays import check_writable
 from ..nn.batch_norm import update_running
 from ..nn.layer_norm import rows_and_length
 from ..table.op_definition import ROWS
@@ -409,7 +410,9 @@ def takes_running(running: tuple[Any, Any, float], x: Any, *parameters: Any) -> 
     """Whether the kernels update running statistics: contiguous, of the dtype that x is read in."""
     is_mixed = x.dtype == FLOAT16 and any(p is not None and p.dtype != FLOAT16 for p in parameters)
     dtype = FLOAT32 if is_mixed else x.dtype
-    return all(r.dtype == dtype and r._c_contiguous for r in running[:2])
+    mean, var, _ = running
+    fits = mean.dtype == dtype and mean._c_contiguous and var.dtype == dtype and var._c_contiguous
+    return bool(fits)
 
 
 def takes_channels(x: Any, *others: Any) -> bool:
@@ -425,6 +428,9 @@ def _native_batch_norm(
         return ROWS["_native_batch_norm"].forward(xp, x, weight, bias, eps, running)
     in_kernel = running is not None and takes_running(running, x, weight, bias)
     arguments = running if in_kernel else NO_RUNNING
+    if running is not None and not in_kernel:
+        check_writable(running[0])
+        check_writable(running[1])
     out, mean, var, rstd = batch_norm(x, weight, bias, eps, arguments)
     if running is not None and not in_kernel:
         update_running(mean, var, x.size // x.shape[1], *running)

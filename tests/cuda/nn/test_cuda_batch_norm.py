@@ -229,6 +229,13 @@ def test_the_second_device(two_devices: Any) -> None:
         F.batch_norm(x.to("cuda:1"), means, variances, st.ones(3, device="cuda:0"), training=True)
 
 
+def test_expanded_running_statistics_are_refused(cp: Any) -> None:
+    means, variances = st.zeros(1).cuda().expand(3), st.ones(3).cuda()
+    with pytest.raises((RuntimeError, ValueError)):
+        F.batch_norm(st.tensor(numbers(6, 3)).cuda(), means, variances, training=True)
+    assert means.cpu().numpy().tolist() == [0, 0, 0]
+
+
 def test_running_statistics_on_the_host_are_refused(cp: Any) -> None:
     with pytest.raises(RuntimeError, match="device"):
         F.batch_norm(st.ones(4, 3).cuda(), st.zeros(3), st.ones(3), training=True)
