@@ -88,13 +88,14 @@ def batch_norm(
         if shape == (0,):
             return input.clone()
         raise RuntimeError(f"batch_norm: expected at least 2 dimensions: {shape}")
+    channels = shape[1:2]
     for name, x in (
         ("running_mean", running_mean),
         ("running_var", running_var),
         ("weight", weight),
         ("bias", bias),
     ):
-        if x is not None and tuple(x.shape) != (shape[1],):
+        if x is not None and x.shape != channels:
             raise RuntimeError(
                 f"batch_norm: {name} must have {shape[1]} elements, not {tuple(x.shape)}: "
                 f"input has {shape}"
@@ -123,7 +124,9 @@ def batch_norm(
     if dtype in HALVES:  # PyTorch, too, normalises these in float32
         input, weight, bias = (_to_float32(x) for x in (input, weight, bias))
     running = None
-    if _is_updated_by_kernel(input, running_mean, running_var, weight, bias, momentum):
+    if input.array.__class__ is not np.ndarray and _is_updated_by_kernel(
+        input, running_mean, running_var, weight, bias, momentum
+    ):
         running = running_mean.array, running_var.array, momentum  # type: ignore[union-attr]
     out, mean, var = ops._native_batch_norm(input, weight, bias, eps, running)
     if running is not None:
