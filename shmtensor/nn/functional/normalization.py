@@ -7,8 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ... import native
 from ...autograd import no_grad
 from ...autograd import table as ops
+from ...autograd.grad_mode import FROZEN
+from ...cuda_arrays import array_modules
 from ...dtypes import HALVES, finfo
 from ...ops.table.check_dtypes import check_parameter_dtypes
 from ...ops.table.memory_format import like_image
@@ -33,6 +36,29 @@ def _update_running(running: Tensor | None, new: Tensor, momentum: float) -> Non
         if new.dtype is not running.dtype:
             new = new.to(running.dtype)
         running.lerp_(new, momentum)
+
+
+def _is_updated_by_kernel(
+    x: Tensor, mean: Any, var: Any, weight: Any, bias: Any, momentum: float
+) -> bool:
+    """Whether a GPU's kernel of `x` updates the running statistics, too: all are plain arrays on
+    GPUs, and writes to the running ones need nothing but to be counted.
+    """
+    cls = x.array.__class__
+    if cls not in array_modules or mean is None or var is None or momentum.__class__ is not float:
+        return False
+    dtype = x.dtype
+    return (
+        mean is not var
+        and mean.array.__class__ is cls
+        and var.array.__class__ is cls
+        and mean.dtype is dtype
+        and var.dtype is dtype
+        and mean.version is not FROZEN
+        and var.version is not FROZEN
+        and (weight is None or weight.array.__class__ is cls)  # not in vmap
+        and (bias is None or bias.array.__class__ is cls)
+    )
 
 
 def batch_norm(
@@ -62,13 +88,14 @@ def batch_norm(
         if shape == (0,):
             return input.clone()
         raise RuntimeError(f"batch_norm: expected at least 2 dimensions: {shape}")
+    channels = shape[1:2]
     for name, x in (
         ("running_mean", running_mean),
         ("running_var", running_var),
         ("weight", weight),
         ("bias", bias),
     ):
-        if x is not None and tuple(x.shape) != (shape[1],):
+        if x is not None and x.shape != channels:
             raise RuntimeError(
                 f"batch_norm: {name} must have {shape[1]} elements, not {tuple(x.shape)}: "
                 f"input has {shape}"
@@ -96,8 +123,16 @@ def batch_norm(
         return empty
     if dtype in HALVES:  # PyTorch, too, normalises these in float32
         input, weight, bias = (_to_float32(x) for x in (input, weight, bias))
-    out, mean, var = ops._native_batch_norm(input, weight, bias, eps)
-    if running_mean is not None or running_var is not None:
+    running = None
+    if input.array.__class__ is not np.ndarray and _is_updated_by_kernel(
+        input, running_mean, running_var, weight, bias, momentum
+    ):
+        running = running_mean.array, running_var.array, momentum  # type: ignore[union-attr]
+    out, mean, var = ops._native_batch_norm(input, weight, bias, eps, running)
+    if running is not None:
+        native.wrote(running_mean)
+        native.wrote(running_var)
+    elif running_mean is not None or running_var is not None:
         with no_grad():  # once for both, and for the factor
             _update_running(running_mean, mean, momentum)
             if running_var is not None:

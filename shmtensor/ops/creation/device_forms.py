@@ -64,8 +64,9 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
     Raises:
         TypeError: CuPy does not take bfloat16.
     """
-    if any(a is bfloat16 for a in arguments):
-        check_bfloat16("device", device)
+    for a in arguments:
+        if a is bfloat16:
+            check_bfloat16("device", device)
     cupy = device.xp
     form = CUDA_FORMS.get(kernel)
     if form is not None and device.index == cupy.cuda.runtime.getDevice():

@@ -14,6 +14,8 @@ from typing import Any
 import cupy
 import numpy as np
 
+from ...cuda_arrays import check_writable
+from ..nn.batch_norm import update_running
 from ..nn.layer_norm import rows_and_length
 from ..table.op_definition import ROWS
 from .launch import (
@@ -46,6 +48,7 @@ __all__ = [
 ]
 
 BLOCKS = 512  # that sums over samples are shared by
+LAST_BLOCKS = 16384  # that write batch norm's elements: each adds up the chunks of its channels
 FUSED = 4 * WARP  # bytes of a row, in the type that is computed in, that a warp has registers for
 FLOAT16 = np.dtype(np.float16)
 Launch = Callable[..., None]
@@ -263,36 +266,51 @@ def sizes_of(shape: tuple[int, ...]) -> tuple[int, int, int]:
     return shape[0], shape[1], math.prod(shape[2:])
 
 
-@functools.lru_cache(PLANS)
-def prepare_moments(shape: tuple[int, ...], dtype: Any, eps: float) -> tuple[int, Launch, Launch]:
-    """The number of chunks, and the launches (x, means, squares) and (means, squares, mean, var,
-    rstd).
+def grids_of(shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], tuple[int, ...]]:
+    """The suffix of the kernels for (N, C, ...), and two grids: of those that reduce chunks, whose
+    number is the second one's; of those that combine them and write the elements.
     """
     samples, channels, spatial = sizes_of(shape)
-    numbers: tuple[int, ...]
     if spatial == 1:
         blocks = -(-channels // 32)
         chunks, _ = even_chunks(samples, 32, BLOCKS // blocks)
-        name, numbers = "columns", (samples, channels)
-    else:
-        blocks = blocks_for(channels, 1)
-        chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
-        name, numbers = "planes", (samples, channels, spatial)
-    run = prepare("norm", f"moments_{name}", dtype, (blocks, chunks, 1), (32, 8, 1), numbers)
-    more = samples, channels, spatial, chunks, as_acc(dtype, eps)
-    combine = prepare("norm", "moments_combine", dtype, blocks_for(channels), 256, more)
-    return chunks, run, combine
+        rows = max(1, min(-(-samples // 32), LAST_BLOCKS // blocks))
+        return "columns", (blocks, chunks, 1), (blocks, rows, 1)
+    chunks, _ = even_chunks(samples, 8, BLOCKS // channels)
+    rows = max(1, min(-(-samples // 8), LAST_BLOCKS // channels))
+    most = max(1, min(LAST_BLOCKS // (channels * rows), 64))
+    last = channels, rows, min(-(-spatial // 128), most)
+    return "planes", (blocks_for(channels, 1), chunks, 1), last
 
 
-def moments(x: Any, eps: float) -> tuple[Any, Any, Any]:
-    """The means and variances of the channels of (N, C, ...), and 1 / sqrt(var + eps)."""
-    dtype, channels = ACC[x.dtype], x.shape[1]
-    chunks, run, combine = prepare_moments(x.shape, x.dtype, eps)
-    means, squares = two_of(chunks * channels, dtype)
-    run(x, means, squares)
-    (mean, var), rstd = two_of(channels, dtype), cupy.ndarray((channels,), dtype)
-    combine(means, squares, mean, var, rstd)
-    return mean, var, rstd
+@functools.lru_cache(PLANS)
+def prepare_batch_norm(
+    shape: tuple[int, ...], dtype: Any, eps: float
+) -> tuple[int, Launch, Launch]:
+    """The elements of `stats`, and the launches (x, stats) and (x, weight, bias, out, stats,
+    running_mean, running_var, momentum).
+    """
+    sizes, (suffix, grid, last) = sizes_of(shape), grids_of(shape)
+    numbers = sizes[:2] if suffix == "columns" else sizes
+    reduce = prepare("norm", f"moments_{suffix}", dtype, grid, (32, 8, 1), numbers)
+    more = *sizes, grid[1], as_acc(dtype, eps)
+    combine = prepare("norm", f"batch_norm_{suffix}", dtype, last, (32, 8, 1), more)
+    return (3 + 2 * grid[1]) * sizes[1], reduce, combine
+
+
+@functools.lru_cache(PLANS)
+def prepare_batch_norm_backward(shape: tuple[int, ...], dtype: Any) -> tuple[int, Launch, Launch]:
+    """The number of chunks, and the launches (g, x, mean, rstd, sums, products) and (g, x, mean,
+    rstd, weight, sums, products, g_mean, g_var, out, by_bias, by_weight).
+    """
+    samples, channels, spatial = sizes = sizes_of(shape)
+    suffix, grid, last = grids_of(shape)
+    more: Any = (np.int32(False),) if suffix == "columns" else (spatial, 0)
+    name = f"gradient_sums_{suffix}"
+    reduce = prepare("norm", name, dtype, grid, (32, 8, 1), (samples, channels, *more))
+    name = f"batch_norm_backward_{suffix}"
+    combine = prepare("norm", name, dtype, last, (32, 8, 1), (*sizes, grid[1]))
+    return grid[1], reduce, combine
 
 
 @functools.lru_cache(PLANS)
@@ -362,13 +380,39 @@ def sums_of_channels(g: Any, x: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
     return plane_sums(g, x, mean, rstd, (samples, channels, spatial), 0)
 
 
-def batch_norm(x: Any, weight: Any, bias: Any, eps: float) -> tuple[Any, Any, Any]:
-    """The row `_native_batch_norm`: the result, and means and variances of the channels."""
+def batch_norm(
+    x: Any, weight: Any, bias: Any, eps: float, running: tuple[Any, Any, float]
+) -> tuple[Any, Any, Any, Any]:
+    """The row `_native_batch_norm` in two launches: the result, means and variances of the
+    channels, and 1 / sqrt(var + eps); `running` is (None, None, 0.0) or as `takes_running` says.
+    """
     wanted = x.dtype
     x, weight, bias = in_one_dtype(x, weight, bias)
-    mean, var, rstd = moments(x, eps)
-    out = batch_norm_apply(x, mean, rstd, weight, bias)
-    return cast(out, wanted), cast(mean, wanted), cast(var, wanted)
+    shape, dtype = x.shape, x.dtype
+    n, find_moments, normalize = prepare_batch_norm(shape, dtype, eps)
+    channels, acc = shape[1:2], ACC[dtype]
+    stats, out = cupy.ndarray((n,), acc), cupy.ndarray(shape, dtype)
+    find_moments(x, stats)
+    normalize(x, weight, bias, out, stats, *running)
+    memory, nbytes = stats.data, shape[1] * acc.itemsize
+    mean = cupy.ndarray(channels, acc, memory)
+    var = cupy.ndarray(channels, acc, memory + nbytes)
+    rstd = cupy.ndarray(channels, acc, memory + 2 * nbytes)
+    if wanted is acc:
+        return out, mean, var, rstd
+    return cast(out, wanted), cast(mean, wanted), cast(var, wanted), rstd
+
+
+NO_RUNNING = None, None, 0.0
+
+
+def takes_running(running: tuple[Any, Any, float], x: Any, *parameters: Any) -> bool:
+    """Whether the kernels update running statistics: contiguous, of the dtype that x is read in."""
+    is_mixed = x.dtype == FLOAT16 and any(p is not None and p.dtype != FLOAT16 for p in parameters)
+    dtype = FLOAT32 if is_mixed else x.dtype
+    mean, var, _ = running
+    fits = mean.dtype == dtype and mean._c_contiguous and var.dtype == dtype and var._c_contiguous
+    return bool(fits)
 
 
 def takes_channels(x: Any, *others: Any) -> bool:
@@ -378,38 +422,52 @@ def takes_channels(x: Any, *others: Any) -> bool:
 
 @ROWS["_native_batch_norm"].on("cuda")
 def _native_batch_norm(
-    xp: Any, x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+    xp: Any, x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, running: Any = None
 ) -> Any:
     if not takes_channels(x, weight, bias):
-        return ROWS["_native_batch_norm"].forward(xp, x, weight, bias, eps)
-    return (*batch_norm(x, weight, bias, eps), {})
+        return ROWS["_native_batch_norm"].forward(xp, x, weight, bias, eps, running)
+    in_kernel = running is not None and takes_running(running, x, weight, bias)
+    arguments = running if in_kernel else NO_RUNNING
+    if running is not None and not in_kernel:
+        check_writable(running[0])
+        check_writable(running[1])
+    out, mean, var, rstd = batch_norm(x, weight, bias, eps, arguments)
+    if running is not None and not in_kernel:
+        update_running(mean, var, x.size // x.shape[1], *running)
+    return out, mean, var, {"rstd": rstd}
 
 
 def batch_norm_backward(
-    g: Any, x: Any, mean: Any, var: Any, weight: Any, g_mean: Any, g_var: Any, eps: float
+    g: Any, x: Any, mean: Any, var: Any, weight: Any, g_mean: Any, g_var: Any, rstd: Any, eps: float
 ) -> tuple[Any, Any, Any]:
     """The gradients by x, by the weight and by the bias, for the gradients g of the result, g_mean
-    of the means and g_var of the variances; these may be None.
+    of the means and g_var of the variances; these, and rstd, may be None.
     """
     dtypes = g.dtype, (g if weight is None else weight).dtype
     g, x, weight = in_one_dtype(g, x, weight)
     shape, dtype = x.shape, x.dtype
-    mean, rstd = in_acc(dtype, mean, var, eps)
-    sums, products = sums_of_channels(g, x, mean, rstd)
-    out = cupy.ndarray(shape, dtype)
-    inverse = as_acc(dtype, shape[1] / x.size)
-    g_mean, g_var = (contiguous(cast(v, ACC[dtype])) for v in (g_mean, g_var))
-    run = prepare_elements("batch_norm_backward_apply", shape, dtype, (inverse,))
-    run(g, x, mean, rstd, weight, sums, products, g_mean, g_var, out)
+    acc = ACC[dtype]
+    if rstd is None or mean.dtype != acc or rstd.dtype != acc or not mean._c_contiguous:
+        mean, rstd = in_acc(dtype, mean, var, eps)
+    chunks, reduce, combine = prepare_batch_norm_backward(shape, dtype)
+    out, channels = cupy.ndarray(shape, dtype), shape[1]
+    memory, nbytes = cupy.ndarray((2 + 2 * chunks, channels), acc).data, channels * acc.itemsize
+    sums = cupy.ndarray((channels,), acc, memory)
+    products = cupy.ndarray((channels,), acc, memory + nbytes)
+    parts = cupy.ndarray((chunks, channels), acc, memory + 2 * nbytes)
+    more_parts = cupy.ndarray((chunks, channels), acc, memory + (2 + chunks) * nbytes)
+    reduce(g, x, mean, rstd, parts, more_parts)
+    g_mean, g_var = contiguous(cast(g_mean, acc)), contiguous(cast(g_var, acc))
+    combine(g, x, mean, rstd, weight, parts, more_parts, g_mean, g_var, out, sums, products)
     return cast(out, dtypes[0]), cast(products, dtypes[1]), cast(sums, dtypes[1])
 
 
 @ROWS["_native_batch_norm_backward"].on("cuda")
 def _native_batch_norm_backward(
     xp: Any, x: Any, y: Any, mean: Any, var: Any, weight: Any = None, g_mean: Any = None,
-    g_var: Any = None, eps: float = 1e-5,
+    g_var: Any = None, rstd: Any = None, eps: float = 1e-5,
 ) -> Any:  # fmt: skip
     if not takes_channels(x, y, weight):
         row = ROWS["_native_batch_norm_backward"]
-        return row.forward(xp, x, y, mean, var, weight, g_mean, g_var, eps)
-    return batch_norm_backward(x, y, mean, var, weight, g_mean, g_var, eps)
+        return row.forward(xp, x, y, mean, var, weight, g_mean, g_var, rstd, eps)
+    return batch_norm_backward(x, y, mean, var, weight, g_mean, g_var, rstd, eps)

@@ -38,14 +38,17 @@ def prepare_windows(
     stride: Shape,
     padding: Shape,
     dilation: Shape,
+    more: tuple[Any, ...] = (),
 ) -> Launch:
-    """The launch of a kernel of pooling.cu for `lead` images; the sizes are those of windows.py."""
+    """The launch of a kernel of pooling.cu for `lead` images; the sizes are those of windows.py,
+    `more` the numbers after them.
+    """
     numbers = window_arguments(size, fit, kernel, stride, padding, dilation)
     images, windows = lead * math.prod(size), lead * math.prod(fit)
     total = images if function.endswith("backward") else windows
     is_small = max(images, windows) < SMALL and max(numbers) < 2**29
     name = f"{function}_{32 if is_small else 64}"
-    return prepare("pooling", name, dtype, blocks_for(total), THREADS, (total, *numbers))
+    return prepare("pooling", name, dtype, blocks_for(total), THREADS, (total, *numbers, *more))
 
 
 @functools.lru_cache(PLANS)
@@ -228,6 +231,50 @@ for (long long b0 = a0 + p0 < k0 ? 0 : (a0 + p0 - k0) / s0 + 1; b0 <= e0; ++b0)
       sum += T(x[((rest * f0 + b0) * f1 + b1) * f2 + b2]);
 out = sum;
 """
+
+
+@functools.lru_cache(PLANS, typed=True)
+def prepare_mean(
+    dtype: Any, shape: Shape, kernel: Shape, stride: Shape, padding: Shape, ceil: bool,
+    include_pad: bool, divisor: int, size: Shape | None = None,
+) -> tuple[Shape, Launch | None]:  # fmt: skip
+    """The shape of the result, and the launch of `avg_pool`, (x, out), or, with the size of the
+    images, of `avg_pool_backward`, (g, out); None: the kernels do not take the arrays.
+    """
+    n, ones = len(kernel), (1,) * len(kernel)
+    lead, inner = shape[: len(shape) - n], shape[len(shape) - n :]
+    fit = output_sizes(inner, kernel, stride, padding, ones, ceil) if size is None else inner
+    out = (*lead, *(fit if size is None else size))
+    if dtype not in ACC or not math.prod(shape) or not math.prod(out):
+        return out, None
+    sizes = (inner if size is None else size), fit, kernel, stride, padding, ones
+    name = "avg_pool" if size is None else "avg_pool_backward"
+    more = divisor, np.int32(include_pad)
+    return out, prepare_windows(name, dtype, math.prod(lead), *sizes, more)
+
+
+@ROWS["_avg_pool"].on("cuda")
+def avg_pool(xp, x, /, kernel, stride, padding, ceil, include_pad, divisor):
+    """By one kernel."""
+    arguments = kernel, stride, padding, ceil, include_pad, divisor
+    shape, run = prepare_mean(x.dtype, x.shape, *arguments)
+    if run is None:
+        return ROWS["_avg_pool"].forward(xp, x, *arguments)
+    out = cupy.ndarray(shape, x.dtype)
+    run(contiguous(x), out)
+    return out
+
+
+@ROWS["_avg_pool_backward"].on("cuda")
+def avg_pool_backward(xp, x, /, size, kernel, stride, padding, ceil, include_pad, divisor):
+    """By one kernel, which reads the windows of each element."""
+    arguments = kernel, stride, padding, ceil, include_pad, divisor
+    shape, run = prepare_mean(x.dtype, x.shape, *arguments, size)
+    if run is None:
+        return ROWS["_avg_pool_backward"].forward(xp, x, size, *arguments)
+    out = cupy.ndarray(shape, x.dtype)
+    run(contiguous(x), out)
+    return out
 
 
 @ROWS["_sum_pool_backward"].on("cuda")

@@ -47,9 +47,9 @@ def fill(function: str, out: Any, seed: int, offset: int, a: float, b: float) ->
     """Writes uniform or normal numbers to a floating-point array."""
     if not is_floating(out):
         raise NotImplementedError(f"{function}: not implemented for {out.dtype} on CUDA")
-    target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
-    if out.size:
-        n = out.size
+    target = out if out._c_contiguous else cupy.empty(out.shape, out.dtype)
+    n = out.size
+    if n:
         prepare_fill(function, out.dtype, n, a, b)(target, n, *stream(seed, offset))
     if target is not out:
         out[...] = target

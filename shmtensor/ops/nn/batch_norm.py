@@ -20,13 +20,22 @@ def non_channel_dims(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim))
 
 
-def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float) -> Any:
+def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float, running: Any) -> Any:
     """The native kernel, or else the forward."""
-    results = native.batch_norm(x, weight, bias, eps)
+    results = None if running is not None else native.batch_norm(x, weight, bias, eps)
     if results is not None:
         return (*results, {})
     with np.errstate(all="ignore"):
-        return _native_batch_norm.forward(np, x, weight, bias, eps)
+        return _native_batch_norm.forward(np, x, weight, bias, eps, running)
+
+
+def update_running(
+    mean: Any, var: Any, n: int, running_mean: Any, running_var: Any, momentum: float
+) -> None:
+    """Updates arrays by the means and (biased) variances of a batch of n elements a channel."""
+    unbiased = var * (n / (n - 1))
+    running_mean[...] = running_mean * (1 - momentum) + mean * momentum
+    running_var[...] = running_var * (1 - momentum) + unbiased * momentum
 
 
 @op(
@@ -44,9 +53,10 @@ def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float) -> Any:
     ],
     layout="images x",
 )
-def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5):
+def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5, running=None):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each channel, dimension 1; the means and
-    variances.
+    variances. `running`: arrays of running means and variances, and the momentum; they are updated
+    in place, which is the caller's to count.
     """
     dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
     mean = x.mean(dims, keepdims=True)
@@ -55,7 +65,10 @@ def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5):
     centered *= 1 / xp.sqrt(var + x.dtype.type(eps))
     out = centered if weight is None else centered * weight.reshape(shape)
     out = out if bias is None else out + bias.reshape(shape)
-    return out, mean.reshape(-1), var.reshape(-1), {}
+    mean, var = mean.reshape(-1), var.reshape(-1)
+    if running is not None:
+        update_running(mean, var, math.prod(x.shape) // x.shape[1], *running)
+    return out, mean, var, {}
 
 
 def mean_var_backward(ops: Any, g: Any, x: Any, eps: float) -> Any:
@@ -84,16 +97,17 @@ def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
     function=False,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
-        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), None, None, 1e-5),
-        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), (3,), 1e-5),
+        ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), None, None, None, 1e-5),
+        ((2, 3, 4), (2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), (3,), None, 1e-5),
     ],
 )
 def _native_batch_norm_backward(
-    xp, x, y, mean, var, weight=None, g_mean=None, g_var=None, /, eps=1e-5
+    xp, x, y, mean, var, weight=None, g_mean=None, g_var=None, rstd=None, /, eps=1e-5
 ):
     """The gradients of `_native_batch_norm` by its input y, by the weight and by the bias, for the
-    gradient x of its result, and those of the means and variances. For devices: their pullbacks
-    take all from it, while CPU arrays take them from the native kernel.
+    gradient x of its result, and those of the means and variances; rstd is 1 / sqrt(var + eps), if
+    the forward has kept it. For devices: their pullbacks take all from it, while CPU arrays take
+    them from the native kernel.
     """
     dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
     rstd = (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
@@ -114,7 +128,10 @@ def batch_norm_backward(
 ) -> Any:  # fmt: skip
     """The gradient by x; see Note [One pass]."""
     if not isinstance(g, (np.ndarray, native.TensorBase)):  # a device's: without waiting for it
-        gradients = ops._native_batch_norm_backward(g, x, mean, var, weight, g_mean, g_var, eps)
+        rstd = memo.get("rstd")
+        gradients = ops._native_batch_norm_backward(
+            g, x, mean, var, weight, g_mean, g_var, rstd, eps
+        )
         save_gradients(memo, g, gradients[1], gradients[2])
         return gradients[0]
     g_moments = moments_backward(ops, g_mean, g_var, x)

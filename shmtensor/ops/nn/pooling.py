@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.constants import constant, on_device
-from ..table.memory_format import like_image
+from ..table.constants import constant, data_of, on_device
+from ..table.memory_format import like_image, memory_of
 from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import ROWS, op
 from ..table.samples import ints
@@ -241,6 +241,66 @@ _sum_pool_backward.pullback(
 )
 
 
+def divisors(
+    xp: Any, dtype: Any, size: Shape, kernel: Shape, stride: Shape, padding: Shape, fit: Shape,
+    include_pad: bool, divisor: int,
+) -> Any:  # fmt: skip
+    """What the sums of windows are divided by; divisor 0: their numbers of elements."""
+    counts = divisor or window_counts(size, kernel, stride, padding, fit, include_pad)
+    return dtype.type(counts) if isinstance(counts, int) else xp.asarray(counts.astype(dtype))
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 3, 7), (2,), (2,), (0,), False, True, 0),
+        ((2, 6, 7), (3, 2), (2, 1), (1, 1), False, False, 0),
+        ((1, 2, 5, 6), (2, 3), (2, 2), (1, 0), True, True, 5),
+    ],
+    layout="images x",
+)
+def _avg_pool(xp, x, /, kernel, stride, padding, ceil, include_pad, divisor):
+    """`_sum_pool` over the numbers of elements, or over `divisor` if that is not 0: `avg_pool` for
+    devices, by one kernel.
+    """
+    sums = _sum_pool.forward(xp, x, kernel, stride, padding, ceil)
+    size, fit = (v.shape[x.ndim - len(kernel) :] for v in (x, sums))
+    windows = size, kernel, stride, padding, fit
+    return sums / divisors(xp, x.dtype, *windows, include_pad, divisor)
+
+
+@op(
+    method=False,
+    function=False,
+    samples=[
+        ((2, 3, 3), (7,), (2,), (2,), (0,), False, True, 0),
+        ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True, False, 0),
+    ],
+    layout="images x",
+)
+def _avg_pool_backward(xp, x, /, size, kernel, stride, padding, ceil, include_pad, divisor):
+    """Each number over its window's divisor, added to all elements of the window."""
+    windows = size, kernel, stride, padding, x.shape[x.ndim - len(kernel) :]
+    parts = x / divisors(xp, x.dtype, *windows, include_pad, divisor)
+    return _sum_pool_backward.forward(xp, parts, size, kernel, stride, padding, ceil)
+
+
+_avg_pool.pullback(
+    x=lambda ops, g, x_shape, kernel, stride, padding, ceil, include_pad, divisor: (
+        ops._avg_pool_backward(
+            g, tuple(x_shape[len(x_shape) - len(kernel) :]), kernel, stride, padding, ceil,
+            include_pad, divisor,
+        )
+    )
+)  # fmt: skip
+_avg_pool_backward.pullback(
+    x=lambda ops, g, kernel, stride, padding, ceil, include_pad, divisor: ops._avg_pool(
+        g, kernel, stride, padding, ceil, include_pad, divisor
+    )
+)
+
+
 def pooling_arguments(
     name: str,
     n: int,
@@ -314,6 +374,11 @@ def max_pool(ops, name, n, input, kernel_size, stride, padding, dilation, ceil_m
     return tuple(results) if indices else results[0]
 
 
+def is_plain_image(x: Any) -> bool:
+    """Whether x is floating-point numbers on a device, and not in vmap."""
+    return x.dtype.kind == "f" and on_device(x) and memory_of(x) is not None
+
+
 def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
     """`avg_pool<n>d`."""
     if divisor == 0:
@@ -321,7 +386,18 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, inclu
     kernel, stride, padding, _ = pooling_arguments(
         name, n, input, kernel_size, stride, padding, 1, ceil_mode
     )
-    dtype, input = input.dtype, upcast_half(ops, input)
+    dtype = input.dtype
+    if data_of(input).__class__ is not np.ndarray and is_plain_image(input):
+        return ops._avg_pool(
+            input,
+            kernel,
+            stride,
+            padding,
+            ceil_mode,
+            include_pad,
+            0 if divisor is None else divisor,
+        )
+    input = upcast_half(ops, input)
     sums = ops._sum_pool(input, kernel, stride, padding, ceil_mode)
     if divisor is None:
         size, fit = (tuple(x.shape[input.ndim - n :]) for x in (input, sums))
@@ -363,7 +439,12 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
     Raises:
         ValueError, RuntimeError: it, or the image, does not have so many dimensions.
     """
-    shape = tuple(x.shape)
+    check = size_before if are_plain((output_size,)) else checked_size
+    return check(name, n, tuple(x.shape), output_size)
+
+
+def checked_size(name: str, n: int, shape: Shape, output_size: Any) -> Shape:
+    """`adaptive_size` of an image of a shape."""
     is_number = isinstance(output_size, int | None)
     values = [output_size] * n if is_number else list(output_size)
     if len(values) != n:
@@ -386,6 +467,9 @@ def adaptive_size(name: str, n: int, x: Any, output_size: Any) -> Shape:
         check_size(name, (max(size),), 16)  # the indices and weights of a dimension
         check_size(name, (*shape[: len(shape) - n], *size), 1)  # of any dtype
     return size
+
+
+size_before = lru_cache(maxsize=1024)(checked_size)
 
 
 @op(
@@ -429,11 +513,11 @@ def adaptive_max_pool(ops, n, input, output_size, return_indices):
 def adaptive_avg_pool(ops, n, input, output_size):
     """`adaptive_avg_pool<n>d`: one mean if all windows have the same size, else by dimension."""
     size = adaptive_size(f"adaptive_avg_pool{n}d", n, input, output_size)
+    if size == (1,) * n:
+        return like_image(ops, ops.mean(input, (-3, -2, -1)[3 - n :], True), input)
     batch = tuple(input.shape[: input.ndim - n])
     inner = tuple(input.shape[input.ndim - n :])
     if all(size) and not any(m % out for m, out in zip(inner, size, strict=True)):
-        if size == (1,) * n:
-            return like_image(ops, ops.mean(input, tuple(range(-n, 0)), True), input)
         split = [v for m, out in zip(inner, size, strict=True) for v in (out, m // out)]
         parts = ops.reshape(input, (*batch, *split))
         means = ops.mean(parts, tuple(range(len(batch) + 1, len(batch) + 2 * n, 2)))

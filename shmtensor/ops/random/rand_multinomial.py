@@ -87,7 +87,8 @@ def new_random_on_cuda(
     check_random_dtype("random", dtype)
     stream = claim_on_cuda(cupy, generator, math.prod(shape), dtype == np.float64)
     name = "_uniform" if fill is native.uniform_ else "_normal"
-    return run_row_on_cuda(cupy, name, cupy.ndarray(shape, dtype), *stream, low, high)
+    out = cupy.ndarray(shape, dtype)
+    return run_row_on_cuda(cupy, name, out, *stream, low, high, out)
 
 
 def new_random_default(fill: Any, size: Any) -> Any:

@@ -129,21 +129,58 @@ def test_moments(spatial: int, dtype: str) -> None:
     parts = [wide[:4], wide[4:8], wide[8:]]
     wanted_means = np.stack([p.mean((0, 2)) for p in parts])
     wanted_squares = np.stack([p.var((0, 2)) * len(p) * spatial for p in parts])
-    means, squares = (np.empty((chunks, channels), acc_dtype(dtype)) for _ in range(2))
+    stats = np.full((3 + 2 * chunks, channels), np.nan, acc_dtype(dtype))
     more = () if spatial == 1 else (I64(spatial),)
     function, blocks = ("columns", 2) if spatial == 1 else ("planes", 3)
     kernel = host_kernel("norm", dtype, f"moments_{function}")
-    arguments = (x, means, squares, I64(samples), I64(channels), *more)
-    pairs = [(means, wanted_means), (squares, wanted_squares)]
+    arguments = (x, stats, I64(samples), I64(channels), *more)
+    pairs = [(stats[3 : 3 + chunks], wanted_means), (stats[3 + chunks :], wanted_squares)]
     tolerance = 1e-4 if dtype != "float64" else 1e-11
     check(kernel, (blocks, chunks, 1), (32, 8, 1), arguments, pairs, tolerance)
-    mean, var, rstd = (np.empty(channels, acc_dtype(dtype)) for _ in range(3))
+    mean, var = wide.mean((0, 2)), wide.var((0, 2))
+    rstd = 1 / np.sqrt(var + EPS)
+    out, weight, bias = (
+        np.empty_like(x),
+        values((channels,), dtype, 1),
+        values((channels,), dtype, 2),
+    )
     numbers = [*(I64(n) for n in (samples, channels, spatial, chunks)), acc(dtype, EPS)]
-    kernel = host_kernel("norm", dtype, "moments_combine")
-    wanted_var = wide.var((0, 2))
-    wanted_rstd = 1 / np.sqrt(wanted_var + EPS)
-    pairs = [(mean, wide.mean((0, 2))), (var, wanted_var), (rstd, wanted_rstd)]
-    check(kernel, 1, 32, (means, squares, mean, var, rstd, *numbers), pairs, tolerance)
+    kernel = host_kernel("norm", dtype, f"batch_norm_{function}")
+    grid = (blocks, 2, 1) if spatial == 1 else (channels, 2, 2)
+    of = lambda v: v.astype(np.float64)[:, None]  # noqa: E731
+    xhat = (wide - of(mean)) * of(rstd)
+    for w, b, wanted in ((weight, bias, xhat * of(weight) + of(bias)), (NULL, NULL, xhat)):
+        arguments = (x, w, b, out, stats, NULL, NULL, np.float64(0), *numbers)
+        pairs = [(stats[:3], np.stack([mean, var, rstd])), (out, wanted)]
+        check(kernel, grid, (32, 8, 1), arguments, pairs, max(tolerance, 4 * TOLERANCE[dtype]))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("spatial", [1, 45])
+def test_running_statistics(spatial: int, dtype: str) -> None:
+    """Of one launch: each adds to them."""
+    samples, channels, chunks, momentum = 10, 35, 3, 0.3
+    x = values((samples, channels, spatial), dtype)
+    wide, sizes = x.astype(np.float64), (4, 4, 2)
+    parts = np.split(wide, np.cumsum(sizes)[:-1])
+    stats = np.full((3 + 2 * chunks, channels), np.nan, acc_dtype(dtype))
+    for k, part in enumerate(parts):
+        stats[3 + k] = part.mean((0, 2))
+        stats[3 + chunks + k] = part.var((0, 2)) * part[:, 0].size
+    before = values((channels,), dtype, 1), np.abs(values((channels,), dtype, 2))
+    batch = wide.mean((0, 2)), wide.var((0, 2), ddof=1)
+    function, grid = ("columns", (2, 2, 1)) if spatial == 1 else ("planes", (channels, 2, 2))
+    kernel = host_kernel("norm", dtype, f"batch_norm_{function}")
+    numbers = [*(I64(n) for n in (samples, channels, spatial, chunks)), acc(dtype, EPS)]
+    for order in ORDERS:
+        kernel.seed(order)
+        running = [r.copy() for r in before]
+        out = np.empty_like(x)
+        arguments = (x, NULL, NULL, out, stats, *running, np.float64(momentum), *numbers)
+        kernel(grid, (32, 8, 1), arguments)
+        for r, old, new in zip(running, before, batch, strict=True):
+            wanted = (1 - momentum) * old.astype(np.float64) + momentum * new
+            np.testing.assert_allclose(r.astype(np.float64), wanted, TOLERANCE[dtype] * 4, 1e-3)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -241,11 +278,19 @@ def test_batch_norm_of_elements(spatial: int, dtype: str) -> None:
     for w, b, wanted in ((weight, bias, xhat * of(weight) + of(bias)), (NULL, NULL, xhat)):
         arguments = (x, mean, rstd, w, b, out, *sizes)
         check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], tolerance)
-    kernel = host_kernel("norm", dtype, "batch_norm_backward_apply")
-    wanted = of(weight) * of(rstd) * (g - of(sums) / 7 - xhat * of(products) / 7)
-    end = (out, *sizes, acc(dtype, 1 / 7))
-    arguments = (g, x, mean, rstd, weight, sums, products, NULL, NULL, *end)
-    check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)
-    wanted = wanted + (of(sums) + 2 * of(products) * (x - of(mean))) / 7
+    chunks = 3
+    shares = (np.arange(chunks) + 1)[:, None] / 6
+    parts = [(shares * v).astype(acc_dtype(dtype)) for v in (sums, products)]
+    by_bias, by_weight = (np.empty(channels, acc_dtype(dtype)) for _ in range(2))
+    name, grid = ("planes", (channels, 2, 2)) if by_row else ("columns", (1, 2, 1))
+    kernel = host_kernel("norm", dtype, f"batch_norm_backward_{name}")
+    count = samples * spatial
+    wanted = of(weight) * of(rstd) * (g - of(sums) / count - xhat * of(products) / count)
+    sizes = tuple(I64(n) for n in (samples, channels, spatial, chunks))
+    end = (out, by_bias, by_weight, *sizes)
+    arguments = (g, x, mean, rstd, weight, *parts, NULL, NULL, *end)
+    pairs = [(out, wanted), (by_bias, sums), (by_weight, products)]
+    check(kernel, grid, (32, 8, 1), arguments, pairs, 2 * tolerance)
+    wanted = wanted + (of(sums) + 2 * of(products) * (x - of(mean))) / count
     arguments = (*arguments[:7], sums, products, *end)
-    check(kernel, (1, 2, 1), (32, 8, 1), arguments, [(out, wanted)], 2 * tolerance)
+    check(kernel, grid, (32, 8, 1), arguments, [(out, wanted), *pairs[1:]], 2 * tolerance)

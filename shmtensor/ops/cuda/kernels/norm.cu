@@ -237,10 +237,12 @@ __device__ acc_t plane_sum(acc_t v, acc_t* part) {
   return v;
 }
 
-// Means and sums of squared deviations of a chunk: (chunks, channels) each.
+// ---- batch norm: `stats` has rows of a number for each channel: mean, variance, 1 / sqrt(variance + eps), then the chunks'
+// means, and then the chunks' sums of squared deviations
+
+// The means and sums of squared deviations of chunks.
 extern "C" __global__ __launch_bounds__(1024) void moments_columns(
-    const scalar_t* __restrict__ x, acc_t* __restrict__ means, acc_t* __restrict__ squares, index_t samples,
-    index_t channels) {
+    const scalar_t* __restrict__ x, acc_t* __restrict__ stats, index_t samples, index_t channels) {
   __shared__ acc_t part[1024];
   const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x;
   const Chunk chunk = chunk_of(samples);
@@ -255,14 +257,13 @@ extern "C" __global__ __launch_bounds__(1024) void moments_columns(
     }
   square = column_sum(square, part);
   if (c < channels && threadIdx.y == 0) {
-    means[blockIdx.y * channels + c] = mean;
-    squares[blockIdx.y * channels + c] = square;
+    stats[(3 + blockIdx.y) * channels + c] = mean;
+    stats[(3 + gridDim.y + blockIdx.y) * channels + c] = square;
   }
 }
 
 extern "C" __global__ __launch_bounds__(256) void moments_planes(
-    const scalar_t* __restrict__ x, acc_t* __restrict__ means, acc_t* __restrict__ squares, index_t samples,
-    index_t channels, index_t spatial) {
+    const scalar_t* __restrict__ x, acc_t* __restrict__ stats, index_t samples, index_t channels, index_t spatial) {
   __shared__ acc_t part[32];
   const Chunk chunk = chunk_of(samples);
   for (index_t c = blockIdx.x; c < channels; c += gridDim.x) {
@@ -277,33 +278,84 @@ extern "C" __global__ __launch_bounds__(256) void moments_planes(
       }
     square = plane_sum(square, part);
     if (threadIdx.x == 0 && threadIdx.y == 0) {
-      means[blockIdx.y * channels + c] = mean;
-      squares[blockIdx.y * channels + c] = square;
+      stats[(3 + blockIdx.y) * channels + c] = mean;
+      stats[(3 + gridDim.y + blockIdx.y) * channels + c] = square;
     }
   }
 }
 
-// The means and variances of all chunks (Chan, Golub, LeVeque 1983); a thread a channel.
-extern "C" __global__ void moments_combine(const acc_t* __restrict__ means, const acc_t* __restrict__ squares,
-                                           acc_t* __restrict__ mean, acc_t* __restrict__ var,
-                                           acc_t* __restrict__ rstd, index_t samples, index_t channels, index_t spatial,
-                                           index_t chunks, acc_t eps) {
-  const index_t size = (samples + chunks - 1) / chunks;
-  for (index_t c = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; c < channels;
-       c += static_cast<index_t>(gridDim.x) * blockDim.x) {
-    acc_t all = 0, center = 0, square = 0;
-    for (index_t k = 0; k < chunks && k * size < samples; k++) {
-      const index_t stop = (k + 1) * size < samples ? (k + 1) * size : samples;
-      const acc_t n = static_cast<acc_t>((stop - k * size) * spatial);
-      const acc_t d = means[k * channels + c] - center;
-      square += squares[k * channels + c] + d * d * (all * n / (all + n));
-      center += d * n / (all + n);
-      all += n;
-    }
-    mean[c] = center;
-    var[c] = square / all;
-    rstd[c] = 1 / sqrt(square / all + eps);
+// A channel of `stats`, whose mean is that of the chunks' means, weighted by their sizes, and whose variance that of the
+// chunks' and of their means' deviations (Chan, Golub, LeVeque 1983). Each is the sum of the parts of several threads.
+struct Channel {
+  acc_t* stats;
+  index_t samples, channels, spatial, chunks, c;
+  __device__ __forceinline__ acc_t weight(index_t k) const {  // of a chunk
+    const index_t size = (samples + chunks - 1) / chunks, stop = (k + 1) * size;
+    return static_cast<acc_t>((stop < samples ? stop : samples) - k * size) / samples;
   }
+  __device__ __forceinline__ acc_t mean_part(index_t first, index_t step) const {
+    acc_t sum = 0;
+    for (index_t k = first; k < chunks; k += step) sum += stats[(3 + k) * channels + c] * weight(k);
+    return sum;
+  }
+  __device__ __forceinline__ acc_t var_part(acc_t mean, index_t first, index_t step) const {
+    const acc_t count = static_cast<acc_t>(samples) * spatial;
+    acc_t sum = 0;
+    for (index_t k = first; k < chunks; k += step) {
+      const acc_t d = stats[(3 + k) * channels + c] - mean;
+      sum += stats[(3 + chunks + k) * channels + c] / count + d * d * weight(k);
+    }
+    return sum;
+  }
+  // Writes what is kept of the batch: by one thread. running_mean and running_var, of the unbiased variance, may be null.
+  __device__ __forceinline__ void keep(acc_t mean, acc_t var, acc_t rstd, scalar_t* running_mean, scalar_t* running_var,
+                                       acc_t momentum) const {
+    const acc_t count = static_cast<acc_t>(samples) * spatial;
+    stats[c] = mean;
+    stats[channels + c] = var;
+    stats[2 * channels + c] = rstd;
+    if (running_mean) running_mean[c] = to_scalar((1 - momentum) * to_acc(running_mean[c]) + momentum * mean);
+    if (running_var)
+      running_var[c] = to_scalar((1 - momentum) * to_acc(running_var[c]) + momentum * (var * (count / (count - 1))));
+  }
+};
+
+#define BATCH_NORM                                                                                                     \
+  const scalar_t *__restrict__ x, const scalar_t *__restrict__ weight, const scalar_t *__restrict__ bias,              \
+      scalar_t *__restrict__ out, acc_t *stats, scalar_t *__restrict__ running_mean, scalar_t *__restrict__ running_var, \
+      double momentum, index_t samples, index_t channels, index_t spatial, index_t chunks, acc_t eps
+
+// (x - mean) * rstd * weight + bias by the moments of the chunks, which each block combines for its channels, so that no
+// launch between is needed. Blocks of (32, 8) threads; blockIdx.x: as for the moments; blockIdx.y, z: samples, positions.
+extern "C" __global__ __launch_bounds__(256) void batch_norm_columns(BATCH_NORM) {
+  __shared__ acc_t part[256];
+  const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x;
+  const Channel channel{stats, samples, channels, spatial, c < channels ? chunks : 0, c};
+  const acc_t mean = column_sum(channel.mean_part(threadIdx.y, blockDim.y), part);
+  const acc_t var = column_sum(channel.var_part(mean, threadIdx.y, blockDim.y), part), rstd = 1 / sqrt(var + eps);
+  if (c < channels) {
+    if (blockIdx.y == 0 && threadIdx.y == 0) channel.keep(mean, var, rstd, running_mean, running_var, momentum);
+    const acc_t scale = weight ? to_acc(weight[c]) : acc_t(1), shift = bias ? to_acc(bias[c]) : acc_t(0);
+    for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y) {
+      const index_t i = n * channels + c;
+      out[i] = to_scalar((to_acc(x[i]) - mean) * rstd * scale + shift);
+    }
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void batch_norm_planes(BATCH_NORM) {
+  const index_t c = blockIdx.x;
+  const Channel channel{stats, samples, channels, spatial, chunks, c};
+  const acc_t mean = warp_reduce<Sum>(channel.mean_part(threadIdx.x, 32));
+  const acc_t var = warp_reduce<Sum>(channel.var_part(mean, threadIdx.x, 32)), rstd = 1 / sqrt(var + eps);
+  if (blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0)
+    channel.keep(mean, var, rstd, running_mean, running_var, momentum);
+  const acc_t scale = weight ? to_acc(weight[c]) : acc_t(1), shift = bias ? to_acc(bias[c]) : acc_t(0);
+  for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y)
+    for (index_t s = static_cast<index_t>(blockIdx.z) * 32 + threadIdx.x; s < spatial; s += gridDim.z * 32) {
+      const index_t i = (n * channels + c) * spatial + s;
+      out[i] = to_scalar((to_acc(x[i]) - mean) * rstd * scale + shift);
+    }
 }
 
 // Means in the type that is computed in, and 1 / sqrt(var + eps).
@@ -393,20 +445,69 @@ extern "C" __global__ void batch_norm_apply(const scalar_t* __restrict__ x, cons
   }
 }
 
+// ---- the gradient of batch norm by x; `sums` and `products` are those of g and of g xhat over chunks: (chunks, channels). Each
+// block adds them up for its channels, and one writes the gradients by bias and weight: by_bias and by_weight.
+
+#define BATCH_NORM_BACKWARD                                                                                              \
+  const scalar_t *__restrict__ g, const scalar_t *__restrict__ x, const acc_t *__restrict__ mean,                        \
+      const acc_t *__restrict__ rstd, const scalar_t *__restrict__ weight, const acc_t *__restrict__ sums,               \
+      const acc_t *__restrict__ products, const acc_t *__restrict__ g_mean, const acc_t *__restrict__ g_var,             \
+      scalar_t *__restrict__ out, acc_t *__restrict__ by_bias, acc_t *__restrict__ by_weight, index_t samples,           \
+      index_t channels, index_t spatial, index_t chunks
+
 // weight rstd (g - sum / count - xhat product / count), and what comes by the means and variances: (g_mean + 2 g_var
 // (x - mean)) / count, where those have gradients; g_mean and g_var may be null.
-extern "C" __global__ void batch_norm_backward_apply(
-    const scalar_t* __restrict__ g, const scalar_t* __restrict__ x, const acc_t* __restrict__ mean,
-    const acc_t* __restrict__ rstd, const scalar_t* __restrict__ weight, const acc_t* __restrict__ sums,
-    const acc_t* __restrict__ products, const acc_t* __restrict__ g_mean, const acc_t* __restrict__ g_var,
-    scalar_t* __restrict__ out, index_t rows, index_t columns, index_t channels, int by_row, acc_t inverse_count) {
-  FOR_EACH_ELEMENT(r, c, rows, columns) {
-    const index_t k = by_row ? r % channels : c, i = r * columns + c;
-    const acc_t d = to_acc(x[i]) - mean[k], xhat = d * rstd[k];
-    acc_t v = rstd[k] * (to_acc(g[i]) - sums[k] * inverse_count - xhat * (products[k] * inverse_count));
-    if (weight) v *= to_acc(weight[k]);
-    if (g_mean) v += g_mean[k] * inverse_count;
-    if (g_var) v += 2 * g_var[k] * d * inverse_count;
-    out[i] = to_scalar(v);
+struct ChannelBackward {
+  acc_t mean, rstd, scale, by_sum, by_product, by_mean, by_var;
+  __device__ __forceinline__ ChannelBackward(acc_t sum, acc_t product, const acc_t* mean, const acc_t* rstd,
+                                             const scalar_t* weight, const acc_t* g_mean, const acc_t* g_var, acc_t count,
+                                             index_t c)
+      : mean(mean[c]), rstd(rstd[c]), scale(weight ? to_acc(weight[c]) * rstd[c] : rstd[c]), by_sum(sum / count),
+        by_product(product / count), by_mean(g_mean ? g_mean[c] / count : acc_t(0)),
+        by_var(g_var ? 2 * g_var[c] / count : acc_t(0)) {}
+  __device__ __forceinline__ scalar_t of(scalar_t g, scalar_t x) const {
+    const acc_t d = to_acc(x) - mean;
+    return to_scalar(scale * (to_acc(g) - by_sum - d * rstd * by_product) + (by_mean + by_var * d));
   }
+};
+__device__ __forceinline__ acc_t chunks_sum(const acc_t* v, index_t channels, index_t chunks, index_t c, index_t first,
+                                            index_t step) {
+  acc_t sum = 0;
+  for (index_t k = first; k < chunks; k += step) sum += v[k * channels + c];
+  return sum;
+}
+
+extern "C" __global__ __launch_bounds__(256) void batch_norm_backward_columns(BATCH_NORM_BACKWARD) {
+  __shared__ acc_t part[256];
+  const index_t c = static_cast<index_t>(blockIdx.x) * 32 + threadIdx.x, n_chunks = c < channels ? chunks : 0;
+  const acc_t sum = column_sum(chunks_sum(sums, channels, n_chunks, c, threadIdx.y, blockDim.y), part);
+  const acc_t product = column_sum(chunks_sum(products, channels, n_chunks, c, threadIdx.y, blockDim.y), part);
+  if (c < channels) {
+    if (blockIdx.y == 0 && threadIdx.y == 0) {
+      by_bias[c] = sum;
+      by_weight[c] = product;
+    }
+    const ChannelBackward channel(sum, product, mean, rstd, weight, g_mean, g_var, static_cast<acc_t>(samples), c);
+    for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y) {
+      const index_t i = n * channels + c;
+      out[i] = channel.of(g[i], x[i]);
+    }
+  }
+}
+
+extern "C" __global__ __launch_bounds__(256) void batch_norm_backward_planes(BATCH_NORM_BACKWARD) {
+  const index_t c = blockIdx.x;
+  const acc_t sum = warp_reduce<Sum>(chunks_sum(sums, channels, chunks, c, threadIdx.x, 32));
+  const acc_t product = warp_reduce<Sum>(chunks_sum(products, channels, chunks, c, threadIdx.x, 32));
+  if (blockIdx.y == 0 && blockIdx.z == 0 && threadIdx.x == 0 && threadIdx.y == 0) {
+    by_bias[c] = sum;
+    by_weight[c] = product;
+  }
+  const acc_t count = static_cast<acc_t>(samples) * spatial;
+  const ChannelBackward channel(sum, product, mean, rstd, weight, g_mean, g_var, count, c);
+  for (index_t n = static_cast<index_t>(blockIdx.y) * blockDim.y + threadIdx.y; n < samples; n += gridDim.y * blockDim.y)
+    for (index_t s = static_cast<index_t>(blockIdx.z) * 32 + threadIdx.x; s < spatial; s += gridDim.z * 32) {
+      const index_t i = (n * channels + c) * spatial + s;
+      out[i] = channel.of(g[i], x[i]);
+    }
 }

@@ -73,9 +73,22 @@ __device__ __forceinline__ void max_pool_backward(const scalar_t* __restrict__ g
   }
 }
 
+// What a window's sum is divided by: `divisor`, or, if that is 0, its number of elements, with those of the padding or without.
+#define DIVISOR index_t divisor, int include_pad
+template <class I>
+__device__ __forceinline__ I window_length(I b, I n, I k, I s, I p, int include_pad) {
+  const I start = b * s - p, end = start + k, limit = include_pad ? n + p : n;
+  return (end < limit ? end : limit) - (include_pad || start > 0 ? start : I(0));
+}
+#define DIVISOR_OF(b0, b1, b2)                                                                                  \
+  static_cast<acc_t>(divisor ? divisor                                                                          \
+                             : static_cast<index_t>(window_length<I>(b0, n0, k0, s0, p0, include_pad)) *         \
+                                   window_length<I>(b1, n1, k1, s1, p1, include_pad) *                           \
+                                   window_length<I>(b2, n2, k2, s2, p2, include_pad))
+
 template <class I>
 __device__ __forceinline__ void sum_pool(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t total,
-                                         WINDOWS) {
+                                         WINDOWS, DIVISOR) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
     const I b2 = rest % f2;
@@ -98,13 +111,13 @@ __device__ __forceinline__ void sum_pool(const scalar_t* __restrict__ x, scalar_
         }
       }
     }
-    out[i] = to_scalar(sum);
+    out[i] = to_scalar(sum / DIVISOR_OF(b0, b1, b2));
   }
 }
 
 template <class I>
 __device__ __forceinline__ void sum_pool_backward(const scalar_t* __restrict__ g, scalar_t* __restrict__ out, index_t total,
-                                                  WINDOWS) {
+                                                  WINDOWS, DIVISOR) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
     const I a2 = rest % n2;
@@ -118,7 +131,7 @@ __device__ __forceinline__ void sum_pool_backward(const scalar_t* __restrict__ g
     for (I b0 = FIRST_WINDOW(a0, k0, s0, p0, d0); b0 <= e0; ++b0)
       for (I b1 = FIRST_WINDOW(a1, k1, s1, p1, d1); b1 <= e1; ++b1)
         for (I b2 = FIRST_WINDOW(a2, k2, s2, p2, d2); b2 <= e2; ++b2)
-          sum += to_acc(g[((rest * f0 + b0) * f1 + b1) * f2 + b2]);
+          sum += to_acc(g[((rest * f0 + b0) * f1 + b1) * f2 + b2]) / DIVISOR_OF(b0, b1, b2);
     out[i] = to_scalar(sum);
   }
 }
@@ -145,14 +158,26 @@ extern "C" __global__ void max_pool_backward_64(const scalar_t* __restrict__ g, 
   max_pool_backward<index_t>(g, places, out, total, VALUES);
 }
 extern "C" __global__ void sum_pool_32(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, NUMBERS) {
-  sum_pool<int>(x, out, total, VALUES);
+  sum_pool<int>(x, out, total, VALUES, 1, 0);
 }
 extern "C" __global__ void sum_pool_64(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, NUMBERS) {
-  sum_pool<index_t>(x, out, total, VALUES);
+  sum_pool<index_t>(x, out, total, VALUES, 1, 0);
 }
 extern "C" __global__ void sum_pool_backward_32(const scalar_t* __restrict__ g, scalar_t* __restrict__ out, NUMBERS) {
-  sum_pool_backward<int>(g, out, total, VALUES);
+  sum_pool_backward<int>(g, out, total, VALUES, 1, 0);
 }
 extern "C" __global__ void sum_pool_backward_64(const scalar_t* __restrict__ g, scalar_t* __restrict__ out, NUMBERS) {
-  sum_pool_backward<index_t>(g, out, total, VALUES);
+  sum_pool_backward<index_t>(g, out, total, VALUES, 1, 0);
+}
+extern "C" __global__ void avg_pool_32(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, NUMBERS, DIVISOR) {
+  sum_pool<int>(x, out, total, VALUES, divisor, include_pad);
+}
+extern "C" __global__ void avg_pool_64(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, NUMBERS, DIVISOR) {
+  sum_pool<index_t>(x, out, total, VALUES, divisor, include_pad);
+}
+extern "C" __global__ void avg_pool_backward_32(const scalar_t* __restrict__ g, scalar_t* __restrict__ out, NUMBERS, DIVISOR) {
+  sum_pool_backward<int>(g, out, total, VALUES, divisor, include_pad);
+}
+extern "C" __global__ void avg_pool_backward_64(const scalar_t* __restrict__ g, scalar_t* __restrict__ out, NUMBERS, DIVISOR) {
+  sum_pool_backward<index_t>(g, out, total, VALUES, divisor, include_pad);
 }
