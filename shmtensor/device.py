@@ -127,7 +127,10 @@ def as_device(spelling: Device | str | int | None) -> Device:
     """
     if spelling is None:
         return CPU
-    device = spelling if isinstance(spelling, Device) else named(spelling)
+    if isinstance(spelling, Device):
+        device = spelling
+    else:  # what is no name has an error of its own, which may not be hashable
+        device = named(spelling) if spelling.__class__ in (str, int) else Device(spelling)
     if device.type == "cpu":
         return device
     if not cupy_runtime.state.initialized:

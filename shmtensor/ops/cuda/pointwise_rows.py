@@ -47,7 +47,8 @@ REAL = (
 COMPLEX = {np.dtype("F"), np.dtype("D"), complex}
 # Of float16 and a number, these are computed in float32: the number may be beyond float16.
 ARITHMETIC = ("add", "sub", "mul", "div")
-SELECTING = ("_where", "_where_other", "_clamp", "threshold")  # round a number to float16 anyway
+# Round a number to float16 anyway, or depend on the dtype of the operand.
+SELECTING = ("_where", "_where_other", "_clamp", "threshold", "nan_to_num")
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 NUMBERS = (int, float)
 ROOT_HALF, ROOT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
@@ -268,7 +269,7 @@ def in_float32(function: Callable[..., Any], skip: int = 1) -> Callable[..., Any
             return function(*arguments, **keywords)
         wide = (x.astype(FLOAT32) if getattr(x, "dtype", 0) == FLOAT16 else x for x in operands)
         out = function(*arguments[:skip], *wide, **keywords)
-        return out.astype(FLOAT16) if out.dtype == FLOAT32 else out
+        return out.astype(FLOAT16) if getattr(out, "dtype", None) == FLOAT32 else out
 
     return run
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -140,7 +141,7 @@ def test_what_is_lost_stays_lost(cp: Any, mc: ModuleType) -> None:
     """Also if another process of the row dies later; and it is said once for all messages."""
     from shmtensor.memory.cuda import waits
 
-    def receive() -> tuple[Any, int]:
+    def receive() -> tuple[Any, Any]:
         with peers(STANDIN_LATE_US=30_000_000) as [sender]:
             sender.do("xs = [cupy.empty(1000, np.uint8) for _ in range(3)]")
             sender.do("busy(cupy.cuda.Stream.null, 30)")
@@ -151,10 +152,16 @@ def test_what_is_lost_stays_lost(cp: Any, mc: ModuleType) -> None:
         native.sweep(True)
         return received, messages[0][2]
 
+    def is_over(work: Any) -> bool:
+        return waits.state_of(work) == "lost"
+
     arrays, work = receive()
-    assert until(lambda: waits.state_of(work) == "lost")
-    while receive()[1][0] != work[0]:  # the next process of the row
-        pass
+    assert until(partial(is_over, work))
+    while True:  # the next process of the row
+        _, later = receive()
+        assert until(partial(is_over, later))
+        if later[0] == work[0]:
+            break
     assert waits.state_of(work) == "lost"
     with pytest.raises(PeerLostError, match="cuda: "):
         waits.check()

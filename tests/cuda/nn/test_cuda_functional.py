@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -100,3 +101,37 @@ def test_causal_masks_go_to_a_device(cp: Any) -> None:
     expected = F.scaled_dot_product_attention(q, k, k, attn_mask=mask)
     far = F.scaled_dot_product_attention(q.cuda(), k.cuda(), k.cuda(), attn_mask=mask.cuda())
     np.testing.assert_allclose(far.cpu().numpy(), expected.numpy(), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16, st.float32, st.float64])
+def test_max_of_a_window_in_the_padding_alone(cp: Any, dtype: Any) -> None:
+    for x, arguments in (
+        (st.tensor([[5.0]], dtype=dtype), (2, 3, 1, 2, True)),
+        (st.tensor([[5.0, 7.0, 9.0]], dtype=dtype), (2, 2, 1, 4, True)),
+    ):
+        expected = F.max_pool1d(x, *arguments)
+        assert -math.inf in expected.flatten().tolist()
+        assert F.max_pool1d(x.cuda(), *arguments).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(
+    "name", ["leaky_relu", "relu6", "hardtanh", "hardsigmoid", "threshold", "hardshrink"]
+)
+def test_gradients_of_gradients_in_half_precision(cp: Any, name: str) -> None:
+    results = []
+    for device in ("cpu", "cuda"):
+        x = st.tensor([1.0, -2.0, 0.3], dtype=st.float16, device=device, requires_grad=True)
+        extra = (0.2, 0.0) if name == "threshold" else ()
+        g, *_ = st.autograd.grad((getattr(F, name)(x, *extra) ** 2).sum(), x, create_graph=True)
+        second, *_ = st.autograd.grad((g**2).sum(), x)
+        results.append(second.cpu())
+    st.testing.assert_close(*results, rtol=2e-3, atol=1e-3)
+
+
+def test_nan_to_num_in_half_precision(cp: Any) -> None:
+    x = st.tensor([math.inf, -math.inf, math.nan, 1.0], dtype=st.float16)
+    expected = [65504.0, -65504.0, 0.0, 1.0]
+    assert st.nan_to_num(x).tolist() == expected
+    assert st.nan_to_num(x.cuda()).tolist() == expected
+    assert st.nan_to_num(x.cuda().reshape(2, 2).t()).t().flatten().tolist() == expected
+    assert x.cuda().nan_to_num_().tolist() == expected

@@ -47,6 +47,8 @@ def test_out_takes_the_shape_and_gives_the_dtype(name: str) -> None:
         assert base.tolist() == [-1, -1, *expected.flatten().tolist(), *[-1] * (8 - n)]
     with pytest.raises(RuntimeError, match="does not match dtype of out parameter"):
         make(out=st.empty(0), dtype=st.float64)
+    with pytest.raises(TypeError, match=r"argument 'device' must be .*, not list: \[0\]"):
+        st.zeros(2, device=[0])
     with pytest.raises(TypeError, match="argument 'out' must be Tensor, not list"):
         make(out=[1])
     assert make(out=st.empty(0), requires_grad=True).is_leaf

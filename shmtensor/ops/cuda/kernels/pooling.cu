@@ -19,7 +19,7 @@ __device__ __forceinline__ void max_pool(const scalar_t* __restrict__ x, scalar_
     const I b0 = rest % f0;
     rest /= f0;
     const scalar_t* image = x + rest * n0 * n1 * n2;
-    scalar_t best = {};
+    scalar_t best = to_scalar(-INFINITY);  // of a window that lies in the padding alone
     I place = -1;
     for (I o0 = 0; o0 < k0; ++o0) {
       const I a0 = b0 * s0 + o0 * d0 - p0;
