@@ -91,7 +91,9 @@ NO_STEPS = {
 # Steps after which there is no point: reason -> file -> parts of the lines.
 NO_POINT = {
     "the last step of its operation: who dies after it dies after the operation": {
-        "memory/device/timelines.cc": ["t.done.compare_exchange_weak"],
+        "memory/device/timelines.cc": [
+            "t.done.compare_exchange_weak", "t->issued.store(number - 1",
+        ],
         "ipc/channel/statistics_and_close.cc": [
             "announce(&root_->room, &root_->writers, INT_MAX);"
         ],

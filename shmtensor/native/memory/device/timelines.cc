@@ -62,7 +62,7 @@ bool read_number(PyObject* o, uint32_t limit, const char* what, uint32_t* out) {
   return true;
 }
 
-// A second mapping: CUDA withholds the pages that it registers from forked children.
+// A second mapping: what CUDA does with the pages that it registers does not touch the one that forked children use.
 PyObject* timeline_area(PyObject*, PyObject*) {
   static void* mapping = nullptr;
   if (!domain_ensure()) return nullptr;
