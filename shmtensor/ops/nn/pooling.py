@@ -421,7 +421,9 @@ def window_counts(
         lengths = end - (start if include_pad else np.maximum(start, 0))
         counts = counts * lengths.reshape(-1, *(1,) * (n - 1 - d))
     common = int(counts.flat[0]) if counts.size and (counts == counts.flat[0]).all() else None
-    return counts if common is None else common
+    if common is not None:
+        return common
+    return np.frombuffer(counts.tobytes(), counts.dtype).reshape(counts.shape)  # keeps no block
 
 
 # ---- windows that divide the image evenly
