@@ -193,3 +193,15 @@ def test_a_number_is_rounded_before_it_is_compared(half: Any, step: int) -> None
             assert op(x, number).tolist() == op(x, rounded).tolist(), (op, number)
     reflected = [bool(y[0]) for y in (0.3 == x, 0.3 <= x, 0.3 < x)]  # noqa: SIM300
     assert reflected == [True, True, False]
+
+
+@pytest.mark.parametrize("half", HALVES, ids=str)
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_number_is_rounded_before_it_is_compared_in_place(half: Any, step: int) -> None:
+    x = st.tensor([0.3, 0.1, 1 / 3, 65504.0, math.inf, -1.0, 2049.0, math.nan]).to(half)
+    for number in (0.3, 0.1, 1 / 3, 65519, 1e39, -1, 2049):
+        for name in ("eq", "ne", "lt", "le", "gt", "ge"):
+            y = x.clone()[::step]
+            expected = getattr(y, name)(number).to(half).tolist()
+            assert getattr(y, name + "_")(number) is y
+            assert y.tolist() == expected, (name, number)

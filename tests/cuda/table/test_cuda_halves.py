@@ -72,6 +72,16 @@ def test_comparisons_round_a_number(cp: Any, name: str, layout: str) -> None:
     compare_calls(compared, (x,), name, 0)
 
 
+@pytest.mark.parametrize("name", ["eq_", "ne_", "lt_", "le_", "gt_", "ge_"])
+def test_comparisons_in_place_round_a_number(cp: Any, name: str) -> None:
+    x = np.array([0.3, 0.25, np.inf, 0.1], "float16")
+
+    def compared(x: Any) -> Any:
+        return [getattr(x.clone(), name)(number) for number in (0.3, 0.1, LARGE)]
+
+    compare_calls(compared, (x,), name, 0)
+
+
 @pytest.mark.parametrize("shape", [(4,), (2, 4)])
 def test_layer_norm_has_the_inputs_dtype(cp: Any, shape: tuple[int, ...]) -> None:
     weight, bias = np.ones(shape, "f") * 1.5, np.ones(shape, "f")
