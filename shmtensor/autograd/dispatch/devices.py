@@ -144,6 +144,8 @@ PRODUCTS = (
     "matmul", "bmm", "linear", "dot",
     "_convolution", "_conv_transpose", "_convolution_backward_weight",
 )  # fmt: skip
+# Rows that round a number to bfloat16 before they compare an array with it, as the CPU's.
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
@@ -151,15 +153,20 @@ def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     forward = by_position(row, row.device_forwards.get(device.name))
     as_it_is = row.view or row.halves in ("copies", "checks") or row.name in PRODUCTS
     if not as_it_is:
-        forward = bfloat16_in_float32(forward, device.array_class, len(row.outputs))
+        forward = bfloat16_in_float32(
+            forward, device.array_class, len(row.outputs), row.name in COMPARISONS
+        )
     return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
 
 
 def bfloat16_in_float32(
-    kernel: Callable[..., Any], array_class: type, n_outputs: int
+    kernel: Callable[..., Any], array_class: type, n_outputs: int, rounds_numbers: bool = False
 ) -> Callable[..., Any]:
     """A kernel that computes bfloat16 in float32 and rounds its first `n_outputs` results once, as
     `native.InFloat32` does on the CPU. float16 is computed by the kernel itself.
+
+    Args:
+        rounds_numbers: numbers among the operands are rounded to bfloat16.
     """
 
     def run(xp: Any, *operands: Any) -> Any:
@@ -174,12 +181,26 @@ def bfloat16_in_float32(
         else:
             return kernel(xp, *operands)
         call = Widened(array_class)
+        if rounds_numbers:
+            operands = tuple(map(rounded_number, operands))
         result = kernel(xp, *map(call.operand, operands))
         if not isinstance(result, (list, tuple)):
             return call.result(result)
         return tuple(call.result(r) if i < n_outputs else r for i, r in enumerate(result))
 
     return run
+
+
+def rounded_number(x: Any) -> Any:
+    """A number rounded to bfloat16; other operands, and numbers beyond a double, as they are."""
+    if x.__class__ is not float and x.__class__ is not int:
+        return x
+    try:
+        value = float(x)
+    except OverflowError:
+        return x
+    with np.errstate(over="ignore"):
+        return float(np.array(value).astype(np.float32).astype(bfloat16).astype(np.float32))
 
 
 class Widened:

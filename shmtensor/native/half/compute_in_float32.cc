@@ -104,9 +104,10 @@ struct Call {
 };
 
 // The 16-bit dtype to which a ufunc of bool results (a comparison) rounds its numbers, as PyTorch does; 0: to none.
+// A third argument is the output.
 int dtype_of_compared_numbers(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   int result;
-  if (n != 2 || PyArray_CheckExact(args[0]) == PyArray_CheckExact(args[1])) return 0;
+  if ((n != 2 && n != 3) || PyArray_CheckExact(args[0]) == PyArray_CheckExact(args[1])) return 0;
   if (!PyObject_TypeCheck(kernel, &PyUFunc_Type) || !float32_loop(kernel, &result) || result != NPY_BOOL) return 0;
   PyObject* array = args[PyArray_CheckExact(args[0]) ? 0 : 1];
   return is_half_array(array) ? PyArray_TYPE(as_array(array)) : 0;
@@ -137,7 +138,7 @@ bool holds_halves(PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  PyObject* compared[2];
+  PyObject* compared[3];
   Ref number;
   if (const int type = dtype_of_compared_numbers(kernel, args, n)) {
     const int at = PyArray_CheckExact(args[0]);
@@ -145,6 +146,7 @@ PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* 
     if (!number) return nullptr;
     compared[at] = number.get();
     compared[!at] = args[!at];
+    if (n == 3) compared[2] = args[2];
     args = compared;
   }
   PyObject* first = widening.first;

@@ -76,3 +76,17 @@ def test_gradients_of_bfloat16_are_the_cpus(cp: Any, family: list[Row]) -> None:
             assert (g is None) == (want is None), str(call)
             if want is not None:
                 check_near(g, want, 8, largest, str(call))
+
+
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_comparisons_round_a_number_to_bfloat16(cp: Any, name: str) -> None:
+    x = st.tensor([[0.3, 0.1, 1 / 3, float("inf")], [2049.0, 257.0, -1.0, float("nan")]])
+    x = x.to(st.bfloat16)
+    for number in (0.3, 0.1, 1 / 3, 1e39, 2049, 257, -1):
+        for laid_out in (lambda v: v, lambda v: v[:, ::2], lambda v: v[0, 1]):
+            ours, expected = laid_out(x.cuda().clone()), laid_out(x.clone())
+            assert getattr(ours, name)(number).tolist() == getattr(expected, name)(number).tolist()
+            getattr(ours, f"{name}_")(number)
+            getattr(expected, f"{name}_")(number)
+            assert ours.tolist() == expected.tolist(), number
+    assert (0.1 == x.cuda())[0].tolist() == [False, True, False, False]  # noqa: SIM300
