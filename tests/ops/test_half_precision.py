@@ -205,27 +205,3 @@ def test_a_number_is_rounded_before_it_is_compared_in_place(half: Any, step: int
             expected = getattr(y, name)(number).to(half).tolist()
             assert getattr(y, name + "_")(number) is y
             assert y.tolist() == expected, (name, number)
-
-
-@pytest.mark.parametrize(
-    ("exponent", "values", "gradients"),
-    [
-        (0.5, [math.inf, 0.0, 0.0, 2.0, math.inf], [0.0, math.inf, math.inf, 0.25, 0.0]),
-        (-0.5, [0.0, math.inf, math.inf, 0.5, 0.0], [0.0, -math.inf, -math.inf, -0.0625, 0.0]),
-    ],
-)
-def test_float16_to_the_power_of_a_half_is_no_square_root(
-    exponent: float, values: list[float], gradients: list[float]
-) -> None:
-    x = st.tensor([-math.inf, -0.0, 0.0, 4.0, math.inf], dtype=st.float16, requires_grad=True)
-    y = x**exponent
-    y.sum().backward()
-    assert y.tolist() == values
-    assert math.copysign(1, y[1].item()) == 1
-    assert x.grad.tolist() == gradients
-    strided = x.detach().expand(3, 5).T[::3]
-    assert (strided**exponent).tolist() == [[values[0]] * 3, [values[3]] * 3]
-    assert [(v**exponent).item() for v in x.detach()] == values
-    assert x.detach().clone().pow_(exponent).tolist() == values
-    assert (x.detach()[:0] ** exponent).shape == (0,)
-    assert math.isnan((st.tensor(-4.0, dtype=st.float16) ** exponent).item())

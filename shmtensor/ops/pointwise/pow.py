@@ -141,11 +141,7 @@ def pow_kernel(x: Any, exponent: Any) -> Any:
 
 def half_pow_kernel(x: Any, exponent: Any) -> Any:
     """The kernel of a 16-bit power if there is a special one; else None."""
-    if not is_number(exponent):
-        return None
-    if exponent in (0.5, -0.5) and x.dtype.char == "e":
-        return float16_root(x, exponent)
-    kernel = HALF_KERNELS.get(exponent)
+    kernel = HALF_KERNELS.get(exponent) if is_number(exponent) else None
     return kernel and kernel(x)
 
 
@@ -153,18 +149,6 @@ def is_number(x: Any) -> bool:
     return x.__class__ in (int, float)
 
 
-def float16_root(x: Any, exponent: float) -> Any:
-    """x ** 0.5 or x ** -0.5 as C's pow has it, and PyTorch for float16 on the CPU: of -inf and -0.0
-    the powers of inf and 0.0, where a square root gives NaN and -0.0.
-    """
-    out, bits = HALF_KERNELS[exponent](x), x.view(np.uint16)
-    zero, infinity = (0.0, np.inf) if exponent > 0 else (np.inf, 0.0)
-    np.copyto(out, zero, where=bits == NEGATIVE_ZERO)
-    np.copyto(out, infinity, where=bits == NEGATIVE_INFINITY)
-    return out
-
-
-NEGATIVE_ZERO, NEGATIVE_INFINITY = 0x8000, 0xFC00  # the bits of float16
 HALF_KERNELS = {
     exponent: native.InFloat32(kernel)
     for exponent, kernel in (
