@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,21 +9,11 @@ import pytest
 
 import shmtensor as st
 from shmtensor.nn import functional as F
+from tests.cuda.nn.comparison import compare, near
 
 
 def numbers(*shape: int, seed: int = 0, dtype: str = "float32") -> Any:
     return (np.random.default_rng(seed).standard_normal(shape) * 3 + 1).astype(dtype)
-
-
-def near(far: Any, expected: Any, tolerance: float = 1e-5) -> None:
-    assert far.dtype is expected.dtype
-    ours, plain = (x.detach().cpu().double().numpy() for x in (far, expected))
-    np.testing.assert_allclose(ours, plain, tolerance, tolerance)
-
-
-def compare(run: Callable[[str], list[Any]], tolerance: float = 1e-5) -> None:
-    for far, expected in zip(run("cuda"), run("cpu"), strict=True):
-        near(far, expected, tolerance)
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,21 @@
   I n0, I n1, I n2, I f0, I f1, I f2, I k0, I k1, I k2, I s0, I s1, I s2, I p0, I p1, I p2, I d0, I d1, I d2
 #define FIRST_ELEMENT (static_cast<I>(blockIdx.x) * static_cast<I>(blockDim.x) + static_cast<I>(threadIdx.x))
 #define STEP (static_cast<I>(gridDim.x) * static_cast<I>(blockDim.x))
+// The indices i0, i1, i2 of element `rest` of images of a size; `rest` is then the image's number.
+#define SPLIT(rest, n0, n1, n2, i0, i1, i2) \
+  const I i2 = (rest) % (n2);               \
+  (rest) /= (n2);                           \
+  const I i1 = (rest) % (n1);               \
+  (rest) /= (n1);                           \
+  const I i0 = (rest) % (n0);               \
+  (rest) /= (n0)
 
 template <class I>
 __device__ __forceinline__ void max_pool(const scalar_t* __restrict__ x, scalar_t* __restrict__ out,
                                          index_t* __restrict__ places, index_t total, WINDOWS) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
-    const I b2 = rest % f2;
-    rest /= f2;
-    const I b1 = rest % f1;
-    rest /= f1;
-    const I b0 = rest % f0;
-    rest /= f0;
+    SPLIT(rest, f0, f1, f2, b0, b1, b2);
     const scalar_t* image = x + rest * n0 * n1 * n2;
     scalar_t best = to_scalar(-INFINITY);  // of a window that lies in the padding alone
     I place = -1;
@@ -54,12 +57,7 @@ __device__ __forceinline__ void max_pool_backward(const scalar_t* __restrict__ g
                                                   scalar_t* __restrict__ out, index_t total, WINDOWS) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
-    const I a2 = rest % n2;
-    rest /= n2;
-    const I a1 = rest % n1;
-    rest /= n1;
-    const I a0 = rest % n0;
-    rest /= n0;
+    SPLIT(rest, n0, n1, n2, a0, a1, a2);
     const index_t at = (a0 * n1 + a1) * n2 + a2;
     const I e0 = LAST_WINDOW(a0, f0, s0, p0), e1 = LAST_WINDOW(a1, f1, s1, p1), e2 = LAST_WINDOW(a2, f2, s2, p2);
     acc_t sum = 0;
@@ -91,12 +89,7 @@ __device__ __forceinline__ void sum_pool(const scalar_t* __restrict__ x, scalar_
                                          WINDOWS, DIVISOR) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
-    const I b2 = rest % f2;
-    rest /= f2;
-    const I b1 = rest % f1;
-    rest /= f1;
-    const I b0 = rest % f0;
-    rest /= f0;
+    SPLIT(rest, f0, f1, f2, b0, b1, b2);
     const scalar_t* image = x + rest * n0 * n1 * n2;
     acc_t sum = 0;
     for (I o0 = 0; o0 < k0; ++o0) {
@@ -120,12 +113,7 @@ __device__ __forceinline__ void sum_pool_backward(const scalar_t* __restrict__ g
                                                   WINDOWS, DIVISOR) {
   for (I i = FIRST_ELEMENT; i < total; i += STEP) {
     I rest = i;
-    const I a2 = rest % n2;
-    rest /= n2;
-    const I a1 = rest % n1;
-    rest /= n1;
-    const I a0 = rest % n0;
-    rest /= n0;
+    SPLIT(rest, n0, n1, n2, a0, a1, a2);
     const I e0 = LAST_WINDOW(a0, f0, s0, p0), e1 = LAST_WINDOW(a1, f1, s1, p1), e2 = LAST_WINDOW(a2, f2, s2, p2);
     acc_t sum = 0;
     for (I b0 = FIRST_WINDOW(a0, k0, s0, p0, d0); b0 <= e0; ++b0)
