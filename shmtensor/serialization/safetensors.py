@@ -151,8 +151,15 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
     prefix = file.read(8)
     total = file.seek(0, os.SEEK_END)
     n = struct.unpack("<Q", prefix)[0] if len(prefix) == 8 else -1
-    if not 0 <= n <= min(MAX_HEADER, total - 8):
+    if not total:
+        raise RuntimeError(f"load_file: the file is empty (0 bytes): {name}")
+    if n > MAX_HEADER:
         raise RuntimeError(f"load_file: not a safetensors file: {name}: header of {n} bytes")
+    if not 0 <= n <= total - 8:
+        raise RuntimeError(
+            f"load_file: the file is truncated, or not a safetensors file: {name}: {total} bytes, "
+            f"{f'its header alone has {n}' if n >= 0 else 'less than the 8 that come first'}"
+        )
     file.seek(8)
     try:
         header = json.loads(file.read(n))
@@ -210,6 +217,11 @@ class Entry:
         if math.prod(max(n, 1) for n in shape) > MAX_ELEMENTS:
             raise RuntimeError(f"load_file: the shape is too large in {where}: {shape}")
         size = math.prod(shape) * dtype.itemsize
+        if nbytes < self.end == self.begin + size:
+            raise RuntimeError(
+                f"load_file: the file is truncated: {where} ends at byte {self.end} of the data, "
+                f"of which there are {nbytes}"
+            )
         if not self.begin <= self.end <= nbytes or self.end - self.begin != size:
             raise RuntimeError(
                 f"load_file: sizes disagree in {where}: bytes {self.begin} to {self.end} of "

@@ -98,10 +98,7 @@ class ArchiveReader:
         except DAMAGE as error:
             if isinstance(error, OSError) and error.errno != errno.EINVAL:
                 raise
-            raise RuntimeError(
-                f"load: not a zip archive of tensors: {self.name}, files from before PyTorch 1.6, "
-                f"or plain pickles, cannot be read: {error}"
-            ) from error
+            raise RuntimeError(f"load: {self.why_no_archive(error)}") from error
         # PyTorch writes 0 everywhere after set_crc32_options(False).
         self._check_crc = check_crc and any(info.CRC for info in self._zip.infolist())
         names = [n for n in self._zip.namelist() if n.endswith("/data.pkl")]
@@ -111,6 +108,24 @@ class ArchiveReader:
                 "data.pkl"
             )
         self.folder = names[0].rpartition("/")[0]
+
+    def why_no_archive(self, error: Exception) -> str:
+        """What a file is whose directory cannot be read. An archive's directory comes last, so that
+        a file cut short anywhere begins as an archive and has none.
+        """
+        if not self._nbytes:
+            return f"the file is empty (0 bytes): {self.name}"
+        self._file.seek(0)
+        first = self._file.read(len(zipfile.stringFileHeader))
+        if zipfile.stringFileHeader.startswith(first):
+            return (
+                f"the file is truncated or damaged: {self.name} begins as an archive of tensors, "
+                f"but the directory at its end, after {self._nbytes} bytes, is missing: {error}"
+            )
+        return (
+            f"not a zip archive of tensors: {self.name}, files from before PyTorch 1.6, or plain "
+            f"pickles, cannot be read: {error}"
+        )
 
     def has(self, name: str) -> bool:
         return f"{self.folder}/{name}" in self._zip.NameToInfo

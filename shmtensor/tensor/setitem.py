@@ -11,6 +11,7 @@ from .. import native
 from ..autograd.dispatch.convert_index import as_index, part_kind
 from ..autograd.dispatch.explain_error import is_writable
 from ..autograd.dispatch.foreign_operands import refuse_foreign
+from ..autograd.dispatch.numpy_messages import translate
 from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..cuda_arrays import device_of
@@ -34,9 +35,10 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     try:
         value = as_operand(value)
     except UnsupportedOperand:
-        refuse_foreign("setitem", (value,))
+        refuse_foreign("index assignment", (value,))
         raise TypeError(
-            f"setitem: can't assign a {type(value).__name__} to a {self.array.dtype} tensor"
+            f"index assignment: can't assign a {type(value).__name__} to a {self.array.dtype} "
+            "tensor"
         ) from None
     if not isinstance(value, native.TensorBase):
         value = native.wrap(as_assigned(value, self.array.dtype))
@@ -50,15 +52,17 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     try:
         views_and_inplace.set_item(self, converted_index, value)
     except IndexError as error:
-        raise IndexError(f"setitem: {error}: shape {tuple(self.shape)}") from None
+        text = translate(str(error)).removeprefix("indexing: ")
+        raise IndexError(f"index assignment: {text}: shape {tuple(self.shape)}") from None
     except ValueError as error:
         if not is_writable(self.array):
             raise RuntimeError(
-                f"setitem: the memory cannot be written: shape {tuple(self.shape)}, it is "
+                f"index assignment: the memory cannot be written: shape {tuple(self.shape)}, it is "
                 "expanded or read-only; write to a clone()"
             ) from None
         raise RuntimeError(
-            f"setitem: {error}: value of shape {value.array.shape} into shape {tuple(self.shape)}"
+            f"index assignment: {translate(str(error))}: value of shape {value.array.shape} into "
+            f"shape {tuple(self.shape)}"
         ) from None
 
 
@@ -74,7 +78,7 @@ def check_dtypes(array: Any, index: Any, value: Any) -> None:
     converts = isinstance(index, bool) or (advanced_kinds == ["b"] and value.size == 1)
     if advanced_kinds and not converts:
         raise RuntimeError(
-            "setitem: Index put requires the source and destination dtypes match, got "
+            "index assignment: Index put requires the source and destination dtypes match, got "
             f"{array.dtype} for the destination and {value.dtype} for the source, hint: "
             f"value.to({array.dtype})"
         )
@@ -92,8 +96,8 @@ def check_devices(array: Any, index: Any, value: Any) -> None:
     parts = index if isinstance(index, tuple) else (index,)
     if any(part_kind(part) in "ab" for part in parts):
         raise RuntimeError(
-            "setitem: Expected all tensors to be on the same device: the destination of shape "
-            f"{array.shape} is on {device_of(array)}, the value of shape {value.shape} on "
+            "index assignment: Expected all tensors to be on the same device: the destination of "
+            f"shape {array.shape} is on {device_of(array)}, the value of shape {value.shape} on "
             f"{device_of(value)}, hint: value.to({str(device_of(array))!r})"
         )
 
@@ -107,11 +111,11 @@ def real_part(value: Any, index: Any, dtype: Any) -> Any:
     parts = index if isinstance(index, tuple) else (index,)
     if any(hasattr(i, "dtype") for i in parts):
         raise RuntimeError(
-            f"setitem: the dtypes of source and destination must match: a {value.array.dtype} "
-            f"value does not fit into a {dtype} tensor, hint: value.real"
+            f"index assignment: the dtypes of source and destination must match: a "
+            f"{value.array.dtype} value does not fit into a {dtype} tensor, hint: value.real"
         )
     warnings.warn(
-        "setitem: casting complex values to real discards the imaginary part: "
+        "index assignment: casting complex values to real discards the imaginary part: "
         f"{value.array.dtype} into {dtype}",
         stacklevel=3,
     )

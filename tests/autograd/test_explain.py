@@ -33,14 +33,14 @@ CASES: list[tuple[str, Callable[[], Any], type[Exception], str]] = [
         "index",
         lambda: st.ones(2, 3)[4],
         IndexError,
-        r"index 4 is out of bounds for axis 0 with size 2",
+        r"index 4 is out of bounds for dimension 0 with size 2",
     ),
     ("too many indices", lambda: st.ones(2)[0, 0], IndexError, "too many indices"),
     (
         "assigned index",
         lambda: st.ones(2).__setitem__(5, 1),
         IndexError,
-        r"setitem: index 5 .*shape \(2,\)",
+        r"index assignment: index 5 .*shape \(2,\)",
     ),
     (
         "assigned shape",

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import shmtensor as st
+from shmtensor.errors import OutOfSharedMemory
 from shmtensor.nn import functional
 
 x = st.ones(3, 4)
@@ -49,14 +50,42 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "nothing at all": (lambda: st.ones(0).argmax(), IndexError, r"shape \(0,\)"),
     "view": (lambda: x.t().view(12), RuntimeError, r"\(4, 3\) with strides \(1, 4\) as \(12,\)"),
-    "reshape": (lambda: x.reshape(5, 2), RuntimeError, r"reshape: .*\(5,2\).*\(3, 4\)"),
+    "reshape": (
+        lambda: x.reshape(5, 2),
+        RuntimeError,
+        r"reshape: .*12 elements do not fill \(5, 2\): shape \(3, 4\)",
+    ),
+    "reshape, -1": (lambda: x.reshape(5, -1), RuntimeError, r"'\[5, -1\]' is invalid .*size 12"),
+    "size of a tensor that no domain holds": (
+        lambda: st.empty(1 << 44),
+        OutOfSharedMemory,
+        "allocate: no room for 70368744177664 bytes: a tensor lies in one of two volumes",
+    ),
+    "class of dim": (lambda: x.sum(1.5), TypeError, "sum: argument 'dim' must be int, not float"),
+    "class of a number": (
+        lambda: st.addcmul(x, x, x, value="x"),
+        TypeError,
+        "addcmul: argument 'value' must be a number, not str: 'x'",
+    ),
+    "mask as an index": (
+        lambda: x[st.tensor([True])],
+        IndexError,
+        "size 1 at dimension 0, expected 3",
+    ),
+    "name of the called function": (
+        lambda: st.take(x, st.tensor([20])),
+        IndexError,
+        "^take: index 20 is out of bounds for dimension 0 with size 12",
+    ),
+    "name of a method": (lambda: x.masked_fill(x[0] > 5, "a"), TypeError, "^masked_fill: "),
+    "indices": (lambda: x[[0, 1], [0, 1, 2]], IndexError, r"indices cannot be broadcast: \(2,\)"),
     "expand": (lambda: x.expand(3, 5), RuntimeError, "expand: .*size 4, not 5"),
     "narrow": (lambda: x.narrow(1, 3, 2), RuntimeError, r"3 \+ 2 > 4, dim 1 of \(3, 4\)"),
     "select": (lambda: x.select(0, 3), IndexError, r"3, dim 0 of \(3, 4\)"),
     "split": (lambda: x.split([1, 1]), RuntimeError, r"add up to 3, dim 0: \[1, 1\]"),
     "cat": (lambda: st.cat([x, st.ones(2, 3)]), RuntimeError, r"cat: .*\(2, 3\).*\(3, 4\)"),
     "stack": (lambda: st.stack([x, st.ones(2)]), RuntimeError, r"stack: .*\(2,\)"),
-    "index": (lambda: x[3], IndexError, "index 3 is out of bounds for axis 0 with size 3"),
+    "index": (lambda: x[3], IndexError, "index 3 is out of bounds for dimension 0 with size 3"),
     "index_select": (
         lambda: x.index_select(0, st.tensor([3])),
         IndexError,

@@ -74,13 +74,13 @@ def test_the_layout_is_that_of_the_format() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "header of -1 bytes"),
+        (b"", r"empty \(0 bytes\)"),
         (struct.pack("<Q", 1 << 60), "header of 1152921504606846976 bytes"),
         (struct.pack("<Q", 2) + b"xx", "not a safetensors file"),
         (struct.pack("<Q", 2) + b"[]", "the header is not an object"),
         (
             encode({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b""),
-            "sizes disagree",
+            "truncated",
         ),
         (
             encode({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, bytes(8)),
@@ -150,3 +150,12 @@ def test_a_header_that_nests_deep_is_refused(tmp_path: Path) -> None:
         (tmp_path / "x").write_bytes(encode({"__metadata__": value}, b""))
         with pytest.raises(RuntimeError, match="metadata are not strings"):
             safetensors.metadata(tmp_path / "x")
+
+
+def test_an_empty_file_and_one_cut_short_anywhere_are_called_so(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    full = safetensors.save({"a": tensor(np.arange(5.0)), "b": tensor(np.ones(3, np.uint8))})
+    for n in range(len(full)):
+        path.write_bytes(full[:n])
+        with pytest.raises(RuntimeError, match="truncated" if n else r"empty \(0 bytes\): .*x"):
+            safetensors.load_file(path)

@@ -225,11 +225,24 @@ def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(pickle.dumps([1]))
     with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
         load(tmp_path / "x")
-    save(tensor(np.arange(1000.0)), tmp_path / "y")
-    full = (tmp_path / "y").read_bytes()
-    (tmp_path / "y").write_bytes(full[: len(full) // 2])
-    with pytest.raises(RuntimeError, match="not a zip archive of tensors"):
-        load(tmp_path / "y")
+
+
+@pytest.mark.parametrize("options", [{}, {"weights_only": False}, {"mmap": True}])
+def test_an_empty_file_and_one_cut_short_anywhere_are_called_so(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    path = tmp_path / "x"
+    save([tensor(np.arange(30.0)), "text", tensor(np.zeros(0))], path)
+    full = path.read_bytes()
+    for n in range(len(full)):
+        path.write_bytes(full[:n])
+        text = f"truncated .*x begins as .* after {n} bytes" if n else r"empty \(0 bytes\): .*x"
+        with pytest.raises(RuntimeError, match=text):
+            load(path, **options)
+    with pytest.raises(RuntimeError, match=r"empty \(0 bytes\): <_io.BytesIO"):
+        load(io.BytesIO())
+    with pytest.raises(RuntimeError, match=r"truncated .* after 100 bytes"):
+        load(io.BytesIO(full[:100]))
 
 
 @pytest.mark.torch

@@ -8,6 +8,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd.dispatch import convert_index
+from shmtensor.autograd.dispatch.numpy_messages import translate
 
 X = np.arange(2 * 3 * 4 * 5, dtype=np.float64).reshape(2, 3, 4, 5)
 MASK = np.array([True, False, True, True])
@@ -95,7 +96,7 @@ def test_parts_without_arrays_are_as_numpy_has_them():
             try:
                 expected = array[(*index, ...) if ... not in index else index]
             except IndexError as error:
-                with pytest.raises(IndexError, match=re.escape(str(error))):
+                with pytest.raises(IndexError, match=re.escape(translate(str(error)))):
                     tensor[index]
                 continue
             actual = tensor[index].array
@@ -143,9 +144,9 @@ def test_assigned_values_are_broadcast_as_in_numpy():
     assert x.tolist() == [[5.0, 5.0, 5.0], [2.0, 0.0, 0.0]]
     x[:, 1:] = x[:, :-1]  # the same memory
     assert x.tolist() == [[5.0, 5.0, 5.0], [2.0, 2.0, 0.0]]
-    with pytest.raises(RuntimeError, match=r"could not broadcast input array from shape \(3,\)"):
+    with pytest.raises(RuntimeError, match=r"a value of shape \(3,\) cannot be broadcast"):
         x[:, 1] = st.ones(3)
-    with pytest.raises(IndexError, match="setitem: index 2 is out of bounds for axis 0"):
+    with pytest.raises(IndexError, match="index assignment: index 2 is out of bounds"):
         x[2, 0] = 1.0
     with pytest.raises(RuntimeError, match="the memory cannot be written"):
         st.ones(1).expand(3)[0] = 1.0

@@ -8,11 +8,12 @@ import inspect
 from typing import Any
 
 from ... import native
-from ...ops.table.op_definition import Composite
+from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
 from .autocast_lists import NONE, modes_of, precisions_of
-from .explain_error import explain_missing_attribute
+from .explain_error import PUBLIC_NAMES, explain_missing_attribute
 from .foreign_operands import refuse_foreign
 from .general_call import wrong_call
+from .numpy_messages import translate
 from .out_argument import copy_to_out
 from .plan import is_public
 from .torch_function import call_torch_function, overloaded_args
@@ -69,21 +70,37 @@ def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
-    """Raises the error that the caller sees, if the arguments may have caused it.
+    """Raises the error that the caller sees: it names this function, not one that it calls.
 
     Raises:
         TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
             needed.
     """
-    expected = signature(composite)
-    try:
-        bound = expected.bind(*args, **kwargs)
-    except TypeError:
-        raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
     refuse_foreign(composite.__name__, (*args, *kwargs.values()))
-    if isinstance(error, AttributeError):
-        explain_missing_attribute(composite.__name__, error, bound.arguments)
+    if isinstance(error, (AttributeError, TypeError)):
+        expected = signature(composite)
+        try:
+            bound = expected.bind(*args, **kwargs)
+        except TypeError:
+            raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
+        if isinstance(error, AttributeError):
+            explain_missing_attribute(composite.__name__, error, bound.arguments)
+    rename(error, composite)
     raise error
+
+
+def rename(error: Exception, composite: Any) -> None:
+    """Puts the name of a composite where its error names an op that the composite calls, and before
+    an error of Python or NumPy.
+    """
+    name = composite.__name__
+    if not is_public(COMPOSITES[name]) or not error.args or not isinstance(error.args[0], str):
+        return
+    where, separator, what = error.args[0].partition(": ")
+    if {where, f"_{where}"} & (ROWS.keys() | COMPOSITES.keys()) or where in PUBLIC_NAMES.values():
+        error.args = (f"{name}{separator}{what}", *error.args[1:])
+    elif (text := translate(error.args[0])) != error.args[0]:
+        error.args = (f"{name}: {text}", *error.args[1:])
 
 
 def wrong_arguments(

@@ -70,7 +70,7 @@ def moved(part: Any, device: Device) -> Any:
         is_number = device is CPU or part.__class__ in PARTS or hasattr(part, "__index__")
         if not is_number:
             raise IndexError(
-                "getitem: only integers, slices (`:`), ellipsis (`...`), None and integer or "
+                "indexing: only integers, slices (`:`), ellipsis (`...`), None and integer or "
                 f"boolean arrays are valid indices: {part!r:.80}"
             )
         return part
@@ -79,7 +79,7 @@ def moved(part: Any, device: Device) -> Any:
         return part
     if place is not CPU:
         raise RuntimeError(
-            "getitem: indices should be either on cpu or on the same device as the indexed tensor "
+            "indexing: indices should be either on cpu or on the same device as the indexed tensor "
             f"({device}): an index of shape {part.shape} is on {place}, hint: "
             f"index.to({str(device)!r})"
         )
@@ -103,8 +103,8 @@ def check_bounds(parts: tuple[Any, ...], shape: Sequence[int]) -> None:
             low, high, size = int(part.min()), int(part.max()), shape[dim]
             if low < -size or high >= size:
                 raise IndexError(
-                    f"getitem: index {high if high >= size else low} is out of bounds for axis "
-                    f"{dim} with size {size}: shape {tuple(shape)}"
+                    f"indexing: index {high if high >= size else low} is out of bounds for "
+                    f"dimension {dim} with size {size}: shape {tuple(shape)}"
                 )
         dim += sizes[i]
 
@@ -152,7 +152,7 @@ def one_ellipsis(parts: tuple[Any, ...], kinds: str, ndim: int) -> tuple[tuple[A
     n_indexed = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))
     if n_indexed < ndim and "." in kinds.rstrip(".")[first + 1 :]:
         raise IndexError(
-            f"getitem: Dimension out of range: a part follows a second `...`, which skips "
+            f"indexing: Dimension out of range: a part follows a second `...`, which skips "
             f"{ndim - n_indexed} dimensions, as the first: {ndim} dimensions"
         )
     positions = [i for i, k in enumerate(kinds) if k != "." or i == first]
@@ -204,7 +204,7 @@ def numbers_first(parts: tuple[Any, ...], kinds: str, shape: Sequence[int]) -> t
         elif kind == "b":
             if part.shape != tuple(shape[dim : dim + part.ndim]):
                 raise IndexError(
-                    f"getitem: a mask has the shape of what it selects from: {part.shape}, "
+                    f"indexing: a mask has the shape of what it selects from: {part.shape}, "
                     f"dimensions from {dim} on of {tuple(shape)}"
                 )
             mask = native.private_index(part) if isinstance(part, np.ndarray) else part
@@ -231,7 +231,7 @@ def convert_part(index: Any) -> Any:
             return uint8_mask(array)
         if char not in "lqi?":
             raise IndexError(
-                f"getitem: tensors used as indices must be integers or booleans: {array.dtype}, "
+                f"indexing: tensors used as indices must be integers or booleans: {array.dtype}, "
                 "of int64, int32, uint8 or bool"
             )
         if array.ndim == 0 and array.dtype.kind != "b":
@@ -241,9 +241,9 @@ def convert_part(index: Any) -> Any:
         array = np.asarray([convert_part(i) for i in index])
         return array if array.size else array.astype(np.int64)
     if isinstance(index, (str, bytes)):
-        raise TypeError(f"getitem: a {type(index).__name__} is no index: {index!r}")
+        raise TypeError(f"indexing: a {type(index).__name__} is no index: {index!r}")
     if not isinstance(index, (np.ndarray, np.generic)):
-        refuse_foreign("getitem", (index,))
+        refuse_foreign("indexing", (index,))
     return index
 
 

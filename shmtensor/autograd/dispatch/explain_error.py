@@ -4,6 +4,7 @@ nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,12 +13,15 @@ import numpy as np
 from ... import dtypes, native
 from ...cuda_arrays import check_writable
 from ...errors import ShmTensorError, is_explained
+from ...ops.table.op_definition import EMPTY
 from .foreign_operands import refuse_foreign
+from .numpy_messages import translate
 from .plan import FORMS
 
 __all__ = ["explain", "explain_missing_attribute"]
 
 AxisError = np.exceptions.AxisError
+DIM = re.compile("dims?[0-2]?|axis")
 
 
 def explain_missing_attribute(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
@@ -63,7 +67,10 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
         raise error
     name, shapes = op.event.lstrip("_"), shapes_of(inputs)
+    name = PUBLIC_NAMES.get(name, name)
     refuse_foreign(name, attributes)
+    if isinstance(error, (TypeError, ValueError)):
+        check_attributes(name, row, attributes)
     if isinstance(error, AxisError) and error.ndim is not None:
         low, high = -max(error.ndim, 1), max(error.ndim, 1) - 1
         raise IndexError(
@@ -71,7 +78,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             f"{error.axis}): {shapes}"
         ) from None
     if isinstance(error, IndexError):
-        raise IndexError(f"{name}: {error}: {shapes}") from None
+        raise IndexError(described(name, row, error, shapes)) from None
     if form == "inplace" and not is_writable(inputs[0].array):
         raise RuntimeError(
             f"{name}: the memory cannot be written: {shapes}, it is expanded or read-only; "
@@ -81,7 +88,8 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
         raise diagnosis from None
     if isinstance(error, ValueError):
         message = mismatch(row, form, inputs, shapes)
-        raise RuntimeError(f"{name}: {message or f'{error}: {shapes}'}") from None
+        text = f"{name}: {message}" if message else described(name, row, error, shapes)
+        raise RuntimeError(text) from None
     if isinstance(error, ZeroDivisionError):
         raise RuntimeError(f"{name}: ZeroDivisionError: {error}: {shapes}") from None
     if isinstance(error, AttributeError):
@@ -95,8 +103,42 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             raise NotImplementedError(
                 f"{name}: not implemented for {dtypes_of(inputs)}: {shapes}"
             ) from None
-        raise TypeError(f"{name}: {error}: {shapes}") from None
+        raise TypeError(described(name, row, error, shapes)) from None
     raise error
+
+
+# What the user calls, where a row has another name.
+PUBLIC_NAMES = {
+    "getitem": "indexing",
+    "native_layer_norm": "layer_norm",
+    "view_dtype": "view",
+}
+
+
+def described(name: str, row: Any, error: Exception, shapes: str) -> str:
+    """The text of an error: where, once, what is wrong, and the shapes if it does not have them."""
+    message = translate(str(error)).removeprefix(f"{row.name}: ").removeprefix(f"{name}: ")
+    return f"{name}: {message}" if shapes in message else f"{name}: {message}: {shapes}"
+
+
+def check_attributes(name: str, row: Any, attributes: Sequence[Any]) -> None:
+    """Raises TypeError for an argument that is of no class that its name or default allows."""
+    for attribute, value in zip(row.attributes, attributes):
+        if value is None and attribute.default is None:
+            continue
+        if DIM.fullmatch(attribute.name):
+            numbers = value if isinstance(value, (tuple, list)) else (value,)
+            wrong = next((x for x in numbers if not hasattr(x, "__index__")), EMPTY)
+            if wrong is not EMPTY:
+                raise TypeError(
+                    f"{name}: argument {attribute.name!r} must be int, not "
+                    f"{type(wrong).__name__}: {value!r:.80}"
+                )
+        elif isinstance(attribute.default, (int, float)) and isinstance(value, (str, type(None))):
+            raise TypeError(
+                f"{name}: argument {attribute.name!r} must be a number, not "
+                f"{type(value).__name__}: {value!r:.80}"
+            )
 
 
 def is_writable(array: Any) -> bool:

@@ -77,20 +77,11 @@ PyObject* compute(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject
   return PyObject_Vectorcall(self->compute, arguments.data(), static_cast<size_t>(n + 1), names);
 }
 
-// Whether an argument may be a tensor of another library: Note [Operands of one library] in foreign_operands.py.
-bool may_be_foreign(PyObject* x) {
-  return !(x == Py_None || PyLong_Check(x) || PyFloat_Check(x) || PyUnicode_Check(x) || all_plain(x));
-}
-
-// An error that the arguments may have caused: Python checks them.
+// The error that the caller sees: Python checks the arguments, and names this function in the text.
 PyObject* explain(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   PyObject *type, *error, *trace;
   PyErr_Fetch(&type, &error, &trace);
-  bool explains = PyErr_GivenExceptionMatches(type, PyExc_AttributeError) ||
-                  (PyErr_GivenExceptionMatches(type, PyExc_TypeError) && !trace);  // the call did not fit
-  const Py_ssize_t count = n + (names ? PyTuple_GET_SIZE(names) : 0);
-  for (Py_ssize_t i = 0; i < count && !explains; ++i) explains = may_be_foreign(args[i]);
-  if (!explains) {
+  if (!PyErr_GivenExceptionMatches(type, PyExc_Exception)) {
     PyErr_Restore(type, error, trace);
     return nullptr;
   }

@@ -36,7 +36,7 @@ int read_sizes(PyObject* sizes, npy_intp* dims) {
 
 PyObject* as_tensor(PyObject* array) {
   if (!array) {
-    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("allocate");
     return nullptr;
   }
   PyObject* tensor = make_tensor(array);

@@ -80,7 +80,7 @@ __attribute__((hot)) PyObject* run_kernel(PyObject* kernel, PyObject* const* arg
     }
     if (result && !PyArray_CheckExact(result)) result = as_arrays(result);
   }
-  if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
+  if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("allocate");
   return result;
 }
 

@@ -119,7 +119,7 @@ PyObject* cast(PyObject* x, PyArray_Descr* dtype) {
   Py_INCREF(dtype);
   Ref result(PyArray_NewLikeArray(array, NPY_KEEPORDER, dtype, 0));
   if (!result || PyArray_CopyInto(result.array(), array) < 0) {
-    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("op");
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("allocate");
     return nullptr;
   }
   return make_tensor(result.get());

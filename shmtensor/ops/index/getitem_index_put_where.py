@@ -129,7 +129,7 @@ def explain_slice_step(inputs: Any, attributes: Any) -> Any:
     for part in index if isinstance(index, tuple) else (index,):
         if isinstance(part, slice) and part.step is not None and part.step <= 0:
             return ValueError(
-                f"getitem: slice step must be greater than zero: {part.step} of shape "
+                f"indexing: slice step must be greater than zero: {part.step} of shape "
                 f"{tuple(inputs[0].shape)}"
             )
     return None

@@ -93,10 +93,10 @@ def as_assigned(value: Any, dtype: Any) -> Any:
     """An assigned number, as a 0-d array. If it is too large for a 16-bit float, it is infinite."""
     if isinstance(value, complex) and value.imag and dtype.kind not in "bc":
         raise RuntimeError(
-            f"setitem: a complex number does not fit into a {dtype} tensor: {value}, "
+            f"index assignment: a complex number does not fit into a {dtype} tensor: {value}, "
             f"hint: {value}.real"
         )
     if dtype.kind == "f" and dtype.itemsize == 2 and not isinstance(value, complex):
         with np.errstate(all="ignore"):
             return np.asarray(value).astype(dtype)
-    return as_element("setitem", value, dtype)
+    return as_element("index assignment", value, dtype)

@@ -375,7 +375,7 @@ def test_negative_powers_of_small_integers_are_refused() -> None:
 def test_a_complex_number_is_not_written_into_real_ones(index: Any) -> None:
     x = st.zeros(3)
     with pytest.raises(
-        RuntimeError, match=r"setitem: a complex number does not fit into a float32"
+        RuntimeError, match=r"index assignment: a complex number does not fit into a float32"
     ):
         x[index] = 1 + 2j
     x[index] = 3 + 0j

@@ -35,11 +35,10 @@ void* refuse(size_t nbytes, int error) {
              double(h.limit) * mb);
   } else {
     snprintf(failure.text, sizeof failure.text,
-             "no room for %zu bytes: no %u free slots of 64 MiB in a row (the limit is %u slots in "
-             "each of two volumes), this "
+             "no room for %zu bytes: a tensor lies in one of two volumes of %.1f MB, and none of them "
+             "has so much free in one piece, this "
              "process holds %.1f MB of shared memory; free tensors, or use fewer and larger ones",
-             nbytes, unsigned((nbytes + kSlotBytes - 1) >> kSlotShift), domain.slots / 2,
-             double(held) * mb);
+             nbytes, double(domain.slots / 2) * double(kSlotBytes) * mb, double(held) * mb);
   }
   return nullptr;
 }
