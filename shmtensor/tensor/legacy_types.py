@@ -6,9 +6,12 @@ import sys
 import threading
 from typing import Any
 
-from .. import dtypes
+import numpy as np
+
+from .. import dtypes, native
 from ..device import set_default_device
 from . import Tensor, from_data
+from .new_tensor import sizes_of_constructor
 from .to_dtype import type_name
 
 __all__ = [
@@ -35,10 +38,14 @@ class Typed(type):
     is_cuda = False
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if not args or isinstance(args[0], int):
-            result = Tensor(*args).to(cls.dtype)
+        sizes = None if kwargs else sizes_of_constructor(args)
+        if sizes is None:
+            same = isinstance(args[0], Tensor) and args[0].array.dtype is cls.dtype
+            result = (
+                args[0].detach() if same else from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
+            )
         else:
-            result = from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
+            result = native.wrap(native.call(np.empty, sizes, cls.dtype))
         return result.cuda() if cls.is_cuda else result
 
     def __instancecheck__(cls, value: Any) -> bool:

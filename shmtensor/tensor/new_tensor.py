@@ -20,6 +20,7 @@ __all__ = [
     "check_depth",
     "check_nesting",
     "new_tensor",
+    "sizes_of_constructor",
 ]
 
 MAX_DIMS = 64  # of a NumPy array
@@ -34,6 +35,25 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
     array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
     place = device_of_new(device, None if like is None else device_of(like))
     return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
+
+
+def sizes_of_constructor(args: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The sizes that an old constructor gets, one by one or as a Size (`FloatTensor(x.size())`,
+    `x.new(2, 3)`); None if it gets data (`FloatTensor([2, 3])`).
+
+    Raises:
+        TypeError: data that is neither a tensor nor a sequence.
+    """
+    if not args:
+        return (0,)
+    data = args[0]
+    if isinstance(data, native.Size):
+        return tuple(data)
+    if isinstance(data, (int, np.integer)):
+        return args
+    if not hasattr(data, "__len__") and not hasattr(data, "__array__"):
+        raise TypeError(f"new(): data must be a sequence: {data!r:.80}")
+    return None
 
 
 def as_plain(data: Any, depth: int = 0) -> Any:

@@ -82,15 +82,16 @@ class Tensor(Methods):
 
     def __new__(cls, data: Any = None, *sizes: int, **kwargs: Any) -> Any:
         tensor: Any = super().__new__(cls)
-        if data is None:
-            tensor.array = native.call(np.empty, 0, dtypes.get_default_dtype())
-        elif isinstance(data, int):
-            tensor.array = native.call(np.empty, (data, *sizes), dtypes.get_default_dtype())
-        elif isinstance(data, native.TensorBase):
+        if isinstance(data, native.TensorBase):
             tensor.array = data.array
         else:
-            new_tensor.check_depth(data)
-            tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
+            dtype = dtypes.get_default_dtype()
+            shape = new_tensor.sizes_of_constructor(() if data is None else (data, *sizes))
+            if shape is None:
+                new_tensor.check_depth(data)
+                tensor.array = native.call(np.array, data, dtype)
+            else:
+                tensor.array = native.call(np.empty, shape, dtype)
         return tensor
 
     # ------------------------------------------------------------ shape, dtype, strides
@@ -653,7 +654,11 @@ class Tensor(Methods):
         tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
-    def new(self, *sizes: int) -> Tensor:
+    def new(self, *args: Any) -> Tensor:
+        """A tensor of the same dtype and device: uninitialised of sizes, or a Size, or of data."""
+        sizes = new_tensor.sizes_of_constructor(args)
+        if sizes is None:
+            return self.new_tensor(*args)
         return table.new_empty(self, sizes)  # type: ignore[no-any-return]
 
     def __copy__(self) -> Tensor:

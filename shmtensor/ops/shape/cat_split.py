@@ -378,7 +378,9 @@ def _repeat_interleave(xp, x, /):
 
 @composite(method=False)
 def block_diag(ops, *tensors):
-    """Matrices along the diagonal of a large one."""
+    """Matrices along the diagonal of a large one; of shape (1, 0) if there are none."""
+    if not tensors:
+        return ops.empty((1, 0))
     if any(x.ndim > 2 for x in tensors):
         shapes = ", ".join(str(tuple(x.shape)) for x in tensors)
         raise RuntimeError(f"block_diag: at most 2 dimensions each: {shapes}")
