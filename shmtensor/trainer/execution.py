@@ -175,7 +175,8 @@ class InWorkers(Ranks):
             raise PeerLostError(
                 f"{error}; {state}", error.name, error.pid, error.exitcode
             ) from None
-        error.args = (f"{error}\n{state}", *error.args[1:])
+        where, _, traceback = str(error).partition(":\n")  # the cause is the last line
+        error.args = (f"{where}, {state}:\n{traceback.rstrip()}", *error.args[1:])
 
     def set_options(self, options: list[dict[str, Any]]) -> None:
         self.workers.send("options", options)
