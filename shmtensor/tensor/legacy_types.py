@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from .. import dtypes
+from .. import dtype_objects, dtypes
 from ..device import set_default_device
 from . import Tensor, from_data
 from .to_dtype import type_name
@@ -50,61 +50,61 @@ class Typed(type):
 class FloatTensor(metaclass=Typed):
     """Tensors of float32."""
 
-    dtype = dtypes.float32
+    dtype = dtype_objects.float32
 
 
 class DoubleTensor(metaclass=Typed):
     """Tensors of float64."""
 
-    dtype = dtypes.float64
+    dtype = dtype_objects.float64
 
 
 class HalfTensor(metaclass=Typed):
     """Tensors of float16."""
 
-    dtype = dtypes.float16
+    dtype = dtype_objects.float16
 
 
 class BFloat16Tensor(metaclass=Typed):
     """Tensors of bfloat16."""
 
-    dtype = dtypes.bfloat16
+    dtype = dtype_objects.bfloat16
 
 
 class LongTensor(metaclass=Typed):
     """Tensors of int64."""
 
-    dtype = dtypes.int64
+    dtype = dtype_objects.int64
 
 
 class IntTensor(metaclass=Typed):
     """Tensors of int32."""
 
-    dtype = dtypes.int32
+    dtype = dtype_objects.int32
 
 
 class ShortTensor(metaclass=Typed):
     """Tensors of int16."""
 
-    dtype = dtypes.int16
+    dtype = dtype_objects.int16
 
 
 class CharTensor(metaclass=Typed):
     """Tensors of int8."""
 
-    dtype = dtypes.int8
+    dtype = dtype_objects.int8
 
 
 class ByteTensor(metaclass=Typed):
     """Tensors of uint8."""
 
-    dtype = dtypes.uint8
+    dtype = dtype_objects.uint8
 
 
 class BoolTensor(metaclass=Typed):
     """Tensors of bool."""
 
-    dtype = dtypes.bool
+    dtype = dtype_objects.bool
 
 
 gpu_is_default = threading.Event()  # by set_default_tensor_type
